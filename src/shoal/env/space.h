@@ -1,0 +1,94 @@
+// Observation and action spaces: Gymnasium's fundamental spaces, as values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "shoal/shm/tensor.h"
+
+namespace shoal::env {
+
+class Space;
+
+/// Real-valued or integer array within bounds. `low` and `high` hold one value for all elements, or one per element.
+struct Box {
+  shm::TensorSpec spec;
+  std::vector<double> low;
+  std::vector<double> high;
+  bool operator==(const Box&) const = default;
+};
+
+/// One integer in [start, start + n).
+struct Discrete {
+  std::int64_t n = 0;
+  std::int64_t start = 0;
+  shm::DType dtype = shm::DType::kI64;
+  bool operator==(const Discrete&) const = default;
+};
+
+/// An array of integers, element i in [start[i], start[i] + nvec[i]); nvec and start are flat, `shape` says the shape.
+struct MultiDiscrete {
+  std::vector<std::int64_t> nvec;
+  std::vector<std::int64_t> start;
+  std::vector<std::int64_t> shape;
+  shm::DType dtype = shm::DType::kI64;
+  bool operator==(const MultiDiscrete&) const = default;
+};
+
+/// An array of zeros and ones (int8).
+struct MultiBinary {
+  std::vector<std::int64_t> shape;
+  bool operator==(const MultiBinary&) const = default;
+};
+
+/// Named spaces, in Gymnasium's iteration order.
+struct Dict {
+  std::vector<std::pair<std::string, Space>> spaces;
+  bool operator==(const Dict&) const = default;
+};
+
+/// Spaces by position.
+struct Tuple {
+  std::vector<Space> spaces;
+  bool operator==(const Tuple&) const = default;
+};
+
+/// One of the above.
+class Space {
+ public:
+  using Kind = std::variant<Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple>;
+
+  Space() : kind_(Discrete{}) {}
+  template <class T>
+    requires(!std::is_same_v<std::remove_cvref_t<T>, Space>)
+  Space(T&& kind) : kind_(std::forward<T>(kind)) {}  // NOLINT: a Box is a Space
+
+  const Kind& kind() const noexcept { return kind_; }
+  template <class T>
+  const T* get_if() const noexcept {
+    return std::get_if<T>(&kind_);
+  }
+  bool operator==(const Space&) const = default;
+
+  /// "Box(-4.8, 4.8, (4,), float32)", "Discrete(2)", …: Gymnasium's spelling.
+  std::string repr() const;
+
+ private:
+  Kind kind_;
+};
+
+/// One array of a space: a Dict or Tuple has several, every other space has one.
+struct Leaf {
+  std::string path;       // "" for the space itself, "camera", "joints/left", "0/1"
+  Space space;            // never a Dict or Tuple
+  shm::TensorSpec spec;   // dtype and shape of one sample
+  bool operator==(const Leaf&) const = default;
+};
+
+/// The arrays of `space`, depth first, Dicts in their iteration order.
+std::vector<Leaf> leaves(const Space& space);
+
+}  // namespace shoal::env

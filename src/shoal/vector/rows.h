@@ -1,0 +1,43 @@
+// The arrays that the caller and the workers share, one row an environment, and where each lies in the segment.
+//
+// Every array begins on its own cache line; scalars of one row are never in the line of another worker's observation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shoal/env/space.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::vector {
+
+enum class AutoresetMode : std::uint8_t;
+
+/// Views of the arrays in this process's mapping. A value: copying it copies pointers.
+struct Rows {
+  int num_envs = 0;
+  AutoresetMode autoreset_mode{};
+  std::vector<shm::TensorView> obs;        // one per leaf of the observation space
+  std::vector<shm::TensorView> final_obs;  // the same; empty unless same-step autoreset
+  std::vector<shm::TensorView> actions;    // one per leaf of the action space
+  std::span<double> reward;
+  std::span<std::uint8_t> terminated;
+  std::span<std::uint8_t> truncated;
+  std::span<std::uint8_t> reset;      // out: this row is an autoreset's
+  std::span<std::uint8_t> has_final;  // out
+  std::span<std::uint8_t> fault;      // out, written by the caller's side
+  std::span<std::uint64_t> seed;        // in: for reset
+  std::span<std::uint8_t> has_seed;     // in
+  std::span<std::uint8_t> reset_mask;   // in
+
+  /// Bytes that the arrays of these spaces need, a multiple of the page size.
+  static std::size_t bytes(const env::Space& observation, const env::Space& action, int num_envs,
+                           AutoresetMode mode);
+  /// The arrays laid out from `base` on. The same arguments give the same layout in every process.
+  static Rows map(std::byte* base, const env::Space& observation, const env::Space& action,
+                  int num_envs, AutoresetMode mode);
+};
+
+}  // namespace shoal::vector

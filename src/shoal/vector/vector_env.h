@@ -1,0 +1,103 @@
+// Many environments stepped as one: the interface that collectors, learners and Python see.
+//
+//   auto envs = VectorEnv::create("shoal/CartPole-v1", {.num_envs = 64, .num_workers = 2});
+//   Batch batch = envs->reset(Seeds::from(0));
+//   … write envs->actions() …
+//   batch = envs->step();
+//
+// Rows: environment i owns row i of every array, for its whole life and whatever worker steps it, so the same seeds give
+// the same bits for every backend and every number of workers.
+//
+// Threads: one thread at a time. Views stay valid until the VectorEnv is destroyed, their content until the next
+// step_async() or reset_async().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/env/space.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::vector {
+
+/// What happens in the step after an episode's last one (gymnasium.vector.AutoresetMode).
+enum class AutoresetMode : std::uint8_t {
+  kNextStep,  // that step ignores its action, resets, and returns reward 0
+  kSameStep,  // the last step itself resets; its own observation is in final_obs
+  kDisabled,  // nothing is reset
+};
+
+/// What a dead worker does to the caller.
+enum class OnFault : std::uint8_t {
+  kRaise,    // the next call throws WorkerDied
+  kRestart,  // its rows end as truncated with `fault` set, and a new worker takes over
+};
+
+enum class Backend : std::uint8_t { kAuto, kSerial, kThread, kProcess };
+
+struct Options {
+  int num_envs = 1;
+  int num_workers = 0;  // 0: one per CPU this process may use, at most one per environment
+  Backend backend = Backend::kAuto;
+  AutoresetMode autoreset_mode = AutoresetMode::kNextStep;
+  OnFault on_fault = OnFault::kRaise;
+  std::string env_args = "{}";  // JSON keyword arguments of the environment's factory
+};
+
+/// The outcome of reset or step, borrowed from the VectorEnv. All arrays have num_envs rows.
+struct Batch {
+  std::span<const shm::TensorView> obs;        // one per leaf of the observation space, in leaf order
+  std::span<const double> reward;
+  std::span<const std::uint8_t> terminated;    // 0 or 1
+  std::span<const std::uint8_t> truncated;     // 0 or 1
+  std::span<const std::uint8_t> reset;         // 1: this row is an autoreset's, its action was ignored (next-step mode)
+  std::span<const std::uint8_t> fault;         // 1: the worker died; obs is the last good one, truncated is 1
+  std::span<const shm::TensorView> final_obs;  // like obs; rows where has_final is 1 (same-step mode)
+  std::span<const std::uint8_t> has_final;
+};
+
+class VectorEnv {
+ public:
+  /// A VectorEnv over native environments. `id` is one of the registry's; throws InvalidArgument naming the nearest.
+  static std::unique_ptr<VectorEnv> create(std::string_view id, const Options& options = {});
+
+  virtual ~VectorEnv() = default;
+
+  virtual int num_envs() const noexcept = 0;
+  virtual int num_workers() const noexcept = 0;
+  virtual const env::Space& single_observation_space() const noexcept = 0;
+  virtual const env::Space& single_action_space() const noexcept = 0;
+  virtual AutoresetMode autoreset_mode() const noexcept = 0;
+
+  /// Where the next step's actions are written: one view per leaf of the action space.
+  virtual std::span<const shm::TensorView> actions() const noexcept = 0;
+
+  /// Resets all environments; element i of `seeds` (or nothing) is environment i's seed. An empty span seeds none.
+  virtual void reset_async(std::span<const std::optional<std::uint64_t>> seeds) = 0;
+  /// Steps all environments with actions().
+  virtual void step_async() = 0;
+  /// The result of the reset or step that is under way. Throws TimedOut, WorkerDied, or the environment's own failure.
+  virtual Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) = 0;
+
+  /// Ends the workers. Idempotent; called by the destructor.
+  virtual void close() noexcept = 0;
+
+  Batch reset(std::span<const std::optional<std::uint64_t>> seeds) {
+    reset_async(seeds);
+    return wait();
+  }
+  /// Environment i is seeded with seed + i, as Gymnasium does.
+  Batch reset(std::uint64_t seed);
+  Batch step() {
+    step_async();
+    return wait();
+  }
+};
+
+}  // namespace shoal::vector
