@@ -1,0 +1,13 @@
+// What each file of the bindings adds to the module `shoal._core`: one function a layer.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace shoal::python {
+
+void bind_errors(nanobind::module_& module);
+void bind_process(nanobind::module_& module);
+void bind_env(nanobind::module_& module);
+void bind_vector(nanobind::module_& module);
+
+}  // namespace shoal::python
