@@ -1,0 +1,77 @@
+// Environments by name: "shoal/CartPole-v1" -> a factory of batches.
+//
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/env/batch_env.h"
+#include "shoal/env/env.h"
+
+namespace shoal::env {
+
+/// What is known of an id before anything is built.
+struct EnvSpec {
+  std::string id;
+  int max_episode_steps = 0;                    // 0: no limit
+  std::optional<double> reward_threshold = {};  // the mean return that counts as solved
+};
+
+/// Builds `count` environments. `args` is a JSON object of keyword arguments; the factory refuses
+/// names it does not know. `max_episode_steps` is the limit in force (0: none): the spec's, or the
+/// caller's own.
+using BatchFactory = std::function<std::unique_ptr<BatchEnv>(int count, int max_episode_steps,
+                                                             const nlohmann::json& args)>;
+
+/// Makes `spec.id` known. Throws InvalidArgument when the id is taken or not of the form "name",
+/// "name-v0", "space/name-v0".
+void register_env(EnvSpec spec, BatchFactory factory);
+
+/// Makes an Env class known under `spec.id`: it is built by its default constructor.
+template <class E>
+void register_env(EnvSpec spec);
+
+/// All that is registered, by id.
+std::vector<EnvSpec> registered_envs();
+
+/// True when make_batch() knows `id`.
+bool is_registered(std::string_view id);
+
+/// Throws InvalidArgument naming the nearest ids when `id` is not registered.
+EnvSpec find_env(std::string_view id);
+
+/// Builds `count` environments of `id`. `args` is a JSON object: the environment's keyword
+/// arguments, and, for every environment, "max_episode_steps" (0 or null: no limit). Throws
+/// InvalidArgument for an unknown id or argument.
+std::unique_ptr<BatchEnv> make_batch(std::string_view id, int count, std::string_view args = "{}");
+
+/// A batch of `count` single environments, each made by `make_one`, with a time limit (0: none).
+std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
+                                        const std::function<std::unique_ptr<Env>()>& make_one);
+
+namespace internal {
+BatchFactory factory_of_envs(std::function<std::unique_ptr<Env>()> make_one);
+}  // namespace internal
+
+template <class E>
+void register_env(EnvSpec spec) {
+  register_env(std::move(spec), internal::factory_of_envs([] { return std::make_unique<E>(); }));
+}
+
+}  // namespace shoal::env
+
+/// At namespace scope: makes the Env class known when the program or plug-in that holds the line is
+/// loaded.
+///   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);
+///   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin, .max_episode_steps = 100);
+#define SHOAL_REGISTER_ENV(env_id, EnvClass, ...)                                         \
+  static const bool SHOAL_ENV_JOIN(shoal_registered_env_, __COUNTER__) [[maybe_unused]] = \
+      (::shoal::env::register_env<EnvClass>({.id = env_id __VA_OPT__(, ) __VA_ARGS__}), true)
+#define SHOAL_ENV_JOIN(a, b) SHOAL_ENV_JOIN_(a, b)
+#define SHOAL_ENV_JOIN_(a, b) a##b
