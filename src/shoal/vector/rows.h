@@ -10,10 +10,9 @@
 
 #include "shoal/env/space.h"
 #include "shoal/shm/tensor.h"
+#include "shoal/vector/autoreset.h"
 
 namespace shoal::vector {
-
-enum class AutoresetMode : std::uint8_t;
 
 /// Views of the arrays in this process's mapping. A value: copying it copies pointers.
 struct Rows {
@@ -25,7 +24,7 @@ struct Rows {
   std::span<double> reward;
   std::span<std::uint8_t> terminated;
   std::span<std::uint8_t> truncated;
-  std::span<std::uint8_t> reset;      // out: this row is an autoreset's
+  std::span<std::uint8_t> reset;      // out: this step reset the row (both modes; 0 after an explicit reset)
   std::span<std::uint8_t> has_final;  // out
   std::span<std::uint8_t> fault;      // out, written by the caller's side
   std::span<std::uint64_t> seed;        // in: for reset

@@ -1,7 +1,7 @@
 // Many environments stepped as one: the interface that collectors, learners and Python see.
 //
 //   auto envs = VectorEnv::create("shoal/CartPole-v1", {.num_envs = 64, .num_workers = 2});
-//   Batch batch = envs->reset(Seeds::from(0));
+//   Batch batch = envs->reset(0);
 //   … write envs->actions() …
 //   batch = envs->step();
 //
@@ -13,6 +13,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,15 +24,9 @@
 
 #include "shoal/env/space.h"
 #include "shoal/shm/tensor.h"
+#include "shoal/vector/autoreset.h"
 
 namespace shoal::vector {
-
-/// What happens in the step after an episode's last one (gymnasium.vector.AutoresetMode).
-enum class AutoresetMode : std::uint8_t {
-  kNextStep,  // that step ignores its action, resets, and returns reward 0
-  kSameStep,  // the last step itself resets; its own observation is in final_obs
-  kDisabled,  // nothing is reset
-};
 
 /// What a dead worker does to the caller.
 enum class OnFault : std::uint8_t {
@@ -48,6 +43,32 @@ struct Options {
   AutoresetMode autoreset_mode = AutoresetMode::kNextStep;
   OnFault on_fault = OnFault::kRaise;
   std::string env_args = "{}";  // JSON keyword arguments of the environment's factory
+
+  std::chrono::milliseconds start_timeout{60'000};  // process: until every worker has built its environments
+  int max_restarts = 3;                             // OnFault::kRestart: more of them within the window throw
+  std::chrono::milliseconds restart_window{60'000};
+};
+
+/// What one worker has done so far.
+struct WorkerStats {
+  int first_env = 0;
+  int num_envs = 0;
+  int pid = 0;                 // 0: a thread of this process
+  std::uint64_t steps = 0;     // batches, not environments
+  std::uint64_t resets = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t busy_ns = 0;   // in reset and step
+  std::uint64_t parks = 0;     // waits that went to the kernel
+  std::uint64_t restarts = 0;
+};
+
+/// What the whole has done so far.
+struct Stats {
+  std::uint64_t steps = 0;    // batches
+  std::uint64_t resets = 0;
+  std::uint64_t wait_ns = 0;  // the caller, in wait()
+  std::uint64_t parks = 0;    // the caller's waits that went to the kernel
+  std::vector<WorkerStats> workers;
 };
 
 /// The outcome of reset or step, borrowed from the VectorEnv. All arrays have num_envs rows.
@@ -56,7 +77,7 @@ struct Batch {
   std::span<const double> reward;
   std::span<const std::uint8_t> terminated;    // 0 or 1
   std::span<const std::uint8_t> truncated;     // 0 or 1
-  std::span<const std::uint8_t> reset;         // 1: this row is an autoreset's, its action was ignored (next-step mode)
+  std::span<const std::uint8_t> reset;         // 1: this step reset the row (next-step mode: its action was ignored)
   std::span<const std::uint8_t> fault;         // 1: the worker died; obs is the last good one, truncated is 1
   std::span<const shm::TensorView> final_obs;  // like obs; rows where has_final is 1 (same-step mode)
   std::span<const std::uint8_t> has_final;
@@ -78,18 +99,29 @@ class VectorEnv {
   /// Where the next step's actions are written: one view per leaf of the action space.
   virtual std::span<const shm::TensorView> actions() const noexcept = 0;
 
-  /// Resets all environments; element i of `seeds` (or nothing) is environment i's seed. An empty span seeds none.
-  virtual void reset_async(std::span<const std::optional<std::uint64_t>> seeds) = 0;
+  /// Resets the environments that `mask` selects, all of them when it is empty; the rows of the others stay as they are.
+  /// Element i of `seeds` (or nothing) is environment i's seed; an empty span seeds none.
+  virtual void reset_async(std::span<const std::optional<std::uint64_t>> seeds,
+                           std::span<const std::uint8_t> mask = {}) = 0;
   /// Steps all environments with actions().
   virtual void step_async() = 0;
-  /// The result of the reset or step that is under way. Throws TimedOut, WorkerDied, or the environment's own failure.
+  /// The result of the reset or step that is under way. Throws TimedOut (it stays under way: wait again or close),
+  /// WorkerDied, or the environment's own failure.
   virtual Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) = 0;
+
+  /// What worker `worker`'s stepper said beyond its rows in the last reset or step; valid until the next one.
+  virtual std::span<const std::byte> info(int worker);
+  /// Asks worker `worker`'s stepper, in its own format. Not while a reset or step is under way.
+  virtual std::vector<std::byte> request(int worker, std::span<const std::byte> message,
+                                         std::optional<std::chrono::nanoseconds> timeout = {});
+  virtual Stats stats() const;
 
   /// Ends the workers. Idempotent; called by the destructor.
   virtual void close() noexcept = 0;
 
-  Batch reset(std::span<const std::optional<std::uint64_t>> seeds) {
-    reset_async(seeds);
+  Batch reset(std::span<const std::optional<std::uint64_t>> seeds,
+              std::span<const std::uint8_t> mask = {}) {
+    reset_async(seeds, mask);
     return wait();
   }
   /// Environment i is seeded with seed + i, as Gymnasium does.

@@ -1,0 +1,56 @@
+// What a vector environment does when an episode has ended: the one place that decides it, for native and Python
+// environments alike.
+//
+//   for each environment i:                                      (step)
+//     if (autoreset.due(i))        reset it, write its obs, reward 0, flags 0 and reset 1;  autoreset.was_reset(i)
+//     else                         step it, write its row
+//       if (autoreset.ended(i, terminated, truncated))           (same-step mode)
+//                                  copy obs to final_obs, set has_final, reset it, write its obs, set reset 1
+//
+// Threads: one object belongs to one stepper and one thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace shoal::vector {
+
+/// What happens in the step after an episode's last one (gymnasium.vector.AutoresetMode).
+enum class AutoresetMode : std::uint8_t {
+  kNextStep,  // that step ignores its action, resets, and returns reward 0
+  kSameStep,  // the last step itself resets; its own observation is in final_obs
+  kDisabled,  // nothing is reset
+};
+
+/// "next_step", "same_step", "disabled". Throws InvalidArgument naming the three for anything else.
+AutoresetMode autoreset_mode_from_name(std::string_view name);
+std::string_view name(AutoresetMode mode) noexcept;
+
+/// Which of a stepper's environments the next step resets instead of stepping.
+class Autoreset {
+ public:
+  Autoreset() = default;
+  Autoreset(AutoresetMode mode, int count) : mode_(mode), due_(static_cast<std::size_t>(count), 0) {}
+
+  /// True: this step resets environment `i` and ignores its action.
+  bool due(int i) const noexcept { return due_[static_cast<std::size_t>(i)] != 0; }
+
+  /// Environment `i` was reset, by this step or by the caller: a pending autoreset is done with.
+  void was_reset(int i) noexcept { due_[static_cast<std::size_t>(i)] = 0; }
+
+  /// Environment `i` was stepped. True: its episode is over and it is to be reset within this step.
+  bool ended(int i, bool terminated, bool truncated) noexcept {
+    const bool over = terminated || truncated;
+    due_[static_cast<std::size_t>(i)] = over && mode_ == AutoresetMode::kNextStep;
+    return over && mode_ == AutoresetMode::kSameStep;
+  }
+
+  AutoresetMode mode() const noexcept { return mode_; }
+
+ private:
+  AutoresetMode mode_ = AutoresetMode::kNextStep;
+  std::vector<std::uint8_t> due_;
+};
+
+}  // namespace shoal::vector

@@ -1,0 +1,75 @@
+// A VectorEnv whose environments live in worker processes and whose arrays are shared memory.
+//
+// Death of a worker: the step or reset that it does not finish is finished for it. OnFault::kRaise: wait() throws
+// process::WorkerDied (which worker, its environments, how it ended, its traceback if it sent one, its last log lines),
+// and every later call throws InvalidState saying that the envs are closed because of it. OnFault::kRestart: its rows
+// become truncated 1, fault 1, reward 0, obs the last good one; a replacement is started at once, and attached and
+// reset by the next call (a step's rows of that worker are then an autoreset's). More than max_restarts of these within
+// restart_window throw as kRaise does.
+//
+// Failure of an environment (its reset or step throws): the other environments finish the step; then wait() throws the
+// error, with worker and environment. The envs are then as after a WorkerDied, for both values of OnFault: which rows
+// of that step are valid is not known, so going on would train on garbage.
+//
+// Threads: as VectorEnv. Fork: the child must not use it; its destructor there leaves the workers alone.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shoal/process/launcher.h"
+#include "shoal/vector/stepper.h"
+#include "shoal/vector/vector_env.h"
+
+namespace shoal::vector {
+
+class ProcessVectorEnv final : public VectorEnv {
+ public:
+  /// One worker to start, and how many environments it will say it has.
+  struct Worker {
+    process::WorkerSpec spec;
+    int num_envs = 0;
+  };
+
+  /// Starts the workers and waits until all have said hello, at most options.start_timeout. Worker 0 has the first rows.
+  /// Of `options`, num_envs, num_workers, backend and env_args are ignored: `workers` says them.
+  /// Throws InvalidArgument when the spaces of two workers differ (it names the environment and both spaces), TimedOut,
+  /// process::WorkerDied, or what a worker reports.
+  ProcessVectorEnv(std::shared_ptr<process::Launcher> launcher, std::vector<Worker> workers,
+                   const Options& options);
+  ~ProcessVectorEnv() override;
+
+  ProcessVectorEnv(const ProcessVectorEnv&) = delete;
+  ProcessVectorEnv& operator=(const ProcessVectorEnv&) = delete;
+
+  int num_envs() const noexcept override;
+  int num_workers() const noexcept override;
+  const env::Space& single_observation_space() const noexcept override;
+  const env::Space& single_action_space() const noexcept override;
+  AutoresetMode autoreset_mode() const noexcept override;
+  std::span<const shm::TensorView> actions() const noexcept override;
+
+  void reset_async(std::span<const std::optional<std::uint64_t>> seeds,
+                   std::span<const std::uint8_t> mask = {}) override;
+  void step_async() override;
+  Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  std::span<const std::byte> info(int worker) override;
+  std::vector<std::byte> request(int worker, std::span<const std::byte> message,
+                                 std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  Stats stats() const override;
+  void close() noexcept override;
+
+  /// What worker `worker` said before there were arrays; `extra` is the face's.
+  const Hello& hello(int worker) const;
+  /// Process id of worker `worker` as it is now.
+  int pid(int worker) const;
+
+ private:
+  class Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace shoal::vector

@@ -1,0 +1,83 @@
+#include "shoal/vector/rows.h"
+
+#include "shoal/os/mapping.h"
+
+namespace shoal::vector {
+namespace {
+
+constexpr std::size_t kLine = 128;  // two cache lines: the prefetcher of x86 fetches pairs
+
+// Hands out the arrays one after the other. With a null base it only counts, so that bytes() and map() agree.
+class Layout {
+ public:
+  explicit Layout(std::byte* base) : base_(base) {}
+
+  std::byte* take(std::size_t bytes) {
+    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (bytes + kLine - 1) / kLine * kLine;
+    return at;
+  }
+
+  template <class T>
+  std::span<T> take_span(int n) {
+    auto* at = reinterpret_cast<T*>(take(static_cast<std::size_t>(n) * sizeof(T)));
+    return at == nullptr ? std::span<T>{} : std::span<T>{at, static_cast<std::size_t>(n)};
+  }
+
+  std::vector<shm::TensorView> take_leaves(const std::vector<env::Leaf>& leaves, int n) {
+    std::vector<shm::TensorView> views;
+    views.reserve(leaves.size());
+    for (const env::Leaf& leaf : leaves) {
+      shm::TensorView view{nullptr, n, leaf.spec};
+      view.data = take(view.bytes());
+      views.push_back(std::move(view));
+    }
+    return views;
+  }
+
+  std::size_t used() const noexcept { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+Rows lay_out(Layout& layout, const env::Space& observation, const env::Space& action, int n,
+             AutoresetMode mode) {
+  const std::vector<env::Leaf> obs_leaves = env::leaves(observation);
+  Rows rows;
+  rows.num_envs = n;
+  rows.autoreset_mode = mode;
+  // What the caller writes first, then the scalars that it reads, then the observations: a step touches two runs.
+  rows.actions = layout.take_leaves(env::leaves(action), n);
+  rows.seed = layout.take_span<std::uint64_t>(n);
+  rows.has_seed = layout.take_span<std::uint8_t>(n);
+  rows.reset_mask = layout.take_span<std::uint8_t>(n);
+  rows.reward = layout.take_span<double>(n);
+  rows.terminated = layout.take_span<std::uint8_t>(n);
+  rows.truncated = layout.take_span<std::uint8_t>(n);
+  rows.reset = layout.take_span<std::uint8_t>(n);
+  rows.has_final = layout.take_span<std::uint8_t>(n);
+  rows.fault = layout.take_span<std::uint8_t>(n);
+  rows.obs = layout.take_leaves(obs_leaves, n);
+  if (mode == AutoresetMode::kSameStep) rows.final_obs = layout.take_leaves(obs_leaves, n);
+  return rows;
+}
+
+}  // namespace
+
+std::size_t Rows::bytes(const env::Space& observation, const env::Space& action, int num_envs,
+                        AutoresetMode mode) {
+  Layout layout(nullptr);
+  lay_out(layout, observation, action, num_envs, mode);
+  const std::size_t page = os::page_size();
+  return (layout.used() + page - 1) / page * page;
+}
+
+Rows Rows::map(std::byte* base, const env::Space& observation, const env::Space& action,
+               int num_envs, AutoresetMode mode) {
+  Layout layout(base);
+  return lay_out(layout, observation, action, num_envs, mode);
+}
+
+}  // namespace shoal::vector
