@@ -45,7 +45,11 @@ class EpisodeStats {
 
   /// For checkpoints: the finished episodes in the window, oldest first, and their total count.
   const std::deque<Episode>& window() const noexcept { return last_; }
-  void restore(std::vector<Episode> window, std::int64_t count);
+  /// The episodes under way, one element an environment.
+  std::span<const double> running_return() const noexcept { return return_; }
+  std::span<const std::int64_t> running_length() const noexcept { return length_; }
+  void restore(std::vector<Episode> window, std::int64_t count, std::span<const double> running_return,
+               std::span<const std::int64_t> running_length);
 
  private:
   std::vector<double> return_;

@@ -1,6 +1,7 @@
 #include "shoal/learn/durable_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -8,8 +9,6 @@
 
 #include <cerrno>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "shoal/os/error.h"
 
@@ -36,7 +35,7 @@ class File {
   }
 
   std::size_t size() const {
-    struct stat status {};
+    struct stat status{};
     if (::fstat(fd_, &status) != 0) fail("stat");
     if (S_ISDIR(status.st_mode)) throw SystemError("read " + path_.string(), EISDIR);
     return static_cast<std::size_t>(status.st_size);
@@ -93,10 +92,23 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
 
 fs::path old_name(const fs::path& path) { return path.string() + ".old"; }
 
+void throw_if(const std::error_code& error, const char* verb, const fs::path& path) {
+  if (error) throw SystemError(fmt::format("{} {}", verb, path.string()), error.value());
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  throw_if(error, "remove", path);
+}
+
 void remove_leftovers(const fs::path& path) {
   const auto prefix = path.filename().string() + ".tmp-";
-  for (const auto& entry : fs::directory_iterator(parent_of(path)))
-    if (entry.path().filename().string().starts_with(prefix)) fs::remove_all(entry.path());
+  std::error_code error;
+  fs::directory_iterator entries(parent_of(path), error);
+  throw_if(error, "list", parent_of(path));
+  for (const auto& entry : entries)
+    if (entry.path().filename().string().starts_with(prefix)) remove_tree(entry.path());
 }
 
 void exchange(const fs::path& fresh, const fs::path& path) {
@@ -104,7 +116,7 @@ void exchange(const fs::path& fresh, const fs::path& path) {
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS)
     throw SystemError(fmt::format("exchange {} and {}", fresh.string(), path.string()));
-  fs::remove_all(old_name(path));
+  remove_tree(old_name(path));
   rename_or_throw(path, old_name(path));
   rename_or_throw(fresh, path);
 }
@@ -113,12 +125,16 @@ void exchange(const fs::path& fresh, const fs::path& path) {
 
 std::vector<std::byte> read_file(const fs::path& path) { return File(path, O_RDONLY).read_all(); }
 
-void replace_file(const fs::path& path, std::span<const std::byte> bytes) {
-  const fs::path fresh = fmt::format("{}.tmp-{}", path.string(), ::getpid());
-  File file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  File file(path, O_WRONLY | O_CREAT | O_TRUNC);
   file.write_all(bytes);
   file.sync();
   file.close();
+}
+
+void replace_file(const fs::path& path, std::span<const std::byte> bytes) {
+  const fs::path fresh = fmt::format("{}.tmp-{}", path.string(), ::getpid());
+  write_file(fresh, bytes);
   rename_or_throw(fresh, path);
   sync_directory(parent_of(path));
 }
@@ -128,22 +144,24 @@ void replace_file(const fs::path& path, const std::string& text) {
 }
 
 void replace_directory(const fs::path& path, const std::function<void(const fs::path&)>& fill) {
-  fs::create_directories(parent_of(path));
+  std::error_code error;
+  fs::create_directories(parent_of(path), error);
+  throw_if(error, "make the directory", parent_of(path));
   remove_leftovers(path);
   const fs::path fresh = fmt::format("{}.tmp-{}", path.string(), ::getpid());
   try {
-    fs::create_directory(fresh);
+    fs::create_directory(fresh, error);
+    throw_if(error, "make the directory", fresh);
     fill(fresh);
     sync_directory(fresh);
     exchange(fresh, path);
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(fresh, ignored);
+    fs::remove_all(fresh, error);
     throw;
   }
   sync_directory(parent_of(path));
-  fs::remove_all(fresh);
-  fs::remove_all(old_name(path));
+  remove_tree(fresh);
+  remove_tree(old_name(path));
 }
 
 fs::path find_directory(const fs::path& path) {

@@ -25,6 +25,7 @@ struct LearnerState {
   std::vector<NamedArray> policy;      // names of the equivalent torch.nn.Module's state_dict: "actor.0.weight", …
   std::vector<NamedArray> optimizer;   // "exp_avg.actor.0.weight", "exp_avg_sq.…"
   std::vector<NamedArray> normalizer;  // "obs.mean", "obs.var", "obs.count", "return.…"; float64, empty when unused
+  std::vector<NamedArray> episodes;    // of each environment's running episode: "return", "length", "discounted", …
   nlohmann::json counters;             // steps, iteration, optimiser step, seed, finished episodes: small and readable
   bool operator==(const LearnerState&) const = default;
 };

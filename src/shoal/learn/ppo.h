@@ -8,8 +8,8 @@
 // for bit on one machine, for any backend and number of workers: every random number is a function of the seed and of
 // what it is for (environment, step, epoch), and no sum depends on scheduling.
 //
-// Resume: `begin` resets the environments with seeds that are a function of (seed, iteration). A run that calls begin()
-// before iteration k, and a new Ppo that loads the state saved there and calls begin(), continue identically.
+// Resume: a new Ppo that loads the state() saved after an iteration, and is given environments that stand where they stood
+// then (environment_log.h brings them there), continues identically by resume(): episodes go on in the middle.
 //
 // Threads: one thread at a time. Acting through act() while another thread iterates is a race.
 #pragma once
@@ -65,6 +65,12 @@ class Ppo {
   /// Resets `envs`, which must have the spaces and number given to the constructor, and collects from it from now on.
   /// Borrows `envs` until the next begin() or the destructor.
   void begin(vector::VectorEnv& envs);
+
+  /// Collects from `envs` from now on, in the middle of their episodes: `current` is what their last reset or step gave,
+  /// and the state that was loaded is the one saved at that point. No environment is reset, nothing that runs along with
+  /// an episode (its return and length, the discounted return of the reward normaliser, a pending autoreset) begins anew.
+  /// Borrows like begin(). Throws InvalidArgument when spaces or number differ.
+  void resume(vector::VectorEnv& envs, const vector::Batch& current);
 
   /// Collects a rollout of num_steps and updates the policy with it. Throws InvalidState before begin(), and what the
   /// environments throw; the state is then that of the last finished iteration except for what the environments saw.

@@ -1,14 +1,14 @@
 #include "shoal/learn/safetensors.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "shoal/learn/durable_file.h"
 
@@ -79,8 +79,7 @@ class HeaderReader {
     for (const auto& entry : kDTypes)
       if (value.is_string() && value.get_ref<const std::string&>() == entry.name)
         return entry.dtype;
-    fail(fmt::format("\"{}\" has the element type {}, which is not supported", name,
-                     value.dump()));
+    fail(fmt::format("\"{}\" has the element type {}, which is not supported", name, value.dump()));
   }
 
   std::vector<std::int64_t> shape(const std::string& name, const nlohmann::json& value) const {
@@ -118,7 +117,8 @@ std::map<std::string, std::string> read_metadata(const nlohmann::json& value,
   return metadata;
 }
 
-/// Gaps and overlaps are errors: with them one file could have two readings. A name twice leaves a gap.
+/// Gaps and overlaps are errors: with them one file could have two readings. A name twice leaves a
+/// gap.
 void check_end_to_end(std::vector<HeaderReader::Entry>& entries, std::uint64_t data_bytes,
                       const HeaderReader& reader) {
   std::ranges::sort(entries, {}, [](const auto& e) { return std::pair(e.begin, e.end); });
@@ -180,8 +180,7 @@ SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, const std::string& 
   std::uint64_t length = 0;
   std::memcpy(&length, file.bytes_.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > size - kLengthBytes)
-    HeaderReader(origin, 0).fail(
-        fmt::format("a header of {} bytes in a file of {}", length, size));
+    HeaderReader(origin, 0).fail(fmt::format("a header of {} bytes in a file of {}", length, size));
 
   const HeaderReader reader(origin, size - kLengthBytes - length);
   const auto* text = reinterpret_cast<const char*>(file.bytes_.data() + kLengthBytes);
@@ -197,9 +196,9 @@ SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, const std::string& 
   check_end_to_end(entries, size - kLengthBytes - length, reader);
   const auto data = std::span(file.bytes_).subspan(kLengthBytes + length);
   for (auto& entry : entries)
-    file.tensors_.emplace(std::move(entry.name),
-                          SafeTensorView{std::move(entry.spec),
-                                         data.subspan(entry.begin, entry.end - entry.begin)});
+    file.tensors_.emplace(
+        std::move(entry.name),
+        SafeTensorView{std::move(entry.spec), data.subspan(entry.begin, entry.end - entry.begin)});
   return file;
 }
 
@@ -218,10 +217,9 @@ const SafeTensorView& SafeTensors::at(std::string_view name,
                                       const shm::TensorSpec& expected) const {
   const auto& view = at(name);
   if (view.spec != expected)
-    throw CorruptFile(fmt::format(
-        "{}: \"{}\" is {}[{}], expected {}[{}]", origin_, name, dtype_name(view.spec.dtype),
-        fmt::join(view.spec.shape, ", "), dtype_name(expected.dtype),
-        fmt::join(expected.shape, ", ")));
+    throw CorruptFile(fmt::format("{}: \"{}\" is {}[{}], expected {}[{}]", origin_, name,
+                                  dtype_name(view.spec.dtype), fmt::join(view.spec.shape, ", "),
+                                  dtype_name(expected.dtype), fmt::join(expected.shape, ", ")));
   return view;
 }
 

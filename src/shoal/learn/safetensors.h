@@ -1,13 +1,16 @@
-// The safetensors file format: named arrays that C++, Python, NumPy and Rust read without running any code.
+// The safetensors file format: named arrays that C++, Python, NumPy and Rust read without running
+// any code.
 //
 //   offset 0       u64, little endian: H, the bytes of the header
-//   offset 8       H bytes of JSON: {"__metadata__": {string: string}, name: {"dtype", "shape", "data_offsets"}, …},
+//   offset 8       H bytes of JSON: {"__metadata__": {string: string}, name: {"dtype", "shape",
+//   "data_offsets"}, …},
 //                  padded with spaces so that the data begins on a multiple of 8
-//   offset 8 + H   the arrays, C order, little endian, end to end: no gap, no overlap, nothing after the last
+//   offset 8 + H   the arrays, C order, little endian, end to end: no gap, no overlap, nothing
+//   after the last
 //
-// Invariants: a file that was written is complete, because it is written beside its place, synced, and renamed; whatever
-// the reader returns lies inside the file, because every offset is checked before it is used.
-// Threads: values; no shared state.
+// Invariants: a file that was written is complete, because it is written beside its place, synced,
+// and renamed; whatever the reader returns lies inside the file, because every offset is checked
+// before it is used. Threads: values; no shared state.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +26,8 @@
 
 namespace shoal::learn {
 
-/// A file is not what it should be: foreign, cut short, or damaged. The message names the file and what is wrong.
+/// A file is not what it should be: foreign, cut short, or damaged. The message names the file and
+/// what is wrong.
 class CorruptFile : public Error {
  public:
   using Error::Error;
@@ -42,9 +46,9 @@ struct SafeTensorView {
   std::span<const std::byte> bytes;
 };
 
-/// The file's bytes for these arrays, which keep their order within each element size (large elements come first, so
-/// that all are aligned). Throws InvalidArgument for a name twice, the name "__metadata__", or bytes that do not fit
-/// the shape.
+/// The file's bytes for these arrays, which keep their order within each element size (large
+/// elements come first, so that all are aligned). Throws InvalidArgument for a name twice, the name
+/// "__metadata__", or bytes that do not fit the shape.
 std::vector<std::byte> serialize_safetensors(std::span<const SafeTensor> tensors,
                                              const std::map<std::string, std::string>& metadata);
 
@@ -53,10 +57,13 @@ class SafeTensors {
  public:
   /// Takes over the bytes of a file; `origin` is named in errors. Throws CorruptFile.
   static SafeTensors parse(std::vector<std::byte> bytes, const std::string& origin);
-  /// Throws SystemError when the file cannot be read, CorruptFile when it is not a safetensors file.
+  /// Throws SystemError when the file cannot be read, CorruptFile when it is not a safetensors
+  /// file.
   static SafeTensors read(const std::filesystem::path& path);
 
-  const std::map<std::string, SafeTensorView, std::less<>>& tensors() const noexcept { return tensors_; }
+  const std::map<std::string, SafeTensorView, std::less<>>& tensors() const noexcept {
+    return tensors_;
+  }
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
   bool contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
   /// Throws CorruptFile when there is no such array, or it is not of this kind.
