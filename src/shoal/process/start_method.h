@@ -27,8 +27,11 @@ class ForkRefused : public Error {
   using Error::Error;
 };
 
-/// Why forking this process is unsafe, one sentence each; empty when nothing is known against it: CUDA is initialised,
-/// threads other than the caller's and Shoal's own are alive, an MPI or NCCL library is loaded.
+/// Why forking this process is unsafe, one sentence each; empty when nothing is known against it: CUDA is initialised or
+/// a GPU device is open, threads other than the caller's and Shoal's own (own_thread.h) are alive, an MPI, NCCL or
+/// ibverbs library is loaded.
+///
+/// OpenBLAS's idle threads do not count: it stops them itself before every fork, and this call does so too.
 std::vector<std::string> fork_hazards();
 
 }  // namespace shoal::process

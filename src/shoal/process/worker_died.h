@@ -1,0 +1,50 @@
+// The errors of processes that ended before their work did.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/process/error_report.h"
+#include "shoal/process/launcher.h"
+
+namespace shoal::process {
+
+/// All that is known about the end of a worker; a value.
+struct DeathCertificate {
+  std::string worker;  // WorkerSpec::name
+  int index = -1;
+  int first_env = -1;  // its environments were [first_env, first_env + num_envs)
+  int num_envs = 0;
+  int pid = -1;
+  ExitStatus status;
+  std::optional<ErrorReport> report;  // what it said before it ended
+  std::vector<std::string> log_tail;  // its last lines, oldest first
+
+  /// Several lines: who, how it ended, its traceback, its last lines.
+  std::string describe() const;
+
+  /// Of a worker that has ended or is about to (waits up to `grace` for its exit status). Takes the error report, if
+  /// there is one, out of what is still unread in its channel.
+  static DeathCertificate of(WorkerProcess& worker,
+                             std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
+};
+
+/// A worker process ended while it was needed (Python: shoal.WorkerDied, a RuntimeError).
+class WorkerDied : public Error {
+ public:
+  explicit WorkerDied(DeathCertificate certificate);
+  const DeathCertificate& certificate() const noexcept { return certificate_; }
+
+ private:
+  DeathCertificate certificate_;
+};
+
+/// No worker could be started: the zygote's or the worker's program failed before any entry ran (Python: RuntimeError).
+/// The text names what failed, with its traceback and last lines.
+class StartFailed : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace shoal::process
