@@ -9,7 +9,7 @@
 // what it is for (environment, step, epoch), and no sum depends on scheduling.
 //
 // Resume: a new Ppo that loads the state() saved after an iteration, and is given environments that stand where they stood
-// then (environment_log.h brings them there), continues identically by resume(): episodes go on in the middle.
+// then (replayable_vector_env.h brings them there), continues identically by resume(): episodes go on in the middle.
 //
 // Threads: one thread at a time. Acting through act() while another thread iterates is a race.
 #pragma once
