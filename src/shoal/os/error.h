@@ -1,7 +1,8 @@
 // The exceptions that Shoal throws.
 //
-// A message says what was attempted, on which object, with which value, what the limit is, and what to do about it.
-// Expected outcomes (full, empty, timed out, peer gone) are not exceptions but [[nodiscard]] enums.
+// A message says what was attempted, on which object, with which value, what the limit is, and what
+// to do about it. Expected outcomes (full, empty, timed out, peer gone) are not exceptions but
+// [[nodiscard]] enums.
 #pragma once
 
 #include <cerrno>
@@ -28,7 +29,8 @@ class TimedOut : public Error {
   using Error::Error;
 };
 
-/// An object was used in a state that does not allow it, for example after close() (Python: RuntimeError).
+/// An object was used in a state that does not allow it, for example after close() (Python:
+/// RuntimeError).
 class InvalidState : public Error {
  public:
   using Error::Error;
@@ -51,8 +53,9 @@ namespace internal {
 
 }  // namespace shoal
 
-/// Aborts with `why` when a condition that only a bug in Shoal can break does not hold. User input never reaches one.
-#define SHOAL_CHECK(condition, why)                                                          \
-  (static_cast<bool>(condition)                                                              \
-       ? static_cast<void>(0)                                                                \
+/// Aborts with `why` when a condition that only a bug in Shoal can break does not hold. User input
+/// never reaches one.
+#define SHOAL_CHECK(condition, why) \
+  (static_cast<bool>(condition)     \
+       ? static_cast<void>(0)       \
        : ::shoal::internal::check_failed(#condition, __FILE__, __LINE__, why))

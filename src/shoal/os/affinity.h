@@ -1,0 +1,25 @@
+// How many CPUs this process may use.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace shoal::os {
+
+/// The CPUs that the calling thread may run on, ascending. Throws SystemError.
+std::vector<int> cpu_set();
+
+/// Confines the calling thread to `cpus`. Throws SystemError when none of them is usable.
+void set_cpu_set(std::span<const int> cpus);
+
+/// CPUs' worth of time that the control groups above this process allow (version 1 or 2, the
+/// tightest of them); nothing when there is no limit. `root` stands for "/" in tests.
+std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
+
+/// The smaller of the CPU set and the quota rounded up; at least 1. Reads files: ask once, not in a
+/// loop.
+int allowed_cpus();
+
+}  // namespace shoal::os

@@ -1,0 +1,82 @@
+// A packet channel between two processes that also carries descriptors.
+//
+// On the wire each packet is a 16-byte frame header and the bytes:
+//
+//   0        4        8                 16
+//   | magic  | kind   | payload bytes   | payload (inline) …  |   ancillary: SCM_RIGHTS
+//
+// kind 0: the payload follows the header. kind 1: the payload is the content of a sealed memfd,
+// which is the first of the descriptors; so a message of any size is one packet and never blocks
+// half sent.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "shoal/os/clock.h"
+#include "shoal/os/fd.h"
+
+namespace shoal::os {
+
+struct Message {
+  std::vector<std::byte> bytes;
+  std::vector<Fd> fds;  // close-on-exec
+};
+
+enum class SendOutcome { kSent, kTimedOut, kClosed };
+enum class RecvOutcome { kMessage, kTimedOut, kClosed };
+
+/// One end of a connected SOCK_SEQPACKET Unix socket; a resource.
+///
+/// Threads: one sender and one receiver at a time.
+/// Death: when the last descriptor of the other end is gone, recv() returns what was sent before
+/// and then kClosed; send() returns kClosed. No SIGPIPE. Invariant: the process that made the other
+/// end has this process's effective user id.
+class SeqPacket {
+ public:
+  /// Payloads above this travel in a memfd.
+  static constexpr std::size_t kMaxInlineBytes = 64 * 1024;
+  /// The kernel's limit (SCM_MAX_FD), less one for a payload's memfd.
+  static constexpr std::size_t kMaxFds = 252;
+
+  SeqPacket() noexcept = default;
+
+  /// Takes over a connected socket that was inherited or received. Throws SystemError when `fd` is
+  /// not one, Error when it comes from another user.
+  explicit SeqPacket(Fd fd);
+
+  /// Both ends of a new channel, close-on-exec.
+  static std::pair<SeqPacket, SeqPacket> pair();
+
+  /// Sends one message; the descriptors are borrowed. Waits while the receiver's buffer is full.
+  /// Throws InvalidArgument for more than kMaxFds descriptors, SystemError when the kernel refuses.
+  [[nodiscard]] SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds = {},
+                                 Deadline deadline = kNoDeadline);
+
+  /// Receives one message into `message`, which is overwritten. A deadline in the past makes it a
+  /// look. Throws SystemError(EMFILE) when descriptors were lost because this process may not open
+  /// more, Error for a packet that is not one of ours.
+  [[nodiscard]] RecvOutcome recv(Message& message, Deadline deadline = kNoDeadline);
+
+  /// For poll(): readable when recv() would not wait.
+  int fd() const noexcept { return fd_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  [[nodiscard]] Fd release() noexcept { return std::move(fd_); }
+
+  /// Ends both directions for every process that holds this end; whoever waits in recv() returns
+  /// kClosed.
+  void shutdown() noexcept;
+  void close() noexcept { fd_.reset(); }
+
+ private:
+  Fd fd_;
+};
+
+/// The rule of the constructor: only a peer of the same effective user is spoken to. Throws Error.
+void check_peer_uid(uid_t peer, uid_t own);
+
+}  // namespace shoal::os

@@ -1,0 +1,35 @@
+// Whether more threads want to run than there are CPUs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "shoal/os/fd.h"
+
+namespace shoal::sync {
+
+/// Samples the number of runnable threads of the machine from /proc/loadavg, at most once in 10 ms.
+///
+/// Threads: one at a time. Fork: the child reads through its own copy of the descriptor.
+class CpuLoad {
+ public:
+  /// `cpus` are those of the machine. Without a readable `loadavg` it is never crowded.
+  explicit CpuLoad(int cpus = online_cpus(),
+                   const std::filesystem::path& loadavg = "/proc/loadavg") noexcept;
+
+  /// More runnable threads than CPUs, smoothed over the last samples.
+  bool crowded() noexcept;
+
+  /// CPUs of the machine that are switched on.
+  static int online_cpus() noexcept;
+
+ private:
+  void sample() noexcept;
+
+  os::Fd loadavg_;
+  int cpus_;
+  std::uint64_t next_sample_ns_ = 0;
+  double runnable_ = 1.0;
+};
+
+}  // namespace shoal::sync
