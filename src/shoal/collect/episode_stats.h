@@ -19,13 +19,14 @@ struct Episode {
   bool operator==(const Episode&) const = default;
 };
 
-/// Accumulates the running episodes of `num_envs` environments and keeps the last `window` finished ones.
+/// Accumulates the running episodes of `num_envs` environments and keeps the last `window` finished
+/// ones.
 class EpisodeStats {
  public:
   explicit EpisodeStats(int num_envs, std::size_t window = 100);
 
-  /// Adds one step of every environment. Rows with `skip` set (autoreset rows) add nothing; rows with `fault` set drop
-  /// their episode. Spans have num_envs elements; `fault` may be empty.
+  /// Adds one step of every environment. Rows with `skip` set (autoreset rows) add nothing; rows
+  /// with `fault` set drop their episode. Spans have num_envs elements; `fault` may be empty.
   void step(std::span<const double> reward, std::span<const std::uint8_t> terminated,
             std::span<const std::uint8_t> truncated, std::span<const std::uint8_t> skip,
             std::span<const std::uint8_t> fault = {});
@@ -33,7 +34,8 @@ class EpisodeStats {
   /// Forgets the episodes under way (the environments were reset), not the finished ones.
   void restart() noexcept;
 
-  /// Episodes finished since the last call, in the order in which they ended, lower environment first within a step.
+  /// Episodes finished since the last call, in the order in which they ended, lower environment
+  /// first within a step.
   std::vector<Episode> take_finished();
 
   /// Mean over the last `window` finished episodes; NaN when none has finished.
@@ -48,7 +50,9 @@ class EpisodeStats {
   /// The episodes under way, one element an environment.
   std::span<const double> running_return() const noexcept { return return_; }
   std::span<const std::int64_t> running_length() const noexcept { return length_; }
-  void restore(std::vector<Episode> window, std::int64_t count, std::span<const double> running_return,
+  /// Puts back what the four above gave. Throws InvalidArgument for another number of environments.
+  void restore(std::vector<Episode> window, std::int64_t count,
+               std::span<const double> running_return,
                std::span<const std::int64_t> running_length);
 
  private:

@@ -1,0 +1,57 @@
+#include "shoal/collect/reward_scaler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "shoal/os/error.h"
+
+namespace shoal::collect {
+namespace {
+constexpr double kVarianceFloor = 1e-8;
+}  // namespace
+
+RewardScaler::RewardScaler(int num_envs, RewardScalerOptions options)
+    : options_(options), return_(static_cast<std::size_t>(num_envs), 0.0) {
+  observed_.reserve(return_.size());
+}
+
+void RewardScaler::scale(std::span<const double> reward, std::span<const std::uint8_t> valid,
+                         std::span<const std::uint8_t> done, std::span<float> out) {
+  if (options_.form != RewardForm::kNormalized) {
+    const bool sign = options_.form == RewardForm::kSign;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double r = sign ? static_cast<double>((reward[i] > 0) - (reward[i] < 0)) : reward[i];
+      out[i] = valid[i] != 0 ? static_cast<float>(r) : 0.0F;
+    }
+    return;
+  }
+  observed_.clear();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (valid[i] == 0) continue;
+    return_[i] = return_[i] * options_.gamma + reward[i];
+    observed_.push_back(return_[i]);
+  }
+  moments_.update(std::span<const double>(observed_));
+  const double std = std::sqrt(moments_.var()[0] + kVarianceFloor);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double scaled = std::clamp(reward[i] / std, -options_.clip, options_.clip);
+    out[i] = valid[i] != 0 ? static_cast<float>(scaled) : 0.0F;
+    if (valid[i] == 0 || done[i] != 0) return_[i] = 0.0;
+  }
+}
+
+void RewardScaler::restore(std::span<const double> running_return) {
+  if (running_return.size() != return_.size()) {
+    throw InvalidArgument(
+        fmt::format("restore the discounted returns of {} environments: got {}; the state is that "
+                    "of another number of environments",
+                    return_.size(), running_return.size()));
+  }
+  std::copy(running_return.begin(), running_return.end(), return_.begin());
+}
+
+void RewardScaler::restart() noexcept { std::fill(return_.begin(), return_.end(), 0.0); }
+
+}  // namespace shoal::collect

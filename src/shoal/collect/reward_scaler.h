@@ -1,0 +1,51 @@
+// From raw rewards to those that are learned from: as they are, their sign, or divided by the
+// running standard deviation of the discounted return and clipped (SB3's and Gymnasium's reward
+// normalisation: the mean is not subtracted).
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shoal/collect/running_moments.h"
+
+namespace shoal::collect {
+
+enum class RewardForm : std::uint8_t { kRaw, kSign, kNormalized };
+
+struct RewardScalerOptions {
+  RewardForm form = RewardForm::kRaw;
+  double gamma = 0.99;
+  double clip = 10.0;
+};
+
+class RewardScaler {
+ public:
+  RewardScaler(int num_envs, RewardScalerOptions options);
+
+  /// Scales one step of every environment into `out`; all spans have num_envs elements. Rows with
+  /// `valid` 0 give 0 and teach nothing; `done` ends the row's return.
+  void scale(std::span<const double> reward, std::span<const std::uint8_t> valid,
+             std::span<const std::uint8_t> done, std::span<float> out);
+
+  /// Forgets the returns under way (the environments were reset), not the moments.
+  void restart() noexcept;
+
+  /// The discounted returns under way, one element an environment, for checkpoints.
+  std::span<const double> running_return() const noexcept { return return_; }
+  /// Throws InvalidArgument for another number of environments.
+  void restore(std::span<const double> running_return);
+
+  RunningMoments& moments() noexcept { return moments_; }
+  const RunningMoments& moments() const noexcept { return moments_; }
+
+ private:
+  RewardScalerOptions options_;
+  std::vector<double> return_;
+  std::vector<double> observed_;
+  RunningMoments moments_{1};
+};
+
+}  // namespace shoal::collect
