@@ -8,16 +8,39 @@
 namespace shoal::shm {
 
 enum class DType : std::uint8_t {
-  kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kF32, kF64,
+  kBool,
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kU64,
+  kI64,
+  kF16,
+  kF32,
+  kF64,
 };
 
 /// Bytes of one element.
 constexpr std::size_t itemsize(DType dtype) noexcept {
   switch (dtype) {
-    case DType::kBool: case DType::kU8: case DType::kI8: return 1;
-    case DType::kU16: case DType::kI16: case DType::kF16: return 2;
-    case DType::kU32: case DType::kI32: case DType::kF32: return 4;
-    case DType::kU64: case DType::kI64: case DType::kF64: return 8;
+    case DType::kBool:
+    case DType::kU8:
+    case DType::kI8:
+      return 1;
+    case DType::kU16:
+    case DType::kI16:
+    case DType::kF16:
+      return 2;
+    case DType::kU32:
+    case DType::kI32:
+    case DType::kF32:
+      return 4;
+    case DType::kU64:
+    case DType::kI64:
+    case DType::kF64:
+      return 8;
   }
   return 0;
 }
@@ -31,16 +54,49 @@ DType dtype_from_name(std::string_view name);
 /// The DType of a C++ element type.
 template <class T>
 constexpr DType dtype_of() noexcept;
-template <> constexpr DType dtype_of<bool>() noexcept { return DType::kBool; }
-template <> constexpr DType dtype_of<std::uint8_t>() noexcept { return DType::kU8; }
-template <> constexpr DType dtype_of<std::int8_t>() noexcept { return DType::kI8; }
-template <> constexpr DType dtype_of<std::uint16_t>() noexcept { return DType::kU16; }
-template <> constexpr DType dtype_of<std::int16_t>() noexcept { return DType::kI16; }
-template <> constexpr DType dtype_of<std::uint32_t>() noexcept { return DType::kU32; }
-template <> constexpr DType dtype_of<std::int32_t>() noexcept { return DType::kI32; }
-template <> constexpr DType dtype_of<std::uint64_t>() noexcept { return DType::kU64; }
-template <> constexpr DType dtype_of<std::int64_t>() noexcept { return DType::kI64; }
-template <> constexpr DType dtype_of<float>() noexcept { return DType::kF32; }
-template <> constexpr DType dtype_of<double>() noexcept { return DType::kF64; }
+template <>
+constexpr DType dtype_of<bool>() noexcept {
+  return DType::kBool;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() noexcept {
+  return DType::kU8;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() noexcept {
+  return DType::kI8;
+}
+template <>
+constexpr DType dtype_of<std::uint16_t>() noexcept {
+  return DType::kU16;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() noexcept {
+  return DType::kI16;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() noexcept {
+  return DType::kU32;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() noexcept {
+  return DType::kI32;
+}
+template <>
+constexpr DType dtype_of<std::uint64_t>() noexcept {
+  return DType::kU64;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() noexcept {
+  return DType::kI64;
+}
+template <>
+constexpr DType dtype_of<float>() noexcept {
+  return DType::kF32;
+}
+template <>
+constexpr DType dtype_of<double>() noexcept {
+  return DType::kF64;
+}
 
 }  // namespace shoal::shm

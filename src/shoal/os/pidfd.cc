@@ -1,0 +1,44 @@
+#include "shoal/os/pidfd.h"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "shoal/os/error.h"
+#include "shoal/os/poll.h"
+
+namespace shoal::os {
+
+PidFd PidFd::open(pid_t pid) {
+  const long fd = ::syscall(SYS_pidfd_open, pid, 0);  // close-on-exec always
+  if (fd < 0) throw SystemError(fmt::format("open a pidfd of process {}", pid));
+  return PidFd(Fd(static_cast<int>(fd)));
+}
+
+bool PidFd::ended() const { return wait(Deadline::min()); }
+
+bool PidFd::wait(Deadline deadline) const { return poll_one(fd(), POLLIN, deadline); }
+
+std::optional<ProcessEnd> PidFd::reap() const {
+  constexpr idtype_t kPidFd = static_cast<idtype_t>(3);  // P_PIDFD, newer than some C libraries
+  siginfo_t info{};
+  int result;
+  do {
+    result = ::waitid(kPidFd, static_cast<id_t>(fd()), &info, WEXITED | WNOHANG);
+  } while (result < 0 && errno == EINTR);
+  if (result < 0) throw SystemError("collect the exit status of a child process");
+  if (info.si_pid == 0) return std::nullopt;
+  if (info.si_code == CLD_EXITED) return ProcessEnd{.code = info.si_status};
+  return ProcessEnd{.signal = info.si_status};
+}
+
+bool PidFd::send_signal(int signal) const {
+  if (::syscall(SYS_pidfd_send_signal, fd(), signal, nullptr, 0) == 0) return true;
+  if (errno == ESRCH) return false;
+  throw SystemError(fmt::format("send signal {} to a process", signal));
+}
+
+}  // namespace shoal::os

@@ -1,0 +1,51 @@
+#include "shoal/sync/cpu_load.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "shoal/os/clock.h"
+
+namespace shoal::sync {
+namespace {
+
+constexpr std::uint64_t kSamplePeriodNs = 10'000'000;
+constexpr double kWeight = 0.25;  // of a new sample
+
+}  // namespace
+
+CpuLoad::CpuLoad(int cpus, const std::filesystem::path& loadavg) noexcept
+    : loadavg_(::open(loadavg.c_str(), O_RDONLY | O_CLOEXEC)), cpus_(cpus) {}
+
+bool CpuLoad::crowded() noexcept {
+  if (!loadavg_) return false;
+  if (const std::uint64_t now = os::now_ns(); now >= next_sample_ns_) {
+    next_sample_ns_ = now + kSamplePeriodNs;
+    sample();
+  }
+  return runnable_ > cpus_ + 0.5;
+}
+
+void CpuLoad::sample() noexcept {
+  // "0.20 0.18 0.12 2/345 6789": runnable threads before the slash of the fourth field.
+  std::array<char, 128> buffer{};
+  const ssize_t bytes = ::pread(loadavg_.get(), buffer.data(), buffer.size(), 0);
+  if (bytes <= 0) return;
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(bytes));
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) return;
+  const auto begin = text.rfind(' ', slash) + 1;
+  int runnable = 0;
+  if (std::from_chars(text.data() + begin, text.data() + slash, runnable).ec != std::errc()) return;
+  runnable_ += kWeight * (runnable - runnable_);
+}
+
+int CpuLoad::online_cpus() noexcept {
+  const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return cpus < 1 ? 1 : static_cast<int>(cpus);
+}
+
+}  // namespace shoal::sync

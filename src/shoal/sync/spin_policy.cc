@@ -1,0 +1,45 @@
+#include "shoal/sync/spin_policy.h"
+
+#include <algorithm>
+
+#include "shoal/os/affinity.h"
+
+namespace shoal::sync {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr int kMaxMisses = 8;  // at worst one spin in 2^8 waits
+
+}  // namespace
+
+SpinPolicy::SpinPolicy(SpinOptions options) : SpinPolicy(options, CpuLoad(), os::allowed_cpus()) {}
+
+SpinPolicy::SpinPolicy(SpinOptions options, CpuLoad load, int allowed_cpus)
+    : cap_(options.group_size > allowed_cpus ? nanoseconds::zero() : options.cap),
+      gap_(cap_),
+      load_(std::move(load)) {}
+
+nanoseconds SpinPolicy::budget() noexcept {
+  if (cap_ <= nanoseconds::zero() || load_.crowded()) return nanoseconds::zero();
+  if (skip_ > 0) {
+    --skip_;
+    return nanoseconds::zero();
+  }
+  return std::min(2 * gap_, cap_);
+}
+
+void SpinPolicy::record(nanoseconds gap, nanoseconds budget, bool paid) noexcept {
+  // The newest wait counts a quarter; a wait far beyond the cap says no more than that it was too
+  // long.
+  gap_ += (std::min(gap, 4 * cap_) - gap_) / 4;
+  if (budget <= nanoseconds::zero()) return;
+  if (paid) {
+    misses_ = 0;
+    return;
+  }
+  misses_ = std::min(misses_ + 1, kMaxMisses);
+  skip_ = (1 << misses_) - 2;  // a single miss is forgiven
+}
+
+}  // namespace shoal::sync
