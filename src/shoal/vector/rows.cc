@@ -1,21 +1,19 @@
 #include "shoal/vector/rows.h"
 
 #include "shoal/os/mapping.h"
+#include "shoal/shm/layout.h"
 
 namespace shoal::vector {
 namespace {
 
-constexpr std::size_t kLine = 128;  // two cache lines: the prefetcher of x86 fetches pairs
-
 // Hands out the arrays one after the other. With a null base it only counts, so that bytes() and map() agree.
-class Layout {
+class RowLayout {
  public:
-  explicit Layout(std::byte* base) : base_(base) {}
+  explicit RowLayout(std::byte* base) : base_(base) {}
 
   std::byte* take(std::size_t bytes) {
-    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (bytes + kLine - 1) / kLine * kLine;
-    return at;
+    const std::size_t offset = layout_.add_bytes(bytes);
+    return base_ == nullptr ? nullptr : base_ + offset;
   }
 
   template <class T>
@@ -35,14 +33,14 @@ class Layout {
     return views;
   }
 
-  std::size_t used() const noexcept { return used_; }
+  std::size_t bytes() const { return layout_.bytes(os::page_size()); }
 
  private:
   std::byte* base_;
-  std::size_t used_ = 0;
+  shm::LayoutBuilder layout_;
 };
 
-Rows lay_out(Layout& layout, const env::Space& observation, const env::Space& action, int n,
+Rows lay_out(RowLayout& layout, const env::Space& observation, const env::Space& action, int n,
              AutoresetMode mode) {
   const std::vector<env::Leaf> obs_leaves = env::leaves(observation);
   Rows rows;
@@ -68,15 +66,14 @@ Rows lay_out(Layout& layout, const env::Space& observation, const env::Space& ac
 
 std::size_t Rows::bytes(const env::Space& observation, const env::Space& action, int num_envs,
                         AutoresetMode mode) {
-  Layout layout(nullptr);
+  RowLayout layout(nullptr);
   lay_out(layout, observation, action, num_envs, mode);
-  const std::size_t page = os::page_size();
-  return (layout.used() + page - 1) / page * page;
+  return layout.bytes();
 }
 
 Rows Rows::map(std::byte* base, const env::Space& observation, const env::Space& action,
                int num_envs, AutoresetMode mode) {
-  Layout layout(base);
+  RowLayout layout(base);
   return lay_out(layout, observation, action, num_envs, mode);
 }
 

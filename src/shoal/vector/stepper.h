@@ -21,26 +21,47 @@ struct Hello {
   std::vector<std::byte> extra;  // for the face above: pickled Gymnasium spaces, metadata, render mode
 };
 
-/// Where a stepper says which environment it is in, so that a failure, a death or a missed deadline can be blamed on it.
-/// A value that borrows one counter; costs one relaxed store.
+/// Where a stepper says which environment it is in, so that a failure, a death or a missed deadline can be blamed on it,
+/// and which row it is writing, so that nobody reads a row that a dead worker left half written.
+///
+/// A value that borrows one word. A call is one plain store; the fences cost nothing, they hold the compiler back.
+/// Death: a killed process has done a prefix of its program, so the word and the row agree.
 class EnvMarker {
  public:
   static constexpr std::int32_t kNone = -1;
+  static constexpr std::int32_t kAllRows = -2;
+  static constexpr std::int32_t kWriting = 1 << 30;
 
   EnvMarker() = default;
-  explicit EnvMarker(std::atomic<std::int32_t>* word) : word_(word) {}
+  explicit EnvMarker(std::atomic<std::int32_t>* word) noexcept : word_(word) {}
 
-  /// `row` is being reset or stepped now.
-  void at(int row) const noexcept {
-    if (word_ != nullptr) word_->store(row, std::memory_order_relaxed);  // relaxed: read for reports only
+  /// The environment of `row` runs its own code now; the row is whole.
+  void at(int row) const noexcept { set(row); }
+  /// The observation of `row` is being written.
+  void writing(int row) const noexcept { set(row | kWriting); }
+  /// All rows of this stepper are being stepped and written at once.
+  void writing_all() const noexcept { set(kAllRows); }
+  /// Nothing is going on that could be blamed on one environment.
+  void none() const noexcept { set(kNone); }
+
+  /// The row that is blamed, or kNone.
+  static int blamed(std::int32_t word) noexcept { return word < 0 ? kNone : word & ~kWriting; }
+  /// True when `row` may be half written.
+  static bool torn(std::int32_t word, int row) noexcept {
+    return word == kAllRows || word == (row | kWriting);
   }
-  /// Nothing that could be blamed on one environment is going on.
-  void none() const noexcept { at(kNone); }
-  int row() const noexcept {
+  std::int32_t word() const noexcept {
     return word_ == nullptr ? kNone : word_->load(std::memory_order_relaxed);
   }
 
  private:
+  void set(std::int32_t value) const noexcept {
+    if (word_ == nullptr) return;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    word_->store(value, std::memory_order_relaxed);  // relaxed: other processes read it after a death, or for a report
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+
   std::atomic<std::int32_t>* word_ = nullptr;
 };
 

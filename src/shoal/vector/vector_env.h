@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +48,10 @@ struct Options {
   std::chrono::milliseconds start_timeout{60'000};  // process: until every worker has built its environments
   int max_restarts = 3;                             // OnFault::kRestart: more of them within the window throw
   std::chrono::milliseconds restart_window{60'000};
+  std::chrono::milliseconds close_timeout{10'000};  // process: to close the environments; then the worker is killed
+
+  /// Process: called about every 50 ms while a call waits. What it throws ends the wait and leaves the call under way.
+  std::function<void()> interrupt_check;
 };
 
 /// What one worker has done so far.
@@ -78,7 +83,8 @@ struct Batch {
   std::span<const std::uint8_t> terminated;    // 0 or 1
   std::span<const std::uint8_t> truncated;     // 0 or 1
   std::span<const std::uint8_t> reset;         // 1: this step reset the row (next-step mode: its action was ignored)
-  std::span<const std::uint8_t> fault;         // 1: the worker died; obs is the last good one, truncated is 1
+  std::span<const std::uint8_t> fault;         // 1: the worker died; truncated is 1, obs the last one or, if that was
+                                               // being written, zeros
   std::span<const shm::TensorView> final_obs;  // like obs; rows where has_final is 1 (same-step mode)
   std::span<const std::uint8_t> has_final;
 };

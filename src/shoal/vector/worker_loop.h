@@ -29,10 +29,10 @@ struct WorkerHooks {
 };
 
 /// Serves `stepper` over `channel`, this process's end of its channel to the parent. Returns when the parent says close
-/// or is gone. `worker` is this worker's index, for error reports.
+/// or is gone.
 ///
 /// An exception of the stepper's reset(), step() or request() is sent to the parent as an error report and the loop goes
 /// on; the parent decides what follows. Throws what attaching throws.
-void run_worker(os::SeqPacket& channel, int worker, Stepper& stepper, const WorkerHooks& hooks = {});
+void run_worker(os::SeqPacket& channel, Stepper& stepper, const WorkerHooks& hooks = {});
 
 }  // namespace shoal::vector

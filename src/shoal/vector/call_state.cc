@@ -1,0 +1,125 @@
+#include "shoal/vector/call_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace shoal::vector {
+namespace {
+
+const char* name_of(CallState::Call call) {
+  switch (call) {
+    case CallState::Call::kReset: return "reset";
+    case CallState::Call::kStep: return "step";
+    case CallState::Call::kNone: break;
+  }
+  return "nothing";
+}
+
+template <class Element>
+void check_length(std::span<Element> values, int num_envs, const char* what) {
+  if (!values.empty() && values.size() != static_cast<std::size_t>(num_envs)) {
+    throw InvalidArgument(fmt::format("reset: the length of {} must match num_envs={} but got length={}",
+                                      what, num_envs, values.size()));
+  }
+}
+
+}  // namespace
+
+void CallState::require_idle(const char* what) const {
+  if (!failure_.empty()) {
+    throw InvalidState(fmt::format(
+        "{}: these environments are closed, because {}; make new ones to go on", what, failure_));
+  }
+  if (closed_) throw InvalidState(fmt::format("{}: these environments are closed", what));
+  if (call_ != Call::kNone) {
+    throw InvalidState(
+        fmt::format("{}: a {} is still under way; wait() for it first", what, name_of(call_)));
+  }
+}
+
+void CallState::begin_reset(std::span<const std::uint8_t> mask) {
+  require_idle("reset");
+  if (mask.empty()) {
+    std::fill(never_reset_.begin(), never_reset_.end(), std::uint8_t{0});
+  } else {
+    for (std::size_t i = 0; i < never_reset_.size(); ++i) {
+      if (mask[i] != 0) never_reset_[i] = 0;
+    }
+  }
+  all_reset_ = std::find(never_reset_.begin(), never_reset_.end(), 1) == never_reset_.end();
+  call_ = Call::kReset;
+}
+
+void CallState::begin_step() {
+  require_idle("step");
+  if (!all_reset_) {
+    const auto first = std::find(never_reset_.begin(), never_reset_.end(), 1);
+    throw InvalidState(fmt::format("step: environment {} has not been reset yet; call reset() first",
+                                   first - never_reset_.begin()));
+  }
+  call_ = Call::kStep;
+}
+
+CallState::Call CallState::require_pending() const {
+  if (call_ == Call::kNone) {
+    require_idle("wait");
+    throw InvalidState("wait: nothing is under way; call reset_async() or step_async() first");
+  }
+  return call_;
+}
+
+void CallState::fail(std::string why) {
+  if (failure_.empty()) failure_ = std::move(why);
+  call_ = Call::kNone;
+}
+
+void CallState::close() noexcept {
+  closed_ = true;
+  call_ = Call::kNone;
+}
+
+void write_reset_rows(const Rows& rows, std::span<const std::optional<std::uint64_t>> seeds,
+                      std::span<const std::uint8_t> mask) {
+  check_length(seeds, rows.num_envs, "seeds");
+  check_length(mask, rows.num_envs, "mask");
+  if (!mask.empty() && std::all_of(mask.begin(), mask.end(), [](auto m) { return m == 0; })) {
+    throw InvalidArgument("reset: the mask selects no environment");
+  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rows.num_envs); ++i) {
+    const bool has_seed = !seeds.empty() && seeds[i].has_value();
+    rows.reset_mask[i] = mask.empty() || mask[i] != 0;
+    rows.has_seed[i] = has_seed;
+    rows.seed[i] = has_seed ? *seeds[i] : 0;
+  }
+}
+
+Batch batch_of(const Rows& rows) noexcept {
+  return {.obs = rows.obs,
+          .reward = rows.reward,
+          .terminated = rows.terminated,
+          .truncated = rows.truncated,
+          .reset = rows.reset,
+          .fault = rows.fault,
+          .final_obs = rows.final_obs,
+          .has_final = rows.has_final};
+}
+
+void check_same_spaces(const Hello& first, const Hello& other, int env) {
+  const auto check = [env](const env::Space& expected, const env::Space& got, const char* what) {
+    if (expected == got) return;
+    throw InvalidArgument(fmt::format(
+        "environment {} has another {} space than environment 0: {} against {}; all environments of "
+        "one batch must have the same spaces",
+        env, what, got.repr(), expected.repr()));
+  };
+  check(first.observation_space, other.observation_space, "observation");
+  check(first.action_space, other.action_space, "action");
+}
+
+int envs_of_worker(int num_envs, int num_workers, int worker) noexcept {
+  return num_envs / num_workers + (worker < num_envs % num_workers ? 1 : 0);
+}
+
+}  // namespace shoal::vector

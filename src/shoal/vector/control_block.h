@@ -1,0 +1,115 @@
+// The shared segment of a ProcessVectorEnv: control words, rows, and room for the workers' infos.
+//
+//   offset from the arena's base
+//        0   ControlHeader                      written once, before any worker sees it
+//      128   sync::Doorbell                     parent -> all workers: look at your command
+//      384   sync::Gather                       workers -> parent: done
+//      640   WorkerCell [num_workers]           384 bytes each
+//        …   rows        (page)                 vector/rows.h
+//        …   infos       (page)                 info_bytes of each worker
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shoal/shm/arena.h"
+#include "shoal/sync/doorbell.h"
+#include "shoal/sync/gather.h"
+#include "shoal/vector/autoreset.h"
+
+namespace shoal::vector {
+
+enum class Command : std::uint8_t { kNone, kReset, kStep, kRequest, kClose };
+
+inline constexpr std::uint32_t kControlVersion = 1;
+
+struct ControlHeader {
+  char magic[8];  // "SHOALVEC"
+  std::uint32_t version;
+  std::uint32_t num_workers;
+  std::uint32_t num_envs;
+  std::uint32_t autoreset_mode;
+  std::uint64_t rows_offset;
+  std::uint64_t info_offset;
+  std::uint64_t info_bytes;  // of each worker
+};
+static_assert(sizeof(ControlHeader) == 48);
+
+/// One worker's words.
+///
+/// The command is the truth and the doorbell only the hint to look at it: a worker obeys a command whose sequence it has
+/// not obeyed yet, however many rings it slept through or saw too early.
+///
+/// Memory ordering: `command` release by the parent, acquire by the worker: actions, seeds and masks are visible
+/// ([command]). `done` release by the worker before it arrives at the gather, acquire by the parent when it looks for
+/// deaths ([done]). The rest is relaxed and ordered by these two.
+/// Death: a worker whose `done` is not the sequence has not arrived at the gather; so the parent may arrive for it.
+struct WorkerCell {
+  /// Larger than any info that fits: the info travels over the channel.
+  static constexpr std::uint64_t kInfoOnChannel = UINT64_MAX;
+
+  // Written by the parent.
+  alignas(128) std::atomic<std::uint64_t> command;  // sequence << 8 | Command
+
+  // Written by the worker.
+  alignas(128) std::atomic<std::uint64_t> done;  // sequence of the last command obeyed
+  std::atomic<std::uint64_t> info_bytes;         // 0, the bytes in its info area, or kInfoOnChannel
+  std::atomic<std::uint32_t> failed;             // 1: an error report is on the channel
+  std::atomic<std::int32_t> env_now;             // EnvMarker's word
+
+  // Written by the worker, for stats().
+  alignas(128) std::atomic<std::uint64_t> steps;
+  std::atomic<std::uint64_t> resets;
+  std::atomic<std::uint64_t> requests;
+  std::atomic<std::uint64_t> busy_ns;
+  std::atomic<std::uint64_t> parks;
+
+  static constexpr std::uint64_t pack(std::uint64_t sequence, Command command) noexcept {
+    return sequence << 8 | static_cast<std::uint64_t>(command);
+  }
+  static constexpr std::uint64_t sequence_of(std::uint64_t word) noexcept { return word >> 8; }
+  static constexpr Command command_of(std::uint64_t word) noexcept {
+    return static_cast<Command>(word & 0xff);
+  }
+};
+static_assert(sizeof(WorkerCell) == 384 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// Adds to a counter that only the caller writes: no locked instruction.
+inline void add_alone(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+/// The segment as one process sees it; a resource.
+class ControlBlock {
+ public:
+  ControlBlock() = default;
+
+  /// Throws SystemError when memory is short, InvalidArgument for more workers than the gather can count.
+  static ControlBlock create(int num_workers, int num_envs, AutoresetMode mode, std::size_t rows_bytes,
+                             std::size_t info_bytes);
+  /// Throws Error when `arena` holds something else or another version.
+  static ControlBlock attach(shm::Arena arena);
+
+  const ControlHeader& header() const noexcept { return *header_; }
+  sync::Doorbell& doorbell() const noexcept { return *doorbell_; }
+  sync::Gather& gather() const noexcept { return *gather_; }
+  WorkerCell& cell(int worker) const noexcept { return cells_[worker]; }
+  std::byte* rows() const noexcept { return arena_.base() + header_->rows_offset; }
+  std::span<std::byte> info(int worker) const noexcept;
+
+  int fd() const noexcept { return arena_.fd(); }
+  void close_fd() noexcept { arena_.close_fd(); }
+
+ private:
+  explicit ControlBlock(shm::Arena arena);
+
+  shm::Arena arena_;
+  ControlHeader* header_ = nullptr;
+  sync::Doorbell* doorbell_ = nullptr;
+  sync::Gather* gather_ = nullptr;
+  WorkerCell* cells_ = nullptr;
+};
+
+}  // namespace shoal::vector

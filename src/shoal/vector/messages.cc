@@ -1,0 +1,104 @@
+#include "shoal/vector/messages.h"
+
+#include <fmt/format.h>
+
+#include "shoal/vector/byte_stream.h"
+#include "shoal/vector/space_codec.h"
+
+namespace shoal::vector {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x4d564853;  // "SHVM"
+constexpr std::uint32_t kVersion = 1;
+
+ByteWriter begin(MessageKind kind) {
+  ByteWriter writer;
+  writer.put(kMagic);
+  writer.put(static_cast<std::uint32_t>(kind));
+  return writer;
+}
+
+ByteReader body(std::span<const std::byte> message, MessageKind expected) {
+  const MessageKind kind = kind_of(message);
+  if (kind != expected) {
+    throw Error(fmt::format("a message of kind {} came where kind {} was expected",
+                            static_cast<std::uint32_t>(kind), static_cast<std::uint32_t>(expected)));
+  }
+  return ByteReader(message.subspan(2 * sizeof(std::uint32_t)));
+}
+
+}  // namespace
+
+MessageKind kind_of(std::span<const std::byte> message) {
+  ByteReader reader(message);
+  const auto magic = reader.get<std::uint32_t>();
+  const auto kind = reader.get<std::uint32_t>();
+  if (magic != kMagic || kind < static_cast<std::uint32_t>(MessageKind::kHello) ||
+      kind > static_cast<std::uint32_t>(MessageKind::kInfo)) {
+    throw Error("a message on a worker's channel is none of the vector layer's");
+  }
+  return static_cast<MessageKind>(kind);
+}
+
+std::vector<std::byte> encode_hello(const Hello& hello, int num_envs) {
+  ByteWriter writer = begin(MessageKind::kHello);
+  writer.put(kVersion);
+  writer.put(static_cast<std::int32_t>(num_envs));
+  put_space(writer, hello.observation_space);
+  put_space(writer, hello.action_space);
+  writer.put_bytes(hello.extra);
+  return writer.take();
+}
+
+HelloMessage decode_hello(std::span<const std::byte> message) {
+  ByteReader reader = body(message, MessageKind::kHello);
+  const auto version = reader.get<std::uint32_t>();
+  if (version != kVersion) {
+    throw Error(fmt::format(
+        "a worker's hello has version {}, this program knows version {}; parent and worker must be "
+        "the same Shoal",
+        version, kVersion));
+  }
+  HelloMessage hello;
+  hello.num_envs = reader.get<std::int32_t>();
+  hello.hello.observation_space = get_space(reader);
+  hello.hello.action_space = get_space(reader);
+  const std::span<const std::byte> extra = reader.get_bytes();
+  hello.hello.extra.assign(extra.begin(), extra.end());
+  return hello;
+}
+
+std::vector<std::byte> encode_attach(const AttachMessage& attach) {
+  ByteWriter writer = begin(MessageKind::kAttach);
+  writer.put(static_cast<std::int32_t>(attach.worker));
+  writer.put(static_cast<std::int32_t>(attach.first_env));
+  writer.put(attach.sequence);
+  return writer.take();
+}
+
+AttachMessage decode_attach(std::span<const std::byte> message) {
+  ByteReader reader = body(message, MessageKind::kAttach);
+  AttachMessage attach;
+  attach.worker = reader.get<std::int32_t>();
+  attach.first_env = reader.get<std::int32_t>();
+  attach.sequence = reader.get<std::uint64_t>();
+  return attach;
+}
+
+std::vector<std::byte> encode_bytes(MessageKind kind, std::uint64_t sequence,
+                                    std::span<const std::byte> bytes) {
+  ByteWriter writer = begin(kind);
+  writer.put(sequence);
+  writer.append(bytes);
+  return writer.take();
+}
+
+BytesMessage decode_bytes(std::span<const std::byte> message, MessageKind expected) {
+  ByteReader reader = body(message, expected);
+  BytesMessage decoded;
+  decoded.sequence = reader.get<std::uint64_t>();
+  decoded.bytes = reader.rest();
+  return decoded;
+}
+
+}  // namespace shoal::vector

@@ -1,0 +1,51 @@
+// What parent and worker say to each other on their channel; all else goes through shared memory.
+//
+// Each message: u32 magic "SHVM", u32 kind, then the body, little-endian. An error report (process/error_report.h) may
+// come in place of any message of the worker.
+//
+//   worker -> parent   HELLO    u32 version, i32 num_envs, observation space, action space, extra
+//   parent -> worker   ATTACH   i32 worker, i32 first_env, u64 sequence; one descriptor: the arena
+//   parent -> worker   REQUEST  u64 sequence of its command, bytes
+//   worker -> parent   REPLY    u64 sequence, bytes
+//   worker -> parent   INFO     u64 sequence, bytes       (an info that does not fit into the worker's area)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shoal/vector/stepper.h"
+
+namespace shoal::vector {
+
+enum class MessageKind : std::uint32_t { kHello = 1, kAttach, kRequest, kReply, kInfo };
+
+/// The kind of a message. Throws Error when it is none of the above.
+MessageKind kind_of(std::span<const std::byte> message);
+
+struct HelloMessage {
+  int num_envs = 0;
+  Hello hello;
+};
+std::vector<std::byte> encode_hello(const Hello& hello, int num_envs);
+HelloMessage decode_hello(std::span<const std::byte> message);
+
+struct AttachMessage {
+  int worker = 0;
+  int first_env = 0;
+  std::uint64_t sequence = 0;  // of the last command that is none of the worker's business
+};
+std::vector<std::byte> encode_attach(const AttachMessage& attach);
+AttachMessage decode_attach(std::span<const std::byte> message);
+
+/// REQUEST, REPLY and INFO.
+struct BytesMessage {
+  std::uint64_t sequence = 0;
+  std::span<const std::byte> bytes;  // borrowed from the message
+};
+std::vector<std::byte> encode_bytes(MessageKind kind, std::uint64_t sequence,
+                                    std::span<const std::byte> bytes);
+BytesMessage decode_bytes(std::span<const std::byte> message, MessageKind expected);
+
+}  // namespace shoal::vector

@@ -1,0 +1,14 @@
+// Spaces as bytes, for the hello of a worker: exact, also for infinite bounds.
+#pragma once
+
+#include "shoal/env/space.h"
+#include "shoal/vector/byte_stream.h"
+
+namespace shoal::vector {
+
+void put_space(ByteWriter& writer, const env::Space& space);
+
+/// Throws Error for bytes that are no space.
+env::Space get_space(ByteReader& reader);
+
+}  // namespace shoal::vector
