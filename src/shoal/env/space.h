@@ -13,7 +13,8 @@ namespace shoal::env {
 
 class Space;
 
-/// Real-valued or integer array within bounds. `low` and `high` hold one value for all elements, or one per element.
+/// Real-valued or integer array within bounds. `low` and `high` hold one value for all elements, or
+/// one per element.
 struct Box {
   shm::TensorSpec spec;
   std::vector<double> low;
@@ -29,7 +30,8 @@ struct Discrete {
   bool operator==(const Discrete&) const = default;
 };
 
-/// An array of integers, element i in [start[i], start[i] + nvec[i]); nvec and start are flat, `shape` says the shape.
+/// An array of integers, element i in [start[i], start[i] + nvec[i]); nvec and start are flat,
+/// `shape` says the shape.
 struct MultiDiscrete {
   std::vector<std::int64_t> nvec;
   std::vector<std::int64_t> start;
@@ -82,9 +84,9 @@ class Space {
 
 /// One array of a space: a Dict or Tuple has several, every other space has one.
 struct Leaf {
-  std::string path;       // "" for the space itself, "camera", "joints/left", "0/1"
-  Space space;            // never a Dict or Tuple
-  shm::TensorSpec spec;   // dtype and shape of one sample
+  std::string path;      // "" for the space itself, "camera", "joints/left", "0/1"
+  Space space;           // never a Dict or Tuple
+  shm::TensorSpec spec;  // dtype and shape of one sample
   bool operator==(const Leaf&) const = default;
 };
 

@@ -1,0 +1,126 @@
+// Makes a BatchEnv of a plain struct whose step is inlined into the loop: how Shoal's own
+// environments are written.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "shoal/env/batch_env.h"
+#include "shoal/env/env.h"
+#include "shoal/os/error.h"
+
+namespace shoal::env {
+
+/// A copyable struct with float32 observations of one dimension. `Action` is std::int64_t for a
+/// Discrete action space that starts at 0 (kActions says how many there are), or std::span<const
+/// float, N> for a Box of one dimension.
+template <class T>
+concept PlainEnv = std::copyable<T> &&
+                   requires(T env, const T& view, NpRandom& random, typename T::Action action,
+                            std::span<float, T::kObservations> obs, std::span<const double> state) {
+                     { T::observation_space() } -> std::same_as<Space>;
+                     { T::action_space() } -> std::same_as<Space>;
+                     { env.reset(random, obs) } -> std::same_as<void>;
+                     { env.step(action, obs) } -> std::same_as<Outcome>;
+                     { view.state() } -> std::same_as<std::vector<double>>;
+                     { env.set_state(state) } -> std::same_as<void>;
+                   };
+
+/// `count` copies of a PlainEnv, each with its own random stream, under one time limit.
+template <PlainEnv T>
+class BatchOf final : public BatchEnv {
+ public:
+  /// `max_episode_steps` 0: no limit.
+  BatchOf(int count, int max_episode_steps, const T& prototype)
+      : observation_space_(T::observation_space()),
+        action_space_(T::action_space()),
+        max_episode_steps_(max_episode_steps),
+        slots_(static_cast<std::size_t>(count), Slot{prototype}),
+        random_(static_cast<std::size_t>(count)) {}
+
+  const Space& observation_space() const noexcept override { return observation_space_; }
+  const Space& action_space() const noexcept override { return action_space_; }
+  int count() const noexcept override { return static_cast<int>(slots_.size()); }
+
+  void reset(int i, std::optional<std::uint64_t> seed) override {
+    const auto at = static_cast<std::size_t>(i);
+    if (seed) random_[at].seed(*seed);
+    slots_[at].elapsed = 0;
+    slots_[at].env.reset(random_[at], obs(at));
+    write(at, Outcome{});
+  }
+
+  void step_range(int lo, int hi) override {
+    for (auto i = static_cast<std::size_t>(lo); i < static_cast<std::size_t>(hi); ++i) {
+      Slot& slot = slots_[i];
+      if (slot.elapsed < 0)
+        throw InvalidState(fmt::format("step of environment {} before its reset", i));
+      Outcome outcome = slot.env.step(action(i), obs(i));
+      outcome.truncated |= ++slot.elapsed >= max_episode_steps_ && max_episode_steps_ > 0;
+      write(i, outcome);
+    }
+  }
+
+  std::vector<double> state(int i) const override {
+    return slots_[static_cast<std::size_t>(i)].env.state();
+  }
+
+  void set_state(int i, std::span<const double> state) override {
+    Slot& slot = slots_[static_cast<std::size_t>(i)];
+    const std::size_t expected = slot.env.state().size();
+    if (state.size() != expected) {
+      throw InvalidArgument(
+          fmt::format("set_state of environment {}: {} numbers given, its state has {}", i,
+                      state.size(), expected));
+    }
+    slot.env.set_state(state);
+    if (slot.elapsed < 0) slot.elapsed = 0;
+  }
+
+ private:
+  struct Slot {
+    T env;
+    std::int32_t elapsed = -1;  // steps since the reset; -1: never reset
+  };
+
+  std::span<float, T::kObservations> obs(std::size_t i) const noexcept {
+    auto* const data = reinterpret_cast<float*>(rows().obs[0].data);
+    return std::span<float, T::kObservations>(data + i * T::kObservations, T::kObservations);
+  }
+
+  typename T::Action action(std::size_t i) const {
+    const std::byte* const data = rows().actions[0].data;
+    if constexpr (std::is_same_v<typename T::Action, std::int64_t>) {
+      const std::int64_t chosen = reinterpret_cast<const std::int64_t*>(data)[i];
+      if (chosen < 0 || chosen >= T::kActions) {
+        throw InvalidArgument(fmt::format("action {} of environment {} is not in {}", chosen, i,
+                                          action_space_.repr()));
+      }
+      return chosen;
+    } else {
+      constexpr std::size_t kSize = T::Action::extent;
+      return typename T::Action(reinterpret_cast<const float*>(data) + i * kSize, kSize);
+    }
+  }
+
+  void write(std::size_t i, const Outcome& outcome) const noexcept {
+    rows().reward[i] = outcome.reward;
+    rows().terminated[i] = outcome.terminated;
+    rows().truncated[i] = outcome.truncated;
+  }
+
+  Space observation_space_;
+  Space action_space_;
+  std::int32_t max_episode_steps_;
+  std::vector<Slot> slots_;
+  std::vector<NpRandom> random_;
+};
+
+}  // namespace shoal::env

@@ -1,0 +1,44 @@
+// CartPole as Gymnasium 1.4.0 has it: balance a pole on a cart that is pushed left or right.
+//
+// Source of the dynamics: A. Barto, R. Sutton, C. Anderson, "Neuronlike Adaptive Elements That Can
+// Solve Difficult Learning Control Problem", IEEE SMC 13 (1983); R. Florian, "Correct equations for
+// the dynamics of the cart-pole system" (2007).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shoal/env/env.h"
+
+namespace shoal::env::classic {
+
+class CartPole {
+ public:
+  using Action = std::int64_t;  // 0: push left, 1: push right
+  static constexpr int kActions = 2;
+  static constexpr int kObservations = 4;  // x [m], its velocity, angle [rad], its velocity
+
+  /// `sutton_barto_reward`: -1 on failure and 0 before, instead of 1 for every step.
+  explicit CartPole(bool sutton_barto_reward = false) : sutton_barto_reward_(sutton_barto_reward) {}
+
+  static Space observation_space();
+  static Space action_space();
+
+  void reset(NpRandom& random, std::span<float, kObservations> obs);
+  Outcome step(Action action, std::span<float, kObservations> obs);
+
+  /// x, x_dot, theta, theta_dot.
+  std::vector<double> state() const { return {state_.begin(), state_.end()}; }
+  void set_state(std::span<const double> state);
+
+ private:
+  double reward(bool terminated);
+
+  std::array<double, 4> state_{};
+  bool sutton_barto_reward_;
+  bool fallen_ = false;  // the episode's end was reported already
+};
+
+}  // namespace shoal::env::classic

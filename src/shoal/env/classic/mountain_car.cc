@@ -1,0 +1,49 @@
+#include "shoal/env/classic/mountain_car.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace shoal::env::classic {
+namespace {
+
+constexpr double kLeft = -1.2;
+constexpr double kRight = 0.6;
+constexpr double kMaxSpeed = 0.07;
+constexpr double kGoal = 0.5;
+constexpr double kForce = 0.001;
+constexpr double kGravity = 0.0025;
+
+}  // namespace
+
+Space MountainCar::observation_space() {
+  const double speed = static_cast<float>(kMaxSpeed);
+  return Box{{shm::DType::kF32, {2}},
+             {static_cast<float>(kLeft), -speed},
+             {static_cast<float>(kRight), speed}};
+}
+
+Space MountainCar::action_space() { return Discrete{kActions}; }
+
+void MountainCar::reset(NpRandom& random, std::span<float, kObservations> obs) {
+  position_ = random.uniform(-0.6, -0.4);
+  velocity_ = 0;
+  obs[0] = static_cast<float>(position_);
+  obs[1] = 0;
+}
+
+Outcome MountainCar::step(Action action, std::span<float, kObservations> obs) {
+  velocity_ += static_cast<double>(action - 1) * kForce + std::cos(3 * position_) * -kGravity;
+  velocity_ = std::clamp(velocity_, -kMaxSpeed, kMaxSpeed);
+  position_ = std::clamp(position_ + velocity_, kLeft, kRight);
+  if (position_ == kLeft && velocity_ < 0) velocity_ = 0;
+  obs[0] = static_cast<float>(position_);
+  obs[1] = static_cast<float>(velocity_);
+  return {.reward = -1.0, .terminated = position_ >= kGoal && velocity_ >= goal_velocity_};
+}
+
+void MountainCar::set_state(std::span<const double> state) {
+  position_ = state[0];
+  velocity_ = state[1];
+}
+
+}  // namespace shoal::env::classic

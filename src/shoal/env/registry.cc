@@ -1,0 +1,173 @@
+#include "shoal/env/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <regex>
+#include <utility>
+
+#include "shoal/env/classic/built_ins.h"
+#include "shoal/os/error.h"
+
+namespace shoal::env {
+namespace {
+
+struct Entry {
+  EnvSpec spec;
+  BatchFactory factory;
+};
+
+struct Registry {
+  Registry() {
+    for (auto& [spec, factory] : classic::built_ins()) {
+      const std::string id = spec.id;
+      entries.emplace(id, Entry{std::move(spec), std::move(factory)});
+    }
+  }
+
+  std::mutex mutex;
+  std::map<std::string, Entry, std::less<>> entries;  // guarded by mutex
+};
+
+/// The one list of ids of this process. Never destroyed: plug-ins may register while the program
+/// ends.
+Registry& registry() {
+  static Registry* const the = new Registry;
+  return *the;
+}
+
+/// The least number of insertions, deletions and replacements that make `a` from `b`, letter case
+/// aside.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view without_namespace(std::string_view id) { return id.substr(id.find('/') + 1); }
+
+/// The registered ids that the writer of `id` may have meant, best first; all of them when none is
+/// near.
+std::vector<std::string> nearest(std::string_view id, const std::vector<std::string>& ids) {
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const std::string& known : ids) {
+    const std::size_t bare = edit_distance(without_namespace(id), without_namespace(known));
+    ranked.emplace_back(std::min(bare, edit_distance(id, known)), known);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  const std::size_t near = std::max<std::size_t>(2, without_namespace(id).size() / 3);
+  std::vector<std::string> names;
+  for (const auto& [distance, known] : ranked) {
+    if (distance <= near && names.size() < 3) names.push_back(known);
+  }
+  return names;
+}
+
+Entry find_entry(std::string_view id) {
+  Registry& all = registry();
+  std::vector<std::string> ids;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (const auto found = all.entries.find(id); found != all.entries.end()) return found->second;
+    for (const auto& [known, entry] : all.entries) ids.push_back(known);
+  }
+  const auto close = nearest(id, ids);
+  throw InvalidArgument(
+      close.empty() ? fmt::format("no native environment is called \"{}\"; there are: {}", id,
+                                  fmt::join(ids, ", "))
+                    : fmt::format("no native environment is called \"{}\"; did you mean {}?", id,
+                                  fmt::join(close, " or ")));
+}
+
+nlohmann::json parse_args(std::string_view args) {
+  try {
+    return nlohmann::json::parse(args.empty() ? "{}" : args);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw InvalidArgument(fmt::format("environment arguments are not JSON: {}", error.what()));
+  }
+}
+
+/// Takes "max_episode_steps" out of `args`.
+int episode_limit(nlohmann::json& args, int default_limit) {
+  if (!args.is_object()) return default_limit;
+  const auto found = args.find("max_episode_steps");
+  if (found == args.end()) return default_limit;
+  const nlohmann::json value = *found;
+  args.erase(found);
+  if (value.is_null()) return default_limit;
+  if (value == -1) return 0;
+  if (value.is_number_integer() && value > 0 && value <= std::numeric_limits<int>::max())
+    return value.get<int>();
+  throw InvalidArgument(
+      fmt::format("max_episode_steps must be a positive integer, -1 for no limit, or null for the "
+                  "environment's own, not {}",
+                  value.dump()));
+}
+
+}  // namespace
+
+void register_env(EnvSpec spec, BatchFactory factory) {
+  static const std::regex form(R"((?:[\w:.-]+/)?[\w:.-]+)");
+  if (!std::regex_match(spec.id, form)) {
+    throw InvalidArgument(fmt::format(
+        "\"{}\" cannot be an environment's id: write \"name-v0\" or \"namespace/name-v0\"",
+        spec.id));
+  }
+  if (spec.max_episode_steps < 0) {
+    throw InvalidArgument(
+        fmt::format("max_episode_steps of {} is {}: it must be positive, or 0 for no limit",
+                    spec.id, spec.max_episode_steps));
+  }
+  Registry& all = registry();
+  const std::string id = spec.id;
+  const std::lock_guard lock(all.mutex);
+  if (!all.entries.emplace(id, Entry{std::move(spec), std::move(factory)}).second) {
+    throw InvalidArgument(fmt::format("an environment is already registered as \"{}\"", id));
+  }
+}
+
+std::vector<EnvSpec> registered_envs() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::vector<EnvSpec> specs;
+  for (const auto& [id, entry] : all.entries) specs.push_back(entry.spec);
+  return specs;
+}
+
+bool is_registered(std::string_view id) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return all.entries.find(id) != all.entries.end();
+}
+
+EnvSpec find_env(std::string_view id) { return find_entry(id).spec; }
+
+std::unique_ptr<BatchEnv> make_batch(std::string_view id, int count, std::string_view args) {
+  const Entry entry = find_entry(id);
+  try {
+    if (count < 1)
+      throw InvalidArgument(fmt::format("a batch needs at least one environment, not {}", count));
+    nlohmann::json keywords = parse_args(args);
+    const int limit = episode_limit(keywords, entry.spec.max_episode_steps);
+    return entry.factory(count, limit, keywords);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", id, error.what()));
+  }
+}
+
+}  // namespace shoal::env
