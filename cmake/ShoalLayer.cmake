@@ -29,8 +29,13 @@ if(SHOAL_WERROR)
   target_compile_options(shoal_settings INTERFACE -Werror)
 endif()
 if(SHOAL_SANITIZE)
-  target_compile_options(shoal_settings INTERFACE -fsanitize=${SHOAL_SANITIZE} -fno-omit-frame-pointer -g)
-  target_link_options(shoal_settings INTERFACE -fsanitize=${SHOAL_SANITIZE})
+  # address brings undefined with it: they go together, and ThreadSanitizer with neither.
+  string(REPLACE "address" "address,undefined" SHOAL_SANITIZERS "${SHOAL_SANITIZE}")
+  target_compile_options(shoal_settings INTERFACE
+    -fsanitize=${SHOAL_SANITIZERS} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(shoal_settings INTERFACE -fsanitize=${SHOAL_SANITIZERS})
+  # Runs every test program of the build, its discovery included.
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${CMAKE_CURRENT_LIST_DIR}/run_sanitized.sh)
 endif()
 
 if(SHOAL_BUILD_TESTS)

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The include check finds every kind of wrong arrow, and nothing else, in sources made for it."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from check_includes import check
+
+
+class CheckIncludes(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def faults(self, path: str, text: str) -> list[str]:
+        source = self.root / path
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        count, faults = check(self.root)
+        self.assertEqual(count, 1)
+        source.unlink()
+        return faults
+
+    def test_right_arrows_pass(self) -> None:
+        for path, text in [
+            ("src/shoal/sync/a.h", '#include <atomic>\n#include "shoal/shm/arena.h"\n#include "shoal/sync/b.h"\n'),
+            ("src/shoal/learn/a.cc", '#include <torch/torch.h>\n#include "shoal/collect/gae.h"\n'),
+            ("src/shoal/os/a.cc", '#include "shoal/version.h"\n'),
+            ("src/shoal/version.cc", '#include "shoal/version.h"\n'),
+            ("python/bindings/vector.cc", '#include <Python.h>\n#include "rows.h"\n#include "shoal/vector/rows.h"\n'),
+            ("python/bindings/learn.cc", '#include <torch/torch.h>\n#include "shoal/learn/ppo.h"\n'),
+            ("src/shoal/os/a.h", '// #include "shoal/vector/rows.h" would be wrong here\n'),
+        ]:
+            with self.subTest(path):
+                self.assertEqual(self.faults(path, text), [])
+
+    def test_wrong_arrows_are_found(self) -> None:
+        for path, text, expected in [
+            ("src/shoal/os/a.h", '#pragma once\n#include "shoal/shm/arena.h"\n', ":2: os includes shm"),
+            ("src/shoal/sync/a.cc", "  #  include <shoal/learn/ppo.h>\n", ":1: sync includes learn"),
+            ("src/shoal/vector/a.cc", "#include <torch/torch.h>\n", "vector uses LibTorch"),
+            ("src/shoal/collect/a.cc", "#include <ATen/ATen.h>\n", "collect uses LibTorch"),
+            ("src/shoal/env/a.cc", "#include <Python.h>\n", "env uses Python"),
+            ("src/shoal/learn/a.cc", "#include <nanobind/nanobind.h>\n", "learn uses Python"),
+            ("src/shoal/shm/a.cc", '#include "arena.h"\n', "no path from src/ on"),
+            ("src/shoal/shm/a.cc", '#include "shoal/utils/x.h"\n', "there is no layer utils"),
+            ("src/shoal/utils/a.cc", "", "there is no layer utils"),
+            ("src/shoal/version.cc", '#include "shoal/os/fd.h"\n', "beside the layers"),
+            ("python/bindings/vector.cc", "#include <torch/torch.h>\n", "_core uses LibTorch"),
+            ("python/bindings/core_module.cc", '#include "shoal/learn/ppo.h"\n', "_core includes learn"),
+        ]:
+            with self.subTest(path + text):
+                faults = self.faults(path, text)
+                self.assertEqual(len(faults), 1, faults)
+                self.assertIn(expected, faults[0])
+
+    def test_no_sources_is_no_success(self) -> None:
+        self.assertEqual(check(self.root), (0, []))
+
+
+if __name__ == "__main__":
+    unittest.main()
