@@ -75,12 +75,13 @@ function(shoal_layer name)
   endif()
 endfunction()
 
-# shoal_test(GROUP file_test.cc LIBS …): one GoogleTest program, every case with a deadline.
+# shoal_test(GROUP file_test.cc LIBS …): one GoogleTest program, every case with a deadline. Its main() and the children of
+# tests are in src/shoal/os/testing.
 function(shoal_test group source)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   get_filename_component(stem ${source} NAME_WE)
   set(target ${group}_${stem})
   add_executable(${target} ${source})
-  target_link_libraries(${target} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE ${ARG_LIBS} shoal_testing)
   gtest_discover_tests(${target} PROPERTIES TIMEOUT 120 LABELS ${group} DISCOVERY_MODE PRE_TEST)
 endfunction()

@@ -2,10 +2,10 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 namespace shoal::os {
 namespace {
@@ -32,8 +32,7 @@ std::shared_ptr<spdlog::logger> make_logger() {
   auto logger =
       std::make_shared<spdlog::logger>("shoal", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%n %P] [%l] %v");
-  const char* level = std::getenv("SHOAL_LOG");
-  logger->set_level(level == nullptr ? spdlog::level::warn : spdlog::level::from_str(level));
+  logger->set_level(to_spdlog(log_level_from(std::getenv("SHOAL_LOG"))));
   return logger;
 }
 
@@ -44,6 +43,16 @@ spdlog::logger& logger() {
 }
 
 }  // namespace
+
+LogLevel log_level_from(const char* text) noexcept {
+  constexpr std::pair<std::string_view, LogLevel> kNames[] = {
+      {"trace", LogLevel::kTrace},     {"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo},
+      {"warning", LogLevel::kWarning}, {"error", LogLevel::kError}, {"off", LogLevel::kOff}};
+  for (const auto& [name, level] : kNames) {
+    if (text != nullptr && name == text) return level;
+  }
+  return LogLevel::kWarning;
+}
 
 bool log_enabled(LogLevel level) noexcept { return logger().should_log(to_spdlog(level)); }
 

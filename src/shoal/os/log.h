@@ -15,6 +15,9 @@ namespace shoal::os {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError, kOff };
 
+/// What a value of SHOAL_LOG means: a level's name; warning for nothing or for what is none.
+LogLevel log_level_from(const char* text) noexcept;
+
 bool log_enabled(LogLevel level) noexcept;
 void set_log_level(LogLevel level) noexcept;
 void write_log(LogLevel level, std::string_view text) noexcept;
