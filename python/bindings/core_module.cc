@@ -12,4 +12,5 @@ NB_MODULE(_core, module) {
 #ifdef SHOAL_HAVE_ENV_CC
   shoal::python::bind_env(module);
 #endif
+  shoal::python::bind_vector(module);
 }

@@ -1,15 +1,62 @@
-// C++ exceptions become the Python exceptions that a Python programmer expects.
+// C++ exceptions become the Python exceptions that a Python programmer expects. The classes are in
+// shoal/errors.py.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
 #include "bindings.h"
+#include "exceptions.h"
 #include "shoal/os/error.h"
+#include "shoal/process/error_report.h"
+#include "shoal/process/start_method.h"
+#include "shoal/process/worker_died.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace shoal::python {
 namespace {
 
-void raise(PyObject* type, const std::exception& error) { PyErr_SetString(type, error.what()); }
+nb::object python_errors() { return nb::module_::import_("shoal.errors"); }
 
-void translate(const std::exception_ptr& pending, void*) {
+void raise(nb::handle type, const std::exception& error) {
+  PyErr_SetObject(type.ptr(), nb::str(error.what()).ptr());
+}
+
+void raise(const nb::object& exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+}
+
+std::string where(const process::ErrorReport& report) {
+  if (report.env_index < 0) return "";
+  std::string text = fmt::format("environment {}", report.env_index);
+  if (!report.last_action.empty()) text += ", action " + report.last_action;
+  if (report.last_seed) text += fmt::format(", last seed {}", *report.last_seed);
+  return text;
+}
+
+nb::object exception_of(const process::RemoteError& error) {
+  const process::ErrorReport& report = error.report();
+  return python_errors().attr("unpack_exception")(
+      error.worker(), report.type, report.message, report.traceback,
+      nb::bytes(report.extra.data(), report.extra.size()), where(report), report.code);
+}
+
+nb::object exception_of(const process::WorkerDied& error) {
+  const process::DeathCertificate& end = error.certificate();
+  nb::object exitcode = nb::none();
+  if (end.status.known)
+    exitcode = nb::int_(end.status.signal != 0 ? -end.status.signal : end.status.code);
+  nb::list log_tail;
+  for (const std::string& line : end.log_tail) log_tail.append(line);
+  nb::object env_indices =
+      nb::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "ii",
+                                      end.first_env, end.first_env + end.num_envs));
+  return python_errors().attr("WorkerDied")(
+      error.what(), "worker"_a = end.worker, "index"_a = end.index, "env_indices"_a = env_indices,
+      "pid"_a = end.pid, "exitcode"_a = exitcode, "log_tail"_a = nb::tuple(log_tail));
+}
+
+void set_python_error(const std::exception_ptr& pending) {
   try {
     std::rethrow_exception(pending);
   } catch (const InvalidArgument& error) {
@@ -19,8 +66,26 @@ void translate(const std::exception_ptr& pending, void*) {
   } catch (const SystemError& error) {
     nb::object arguments = nb::make_tuple(error.error_number(), error.what());
     PyErr_SetObject(PyExc_OSError, arguments.ptr());
-  } catch (const Error& error) {
+  } catch (const process::RemoteError& error) {
+    raise(exception_of(error));
+  } catch (const process::WorkerDied& error) {
+    raise(exception_of(error));
+  } catch (const process::StartFailed& error) {
+    raise(python_errors().attr("StartFailed"), error);
+  } catch (const process::ForkRefused& error) {
+    raise(python_errors().attr("ForkRefused"), error);
+  } catch (const InvalidState& error) {
     raise(PyExc_RuntimeError, error);
+  } catch (const Error& error) {
+    raise(python_errors().attr("Error"), error);
+  }
+}
+
+void translate(const std::exception_ptr& pending, void*) {
+  try {
+    set_python_error(pending);
+  } catch (nb::python_error& error) {  // while making the exception
+    error.restore();
   }
 }
 

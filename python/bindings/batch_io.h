@@ -1,0 +1,68 @@
+// What crosses between Python and a VectorEnv on every call: actions in; observations, rewards and
+// flags out.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "copy_plan.h"
+#include "py_stepper.h"
+#include "shoal/vector/vector_env.h"
+
+namespace shoal::python {
+
+/// The face of one VectorEnv: batches as NumPy objects, waiting with the GIL released.
+///
+/// Threads: one at a time, with the GIL.
+class BatchIo {
+ public:
+  /// What a result carries beyond its arrays; zero for most steps.
+  enum Extra : int { kNothing = 0, kInfos = 1, kFinal = 2, kFault = 4 };
+
+  /// The spaces are Gymnasium's single ones. `copy`: results are fresh arrays; otherwise they are
+  /// views of the VectorEnv's own arrays, overwritten by the next call.
+  BatchIo(std::shared_ptr<vector::VectorEnv> envs, nanobind::handle observation_space,
+          nanobind::handle action_space, bool copy);
+
+  /// `seeds`: None or one int or None an environment, below 2**64; `mask`: None or a uint8 array,
+  /// one an environment.
+  void reset_async(nanobind::handle seeds, nanobind::handle mask);
+  void step_async(nanobind::handle actions);
+
+  /// (observations, Extra) of the reset under way. Throws TimedOut after `timeout` seconds; it then
+  /// is still under way.
+  nanobind::object reset_wait(std::optional<double> timeout);
+  /// (observations, rewards, terminations, truncations, Extra) of the step under way.
+  nanobind::object step_wait(std::optional<double> timeout);
+
+  /// What the last reset or step said beyond its arrays: a list of (row, is_final, dict) where the
+  /// environments live in this process, else a list of bytes, one for each worker that has
+  /// something to say.
+  nanobind::object infos() const;
+  /// Row `row`'s last observation of the episode that this step ended (same-step autoreset), an own
+  /// copy.
+  nanobind::object final_observation(int row) const;
+  /// The environments whose Extra this is: a bool array.
+  nanobind::object has_final() const { return flags(last_.has_final); }
+  nanobind::object fault() const { return flags(last_.fault); }
+
+ private:
+  vector::Batch wait(std::optional<double> timeout);
+  int extra() const;
+  nanobind::object observations();
+  static nanobind::object flags(std::span<const std::uint8_t> values);
+
+  std::shared_ptr<vector::VectorEnv> envs_;
+  PyStepper* local_ = nullptr;  // of a serial VectorEnv over Python environments
+  CopyPlan observations_;
+  CopyPlan actions_;
+  vector::Batch last_;
+  bool copy_;
+  nanobind::object live_views_;  // where nothing is copied: made once
+};
+
+}  // namespace shoal::python

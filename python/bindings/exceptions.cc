@@ -1,0 +1,44 @@
+#include "exceptions.h"
+
+#include <nanobind/stl/string.h>
+
+#include <tuple>
+
+namespace nb = nanobind;
+
+namespace shoal::python {
+namespace {
+
+std::string text(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+process::ErrorReport report_of(const nb::python_error& error) {
+  process::ErrorReport report;
+  const nb::object packed =
+      nb::module_::import_("shoal.errors").attr("pack_exception")(error.value());
+  report.type = text(packed[0]);
+  report.message = text(packed[1]);
+  report.traceback = text(packed[2]);
+  const auto pickled = nb::cast<nb::bytes>(packed[3]);
+  const auto* data = static_cast<const std::byte*>(pickled.data());
+  report.extra.assign(data, data + pickled.size());
+  return report;
+}
+
+}  // namespace
+
+process::ErrorReport report_current_exception() {
+  nb::gil_scoped_acquire gil;
+  try {
+    throw;
+  } catch (const nb::python_error& error) {
+    return report_of(error);
+  } catch (...) {
+    return process::ErrorReport::from_current_exception();
+  }
+}
+
+void add_note(nb::handle exception, const std::string& note) {
+  if (nb::hasattr(exception, "add_note")) exception.attr("add_note")(note);
+}
+
+}  // namespace shoal::python

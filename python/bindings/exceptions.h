@@ -1,0 +1,20 @@
+// Exceptions on their way between Python, C++ and other processes.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "shoal/process/error_report.h"
+
+namespace shoal::python {
+
+/// Of the exception that is being handled (inside a catch block): for one raised by Python code
+/// with its formatted traceback and, where it survives pickling, the exception itself. Takes the
+/// GIL.
+process::ErrorReport report_current_exception();
+
+/// exception.add_note(note), where this Python has it (3.11).
+void add_note(nanobind::handle exception, const std::string& note);
+
+}  // namespace shoal::python

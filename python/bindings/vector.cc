@@ -1,0 +1,222 @@
+// shoal._core: vector environments, over native and over Python environments.
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "batch_io.h"
+#include "bindings.h"
+#include "exceptions.h"
+#include "py_stepper.h"
+#include "shoal/os/error.h"
+#include "shoal/vector/process_vector_env.h"
+#include "shoal/vector/serial_vector_env.h"
+#include "shoal/vector/vector_env.h"
+#include "shoal/vector/worker_loop.h"
+#include "spaces.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shoal::python {
+namespace {
+
+using vector::VectorEnv;
+using EnvsPtr = std::shared_ptr<VectorEnv>;
+
+std::optional<std::chrono::nanoseconds> duration(std::optional<double> seconds) {
+  if (!seconds) return {};
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(*seconds));
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+nb::bytes to_bytes(std::span<const std::byte> bytes) {
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+std::span<const std::byte> view_of(const nb::bytes& bytes) {
+  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
+}
+
+/// Lets Ctrl-C end a wait; in a thread other than the main one it never does.
+void check_signals() {
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+vector::Backend backend_from_name(std::string_view name) {
+  if (name == "serial") return vector::Backend::kSerial;
+  if (name == "thread") return vector::Backend::kThread;
+  if (name == "process") return vector::Backend::kProcess;
+  return vector::Backend::kAuto;
+}
+
+vector::Options options(const std::string& autoreset_mode, bool restart, double start_timeout) {
+  vector::Options options;
+  options.autoreset_mode = vector::autoreset_mode_from_name(autoreset_mode);
+  options.on_fault = restart ? vector::OnFault::kRestart : vector::OnFault::kRaise;
+  options.start_timeout = milliseconds(start_timeout);
+  options.interrupt_check = check_signals;
+  return options;
+}
+
+EnvsPtr serial_vector_env(nb::list envs, nb::object group, const std::string& autoreset_mode) {
+  std::vector<std::unique_ptr<vector::Stepper>> steppers;
+  steppers.push_back(std::make_unique<PyStepper>(std::move(envs), std::move(group), 0));
+  return std::make_shared<vector::SerialVectorEnv>(
+      std::move(steppers), vector::autoreset_mode_from_name(autoreset_mode));
+}
+
+EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
+                          const std::string& backend, const std::string& autoreset_mode,
+                          bool restart, const std::string& env_args, double start_timeout) {
+  vector::Options all = options(autoreset_mode, restart, start_timeout);
+  all.num_envs = num_envs;
+  all.num_workers = num_workers;
+  all.backend = backend_from_name(backend);
+  all.env_args = env_args;
+  const nb::gil_scoped_release unlocked;
+  return VectorEnv::create(id, all);
+}
+
+EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
+                           const std::vector<int>& counts, const std::string& autoreset_mode,
+                           bool restart, double start_timeout) {
+  std::vector<process::WorkerSpec> workers;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    process::WorkerSpec worker;
+    worker.name = fmt::format("worker {}", i);
+    worker.entry = "python";
+    const auto payload = nb::cast<nb::bytes>(payloads[i]);
+    const auto bytes = view_of(payload);
+    worker.payload.assign(bytes.begin(), bytes.end());
+    worker.num_envs = counts[i];
+    workers.push_back(std::move(worker));
+  }
+  const nb::gil_scoped_release unlocked;
+  return std::make_shared<vector::ProcessVectorEnv>(
+      std::move(launcher), std::move(workers), options(autoreset_mode, restart, start_timeout));
+}
+
+vector::ProcessVectorEnv& process_env(VectorEnv& envs) {
+  auto* process = dynamic_cast<vector::ProcessVectorEnv*>(&envs);
+  if (process == nullptr) throw InvalidState("these environments are not in worker processes");
+  return *process;
+}
+
+nb::dict stats(const VectorEnv& envs) {
+  const vector::Stats all = envs.stats();
+  nb::list workers;
+  for (const vector::WorkerStats& worker : all.workers) {
+    nb::dict entry;
+    entry["first_env"] = worker.first_env;
+    entry["num_envs"] = worker.num_envs;
+    entry["pid"] = worker.pid;
+    entry["steps"] = worker.steps;
+    entry["resets"] = worker.resets;
+    entry["requests"] = worker.requests;
+    entry["busy_seconds"] = static_cast<double>(worker.busy_ns) * 1e-9;
+    entry["parks"] = worker.parks;
+    entry["restarts"] = worker.restarts;
+    workers.append(entry);
+  }
+  nb::dict result;
+  result["steps"] = all.steps;
+  result["resets"] = all.resets;
+  result["wait_seconds"] = static_cast<double>(all.wait_ns) * 1e-9;
+  result["parks"] = all.parks;
+  result["workers"] = workers;
+  return result;
+}
+
+/// Gives the GIL up while the worker loop is parked in the kernel.
+class ParkedWithoutGil {
+ public:
+  vector::WorkerHooks hooks(const PyStepper& stepper) {
+    return {.before_park = [this] { state_ = PyEval_SaveThread(); },
+            .after_park = [this] { PyEval_RestoreThread(state_); },
+            .describe_exception = [&stepper] { return stepper.describe_exception(); }};
+  }
+
+ private:
+  PyThreadState* state_ = nullptr;
+};
+
+void run_vector_worker(process::WorkerContext& context, nb::list envs, nb::object group) {
+  PyStepper stepper(std::move(envs), std::move(group), context.first_env);
+  ParkedWithoutGil parked;
+  vector::run_worker(context.channel, stepper, parked.hooks(stepper));
+}
+
+void bind_batch_io(nb::module_& module) {
+  nb::class_<BatchIo>(module, "BatchIo")
+      .def(nb::init<EnvsPtr, nb::handle, nb::handle, bool>(), "envs"_a, "observation_space"_a,
+           "action_space"_a, "copy"_a)
+      .def("reset_async", &BatchIo::reset_async, "seeds"_a.none(), "mask"_a.none())
+      .def("step_async", &BatchIo::step_async, "actions"_a)
+      .def("reset_wait", &BatchIo::reset_wait, "timeout"_a.none())
+      .def("step_wait", &BatchIo::step_wait, "timeout"_a.none())
+      .def("infos", &BatchIo::infos)
+      .def("final_observation", &BatchIo::final_observation, "row"_a)
+      .def("has_final", &BatchIo::has_final)
+      .def("fault", &BatchIo::fault);
+  module.attr("EXTRA_INFOS") = static_cast<int>(BatchIo::kInfos);
+  module.attr("EXTRA_FINAL") = static_cast<int>(BatchIo::kFinal);
+  module.attr("EXTRA_FAULT") = static_cast<int>(BatchIo::kFault);
+}
+
+}  // namespace
+
+void bind_vector(nb::module_& module) {
+  nb::class_<VectorEnv>(module, "VectorEnv")
+      .def_prop_ro("num_envs", &VectorEnv::num_envs)
+      .def_prop_ro("num_workers", &VectorEnv::num_workers)
+      .def_prop_ro(
+          "single_observation_space",
+          [](const VectorEnv& envs) { return space_to_python(envs.single_observation_space()); })
+      .def_prop_ro(
+          "single_action_space",
+          [](const VectorEnv& envs) { return space_to_python(envs.single_action_space()); })
+      .def(
+          "hello",
+          [](VectorEnv& envs, int worker) {
+            return to_bytes(process_env(envs).hello(worker).extra);
+          },
+          "worker"_a)
+      .def(
+          "request",
+          [](VectorEnv& envs, int worker, const nb::bytes& message, std::optional<double> timeout) {
+            std::vector<std::byte> reply;
+            {
+              const nb::gil_scoped_release unlocked;
+              reply = envs.request(worker, view_of(message), duration(timeout));
+            }
+            return to_bytes(reply);
+          },
+          "worker"_a, "message"_a, "timeout"_a = nb::none())
+      .def("stats", &stats)
+      .def("close", &VectorEnv::close, nb::call_guard<nb::gil_scoped_release>());
+  module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a);
+  module.def("native_vector_env", &native_vector_env, "id"_a, "num_envs"_a, "num_workers"_a,
+             "backend"_a, "autoreset_mode"_a, "restart"_a, "env_args"_a, "start_timeout"_a);
+  module.def("process_vector_env", &process_vector_env, "launcher"_a, "payloads"_a, "counts"_a,
+             "autoreset_mode"_a, "restart"_a, "start_timeout"_a);
+  module.def("run_vector_worker", &run_vector_worker, "context"_a, "envs"_a, "group"_a);
+  bind_batch_io(module);
+}
+
+}  // namespace shoal::python

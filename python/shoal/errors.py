@@ -1,0 +1,120 @@
+"""The exceptions that Shoal raises, and how a worker's exception becomes one of the caller's."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+
+__all__ = ["Error", "ForkRefused", "RemoteError", "RemoteTraceback", "StartFailed", "WorkerDied"]
+
+
+class Error(RuntimeError):
+    """Base of Shoal's own exceptions. Where Python has a fitting one (ValueError, TimeoutError), that is raised."""
+
+
+class WorkerDied(Error):
+    """A worker process ended while it was needed.
+
+    Attributes:
+        worker: its name, for example "worker 3".
+        index: its position among the workers, or -1.
+        env_indices: the environments it had.
+        pid: its process id.
+        exitcode: as in `multiprocessing`: the exit code, or minus the number of the signal that killed it; None when
+            unknown.
+        log_tail: the last lines it wrote, oldest first.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: str = "",
+        index: int = -1,
+        env_indices: range = range(0),
+        pid: int = -1,
+        exitcode: int | None = None,
+        log_tail: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.index = index
+        self.env_indices = env_indices
+        self.pid = pid
+        self.exitcode = exitcode
+        self.log_tail = log_tail
+
+
+class StartFailed(Error):
+    """No worker could be started: the zygote or a worker failed before it ran anything of the caller's."""
+
+
+class ForkRefused(Error):
+    """`fork` was asked for where it is known to break; the message names the causes and the way out."""
+
+
+class RemoteError(Error):
+    """An exception of a worker that could not be brought over as it was; the message has its type and text."""
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that was raised in a worker: carries the worker's traceback as text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:
+    """Type name, message, formatted traceback, and the pickled exception (empty where it does not survive pickling)."""
+    kind = type(exception)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(exception)
+    except Exception as error:  # an environment's own __str__ may fail
+        message = f"<str() of the exception raised {type(error).__name__}>"
+    text = "".join(traceback.format_exception(exception))
+    return name, message, text, _pickled(exception)
+
+
+def _pickled(exception: BaseException) -> bytes:
+    try:
+        import cloudpickle
+
+        data = cloudpickle.dumps(exception)
+        copy = pickle.loads(data)  # some exceptions only fail on the way back
+    except Exception:
+        return b""
+    return data if type(copy) is type(exception) and str(copy) == str(exception) else b""
+
+
+def unpack_exception(
+    worker: str, kind: str, message: str, text: str, data: bytes, where: str, code: int
+) -> BaseException:
+    """The exception to raise in the caller's process for one that `worker` reported."""
+    exception: BaseException | None = None
+    if data:
+        try:
+            exception = pickle.loads(data)
+        except Exception:  # its class may exist in the worker only
+            exception = None
+    if not isinstance(exception, BaseException):
+        exception = _like(kind, message, code)
+    if where and hasattr(exception, "add_note") and not getattr(exception, "__notes__", ()):
+        exception.add_note(where)
+    exception.__cause__ = RemoteTraceback(f"\n\nTraceback of {worker}:\n{text}" if text else f"\n\nin {worker}")
+    return exception
+
+
+def _like(kind: str, message: str, code: int) -> BaseException:
+    """What stands for an exception that only exists as text: the C++ kinds become what they are in this process."""
+    if kind == "shoal::InvalidArgument":
+        return ValueError(message)
+    if kind == "shoal::TimedOut":
+        return TimeoutError(message)
+    if kind == "OSError":
+        return OSError(code, message)
+    return RemoteError(f"{kind}: {message}" if message else kind)
