@@ -1,7 +1,8 @@
-// What a worker process runs: its entry, found by name in the table of the program that became the worker.
+// What a worker process runs: its entry, found by name in the table of the program that became the
+// worker.
 //
-// The same tables serve every start method: a zygote's program and a spawned program bring theirs (worker_main.h, or the
-// Python bootstrap), fork uses the one in LaunchOptions::fork_hooks.
+// The same tables serve every start method: a zygote's program and a spawned program bring theirs
+// (worker_main.h, or the Python bootstrap), fork uses the one in LaunchOptions::fork_hooks.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +17,18 @@ namespace shoal::process {
 
 /// What a worker is given. Its stdout and stderr go to the parent's supervisor; SIGINT is ignored.
 struct WorkerContext {
-  std::string name;                // WorkerSpec::name
-  int index = -1;                  // WorkerSpec::index
-  int first_env = -1;              // WorkerSpec::first_env
-  int num_envs = 0;                // WorkerSpec::num_envs
-  bool hide_gpu = true;            // LaunchOptions::hide_gpu: check with gpu_in_use() once everything is built
+  std::string name;    // WorkerSpec::name
+  int index = -1;      // WorkerSpec::index
+  int first_env = -1;  // WorkerSpec::first_env
+  int num_envs = 0;    // WorkerSpec::num_envs
+  bool hide_gpu =
+      true;  // LaunchOptions::hide_gpu: check with gpu_in_use() once everything is built
   std::vector<std::byte> payload;  // WorkerSpec::payload
   os::SeqPacket channel;           // kClosed on it means that the parent wants the worker to end
 };
 
-/// Runs a worker; returns the exit code. What it throws goes to the parent as an ErrorReport on the channel, and the
-/// process ends with exit code 1.
+/// Runs a worker; returns the exit code. What it throws goes to the parent as an ErrorReport on the
+/// channel, and the process ends with exit code 1.
 using Entry = std::function<int(WorkerContext& context)>;
 
 /// Entries by name; a value.
@@ -41,8 +43,8 @@ class EntryTable {
   std::map<std::string, Entry> entries_;
 };
 
-/// What surrounds a fork in a process that runs more than C++ (PyOS_BeforeFork and its kin), and what its children run.
-/// The functions may be empty.
+/// What surrounds a fork in a process that runs more than C++ (PyOS_BeforeFork and its kin), and
+/// what its children run. The functions may be empty.
 struct ForkHooks {
   std::function<void()> before_fork;
   std::function<void()> after_fork_parent;

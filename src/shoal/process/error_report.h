@@ -5,8 +5,8 @@
 //   0        4         8        12          16      20         24                  32
 //   | magic  | version | flags  | env_index | code  | reserved | last_seed         | …
 //
-// then, each as u32 length and bytes: type, message, traceback, last_action, extra. A message that begins with the magic
-// is an ErrorReport; the entries' own protocols do not use it.
+// then, each as u32 length and bytes: type, message, traceback, last_action, extra. A message that
+// begins with the magic is an ErrorReport; the entries' own protocols do not use it.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,24 @@
 namespace shoal::process {
 
 struct ErrorReport {
-  std::string type;       // the exception's type as the worker's language names it: "ValueError", "my.module.Crash"
+  std::string type;       // the exception's type as the worker's language names it: "ValueError",
+                          // "my.module.Crash"
   std::string message;    // str(exception), what()
   std::string traceback;  // formatted, ends with a newline; may be empty (C++)
   int env_index = -1;     // row of the environment whose call failed
   int code = 0;           // errno for OSError and SystemError
   std::optional<std::uint64_t> last_seed;
-  std::string last_action;       // as text
-  std::vector<std::byte> extra;  // for the face above: the pickled exception, where it can be pickled
+  std::string last_action;  // as text
+  std::vector<std::byte>
+      extra;  // for the face above: the pickled exception, where it can be pickled
 
-  /// Of the exception that is being handled (inside a catch block). Bounds: long texts are shortened in the middle.
+  /// Of the exception that is being handled (inside a catch block). Bounds: long texts are
+  /// shortened in the middle.
   static ErrorReport from_current_exception();
 
   std::vector<std::byte> encode() const;
-  /// Nothing when `message` does not begin with an error report's magic; throws Error for a damaged one.
+  /// Nothing when `message` does not begin with an error report's magic; throws Error for a damaged
+  /// one.
   static std::optional<ErrorReport> decode(std::span<const std::byte> message);
 
   /// The message an error in the parent shows: type, message, environment, traceback.

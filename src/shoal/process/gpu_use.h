@@ -9,7 +9,8 @@ namespace shoal::process {
 /// Whether the CUDA driver is loaded and initialised in this process. Initialises nothing.
 bool cuda_initialised();
 
-/// What shows that this process uses a GPU: an initialised CUDA driver that sees a device, or an open compute device
+/// What shows that this process uses a GPU: an initialised CUDA driver that sees a device, or an
+/// open compute device
 /// (/dev/nvidia*, /dev/kfd); nothing when it is free of GPUs.
 std::optional<std::string> gpu_in_use();
 

@@ -1,15 +1,15 @@
 // Starts worker processes and watches them until they have ended.
 //
-// One Launcher serves any number of groups of workers with one start method. Whatever the method, a worker begins the
-// same way: it holds one end of a SOCK_SEQPACKET channel to the parent and a payload that says what to do, and it dies
-// when its parent dies, whichever way that dies.
+// One Launcher serves any number of groups of workers with one start method. Whatever the method, a
+// worker begins the same way: it holds one end of a SOCK_SEQPACKET channel to the parent and a
+// payload that says what to do, and it dies when its parent dies, whichever way that dies.
 //
-// Threads: any may call start(); a WorkerProcess belongs to one thread at a time, but kill() may be called from any. A
-// supervisor thread (plain C++, blocked in poll, all signals blocked) drains the workers' stdout and stderr and collects
-// their exit status.
-// Death: of a worker: exit_status() is set and on_exit called. Of the zygote: all its workers die with it, and the next
-// start() makes a fresh one. Of the parent: everything it started dies.
-// Fork: the copies of these objects in a child that somebody else forked are inert; they never touch the workers.
+// Threads: any may call start(); a WorkerProcess belongs to one thread at a time, but kill() may be
+// called from any. A supervisor thread (plain C++, blocked in poll, all signals blocked) drains the
+// workers' stdout and stderr and collects their exit status. Death: of a worker: exit_status() is
+// set and on_exit called. Of the zygote: all its workers die with it, and the next start() makes a
+// fresh one. Of the parent: everything it started dies. Fork: the copies of these objects in a
+// child that somebody else forked are inert; they never touch the workers.
 #pragma once
 
 #include <chrono>
@@ -38,25 +38,29 @@ struct ExitStatus {
   bool operator==(const ExitStatus&) const = default;
 };
 
-/// What every worker of a launcher has in common. The zygote imports `preload` once, in a clean environment.
+/// What every worker of a launcher has in common. The zygote imports `preload` once, in a clean
+/// environment.
 struct LaunchOptions {
   StartMethod method = StartMethod::kAuto;
-  std::vector<std::string> interpreter;                          // argv of a fresh zygote or spawned worker
-  std::vector<std::string> preload;                              // Python modules, or plug-ins of a native zygote
-  std::vector<std::pair<std::string, std::string>> environment;  // set on top of the cleaned parent's environment
-  int threads = 1;                                               // OMP, MKL, OpenBLAS, NumExpr
-  bool hide_gpu = true;                                          // CUDA_VISIBLE_DEVICES="" and kin, verified
-  std::chrono::milliseconds start_timeout{60'000};               // for the preload, and for each start()
-  bool allow_unsafe_fork = false;                                // kFork in spite of fork_hazards()
-  std::vector<std::byte> bootstrap;           // for the started program's own use: sys.path, argv, …
-  std::shared_ptr<const ForkHooks> fork_hooks;  // kFork: what surrounds the fork, and the child's entries
-  bool relay_output = true;  // workers' lines go to this process's stdout and stderr, tagged, as they come
+  std::vector<std::string> interpreter;  // argv of a fresh zygote or spawned worker
+  std::vector<std::string> preload;      // Python modules, or plug-ins of a native zygote
+  std::vector<std::pair<std::string, std::string>>
+      environment;       // set on top of the cleaned parent's environment
+  int threads = 1;       // OMP, MKL, OpenBLAS, NumExpr
+  bool hide_gpu = true;  // CUDA_VISIBLE_DEVICES="" and kin, verified
+  std::chrono::milliseconds start_timeout{60'000};  // for the preload, and for each start()
+  bool allow_unsafe_fork = false;                   // kFork in spite of fork_hazards()
+  std::vector<std::byte> bootstrap;  // for the started program's own use: sys.path, argv, …
+  std::shared_ptr<const ForkHooks>
+      fork_hooks;  // kFork: what surrounds the fork, and the child's entries
+  bool relay_output =
+      true;  // workers' lines go to this process's stdout and stderr, tagged, as they come
 };
 
 /// One worker to start.
 struct WorkerSpec {
-  std::string name;                // "worker 3": tags its log lines and its errors
-  std::string entry;               // what the started process runs, a name in its EntryTable: "python", …
+  std::string name;   // "worker 3": tags its log lines and its errors
+  std::string entry;  // what the started process runs, a name in its EntryTable: "python", …
   std::vector<std::byte> payload;  // handed to the entry unchanged
   int index = -1;                  // for errors, as the rest; -1: unknown
   int first_env = -1;              // its environments are [first_env, first_env + num_envs)
@@ -95,22 +99,25 @@ class WorkerProcess {
 class Launcher {
  public:
   /// Starts the zygote where the method has one (it preloads while the caller goes on).
-  /// Throws InvalidArgument where a started program is needed and `interpreter` is empty; ForkRefused where fork is
-  /// asked for and known to break; SystemError when the program cannot be started.
+  /// Throws InvalidArgument where a started program is needed and `interpreter` is empty;
+  /// ForkRefused where fork is asked for and known to break; SystemError when the program cannot be
+  /// started.
   static std::unique_ptr<Launcher> create(LaunchOptions options);
   virtual ~Launcher() = default;
 
-  /// Starts all of `specs` in parallel and returns when all processes exist, without waiting for what they do first.
-  /// `on_exit`, called from the supervisor thread with the position in `specs`, must be quick and must not throw; it is
-  /// not called any more once the WorkerProcess is destroyed.
-  /// Throws StartFailed when the zygote could not get ready (its preload failed, it died), TimedOut after
-  /// start_timeout, ForkRefused, SystemError. After a throw none of the workers is left.
+  /// Starts all of `specs` in parallel and returns when all processes exist, without waiting for
+  /// what they do first. `on_exit`, called from the supervisor thread with the position in `specs`,
+  /// must be quick and must not throw; it is not called any more once the WorkerProcess is
+  /// destroyed. Throws StartFailed when the zygote could not get ready (its preload failed, it
+  /// died), TimedOut after start_timeout, ForkRefused, SystemError. After a throw none of the
+  /// workers is left.
   virtual std::vector<std::unique_ptr<WorkerProcess>> start(
       std::vector<WorkerSpec> specs, std::function<void(int index)> on_exit = {}) = 0;
 
   virtual StartMethod method() const noexcept = 0;  // never kAuto
 
-  /// The zygote's process id; -1 where there is none (method, or it died). For tests and `shoal doctor`.
+  /// The zygote's process id; -1 where there is none (method, or it died). For tests and `shoal
+  /// doctor`.
   virtual int zygote_pid() const noexcept = 0;
 };
 

@@ -21,17 +21,19 @@ enum class StartMethod : std::uint8_t {
 StartMethod start_method_from_name(std::string_view name);
 std::string_view name(StartMethod method) noexcept;
 
-/// fork() was asked for where it is known to break (Python: RuntimeError). The text names the causes and the way out.
+/// fork() was asked for where it is known to break (Python: RuntimeError). The text names the
+/// causes and the way out.
 class ForkRefused : public Error {
  public:
   using Error::Error;
 };
 
-/// Why forking this process is unsafe, one sentence each; empty when nothing is known against it: CUDA is initialised or
-/// a GPU device is open, threads other than the caller's and Shoal's own (own_thread.h) are alive, an MPI, NCCL or
-/// ibverbs library is loaded.
+/// Why forking this process is unsafe, one sentence each; empty when nothing is known against it:
+/// CUDA is initialised or a GPU device is open, threads other than the caller's and Shoal's own
+/// (own_thread.h) are alive, an MPI, NCCL or ibverbs library is loaded.
 ///
-/// OpenBLAS's idle threads do not count: it stops them itself before every fork, and this call does so too.
+/// OpenBLAS's idle threads do not count: it stops them itself before every fork, and this call does
+/// so too.
 std::vector<std::string> fork_hazards();
 
 }  // namespace shoal::process

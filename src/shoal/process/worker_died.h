@@ -24,8 +24,8 @@ struct DeathCertificate {
   /// Several lines: who, how it ended, its traceback, its last lines.
   std::string describe() const;
 
-  /// Of a worker that has ended or is about to (waits up to `grace` for its exit status). Takes the error report, if
-  /// there is one, out of what is still unread in its channel.
+  /// Of a worker that has ended or is about to (waits up to `grace` for its exit status). Takes the
+  /// error report, if there is one, out of what is still unread in its channel.
   static DeathCertificate of(WorkerProcess& worker,
                              std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
 };
@@ -40,8 +40,8 @@ class WorkerDied : public Error {
   DeathCertificate certificate_;
 };
 
-/// No worker could be started: the zygote's or the worker's program failed before any entry ran (Python: RuntimeError).
-/// The text names what failed, with its traceback and last lines.
+/// No worker could be started: the zygote's or the worker's program failed before any entry ran
+/// (Python: RuntimeError). The text names what failed, with its traceback and last lines.
 class StartFailed : public Error {
  public:
   using Error::Error;

@@ -1,0 +1,93 @@
+// What started processes write: kept as their last lines, and handed on to this process's stdout
+// and stderr.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/os/fd.h"
+#include "shoal/process/event_loop.h"
+
+namespace shoal::process {
+
+/// The last lines of one process.
+///
+/// Threads: any.
+class LogTail {
+ public:
+  explicit LogTail(std::size_t max_lines) : max_lines_(max_lines) {}
+  void append(std::string line);
+  std::vector<std::string> lines() const;
+
+ private:
+  const std::size_t max_lines_;
+  mutable std::mutex mutex_;
+  std::deque<std::string> lines_;
+};
+
+/// Writes to a descriptor of this process (1 or 2) without ever waiting for whoever reads it: up to
+/// kMaxPending bytes wait here, and lines beyond are dropped and counted.
+///
+/// Threads: the loop's alone. A resource: made by std::make_shared, since the loop's handlers share
+/// it.
+class OutputSink : public std::enable_shared_from_this<OutputSink> {
+ public:
+  static constexpr std::size_t kMaxPending = 256 * 1024;
+
+  OutputSink(EventLoop& loop, int fd) : loop_(loop), fd_(fd) {}
+
+  void write_line(const std::string& tag, std::string_view line);
+
+ private:
+  void write_pending();
+  bool writable_now() const;
+
+  EventLoop& loop_;
+  const int fd_;
+  std::string pending_;
+  std::size_t dropped_lines_ = 0;
+};
+
+/// Reads one pipe of a started process, line by line.
+///
+/// Threads: the loop's alone.
+class LineReader {
+ public:
+  static constexpr std::size_t kMaxLine = 8 * 1024;  // longer lines are cut into several
+
+  /// `on_line` gets each line without its newline.
+  LineReader(EventLoop& loop, os::Fd pipe, std::function<void(std::string_view line)> on_line);
+  ~LineReader() { close(); }
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+
+  /// Reads what is there now, hands on an unfinished line too, and closes the pipe.
+  void finish();
+
+ private:
+  bool read_available();  // false: nothing more will come
+  void take_lines();
+  void close();
+
+  EventLoop& loop_;
+  os::Fd pipe_;
+  std::function<void(std::string_view line)> on_line_;
+  std::string partial_;
+};
+
+/// A pipe for a started process's output: the reading end does not block.
+struct OutputPipe {
+  os::Fd read_end;
+  os::Fd write_end;
+  /// Throws SystemError.
+  static OutputPipe create();
+};
+
+}  // namespace shoal::process

@@ -1,0 +1,97 @@
+#include "shoal/process/own_thread.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "shoal/process/loaded_libraries.h"
+
+namespace shoal::process {
+namespace {
+
+// The list is as global as what it describes, the threads of this process. An array of atomics, not
+// a locked container: it must be readable in a forked child, whatever the other threads did at the
+// moment of the fork.
+constexpr int kSlots = 1024;
+std::array<std::atomic<pid_t>, kSlots> slots;
+
+/// OpenBLAS ends its pool itself in a handler before every fork, and starts it again on demand; so
+/// do it now, and what is counted afterwards is what would be alive at the fork.
+void stop_openblas_pools() {
+  for (const std::string& path : loaded_libraries()) {
+    if (file_name(path).find("openblas") == std::string_view::npos) continue;
+    void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    using Shutdown = int (*)();
+    if (auto shutdown = reinterpret_cast<Shutdown>(::dlsym(library, "blas_thread_shutdown_"))) {
+      shutdown();
+    }
+    ::dlclose(library);
+  }
+}
+
+std::string thread_name(const std::string& task) {
+  std::ifstream file("/proc/self/task/" + task + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+OwnThread::OwnThread() noexcept : slot_(-1) {
+  const auto tid = static_cast<pid_t>(::syscall(SYS_gettid));
+  for (int i = 0; i < kSlots; ++i) {
+    pid_t free = 0;
+    // Relaxed: the id is the whole message, nothing else is published with it.
+    if (slots[i].compare_exchange_strong(free, tid, std::memory_order_relaxed)) {
+      slot_ = i;
+      return;
+    }
+  }
+  // A full table declares nothing: the thread then counts as a stranger, which errs on the safe
+  // side.
+}
+
+OwnThread::~OwnThread() {
+  if (slot_ >= 0) slots[slot_].store(0, std::memory_order_relaxed);
+}
+
+std::vector<pid_t> own_threads() {
+  std::vector<pid_t> ids;
+  for (const auto& slot : slots) {
+    const pid_t tid = slot.load(std::memory_order_relaxed);
+    if (tid != 0) ids.push_back(tid);
+  }
+  return ids;
+}
+
+std::vector<std::string> foreign_threads() {
+  stop_openblas_pools();
+  const auto own = own_threads();
+  const auto caller = static_cast<pid_t>(::syscall(SYS_gettid));
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    const std::string task = entry.path().filename().string();
+    pid_t tid = 0;
+    std::from_chars(task.data(), task.data() + task.size(), tid);
+    if (tid == caller || std::ranges::find(own, tid) != own.end()) continue;
+    const std::string name = thread_name(task);
+    if (!name.empty())
+      names.push_back(fmt::format("{} ({})", tid, name));  // empty: it has just ended
+  }
+  return names;
+}
+
+}  // namespace shoal::process

@@ -1,0 +1,54 @@
+// The WorkerProcess that launchers give out.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shoal/process/launcher.h"
+#include "shoal/process/supervisor.h"
+#include "shoal/process/worker_record.h"
+
+namespace shoal::process {
+
+/// Whether the calling process made an object, or is a forked child that holds a copy of it. A
+/// value.
+class Owner {
+ public:
+  Owner() noexcept;
+  bool is_this_process() const noexcept;
+  /// Throws InvalidState naming `what` in a forked child.
+  void require(const std::string& what) const;
+
+ private:
+  pid_t pid_;
+};
+
+/// See WorkerProcess. Keeps the supervisor and whatever else the worker lives by.
+class WorkerHandle final : public WorkerProcess {
+ public:
+  WorkerHandle(std::shared_ptr<void> keep_alive, std::shared_ptr<WorkerRecord> record,
+               os::SeqPacket channel)
+      : keep_alive_(std::move(keep_alive)),
+        record_(std::move(record)),
+        channel_(std::move(channel)) {}
+  ~WorkerHandle() override;
+
+  int pid() const noexcept override { return record_->pid(); }
+  const WorkerSpec& spec() const noexcept override { return record_->spec(); }
+  os::SeqPacket& channel() noexcept override { return channel_; }
+  std::optional<ExitStatus> exit_status() const override { return record_->exit_status(); }
+  std::optional<ExitStatus> join(std::chrono::milliseconds timeout) override;
+  void kill(int signal) noexcept override;
+  std::vector<std::string> log_tail() const override { return record_->tail().lines(); }
+
+ private:
+  const Owner owner_;
+  std::shared_ptr<void> keep_alive_;
+  std::shared_ptr<WorkerRecord> record_;
+  os::SeqPacket channel_;
+};
+
+}  // namespace shoal::process

@@ -1,0 +1,71 @@
+// One started worker, as its handle and the supervisor share it.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "shoal/os/clock.h"
+#include "shoal/os/pidfd.h"
+#include "shoal/process/launcher.h"
+#include "shoal/process/output_relay.h"
+
+namespace shoal::process {
+
+/// What is known of a worker, from its request to its end.
+///
+/// Threads: any; the supervisor writes, the handle's owner reads and waits.
+/// Invariant: starting → running → ended, or starting → failed; never back.
+class WorkerRecord {
+ public:
+  WorkerRecord(WorkerSpec spec, int position, std::function<void(int)> on_exit)
+      : spec_(std::move(spec)),
+        position_(position),
+        on_exit_(std::move(on_exit)),
+        tail_(WorkerProcess::kLogTailLines) {}
+
+  const WorkerSpec& spec() const noexcept { return spec_; }
+  LogTail& tail() noexcept { return tail_; }
+
+  void set_running(int pid, os::PidFd pidfd);
+  void set_failed(std::exception_ptr error);
+  /// Wakes those who wait, then calls on_exit. Only the first call counts.
+  void set_ended(ExitStatus status);
+
+  int pid() const;     // -1 before it runs
+  int pidfd() const;   // borrowed; stays open as long as the record
+  bool ended() const;  // or failed: nothing more will come
+  std::optional<ExitStatus> exit_status() const;
+
+  /// Waits until it runs. False at the deadline; throws what set_failed() was given.
+  bool wait_running(os::Deadline deadline);
+  std::optional<ExitStatus> wait_ended(os::Deadline deadline);
+  void send_signal(int signal) noexcept;
+  /// Sends SIGKILL, now or as soon as it runs.
+  void kill() noexcept;
+
+  /// Returns when on_exit is not running and will not be called any more.
+  void forget_on_exit();
+
+ private:
+  void send_locked(int signal) noexcept;
+
+  const WorkerSpec spec_;
+  const int position_;
+  std::mutex callback_mutex_;  // held while on_exit_ runs
+  std::function<void(int)> on_exit_;
+  LogTail tail_;
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  int pid_ = -1;
+  os::PidFd pidfd_;
+  std::exception_ptr error_;
+  std::optional<ExitStatus> status_;
+  bool killed_ = false;
+};
+
+}  // namespace shoal::process
