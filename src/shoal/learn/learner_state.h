@@ -1,13 +1,13 @@
-// All of a learner's state as named arrays and counters, so that a checkpoint of it continues bit for bit.
+// All of a learner's state as named arrays and counters, so that a checkpoint of it continues bit
+// for bit.
 //
 // Torch-free: a checkpoint writes these bytes as they are.
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "shoal/shm/tensor.h"
 
@@ -22,11 +22,15 @@ struct NamedArray {
 };
 
 struct LearnerState {
-  std::vector<NamedArray> policy;      // names of the equivalent torch.nn.Module's state_dict: "actor.0.weight", …
-  std::vector<NamedArray> optimizer;   // "exp_avg.actor.0.weight", "exp_avg_sq.…"
-  std::vector<NamedArray> normalizer;  // "obs.mean", "obs.var", "obs.count", "return.…"; float64, empty when unused
-  std::vector<NamedArray> episodes;    // of each environment's running episode: "return", "length", "discounted", …
-  nlohmann::json counters;             // steps, iteration, optimiser step, seed, finished episodes: small and readable
+  std::vector<NamedArray>
+      policy;  // names of the equivalent torch.nn.Module's state_dict: "actor.0.weight", …
+  std::vector<NamedArray> optimizer;  // "exp_avg.actor.0.weight", "exp_avg_sq.…"
+  std::vector<NamedArray>
+      normalizer;  // "obs.mean", "obs.var", "obs.count", "return.…"; float64, empty when unused
+  std::vector<NamedArray>
+      episodes;  // of each environment's running episode: "return", "length", "discounted", …
+  nlohmann::json
+      counters;  // steps, iteration, optimiser step, seed, finished episodes: small and readable
   bool operator==(const LearnerState&) const = default;
 };
 
