@@ -118,6 +118,23 @@ void check_same_spaces(const Hello& first, const Hello& other, int env) {
   check(first.action_space, other.action_space, "action");
 }
 
+Hello common_spaces(std::span<const std::unique_ptr<Stepper>> steppers) {
+  if (steppers.empty()) throw InvalidArgument("a vector environment needs at least one environment");
+  Hello first = steppers.front()->hello();
+  int env = 0;
+  for (const auto& stepper : steppers) {
+    check_same_spaces(first, stepper->hello(), env);
+    env += stepper->count();
+  }
+  return first;
+}
+
+int count_envs(std::span<const std::unique_ptr<Stepper>> steppers) noexcept {
+  int n = 0;
+  for (const auto& stepper : steppers) n += stepper->count();
+  return n;
+}
+
 int envs_of_worker(int num_envs, int num_workers, int worker) noexcept {
   return num_envs / num_workers + (worker < num_envs % num_workers ? 1 : 0);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,6 +60,10 @@ Batch batch_of(const Rows& rows) noexcept;
 
 /// Throws InvalidArgument when `other`, whose first environment is `env`, has other spaces than environment 0.
 void check_same_spaces(const Hello& first, const Hello& other, int env);
+
+/// The spaces of steppers that are to share one batch. Throws InvalidArgument when there are none, or they differ.
+Hello common_spaces(std::span<const std::unique_ptr<Stepper>> steppers);
+int count_envs(std::span<const std::unique_ptr<Stepper>> steppers) noexcept;
 
 /// The number of environments of worker `worker` when `num_envs` are divided among `num_workers`: as even as possible,
 /// the earlier workers have one more.

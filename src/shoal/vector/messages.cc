@@ -2,19 +2,22 @@
 
 #include <fmt/format.h>
 
-#include "shoal/vector/byte_stream.h"
+#include "shoal/process/codec.h"
 #include "shoal/vector/space_codec.h"
 
 namespace shoal::vector {
 namespace {
+
+using process::ByteReader;
+using process::ByteWriter;
 
 constexpr std::uint32_t kMagic = 0x4d564853;  // "SHVM"
 constexpr std::uint32_t kVersion = 1;
 
 ByteWriter begin(MessageKind kind) {
   ByteWriter writer;
-  writer.put(kMagic);
-  writer.put(static_cast<std::uint32_t>(kind));
+  writer.number(kMagic);
+  writer.number(static_cast<std::uint32_t>(kind));
   return writer;
 }
 
@@ -31,8 +34,8 @@ ByteReader body(std::span<const std::byte> message, MessageKind expected) {
 
 MessageKind kind_of(std::span<const std::byte> message) {
   ByteReader reader(message);
-  const auto magic = reader.get<std::uint32_t>();
-  const auto kind = reader.get<std::uint32_t>();
+  const auto magic = reader.number<std::uint32_t>();
+  const auto kind = reader.number<std::uint32_t>();
   if (magic != kMagic || kind < static_cast<std::uint32_t>(MessageKind::kHello) ||
       kind > static_cast<std::uint32_t>(MessageKind::kInfo)) {
     throw Error("a message on a worker's channel is none of the vector layer's");
@@ -42,17 +45,17 @@ MessageKind kind_of(std::span<const std::byte> message) {
 
 std::vector<std::byte> encode_hello(const Hello& hello, int num_envs) {
   ByteWriter writer = begin(MessageKind::kHello);
-  writer.put(kVersion);
-  writer.put(static_cast<std::int32_t>(num_envs));
+  writer.number(kVersion);
+  writer.number(static_cast<std::int32_t>(num_envs));
   put_space(writer, hello.observation_space);
   put_space(writer, hello.action_space);
-  writer.put_bytes(hello.extra);
+  writer.bytes(hello.extra);
   return writer.take();
 }
 
 HelloMessage decode_hello(std::span<const std::byte> message) {
   ByteReader reader = body(message, MessageKind::kHello);
-  const auto version = reader.get<std::uint32_t>();
+  const auto version = reader.number<std::uint32_t>();
   if (version != kVersion) {
     throw Error(fmt::format(
         "a worker's hello has version {}, this program knows version {}; parent and worker must be "
@@ -60,44 +63,48 @@ HelloMessage decode_hello(std::span<const std::byte> message) {
         version, kVersion));
   }
   HelloMessage hello;
-  hello.num_envs = reader.get<std::int32_t>();
+  hello.num_envs = reader.number<std::int32_t>();
   hello.hello.observation_space = get_space(reader);
   hello.hello.action_space = get_space(reader);
-  const std::span<const std::byte> extra = reader.get_bytes();
-  hello.hello.extra.assign(extra.begin(), extra.end());
+  hello.hello.extra = reader.bytes();
   return hello;
 }
 
 std::vector<std::byte> encode_attach(const AttachMessage& attach) {
   ByteWriter writer = begin(MessageKind::kAttach);
-  writer.put(static_cast<std::int32_t>(attach.worker));
-  writer.put(static_cast<std::int32_t>(attach.first_env));
-  writer.put(attach.sequence);
+  writer.number(static_cast<std::int32_t>(attach.worker));
+  writer.number(static_cast<std::int32_t>(attach.first_env));
+  writer.number(attach.sequence);
   return writer.take();
 }
 
 AttachMessage decode_attach(std::span<const std::byte> message) {
   ByteReader reader = body(message, MessageKind::kAttach);
   AttachMessage attach;
-  attach.worker = reader.get<std::int32_t>();
-  attach.first_env = reader.get<std::int32_t>();
-  attach.sequence = reader.get<std::uint64_t>();
+  attach.worker = reader.number<std::int32_t>();
+  attach.first_env = reader.number<std::int32_t>();
+  attach.sequence = reader.number<std::uint64_t>();
   return attach;
 }
 
 std::vector<std::byte> encode_bytes(MessageKind kind, std::uint64_t sequence,
                                     std::span<const std::byte> bytes) {
   ByteWriter writer = begin(kind);
-  writer.put(sequence);
-  writer.append(bytes);
+  writer.number(sequence);
+  writer.bytes(bytes);
   return writer.take();
 }
 
-BytesMessage decode_bytes(std::span<const std::byte> message, MessageKind expected) {
-  ByteReader reader = body(message, expected);
+BytesMessage decode_bytes(std::span<const std::byte> message) {
   BytesMessage decoded;
-  decoded.sequence = reader.get<std::uint64_t>();
-  decoded.bytes = reader.rest();
+  decoded.kind = kind_of(message);
+  if (decoded.kind < MessageKind::kRequest) {
+    throw Error(fmt::format("a message of kind {} came where bytes were expected",
+                            static_cast<std::uint32_t>(decoded.kind)));
+  }
+  ByteReader reader = body(message, decoded.kind);
+  decoded.sequence = reader.number<std::uint64_t>();
+  decoded.bytes = reader.bytes();
   return decoded;
 }
 

@@ -1,12 +1,13 @@
 // What parent and worker say to each other on their channel; all else goes through shared memory.
 //
-// Each message: u32 magic "SHVM", u32 kind, then the body, little-endian. An error report (process/error_report.h) may
-// come in place of any message of the worker.
+// Each message: u32 magic "SHVM", u32 kind, then the body, as process/codec.h writes it. An error report
+// (process/error_report.h) may come instead of any message of the worker.
 //
 //   worker -> parent   HELLO    u32 version, i32 num_envs, observation space, action space, extra
 //   parent -> worker   ATTACH   i32 worker, i32 first_env, u64 sequence; one descriptor: the arena
 //   parent -> worker   REQUEST  u64 sequence of its command, bytes
 //   worker -> parent   REPLY    u64 sequence, bytes
+//   worker -> parent   REFUSAL  u64 sequence, bytes       (in place of a reply: an error report)
 //   worker -> parent   INFO     u64 sequence, bytes       (an info that does not fit into the worker's area)
 #pragma once
 
@@ -19,7 +20,7 @@
 
 namespace shoal::vector {
 
-enum class MessageKind : std::uint32_t { kHello = 1, kAttach, kRequest, kReply, kInfo };
+enum class MessageKind : std::uint32_t { kHello = 1, kAttach, kRequest, kReply, kRefusal, kInfo };
 
 /// The kind of a message. Throws Error when it is none of the above.
 MessageKind kind_of(std::span<const std::byte> message);
@@ -39,13 +40,14 @@ struct AttachMessage {
 std::vector<std::byte> encode_attach(const AttachMessage& attach);
 AttachMessage decode_attach(std::span<const std::byte> message);
 
-/// REQUEST, REPLY and INFO.
+/// REQUEST, REPLY, REFUSAL and INFO.
 struct BytesMessage {
+  MessageKind kind{};
   std::uint64_t sequence = 0;
-  std::span<const std::byte> bytes;  // borrowed from the message
+  std::vector<std::byte> bytes;
 };
 std::vector<std::byte> encode_bytes(MessageKind kind, std::uint64_t sequence,
                                     std::span<const std::byte> bytes);
-BytesMessage decode_bytes(std::span<const std::byte> message, MessageKind expected);
+BytesMessage decode_bytes(std::span<const std::byte> message);
 
 }  // namespace shoal::vector

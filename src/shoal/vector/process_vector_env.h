@@ -7,9 +7,12 @@
 // reset by the next call (a step's rows of that worker are then an autoreset's). More than max_restarts of these within
 // restart_window throw as kRaise does.
 //
-// Failure of an environment (its reset or step throws): the other environments finish the step; then wait() throws the
-// error, with worker and environment. The envs are then as after a WorkerDied, for both values of OnFault: which rows
-// of that step are valid is not known, so going on would train on garbage.
+// Failure of an environment (its reset or step throws): the other workers finish the step; then wait() throws
+// process::RemoteError with worker and environment. Which rows of that worker are valid is not known, so going on would
+// train on garbage: the envs are then as after a WorkerDied. OnFault::kRestart treats it as the worker's death.
+//
+// request(): a failure of the stepper is thrown as process::RemoteError and changes nothing else; a death is thrown as
+// WorkerDied, and with OnFault::kRestart the next step goes on as after any death.
 //
 // Threads: as VectorEnv. Fork: the child must not use it; its destructor there leaves the workers alone.
 #pragma once
@@ -26,20 +29,17 @@
 
 namespace shoal::vector {
 
+class ProcessEngine;
+
 class ProcessVectorEnv final : public VectorEnv {
  public:
-  /// One worker to start, and how many environments it will say it has.
-  struct Worker {
-    process::WorkerSpec spec;
-    int num_envs = 0;
-  };
-
-  /// Starts the workers and waits until all have said hello, at most options.start_timeout. Worker 0 has the first rows.
+  /// Starts the workers and waits until all have said hello, at most options.start_timeout. Worker 0 has the first rows;
+  /// of each spec, index and first_env are filled in here, num_envs is the number of environments that it will have.
   /// Of `options`, num_envs, num_workers, backend and env_args are ignored: `workers` says them.
   /// Throws InvalidArgument when the spaces of two workers differ (it names the environment and both spaces), TimedOut,
-  /// process::WorkerDied, or what a worker reports.
-  ProcessVectorEnv(std::shared_ptr<process::Launcher> launcher, std::vector<Worker> workers,
-                   const Options& options);
+  /// process::WorkerDied, or process::RemoteError with what a worker reports.
+  ProcessVectorEnv(std::shared_ptr<process::Launcher> launcher,
+                   std::vector<process::WorkerSpec> workers, const Options& options);
   ~ProcessVectorEnv() override;
 
   ProcessVectorEnv(const ProcessVectorEnv&) = delete;
@@ -68,8 +68,7 @@ class ProcessVectorEnv final : public VectorEnv {
   int pid(int worker) const;
 
  private:
-  class Engine;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ProcessEngine> engine_;
 };
 
 }  // namespace shoal::vector

@@ -1,54 +1,94 @@
 #include "shoal/vector/serial_vector_env.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "shoal/os/clock.h"
 
 namespace shoal::vector {
-namespace {
-
-const Stepper& first_of(const std::vector<std::unique_ptr<Stepper>>& steppers) {
-  if (steppers.empty()) throw InvalidArgument("SerialVectorEnv: no steppers");
-  return *steppers.front();
-}
-
-int count_of(const std::vector<std::unique_ptr<Stepper>>& steppers) {
-  const Hello& first = first_of(steppers).hello();
-  int n = 0;
-  for (const auto& stepper : steppers) {
-    check_same_spaces(first, stepper->hello(), n);
-    n += stepper->count();
-  }
-  return n;
-}
-
-}  // namespace
-
 SerialVectorEnv::SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode)
     : steppers_(std::move(steppers)),
-      state_(count_of(steppers_)),
-      storage_(steppers_.front()->hello().observation_space,
-               steppers_.front()->hello().action_space, count_of(steppers_), mode),
-      rows_(storage_.rows()),
-      stats_(steppers_.size()) {
-  int lo = 0;
-  for (std::size_t w = 0; w < steppers_.size(); ++w) {
-    steppers_[w]->attach(rows_, lo, EnvMarker(&env_now_));
-    stats_[w].first_env = lo;
-    stats_[w].num_envs = steppers_[w]->count();
-    lo += steppers_[w]->count();
+      spaces_(common_spaces(steppers_)),
+      state_(count_envs(steppers_)),
+      storage_(spaces_.observation_space, spaces_.action_space, count_envs(steppers_), mode),
+      rows_(storage_.rows()) {
+  int first_env = 0;
+  for (const auto& stepper : steppers_) {
+    stepper->attach(rows_, first_env, EnvMarker());
+    stats_.workers.push_back({.first_env = first_env, .num_envs = stepper->count()});
+    first_env += stepper->count();
   }
 }
 
 SerialVectorEnv::~SerialVectorEnv() { close(); }
 
-const env::Space& SerialVectorEnv::single_observation_space() const noexcept {
-  return hello_.observation_space;
+template <class Work>
+void SerialVectorEnv::run(Work work) {
+  try {
+    for (std::size_t w = 0; w < steppers_.size(); ++w) {
+      const std::uint64_t start_ns = os::now_ns();
+      work(*steppers_[w], stats_.workers[w]);
+      stats_.workers[w].busy_ns += os::now_ns() - start_ns;
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
 }
 
-const env::Space& SerialVectorEnv::single_action_space() const noexcept {
-  return hello_.action_space;
+void SerialVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> seeds,
+                                  std::span<const std::uint8_t> mask) {
+  state_.require_idle("reset");
+  write_reset_rows(rows_, seeds, mask);
+  state_.begin_reset(mask);
+  ++stats_.resets;
+  run([](Stepper& stepper, WorkerStats& stats) {
+    stepper.reset();
+    ++stats.resets;
+  });
+}
+
+void SerialVectorEnv::step_async() {
+  state_.begin_step();
+  ++stats_.steps;
+  run([](Stepper& stepper, WorkerStats& stats) {
+    stepper.step();
+    ++stats.steps;
+  });
+}
+
+Batch SerialVectorEnv::wait(std::optional<std::chrono::nanoseconds>) {
+  state_.require_pending();
+  if (failure_) {
+    state_.fail("an environment failed");
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+  state_.finish();
+  return batch_of(rows_);
+}
+
+Stepper& SerialVectorEnv::stepper(int worker) {
+  if (worker < 0 || static_cast<std::size_t>(worker) >= steppers_.size()) {
+    throw InvalidArgument(
+        fmt::format("there is no worker {}; there are {}", worker, steppers_.size()));
+  }
+  return *steppers_[static_cast<std::size_t>(worker)];
+}
+
+std::span<const std::byte> SerialVectorEnv::info(int worker) { return stepper(worker).info(); }
+
+std::vector<std::byte> SerialVectorEnv::request(int worker, std::span<const std::byte> message,
+                                                std::optional<std::chrono::nanoseconds>) {
+  state_.require_idle("request");
+  ++stats_.workers.at(static_cast<std::size_t>(worker)).requests;
+  return stepper(worker).request(message);
+}
+
+Stats SerialVectorEnv::stats() const { return stats_; }
+
+void SerialVectorEnv::close() noexcept {
+  state_.close();
+  steppers_.clear();
 }
 
 }  // namespace shoal::vector

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "shoal/vector/call_state.h"
 #include "shoal/vector/row_storage.h"
 #include "shoal/vector/stepper.h"
 #include "shoal/vector/vector_env.h"
@@ -27,9 +28,11 @@ class SerialVectorEnv final : public VectorEnv {
   SerialVectorEnv& operator=(const SerialVectorEnv&) = delete;
 
   int num_envs() const noexcept override { return rows_.num_envs; }
-  int num_workers() const noexcept override { return static_cast<int>(steppers_.size()); }
-  const env::Space& single_observation_space() const noexcept override;
-  const env::Space& single_action_space() const noexcept override;
+  int num_workers() const noexcept override { return static_cast<int>(stats_.workers.size()); }
+  const env::Space& single_observation_space() const noexcept override {
+    return spaces_.observation_space;
+  }
+  const env::Space& single_action_space() const noexcept override { return spaces_.action_space; }
   AutoresetMode autoreset_mode() const noexcept override { return rows_.autoreset_mode; }
   std::span<const shm::TensorView> actions() const noexcept override { return rows_.actions; }
 
@@ -43,24 +46,20 @@ class SerialVectorEnv final : public VectorEnv {
   Stats stats() const override;
   void close() noexcept override;
 
-  /// For the face that put it there: its infos without a detour through bytes.
-  Stepper& stepper(int worker) { return *steppers_.at(static_cast<std::size_t>(worker)); }
+  /// For the face that put it there: its infos without a detour through bytes. Not after close().
+  Stepper& stepper(int worker);
 
  private:
-  enum class Phase { kIdle, kDone, kFailed, kClosed };
-
-  void begin(const char* call) const;
   template <class Work>
   void run(Work work);
 
   std::vector<std::unique_ptr<Stepper>> steppers_;
+  Hello spaces_;
+  CallState state_;
   RowStorage storage_;
   Rows rows_;
-  std::vector<WorkerStats> stats_;
-  std::uint64_t steps_ = 0;
-  std::uint64_t resets_ = 0;
-  Phase phase_ = Phase::kIdle;
-  std::exception_ptr failure_;
+  Stats stats_;
+  std::exception_ptr failure_;  // of the call under way
 };
 
 }  // namespace shoal::vector

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "shoal/env/space.h"
-#include "shoal/vector/byte_stream.h"
+#include "shoal/process/codec.h"
 
 namespace shoal::vector {
 
-void put_space(ByteWriter& writer, const env::Space& space);
+void put_space(process::ByteWriter& writer, const env::Space& space);
 
 /// Throws Error for bytes that are no space.
-env::Space get_space(ByteReader& reader);
+env::Space get_space(process::ByteReader& reader);
 
 }  // namespace shoal::vector

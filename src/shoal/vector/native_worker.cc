@@ -1,0 +1,44 @@
+#include "shoal/vector/native_worker.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "shoal/env/registry.h"
+#include "shoal/process/codec.h"
+#include "shoal/vector/call_state.h"
+#include "shoal/vector/native_stepper.h"
+#include "shoal/vector/worker_loop.h"
+
+namespace shoal::vector {
+
+// The payload: id, arguments of the environment as JSON, number of environments.
+int native_vector_entry(process::WorkerContext& context) {
+  process::ByteReader payload(context.payload);
+  const std::string id = payload.text();
+  const std::string env_args = payload.text();
+  const auto count = payload.number<std::int32_t>();
+  NativeStepper stepper(env::make_batch(id, count, env_args));
+  run_worker(context.channel, stepper);
+  return 0;
+}
+
+std::vector<process::WorkerSpec> native_worker_specs(std::string_view id, int num_envs,
+                                                     int num_workers, std::string_view env_args) {
+  std::vector<process::WorkerSpec> specs;
+  for (int w = 0; w < num_workers; ++w) {
+    process::WorkerSpec spec;
+    spec.name = fmt::format("worker {}", w);
+    spec.entry = kNativeVectorEntry;
+    spec.num_envs = envs_of_worker(num_envs, num_workers, w);
+    process::ByteWriter payload;
+    payload.text(id);
+    payload.text(env_args);
+    payload.number(static_cast<std::int32_t>(spec.num_envs));
+    spec.payload = payload.take();
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+}  // namespace shoal::vector

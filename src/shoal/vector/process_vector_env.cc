@@ -1,0 +1,67 @@
+#include "shoal/vector/process_vector_env.h"
+
+#include <utility>
+
+#include "shoal/vector/process_engine.h"
+
+namespace shoal::vector {
+
+ProcessVectorEnv::ProcessVectorEnv(std::shared_ptr<process::Launcher> launcher,
+                                   std::vector<process::WorkerSpec> workers,
+                                   const Options& options)
+    : engine_(std::make_unique<ProcessEngine>(std::move(launcher), std::move(workers), options)) {}
+
+ProcessVectorEnv::~ProcessVectorEnv() = default;
+
+int ProcessVectorEnv::num_envs() const noexcept { return engine_->rows().num_envs; }
+
+int ProcessVectorEnv::num_workers() const noexcept {
+  return static_cast<int>(engine_->seats().size());
+}
+
+const env::Space& ProcessVectorEnv::single_observation_space() const noexcept {
+  return engine_->spaces().observation_space;
+}
+
+const env::Space& ProcessVectorEnv::single_action_space() const noexcept {
+  return engine_->spaces().action_space;
+}
+
+AutoresetMode ProcessVectorEnv::autoreset_mode() const noexcept {
+  return engine_->rows().autoreset_mode;
+}
+
+std::span<const shm::TensorView> ProcessVectorEnv::actions() const noexcept {
+  return engine_->rows().actions;
+}
+
+void ProcessVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> seeds,
+                                   std::span<const std::uint8_t> mask) {
+  engine_->reset_async(seeds, mask);
+}
+
+void ProcessVectorEnv::step_async() { engine_->step_async(); }
+
+Batch ProcessVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  return engine_->wait(timeout);
+}
+
+std::span<const std::byte> ProcessVectorEnv::info(int worker) { return engine_->info(worker); }
+
+std::vector<std::byte> ProcessVectorEnv::request(int worker, std::span<const std::byte> message,
+                                                 std::optional<std::chrono::nanoseconds> timeout) {
+  return engine_->request(worker, message, timeout);
+}
+
+Stats ProcessVectorEnv::stats() const { return engine_->stats(); }
+
+void ProcessVectorEnv::close() noexcept { engine_->close(); }
+
+const Hello& ProcessVectorEnv::hello(int worker) const { return engine_->seat(worker).hello(); }
+
+int ProcessVectorEnv::pid(int worker) const {
+  const WorkerSeat& seat = engine_->seat(worker);
+  return seat.occupied() ? seat.process().pid() : 0;
+}
+
+}  // namespace shoal::vector

@@ -1,0 +1,77 @@
+#include "shoal/vector/vector_env.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/env/registry.h"
+#include "shoal/os/affinity.h"
+#include "shoal/process/worker_main.h"
+#include "shoal/vector/native_stepper.h"
+#include "shoal/vector/native_worker.h"
+#include "shoal/vector/process_vector_env.h"
+#include "shoal/vector/serial_vector_env.h"
+#include "shoal/vector/thread_vector_env.h"
+
+namespace shoal::vector {
+namespace {
+
+int choose_num_workers(const Options& options) {
+  if (options.num_envs < 1) {
+    throw InvalidArgument(fmt::format("num_envs is {}; it must be at least 1", options.num_envs));
+  }
+  if (options.num_workers < 0 || options.num_workers > options.num_envs) {
+    throw InvalidArgument(fmt::format(
+        "num_workers is {}; it must be between 1 and num_envs={}, or 0 for one per CPU",
+        options.num_workers, options.num_envs));
+  }
+  if (options.num_workers > 0) return options.num_workers;
+  return std::min(options.num_envs, os::allowed_cpus());
+}
+
+std::unique_ptr<VectorEnv> create_in_processes(std::string_view id, int num_workers,
+                                               const Options& options) {
+  env::find_env(id);  // an unknown id is named here, not by a worker
+  process::LaunchOptions launch;
+  launch.interpreter = process::native_interpreter();
+  return std::make_unique<ProcessVectorEnv>(
+      process::Launcher::create(std::move(launch)),
+      native_worker_specs(id, options.num_envs, num_workers, options.env_args), options);
+}
+
+}  // namespace
+
+std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options& options) {
+  const int num_workers = choose_num_workers(options);
+  Backend backend = options.backend;
+  if (backend == Backend::kAuto) backend = num_workers > 1 ? Backend::kThread : Backend::kSerial;
+  switch (backend) {
+    case Backend::kProcess: return create_in_processes(id, num_workers, options);
+    case Backend::kThread:
+      return std::make_unique<ThreadVectorEnv>(
+          make_native_steppers(id, options.num_envs, num_workers, options.env_args),
+          options.autoreset_mode);
+    case Backend::kSerial:
+    case Backend::kAuto: break;
+  }
+  return std::make_unique<SerialVectorEnv>(
+      make_native_steppers(id, options.num_envs, 1, options.env_args), options.autoreset_mode);
+}
+
+Batch VectorEnv::reset(std::uint64_t seed) {
+  std::vector<std::optional<std::uint64_t>> seeds;
+  for (int i = 0; i < num_envs(); ++i) seeds.emplace_back(seed + static_cast<std::uint64_t>(i));
+  return reset(seeds);
+}
+
+std::span<const std::byte> VectorEnv::info(int) { return {}; }
+
+std::vector<std::byte> VectorEnv::request(int, std::span<const std::byte>,
+                                          std::optional<std::chrono::nanoseconds>) {
+  throw InvalidArgument("request: these environments have no attributes or calls to ask for");
+}
+
+Stats VectorEnv::stats() const { return {}; }
+
+}  // namespace shoal::vector

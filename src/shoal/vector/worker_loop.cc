@@ -1,0 +1,209 @@
+#include "shoal/vector/worker_loop.h"
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "shoal/os/clock.h"
+#include "shoal/os/poll.h"
+#include "shoal/sync/spin_policy.h"
+#include "shoal/sync/spin_wait.h"
+#include "shoal/vector/control_block.h"
+#include "shoal/vector/messages.h"
+
+namespace shoal::vector {
+namespace {
+
+// Longest sleep without a look at whether the parent is still there. It normally needs none: the worker is killed then.
+constexpr std::chrono::seconds kParkSlice{1};
+
+bool hung_up(const os::SeqPacket& channel) { return os::poll_one(channel.fd(), 0, os::Clock::now()); }
+
+class WorkerLoop {
+ public:
+  WorkerLoop(os::SeqPacket& channel, Stepper& stepper, const WorkerHooks& hooks)
+      : channel_(channel), stepper_(stepper), hooks_(hooks) {}
+
+  void run() {
+    const std::vector<std::byte> hello = encode_hello(stepper_.hello(), stepper_.count());
+    if (!send(hello) || !attach()) return;
+    while (obey(next_command())) {
+    }
+  }
+
+ private:
+  bool attach();
+  Command next_command();
+  sync::WaitOutcome wait(std::uint32_t seen);
+  bool obey(Command command);
+  void step_or_reset(Command command);
+  void publish_info();
+  void answer_request();
+  process::ErrorReport describe_failure();
+  void finish_command();
+  bool send(std::span<const std::byte> message) {
+    return channel_.send(message) == os::SendOutcome::kSent;
+  }
+
+  os::SeqPacket& channel_;
+  Stepper& stepper_;
+  const WorkerHooks& hooks_;
+  ControlBlock control_;
+  WorkerCell* cell_ = nullptr;
+  int worker_ = 0;
+  EnvMarker marker_;
+  std::uint64_t sequence_ = 0;   // of the command that was obeyed last, or is being obeyed
+  bool arrived_last_ = false;    // this worker ended the round: the parent wants its CPU
+  sync::SpinPolicy spin_policy_;
+};
+
+bool WorkerLoop::attach() {
+  os::Message message;
+  if (hooks_.before_park) hooks_.before_park();
+  const os::RecvOutcome outcome = channel_.recv(message);
+  if (hooks_.after_park) hooks_.after_park();
+  if (outcome != os::RecvOutcome::kMessage) return false;
+  const AttachMessage attach = decode_attach(message.bytes);
+  if (message.fds.size() != 1) throw Error("attach to a vector environment: no segment came along");
+  control_ = ControlBlock::attach(shm::Arena::attach(std::move(message.fds.front())));
+  control_.close_fd();
+  worker_ = attach.worker;
+  sequence_ = attach.sequence;
+  cell_ = &control_.cell(worker_);
+  marker_ = EnvMarker(&cell_->env_now);
+  spin_policy_ = sync::SpinPolicy(
+      sync::SpinOptions{.group_size = static_cast<int>(control_.header().num_workers)});
+  const Hello& hello = stepper_.hello();
+  stepper_.attach(Rows::map(control_.rows(), hello.observation_space, hello.action_space,
+                            static_cast<int>(control_.header().num_envs),
+                            static_cast<AutoresetMode>(control_.header().autoreset_mode)),
+                  attach.first_env, marker_);
+  return true;
+}
+
+// Waits for a command that has not been obeyed yet; kClose when the parent is gone.
+Command WorkerLoop::next_command() {
+  for (;;) {
+    // The generation first: a command left after this look comes with a ring that ends the wait.
+    const std::uint32_t seen = control_.doorbell().generation();
+    const std::uint64_t word = cell_->command.load(std::memory_order_acquire);  // [command]
+    if (WorkerCell::sequence_of(word) != sequence_) {
+      sequence_ = WorkerCell::sequence_of(word);
+      return WorkerCell::command_of(word);
+    }
+    if (wait(seen) == sync::WaitOutcome::kTimedOut && hung_up(channel_)) return Command::kClose;
+  }
+}
+
+sync::WaitOutcome WorkerLoop::wait(std::uint32_t seen) {
+  const os::Deadline deadline = os::deadline_after(kParkSlice);
+  const auto park = [&] {
+    add_alone(cell_->parks, 1);
+    if (hooks_.before_park) hooks_.before_park();
+    const sync::WaitOutcome outcome = control_.doorbell().park(seen, deadline);
+    if (hooks_.after_park) hooks_.after_park();
+    return outcome;
+  };
+  // Who finished last parks at once: the parent then runs on this CPU and hands it back by blocking, which is a switch
+  // of some 4 µs instead of the 50–90 µs of waking a halted CPU. Who finished earlier spins.
+  if (std::exchange(arrived_last_, false)) return park();
+  return sync::spin_then_park(
+      spin_policy_, deadline, [&] { return control_.doorbell().generation() != seen; }, park);
+}
+
+// Returns false when the loop is to end.
+bool WorkerLoop::obey(Command command) {
+  switch (command) {
+    case Command::kStep:
+    case Command::kReset:
+      step_or_reset(command);
+      finish_command();
+      return true;
+    case Command::kRequest:
+      answer_request();
+      cell_->done.store(sequence_, std::memory_order_release);  // [done] nobody waits at the gather
+      return true;
+    case Command::kNone:
+      return true;
+    case Command::kClose:
+      break;
+  }
+  return false;
+}
+
+void WorkerLoop::step_or_reset(Command command) {
+  const std::uint64_t start_ns = os::now_ns();
+  std::uint32_t failed = 0;
+  marker_.none();
+  try {
+    if (command == Command::kStep) {
+      stepper_.step();
+    } else {
+      stepper_.reset();
+    }
+    publish_info();
+  } catch (...) {
+    failed = 1;
+    cell_->info_bytes.store(0, std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+    static_cast<void>(send(describe_failure().encode()));   // a parent that is gone needs no report
+  }
+  cell_->failed.store(failed, std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+  add_alone(command == Command::kStep ? cell_->steps : cell_->resets, 1);
+  add_alone(cell_->busy_ns, os::now_ns() - start_ns);
+}
+
+void WorkerLoop::finish_command() {
+  cell_->done.store(sequence_, std::memory_order_release);  // [done]
+  arrived_last_ = control_.gather().arrive(static_cast<std::uint32_t>(sequence_));
+}
+
+void WorkerLoop::publish_info() {
+  const std::span<const std::byte> info = stepper_.info();
+  std::uint64_t bytes = info.size();
+  if (bytes != 0) {
+    const std::span<std::byte> area = control_.info(worker_);
+    if (bytes <= area.size()) {
+      std::memcpy(area.data(), info.data(), bytes);
+    } else {
+      // The parent takes it out of the channel before it leaves the next command, so this never waits for long.
+      bytes = WorkerCell::kInfoOnChannel;
+      if (!send(encode_bytes(MessageKind::kInfo, sequence_, info))) bytes = 0;
+    }
+  }
+  cell_->info_bytes.store(bytes, std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+}
+
+// Of the exception that is being handled.
+process::ErrorReport WorkerLoop::describe_failure() {
+  process::ErrorReport report = hooks_.describe_exception
+                                    ? hooks_.describe_exception()
+                                    : process::ErrorReport::from_current_exception();
+  if (report.env_index < 0) report.env_index = EnvMarker::blamed(marker_.word());
+  return report;
+}
+
+void WorkerLoop::answer_request() {
+  os::Message message;
+  BytesMessage request;
+  do {  // those of older sequences were given up by a parent whose deadline passed
+    if (channel_.recv(message, os::deadline_after(kParkSlice)) != os::RecvOutcome::kMessage) return;
+    request = decode_bytes(message.bytes);
+  } while (request.sequence != sequence_);
+  marker_.none();
+  try {
+    const std::vector<std::byte> reply = stepper_.request(request.bytes);
+    static_cast<void>(send(encode_bytes(MessageKind::kReply, sequence_, reply)));
+  } catch (...) {
+    static_cast<void>(send(encode_bytes(MessageKind::kRefusal, sequence_, describe_failure().encode())));
+  }
+  add_alone(cell_->requests, 1);
+}
+
+}  // namespace
+
+void run_worker(os::SeqPacket& channel, Stepper& stepper, const WorkerHooks& hooks) {
+  WorkerLoop(channel, stepper, hooks).run();
+}
+
+}  // namespace shoal::vector

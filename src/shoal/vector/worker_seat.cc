@@ -1,0 +1,88 @@
+#include "shoal/vector/worker_seat.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "shoal/vector/messages.h"
+
+namespace shoal::vector {
+
+void WorkerSeat::occupy(std::unique_ptr<process::WorkerProcess> process) {
+  process_ = std::move(process);
+  attached_ = false;
+}
+
+void WorkerSeat::occupy_again(std::unique_ptr<process::WorkerProcess> process) {
+  occupy(std::move(process));
+  ++restarts_;
+}
+
+std::string WorkerSeat::describe() const {
+  if (num_envs() == 1) return fmt::format("{} (environment {})", spec_.name, first_env());
+  return fmt::format("{} (environments {} to {})", spec_.name, first_env(),
+                     first_env() + num_envs() - 1);
+}
+
+std::vector<std::byte> WorkerSeat::next_message(const Patience& patience, const char* waiting_for) {
+  os::Message message;
+  for (;;) {
+    const bool ended = dead();  // looked at first: what it sent before its end is still taken
+    const os::Deadline until = ended ? os::Clock::now() : patience.slice_end();
+    switch (process_->channel().recv(message, until)) {
+      case os::RecvOutcome::kMessage: return std::move(message.bytes);
+      case os::RecvOutcome::kClosed: throw process::WorkerDied(process::DeathCertificate::of(*process_));
+      case os::RecvOutcome::kTimedOut: break;
+    }
+    if (ended) throw process::WorkerDied(process::DeathCertificate::of(*process_));
+    if (patience.check) patience.check();
+    if (os::Clock::now() >= patience.deadline) {
+      throw TimedOut(fmt::format("{} did not send its {} in time", describe(), waiting_for));
+    }
+  }
+}
+
+process::ErrorReport WorkerSeat::next_report(const Patience& patience) {
+  for (;;) {  // replies to requests that were given up may be in front of it
+    const std::vector<std::byte> message = next_message(patience, "error report");
+    if (auto report = process::ErrorReport::decode(message)) return *std::move(report);
+  }
+}
+
+void WorkerSeat::receive_hello(const Patience& patience) {
+  std::vector<std::byte> message;
+  try {
+    message = next_message(patience, "hello");
+  } catch (const process::WorkerDied& death) {
+    throw_death(death.certificate());
+  }
+  if (auto report = process::ErrorReport::decode(message)) {
+    throw process::RemoteError(spec_.name, *std::move(report));
+  }
+  HelloMessage hello = decode_hello(message);
+  if (hello.num_envs != num_envs()) {
+    throw Error(fmt::format("{} made {} environments; it was asked for {}", spec_.name,
+                            hello.num_envs, num_envs()));
+  }
+  hello_ = std::move(hello.hello);
+}
+
+void WorkerSeat::attach(const ControlBlock& control, std::uint64_t sequence) {
+  WorkerCell& cell = control.cell(index());
+  cell.env_now.store(EnvMarker::kNone, std::memory_order_relaxed);  // relaxed: nobody sits here yet
+  cell.failed.store(0, std::memory_order_relaxed);
+  cell.info_bytes.store(0, std::memory_order_relaxed);
+  cell.command.store(WorkerCell::pack(sequence, Command::kNone), std::memory_order_release);
+  const int fd = control.fd();
+  static_cast<void>(process_->channel().send(
+      encode_attach({.worker = index(), .first_env = first_env(), .sequence = sequence}),
+      std::span(&fd, 1)));
+  attached_ = true;
+}
+
+void throw_death(const process::DeathCertificate& certificate) {
+  if (certificate.report) throw process::RemoteError(certificate.worker, *certificate.report);
+  throw process::WorkerDied(certificate);
+}
+
+}  // namespace shoal::vector
