@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "shoal/env/numpy_text.h"
+#include "shoal/os/error.h"
 
 namespace shoal::env {
 namespace {
@@ -101,6 +102,19 @@ void collect(const Space& space, const std::string& path, std::vector<Leaf>& out
 
 std::string Space::repr() const {
   return std::visit([](const auto& kind) { return text(kind); }, kind_);
+}
+
+Box float_box(const std::vector<double>& low, const std::vector<double>& high) {
+  if (low.size() != high.size()) {
+    throw InvalidArgument(
+        fmt::format("float_box: {} low bounds and {} high ones", low.size(), high.size()));
+  }
+  Box box;
+  box.spec.dtype = shm::DType::kF32;
+  box.spec.shape = {static_cast<std::int64_t>(low.size())};
+  for (const double bound : low) box.low.push_back(static_cast<float>(bound));
+  for (const double bound : high) box.high.push_back(static_cast<float>(bound));
+  return box;
 }
 
 std::vector<Leaf> leaves(const Space& space) {

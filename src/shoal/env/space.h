@@ -16,6 +16,10 @@ class Space;
 /// Real-valued or integer array within bounds. `low` and `high` hold one value for all elements, or
 /// one per element.
 struct Box {
+  Box() = default;
+  Box(shm::TensorSpec spec, std::vector<double> low, std::vector<double> high)
+      : spec(std::move(spec)), low(std::move(low)), high(std::move(high)) {}
+
   shm::TensorSpec spec;
   std::vector<double> low;
   std::vector<double> high;
@@ -81,6 +85,10 @@ class Space {
  private:
   Kind kind_;
 };
+
+/// A float32 Box of one dimension, one bound an element, rounded to float32. Throws InvalidArgument
+/// for different sizes.
+Box float_box(const std::vector<double>& low, const std::vector<double>& high);
 
 /// One array of a space: a Dict or Tuple has several, every other space has one.
 struct Leaf {

@@ -64,9 +64,8 @@ double wrap(double angle) {
 }  // namespace
 
 Space Acrobot::observation_space() {
-  const double v1 = static_cast<float>(kMaxVelocity1);
-  const double v2 = static_cast<float>(kMaxVelocity2);
-  return Box{{shm::DType::kF32, {6}}, {-1, -1, -1, -1, -v1, -v2}, {1, 1, 1, 1, v1, v2}};
+  return float_box({-1, -1, -1, -1, -kMaxVelocity1, -kMaxVelocity2},
+                   {1, 1, 1, 1, kMaxVelocity1, kMaxVelocity2});
 }
 
 Space Acrobot::action_space() { return Discrete{kActions}; }

@@ -26,10 +26,9 @@ void observe(const std::array<double, 4>& state, std::span<float, 4> obs) {
 }  // namespace
 
 Space CartPole::observation_space() {
-  const double inf = std::numeric_limits<double>::infinity();
-  const double position = static_cast<float>(kPositionLimit * 2);
-  const double angle = static_cast<float>(kAngleLimit * 2);
-  return Box{{shm::DType::kF32, {4}}, {-position, -inf, -angle, -inf}, {position, inf, angle, inf}};
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  return float_box({-2 * kPositionLimit, -kInf, -2 * kAngleLimit, -kInf},
+                   {2 * kPositionLimit, kInf, 2 * kAngleLimit, kInf});
 }
 
 Space CartPole::action_space() { return Discrete{kActions}; }

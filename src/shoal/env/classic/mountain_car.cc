@@ -16,10 +16,7 @@ constexpr double kGravity = 0.0025;
 }  // namespace
 
 Space MountainCar::observation_space() {
-  const double speed = static_cast<float>(kMaxSpeed);
-  return Box{{shm::DType::kF32, {2}},
-             {static_cast<float>(kLeft), -speed},
-             {static_cast<float>(kRight), speed}};
+  return float_box({kLeft, -kMaxSpeed}, {kRight, kMaxSpeed});
 }
 
 Space MountainCar::action_space() { return Discrete{kActions}; }

@@ -24,13 +24,10 @@ Real push(float action, Real position) {
 }  // namespace
 
 Space MountainCarContinuous::observation_space() {
-  const double speed = static_cast<float>(kMaxSpeed);
-  return Box{{shm::DType::kF32, {2}},
-             {static_cast<float>(kLeft), -speed},
-             {static_cast<float>(kRight), speed}};
+  return float_box({kLeft, -kMaxSpeed}, {kRight, kMaxSpeed});
 }
 
-Space MountainCarContinuous::action_space() { return Box{{shm::DType::kF32, {1}}, {-1}, {1}}; }
+Space MountainCarContinuous::action_space() { return float_box({-1}, {1}); }
 
 void MountainCarContinuous::reset(NpRandom& random, std::span<float, kObservations> obs) {
   position_ = random.uniform(-0.6, -0.4);

@@ -24,11 +24,9 @@ double normalize(double angle) noexcept { return numpy::remainder(angle + kPi, 2
 
 }  // namespace
 
-Space Pendulum::observation_space() {
-  return Box{{shm::DType::kF32, {3}}, {-1, -1, -kMaxSpeed}, {1, 1, kMaxSpeed}};
-}
+Space Pendulum::observation_space() { return float_box({-1, -1, -kMaxSpeed}, {1, 1, kMaxSpeed}); }
 
-Space Pendulum::action_space() { return Box{{shm::DType::kF32, {1}}, {-kMaxTorque}, {kMaxTorque}}; }
+Space Pendulum::action_space() { return float_box({-kMaxTorque}, {kMaxTorque}); }
 
 void Pendulum::reset(NpRandom& random, std::span<float, kObservations> obs) {
   angle_ = random.uniform(-kPi, kPi);
