@@ -1,0 +1,135 @@
+"""How workers start here, what they inherit, and how many may live."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from shoal.doctor import cgroup
+from shoal.doctor.finding import Finding
+
+_AREA = "processes"
+_LAUNCHERS = {
+    "OMPI_": "Open MPI",
+    "PMIX_": "PMIx",
+    "PMI_": "MPI (PMI)",
+    "MPI_LOCALRANKID": "MPI",
+    "SLURM_": "Slurm",
+    "TORCHELASTIC_": "torchrun",
+    "MASTER_ADDR": "torch.distributed",
+    "RANK": "torch.distributed",
+    "LOCAL_RANK": "torch.distributed",
+    "WORLD_SIZE": "torch.distributed",
+    "RAY_": "Ray",
+    "HOROVOD_": "Horovod",
+}
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_FILES_ENOUGH = 1024
+_PROCESSES_ENOUGH = 1024
+
+
+def examine() -> list[Finding]:
+    return [
+        *_start_method(),
+        _threads(),
+        _thread_variables(),
+        _launcher(),
+        _preloads(),
+        _pidfd(),
+        _open_files(),
+        _process_limit(),
+    ]
+
+
+def _start_method() -> list[Finding]:
+    why = "workers are forked from a clean helper process, which is safe whatever this one holds"
+    findings = [Finding(_AREA, "start method", "auto = forkserver", advice=why)]
+    try:
+        from shoal import _core
+
+        hazards = list(_core.fork_hazards())
+    except ImportError:
+        return findings
+    value = "; ".join(hazards) if hazards else "none in this process"
+    advice = "context='fork' would be refused here; auto works" if hazards else ""
+    return [*findings, Finding(_AREA, "fork hazards", value, "ok", advice)]
+
+
+def _threads() -> Finding:
+    count = len(os.listdir("/proc/self/task"))
+    return Finding(_AREA, "threads", f"{count} in this process")
+
+
+def _thread_variables() -> Finding:
+    seen = {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
+    if not seen:
+        return Finding(
+            _AREA, "thread pools", "no variable set", advice="workers get 1 thread each (OMP, MKL, OpenBLAS, torch)"
+        )
+    value = " ".join(f"{name}={text}" for name, text in seen.items())
+    if any(not text.split(",")[0].isdigit() or int(text.split(",")[0]) < 1 for text in seen.values()):
+        return Finding(
+            _AREA, "thread pools", value, "warn", "not a number of threads: libraries fall back to one a CPU; unset it"
+        )
+    return Finding(_AREA, "thread pools", value, advice="of this process; workers get 1 thread each")
+
+
+def _launcher() -> Finding:
+    found = {launcher for prefix, launcher in _LAUNCHERS.items() for name in os.environ if _matches(name, prefix)}
+    if not found:
+        return Finding(_AREA, "launcher", "none")
+    advice = "its variables are hidden from the workers, so that none of them joins the learner's group"
+    return Finding(_AREA, "launcher", ", ".join(sorted(found)), advice=advice)
+
+
+def _matches(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) if prefix.endswith("_") else name == prefix
+
+
+def _preloads() -> Finding:
+    value = os.environ.get("LD_PRELOAD", "")
+    if not value:
+        return Finding(_AREA, "LD_PRELOAD", "not set")
+    return Finding(
+        _AREA, "LD_PRELOAD", value, "warn", "loaded into every worker as well; unset it if a worker behaves oddly"
+    )
+
+
+def _pidfd() -> Finding:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (OSError, AttributeError) as error:
+        advice = "without it the death of a worker goes unseen: allow pidfd_open in the container's seccomp profile"
+        return Finding(_AREA, "pidfd", f"refused: {error}", "fail", advice)
+    return Finding(_AREA, "pidfd", "works")
+
+
+def _open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    value = f"{_limit(soft)} (may be raised to {_limit(hard)})"
+    if soft != resource.RLIM_INFINITY and soft < _FILES_ENOUGH:
+        wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+        advice = f"Shoal needs 2 a worker; other libraries want more: ulimit -n {wanted}"
+        return Finding(_AREA, "open files", value, "warn", advice)
+    return Finding(_AREA, "open files", value)
+
+
+def _process_limit() -> Finding:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    group = cgroup.number("pids.max")
+    limits = [limit for limit in (soft if soft != resource.RLIM_INFINITY else None, group) if limit is not None]
+    value = f"{_limit(soft)} a user" + (f", {group} in this container" if group is not None else "")
+    if limits and min(limits) < _PROCESSES_ENOUGH:
+        advice = "threads count too: raise ulimit -u, or the container's pids limit, for many workers"
+        return Finding(_AREA, "processes", value, "warn", advice)
+    return Finding(_AREA, "processes", value)
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)

@@ -1,0 +1,76 @@
+"""Which Python, which packages, and whether the extension modules load and fit them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import platform
+import sys
+
+from shoal.doctor.finding import Finding
+
+_AREA = "software"
+_MINIMUM_KERNEL = (5, 10)  # pidfd_getfd, close_range, memfd seals
+_TORCH = "2.13.0"  # the one that _learn is compiled against
+
+
+def examine() -> list[Finding]:
+    return [_kernel(), _python(), _core(), _torch(), *_packages()]
+
+
+def _kernel() -> Finding:
+    release = platform.release()
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    value = f"{platform.system()} {release} {platform.machine()}"
+    if platform.system() != "Linux" or numbers < _MINIMUM_KERNEL:
+        return Finding(_AREA, "kernel", value, "fail", "Shoal needs Linux 5.10 or newer")
+    return Finding(_AREA, "kernel", value)
+
+
+def _python() -> Finding:
+    value = f"{platform.python_version()} at {sys.executable}"
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return Finding(_AREA, "Python", value, "warn", "a build without the GIL: Shoal is not tested on it")
+    return Finding(_AREA, "Python", value)
+
+
+def _core() -> Finding:
+    from shoal._version import __version__
+
+    try:
+        core = importlib.import_module("shoal._core")
+    except ImportError as error:
+        advice = "build it: call ./shoal in a source folder, or pip install the package again"
+        return Finding(_AREA, "extension modules", f"_core does not load: {error}", "fail", advice)
+    if core.version != __version__:
+        advice = "call ./shoal, or pip install the package again, so that both are of one version"
+        return Finding(_AREA, "extension modules", f"_core {core.version}, Python files {__version__}", "fail", advice)
+    return Finding(_AREA, "extension modules", f"shoal {__version__}")
+
+
+def _torch() -> Finding:
+    version = _version_of("torch")
+    if version is None:
+        return Finding(_AREA, "torch", "not installed", "warn", f"training needs it: pip install torch=={_TORCH}")
+    if version.split("+")[0] != _TORCH:
+        advice = f"_learn is compiled against {_TORCH}: pip install torch=={_TORCH}"
+        return Finding(_AREA, "torch", version, "fail", advice)
+    return Finding(_AREA, "torch", version)
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for name, need in (("gymnasium", "Python environments"), ("numpy", "everything"), ("Box2D", "LunarLander")):
+        version = _version_of(name)
+        advice = "" if version else f"{need} needs it: pip install {'gymnasium[box2d]' if name == 'Box2D' else name}"
+        findings.append(
+            Finding(_AREA, name, version or "not installed", "ok" if version or name == "Box2D" else "fail", advice)
+        )
+    return findings
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
