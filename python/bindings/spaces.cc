@@ -36,7 +36,7 @@ std::vector<T> elements(nb::handle array, int type, bool collapse) {
   std::vector<T> values(data, data + size);
   if (collapse && values.size() > 1 &&
       std::all_of(values.begin(), values.end(), [&](T v) { return v == values[0]; })) {
-    values.resize(1);
+    return {values[0]};
   }
   return values;
 }

@@ -1,0 +1,65 @@
+"""Shoal: reinforcement learning in many processes over one memory.
+
+    import shoal
+
+    envs = shoal.make_vec("CartPole-v1", num_envs=64)      # a gymnasium.vector.VectorEnv
+    result = shoal.learn.train("CartPole-v1", seed=1)
+
+`import shoal` itself is cheap: a name's module is imported when the name is first used, torch only with `shoal.learn`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from shoal._version import __version__
+
+if TYPE_CHECKING:
+    from shoal import errors, learn, process, vector
+    from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, WorkerDied
+    from shoal.vector.make import make_vec
+    from shoal.vector.options import WorkerOptions
+    from shoal.vector.vector_env import VectorEnv
+
+__all__ = [
+    "Error",
+    "ForkRefused",
+    "RemoteError",
+    "StartFailed",
+    "VectorEnv",
+    "WorkerDied",
+    "WorkerOptions",
+    "__version__",
+    "errors",
+    "learn",
+    "make_vec",
+    "process",
+    "vector",
+]
+
+_MODULE_OF = {
+    "Error": "shoal.errors",
+    "ForkRefused": "shoal.errors",
+    "RemoteError": "shoal.errors",
+    "StartFailed": "shoal.errors",
+    "VectorEnv": "shoal.vector.vector_env",
+    "WorkerDied": "shoal.errors",
+    "WorkerOptions": "shoal.vector.options",
+    "make_vec": "shoal.vector.make",
+}
+_SUBMODULES = frozenset({"errors", "learn", "process", "vector"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
+    if name in _SUBMODULES:
+        return importlib.import_module(f"shoal.{name}")
+    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,150 @@
+"""What `make_vec(env, …)` is given, as one way to build each environment, checked before any process starts."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium.envs import registration
+
+from shoal import _core
+
+__all__ = ["Recipe", "recipe_of"]
+
+
+class Recipe(NamedTuple):
+    """How to build the environments.
+
+    Attributes:
+        native_id: of Shoal's own registry, or "" for Python environments.
+        factories: one for each environment; the same object again where they are built alike.
+        preload: modules that building them will import.
+    """
+
+    native_id: str
+    factories: list[Callable[[], Any]]
+    preload: list[str]
+
+
+def recipe_of(env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
+    """Throws TypeError or gymnasium.error.NameNotFound for what cannot be built; builds nothing."""
+    if isinstance(env, list | tuple):
+        return _of_list(env, num_envs, env_kwargs)
+    count = _checked_count(1 if num_envs is None else num_envs)
+    if isinstance(env, str) and _core.env.is_registered(env):
+        return Recipe(env, [], [])
+    factory, preload = _factory_of(env, env_kwargs)
+    return Recipe("", [factory] * count, preload)
+
+
+def _of_list(envs: Sequence[Any], num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
+    if not envs:
+        raise ValueError("make_vec() got an empty list of factories")
+    if num_envs not in (None, len(envs)):
+        raise ValueError(f"make_vec() got a list of {len(envs)} factories and num_envs={num_envs}; leave num_envs out")
+    factories, preload = [], []
+    for i, env in enumerate(envs):
+        if isinstance(env, str) and _core.env.is_registered(env):
+            raise ValueError(
+                f"make_vec() takes a native id by itself, not in a list (element {i}): make_vec({env!r}, num_envs=…)"
+            )
+        factory, modules = _factory_of(env, env_kwargs)
+        factories.append(factory)
+        preload += [module for module in modules if module not in preload]
+    return Recipe("", factories, preload)
+
+
+def _checked_count(num_envs: Any) -> int:
+    if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
+        raise TypeError(f"make_vec(num_envs=…) takes an int, got {num_envs!r}")
+    if num_envs < 1:
+        raise ValueError(f"make_vec(num_envs=…) takes at least 1, got {num_envs}")
+    return int(num_envs)
+
+
+def _factory_of(env: Any, env_kwargs: Mapping[str, Any]) -> tuple[Callable[[], Any], list[str]]:
+    if isinstance(env, str):
+        env = _spec_of(env)
+    if isinstance(env, registration.EnvSpec):
+        # The spec itself travels, so that what the caller registered exists in the workers too.
+        return functools.partial(gymnasium.make, env, **env_kwargs), _modules_of(env.entry_point)
+    if _is_instance(env):
+        raise _instance_error(env)
+    if not callable(env):
+        raise TypeError(
+            f"make_vec() takes an environment's id, its class, a function that returns one, or a list of these; got {env!r}"
+        )
+    return functools.partial(env, **env_kwargs) if env_kwargs else env, _modules_of(env)
+
+
+def _is_instance(env: Any) -> bool:
+    if inspect.isclass(env):
+        return False
+    return isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv) or (
+        hasattr(env, "reset") and hasattr(env, "step") and not inspect.isroutine(env)
+    )
+
+
+def _instance_error(env: Any) -> TypeError:
+    inner = getattr(env, "unwrapped", env)
+    name = type(inner).__name__
+    spec = getattr(env, "spec", None)
+    fix = f"make_vec({spec.id!r}, …)" if spec is not None else f"make_vec({name}, …)  or  make_vec(lambda: {name}(…), …)"
+    return TypeError(
+        f"make_vec() got an environment (a {name}) where it needs a way to build them: each worker builds its own. "
+        f"Write  {fix}"
+    )
+
+
+def _spec_of(env_id: str) -> registration.EnvSpec:
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    spec = registration.registry.get(name)
+    if spec is None:
+        spec = _latest(name)
+    if spec is None:
+        raise _unknown_id(name)
+    return spec
+
+
+def _latest(name: str) -> registration.EnvSpec | None:
+    """The newest version of an id given without one."""
+    try:
+        namespace, base, version = registration.parse_env_id(name)
+    except gymnasium.error.Error:
+        return None
+    if version is not None:
+        return None
+    newest = registration.find_highest_version(namespace, base)
+    return registration.registry.get(registration.get_env_id(namespace, base, newest))
+
+
+def _unknown_id(name: str) -> gymnasium.error.NameNotFound:
+    known = [*registration.registry, *(spec.id for spec in _core.env.registered())]
+    by_lower = {known_id.lower(): known_id for known_id in known}
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(repr(by_lower[n]) for n in nearest)}?" if nearest else ""
+    return gymnasium.error.NameNotFound(
+        f"There is no environment {name!r}.{hint} An id of another package is written 'package:{name}'; "
+        "`shoal envs` lists what is there."
+    )
+
+
+def _modules_of(target: Any) -> list[str]:
+    """The module that building `target` needs, if a fresh interpreter can import it by name."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    if isinstance(target, str):
+        return [target.partition(":")[0]]
+    name = getattr(target, "__module__", None)
+    module = sys.modules.get(name or "")
+    if module is None or name in ("__main__", "builtins") or getattr(module, "__spec__", None) is None:
+        return []
+    return [name]

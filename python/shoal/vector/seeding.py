@@ -1,0 +1,54 @@
+"""The arguments of reset, checked: seeds and the reset mask."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["CheckedSeeds", "Seeds", "reset_mask_of", "seeds_of"]
+
+Seeds = int | Sequence[int | None] | None
+
+_LIMIT = 2**64
+
+
+class CheckedSeeds(NamedTuple):
+    """One seed or None an environment; `large` instead of `values` where one of them does not fit into 64 bits."""
+
+    values: list[int | None] | None
+    large: list[int | None] | None
+
+
+def seeds_of(seed: Seeds, num_envs: int) -> CheckedSeeds:
+    """A seed for each environment: `seed + i` for a number, element i for a sequence."""
+    if seed is None:
+        return CheckedSeeds(None, None)
+    if isinstance(seed, int | np.integer):
+        seeds: list[int | None] = [int(seed) + i for i in range(num_envs)]
+    else:
+        seeds = [None if s is None else operator.index(s) for s in seed]
+    if len(seeds) != num_envs:
+        raise ValueError(
+            f"If seeds are passed as a list the length must match num_envs={num_envs} but got length={len(seeds)}."
+        )
+    if all(s is None or 0 <= s < _LIMIT for s in seeds):
+        return CheckedSeeds(seeds, None)
+    return CheckedSeeds(None, seeds)
+
+
+def reset_mask_of(mask: Any, num_envs: int) -> np.ndarray:
+    """`options["reset_mask"]`: a bool array, True for at least one environment."""
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"`options['reset_mask']` must be a numpy array, got {type(mask)}")
+    if mask.shape != (num_envs,):
+        raise ValueError(f"`options['reset_mask']` must have shape `({num_envs},)`, got {mask.shape}")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"`options['reset_mask']` must have `dtype=np.bool_`, got {mask.dtype}")
+    if not mask.any():
+        raise ValueError(
+            f"`options['reset_mask']` must contain a boolean array with at least one True value, got reset_mask={mask}"
+        )
+    return np.ascontiguousarray(mask)
