@@ -127,9 +127,15 @@ class EnvGroup:
             setattr(env, name, value)
 
 
-def run(context: Any, factories: Sequence[Callable[[], Any]]) -> None:
-    """A worker's life, from building its environments to closing them. `context` is shoal._core's WorkerContext."""
+def run(context: Any, packed: Sequence[bytes | Callable[[], Any]]) -> None:
+    """A worker's life, from building its environments to closing them.
+
+    Args:
+        context: shoal._core's WorkerContext.
+        packed: a factory for each environment, pickled, or as it is in a forked worker.
+    """
     from shoal import _core
 
-    envs = build_envs(factories, context.first_env)
+    unpacked = {id(factory): pickle.loads(factory) if isinstance(factory, bytes) else factory for factory in packed}
+    envs = build_envs([unpacked[id(factory)] for factory in packed], context.first_env)
     _core.run_vector_worker(context, envs, EnvGroup(envs, context.first_env))
