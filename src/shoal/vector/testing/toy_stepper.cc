@@ -1,0 +1,203 @@
+#include "shoal/vector/testing/toy_stepper.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+#include <utility>
+
+#include "shoal/vector/native_worker.h"
+#include "shoal/vector/worker_loop.h"
+
+namespace shoal::vector::testing {
+namespace {
+
+// One round of splitmix64.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+[[noreturn]] void kill_self() {
+  std::raise(SIGKILL);
+  std::abort();
+}
+
+[[noreturn]] void hang() {
+  for (;;) ::pause();
+}
+
+}  // namespace
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+ToyStepper::ToyStepper(int count) : envs_(static_cast<std::size_t>(count)) {
+  env::Dict observation;
+  observation.spaces.emplace_back("state", env::Box{{shm::DType::kF64, {3}}, {-1e9}, {1e9}});
+  observation.spaces.emplace_back("tick", env::Discrete{.n = 1 << 20});
+  hello_.observation_space = std::move(observation);
+  hello_.action_space = env::Discrete{.n = 1000};
+  hello_.extra = bytes_of(fmt::format("{} toys", count));
+}
+
+void ToyStepper::attach(const Rows& rows, int lo, EnvMarker marker) {
+  rows_ = rows;
+  lo_ = lo;
+  marker_ = marker;
+  autoreset_ = Autoreset(rows.autoreset_mode, count());
+  for (int i = 0; i < count(); ++i) {
+    envs_[static_cast<std::size_t>(i)].random = static_cast<std::uint64_t>(lo + i);
+  }
+}
+
+void ToyStepper::write_obs(int i) {
+  const Toy& toy = envs_[static_cast<std::size_t>(i)];
+  const int row = lo_ + i;
+  marker_.writing(row);
+  auto* state = reinterpret_cast<double*>(rows_.obs[0].row_data(row));
+  state[0] = static_cast<double>(toy.random >> 11);
+  state[1] = static_cast<double>(toy.episode);
+  state[2] = static_cast<double>(toy.length);
+  *reinterpret_cast<std::int64_t*>(rows_.obs[1].row_data(row)) = toy.tick;
+  marker_.at(row);
+}
+
+void ToyStepper::begin_episode(int i) {
+  Toy& toy = envs_[static_cast<std::size_t>(i)];
+  toy.random = mix(toy.random);
+  ++toy.episode;
+  toy.tick = 0;
+  toy.length = 2 + static_cast<std::int64_t>(toy.random % 5);
+  autoreset_.was_reset(i);
+  write_obs(i);
+}
+
+void ToyStepper::reset() {
+  info_.clear();
+  for (int i = 0; i < count(); ++i) {
+    const auto row = static_cast<std::size_t>(lo_ + i);
+    if (rows_.reset_mask[row] == 0) continue;
+    Toy& toy = envs_[static_cast<std::size_t>(i)];
+    if (rows_.has_seed[row] != 0) toy = {.random = mix(rows_.seed[row])};
+    begin_episode(i);
+    rows_.reward[row] = 0;
+    rows_.terminated[row] = rows_.truncated[row] = rows_.reset[row] = rows_.has_final[row] = 0;
+  }
+}
+
+void ToyStepper::step() {
+  info_.clear();
+  for (int i = 0; i < count(); ++i) {
+    const auto row = static_cast<std::size_t>(lo_ + i);
+    rows_.reset[row] = rows_.has_final[row] = 0;
+    marker_.at(lo_ + i);
+    if (autoreset_.due(i)) {
+      begin_episode(i);
+      rows_.reward[row] = 0;
+      rows_.terminated[row] = rows_.truncated[row] = 0;
+      rows_.reset[row] = 1;
+    } else {
+      step_toy(i);
+    }
+  }
+}
+
+void ToyStepper::step_toy(int i) {
+  Toy& toy = envs_[static_cast<std::size_t>(i)];
+  const int row = lo_ + i;
+  const auto at = static_cast<std::size_t>(row);
+  const std::int64_t action = rows_.actions[0].as<std::int64_t>()[at];
+  misbehave(row, action);
+  toy.random = mix(toy.random ^ static_cast<std::uint64_t>(action));
+  ++toy.tick;
+  const bool over = toy.tick >= toy.length;
+  rows_.reward[at] = static_cast<double>(toy.random % 1000) / 7.0;
+  rows_.terminated[at] = over && toy.random % 2 == 0;
+  rows_.truncated[at] = over && toy.random % 2 == 1;
+  write_obs(i);
+  if (!autoreset_.ended(i, rows_.terminated[at] != 0, rows_.truncated[at] != 0)) return;
+  for (std::size_t leaf = 0; leaf < rows_.obs.size(); ++leaf) {
+    const std::byte* obs = rows_.obs[leaf].row_data(row);
+    std::copy_n(obs, rows_.obs[leaf].row_bytes(), rows_.final_obs[leaf].row_data(row));
+  }
+  rows_.has_final[at] = rows_.reset[at] = 1;
+  begin_episode(i);
+}
+
+void ToyStepper::misbehave(int row, std::int64_t action) {
+  switch (action) {
+    case ToyAction::kThrow: throw std::runtime_error(fmt::format("toy {} refuses", row));
+    case ToyAction::kExit:
+      std::fprintf(stderr, "these are the last words of toy %d\n", row);
+      std::fflush(stderr);
+      ::_exit(3);
+    case ToyAction::kKill: kill_self();
+    case ToyAction::kKillWriting:
+      marker_.writing(row);
+      *rows_.obs[0].row_data(row) = std::byte{0x5a};
+      kill_self();
+    case ToyAction::kHang: hang();
+    case ToyAction::kLargeInfo: info_.assign(300'000, static_cast<std::byte>(row)); break;
+    case ToyAction::kSmallInfo: {
+      const std::vector<std::byte> more = bytes_of(fmt::format("toy {};", row));
+      info_.insert(info_.end(), more.begin(), more.end());
+      break;
+    }
+    default: break;
+  }
+}
+
+std::vector<std::byte> ToyStepper::request(std::span<const std::byte> message) {
+  const std::string text = text_of(message);
+  if (text.starts_with("echo ")) return bytes_of(text.substr(5));
+  if (text == "pid") return bytes_of(fmt::format("{}", ::getpid()));
+  if (text == "kill") kill_self();
+  if (text == "hang") hang();
+  throw std::invalid_argument(fmt::format("a toy does not know \"{}\"", text));
+}
+
+std::vector<process::WorkerSpec> toy_specs(const std::vector<int>& counts) {
+  std::vector<process::WorkerSpec> specs;
+  for (const int count : counts) {
+    process::WorkerSpec spec;
+    spec.name = fmt::format("worker {}", specs.size());
+    spec.entry = "toy";
+    spec.num_envs = count;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+std::unique_ptr<Stepper> make_toy(int count, std::string_view payload) {
+  if (payload == "throw") throw std::runtime_error("no toys today");
+  if (payload == "exit") ::_exit(7);
+  if (payload == "hang") hang();
+  return std::make_unique<ToyStepper>(count);
+}
+
+int toy_entry(process::WorkerContext& context) {
+  const std::string payload = text_of(context.payload);
+  const std::unique_ptr<Stepper> stepper = make_toy(context.num_envs, payload);
+  run_worker(context.channel, *stepper);
+  return 0;
+}
+
+process::EntryTable test_entries() {
+  process::EntryTable entries;
+  entries.add("toy", toy_entry);
+  entries.add(std::string(kNativeVectorEntry), native_vector_entry);
+  return entries;
+}
+
+}  // namespace shoal::vector::testing

@@ -1,0 +1,5 @@
+// The worker program of the tests: a zygote, or a single worker, that knows toys.
+#include "shoal/process/worker_main.h"
+#include "shoal/vector/testing/toy_stepper.h"
+
+int main() { return shoal::process::worker_main(shoal::vector::testing::test_entries()); }
