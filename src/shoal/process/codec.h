@@ -36,12 +36,7 @@ class ByteWriter {
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
-  void append(const void* data, std::size_t count) {
-    if (count == 0) return;
-    const std::size_t end = bytes_.size();
-    bytes_.resize(end + count);
-    std::memcpy(bytes_.data() + end, data, count);
-  }
+  void append(const void* data, std::size_t count);
 
   std::vector<std::byte> bytes_;
 };

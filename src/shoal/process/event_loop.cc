@@ -23,6 +23,7 @@ EventLoop::EventLoop() {
   } catch (const std::system_error& error) {
     throw SystemError("start the supervisor thread", error.code().value());
   }
+  call([] {});  // it has declared itself as an OwnThread: a fork may follow at once
 }
 
 EventLoop::~EventLoop() {

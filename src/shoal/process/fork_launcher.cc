@@ -115,6 +115,9 @@ class ForkLauncher final : public Launcher {
     try {
       std::signal(SIGTERM, SIG_DFL);
       redirect_output(std::move(output), std::move(errors));
+      for (const auto& [name, value] : current_environment()) {
+        if (is_launcher_variable(name)) ::unsetenv(name.c_str());
+      }
       for (const auto& [name, value] :
            worker_settings(options_.threads, options_.hide_gpu, options_.environment)) {
         ::setenv(name.c_str(), value.c_str(), 1);

@@ -1,0 +1,340 @@
+// shoal._core.process: launchers, workers, and the program that a fresh interpreter becomes.
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "exceptions.h"
+#include "shoal/os/error.h"
+#include "shoal/process/environment.h"
+#include "shoal/process/gpu_use.h"
+#include "shoal/process/launcher.h"
+#include "shoal/process/own_thread.h"
+#include "shoal/process/program.h"
+#include "shoal/process/worker_died.h"
+#include "shoal/vector/native_worker.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shoal::python {
+namespace {
+
+std::span<const std::byte> view(const nb::bytes& bytes) {
+  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
+}
+
+nb::bytes to_python(std::span<const std::byte> bytes) {
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+std::vector<std::byte> copy(const nb::bytes& bytes) {
+  const auto all = view(bytes);
+  return {all.begin(), all.end()};
+}
+
+std::chrono::milliseconds milliseconds(std::optional<double> seconds) {
+  if (!seconds) return std::chrono::milliseconds::max();
+  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1000.0));
+}
+
+os::Deadline deadline(std::optional<double> seconds) {
+  return seconds ? os::deadline_after(milliseconds(seconds)) : os::kNoDeadline;
+}
+
+/// Waits in short turns, so that Ctrl-C is seen: `wait(until)` returns whether it is done.
+template <class Wait>
+bool interruptible(std::optional<double> timeout, Wait wait) {
+  constexpr std::chrono::milliseconds kTurn{50};
+  const os::Deadline end = deadline(timeout);
+  for (;;) {
+    bool done;
+    {
+      const nb::gil_scoped_release unlocked;
+      done = wait(std::min(end, os::deadline_after(kTurn)));
+    }
+    if (done) return true;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (os::Clock::now() >= end) return false;
+  }
+}
+
+void send(os::SeqPacket& channel, const nb::bytes& message, std::optional<double> timeout) {
+  auto outcome = os::SendOutcome::kTimedOut;
+  interruptible(timeout, [&](os::Deadline until) {
+    outcome = channel.send(view(message), {}, until);
+    return outcome != os::SendOutcome::kTimedOut;
+  });
+  if (outcome == os::SendOutcome::kTimedOut)
+    throw TimedOut("the other process took no message in time");
+  if (outcome == os::SendOutcome::kClosed)
+    throw SystemError("send a message to the other process", EPIPE);
+}
+
+/// None: the other end is closed.
+std::optional<nb::bytes> recv(os::SeqPacket& channel, const std::string& from,
+                              std::optional<double> timeout) {
+  os::Message message;
+  auto outcome = os::RecvOutcome::kTimedOut;
+  interruptible(timeout, [&](os::Deadline until) {
+    outcome = channel.recv(message, until);
+    return outcome != os::RecvOutcome::kTimedOut;
+  });
+  if (outcome == os::RecvOutcome::kTimedOut)
+    throw TimedOut("no message came from " + from + " in time");
+  if (outcome == os::RecvOutcome::kClosed) return std::nullopt;
+  if (auto report = process::ErrorReport::decode(message.bytes)) {
+    throw process::RemoteError(from, std::move(*report));
+  }
+  return to_python(message.bytes);
+}
+
+using SharedCallable = std::shared_ptr<nb::callable>;
+
+/// A Python function that C++ code may copy and drop without the GIL.
+SharedCallable shared(nb::callable function) {
+  return {new nb::callable(std::move(function)), [](nb::callable* last) {
+            if (!nb::is_alive())
+              return;  // the interpreter has gone first, and the function with it
+            const nb::gil_scoped_acquire gil;
+            delete last;
+          }};
+}
+
+/// What an entry table runs for "python": `run(context) -> exit code`, with the GIL.
+process::Entry python_entry(SharedCallable run) {
+  return [run = std::move(run)](process::WorkerContext& context) {
+    const nb::gil_scoped_acquire gil;
+    try {
+      return nb::cast<int>((*run)(nb::cast(&context, nb::rv_policy::reference)));
+    } catch (...) {
+      const process::ErrorReport report = report_current_exception();
+      if (context.channel.send(report.encode()) != os::SendOutcome::kSent) {
+        std::fprintf(stderr, "%s\n", report.describe().c_str());
+      }
+      return 1;
+    }
+  };
+}
+
+process::EntryTable entries(nb::callable run) {
+  process::EntryTable table;
+  table.add("python", python_entry(shared(std::move(run))));
+  table.add(std::string(vector::kNativeVectorEntry), &vector::native_vector_entry);
+  return table;
+}
+
+/// For a process whose only thread holds the GIL: a zygote.
+process::ForkHooks zygote_hooks(nb::callable run) {
+  return {.before_fork = &PyOS_BeforeFork,
+          .after_fork_parent = &PyOS_AfterFork_Parent,
+          .after_fork_child = &PyOS_AfterFork_Child,
+          .entries = entries(std::move(run))};
+}
+
+/// For a process where start() runs without the GIL.
+std::shared_ptr<const process::ForkHooks> fork_hooks(nb::callable run) {
+  auto gil = std::make_shared<PyGILState_STATE>();
+  return std::make_shared<process::ForkHooks>(
+      process::ForkHooks{.before_fork =
+                             [gil] {
+                               *gil = PyGILState_Ensure();
+                               PyOS_BeforeFork();
+                             },
+                         .after_fork_parent =
+                             [gil] {
+                               PyOS_AfterFork_Parent();
+                               PyGILState_Release(*gil);
+                             },
+                         .after_fork_child = &PyOS_AfterFork_Child,
+                         .entries = entries(std::move(run))});
+}
+
+std::shared_ptr<process::Launcher> create_launcher(const std::string& method,
+                                                   std::vector<std::string> interpreter,
+                                                   std::vector<std::string> preload,
+                                                   process::Environment environment, int threads,
+                                                   bool hide_gpu, double start_timeout,
+                                                   bool allow_unsafe_fork, bool relay_output,
+                                                   const nb::bytes& bootstrap, nb::callable run) {
+  process::LaunchOptions options;
+  options.method = process::start_method_from_name(method);
+  options.interpreter = std::move(interpreter);
+  options.preload = std::move(preload);
+  options.environment = std::move(environment);
+  options.threads = threads;
+  options.hide_gpu = hide_gpu;
+  options.start_timeout = milliseconds(start_timeout);
+  options.allow_unsafe_fork = allow_unsafe_fork;
+  options.relay_output = relay_output;
+  options.bootstrap = copy(bootstrap);
+  options.fork_hooks = fork_hooks(std::move(run));
+  const nb::gil_scoped_release unlocked;
+  return process::Launcher::create(std::move(options));
+}
+
+std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& launcher,
+                                                           const std::vector<nb::bytes>& payloads) {
+  std::vector<process::WorkerSpec> specs;
+  for (const nb::bytes& payload : payloads) {
+    process::WorkerSpec spec;
+    spec.index = static_cast<int>(specs.size());
+    spec.name = "worker " + std::to_string(spec.index);
+    spec.entry = "python";
+    spec.payload = copy(payload);
+    specs.push_back(std::move(spec));
+  }
+  const nb::gil_scoped_release unlocked;
+  return launcher.start(std::move(specs));
+}
+
+std::optional<int> exitcode(std::optional<process::ExitStatus> status) {
+  if (!status || !status->known) return std::nullopt;
+  return status->signal != 0 ? -status->signal : status->code;
+}
+
+bool join(process::WorkerProcess& worker, std::optional<double> timeout) {
+  return interruptible(timeout, [&](os::Deadline until) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(until));
+    return worker.join(left).has_value();
+  });
+}
+
+void bind_context(nb::module_& module) {
+  using process::WorkerContext;
+  nb::class_<WorkerContext>(module, "WorkerContext", "What a worker is given.")
+      .def_ro("name", &WorkerContext::name)
+      .def_ro("index", &WorkerContext::index)
+      .def_ro("first_env", &WorkerContext::first_env)
+      .def_ro("num_envs", &WorkerContext::num_envs)
+      .def_ro("hide_gpu", &WorkerContext::hide_gpu)
+      .def_prop_ro("payload",
+                   [](const WorkerContext& context) { return to_python(context.payload); })
+      .def(
+          "send",
+          [](WorkerContext& context, const nb::bytes& message, std::optional<double> timeout) {
+            send(context.channel, message, timeout);
+          },
+          "message"_a, "timeout"_a = nb::none(), "Sends bytes to the parent.")
+      .def(
+          "recv",
+          [](WorkerContext& context, std::optional<double> timeout) {
+            return recv(context.channel, "the parent", timeout);
+          },
+          "timeout"_a = nb::none(),
+          "Bytes from the parent; None when it wants this worker to end.");
+}
+
+void bind_worker(nb::module_& module) {
+  using process::WorkerProcess;
+  nb::class_<WorkerProcess>(
+      module, "WorkerProcess",
+      "A worker, seen from its parent. Deleting it kills the process if it still runs.")
+      .def_prop_ro("pid", &WorkerProcess::pid)
+      .def_prop_ro("name", &WorkerProcess::name)
+      .def_prop_ro("is_alive", [](const WorkerProcess& worker) { return !worker.exit_status(); })
+      .def_prop_ro(
+          "exitcode", [](const WorkerProcess& worker) { return exitcode(worker.exit_status()); },
+          "The exit code, or minus the number of the signal that killed it; None while it runs, or "
+          "when unknown.")
+      .def("join", &join, "timeout"_a = nb::none(),
+           "Waits until it has ended; returns whether it has.")
+      .def("kill", &WorkerProcess::kill, "signal"_a = SIGKILL)
+      .def_prop_ro("log_tail", &WorkerProcess::log_tail, "Its last lines of output.")
+      .def(
+          "send",
+          [](WorkerProcess& worker, const nb::bytes& message, std::optional<double> timeout) {
+            send(worker.channel(), message, timeout);
+          },
+          "message"_a, "timeout"_a = nb::none())
+      .def(
+          "recv",
+          [](WorkerProcess& worker, std::optional<double> timeout) {
+            return recv(worker.channel(), worker.name(), timeout);
+          },
+          "timeout"_a = nb::none(),
+          "Bytes from the worker; None when it has closed its end. Raises what the worker reports.")
+      .def(
+          "raise_died",
+          [](WorkerProcess& worker) {
+            throw process::WorkerDied(process::DeathCertificate::of(worker));
+          },
+          "Raises WorkerDied with all that is known about its end.");
+}
+
+void bind_program(nb::module_& module) {
+  using process::Program;
+  nb::class_<Program>(module, "Program", "A fresh interpreter that a launcher started.")
+      .def_static("attach", &Program::attach)
+      .def_prop_ro("zygote", [](const Program& program) { return program.setup().zygote; })
+      .def_prop_ro("preload", [](const Program& program) { return program.setup().preload; })
+      .def_prop_ro("bootstrap",
+                   [](const Program& program) { return to_python(program.setup().bootstrap); })
+      .def(
+          "run",
+          [](Program& program, nb::callable run) {
+            return program.run(zygote_hooks(std::move(run)));
+          },
+          "run"_a)
+      .def(
+          "fail",
+          [](Program& program, const std::string& type, const std::string& message,
+             const std::string& traceback, const nb::bytes& exception) {
+            process::ErrorReport report;
+            report.type = type;
+            report.message = message;
+            report.traceback = traceback;
+            report.extra = copy(exception);
+            return program.fail(report);
+          },
+          "type"_a, "message"_a, "traceback"_a, "exception"_a);
+}
+
+}  // namespace
+
+void bind_process(nb::module_& parent) {
+  nb::module_ module = parent.def_submodule("process");
+  bind_context(module);
+  bind_worker(module);
+  bind_program(module);
+  nb::class_<process::Launcher>(module, "Launcher")
+      .def_prop_ro("method",
+                   [](const process::Launcher& launcher) {
+                     return std::string(process::name(launcher.method()));
+                   })
+      .def_prop_ro("zygote_pid", &process::Launcher::zygote_pid)
+      .def("start", &start, "payloads"_a);
+  module.def("create_launcher", &create_launcher, nb::kw_only(), "method"_a, "interpreter"_a,
+             "preload"_a, "environment"_a, "threads"_a, "hide_gpu"_a, "start_timeout"_a,
+             "allow_unsafe_fork"_a, "relay_output"_a, "bootstrap"_a, "run"_a);
+  module.def("fork_hazards", &process::fork_hazards,
+             "Why forking this process is unsafe, one sentence each; empty when nothing is known "
+             "against it.");
+  module.def("foreign_threads", &process::foreign_threads,
+             "The threads that are neither the caller's nor Shoal's, \"id (name)\" each.");
+  module.def("is_launcher_variable", &process::is_launcher_variable, "name"_a,
+             "Whether the variable tells a process its place in a group (torchrun, MPI, Slurm).");
+  module.def("worker_variables", &process::worker_settings, "threads"_a, "hide_gpu"_a,
+             "environment"_a, "The variables that workers get on top of their caller's.");
+  module.def("gpu_in_use", &process::gpu_in_use,
+             "What shows that this process uses a GPU; None when it is free of GPUs.");
+}
+
+}  // namespace shoal::python

@@ -1,0 +1,191 @@
+"""Launchers in Python: cached, closed at exit, and aware of what has changed in this process since they were made."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shoal import _core
+from shoal.process import _settings, _worker
+from shoal.process.pickling import dumps
+
+__all__ = ["Launcher", "close_launchers", "launcher"]
+
+WorkerProcess = _core.process.WorkerProcess
+
+
+class Launcher:
+    """Starts Python workers with one start method. Use `launcher()`, which keeps one for each set of options.
+
+    Attributes:
+        handle: the C++ Launcher, for what starts workers from C++.
+        method: "fork", "forkserver" or "spawn".
+
+    Threads: any. Fork: a forked child gets an error from start(); the workers stay its parent's.
+    """
+
+    def __init__(
+        self,
+        context: str = "auto",
+        *,
+        preload: Sequence[str] = (),
+        threads: int = 1,
+        hide_gpu: bool = True,
+        env: Mapping[str, str] | None = None,
+        start_timeout: float = 60.0,
+        allow_unsafe_fork: bool = False,
+        relay_output: bool = True,
+    ) -> None:
+        """As `launcher()` says. With "auto" or "forkserver" the zygote begins to import `preload` at once."""
+        environment = [(str(name), str(value)) for name, value in (env or {}).items()]
+        self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
+        self._baseline = _settings.capture()
+        self._is_fork = context == "fork"
+        self.handle = _core.process.create_launcher(
+            method=context,
+            interpreter=_interpreter(),
+            preload=list(preload),
+            environment=environment,
+            threads=threads,
+            hide_gpu=hide_gpu,
+            start_timeout=start_timeout,
+            allow_unsafe_fork=allow_unsafe_fork,
+            relay_output=relay_output,
+            bootstrap=pickle.dumps(_settings.encode({**self._baseline, "environ": {}})),
+            run=_worker.run,
+        )
+        self.method: str = self.handle.method
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """Process id of the zygote; None where there is none."""
+        pid = self.handle.zygote_pid
+        return pid if pid > 0 else None
+
+    def pack(self, target: Callable[..., Any], *arguments: Any, name: str = "target") -> bytes:
+        """The payload of a worker of this launcher that calls `target(context, *arguments)`.
+
+        With the method "fork" what cannot be pickled is inherited instead.
+
+        Raises:
+            PicklingError: naming the part that cannot be pickled.
+        """
+        try:
+            return self.pack_pickled(dumps((target, arguments), name))
+        except TypeError:
+            if not self._is_fork:
+                raise
+        number = len(_worker.inherited)
+        _worker.inherited[number] = (target, arguments)
+        return _worker.pack_inherited(self._changed_settings(), number)
+
+    def pack_pickled(self, call: bytes) -> bytes:
+        """As pack(), for a `(target, arguments)` that is pickled already."""
+        return _worker.pack_call(self._changed_settings(), call)
+
+    def start(self, calls: Sequence[tuple[Any, ...]]) -> list[WorkerProcess]:
+        """One worker for each `(target, *arguments)`, started side by side; each calls `target(context, *arguments)`."""
+        payloads = [self.pack(*call, name=f"calls[{i}]") for i, call in enumerate(calls)]
+        flush_standard_streams()
+        return self.handle.start(payloads)
+
+    def _changed_settings(self) -> _settings.Settings:
+        """What a worker has to take over that its interpreter does not have yet."""
+        now = _settings.capture()
+        if self._is_fork:  # it has everything but the variables that are set and removed for workers
+            left_out = filter(_core.process.is_launcher_variable, now["environ"])
+            return {"environ": dict.fromkeys(left_out) | self._variables}
+        return _settings.encode(_settings.changes(self._baseline, now, fixed=self._variables))
+
+
+def _interpreter() -> list[str]:
+    """The command that makes a fresh interpreter like this one run `_program.main()`."""
+    if not sys.executable:
+        raise RuntimeError(
+            "sys.executable is empty, so no fresh interpreter can be started (an embedded Python?): set it to the path of "
+            "the python program"
+        )
+    package_folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = f"import sys; sys.path.insert(0, {package_folder!r}); from shoal.process._program import main; main()"
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
+    return [sys.executable, *flags, "-c", code]
+
+
+def flush_standard_streams() -> None:
+    """So that a forked child does not write once more what this process has not written yet."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+_launchers: dict[tuple[Any, ...], Launcher] = {}
+_launchers_pid = os.getpid()
+
+
+def launcher(
+    context: str = "auto",
+    *,
+    preload: Sequence[str] = (),
+    threads: int = 1,
+    hide_gpu: bool = True,
+    env: Mapping[str, str] | None = None,
+    start_timeout: float = 60.0,
+    allow_unsafe_fork: bool = False,
+) -> Launcher:
+    """The launcher of this process with these options; made on first use and kept, so that its zygote stays warm.
+
+    Args:
+        context: the start method: "auto" (the same as "forkserver"), "fork", "forkserver", "spawn".
+        preload: modules that the zygote (or a spawned worker) imports before anything else.
+        threads: of OpenMP, MKL, OpenBLAS and NumExpr in each worker.
+        hide_gpu: workers see no GPU.
+        env: variables on top of this process's own; launcher variables (torchrun, MPI, Slurm ranks) are left out.
+        start_timeout: seconds until the zygote must be ready, and the workers must exist.
+        allow_unsafe_fork: with "fork": do so although it is known to break here.
+
+    Raises:
+        ForkRefused: `context="fork"`, and something stands against it; the message names all of it.
+    """
+    _forget_inherited_launchers()
+    key = (
+        context,
+        tuple(preload),
+        threads,
+        hide_gpu,
+        tuple(sorted((env or {}).items())),
+        start_timeout,
+        allow_unsafe_fork,
+        sys.executable,
+    )
+    if key not in _launchers:
+        _launchers[key] = Launcher(
+            context,
+            preload=preload,
+            threads=threads,
+            hide_gpu=hide_gpu,
+            env=env,
+            start_timeout=start_timeout,
+            allow_unsafe_fork=allow_unsafe_fork,
+        )
+    return _launchers[key]
+
+
+def close_launchers() -> None:
+    """Forgets the kept launchers: a zygote ends as soon as nothing uses it any more. Called at exit."""
+    _forget_inherited_launchers()
+    _launchers.clear()
+
+
+def _forget_inherited_launchers() -> None:
+    global _launchers_pid
+    if _launchers_pid != os.getpid():  # a forked child: they are its parent's
+        _launchers.clear()
+        _launchers_pid = os.getpid()
+
+
+atexit.register(close_launchers)

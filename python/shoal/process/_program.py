@@ -1,0 +1,74 @@
+"""What a fresh interpreter does that was started as a zygote or as a spawned worker.
+
+It is started with `main()` as its program and speaks the protocol of src/shoal/process/wire.h on descriptor 3. Nothing
+heavy is imported here: what it costs is paid by every spawned worker.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+
+
+class PreloadError(ImportError):
+    """A module of the preload list cannot serve in a zygote."""
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    from shoal import _core
+
+    program = _core.process.Program.attach()
+    try:
+        _prepare(program)
+    except BaseException as error:
+        from shoal.errors import pack_exception
+
+        os._exit(program.fail(*pack_exception(error)))
+    os._exit(program.run(_run))  # workers end with it; nothing else is left to do
+
+
+def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no importable name here
+    import pickle
+
+    from shoal.process import _settings
+
+    settings = pickle.loads(program.bootstrap)
+    # The variables are in place since before the interpreter started. Filters come last: modules add their own on import.
+    _settings.apply({"path": settings["path"], "argv": settings["argv"], "folder": settings["folder"]})
+    import faulthandler
+
+    import shoal.process._worker  # with what every worker needs (cloudpickle)
+
+    for module in program.preload:
+        _preload(module, program)
+    _settings.apply({"filters": settings["filters"]})
+    faulthandler.enable()
+    if program.zygote:
+        # Workers share these objects for good: no collection walks over them, which would copy their pages.
+        gc.collect()
+        gc.freeze()
+
+
+def _preload(module: str, program) -> None:  # type: ignore[no-untyped-def]
+    from shoal import _core
+
+    try:
+        importlib.import_module(module)
+    except BaseException as error:
+        raise PreloadError(f"preload: importing {module!r} failed with {type(error).__name__}: {error}") from error
+    threads = _core.process.foreign_threads() if program.zygote else []
+    if threads:
+        raise PreloadError(
+            f"preload: importing {module!r} starts {'a thread' if len(threads) == 1 else 'threads'} "
+            f"({', '.join(threads)}), and a process with threads cannot be forked safely. Leave it out of the preload "
+            "(each worker then imports it by itself), or start the workers with context='spawn'."
+        )
+
+
+def _run(context) -> int:  # type: ignore[no-untyped-def]
+    from shoal.process import _worker
+
+    return _worker.run(context)

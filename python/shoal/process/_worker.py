@@ -1,0 +1,58 @@
+"""A Python worker's life between its start and its exit code."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle  # noqa: F401  # what it pickled needs it; a zygote imports it once for all workers
+
+from shoal.process import _settings
+
+if TYPE_CHECKING:
+    from shoal._core.process import WorkerContext
+
+
+# Objects that a forked worker takes from its parent's memory, by the number in its payload.
+inherited: dict[int, Any] = {}
+
+
+def pack_call(settings: _settings.Settings, call: bytes) -> bytes:
+    """A payload of the entry "python": `call` is the pickled (target, arguments)."""
+    return pickle.dumps((settings, call))
+
+
+def pack_inherited(settings: _settings.Settings, number: int) -> bytes:
+    """A payload whose (target, arguments) are in `inherited`; for a forked worker alone."""
+    return pickle.dumps((settings, number))
+
+
+def run(context: WorkerContext) -> int:
+    """Calls what the payload says, with `context` before its arguments; returns the exit code.
+
+    An exception goes on to the C++ side, which reports it to the parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a forked worker, whose parent had Python's own handler
+    settings, call = pickle.loads(context.payload)
+    _settings.apply(settings)
+    target, arguments = inherited[call] if isinstance(call, int) else pickle.loads(call)
+    try:
+        return _exit_code(target(context, *arguments))
+    except SystemExit as exit_request:
+        return _exit_code(exit_request.code)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+
+
+def _exit_code(value: Any) -> int:
+    """As the interpreter reads SystemExit.code."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value & 0xFF
+    print(value, file=sys.stderr)
+    return 1
