@@ -1,0 +1,128 @@
+"""One native environment as a `gymnasium.Env`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from shoal import _core
+
+__all__ = ["NativeEnv"]
+
+
+class NativeEnv(gymnasium.Env[Any, Any]):
+    """Steps the native environment `env_id` in this process.
+
+    It has no time limit of its own: `gymnasium.make` wraps it in `TimeLimit`, as it does every environment. Where Gymnasium
+    has an environment of the same name, that one draws this one's state.
+
+    Args:
+        env_id: an id of the native registry, such as "shoal/CartPole-v1".
+        render_mode: None, "rgb_array" (render() returns uint8 [height, width, 3]) or "human" (a window).
+        kwargs: the environment's own arguments.
+
+    Raises:
+        ValueError: for an unknown id or argument, or a render mode where nothing can draw it.
+    """
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+
+    def __init__(self, env_id: str, render_mode: str | None = None, **kwargs: Any) -> None:
+        self._batch = _core.env.BatchEnv(env_id, 1, json.dumps({**kwargs, "max_episode_steps": -1}))
+        self.observation_space = self._batch.observation_space
+        self.action_space = self._batch.action_space
+        self.render_mode = render_mode
+        self._obs = self._batch.obs
+        self._actions = self._batch.actions
+        self._action: Any = None
+        self._painter = _painter(env_id, render_mode) if render_mode is not None else None
+        if self._painter is not None:
+            self.metadata = self._painter.metadata
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode. The same seed gives the episode that Gymnasium's environment of the name would begin."""
+        super().reset(seed=seed)
+        if options:
+            raise ValueError(f"native environments have no reset options, got {sorted(options)}")
+        self._batch.reset(0, seed)
+        self._action = None
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        for row, part in zip(self._actions, _parts(self.action_space, action), strict=True):
+            row[0] = part
+        self._batch.step()
+        self._action = action
+        if self.render_mode == "human":
+            self.render()
+        return (
+            self._observation(),
+            float(self._batch.reward[0]),
+            bool(self._batch.terminated[0]),
+            bool(self._batch.truncated[0]),
+            {},
+        )
+
+    def render(self) -> Any:
+        if self._painter is None:
+            raise gymnasium.error.ResetNeeded("render() needs the environment to be made with a render_mode")
+        self._painter.state = np.array(self._batch.state())
+        if hasattr(self._painter, "last_u"):  # Pendulum draws the torque of the last step
+            self._painter.last_u = None if self._action is None else float(np.clip(self._action[0], -2.0, 2.0))
+        return self._painter.render()
+
+    def close(self) -> None:
+        if self._painter is not None:
+            self._painter.close()
+
+    @property
+    def state(self) -> np.ndarray:
+        """The numbers that, with the action, decide the next step (float64)."""
+        return np.array(self._batch.state())
+
+    @state.setter
+    def state(self, values: Any) -> None:
+        self._batch.set_state([float(value) for value in values])
+
+    def _observation(self) -> Any:
+        return _sample(self.observation_space, iter(self._obs))
+
+
+def _painter(env_id: str, render_mode: str) -> gymnasium.Env[Any, Any]:
+    """Gymnasium's environment of the same name, to draw with."""
+    twin = env_id.rpartition("/")[2]
+    if twin == env_id or twin not in gymnasium.registry:
+        raise ValueError(f"{env_id} cannot be drawn: Gymnasium has no environment {twin} whose renderer could be used")
+    painter = gymnasium.make(twin, render_mode=render_mode, disable_env_checker=True).unwrapped
+    if not hasattr(painter, "last_u") and twin.startswith("Pendulum"):
+        painter.last_u = None
+    painter.reset(seed=0)
+    return painter
+
+
+def _parts(space: spaces.Space[Any], value: Any) -> Iterator[Any]:
+    """The arrays that a sample of `space` consists of, in the order of the native side."""
+    if isinstance(space, spaces.Dict):
+        for key, child in space.spaces.items():
+            yield from _parts(child, value[key])
+    elif isinstance(space, spaces.Tuple):
+        for child, part in zip(space.spaces, value, strict=True):
+            yield from _parts(child, part)
+    else:
+        yield value
+
+
+def _sample(space: spaces.Space[Any], rows: Iterator[np.ndarray]) -> Any:
+    """A sample of `space` of its own memory, from the first row of each array."""
+    if isinstance(space, spaces.Dict):
+        return {key: _sample(child, rows) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_sample(child, rows) for child in space.spaces)
+    return next(rows)[0].copy()
