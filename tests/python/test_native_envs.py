@@ -1,6 +1,7 @@
 """Native environments against the installed Gymnasium: the same seeds and actions, the same bits.
 
-Observations are compared byte for byte, rewards and flags with `==`. SHOAL_TEST_EPISODES multiplies the number of episodes.
+Observations are compared byte for byte, rewards and flags with `==`. SHOAL_TEST_EPISODES multiplies the number
+of episodes.
 """
 
 from __future__ import annotations

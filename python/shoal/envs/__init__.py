@@ -4,7 +4,8 @@
 
     env = gymnasium.make("shoal/CartPole-v1", render_mode="rgb_array")
 
-`shoal.make_vec("shoal/CartPole-v1", num_envs=64)` does not need this module: there the engine steps them without Python.
+`shoal.make_vec("shoal/CartPole-v1", num_envs=64)` does not need this module: there the
+engine steps them without Python.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ __all__ = ["NativeEnv"]
 class NativeEnv(gymnasium.Env[Any, Any]):
     """Steps the native environment `env_id` in this process.
 
-    It has no time limit of its own: `gymnasium.make` wraps it in `TimeLimit`, as it does every environment. Where Gymnasium
-    has an environment of the same name, that one draws this one's state.
+    It has no time limit of its own: `gymnasium.make` wraps it in `TimeLimit`, as it does every environment. Where
+    Gymnasium has an environment of the same name, that one draws this one's state.
 
     Args:
         env_id: an id of the native registry, such as "shoal/CartPole-v1".
