@@ -7,12 +7,9 @@
 #include <charconv>
 #include <string_view>
 
-#include "shoal/os/clock.h"
-
 namespace shoal::sync {
 namespace {
 
-constexpr std::uint64_t kSamplePeriodNs = 10'000'000;
 constexpr double kWeight = 0.25;  // of a new sample
 
 }  // namespace
@@ -20,10 +17,10 @@ constexpr double kWeight = 0.25;  // of a new sample
 CpuLoad::CpuLoad(int cpus, const std::filesystem::path& loadavg) noexcept
     : loadavg_(::open(loadavg.c_str(), O_RDONLY | O_CLOEXEC)), cpus_(cpus) {}
 
-bool CpuLoad::crowded() noexcept {
+bool CpuLoad::crowded(std::uint64_t now_ns) noexcept {
   if (!loadavg_) return false;
-  if (const std::uint64_t now = os::now_ns(); now >= next_sample_ns_) {
-    next_sample_ns_ = now + kSamplePeriodNs;
+  if (now_ns >= next_sample_ns_) {
+    next_sample_ns_ = now_ns + kSamplePeriodNs;
     sample();
   }
   return runnable_ > cpus_ + 0.5;

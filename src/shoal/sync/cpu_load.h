@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
 
 namespace shoal::sync {
 
-/// Samples the number of runnable threads of the machine from /proc/loadavg, at most once in 10 ms.
+/// Samples the number of runnable threads of the machine from /proc/loadavg, at most once a period.
 ///
 /// Threads: one at a time. Fork: the child reads through its own copy of the descriptor.
 class CpuLoad {
@@ -17,8 +18,12 @@ class CpuLoad {
   explicit CpuLoad(int cpus = online_cpus(),
                    const std::filesystem::path& loadavg = "/proc/loadavg") noexcept;
 
+  static constexpr std::uint64_t kSamplePeriodNs = 10'000'000;
+
   /// More runnable threads than CPUs, smoothed over the last samples.
-  bool crowded() noexcept;
+  bool crowded() noexcept { return crowded(os::now_ns()); }
+  /// The same at a given time.
+  bool crowded(std::uint64_t now_ns) noexcept;
 
   /// CPUs of the machine that are switched on.
   static int online_cpus() noexcept;

@@ -46,7 +46,7 @@ class BasicGather {
     std::uint32_t word = word_.load(std::memory_order_relaxed);  // the exchange below synchronises
     do {
       if (((word >> kRoundShift) ^ round) & kRoundMask || (word & kLeftMask) == 0) return false;
-    } while (!word_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel,  // [left]
+    } while (!word_.compare_exchange_weak(word, word - 1, std::memory_order_release,  // [left]
                                           std::memory_order_relaxed));
     if ((word & kLeftMask) != 1) return false;
     if ((word & kAsleep) != 0) Atomics::wake_all(word_);
