@@ -75,20 +75,21 @@ void Collector::choose_actions(int t, std::uint64_t step) {
 }
 
 void Collector::take_in(int t, const vector::Batch& batch) {
-  const bool next_step = envs_.autoreset_mode() == vector::AutoresetMode::kNextStep;
   auto valid = rollout_.valid(t);
   auto terminated = rollout_.terminated(t);
   auto truncated = rollout_.truncated(t);
   for (std::size_t i = 0; i < valid.size(); ++i) {
-    skip_[i] = next_step ? batch.reset[i] : 0;
     terminated[i] = batch.terminated[i];
     truncated[i] = batch.truncated[i];
-    valid[i] = skip_[i] == 0 && batch.fault[i] == 0;
     done_[i] = terminated[i] | truncated[i];
+    // Nothing but a reset: next-step autoreset, or the first step after a worker was replaced.
+    skip_[i] = batch.reset[i] != 0 && done_[i] == 0;
+    valid[i] = skip_[i] == 0 && batch.fault[i] == 0;
   }
   parts_.rewards.scale(batch.reward, valid, done_, rollout_.reward(t));
   parts_.episodes.step(batch.reward, terminated, truncated, skip_, batch.fault);
-  if (!next_step) value_final_observations(t, batch);
+  if (envs_.autoreset_mode() == vector::AutoresetMode::kSameStep)
+    value_final_observations(t, batch);
   parts_.encoder.encode(batch.obs, rollout_.obs(t + 1), true);
 }
 

@@ -1,0 +1,157 @@
+#include "shoal/collect/observation_encoder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "shoal/os/error.h"
+
+namespace shoal::collect {
+namespace {
+
+using shm::DType;
+
+template <class T>
+shm::TensorView view(std::vector<T>& values, std::int64_t rows, const shm::TensorSpec& row) {
+  values.resize(static_cast<std::size_t>(rows * row.numel()));
+  return {reinterpret_cast<std::byte*>(values.data()), rows, row};
+}
+
+TEST(ObservationEncoder, LeavesBecomeOneDenseVectorInTheirOrder) {
+  env::Dict dict;
+  dict.spaces.emplace_back("speed", env::Space{env::Box{{DType::kF64, {2}}, {-1}, {1}}});
+  dict.spaces.emplace_back("gear",
+                           env::Space{env::Discrete{.n = 3, .start = 1, .dtype = DType::kI64}});
+  dict.spaces.emplace_back("lights", env::Space{env::MultiBinary{{2}}});
+  dict.spaces.emplace_back(
+      "cards", env::Space{env::MultiDiscrete{
+                   .nvec = {2, 3}, .start = {0, 0}, .shape = {2}, .dtype = DType::kI64}});
+  dict.spaces.emplace_back("radar", env::Space{env::Box{{DType::kU8, {1}}, {0}, {255}}});
+  ObservationEncoder encoder(env::Space{dict});
+  EXPECT_EQ(encoder.dense(), 2 + 3 + 2 + 5 + 1);
+  ASSERT_EQ(encoder.specs().size(), 1U);
+
+  std::vector<double> speed{0.25, -0.5};
+  std::vector<std::int64_t> gear{2};
+  std::vector<std::int8_t> lights{1, 0};
+  std::vector<std::int64_t> cards{1, 0};
+  std::vector<std::uint8_t> radar{51};
+  const auto leaves = env::leaves(env::Space{dict});
+  std::vector<shm::TensorView> raw;
+  for (const auto& leaf : leaves) {
+    if (leaf.path == "speed") raw.push_back(view(speed, 1, leaf.spec));
+    if (leaf.path == "gear") raw.push_back(view(gear, 1, leaf.spec));
+    if (leaf.path == "lights") raw.push_back(view(lights, 1, leaf.spec));
+    if (leaf.path == "cards") raw.push_back(view(cards, 1, leaf.spec));
+    if (leaf.path == "radar") raw.push_back(view(radar, 1, leaf.spec));
+  }
+  std::vector<float> dense;
+  const std::vector<shm::TensorView> encoded{view(dense, 1, encoder.specs()[0])};
+  encoder.encode(raw, encoded, false);
+  EXPECT_EQ(dense,
+            (std::vector<float>{0.25F, -0.5F, 0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 51 * (1.0F / 255)}));
+}
+
+TEST(ObservationEncoder, ImagesAreChannelsFirstBytesApartFromTheRest) {
+  env::Dict dict;
+  dict.spaces.emplace_back("camera", env::Space{env::Box{{DType::kU8, {40, 36, 3}}, {0}, {255}}});
+  dict.spaces.emplace_back("speed", env::Space{env::Box{{DType::kF32, {1}}, {-1}, {1}}});
+  ObservationEncoder encoder(env::Space{dict});
+  ASSERT_EQ(encoder.specs().size(), 2U);
+  EXPECT_EQ(encoder.specs()[0].shape, std::vector<std::int64_t>{1});
+  EXPECT_EQ(encoder.specs()[1].shape, (std::vector<std::int64_t>{3, 40, 36}));
+  EXPECT_EQ(encoder.image_paths(), std::vector<std::string>{"camera"});
+
+  std::vector<std::uint8_t> camera;
+  std::vector<float> speed{0.5F};
+  const auto camera_view = view(camera, 1, {DType::kU8, {40, 36, 3}});
+  for (std::size_t k = 0; k < camera.size(); ++k) camera[k] = static_cast<std::uint8_t>(k * 7);
+  const std::vector<shm::TensorView> raw{camera_view, view(speed, 1, {DType::kF32, {1}})};
+  std::vector<float> dense;
+  std::vector<std::uint8_t> image;
+  const std::vector<shm::TensorView> encoded{view(dense, 1, encoder.specs()[0]),
+                                             view(image, 1, encoder.specs()[1])};
+  encoder.encode(raw, encoded, true);
+  EXPECT_EQ(dense[0], 0.5F);
+  for (std::size_t y : {0, 17, 39}) {
+    for (std::size_t x : {0, 35}) {
+      for (std::size_t c = 0; c < 3; ++c) {
+        EXPECT_EQ(image[(c * 40 + y) * 36 + x], camera[(y * 36 + x) * 3 + c]);
+      }
+    }
+  }
+}
+
+TEST(ObservationEncoder, FramesThatAreStackedFirstStayAsTheyAre) {
+  const ObservationEncoder encoder(env::Space{env::Box{{DType::kU8, {4, 84, 84}}, {0}, {255}}});
+  EXPECT_FALSE(encoder.has_dense());
+  EXPECT_EQ(encoder.specs()[0].shape, (std::vector<std::int64_t>{4, 84, 84}));
+}
+
+TEST(ObservationEncoder, ImagesTooSmallForTheNetworkAreFlattened) {
+  const ObservationEncoder encoder(env::Space{env::Box{{DType::kU8, {8, 8, 3}}, {0}, {255}}});
+  EXPECT_TRUE(encoder.image_paths().empty());
+  EXPECT_EQ(encoder.dense(), 8 * 8 * 3);
+}
+
+TEST(ObservationEncoder, NormalisesWithTheMomentsOfWhatItHasSeenAndClips) {
+  ObservationEncoder encoder(env::Space{env::Box{{DType::kF32, {1}}, {-1e9}, {1e9}}},
+                             {.normalize = true, .clip = 1.25});
+  std::vector<float> seen{1, 2, 3, 4};
+  std::vector<float> out;
+  const std::vector<shm::TensorView> raw{view(seen, 4, {DType::kF32, {1}})};
+  const std::vector<shm::TensorView> encoded{view(out, 4, encoder.specs()[0])};
+  encoder.encode(raw, encoded, true);
+  const double std = std::sqrt(1.25);
+  EXPECT_NEAR(out[1], (2 - 2.5) / std, 1e-3);
+  EXPECT_EQ(out[3], 1.25F) << "clipped from " << 1.5 / std;
+  const double count = encoder.moments().count();
+  seen = {100, 100, 100, 100};
+  encoder.encode(raw, encoded, false);
+  EXPECT_EQ(encoder.moments().count(), count)
+      << "encoding without learning must not change the moments";
+}
+
+TEST(ObservationEncoder, OneHotElementsAreNotNormalised) {
+  env::Dict dict;
+  dict.spaces.emplace_back("gear", env::Space{env::Discrete{.n = 2, .dtype = DType::kI64}});
+  dict.spaces.emplace_back("speed", env::Space{env::Box{{DType::kF32, {1}}, {-1}, {1}}});
+  ObservationEncoder encoder(env::Space{dict}, {.normalize = true});
+  EXPECT_EQ(encoder.moments().size(), 1U);
+  std::vector<std::int64_t> gear{1, 1};
+  std::vector<float> speed{3, 5};
+  std::vector<float> out;
+  const std::vector<shm::TensorView> raw{view(gear, 2, {DType::kI64, {}}),
+                                         view(speed, 2, {DType::kF32, {1}})};
+  const std::vector<shm::TensorView> encoded{view(out, 2, encoder.specs()[0])};
+  encoder.encode(raw, encoded, true);
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[1], 1);
+  EXPECT_NEAR(out[2], -1, 1e-3);
+}
+
+TEST(ObservationEncoder, OneRowIsEncodedAsAmongMany) {
+  ObservationEncoder encoder(env::Space{env::Box{{DType::kF32, {2}}, {-1}, {1}}},
+                             {.normalize = true});
+  std::vector<float> seen{1, 2, 3, 5, 8, 13};
+  std::vector<float> all, one;
+  const std::vector<shm::TensorView> raw{view(seen, 3, {DType::kF32, {2}})};
+  const std::vector<shm::TensorView> to_all{view(all, 3, encoder.specs()[0])};
+  encoder.encode(raw, to_all, true);
+  const std::vector<shm::TensorView> to_one{view(one, 2, encoder.specs()[0])};
+  encoder.encode_row(raw, 2, to_one, 1);
+  EXPECT_EQ(one, (std::vector<float>{0, 0, all[4], all[5]}));
+}
+
+TEST(ObservationEncoder, AnIndexOutsideItsSpaceIsAnError) {
+  ObservationEncoder encoder(env::Space{env::Discrete{.n = 3, .start = 1, .dtype = DType::kI64}});
+  std::vector<std::int64_t> value{4};
+  std::vector<float> out;
+  const std::vector<shm::TensorView> raw{view(value, 1, {DType::kI64, {}})};
+  const std::vector<shm::TensorView> encoded{view(out, 1, encoder.specs()[0])};
+  EXPECT_THROW(encoder.encode(raw, encoded, false), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace shoal::collect
