@@ -1,6 +1,7 @@
 #include "batch_io.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/shared_ptr.h>
 
 #include <chrono>
 #include <cstring>

@@ -46,6 +46,10 @@ class BatchIo {
   /// Row `row`'s last observation of the episode that this step ended (same-step autoreset), an own
   /// copy.
   nanobind::object final_observation(int row) const;
+  /// To be called after a change of environments that live in this process.
+  void environments_changed() {
+    if (local_ != nullptr) local_->bind_methods();
+  }
   /// The environments whose Extra this is: a bool array.
   nanobind::object has_final() const { return flags(last_.has_final); }
   nanobind::object fault() const { return flags(last_.fault); }

@@ -50,6 +50,9 @@ class PyStepper final : public vector::Stepper {
   std::span<const std::byte> info() override;
   std::vector<std::byte> request(std::span<const std::byte> message) override;
 
+  /// Looks the environments' methods up again; to be called after code that may have replaced them.
+  void bind_methods();
+
   bool has_infos() const noexcept { return !infos_.empty(); }
   /// The infos of the last reset or step as objects, in row order: a list of (row, is_final, dict),
   /// or None.
@@ -72,7 +75,6 @@ class PyStepper final : public vector::Stepper {
     nanobind::object info;
   };
 
-  void bind_methods();
   void step_env(int i);
   void autoreset_env(int i);
   void take_reset_result(int i, nanobind::object result);

@@ -172,6 +172,7 @@ void bind_batch_io(nb::module_& module) {
       .def("step_wait", &BatchIo::step_wait, "timeout"_a.none())
       .def("infos", &BatchIo::infos)
       .def("final_observation", &BatchIo::final_observation, "row"_a)
+      .def("environments_changed", &BatchIo::environments_changed)
       .def("has_final", &BatchIo::has_final)
       .def("fault", &BatchIo::fault);
   module.attr("EXTRA_INFOS") = static_cast<int>(BatchIo::kInfos);

@@ -210,7 +210,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _ask_all(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Calls `method` of every worker's EnvGroup."""
         if self._group is not None:
-            return [getattr(self._group, method)(*arguments[0])]
+            try:
+                return [getattr(self._group, method)(*arguments[0])]
+            finally:
+                self._io.environments_changed()
         if self._native:
             raise AttributeError(f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}")
         replies = []

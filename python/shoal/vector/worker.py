@@ -134,8 +134,11 @@ def run(context: Any, packed: Sequence[bytes | Callable[[], Any]]) -> None:
         context: shoal._core's WorkerContext.
         packed: a factory for each environment, pickled, or as it is in a forked worker.
     """
+    import numpy as np
+
     from shoal import _core
 
+    np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
     unpacked = {id(factory): pickle.loads(factory) if isinstance(factory, bytes) else factory for factory in packed}
     envs = build_envs([unpacked[id(factory)] for factory in packed], context.first_env)
     _core.run_vector_worker(context, envs, EnvGroup(envs, context.first_env))

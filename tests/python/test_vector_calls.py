@@ -1,0 +1,210 @@
+"""Attributes, method calls, rendering and the state machine of shoal.make_vec."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError, ResetNeeded
+from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics, RescaleAction
+from sample_envs import CounterEnv, SpaceEnv
+
+import shoal
+
+BACKENDS = {"serial": {"backend": "serial"}, "process": {"backend": "process", "num_workers": 2}}
+
+Make = Callable[..., shoal.VectorEnv]
+
+
+@pytest.fixture(params=BACKENDS)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    made: list[shoal.VectorEnv] = []
+
+    def make_and_keep(*args: Any, **kwargs: Any) -> shoal.VectorEnv:
+        made.append(shoal.make_vec(*args, **{**BACKENDS[request.param], **kwargs}))
+        return made[-1]
+
+    yield make_and_keep
+    for envs in made:
+        envs.close()
+
+
+def test_call_gives_a_tuple_with_one_result_an_environment(make: Make) -> None:
+    envs = make(functools.partial(SpaceEnv, "box"), 3)
+    assert envs.call("double", 4) == (8, 8, 8)
+    assert envs.call("double", 4, plus=1) == (9, 9, 9)
+    assert envs.call("value") == (7, 7, 7)
+
+
+def test_attributes_are_set_one_by_one_or_all_alike(make: Make) -> None:
+    envs = make("CartPole-v1", 3)
+    envs.set_attr("gravity", [1.0, 2.0, 3.0])
+    assert envs.get_attr("gravity") == (1.0, 2.0, 3.0)
+    envs.set_attr("gravity", 9.8)
+    assert envs.get_attr("gravity") == (9.8, 9.8, 9.8)
+    envs.set_attr("weights", np.arange(3))
+    assert [weights.tolist() for weights in envs.get_attr("weights")] == [[0, 1, 2]] * 3
+    with pytest.raises(ValueError, match="Got `2` values for 3 environments"):
+        envs.set_attr("gravity", [1.0, 2.0])
+
+
+def test_a_replaced_step_is_the_one_that_is_called(make: Make) -> None:
+    envs = make(CounterEnv, 2)
+    envs.reset()
+    envs.set_attr("step", lambda action: (np.array([5.0, 5.0]), 9.0, False, False, {}))
+    assert envs.step([0, 0])[1].tolist() == [9.0, 9.0]
+
+
+def test_a_missing_attribute_is_an_attribute_error_and_harms_nothing(make: Make) -> None:
+    envs = make(SpaceEnv, 2)
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        envs.get_attr("no_such_thing")
+    with pytest.raises(TypeError, match="double"):
+        envs.call("double", 1, 2, 3, 4)
+    envs.reset(seed=1)
+    envs.step([0, 0])
+
+
+@pytest.mark.parametrize("name", ["reset", "step", "close"])
+def test_call_does_not_step_around_the_vector_environment(make: Make, name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        make(CounterEnv, 2).call(name)
+
+
+def test_render_gives_a_frame_an_environment(make: Make) -> None:
+    envs = make(functools.partial(SpaceEnv, "box", render_mode="rgb_array"), 3)
+    envs.set_attr("value", [1, 2, 3])
+    frames = envs.render()
+    assert [frame[0, 0, 0] for frame in frames] == [1, 2, 3]
+
+
+def test_np_random_is_one_generator_an_environment(make: Make) -> None:
+    envs = make("CartPole-v1", 3)
+    envs.reset(seed=4)
+    assert envs.np_random_seed == (4, 5, 6)
+    assert all(isinstance(generator, np.random.Generator) for generator in envs.np_random)
+
+
+def test_the_environments_of_the_process_backend_are_in_other_processes() -> None:
+    envs = shoal.make_vec(functools.partial(SpaceEnv, "box"), 4, num_workers=2)
+    pids = envs.call("pid")
+    assert pids[0] == pids[1] != pids[2] == pids[3] and os.getpid() not in pids
+    assert [worker["pid"] for worker in envs.stats()["workers"]] == [pids[0], pids[2]]
+    envs.close()
+
+
+def test_stats_count_batches_and_name_the_workers_environments(make: Make) -> None:
+    envs = make(CounterEnv, 3)
+    envs.reset()
+    for _ in range(4):
+        envs.step([0, 0, 0])
+    stats = envs.stats()
+    assert (stats["steps"], stats["resets"]) == (4, 1)
+    assert sum(worker["num_envs"] for worker in stats["workers"]) == 3
+    assert all(worker["steps"] == 4 for worker in stats["workers"])
+
+
+def test_calls_in_the_wrong_order_are_refused(make: Make) -> None:
+    envs = make(CounterEnv, 2)
+    with pytest.raises(ResetNeeded):
+        envs.step([0, 0])
+    with pytest.raises(NoAsyncCallError, match="step_wait"):
+        envs.step_wait()
+    envs.reset_async(seed=1)
+    for pending in (lambda: envs.step([0, 0]), lambda: envs.reset(), lambda: envs.get_attr("steps"), envs.render):
+        with pytest.raises(AlreadyPendingCallError, match="pending call to `reset`") as error:
+            pending()
+        assert error.value.name == "reset"
+    with pytest.raises(NoAsyncCallError):
+        envs.step_wait()
+    assert envs.reset_wait()[0].tolist() == [[1, 0], [1, 0]]
+    envs.step_async([1, 2])
+    assert envs.step_wait()[1].tolist() == [1.0, 2.0]
+
+
+def test_closing_is_final_and_may_be_repeated(make: Make) -> None:
+    envs = make(CounterEnv, 2)
+    envs.reset()
+    envs.step_async([0, 0])
+    envs.close()
+    envs.close()
+    assert envs.closed
+    for call in (envs.reset, lambda: envs.step([0, 0]), envs.step_wait, envs.render, lambda: envs.get_attr("steps")):
+        with pytest.raises(ClosedEnvironmentError):
+            call()
+
+
+def test_closing_closes_the_environments() -> None:
+    made: list[Any] = []
+
+    def factory() -> gymnasium.Env:
+        made.append(SpaceEnv())
+        return made[-1]
+
+    shoal.make_vec(factory, 2, backend="serial").close()
+    assert [env.closed for env in made] == [True, True]
+
+
+def test_an_environment_dropped_without_close_cleans_up_after_itself(make: Make) -> None:
+    envs = make(CounterEnv, 2)
+    envs.reset()
+    made = envs.close
+    del envs, made  # the fixture still holds one; what this checks is that nothing complains at its end
+
+
+def test_gymnasiums_vector_wrappers_run_on_top(make: Make) -> None:
+    envs: Any = make("Pendulum-v1", 3)
+    envs = RescaleAction(NormalizeObservation(RecordEpisodeStatistics(envs)), -1.0, 1.0)
+    envs.reset(seed=0)
+    for _ in range(201):
+        *_, infos = envs.step(envs.action_space.sample())
+        if "episode" in infos:
+            break
+    assert infos["episode"]["l"].tolist() == [200, 200, 200]
+    assert envs.spec.id == "Pendulum-v1" and "Pendulum-v1" in repr(envs)
+
+
+def test_gymnasium_environments_keep_their_time_limit_and_their_spec(make: Make) -> None:
+    envs = make("CartPole-v1", 2, env_kwargs={"max_episode_steps": 3})
+    envs.reset(seed=0)
+    flags = [envs.step([i % 2] * 2)[3].tolist() for i in range(3)]
+    assert flags == [[False, False], [False, False], [True, True]]
+    assert envs.spec.max_episode_steps == 3
+
+
+def test_a_list_of_factories_gives_one_environment_each(make: Make) -> None:
+    envs = make([functools.partial(CounterEnv, length) for length in (1, 2, 3)], autoreset_mode="disabled")
+    envs.reset()
+    assert envs.step([0, 0, 0])[2].tolist() == [True, False, False]
+    with pytest.raises(ValueError, match="leave num_envs out"):
+        make([CounterEnv], 2)
+
+
+def test_closures_and_local_classes_travel_to_the_workers(make: Make) -> None:
+    bonus = 5.0
+
+    class Local(CounterEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return (observation, reward + bonus, *rest)
+
+    envs = make(lambda: Local(4), 2)
+    envs.reset()
+    assert envs.step([1, 2])[1].tolist() == [6.0, 7.0]
+
+
+def test_an_id_registered_by_the_caller_alone_works_in_the_workers(make: Make) -> None:
+    class Mine(CounterEnv):
+        pass
+
+    gymnasium.register("ShoalTest/Mine-v0", lambda length=2: Mine(length))
+    try:
+        envs = make("ShoalTest/Mine-v0", 2, env_kwargs={"length": 5})
+        assert envs.call("length") == (5, 5)
+    finally:
+        del gymnasium.registry["ShoalTest/Mine-v0"]
