@@ -29,7 +29,7 @@ struct EvaluationOptions {
   std::uint64_t seed = 0;  // environment i is reset with seed + i, once
   std::int64_t max_episode_steps =
       200'000;  // a longer episode is cut, counted, and reset: none runs for ever
-  std::function<bool()> cancelled;  // asked before each step; may be empty
+  std::function<bool()> cancelled = {};  // asked before each step; may be empty
 };
 
 /// Episode j of `returns` and `lengths` is ordered by environment, then by time.

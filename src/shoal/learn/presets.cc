@@ -78,7 +78,7 @@ TrainConfig preset(std::string_view name) {
     throw InvalidArgument(fmt::format("there is no preset \"{}\"; the nearest is \"{}\"", name,
                                       nearest_name(name, preset_names())));
   TrainConfig config;
-  apply(nlohmann::json::parse(entry->json), config);
+  apply_overrides(nlohmann::json::parse(entry->json), config);
   return config;
 }
 

@@ -71,7 +71,9 @@ NamedArray named(std::string name, shm::TensorSpec spec, std::span<const std::by
 ReplayableVectorEnv::ReplayableVectorEnv(std::shared_ptr<vector::VectorEnv> envs)
     : envs_(std::move(envs)) {
   for (const auto& leaf : env::leaves(envs_->single_action_space())) {
-    ActionColumn column{leaf_name("actions", leaf), stacked(num_envs(), leaf.spec)};
+    ActionColumn column;
+    column.name = leaf_name("actions", leaf);
+    column.stored = stacked(num_envs(), leaf.spec);
     column.narrow = fits_a_byte(leaf.space, column.start);
     if (column.narrow) column.stored.dtype = shm::DType::kU8;
     columns_.push_back(std::move(column));

@@ -110,11 +110,12 @@ json to_flat_json(const TrainConfig& config) {
 
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
-  for (const auto& [name, value] : to_flat_json({}).items()) names.push_back(name);
+  const json flat = to_flat_json({});
+  for (const auto& [name, value] : flat.items()) names.push_back(name);
   return names;
 }
 
-void apply(const json& overrides, TrainConfig& config) {
+void apply_overrides(const json& overrides, TrainConfig& config) {
   if (!overrides.is_object())
     throw InvalidArgument(
         fmt::format("a configuration is a JSON object, not {}", overrides.dump()));

@@ -52,7 +52,7 @@ nlohmann::json to_flat_json(const TrainConfig& config);
 
 /// Overwrites the fields that `json` names. Throws InvalidArgument for a name that is none, with
 /// the nearest one, and for an unsuitable type.
-void apply(const nlohmann::json& json, TrainConfig& config);
+void apply_overrides(const nlohmann::json& json, TrainConfig& config);
 
 /// All names, in alphabetical order.
 std::vector<std::string> config_names();

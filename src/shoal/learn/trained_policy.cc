@@ -62,7 +62,7 @@ TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
     policy.observation_space_ = space_from_json(state.at("observation_space"));
     policy.action_space_ = space_from_json(state.at("action_space"));
     policy.steps_ = state.at("step").get<std::int64_t>();
-    apply(state.at("config"), policy.config_);
+    apply_overrides(state.at("config"), policy.config_);
     policy.ppo_ = std::make_unique<Ppo>(policy.observation_space_, policy.action_space_, 1,
                                         policy.config_.ppo, policy.config_.seed);
     policy.ppo_->load_policy(learner_state_of(checkpoint));

@@ -51,7 +51,7 @@ struct Options {
   std::chrono::milliseconds close_timeout{10'000};  // process: to close the environments; then the worker is killed
 
   /// Process: called about every 50 ms while a call waits. What it throws ends the wait and leaves the call under way.
-  std::function<void()> interrupt_check;
+  std::function<void()> interrupt_check = {};
 };
 
 /// What one worker has done so far.
