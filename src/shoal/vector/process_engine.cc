@@ -155,12 +155,22 @@ void ProcessEngine::post(Command command) {
     std::fill_n(rows_.has_seed.begin() + seat.first_env(), seat.num_envs(), std::uint8_t{0});
   }
   control_.gather().start(static_cast<std::uint32_t>(sequence_), count);
-  for (const WorkerSeat& seat : seats_) {
-    if (seat.command == Command::kNone) continue;
-    control_.cell(seat.index())
-        .command.store(WorkerCell::pack(sequence_, seat.command), std::memory_order_release);  // [command]
+  for (WorkerSeat& seat : seats_) {
+    if (seat.command != Command::kNone) give(seat, seat.command);
   }
   control_.doorbell().ring();
+}
+
+// Leaves a command with the current sequence; the ring is the caller's.
+void ProcessEngine::give(WorkerSeat& seat, Command command) {
+  seat.posted = sequence_;
+  control_.cell(seat.index())
+      .command.store(WorkerCell::pack(sequence_, command), std::memory_order_release);  // [command]
+}
+
+// True when the worker has not obeyed its last command yet.
+bool ProcessEngine::busy(const WorkerSeat& seat) const {
+  return control_.cell(seat.index()).done.load(std::memory_order_acquire) != seat.posted;  // [done]
 }
 
 Batch ProcessEngine::wait(std::optional<std::chrono::nanoseconds> timeout) {
@@ -187,9 +197,8 @@ bool ProcessEngine::settle_dead_workers() {
   bool all_settled = true;
   for (WorkerSeat& seat : seats_) {
     if (seat.command == Command::kNone || seat.owes_fault) continue;
-    const WorkerCell& cell = control_.cell(seat.index());
     const bool dead = seat.dead();  // before the look at `done`, which a dead worker no longer changes
-    if (cell.done.load(std::memory_order_acquire) == sequence_) continue;  // [done]
+    if (!busy(seat)) continue;
     if (!dead) {
       all_settled = false;
       continue;
@@ -203,12 +212,12 @@ bool ProcessEngine::settle_dead_workers() {
 void ProcessEngine::throw_timed_out() {
   std::string late;
   for (const WorkerSeat& seat : seats_) {
-    const WorkerCell& cell = control_.cell(seat.index());
     if (seat.command == Command::kNone || seat.owes_fault) continue;
-    if (cell.done.load(std::memory_order_acquire) == sequence_) continue;  // [done]
+    if (!busy(seat)) continue;
     if (!late.empty()) late += ", ";
     late += seat.describe();
-    const int env = EnvMarker::blamed(cell.env_now.load(std::memory_order_relaxed));  // relaxed: a hint
+    const int env = EnvMarker::blamed(
+        control_.cell(seat.index()).env_now.load(std::memory_order_relaxed));  // relaxed: a hint
     if (env != EnvMarker::kNone) late += fmt::format(" in environment {}", env);
   }
   throw TimedOut(fmt::format("the {} did not end in time; still at it: {}. It stays under way: wait() again, or close()",
@@ -283,8 +292,7 @@ std::vector<std::byte> ProcessEngine::request(int worker, std::span<const std::b
                                   patience.deadline) == os::SendOutcome::kTimedOut) {
     throw TimedOut(fmt::format("{} takes no requests: it is still busy with earlier ones", at.describe()));
   }
-  control_.cell(worker).command.store(WorkerCell::pack(sequence, Command::kRequest),
-                                      std::memory_order_release);  // [command]
+  give(at, Command::kRequest);
   control_.doorbell().ring();
   try {
     for (;;) {
@@ -321,21 +329,23 @@ Stats ProcessEngine::stats() const {
 
 void ProcessEngine::close() noexcept {
   if (state_.closed()) return;
-  const bool busy = state_.call() != CallState::Call::kNone;
   state_.close();
   if (owner_pid_ != ::getpid()) return;  // a forked copy: the workers are not its own
+  const os::Deadline idle_deadline = os::deadline_after(options_.close_timeout);
+  const os::Deadline busy_deadline =
+      os::deadline_after(std::min(options_.close_timeout, kBusyCloseTimeout));
+  std::vector<os::Deadline> deadlines;
   ++sequence_;
   for (WorkerSeat& seat : seats_) {
     if (!seat.attached()) continue;
-    control_.cell(seat.index())
-        .command.store(WorkerCell::pack(sequence_, Command::kClose), std::memory_order_release);  // [command]
+    deadlines.push_back(busy(seat) ? busy_deadline : idle_deadline);
+    give(seat, Command::kClose);
   }
-  control_.doorbell().ring();
-  const os::Deadline deadline = os::deadline_after(
-      busy ? std::min(options_.close_timeout, kBusyCloseTimeout) : options_.close_timeout);
+  if (!deadlines.empty()) control_.doorbell().ring();
+  auto deadline = deadlines.begin();
   for (WorkerSeat& seat : seats_) {
     if (!seat.attached()) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(*deadline++));
     static_cast<void>(seat.process().join(left));
   }
   for (WorkerSeat& seat : seats_) seat.vacate();  // kills those that are left

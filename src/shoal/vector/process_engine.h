@@ -67,6 +67,8 @@ class ProcessEngine {
 
   // Commanding and waiting.
   void post(Command command);
+  void give(WorkerSeat& seat, Command command);
+  bool busy(const WorkerSeat& seat) const;
   void wait_for_workers(const Patience& patience);
   bool settle_dead_workers();
   [[noreturn]] void throw_timed_out();

@@ -73,6 +73,8 @@ void WorkerSeat::attach(const ControlBlock& control, std::uint64_t sequence) {
   cell.failed.store(0, std::memory_order_relaxed);
   cell.info_bytes.store(0, std::memory_order_relaxed);
   cell.command.store(WorkerCell::pack(sequence, Command::kNone), std::memory_order_release);
+  cell.done.store(sequence, std::memory_order_relaxed);
+  posted = sequence;
   const int fd = control.fd();
   static_cast<void>(process_->channel().send(
       encode_attach({.worker = index(), .first_env = first_env(), .sequence = sequence}),

@@ -65,6 +65,7 @@ class WorkerSeat {
 
   // What the engine keeps here from post to collect.
   Command command = Command::kNone;   // given for the call under way
+  std::uint64_t posted = 0;           // sequence of the last command given, of this call or another
   bool owes_fault = false;            // it died: the rows of the next step end as a fault
   bool needs_reset = false;           // its environments are new
   std::vector<std::byte> large_info;  // of the last step, where it did not fit into its area

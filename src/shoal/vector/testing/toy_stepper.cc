@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "shoal/vector/native_worker.h"
@@ -42,12 +46,12 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-ToyStepper::ToyStepper(int count) : envs_(static_cast<std::size_t>(count)) {
+ToyStepper::ToyStepper(int count, int num_actions) : envs_(static_cast<std::size_t>(count)) {
   env::Dict observation;
   observation.spaces.emplace_back("state", env::Box{{shm::DType::kF64, {3}}, {-1e9}, {1e9}});
   observation.spaces.emplace_back("tick", env::Discrete{.n = 1 << 20});
   hello_.observation_space = std::move(observation);
-  hello_.action_space = env::Discrete{.n = 1000};
+  hello_.action_space = env::Discrete{.n = num_actions};
   hello_.extra = bytes_of(fmt::format("{} toys", count));
 }
 
@@ -161,6 +165,8 @@ void ToyStepper::misbehave(int row, std::int64_t action) {
 std::vector<std::byte> ToyStepper::request(std::span<const std::byte> message) {
   const std::string text = text_of(message);
   if (text.starts_with("echo ")) return bytes_of(text.substr(5));
+  if (text.starts_with("slow ")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(text.substr(5))));
+  if (text.starts_with("slow ")) return bytes_of("done");
   if (text == "pid") return bytes_of(fmt::format("{}", ::getpid()));
   if (text == "kill") kill_self();
   if (text == "hang") hang();
@@ -183,7 +189,7 @@ std::unique_ptr<Stepper> make_toy(int count, std::string_view payload) {
   if (payload == "throw") throw std::runtime_error("no toys today");
   if (payload == "exit") ::_exit(7);
   if (payload == "hang") hang();
-  return std::make_unique<ToyStepper>(count);
+  return std::make_unique<ToyStepper>(count, payload == "other spaces" ? 5 : 1000);
 }
 
 int toy_entry(process::WorkerContext& context) {

@@ -29,10 +29,11 @@ struct ToyAction {
 /// Observation Dict(state: Box float64 (3,), tick: Discrete), action Discrete: each observation, reward and episode end
 /// is a function of the seed, the episode, the step and the actions of that environment alone.
 ///
-/// Requests: "echo …" answers the rest; "throw" fails; "kill" and "hang" as the actions; "pid" answers the process id.
+/// Requests: "echo …" answers the rest; "slow N ms" answers after that time; "kill" and "hang" as the actions; "pid"
+/// answers the process id; all others fail.
 class ToyStepper final : public Stepper {
  public:
-  explicit ToyStepper(int count);
+  explicit ToyStepper(int count, int num_actions = 1000);
 
   const Hello& hello() const override { return hello_; }
   int count() const override { return static_cast<int>(envs_.size()); }

@@ -1,0 +1,389 @@
+// What only workers in processes do: start, die, come back, answer requests, send large infos.
+#include "shoal/vector/process_vector_env.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "shoal/process/worker_died.h"
+#include "shoal/vector/testing/backends.h"
+#include "shoal/vector/testing/toy_stepper.h"
+
+namespace shoal::vector::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::int64_t kAct = 1;
+
+std::unique_ptr<ProcessVectorEnv> start(Kind kind, const std::vector<int>& counts, Options options = {}) {
+  return std::make_unique<ProcessVectorEnv>(make_launcher(kind), toy_specs(counts), options);
+}
+
+template <class Failure>
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Failure& failure) {
+    return failure.what();
+  } catch (const std::exception& other) {
+    return std::string("something else was thrown: ") + other.what();
+  }
+  return "nothing was thrown";
+}
+
+Batch act(ProcessVectorEnv& envs, const std::vector<std::int64_t>& actions) {
+  set_actions(envs, actions);
+  return envs.step();
+}
+
+// --- also with workers that are threads -------------------------------------------------------------------------------
+
+class ProcessVectorEnvRequests : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(ProcessVectorEnvRequests, AreAnsweredByTheWorkerThatIsAsked) {
+  auto envs = start(GetParam(), {2, 1});
+  EXPECT_EQ(text_of(envs->hello(0).extra), "2 toys");
+  EXPECT_EQ(text_of(envs->hello(1).extra), "1 toys");
+  EXPECT_EQ(text_of(envs->request(1, bytes_of("echo hello"))), "hello");
+  EXPECT_EQ(text_of(envs->request(0, bytes_of("pid"))), std::to_string(envs->pid(0)));
+  EXPECT_EQ(envs->stats().workers[1].requests, 1U);
+}
+
+TEST_P(ProcessVectorEnvRequests, MayBeLarge) {
+  auto envs = start(GetParam(), {1});
+  const std::string large(3'000'000, 'x');
+  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo " + large))), large);
+}
+
+TEST_P(ProcessVectorEnvRequests, ThatFailChangeNothingElse) {
+  auto envs = start(GetParam(), {2, 1});
+  envs->reset(std::uint64_t{0});
+  EXPECT_THAT(message_of<process::RemoteError>([&] { envs->request(1, bytes_of("sing")); }),
+              HasSubstr("a toy does not know \"sing\""));
+  EXPECT_NO_THROW(act(*envs, {kAct, kAct, kAct}));
+  EXPECT_EQ(text_of(envs->request(1, bytes_of("echo still here"))), "still here");
+}
+
+TEST_P(ProcessVectorEnvRequests, AreRefusedWhileAStepIsUnderWayAndForUnknownWorkers) {
+  auto envs = start(GetParam(), {1});
+  envs->reset_async({});
+  EXPECT_THROW(envs->request(0, bytes_of("pid")), InvalidState);
+  envs->wait();
+  EXPECT_THAT(message_of<InvalidArgument>([&] { envs->request(1, bytes_of("pid")); }), HasSubstr("no worker 1"));
+}
+
+TEST_P(ProcessVectorEnvRequests, InfosArriveWhateverTheirSize) {
+  auto envs = start(GetParam(), {2, 2});
+  envs->reset(std::uint64_t{0});
+  EXPECT_TRUE(envs->info(0).empty());
+  act(*envs, {ToyAction::kSmallInfo, ToyAction::kSmallInfo, kAct, ToyAction::kLargeInfo});
+  EXPECT_EQ(text_of(envs->info(0)), "toy 0;toy 1;");
+  EXPECT_EQ(envs->info(1).size(), 300'000U);
+  EXPECT_THAT(envs->info(1).first(3), Each(std::byte{3}));
+  act(*envs, {kAct, kAct, kAct, kAct});
+  EXPECT_TRUE(envs->info(0).empty());
+  EXPECT_TRUE(envs->info(1).empty());
+}
+
+TEST_P(ProcessVectorEnvRequests, TheInterruptCheckEndsAWaitAndLeavesTheCallUnderWay) {
+  struct Interrupted {};
+  Options options;
+  bool interrupt = false;
+  options.interrupt_check = [&] {
+    if (std::exchange(interrupt, false)) throw Interrupted();
+  };
+  auto envs = start(GetParam(), {1}, options);
+  interrupt = true;
+  EXPECT_THROW(envs->request(0, bytes_of("slow 120 ms")), Interrupted);
+  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo next"))), "next");  // and not the answer given up
+}
+
+INSTANTIATE_TEST_SUITE_P(Launchers, ProcessVectorEnvRequests,
+                         ::testing::Values(Kind::kProcessAsThreads, Kind::kFork, Kind::kForkserver),
+                         [](const auto& info) { return name(info.param); });
+
+// --- start ------------------------------------------------------------------------------------------------------------
+
+std::vector<process::WorkerSpec> with_payload(std::vector<process::WorkerSpec> specs, int worker,
+                                              std::string_view payload) {
+  specs[static_cast<std::size_t>(worker)].payload = bytes_of(payload);
+  return specs;
+}
+
+TEST(ProcessVectorEnvStart, ReportsAWorkerThatFailsToBuildItsEnvironments) {
+  EXPECT_THAT(message_of<process::RemoteError>([] {
+                ProcessVectorEnv(make_launcher(Kind::kForkserver), with_payload(toy_specs({1, 1}), 1, "throw"), {});
+              }),
+              HasSubstr("no toys today"));
+}
+
+TEST(ProcessVectorEnvStart, ReportsAWorkerThatEndsWhileAnotherIsSlow) {
+  auto specs = with_payload(with_payload(toy_specs({1, 2}), 1, "exit"), 0, "hang");
+  const std::string message = message_of<process::WorkerDied>(
+      [&] { ProcessVectorEnv(make_launcher(Kind::kForkserver), std::move(specs), {}); });
+  EXPECT_THAT(message, HasSubstr("worker 1"));
+  EXPECT_THAT(message, HasSubstr("exit code 7"));
+}
+
+TEST(ProcessVectorEnvStart, EndsAtItsTimeout) {
+  Options options;
+  options.start_timeout = 30ms;
+  EXPECT_THAT(message_of<TimedOut>([&] {
+                ProcessVectorEnv(make_launcher(Kind::kForkserver), with_payload(toy_specs({1}), 0, "hang"), options);
+              }),
+              HasSubstr("worker 0 (environment 0)"));
+}
+
+TEST(ProcessVectorEnvStart, NamesTheEnvironmentWithOtherSpaces) {
+  const std::string message = message_of<InvalidArgument>([] {
+    ProcessVectorEnv(make_launcher(Kind::kForkserver), with_payload(toy_specs({2, 3, 1}), 2, "other spaces"), {});
+  });
+  EXPECT_THAT(message, StartsWith("environment 5 has another action space than environment 0: "));
+  EXPECT_THAT(message, HasSubstr("Discrete(5)"));
+}
+
+TEST(ProcessVectorEnvStart, RefusesAWorkerWithoutEnvironments) {
+  EXPECT_THROW(start(Kind::kForkserver, {1, 0}), InvalidArgument);
+  EXPECT_THROW(start(Kind::kForkserver, {}), InvalidArgument);
+}
+
+// --- death, on_fault raise --------------------------------------------------------------------------------------------
+
+TEST(ProcessVectorEnvDeath, IsThrownWithAllThatIsKnownOfIt) {
+  auto envs = start(Kind::kForkserver, {2, 2});
+  envs->reset(std::uint64_t{0});
+  set_actions(*envs, {kAct, kAct, kAct, ToyAction::kExit});
+  envs->step_async();
+  try {
+    envs->wait();
+    FAIL() << "nothing was thrown";
+  } catch (const process::WorkerDied& death) {
+    EXPECT_EQ(death.certificate().index, 1);
+    EXPECT_EQ(death.certificate().first_env, 2);
+    EXPECT_EQ(death.certificate().num_envs, 2);
+    EXPECT_EQ(death.certificate().status, (process::ExitStatus{.code = 3}));
+    EXPECT_THAT(death.what(), HasSubstr("these are the last words of toy 3"));
+  }
+  for (const auto& call : std::vector<std::function<void()>>{[&] { envs->step_async(); }, [&] { envs->reset_async({}); },
+                                                             [&] { envs->wait(); },
+                                                             [&] { envs->request(0, bytes_of("pid")); }}) {
+    EXPECT_THAT(message_of<InvalidState>(call), HasSubstr("because worker 1 (environments 2 to 3) died (exit code 3)"));
+  }
+}
+
+class KillAt : public ::testing::TestWithParam<std::tuple<Kind, std::string>> {};
+
+TEST_P(KillAt, EndsInATypedErrorThatNamesTheWorker) {
+  const auto& [kind, point] = GetParam();
+  auto envs = start(kind, {1, 1, 1});
+  envs->reset(std::uint64_t{0});
+  const std::string message = message_of<process::WorkerDied>([&, &point = point] {
+    if (point == "idle") {
+      ::kill(envs->pid(1), SIGKILL);
+      // The death of an idle worker may be seen by the call that begins, or only by its wait.
+      for (;;) act(*envs, {kAct, kAct, kAct});
+    }
+    if (point == "in a reset") {
+      ::kill(envs->pid(1), SIGSTOP);
+      envs->reset_async({});
+      ::kill(envs->pid(1), SIGKILL);
+      envs->wait();
+    }
+    if (point == "in a step") act(*envs, {kAct, ToyAction::kKill, kAct});
+    if (point == "while writing") act(*envs, {kAct, ToyAction::kKillWriting, kAct});
+    if (point == "while another hangs") act(*envs, {ToyAction::kHang, ToyAction::kKill, kAct});
+    if (point == "in a request") envs->request(1, bytes_of("kill"));
+  });
+  EXPECT_THAT(message, HasSubstr("worker 1"));
+  EXPECT_THAT(message, HasSubstr("signal 9 (SIGKILL)"));
+  EXPECT_THROW(envs->reset_async({}), InvalidState);
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, KillAt,
+                         ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver, Kind::kSpawn),
+                                            ::testing::Values("idle", "in a reset", "in a step", "while writing",
+                                                              "while another hangs", "in a request")),
+                         [](const auto& info) {
+                           std::string text = name(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+                           std::replace(text.begin(), text.end(), ' ', '_');
+                           return text;
+                         });
+
+TEST(ProcessVectorEnvDeath, OfTheZygoteIsTheDeathOfAllWorkers) {
+  auto launcher = make_launcher(Kind::kForkserver);
+  ProcessVectorEnv envs(launcher, toy_specs({1, 1}), {});
+  envs.reset(std::uint64_t{0});
+  ::kill(launcher->zygote_pid(), SIGKILL);
+  EXPECT_THAT(message_of<process::WorkerDied>([&] {
+                for (;;) act(envs, {kAct, kAct});
+              }),
+              HasSubstr("worker"));
+}
+
+TEST(ProcessVectorEnvTimeout, NamesWhoIsLateAndLeavesTheStepUnderWay) {
+  auto envs = start(Kind::kForkserver, {2, 2});
+  envs->reset(std::uint64_t{0});
+  set_actions(*envs, {kAct, kAct, kAct, ToyAction::kHang});
+  envs->step_async();
+  EXPECT_THAT(message_of<TimedOut>([&] { envs->wait(20ms); }),
+              HasSubstr("worker 1 (environments 2 to 3) in environment 3"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }), HasSubstr("still under way"));
+  EXPECT_THROW(envs->wait(1ms), TimedOut);
+  envs->close();  // does not wait for the hanging environment for long
+}
+
+TEST(ProcessVectorEnvFork, ACopyInAForkedChildLeavesTheWorkersAlone) {
+  auto envs = start(Kind::kForkserver, {1, 1});
+  envs->reset(std::uint64_t{0});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    envs->close();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_NO_THROW(act(*envs, {kAct, kAct}));
+}
+
+// --- death, on_fault restart ------------------------------------------------------------------------------------------
+
+Options restarting(int max_restarts = 3) {
+  Options options;
+  options.on_fault = OnFault::kRestart;
+  options.max_restarts = max_restarts;
+  return options;
+}
+
+std::vector<int> ints(std::span<const std::uint8_t> values) { return {values.begin(), values.end()}; }
+
+class RestartAfter : public ::testing::TestWithParam<std::tuple<Kind, std::int64_t>> {};
+
+TEST_P(RestartAfter, TheRowsEndAsAFaultAndTheNextStepResetsThem) {
+  const auto& [kind, action] = GetParam();
+  auto envs = start(kind, {1, 2}, restarting());
+  const Recorded first = record(envs->reset(std::uint64_t{0}));
+  const int old_pid = envs->pid(1);
+  Batch batch = act(*envs, {kAct, kAct, action});
+  EXPECT_THAT(ints(batch.fault), ElementsAre(0, 1, 1));
+  EXPECT_THAT(ints(batch.truncated), ElementsAre(batch.truncated[0], 1, 1));
+  EXPECT_THAT(ints(batch.terminated), ElementsAre(batch.terminated[0], 0, 0));
+  EXPECT_EQ(batch.reward[1] + batch.reward[2], 0);
+  EXPECT_EQ(batch.obs[1].as<std::int64_t>()[1], 1);  // it was stepped before the other one died
+  const auto state = batch.obs[0].as<double>();
+  for (std::size_t i = 6; i < 9; ++i) {
+    const double last = reinterpret_cast<const double*>(first.obs[0].data())[i];
+    EXPECT_EQ(state[i], action == ToyAction::kKillWriting ? 0 : last);
+  }
+  EXPECT_TRUE(envs->info(1).empty());
+
+  batch = act(*envs, {kAct, kAct, kAct});
+  EXPECT_THAT(ints(batch.fault), ElementsAre(0, 0, 0));
+  EXPECT_THAT(ints(batch.reset), ElementsAre(0, 1, 1));
+  EXPECT_THAT(ints(batch.truncated), ElementsAre(batch.truncated[0], 0, 0));
+  EXPECT_EQ(batch.obs[1].as<std::int64_t>()[1], 0);
+  EXPECT_NE(envs->pid(1), old_pid);
+
+  batch = act(*envs, {kAct, kAct, kAct});
+  EXPECT_EQ(batch.obs[1].as<std::int64_t>()[1], 1);
+  EXPECT_EQ(batch.reset[1], 0);
+  EXPECT_EQ(envs->stats().workers[1].restarts, 1U);
+  EXPECT_EQ(text_of(envs->request(1, bytes_of("echo new"))), "new");
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, RestartAfter,
+                         ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver),
+                                            ::testing::Values(ToyAction::kKill, ToyAction::kKillWriting,
+                                                              ToyAction::kExit, ToyAction::kThrow)),
+                         [](const auto& info) {
+                           return name(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(ProcessVectorEnvRestart, OfAnIdleWorkerFirstEndsItsRowsInTheNextStep) {
+  auto envs = start(Kind::kForkserver, {1, 1}, restarting());
+  envs->reset(std::uint64_t{0});
+  EXPECT_THROW(envs->request(1, bytes_of("kill")), process::WorkerDied);
+  EXPECT_EQ(text_of(envs->request(1, bytes_of("echo new"))), "new");
+  Batch batch = act(*envs, {kAct, kAct});
+  EXPECT_THAT(ints(batch.fault), ElementsAre(0, 1));
+  batch = act(*envs, {kAct, kAct});
+  EXPECT_THAT(ints(batch.reset), ElementsAre(0, 1));
+  EXPECT_THAT(ints(batch.fault), ElementsAre(0, 0));
+}
+
+TEST(ProcessVectorEnvRestart, AResetTakesTheReplacementAtOnce) {
+  auto envs = start(Kind::kForkserver, {1, 2}, restarting());
+  const Recorded first = record(envs->reset(std::uint64_t{5}));
+  EXPECT_THROW(envs->request(1, bytes_of("kill")), process::WorkerDied);
+  EXPECT_EQ(record(envs->reset(std::uint64_t{5})), first);
+  const Batch batch = act(*envs, {kAct, kAct, kAct});
+  EXPECT_THAT(ints(batch.reset), Each(0));
+}
+
+TEST(ProcessVectorEnvRestart, AMaskedResetAlsoResetsTheRestOfAReplacement) {
+  auto envs = start(Kind::kForkserver, {1, 2}, restarting());
+  envs->reset(std::uint64_t{5});
+  act(*envs, {kAct, kAct, kAct});
+  EXPECT_THROW(envs->request(1, bytes_of("kill")), process::WorkerDied);
+  const std::vector<std::uint8_t> mask{0, 1, 0};
+  const Batch batch = envs->reset({}, mask);
+  EXPECT_THAT(std::vector<std::int64_t>(batch.obs[1].as<std::int64_t>().begin(), batch.obs[1].as<std::int64_t>().end()),
+              ElementsAre(1, 0, 0));
+}
+
+TEST(ProcessVectorEnvRestart, AfterTheZygotesDeathBringsAFreshOne) {
+  auto launcher = make_launcher(Kind::kForkserver);
+  ProcessVectorEnv envs(launcher, toy_specs({1, 1}), restarting());
+  envs.reset(std::uint64_t{0});
+  const int old_zygote = launcher->zygote_pid();
+  ::kill(old_zygote, SIGKILL);
+  bool all_faulted = false;
+  int faults = 0;
+  for (int t = 0; t < 100'000 && faults < 2; ++t) {
+    const Batch batch = act(envs, {kAct, kAct});
+    faults += batch.fault[0] + batch.fault[1];
+    all_faulted = all_faulted || batch.fault[0] + batch.fault[1] == 2;
+  }
+  EXPECT_EQ(faults, 2);
+  EXPECT_NO_THROW(act(envs, {kAct, kAct}));
+  EXPECT_NE(launcher->zygote_pid(), old_zygote);
+}
+
+TEST(ProcessVectorEnvRestart, GivesUpAfterTooManyInTheWindow) {
+  auto envs = start(Kind::kForkserver, {1}, restarting(2));
+  envs->reset(std::uint64_t{0});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(ints(act(*envs, {ToyAction::kKill}).fault), ElementsAre(1));
+    EXPECT_THAT(ints(act(*envs, {kAct}).reset), ElementsAre(1));
+  }
+  EXPECT_THROW(act(*envs, {ToyAction::kKill}), process::WorkerDied);
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }), HasSubstr("death number 3 within 60 s, of which 2"));
+}
+
+TEST(ProcessVectorEnvRestart, ForgivesAgainWhenTheWindowHasPassed) {
+  Options options = restarting(1);
+  options.restart_window = 0ms;
+  auto envs = start(Kind::kForkserver, {1}, options);
+  envs->reset(std::uint64_t{0});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(ints(act(*envs, {ToyAction::kKill}).fault), ElementsAre(1));
+    EXPECT_THAT(ints(act(*envs, {kAct}).reset), ElementsAre(1));
+  }
+}
+
+TEST(ProcessVectorEnvRestart, ThrowsTheFailureOfAnEnvironmentThatFailsTooOften) {
+  auto envs = start(Kind::kForkserver, {1}, restarting(0));
+  envs->reset(std::uint64_t{0});
+  EXPECT_THAT(message_of<process::RemoteError>([&] { act(*envs, {ToyAction::kThrow}); }), HasSubstr("toy 0 refuses"));
+}
+
+}  // namespace
+}  // namespace shoal::vector::testing
