@@ -167,7 +167,7 @@ void bind_batch_io(nb::module_& module) {
       .def(nb::init<EnvsPtr, nb::handle, nb::handle, bool>(), "envs"_a, "observation_space"_a,
            "action_space"_a, "copy"_a)
       .def("reset_async", &BatchIo::reset_async, "seeds"_a.none(), "mask"_a.none())
-      .def("step_async", &BatchIo::step_async, "actions"_a)
+      .def("step_async", &BatchIo::step_async, "actions"_a.none())
       .def("reset_wait", &BatchIo::reset_wait, "timeout"_a.none())
       .def("step_wait", &BatchIo::step_wait, "timeout"_a.none())
       .def("infos", &BatchIo::infos)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from typing import Any, NamedTuple
 
 __all__ = ["Error", "ForkRefused", "RemoteError", "RemoteTraceback", "StartFailed", "WorkerDied"]
 
@@ -81,14 +82,32 @@ def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:
 
 
 def _pickled(exception: BaseException) -> bytes:
-    try:
-        import cloudpickle
+    """The exception itself, or a recipe that makes it without calling its constructor (which may want other arguments
+    than `exception.args`); empty where neither gives the same exception again."""
+    import cloudpickle
 
-        data = cloudpickle.dumps(exception)
-        copy = pickle.loads(data)  # some exceptions only fail on the way back
-    except Exception:
-        return b""
-    return data if type(copy) is type(exception) and str(copy) == str(exception) else b""
+    recipe = _Recipe(type(exception), exception.args, getattr(exception, "__dict__", {}))
+    for candidate in (exception, recipe):
+        try:
+            data = cloudpickle.dumps(candidate)
+            copy = pickle.loads(data)  # some only fail on the way back
+            copy = copy.make() if isinstance(copy, _Recipe) else copy
+            if type(copy) is type(exception) and str(copy) == str(exception):
+                return data
+        except Exception:
+            continue
+    return b""
+
+
+class _Recipe(NamedTuple):
+    kind: type[BaseException]
+    args: tuple[Any, ...]
+    state: dict[str, Any]
+
+    def make(self) -> BaseException:
+        exception = self.kind.__new__(self.kind, *self.args)
+        exception.__dict__.update(self.state)
+        return exception
 
 
 def unpack_exception(
@@ -99,6 +118,7 @@ def unpack_exception(
     if data:
         try:
             exception = pickle.loads(data)
+            exception = exception.make() if isinstance(exception, _Recipe) else exception
         except Exception:  # its class may exist in the worker only
             exception = None
     if not isinstance(exception, BaseException):

@@ -25,12 +25,18 @@ SPACES: dict[str, spaces.Space] = {
     "multi_binary": spaces.MultiBinary(6),
     "multi_binary_2d": spaces.MultiBinary((2, 3)),
     "dict": spaces.Dict(
-        {"position": spaces.Box(0, 1, (2,), np.float32), "camera": spaces.Box(0, 255, (4, 4), np.uint8), "id": spaces.Discrete(9)}
+        {
+            "position": spaces.Box(0, 1, (2,), np.float32),
+            "camera": spaces.Box(0, 255, (4, 4), np.uint8),
+            "id": spaces.Discrete(9),
+        }
     ),
     "tuple": spaces.Tuple((spaces.Discrete(3), spaces.Box(0, 1, (2,), np.float64))),
     "nested": spaces.Dict(
         {
-            "outer": spaces.Tuple((spaces.Dict({"b": spaces.MultiBinary(2), "a": spaces.Discrete(2)}), spaces.Discrete(7))),
+            "outer": spaces.Tuple(
+                (spaces.Dict({"b": spaces.MultiBinary(2), "a": spaces.Discrete(2)}), spaces.Discrete(7))
+            ),
             "flag": spaces.Box(0, 1, (), np.int8),
         }
     ),
@@ -64,7 +70,13 @@ class SpaceEnv(gymnasium.Env):
         reward = [1, 0.5, np.float32(0.25), np.float64(draw), np.int64(3), True][int(draw * 6)]
         terminated = [False, np.bool_(False), True][int(self.np_random.random() * 1.2 + (draw > 0.8))]
         truncated = bool(self.np_random.random() < 0.1)
-        return self.observation_space.sample(), reward, terminated, truncated, {**self._info(None), "action": _signature(action)}
+        return (
+            self.observation_space.sample(),
+            reward,
+            terminated,
+            truncated,
+            {**self._info(None), "action": _signature(action)},
+        )
 
     def _info(self, options: dict[str, Any] | None) -> dict[str, Any]:
         draw = self.np_random.random()
@@ -128,7 +140,9 @@ class TwoArgumentError(Exception):
 class FaultyEnv(CounterEnv):
     """Fails in one of its methods: raising, printing, dying, returning what it must not."""
 
-    def __init__(self, init: Any = None, reset: Any = None, step: Any = None, observation: Any = None, result: Any = None) -> None:
+    def __init__(
+        self, init: Any = None, reset: Any = None, step: Any = None, observation: Any = None, result: Any = None
+    ) -> None:
         super().__init__()
         self.raise_in_reset, self.raise_in_step = reset, step
         self.observation, self.result = observation, result

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError, ResetNeeded
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics, RescaleAction
-from sample_envs import CounterEnv, SpaceEnv
 
 import shoal
+from sample_envs import CounterEnv, SpaceEnv
 
 BACKENDS = {"serial": {"backend": "serial"}, "process": {"backend": "process", "num_workers": 2}}
 

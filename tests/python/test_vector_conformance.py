@@ -9,10 +9,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from same import assert_same
-from sample_envs import SPACES, CounterEnv, SpaceEnv
 
 import shoal
+from same import assert_same
+from sample_envs import SPACES, CounterEnv, SpaceEnv
 
 BACKENDS = {
     "serial": {"backend": "serial"},

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample_envs import CounterEnv
 
 import shoal
+from sample_envs import CounterEnv
 
 BACKENDS = {"serial": {"backend": "serial"}, "process": {"backend": "process", "num_workers": 2}}
 

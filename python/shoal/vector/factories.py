@@ -95,7 +95,9 @@ def _instance_error(env: Any) -> TypeError:
     inner = getattr(env, "unwrapped", env)
     name = type(inner).__name__
     spec = getattr(env, "spec", None)
-    fix = f"make_vec({spec.id!r}, …)" if spec is not None else f"make_vec({name}, …)  or  make_vec(lambda: {name}(…), …)"
+    fix = (
+        f"make_vec({spec.id!r}, …)" if spec is not None else f"make_vec({name}, …)  or  make_vec(lambda: {name}(…), …)"
+    )
     return TypeError(
         f"make_vec() got an environment (a {name}) where it needs a way to build them: each worker builds its own. "
         f"Write  {fix}"

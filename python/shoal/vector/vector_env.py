@@ -109,9 +109,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._io.step_async(actions)
         self._pending = "step"
 
-    def step_wait(
-        self, timeout: float | None = None
-    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self._pending != "step" or self.closed:
             self._check_pending("step")
         observations, rewards, terminated, truncated, extra = self._wait(self._io.step_wait, timeout)
@@ -215,7 +213,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             finally:
                 self._io.environments_changed()
         if self._native:
-            raise AttributeError(f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}")
+            raise AttributeError(
+                f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}"
+            )
         replies = []
         for worker, own in enumerate(arguments):
             message = cloudpickle.dumps((method, own))

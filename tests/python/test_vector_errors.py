@@ -1,0 +1,328 @@
+"""What shoal.make_vec says when it is used wrongly, and what it raises when an environment fails."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import shoal
+from sample_envs import CounterEnv, FaultyEnv, SpaceEnv, TwoArgumentError
+
+BACKENDS = {"serial": {"backend": "serial"}, "process": {"backend": "process", "num_workers": 2}}
+
+Make = Callable[..., shoal.VectorEnv]
+
+
+@pytest.fixture(params=BACKENDS)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    made: list[shoal.VectorEnv] = []
+
+    def make_and_keep(*args: Any, **kwargs: Any) -> shoal.VectorEnv:
+        made.append(shoal.make_vec(*args, **{**BACKENDS[request.param], **kwargs}))
+        return made[-1]
+
+    yield make_and_keep
+    for envs in made:
+        envs.close()
+
+
+def notes(error: BaseException) -> str:
+    return "\n".join(getattr(error, "__notes__", ()))
+
+
+# What is to be built
+
+
+def test_an_instance_is_refused_with_the_fix() -> None:
+    with pytest.raises(TypeError, match=r"got an environment \(a CartPoleEnv\).*make_vec\('CartPole-v1', …\)"):
+        shoal.make_vec(gymnasium.make("CartPole-v1"), 2)
+    with pytest.raises(TypeError, match=r"make_vec\(lambda: CounterEnv\(…\), …\)"):
+        shoal.make_vec(CounterEnv(), 2)
+    with pytest.raises(TypeError, match="got an environment"):
+        shoal.make_vec([CounterEnv, CounterEnv()])
+    with pytest.raises(TypeError, match="got an environment"):
+        shoal.make_vec(gymnasium.make_vec("CartPole-v1", 2), 2)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "nearest"),
+    [("CartPol-v1", "CartPole-v1"), ("cartpole-V1", "CartPole-v1"), ("shoal/CartPol-v1", "shoal/CartPole-v1")],
+)
+def test_an_unknown_id_names_the_nearest(env_id: str, nearest: str) -> None:
+    with pytest.raises(gymnasium.error.NameNotFound, match=f"Did you mean '{nearest}'"):
+        shoal.make_vec(env_id, 2)
+
+
+def test_an_id_of_a_module_that_is_not_there_names_the_module() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
+        shoal.make_vec("no_such_module_at_all:Env-v0", 2)
+
+
+def test_an_id_without_version_is_the_newest() -> None:
+    envs = shoal.make_vec("CartPole", 1)
+    assert envs.spec.id == "CartPole-v1"
+    envs.close()
+
+
+@pytest.mark.parametrize("env", [3, None, {"a": 1}, object()])
+def test_what_builds_no_environment_is_a_type_error(env: Any) -> None:
+    with pytest.raises(TypeError, match="takes an environment's id, its class, a function"):
+        shoal.make_vec(env, 2)
+
+
+def test_an_unpicklable_part_is_named_before_any_process_starts() -> None:
+    with socket.socket() as connection:
+        config = {"nested": {"connection": connection}}
+        with pytest.raises(TypeError, match=r"env\.<closure>\.config\['nested'\]\['connection'\].*cannot pickle"):
+            shoal.make_vec(lambda: (config, CounterEnv())[1], 2, num_workers=2)
+        with pytest.raises(TypeError, match=r"env\[1\]"):
+            shoal.make_vec([CounterEnv, lambda: (config, CounterEnv())[1]], num_workers=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"num_envs": 0}, ValueError, "at least 1"),
+        ({"num_envs": -2}, ValueError, "at least 1"),
+        ({"num_envs": 1.5}, TypeError, "takes an int"),
+        ({"num_envs": True}, TypeError, "takes an int"),
+        ({"num_workers": -1}, ValueError, "0 or more"),
+        ({"num_workers": "2"}, TypeError, "takes an int"),
+        ({"context": "thread"}, ValueError, "'auto', 'fork', 'forkserver' or 'spawn', got 'thread'"),
+        ({"backend": "ray"}, ValueError, "'auto', 'process', 'thread' or 'serial', got 'ray'"),
+        ({"backend": "thread"}, ValueError, "native environments"),
+        ({"backend": "process", "num_workers": 0}, ValueError, "no workers"),
+        ({"autoreset_mode": "never"}, ValueError, "'next_step', 'same_step' or 'disabled', got 'never'"),
+        ({"on_fault": "ignore"}, ValueError, "'raise' or 'restart'"),
+        ({"seed": [1, 2, 3]}, ValueError, "length must match num_envs=2"),
+        ({"env_kwargs": {"no_such_argument": 1}}, TypeError, "no_such_argument"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_choices(
+    arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        shoal.make_vec(CounterEnv, **{"num_envs": 2, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [({"threads": 0}, "threads"), ({"gpu": "all"}, "gpu"), ({"start_timeout": 0}, "start_timeout")],
+)
+def test_wrong_worker_options_are_named(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        shoal.WorkerOptions(**arguments)
+
+
+def test_a_factory_must_return_one_environment(make: Make) -> None:
+    with pytest.raises(TypeError, match="environment 0: its factory must return a gymnasium.Env.*returned None"):
+        make(lambda: None, 2)
+    with pytest.raises(TypeError, match="must return a single gymnasium.Env"):
+        make(functools.partial(gymnasium.make_vec, "CartPole-v1", 2), 2)
+
+
+def test_environments_of_different_spaces_are_refused_with_both(make: Make) -> None:
+    factories = [functools.partial(SpaceEnv, name) for name in ("box", "box", "box_float64", "box")]
+    with pytest.raises(ValueError, match=r"environment 2 has Box\(-inf, inf, \(2, 2\), float64\)"):
+        make(factories)
+    with pytest.raises(ValueError, match="environment 1 .*Discrete"):
+        make([functools.partial(SpaceEnv, "box", "box"), functools.partial(SpaceEnv, "box", "discrete")])
+
+
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [
+        (spaces.Text(5), "Text"),
+        (spaces.Sequence(spaces.Discrete(2)), "Sequence"),
+        (spaces.Dict({"a": spaces.Text(3)}), r"Text.*\(at a\)"),
+    ],
+)
+def test_a_space_without_arrays_is_refused_by_name(make: Make, space: spaces.Space, name: str) -> None:
+    class Odd(CounterEnv):
+        observation_space = space
+
+    with pytest.raises(ValueError, match=f"cannot share samples of the space {name}"):
+        make(Odd, 2)
+
+
+# What an environment does
+
+
+@pytest.mark.parametrize("error", [ValueError("bad luck"), KeyError("missing"), OSError(5, "io"), SystemError("odd")])
+def test_an_exception_in_init_comes_back_as_it_was(make: Make, error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        make([CounterEnv, CounterEnv, functools.partial(FaultyEnv, init=error), CounterEnv])
+    assert str(caught.value) == str(error)
+    assert "environment 2: while it was built" in notes(caught.value)
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_an_exception_in_reset_or_step_names_environment_action_and_seed(make: Make, method: str) -> None:
+    envs = make([CounterEnv, CounterEnv, functools.partial(FaultyEnv, **{method: ValueError("bad luck")}), CounterEnv])
+    if method == "step":
+        envs.reset(seed=40)
+    with pytest.raises(ValueError, match="bad luck") as caught:
+        envs.reset(seed=40) if method == "reset" else envs.step([0, 0, 1, 0])
+    assert f"environment 2: {method}()" in notes(caught.value) and "last seed 42" in notes(caught.value)
+    assert ("action np.int64(1)" in notes(caught.value)) == (method == "step")
+    with pytest.raises(RuntimeError):
+        envs.reset()
+
+
+def test_the_workers_traceback_is_the_cause() -> None:
+    envs = shoal.make_vec(functools.partial(FaultyEnv, step=ValueError("bad luck")), 2, num_workers=2)
+    envs.reset()
+    with pytest.raises(ValueError) as caught:
+        envs.step([0, 0])
+    cause = str(caught.value.__cause__)
+    assert "worker 0" in cause and "sample_envs.py" in cause and "raise self.raise_in_step" in cause
+    envs.close()
+
+
+def test_an_exception_that_cannot_be_pickled_comes_as_a_remote_error_with_its_text() -> None:
+    class Env(CounterEnv):
+        def step(self, action: Any) -> Any:
+            error = ValueError("what it says")
+            error.lock = threading.Lock()
+            raise error
+
+    envs = shoal.make_vec(Env, 2, num_workers=2)
+    envs.reset()
+    with pytest.raises(shoal.RemoteError, match="ValueError: what it says"):
+        envs.step([0, 0])
+    envs.close()
+
+
+def test_an_exception_with_two_arguments_comes_back_as_it_was(make: Make) -> None:
+    class Env(CounterEnv):
+        def step(self, action: Any) -> Any:
+            raise TwoArgumentError("no", 3)
+
+    envs = make(Env, 2)
+    envs.reset()
+    with pytest.raises(TwoArgumentError, match="no/3"):
+        envs.step([0, 0])
+
+
+@pytest.mark.parametrize(
+    ("observation", "text"),
+    [
+        (np.zeros(3), r"expected float64 of shape \(2,\), got float64 of shape \(3,\)"),
+        (np.zeros((2, 1)), r"got float64 of shape \(2, 1\)"),
+        (0.5, r"got float64 of shape \(\)"),
+        (np.array(["a", "b"]), "got <U1"),
+        ([1, [2, 3]], "NumPy says"),
+        (object(), "got object of shape"),
+    ],
+)
+def test_an_observation_that_does_not_fit_names_what_came_and_what_the_space_says(
+    make: Make, observation: Any, text: str
+) -> None:
+    envs = make([CounterEnv, functools.partial(_Returning, observation)])
+    envs.reset()
+    with pytest.raises(ValueError, match=f"environment 1: step\\(\\) returned an observation.*{text}"):
+        envs.step([0, 0])
+
+
+@pytest.mark.parametrize("value", [0.5, 300, -1, np.nan])
+def test_values_that_the_dtype_cannot_hold_are_refused(make: Make, value: float) -> None:
+    class Image(CounterEnv):
+        observation_space = spaces.Box(0, 255, (2,), np.uint8)
+
+        def _observation(self) -> Any:
+            return np.array([0, value if self.steps else 0])
+
+    envs = make(Image, 1)
+    assert envs.reset()[0].tolist() == [[0, 0]]
+    with pytest.raises(ValueError, match="values that uint8 cannot hold"):
+        envs.step([0])
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (
+            (np.zeros(2), 1.0, False, {}),
+            r"must return \(observation, reward, terminated, truncated, info\).*tuple of 4",
+        ),
+        (np.zeros(2), "returned numpy.ndarray"),
+        ((np.zeros(2), 1.0, False, False, None), "a dict as info, it returned NoneType"),
+        ((np.zeros(2), "much", False, False, {}), "not a number or a truth value"),
+        ((np.zeros(2), None, False, False, {}), "not a number or a truth value"),
+        ((np.zeros(2), 1.0, np.array([True, False]), False, {}), "not a number or a truth value"),
+    ],
+)
+def test_a_step_that_returns_something_else_is_named(make: Make, result: Any, text: str) -> None:
+    envs = make(functools.partial(FaultyEnv, result=result), 2)
+    envs.reset()
+    with pytest.raises(ValueError, match=rf"environment 0: step\(\).*{text}"):
+        envs.step([0, 0])
+
+
+def test_a_reset_in_the_old_style_is_named(make: Make) -> None:
+    class Old(CounterEnv):
+        def reset(self, **kwargs: Any) -> Any:
+            return super().reset(**kwargs)[0].tolist()[:1]
+
+    with pytest.raises(ValueError, match=r"environment 0: reset\(\) must return \(observation, info\)"):
+        make(Old, 2).reset()
+
+
+# What the caller passes
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "text"),
+    [
+        ([0], ValueError, "for each of 3 environments, got 1 of them"),
+        ([0, 0, 0, 0], ValueError, "got 4 of them"),
+        (np.zeros((3, 2), np.int64), ValueError, r"got int64 of shape \(3, 2\)"),
+        (0, TypeError, "got one int"),
+        (None, TypeError, "got one NoneType"),
+        ([0.5, 0, 0], ValueError, "values that int64 cannot hold"),
+        (["a", "b", "c"], ValueError, "got <U1"),
+    ],
+)
+def test_actions_that_do_not_fit_step_nothing(make: Make, actions: Any, error: type[Exception], text: str) -> None:
+    envs = make(CounterEnv, 3)
+    envs.reset()
+    with pytest.raises(error, match=text):
+        envs.step(actions)
+    assert envs.step(np.array([0, 1, 2]))[0][:, 1].tolist() == [1, 1, 1]
+
+
+def test_actions_may_be_anything_that_makes_an_array(make: Make) -> None:
+    envs = make(CounterEnv, 3)
+    envs.reset()
+    for actions in ([0, 1, 2], (0, 1, 2), np.array([0, 1, 2], np.int8), np.array([0.0, 1.0, 2.0]), iter([0, 1, 2])):
+        assert envs.step(actions)[1].tolist() == [0.0, 1.0, 2.0]
+        envs.reset()
+
+
+def test_dict_and_tuple_actions_that_do_not_fit_name_the_leaf(make: Make) -> None:
+    envs = make(functools.partial(SpaceEnv, "box", "nested"), 2)
+    envs.reset()
+    actions = envs.action_space.sample()
+    with pytest.raises(ValueError, match="without 'flag'"):
+        envs.step({"outer": actions["outer"]})
+    with pytest.raises(ValueError, match="for 'outer' a tuple of 2, got one of 1"):
+        envs.step({**actions, "outer": actions["outer"][:1]})
+    with pytest.raises(ValueError, match="for 'outer/1' int64"):
+        envs.step({**actions, "outer": (actions["outer"][0], np.zeros((2, 5)))})
+
+
+class _Returning(CounterEnv):
+    def __init__(self, observation: Any) -> None:
+        super().__init__()
+        self.observation = observation
+
+    def _observation(self) -> Any:
+        return self.observation if self.steps else super()._observation()
