@@ -200,6 +200,7 @@ RecvOutcome SeqPacket::recv(Message& message, Deadline deadline) {
   if (received < 0) throw SystemError("receive a message");
   message.fds = take_fds(packet);
   if ((packet.msg_flags & MSG_CTRUNC) != 0) {
+    message.fds.clear();  // some of them are of no use, and descriptors are what is short
     throw SystemError("receive all descriptors of a message (raise ulimit -n)", EMFILE);
   }
   const auto total = static_cast<std::size_t>(received);

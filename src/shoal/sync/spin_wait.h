@@ -2,6 +2,7 @@
 // sleep.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "shoal/os/clock.h"
@@ -23,7 +24,7 @@ template <class Policy, class Ready, class Park>
   const os::Deadline start = os::Clock::now();
   const std::chrono::nanoseconds budget = policy.budget();
   if (budget > std::chrono::nanoseconds::zero()) {
-    const os::Deadline spin_end = deadline - start < budget ? deadline : start + budget;
+    const os::Deadline spin_end = std::min(deadline, start + budget);
     do {
       for (int i = 0; i < kPausesPerLookAtTheClock; ++i) {
         if (ready()) {
