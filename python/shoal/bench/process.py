@@ -1,0 +1,116 @@
+"""A contestant's process, seen from the suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Contestant", "ContestantFailed"]
+
+PROGRAM = Path(__file__).with_name("contestant.py")
+PACKAGES = str(PROGRAM.parents[2])  # the folder that holds the shoal package
+START_TIMEOUT = 300.0
+
+
+class ContestantFailed(Exception):
+    """A contestant ended or did not answer; the text is the last line that it wrote to stderr."""
+
+
+class Contestant:
+    """Starts the process and waits until its environments stand. A context manager: leaving it ends the process."""
+
+    def __init__(self, interpreter: str, kind: str, workload: str, num_envs: int, num_workers: int) -> None:
+        self.kind = kind
+        self._errors = tempfile.TemporaryFile()
+        environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+        environment.pop("PYTHONPATH", None)
+        if not kind.startswith("sb3"):
+            environment["PYTHONPATH"] = PACKAGES
+        self._process = subprocess.Popen(
+            [interpreter, str(PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment,
+            start_new_session=True,
+        )
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._closed = False
+        task = {"kind": kind, "workload": workload, "num_envs": num_envs, "num_workers": num_workers}
+        try:
+            self.versions: dict[str, str] = self._ask(json.dumps(task), START_TIMEOUT)["versions"]
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(self, seconds: float) -> float:
+        """Steps per second over a window of `seconds`."""
+        answer = self._ask(str(seconds), 60 + 10 * seconds)
+        return answer["steps"] / answer["seconds"]
+
+    def close(self) -> None:
+        """Ends the process and all that it started. A second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self._ended_within(10)
+        # Until it is waited for, its id belongs to it, and so does the group of that id.
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._pidfd)
+        self._process.stdout.close()
+        self._errors.close()
+
+    def __enter__(self) -> Contestant:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, line: str, timeout: float) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ContestantFailed(self._last_words()) from None
+        answer = self._read_line(self._process.stdout.fileno(), timeout)
+        if not answer:
+            raise ContestantFailed(self._last_words())
+        return json.loads(answer)
+
+    def _read_line(self, descriptor: int, timeout: float) -> bytes:
+        """One line, without its end; empty at end of input. A contestant answers each question with exactly one line."""
+        deadline = time.monotonic() + timeout
+        line = b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise ContestantFailed(f"no answer within {timeout:.0f} s")
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                return b""
+            line += piece
+        return line[:-1]
+
+    def _ended_within(self, seconds: float) -> bool:
+        return bool(select.select([self._pidfd], [], [], seconds)[0])
+
+    def _last_words(self) -> str:
+        if not self._ended_within(10):
+            return "closed its output and runs on"
+        self._errors.seek(0)
+        lines = [text for text in self._errors.read().decode(errors="replace").splitlines() if text.strip()]
+        return lines[-1] if lines else "ended without a word"
