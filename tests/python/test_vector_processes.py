@@ -1,0 +1,319 @@
+"""The process backend of shoal.make_vec: deaths, deadlines, start methods, and what is left behind."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shoal
+from sample_envs import CounterEnv, SpaceEnv
+
+
+class DyingEnv(CounterEnv):
+    """Ends its process at action 2; sleeps at action 1."""
+
+    def __init__(self, how: str = "kill", length: int = 1000) -> None:
+        super().__init__(length)
+        self.how = how
+
+    def step(self, action: Any) -> Any:
+        if action == 2:
+            print("these are my last words", flush=True)
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(7)
+        if action == 1:
+            time.sleep(3600)
+        return super().step(action)
+
+
+def pids(envs: shoal.VectorEnv) -> list[int]:
+    return [worker["pid"] for worker in envs.stats()["workers"]]
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(("how", "exitcode", "text"), [("kill", -9, "SIGKILL"), ("exit", 7, "exit code 7")])
+def test_a_worker_that_dies_is_a_worker_died_with_all_that_is_known(how: str, exitcode: int, text: str) -> None:
+    envs = shoal.make_vec(functools.partial(DyingEnv, how), 4, num_workers=2)
+    envs.reset()
+    pid = pids(envs)[1]
+    with pytest.raises(shoal.WorkerDied, match=text) as caught:
+        envs.step([0, 0, 0, 2])
+    died = caught.value
+    assert (died.worker, died.index, died.pid, died.exitcode) == ("worker 1", 1, pid, exitcode)
+    assert died.env_indices == range(2, 4)
+    assert any("these are my last words" in line for line in died.log_tail)
+    with pytest.raises(RuntimeError):
+        envs.step([0, 0, 0, 0])
+    envs.close()
+
+
+def test_a_worker_that_dies_between_steps_is_noticed() -> None:
+    envs = shoal.make_vec(CounterEnv, 4, num_workers=2)
+    envs.reset()
+    os.kill(pids(envs)[0], signal.SIGKILL)
+    with pytest.raises(shoal.WorkerDied, match="SIGKILL"):
+        for _ in range(10_000):
+            envs.step([0, 0, 0, 0])
+    envs.close()
+
+
+def test_a_worker_that_dies_in_a_call_is_noticed() -> None:
+    envs = shoal.make_vec(DyingEnv, 2, num_workers=2)
+    envs.set_attr("die", [functools.partial(os._exit, 3)] * 2)
+    with pytest.raises(shoal.WorkerDied, match="exit code 3"):
+        envs.call("die")
+    envs.close()
+
+
+def test_a_worker_that_dies_while_it_builds_is_noticed() -> None:
+    with pytest.raises(shoal.WorkerDied, match="exit code 5"):
+        shoal.make_vec(lambda: os._exit(5), 4, num_workers=2)
+
+
+def test_with_restart_the_rows_of_a_dead_worker_end_and_go_on() -> None:
+    envs = shoal.make_vec(DyingEnv, 4, num_workers=2, on_fault="restart")
+    envs.reset(seed=0)
+    before = pids(envs)
+    last = envs.step([0, 0, 0, 0])[0]
+    observations, rewards, terminated, truncated, infos = envs.step([0, 0, 0, 2])
+    assert truncated.tolist() == [False, False, True, True] and not terminated.any()
+    assert infos["fault"].tolist() == [False, False, True, True]
+    assert rewards[2:].tolist() == [0, 0] and observations[:2].tolist() == [[1, 2], [1, 2]]
+    assert np.isin(observations[2:], np.stack([last[2:], last[2:] + [[0, 1]] * 2])).all()
+    observations, *_, infos = envs.step([0, 0, 0, 0])
+    assert observations.tolist() == [[1, 3], [1, 3], [1, 0], [1, 0]] and "fault" not in infos
+    assert envs.step([0, 0, 0, 0])[0][:, 1].tolist() == [4, 4, 1, 1]
+    after = pids(envs)
+    assert after[0] == before[0] and after[1] != before[1]
+    assert [worker["restarts"] for worker in envs.stats()["workers"]] == [0, 1]
+    envs.close()
+
+
+def test_a_deadline_leaves_the_step_under_way() -> None:
+    envs = shoal.make_vec(SlowOnce, 2, num_workers=2, timeout=0.2)
+    envs.reset()
+    with pytest.raises(TimeoutError):
+        envs.step([1, 0])
+    with pytest.raises(shoal.vector.vector_env.AlreadyPendingCallError):
+        envs.step([0, 0])
+    assert envs.step_wait(timeout=60)[0].tolist() == [[1, 1], [1, 1]]
+    envs.close()
+
+
+def test_closing_ends_a_step_that_never_would() -> None:
+    envs = shoal.make_vec(DyingEnv, 2, num_workers=2)
+    envs.reset()
+    envs.step_async([1, 1])
+    workers = pids(envs)
+    with pytest.raises(TimeoutError):
+        envs.step_wait(timeout=0.05)
+    envs.close()
+    assert not any(map(alive, workers))
+
+
+def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import shoal, sys\n"
+        "from test_vector_processes import DyingEnv\n"
+        "envs = shoal.make_vec(DyingEnv, 2, num_workers=2)\n"
+        "envs.reset()\n"
+        "print('waiting', flush=True)\n"
+        "envs.step([1, 1])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    child = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert child.stdout is not None and child.stdout.readline() == "waiting\n"
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("context", ["auto", "forkserver", "spawn", "fork"])
+def test_every_start_method_gives_the_same_trajectory(context: str) -> None:
+    options = shoal.WorkerOptions(allow_unsafe_fork=True)
+    envs = shoal.make_vec(functools.partial(SpaceEnv, "box"), 4, num_workers=2, context=context, worker=options)
+    serial = shoal.make_vec(functools.partial(SpaceEnv, "box"), 4, backend="serial")
+    assert np.array_equal(envs.reset(seed=3)[0], serial.reset(seed=3)[0])
+    for _ in range(20):
+        assert np.array_equal(envs.step([0, 1, 2, 3])[0], serial.step([0, 1, 2, 3])[0])
+    envs.close()
+
+
+def test_fork_is_refused_where_threads_live() -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait, name="a thread of the caller")
+    thread.start()
+    try:
+        with pytest.raises(shoal.ForkRefused, match="thread"):
+            shoal.make_vec(CounterEnv, 2, num_workers=2, context="fork")
+    finally:
+        release.set()
+        thread.join()
+
+
+def test_fork_inherits_what_cannot_be_pickled() -> None:
+    lock = threading.Lock()
+    options = shoal.WorkerOptions(allow_unsafe_fork=True)
+    envs = shoal.make_vec(lambda: (lock, CounterEnv())[1], 2, num_workers=2, context="fork", worker=options)
+    assert envs.reset()[0].tolist() == [[1, 0], [1, 0]]
+    envs.close()
+
+
+def test_a_module_that_starts_threads_when_imported_is_not_preloaded(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "threaded_env_module.py").write_text(
+        "import threading, time\n"
+        "from sample_envs import CounterEnv\n"
+        "threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()\n"
+        "class Env(CounterEnv): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import gymnasium
+
+    gymnasium.register("ShoalTest/Threaded-v0", "threaded_env_module:Env")
+    try:
+        for _ in range(2):
+            envs = shoal.make_vec("ShoalTest/Threaded-v0", 2, num_workers=2)
+            assert envs.reset()[0].tolist() == [[1, 0], [1, 0]]
+            envs.close()
+    finally:
+        del gymnasium.registry["ShoalTest/Threaded-v0"]
+        shoal.process.close_launchers()
+
+
+def test_a_preload_that_the_caller_asks_for_must_work() -> None:
+    with pytest.raises(shoal.StartFailed, match="no_such_module_at_all"):
+        shoal.make_vec(CounterEnv, 2, num_workers=2, worker=shoal.WorkerOptions(preload=["no_such_module_at_all"]))
+
+
+def test_workers_have_the_threads_and_variables_they_were_given() -> None:
+    class Env(CounterEnv):
+        def variable(self, name: str) -> str | None:
+            return os.environ.get(name)
+
+    options = shoal.WorkerOptions(threads=3, env={"SHOAL_TEST_VARIABLE": "yes"})
+    envs = shoal.make_vec(Env, 2, num_workers=2, worker=options)
+    assert envs.call("variable", "OMP_NUM_THREADS") == ("3", "3")
+    assert envs.call("variable", "SHOAL_TEST_VARIABLE") == ("yes", "yes")
+    assert envs.call("variable", "CUDA_VISIBLE_DEVICES") == ("", "")
+    envs.close()
+
+
+def test_workers_draw_different_numbers_from_numpys_global_generator() -> None:
+    class Env(CounterEnv):
+        def draw(self) -> float:
+            return np.random.random()
+
+    envs = shoal.make_vec(Env, 4, num_workers=4)
+    assert len(set(envs.call("draw"))) == 4
+    envs.close()
+
+
+def test_what_environments_print_reaches_the_caller(capfd: pytest.CaptureFixture[str]) -> None:
+    class Env(CounterEnv):
+        def step(self, action: Any) -> Any:
+            print("hello from a step")
+            print("and an error", file=sys.stderr)
+            return super().step(action)
+
+    envs = shoal.make_vec(Env, 2, num_workers=1)
+    envs.reset()
+    envs.step([0, 0])
+    envs.close()
+    output, errors = capfd.readouterr()
+    assert output.count("hello from a step") == 2 and errors.count("and an error") == 2
+
+
+def test_infos_larger_than_any_pipe_come_over(backend_infos: int = 4_000_000) -> None:
+    class Env(CounterEnv):
+        def step(self, action: Any) -> Any:
+            observation, *rest, _ = super().step(action)
+            return (observation, *rest, {"blob": np.full(backend_infos, int(action), np.uint8)})
+
+    envs = shoal.make_vec(Env, 4, num_workers=2)
+    envs.reset()
+    for step in range(3):
+        infos = envs.step([0, 1, 2, step])[-1]
+        assert infos["blob"].shape == (4, backend_infos)
+        assert infos["blob"][:, -1].tolist() == [0, 1, 2, step]
+    envs.close()
+
+
+def test_an_info_that_cannot_leave_its_worker_is_named() -> None:
+    class Env(CounterEnv):
+        def step(self, action: Any) -> Any:
+            observation, *rest, _ = super().step(action)
+            return (observation, *rest, {"fine": 1, "lock": threading.Lock()})
+
+    envs = shoal.make_vec(Env, 2, num_workers=1)
+    envs.reset()
+    with pytest.raises(TypeError, match=r"environment 0: info\['lock'\] is a lock"):
+        envs.step([0, 0])
+    envs.close()
+
+
+def test_nothing_is_left_behind() -> None:
+    def play(**options: Any) -> None:
+        envs = shoal.make_vec(functools.partial(SpaceEnv, "dict"), 6, num_workers=3, **options)
+        envs.reset(seed=0)
+        for _ in range(5):
+            envs.step(envs.action_space.sample())
+        workers = pids(envs)
+        envs.close()
+        assert not any(map(alive, workers))
+
+    play()  # the zygote and its socket stay
+    before = descriptors()
+    for _ in range(5):
+        play()
+    assert descriptors() == before
+    assert not [name for name in os.listdir("/dev/shm") if "shoal" in name.lower()]
+
+
+def test_a_dropped_environment_ends_its_workers() -> None:
+    envs = shoal.make_vec(CounterEnv, 4, num_workers=2)
+    envs.reset()
+    workers = pids(envs)
+    del envs
+    gc.collect()
+    assert not any(map(alive, workers))
+
+
+def test_many_environments_of_a_failed_start_leave_nothing() -> None:
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            shoal.make_vec([CounterEnv, CounterEnv, CounterEnv, lambda: 1 // 0], num_workers=4)
+    shoal.make_vec(CounterEnv, 2, num_workers=2).close()
+    assert descriptors() <= before + 4  # a zygote, should this be the first test that starts one
+
+
+class SlowOnce(CounterEnv):
+    """Takes a second at action 1."""
+
+    def step(self, action: Any) -> Any:
+        if action == 1:
+            time.sleep(1)
+        return super().step(action)
