@@ -191,13 +191,13 @@ void WorkerLoop::answer_request() {
     request = decode_bytes(message.bytes);
   } while (request.sequence != sequence_);
   marker_.none();
+  add_alone(cell_->requests, 1);
   try {
     const std::vector<std::byte> reply = stepper_.request(request.bytes);
     static_cast<void>(send(encode_bytes(MessageKind::kReply, sequence_, reply)));
   } catch (...) {
     static_cast<void>(send(encode_bytes(MessageKind::kRefusal, sequence_, describe_failure().encode())));
   }
-  add_alone(cell_->requests, 1);
 }
 
 }  // namespace

@@ -1,0 +1,9 @@
+// The program shoal-worker: a zygote, or a single worker, for native environments. Not for people: a parent starts it.
+#include "shoal/process/worker_main.h"
+#include "shoal/vector/native_worker.h"
+
+int main() {
+  shoal::process::EntryTable entries;
+  entries.add(std::string(shoal::vector::kNativeVectorEntry), shoal::vector::native_vector_entry);
+  return shoal::process::worker_main(entries);
+}
