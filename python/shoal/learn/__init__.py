@@ -1,0 +1,67 @@
+"""Learning: PPO in C++ on Shoal's vector environments.
+
+    import shoal
+
+    result = shoal.learn.train("CartPole-v1", seed=1)      # a Result; result.run_dir holds everything
+    policy = shoal.learn.load_policy(result.run_dir)
+    action = policy.predict(observation)
+    shoal.learn.evaluate(result.run_dir, episodes=100).mean_return
+
+`Trainer` is the same with the learner running in the background. Python's torch is not imported, except by `torch_policy`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.learn.config import config_names, preset, preset_for, preset_names
+    from shoal.learn.evaluation import Evaluation, evaluate
+    from shoal.learn.policy import Policy, load_policy
+    from shoal.learn.torch_policy import TorchPolicy, torch_policy
+    from shoal.learn.trainer import Result, Trainer, train
+
+_MODULE_OF = {
+    "Evaluation": "shoal.learn.evaluation",
+    "Policy": "shoal.learn.policy",
+    "Result": "shoal.learn.trainer",
+    "TorchPolicy": "shoal.learn.torch_policy",
+    "Trainer": "shoal.learn.trainer",
+    "config_names": "shoal.learn.config",
+    "evaluate": "shoal.learn.evaluation",
+    "load_policy": "shoal.learn.policy",
+    "preset": "shoal.learn.config",
+    "preset_for": "shoal.learn.config",
+    "preset_names": "shoal.learn.config",
+    "torch_policy": "shoal.learn.torch_policy",
+    "train": "shoal.learn.trainer",
+}
+
+__all__ = [
+    "Evaluation",
+    "Policy",
+    "Result",
+    "TorchPolicy",
+    "Trainer",
+    "config_names",
+    "evaluate",
+    "load_policy",
+    "preset",
+    "preset_for",
+    "preset_names",
+    "torch_policy",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'shoal.learn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

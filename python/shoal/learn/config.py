@@ -1,0 +1,57 @@
+"""The options of a training run: one flat set of names, presets, and what a run directory remembers of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shoal import _learn
+
+__all__ = ["config_names", "override", "preset", "preset_for", "preset_names", "read_run"]
+
+RUN_FORMAT = "shoal.run"
+
+
+def config_names() -> list[str]:
+    """The names of all options, in alphabetical order."""
+    return _learn.config_names()
+
+
+def preset_names() -> list[str]:
+    """The names of all presets: libraries' defaults ("sb3", "cleanrl", …) and tuned ones, named after their task."""
+    return _learn.preset_names()
+
+
+def preset(name: str) -> dict[str, Any]:
+    """All options of a preset. Raises ValueError naming the nearest for a name that is none."""
+    return json.loads(_learn.preset(name))
+
+
+def preset_for(env_id: str) -> str:
+    """The preset that `train` takes for this environment id when it is given none."""
+    return _learn.preset_for(env_id)
+
+
+def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with some options changed. Raises ValueError for a name that is none, with the nearest, or a bad value."""
+    try:
+        text = json.dumps(dict(overrides))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"options are numbers, strings, lists and None: {error}") from None
+    return json.loads(_learn.override_config(json.dumps(dict(config)), text))
+
+
+def read_run(run_dir: Path) -> dict[str, Any]:
+    """config.json of a run: "env", "env_kwargs", "algorithm", "preset", and all options under "config"."""
+    file = run_dir / "config.json"
+    try:
+        run = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{run_dir} is not the directory of a run: it has no config.json") from None
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None
+    if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
+        raise ValueError(f"{file} was not written by Shoal")
+    return run

@@ -1,0 +1,75 @@
+"""How good the policy of a run is: whole fresh episodes, no preference for short ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.learn import environments
+from shoal.learn.config import read_run
+from shoal.learn.policy import checkpoint_dir, load_policy
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns are sums of the environment's own rewards, neither discounted nor normalised."""
+
+    mean_return: float
+    std_return: float  # over the episodes, of the population
+    mean_length: float
+    returns: list[float]  # by environment, then by time
+    lengths: list[int]
+
+    @property
+    def episodes(self) -> int:
+        return len(self.returns)
+
+
+def evaluate(
+    run_dir: str | Path,
+    episodes: int = 100,
+    seed: int = 0,
+    *,
+    which: str | None = None,
+    deterministic: bool = True,
+    env: Any = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    num_envs: int | None = None,
+    num_workers: int | None = None,
+) -> Evaluation:
+    """Runs whole episodes with the policy of a run.
+
+    Every environment gives the same number of episodes (the first ones one more), and all of them count, so short
+    episodes weigh no more than long ones. The same arguments give the same returns, whatever the number of workers.
+
+    Args:
+        run_dir: the directory of a run.
+        episodes: how many.
+        seed: environment i is seeded with seed + i.
+        which: "best" or "last"; None: the best where there is one.
+        deterministic: the most probable actions; False samples.
+        env: what to build, as in `train`; None: what the run was trained on.
+        env_kwargs: keyword arguments of the environments; None: those of the run.
+        num_envs: how many environments share the episodes; None: one for each, at most 32.
+        num_workers: as in `shoal.make_vec`.
+    """
+    policy = load_policy(run_dir, which)
+    if env is None or env_kwargs is None:
+        run = read_run(_run_of(Path(run_dir)))
+        env = environments.recorded_env(run, env)
+        env_kwargs = run.get("env_kwargs") if env_kwargs is None else env_kwargs
+    if num_envs is None:
+        num_envs = max(1, min(episodes, 32))
+    with closing(environments.build(env, num_envs, num_workers=num_workers, env_kwargs=env_kwargs)) as envs:
+        result = policy._native.evaluate(envs._engine, episodes, seed, deterministic)
+    return Evaluation(**result)
+
+
+def _run_of(directory: Path) -> Path:
+    """The run that `directory` is, or is a checkpoint of."""
+    return directory.parent.parent if checkpoint_dir(directory) == directory else directory

@@ -1,0 +1,102 @@
+"""Policies out of runs: observations in, actions out, in NumPy. No torch, no environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal import _learn
+from shoal.learn.spaces import gymnasium_space, leaves
+
+__all__ = ["Policy", "checkpoint_dir", "load_policy"]
+
+
+def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
+    """The directory of a checkpoint: of a run "best" or "last" (None: best where there is one), or `run_dir` itself."""
+    run_dir = Path(run_dir)
+    if which not in (None, "best", "last"):
+        raise ValueError(f"a run has the policies 'best' and 'last', not {which!r}")
+    if (run_dir / "state.json").exists():
+        return run_dir
+    if not run_dir.is_dir():
+        raise FileNotFoundError(f"there is no directory {run_dir}")
+    if which is None:
+        which = "best" if (run_dir / "checkpoints" / "best").exists() else "last"
+    directory = run_dir / "checkpoints" / which
+    if not directory.exists() and not directory.with_name(f"{which}.old").exists():
+        raise FileNotFoundError(f"{run_dir} holds no policy: there is no {directory}")
+    return directory
+
+
+def load_policy(run_dir: str | Path, which: str | None = None) -> Policy:
+    """The policy of a run.
+
+    Args:
+        run_dir: the directory of a run, or of one checkpoint.
+        which: "best" (of all evaluations) or "last"; None: the best where there is one.
+
+    Raises:
+        FileNotFoundError: there is no run, or no such policy in it.
+        shoal.Error: the checkpoint is damaged, or none of Shoal's.
+    """
+    return Policy(_learn.Policy.load(str(checkpoint_dir(run_dir, which))))
+
+
+class Policy:
+    """A trained policy, the observation normaliser included. Threads: one at a time."""
+
+    def __init__(self, native: _learn.Policy) -> None:
+        self._native = native
+        self._observation = json.loads(native.observation_space)
+        self._action = json.loads(native.action_space)
+        self._inputs = list(leaves(self._observation))
+        (self._output,) = leaves(self._action)
+        self._samples = 0
+
+    @property
+    def observation_space(self) -> Any:
+        """The Gymnasium space of one observation."""
+        return gymnasium_space(self._observation)
+
+    @property
+    def action_space(self) -> Any:
+        """The Gymnasium space of one action."""
+        return gymnasium_space(self._action)
+
+    @property
+    def step(self) -> int:
+        """The environment steps that it was trained for."""
+        return self._native.step
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The options that it was trained with."""
+        return json.loads(self._native.config)
+
+    def predict(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+        """The action for one observation, or the actions for a batch of them.
+
+        Args:
+            observation: as the environment gives it, or a batch with one more dimension in front; for Dict and Tuple
+                spaces a dict or tuple of such arrays.
+            deterministic: the most probable action (Discrete), the mean (Box); False samples.
+
+        Returns:
+            What `env.step` takes, of the action space's dtype, with the batch's dimension in front if there was one.
+
+        Raises:
+            ValueError: the observation does not fit the space.
+        """
+        batches = [leaf.batch(leaf.pick(observation)) for leaf in self._inputs]
+        single = batches[0][1]
+        rows = batches[0][0].shape[0]
+        if any(was_single != single or array.shape[0] != rows for array, was_single in batches):
+            raise ValueError("some arrays of the observation are single and others batches, or of other lengths")
+        actions = np.empty((rows, *self._output.shape), self._output.dtype)
+        self._native.act([array for array, _ in batches], [actions], deterministic, self._samples)
+        if not deterministic:
+            self._samples += 1
+        return actions[0] if single else actions

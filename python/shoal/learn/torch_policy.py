@@ -1,0 +1,209 @@
+"""The same policy as a torch.nn.Module: parameters of a checkpoint load into it by name, and out of it into anything else.
+
+    state = safetensors.torch.load_file(run_dir / "checkpoints/best/policy.safetensors")
+    policy.load_state_dict(state)            # what torch_policy(run_dir) has done already
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal.learn.policy import checkpoint_dir
+from shoal.learn.spaces import Leaf, leaves
+
+__all__ = ["TorchPolicy", "torch_policy"]
+
+_ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+_MAX_CHANNELS = 32
+_MIN_IMAGE_SIDE = 36
+_NATURE_FEATURES = 512
+
+
+def torch_policy(run_dir: str | Path, which: str | None = None) -> TorchPolicy:
+    """The policy of a run (as `load_policy`), as a torch module in evaluation mode."""
+    from safetensors.torch import load_file
+
+    directory = checkpoint_dir(run_dir, which)
+    state = json.loads((directory / "state.json").read_text())
+    policy = TorchPolicy(state["observation_space"], state["action_space"], state["config"])
+    policy.load_state_dict(load_file(directory / "policy.safetensors"))
+    return policy.eval()
+
+
+class TorchPolicy(nn.Module):
+    """Actor and critic, the observation normaliser included.
+
+    `forward` takes raw observations as tensors, a batch in front: one tensor, or a dict or tuple of tensors for such
+    spaces. It gives the actor's output (logits of all components concatenated, or means) and the values.
+    """
+
+    def __init__(self, observation_space: dict, action_space: dict, config: dict) -> None:
+        super().__init__()
+        self._leaves = list(leaves(observation_space))
+        dense = sum(map(_dense_size, self._leaves))
+        images = [leaf for leaf in self._leaves if _image_order(leaf) is not None]
+        normalized = sum(_dense_size(leaf) for leaf in self._leaves if _is_normalized(leaf))
+        if config["normalize_obs"] and normalized:
+            self.normalizer = nn.ModuleDict({"obs": _Moments(normalized, config["clip_obs"])})
+        self._has_normalizer = config["normalize_obs"] and normalized > 0
+        if images:
+            self.cnn = nn.ModuleDict({_module_name(leaf): _nature_cnn(_image_shape(leaf)) for leaf in images})
+        width = dense + _NATURE_FEATURES * len(images)
+        activation = _ACTIVATIONS[config["activation"]]
+        policy_hidden, value_hidden = config["policy_hidden"], config["value_hidden"]
+        self._has_trunk = bool(config["shared_hidden"] and policy_hidden)
+        if self._has_trunk:
+            self.trunk = _mlp(width, policy_hidden, None, activation)
+            width, policy_hidden, value_hidden = policy_hidden[-1], [], []
+        (self._action,) = leaves(action_space)
+        self.is_continuous = action_space["type"] == "Box"
+        self.choices = [] if self.is_continuous else _choices(self._action)
+        outputs = _numel(self._action.shape) if self.is_continuous else sum(self.choices)
+        self.actor = _mlp(width, policy_hidden, outputs, activation)
+        self.critic = _mlp(width, value_hidden, 1, activation)
+        if self.is_continuous:
+            self.log_std = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        features = self._features(observation)
+        if self._has_trunk:
+            features = self.trunk(features)
+        return self.actor(features), self.critic(features).squeeze(-1)
+
+    def distribution(self, observation: Any) -> Any:
+        """Of the actions: Independent(Normal) for a Box (before it is clipped to the bounds), else a list of
+        Categoricals, one a component, counted from the space's start."""
+        head, _ = self(observation)
+        if self.is_continuous:
+            return torch.distributions.Independent(torch.distributions.Normal(head, self.log_std.exp()), 1)
+        return [torch.distributions.Categorical(logits=part) for part in head.split(self.choices, dim=-1)]
+
+    @torch.no_grad()
+    def predict(self, observation: Any) -> torch.Tensor:
+        """The deterministic actions for a batch, as the environment takes them."""
+        head, _ = self(observation)
+        description, shape = self._action.description, self._action.shape
+        if self.is_continuous:
+            low, high = (torch.tensor([float(b) for b in description[name]]) for name in ("low", "high"))
+            return torch.maximum(torch.minimum(head, high), low).reshape(-1, *shape)
+        best = torch.stack([part.argmax(-1) for part in head.split(self.choices, dim=-1)], dim=-1)
+        start = description.get("start", 0)
+        return (best + torch.as_tensor(start).reshape(-1)).reshape(-1, *shape)
+
+    def _features(self, observation: Any) -> torch.Tensor:
+        dense, images = [], []
+        offset = 0
+        for leaf in self._leaves:
+            value = torch.as_tensor(leaf.pick(observation))
+            if _image_order(leaf) is not None:
+                if _image_order(leaf) == "last":
+                    value = value.permute(0, 3, 1, 2)
+                images.append(self.cnn[_module_name(leaf)](value.float() / 255))
+            else:
+                flat = _dense(leaf, value)
+                if self._has_normalizer and _is_normalized(leaf):
+                    flat = self.normalizer["obs"](flat, offset)
+                    offset += flat.shape[-1]
+                dense.append(flat)
+        return torch.cat([*dense, *images], dim=-1)
+
+
+class _Moments(nn.Module):
+    """Running moments, and what they do to observations."""
+
+    def __init__(self, size: int, clip: float) -> None:
+        super().__init__()
+        self._clip = clip
+        self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(size, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.float64))
+
+    def forward(self, values: torch.Tensor, offset: int) -> torch.Tensor:
+        part = slice(offset, offset + values.shape[-1])
+        normal = (values.double() - self.mean[part]) / torch.sqrt(self.var[part] + 1e-8)
+        return normal.clamp(-self._clip, self._clip).float()
+
+
+def _mlp(width: int, hidden: Sequence[int], outputs: int | None, activation: type[nn.Module]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for size in hidden:
+        layers += [nn.Linear(width, size), activation()]
+        width = size
+    if outputs is not None:
+        layers.append(nn.Linear(width, outputs))
+    return nn.Sequential(*layers)
+
+
+def _nature_cnn(shape: Sequence[int]) -> nn.Sequential:
+    """Mnih et al., 2015."""
+    channels, height, width = shape
+    layers: list[nn.Module] = []
+    for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        layers += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
+        channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * height * width, _NATURE_FEATURES), nn.ReLU())
+
+
+def _image_order(leaf: Leaf) -> str | None:
+    """Where the channels of an image are, "first" or "last"; None: the leaf is not an image."""
+    if leaf.description["type"] != "Box" or leaf.dtype != "uint8" or len(leaf.shape) != 3:
+        return None
+    if leaf.shape[0] <= _MAX_CHANNELS and min(leaf.shape[1:]) >= _MIN_IMAGE_SIDE:
+        return "first"
+    return "last" if leaf.shape[2] <= _MAX_CHANNELS and min(leaf.shape[:2]) >= _MIN_IMAGE_SIDE else None
+
+
+def _image_shape(leaf: Leaf) -> tuple[int, ...]:
+    shape = leaf.shape
+    return shape if _image_order(leaf) == "first" else (shape[2], shape[0], shape[1])
+
+
+def _module_name(leaf: Leaf) -> str:
+    return leaf.path.replace(".", "_").replace("/", "_") or "image"
+
+
+def _numel(shape: Sequence[int]) -> int:
+    size = 1
+    for side in shape:
+        size *= side
+    return size
+
+
+def _choices(leaf: Leaf) -> list[int]:
+    """The number of choices of each component; none for a Box."""
+    kind = leaf.description["type"]
+    if kind == "Discrete":
+        return [leaf.description["n"]]
+    if kind == "MultiDiscrete":
+        return list(leaf.description["nvec"])
+    return [2] * _numel(leaf.shape) if kind == "MultiBinary" else []
+
+
+def _dense_size(leaf: Leaf) -> int:
+    """Elements of the dense vector that the leaf gives."""
+    if _image_order(leaf) is not None:
+        return 0
+    return sum(_choices(leaf)) if leaf.description["type"] in ("Discrete", "MultiDiscrete") else _numel(leaf.shape)
+
+
+def _is_normalized(leaf: Leaf) -> bool:
+    return leaf.description["type"] == "Box" and leaf.dtype != "uint8" and _image_order(leaf) is None
+
+
+def _dense(leaf: Leaf, value: torch.Tensor) -> torch.Tensor:
+    """[rows, elements], as float32."""
+    rows = value.shape[0]
+    if leaf.description["type"] in ("Discrete", "MultiDiscrete"):
+        choices = _choices(leaf)
+        start = torch.as_tensor(leaf.description["start"]).reshape(-1)
+        index = value.reshape(rows, len(choices)) - start
+        parts = [nn.functional.one_hot(index[:, i], n) for i, n in enumerate(choices)]
+        return torch.cat(parts, dim=-1).float()
+    flat = value.reshape(rows, -1).float()
+    return flat / 255 if leaf.dtype == "uint8" else flat

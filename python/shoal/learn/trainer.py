@@ -1,0 +1,302 @@
+"""Training runs: `train` for the whole of one, `Trainer` to look on."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal import _learn
+from shoal._version import __version__
+from shoal.learn import environments
+from shoal.learn.config import override, preset_for, read_run
+from shoal.learn.config import preset as preset_config
+
+__all__ = ["Result", "Trainer", "train"]
+
+ALGORITHMS = ("ppo",)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    run_dir: Path
+    env: str
+    seed: int
+    ending: str  # "budget" (total_steps were made), "target" (target_return was reached), "stopped" (resumable)
+    steps: int  # over all environments
+    episodes: int
+    seconds: float  # of training, evaluations included, earlier sessions of a resumed run too
+    mean_return: float | None  # of the final evaluation's episodes; without one, see evaluated_episodes
+    std_return: float | None
+    evaluated_episodes: int  # that mean_return is over; 0: it is over the last 100 training episodes
+    best_return: float | None  # the evaluation for which checkpoints/best was kept
+    best_step: int
+
+
+def train(
+    env: Any = None,
+    algorithm: str = "ppo",
+    *,
+    total_steps: int | None = None,
+    seed: int | None = None,
+    num_envs: int | None = None,
+    num_workers: int | None = None,
+    preset: str | None = None,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    env_kwargs: Mapping[str, Any] | None = None,
+    backend: str = "auto",
+    context: str = "auto",
+    callback: Callable[[dict[str, Any]], None] | None = None,
+    **overrides: Any,
+) -> Result:
+    """Trains a policy, and leaves everything in `run_dir`.
+
+    Args:
+        env: an environment's id, class or factory, or a list of factories: what `shoal.make_vec` takes.
+        algorithm: "ppo".
+        total_steps: environment steps over all environments; by default the preset's.
+        seed: of everything random, 0 by default. The same seed gives the same policy, bit for bit, on one machine, for
+            any number of workers.
+        num_envs: how many environments are trained on; by default the preset's.
+        num_workers: worker processes (threads for native environments); see `shoal.make_vec`.
+        preset: a name of `preset_names()`; by default the one tuned for the task, else "sb3".
+        run_dir: where results go; by default a new directory in ./runs.
+        resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
+            ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
+            what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
+            was not trained on an id. Overrides may change options; then it is another training from there on.
+        env_kwargs: keyword arguments of every environment.
+        backend, context: see `shoal.make_vec`.
+        callback: called about five times a second with `Trainer.status()`. What it raises stops the run, resumable.
+        overrides: any option of `config_names()`.
+
+    Returns:
+        What came of it. Ctrl-C stops the run, resumable, and raises KeyboardInterrupt.
+
+    Raises:
+        ValueError: an option that does not exist (the message names the nearest), or has an impossible value.
+    """
+    trainer = Trainer(
+        env,
+        algorithm,
+        total_steps=total_steps,
+        seed=seed,
+        num_envs=num_envs,
+        num_workers=num_workers,
+        preset=preset,
+        run_dir=run_dir,
+        resume=resume,
+        env_kwargs=env_kwargs,
+        backend=backend,
+        context=context,
+        **overrides,
+    )
+    with trainer:
+        trainer.start()
+        while not trainer.wait(0.2 if callback else None):
+            callback(trainer.status())
+        return trainer.result()
+
+
+class Trainer:
+    """A training run in the background: a C++ thread that needs Python only to step environments of this process.
+
+    Arguments as `train`. Use it as a context manager, or call close(): leaving stops the run, resumable.
+
+        with Trainer("CartPole-v1") as trainer:
+            trainer.start()
+            while not trainer.wait(1.0):
+                print(trainer.status()["ep_return_mean"])
+            print(trainer.result().mean_return)
+
+    Threads: any one may call status(), poll(), wait() and stop().
+    """
+
+    def __init__(
+        self,
+        env: Any = None,
+        algorithm: str = "ppo",
+        *,
+        total_steps: int | None = None,
+        seed: int | None = None,
+        num_envs: int | None = None,
+        num_workers: int | None = None,
+        preset: str | None = None,
+        run_dir: str | Path | None = None,
+        resume: bool = False,
+        env_kwargs: Mapping[str, Any] | None = None,
+        backend: str = "auto",
+        context: str = "auto",
+        **overrides: Any,
+    ) -> None:
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"there is no algorithm {algorithm!r}; there is {', '.join(ALGORITHMS)}")
+        named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
+        overrides |= {name: value for name, value in named.items() if value is not None}
+        if resume:
+            about, self.config = _recorded(run_dir, overrides, preset)
+            env = environments.recorded_env(about, env)
+            env_kwargs = about.get("env_kwargs") if env_kwargs is None else env_kwargs
+        else:
+            if env is None:
+                raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
+            name = environments.name_of(env)
+            chosen = preset if preset is not None else preset_for(name if isinstance(env, str) else "")
+            about = {
+                "env": name,
+                "env_is_id": isinstance(env, str),
+                "env_kwargs": _json_or_none(env_kwargs),
+                "algorithm": algorithm,
+                "preset": chosen,
+            }
+            self.config = override(preset_config(chosen), overrides)
+            if run_dir is None:
+                run_dir = new_run_dir(name, algorithm, self.config["seed"])
+        about |= {"shoal": __version__, "num_workers": num_workers}
+        self.env: str = about["env"]
+        self.seed: int = self.config["seed"]
+        self.run_dir = Path(run_dir)
+        self._ended = False
+        self._trainer: _learn.Trainer | None = None
+        self._envs: list[Any] = []
+        try:
+            for count in (self.config["num_envs"], self.config["eval_envs"]):
+                self._envs.append(
+                    environments.build(
+                        env, count, num_workers=num_workers, env_kwargs=env_kwargs, backend=backend, context=context
+                    )
+                )
+            self._trainer = _learn.Trainer(
+                *(envs._engine for envs in self._envs),
+                config_json=json.dumps(self.config),
+                run_dir=str(self.run_dir),
+                resume=resume,
+                about_json=json.dumps(about),
+            )
+        except BaseException:
+            self._close_envs()
+            raise
+
+    def start(self) -> None:
+        """Begins. Once."""
+        _running.add(self)
+        self._trainer.start()
+
+    def stop(self) -> None:
+        """Asks the run to end after the iteration under way, with a checkpoint to resume from. Returns at once."""
+        self._trainer.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once the run has ended. Raises what made it fail, and KeyboardInterrupt on Ctrl-C."""
+        ended = self._trainer.wait(timeout)
+        if ended and not self._ended:
+            self._ended = True
+            if self.status()["resume"] == "restarted":
+                warnings.warn(
+                    "the environments could not be brought back to where they stood, so they were reset: what they do "
+                    "after reset(seed) does not depend on the seed and the actions alone. The run is a good one, but not "
+                    "the same as without the interruption.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return ended
+
+    def status(self) -> dict[str, Any]:
+        """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, exact, restarted), "step",
+        "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
+        "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "eval_return_mean",
+        "eval_step", "best_return_mean", "best_step". None where there is nothing yet."""
+        return self._trainer.status()
+
+    def poll(self) -> list[tuple[int, dict[str, float]]]:
+        """What was measured since the last call: (step, {name: value}), under the names of Stable-Baselines3 (rollout/,
+        train/, time/, eval/) and CleanRL (charts/, losses/)."""
+        return self._trainer.poll()
+
+    def result(self) -> Result:
+        """What came of it. Raises RuntimeError before the end."""
+        result = json.loads(self._trainer.result())
+        return Result(**{**result, "run_dir": self.run_dir, "env": self.env, "seed": self.seed})
+
+    def close(self) -> None:
+        """Stops the run where it has not ended, waits for it, and closes the environments. Idempotent; never raises what
+        made the run fail."""
+        if self in _running:
+            _running.discard(self)
+            self._trainer.stop()
+            while self._trainer.status()["phase"] != "ended":
+                self._wait_quietly()
+        self._close_envs()
+
+    def _wait_quietly(self) -> None:
+        try:
+            self._trainer.wait(0.2)
+        except KeyboardInterrupt:
+            raise
+        except Exception:
+            pass  # wait() has told, or nobody asked
+
+    def _close_envs(self) -> None:
+        while self._envs:
+            self._envs.pop().close()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_running: weakref.WeakSet[Trainer] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends the threads of runs that nobody closed, before the interpreter that they may need is gone."""
+    for trainer in list(_running):
+        trainer.close()
+
+
+def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")) -> Path:
+    """A directory that is not there yet, named after what is trained and when."""
+    task = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+    stem = f"{task}-{algorithm}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, count = parent / stem, 1
+    while path.exists():
+        count += 1
+        path = parent / f"{stem}-{count}"
+    return path
+
+
+def _recorded(
+    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a run directory says of its run, and its options with some changed."""
+    if run_dir is None:
+        raise TypeError("resume=True needs run_dir=, the directory of the run")
+    if preset is not None:
+        raise ValueError("a resumed run keeps its options: leave out preset=, and override single ones")
+    about = read_run(Path(run_dir))
+    config = about.pop("config")
+    config["pause_at_step"] = None
+    return about, override(config, overrides)
+
+
+def _json_or_none(env_kwargs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Keyword arguments as config.json can hold them."""
+    if not env_kwargs:
+        return None
+    try:
+        return json.loads(json.dumps(dict(env_kwargs)))
+    except (TypeError, ValueError):
+        warnings.warn("env_kwargs that JSON cannot hold are not recorded: give them again to resume or evaluate the run")
+        return None
