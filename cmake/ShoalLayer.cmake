@@ -23,6 +23,10 @@ find_package(nlohmann_json REQUIRED)
 add_library(shoal_settings INTERFACE)
 target_include_directories(shoal_settings INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_compile_options(shoal_settings INTERFACE -Wall -Wextra)
+# g++ 12 warns of overlapping copies inside std::string where there are none (GCC bug 105329).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(shoal_settings INTERFACE -Wno-restrict)
+endif()
 # No fused multiply-add behind the author's back: trajectories are the same bits on every x86-64 and aarch64 machine.
 target_compile_options(shoal_settings INTERFACE -ffp-contract=off)
 if(SHOAL_WERROR)
