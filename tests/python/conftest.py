@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 
-def _children() -> set[int]:
-    """The living children of this process, whichever of its threads started them."""
+def _children(pid: int | str) -> set[int]:
+    """The children of a process, whichever of its threads started them."""
     found = set()
-    for task in Path("/proc/self/task").iterdir():
-        try:
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
             found.update(map(int, (task / "children").read_text().split()))
-        except OSError:
-            continue  # the thread ended meanwhile
+    except OSError:
+        pass  # a thread, or the process, ended meanwhile
     return found
+
+
+def _descendants() -> set[int]:
+    """All processes under this one, but for the zygotes that it keeps warm on purpose."""
+    found, unseen = set(), {"self"}
+    while unseen:
+        children = _children(unseen.pop())
+        unseen |= children
+        found |= children
+    launchers = getattr(sys.modules.get("shoal.process._launcher"), "_launchers", {})
+    return found - {launcher.zygote_pid for launcher in launchers.values()}
 
 
 def _name(pid: int) -> str:
@@ -29,11 +41,11 @@ def _name(pid: int) -> str:
 @pytest.fixture(autouse=True)
 def no_process_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test that leaves a child process. `@pytest.mark.keeps_processes` is for those that share one on purpose."""
-    before = _children()
+    before = _descendants()
     yield
     if request.node.get_closest_marker("keeps_processes"):
         return
-    left = {pid: _name(pid) for pid in _children() - before}
+    left = {pid: _name(pid) for pid in _descendants() - before}
     assert not left, f"the test left processes: {left}"
 
 

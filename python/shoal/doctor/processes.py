@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 
 from shoal.doctor import cgroup
 from shoal.doctor.finding import Finding
 
 _AREA = "processes"
-_LAUNCHERS = {
-    "OMPI_": "Open MPI",
-    "PMIX_": "PMIx",
-    "PMI_": "MPI (PMI)",
-    "MPI_LOCALRANKID": "MPI",
-    "SLURM_": "Slurm",
-    "TORCHELASTIC_": "torchrun",
-    "MASTER_ADDR": "torch.distributed",
-    "RANK": "torch.distributed",
-    "LOCAL_RANK": "torch.distributed",
-    "WORLD_SIZE": "torch.distributed",
-    "RAY_": "Ray",
-    "HOROVOD_": "Horovod",
-}
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -39,7 +26,6 @@ def examine() -> list[Finding]:
         *_start_method(),
         _threads(),
         _thread_variables(),
-        _launcher(),
         _preloads(),
         _pidfd(),
         _open_files(),
@@ -52,13 +38,16 @@ def _start_method() -> list[Finding]:
     findings = [Finding(_AREA, "start method", "auto = forkserver", advice=why)]
     try:
         from shoal import _core
-
-        hazards = list(_core.fork_hazards())
     except ImportError:
-        return findings
+        return findings  # software says so
+    hazards = _core.process.fork_hazards()
     value = "; ".join(hazards) if hazards else "none in this process"
     advice = "context='fork' would be refused here; auto works" if hazards else ""
-    return [*findings, Finding(_AREA, "fork hazards", value, "ok", advice)]
+    return [
+        *findings,
+        Finding(_AREA, "fork hazards", value, "ok", advice),
+        _launcher(_core.process.is_launcher_variable),
+    ]
 
 
 def _threads() -> Finding:
@@ -80,16 +69,13 @@ def _thread_variables() -> Finding:
     return Finding(_AREA, "thread pools", value, advice="of this process; workers get 1 thread each")
 
 
-def _launcher() -> Finding:
-    found = {launcher for prefix, launcher in _LAUNCHERS.items() for name in os.environ if _matches(name, prefix)}
+def _launcher(is_launcher_variable: Callable[[str], bool]) -> Finding:
+    found = sorted(name for name in os.environ if is_launcher_variable(name))
     if not found:
-        return Finding(_AREA, "launcher", "none")
-    advice = "its variables are hidden from the workers, so that none of them joins the learner's group"
-    return Finding(_AREA, "launcher", ", ".join(sorted(found)), advice=advice)
-
-
-def _matches(name: str, prefix: str) -> bool:
-    return name.startswith(prefix) if prefix.endswith("_") else name == prefix
+        return Finding(_AREA, "launcher", "no variable of torchrun, MPI, Slurm, …")
+    value = ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+    advice = "hidden from the workers, so that none of them joins the learner's group"
+    return Finding(_AREA, "launcher", value, advice=advice)
 
 
 def _preloads() -> Finding:

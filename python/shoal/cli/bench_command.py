@@ -1,0 +1,51 @@
+"""`shoal bench`: Shoal and its peers on the same environments, in one run, alternating."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import typer
+
+from shoal.cli.console import closing_json, did_you_mean, wrong_use
+
+
+def register(app: typer.Typer) -> None:
+    app.command("bench")(bench)
+
+
+def bench(
+    workload: list[str] = typer.Option(None, "--workload", help="Environment to step; may be repeated [default: all]."),
+    contestant: list[str] = typer.Option(
+        None, "--contestant", help="Who steps it; may be repeated [default: all that are installed]."
+    ),
+    num_envs: list[int] = typer.Option([64], "--num-envs", min=1, help="Environments; may be repeated."),
+    num_workers: int = typer.Option(None, "--num-workers", min=1, help="Worker processes [default: the CPUs]."),
+    rounds: int = typer.Option(5, "--rounds", min=1, help="Measurements of each contestant."),
+    seconds: float = typer.Option(1.0, "--seconds", min=0.001, help="Length of one measurement."),
+    json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
+) -> None:
+    """Measure environment steps per second against other libraries, and print ratios with their spreads."""
+    from rich.console import Console
+
+    from shoal.bench import CONTESTANTS, WORKLOADS, run
+
+    _check("workload", workload or (), WORKLOADS)
+    _check("contestant", contestant or (), CONTESTANTS)
+    result = run(
+        workloads=workload or None,
+        num_envs=num_envs,
+        num_workers=num_workers,
+        contestants=contestant or None,
+        rounds=rounds,
+        seconds=seconds,
+        console=Console(stderr=json),
+    )
+    if json:
+        closing_json(result.to_dict())
+
+
+def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            wrong_use(f"there is no {what} {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")

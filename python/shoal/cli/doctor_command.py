@@ -1,0 +1,50 @@
+"""`shoal doctor`: what there is on this machine that bears on Shoal, and what to change."""
+
+from __future__ import annotations
+
+import typer
+
+from shoal.cli.console import closing_json, say
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(json: bool = typer.Option(False, "--json", help="Print one line of JSON instead.")) -> None:
+    """Look at this machine and this process, and say what to change."""
+    from dataclasses import asdict
+
+    from shoal.doctor import examine
+
+    findings = examine()
+    counts = {status: sum(finding.status == status for finding in findings) for status in ("ok", "warn", "fail")}
+    if json:
+        closing_json({"findings": [asdict(finding) for finding in findings], **counts})
+    else:
+        _print(findings)
+        say(f"\n{counts['ok']} fine, {counts['warn']} to look at, {counts['fail']} that stop Shoal")
+    if counts["fail"]:
+        raise typer.Exit(1)
+
+
+def _print(findings: list) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {"ok": Text("✓", "green"), "warn": Text("!", "yellow"), "fail": Text("✗", "red")}
+    area = None
+    console = Console(highlight=False, soft_wrap=False)
+    for finding in findings:
+        if finding.area != area:
+            area = finding.area
+            console.print(f"[bold]{area}[/bold]")
+        table = Table.grid(padding=(0, 1))
+        table.add_column(width=3, justify="right")
+        table.add_column(width=21)
+        table.add_column()
+        table.add_row(marks[finding.status], Text(finding.name), Text(finding.value))
+        if finding.advice:
+            table.add_row("", "", Text(finding.advice, "dim" if finding.status == "ok" else "yellow"))
+        console.print(table)

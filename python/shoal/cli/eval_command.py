@@ -1,0 +1,93 @@
+"""`shoal eval RUN`: how good the policy of a run is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from shoal.cli.console import closing_json, did_you_mean, fail, note, say, wrong_use
+
+_CHECKPOINTS = ("best", "last")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("eval")(evaluate)
+
+
+def evaluate(
+    run: Path = typer.Argument(..., metavar="RUN", help="Folder of a run.", show_default=False),
+    episodes: int = typer.Option(100, "--episodes", min=1, help="Whole episodes; all of them count."),
+    seed: int = typer.Option(0, "--seed", min=0, help="Of the environments."),
+    checkpoint: str = typer.Option(None, "--checkpoint", metavar="best|last", help="Which policy [default: best]."),
+    env: str = typer.Option(None, "--env", help="Another environment than the run's, of the same spaces."),
+    num_envs: int = typer.Option(None, "--num-envs", min=1, help="Environments that share the episodes."),
+    num_workers: int = typer.Option(None, "--num-workers", min=0, help="Processes they run in; 0: this one."),
+    stochastic: bool = typer.Option(False, "--stochastic", help="Sample actions instead of taking the likeliest."),
+    gif: Path = typer.Option(None, "--gif", metavar="FILE.gif", help="Also draw an episode."),
+    json: bool = typer.Option(False, "--json", help="Print one line of JSON instead."),
+) -> None:
+    """Evaluate the policy of a run on fresh episodes."""
+    from shoal.cli.environments import check
+    from shoal.cli.runs import read_config
+
+    if checkpoint is not None and checkpoint not in _CHECKPOINTS:
+        wrong_use(f"--checkpoint takes best or last, not {checkpoint!r}{did_you_mean(checkpoint, _CHECKPOINTS)}")
+    if gif is not None and not gif.parent.is_dir():
+        wrong_use(f"cannot write {str(gif)!r}: there is no folder {str(gif.parent)!r}")
+    recorded = read_config(run)
+    if env is None and not recorded.get("env_is_id", True):
+        wrong_use(f"the run was trained on {recorded['env']}, which is not an id: give one by --env")
+    check(env or recorded["env"])
+
+    from shoal import learn
+    from shoal.errors import Error
+
+    try:
+        result = learn.evaluate(
+            run,
+            episodes,
+            seed,
+            which=checkpoint,
+            deterministic=not stochastic,
+            env=env,
+            num_envs=num_envs,
+            num_workers=num_workers,
+        )
+    except (FileNotFoundError, ValueError, Error) as error:
+        if error.__cause__ is not None:
+            raise  # a worker's own
+        fail(str(error))
+    tell = note if json else say
+    tell(
+        f"{env or recorded['env']}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes"
+    )
+    if gif is not None:
+        tell(
+            _draw(run, checkpoint, env or recorded["env"], recorded.get("env_kwargs") or {}, gif, seed, not stochastic)
+        )
+    if json:
+        closing_json(
+            {
+                "run_dir": str(run),
+                "env": env or recorded["env"],
+                "seed": seed,
+                "episodes": result.episodes,
+                "mean_return": result.mean_return,
+                "std_return": result.std_return,
+                "mean_length": result.mean_length,
+                **({"gif": str(gif)} if gif is not None else {}),
+            }
+        )
+
+
+def _draw(
+    run: Path, checkpoint: str | None, env: str, kwargs: dict[str, Any], gif: Path, seed: int, deterministic: bool
+) -> str:
+    from shoal import learn
+    from shoal.cli.gif import record
+
+    policy = learn.load_policy(run, checkpoint)
+    drawn = record(env, kwargs, lambda observation: policy.predict(observation, deterministic), gif, seed)
+    return f"  {gif}   an episode of return {drawn:.1f}"

@@ -1,0 +1,80 @@
+"""An episode as an animated image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shoal.cli.console import fail
+
+_MOST_FRAMES = 500
+_SHORTEST_FRAME_MS = 20  # viewers slow shorter ones down
+
+
+def record(env_id: str, env_kwargs: Mapping[str, Any], act: Callable[[Any], Any], out: Path, seed: int) -> float:
+    """Plays one episode with `act(observation) -> action`, writes it to `out`, and returns its return."""
+    import gymnasium
+
+    import shoal.envs  # noqa: F401  native ids become known to gymnasium.make
+
+    # pygame opens no window for rgb_array, but looks for a display, and greets.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    try:
+        env = gymnasium.make(env_id, **env_kwargs, render_mode="rgb_array")
+    except (ValueError, gymnasium.error.Error) as error:
+        fail(f"{env_id} cannot be drawn: {error}")
+    film = _Film()
+    total = 0.0
+    try:
+        observation, _ = env.reset(seed=seed)
+        over = False
+        film.add(env)
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(act(observation))
+            total += float(reward)
+            over = terminated or truncated
+            film.add(env)
+        film.write(out, env.metadata.get("render_fps") or 30)
+    finally:
+        env.close()
+    return total
+
+
+class _Film:
+    """Every stride-th frame, the stride doubled whenever they become too many: an episode may be long."""
+
+    def __init__(self) -> None:
+        self._frames: list[Any] = []
+        self._stride = 1
+        self._seen = 0
+
+    def add(self, env: Any) -> None:
+        if self._seen % self._stride == 0:
+            self._frames.append(_frame(env))
+            if len(self._frames) > _MOST_FRAMES:
+                self._frames = self._frames[::2]
+                self._stride *= 2
+        self._seen += 1
+
+    def write(self, out: Path, frames_per_second: float) -> None:
+        shown_ms = self._stride * 1000 / frames_per_second
+        every = max(1, round(_SHORTEST_FRAME_MS / shown_ms))
+        first, *others = self._frames[::every]
+        duration = max(_SHORTEST_FRAME_MS, round(shown_ms * every))
+        first.save(out, format="GIF", save_all=True, append_images=others, duration=duration, loop=0)
+
+
+def _frame(env: Any) -> Any:
+    import gymnasium
+    from PIL import Image
+
+    try:
+        pixels = env.render()
+    except gymnasium.error.DependencyNotInstalled as error:
+        from shoal.cli.environments import install_command
+
+        fail(f"drawing needs another package ({error}):  {install_command('gymnasium[classic-control]')}")
+    return Image.fromarray(pixels).quantize(64, method=Image.Quantize.FASTOCTREE)

@@ -1,0 +1,99 @@
+"""The table of commands, and the one place where an exception becomes a line and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+
+import typer
+
+from shoal.cli.console import CommandError, did_you_mean
+
+UsageError, ClickException = typer.BadParameter.__mro__[1:3]
+
+app = typer.Typer(
+    name="shoal",
+    help="Reinforcement learning in many processes over one memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+COMMANDS = ("train", "eval", "plot", "envs", "doctor", "bench", "test")
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        from shoal._version import __version__
+
+        print(__version__)
+        raise typer.Exit()
+
+
+for _name in COMMANDS:
+    importlib.import_module(f"shoal.cli.{_name}_command").register(app)
+
+
+def _usage_line(error: Exception) -> str:
+    """A usage error as one line, with the nearest option or command."""
+    context = getattr(error, "ctx", None)
+    message = re.sub(r"\s+", " ", error.format_message()).rstrip(".")
+    if option := getattr(error, "option_name", None):
+        known = [name for parameter in context.command.params for name in parameter.opts] if context else []
+        message = f"no such option {option}" + did_you_mean(option, known)
+    elif match := re.match(r"No such command '([^']*)'", message):
+        message = f"no such command {match[1]!r}" + (
+            did_you_mean(match[1], COMMANDS) or f"; one of {', '.join(COMMANDS)}"
+        )
+    path = context.command_path if context else "shoal"
+    return f"{message[0].lower() + message[1:]} ({path} --help lists what there is)"
+
+
+def program() -> str:
+    """How the user calls this program: ./shoal hands its own name over in SHOAL_COMMAND."""
+    return os.environ.get("SHOAL_COMMAND") or "shoal"
+
+
+def run(arguments: list[str] | None = None) -> int:
+    # Environments that users name as `module:Env-v0` are found in the folder they are in, after all that is installed.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return app(args=arguments, prog_name="shoal", standalone_mode=False) or 0
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            return 0
+        return _failed(_usage_line(error), 2)
+    except ClickException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except CommandError as error:
+        return _failed(str(error), error.status)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left. Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> int:
+    """What no command has foreseen: a line; and where the code of an environment failed, that code's traceback."""
+    if os.environ.get("SHOAL_TRACEBACK"):
+        traceback.print_exception(error)
+    elif type(error.__cause__).__name__ == "RemoteTraceback":
+        print(str(error.__cause__).strip(), file=sys.stderr)
+    known = type(error).__module__.startswith(("shoal.", "gymnasium."))
+    line = f"{error}" if known else f"{type(error).__name__}: {error}"
+    return _failed(line if known else f"{line} (SHOAL_TRACEBACK=1 shows where)", 1)
+
+
+def _failed(line: str, status: int) -> int:
+    print(f"shoal: {line}", file=sys.stderr, flush=True)
+    return status

@@ -1,0 +1,53 @@
+"""`shoal plot RUN…`: learning curves of one run or several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from shoal.cli.console import did_you_mean, fail, say, wrong_use
+
+
+def register(app: typer.Typer) -> None:
+    app.command("plot")(plot)
+
+
+def plot(
+    runs: list[Path] = typer.Argument(..., metavar="RUN…", help="Folders of runs.", show_default=False),
+    out: Path = typer.Option(
+        None,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="The image [default: curve.png in the run; of several, curves.png here].",
+    ),
+    metric: str = typer.Option("return", "--metric", help="return, or a scalar's name as in TensorBoard."),
+    axis: str = typer.Option("steps", "--axis", metavar="steps|seconds", help="What lies on the horizontal axis."),
+) -> None:
+    """Draw the learning curves of runs in one image."""
+    from shoal.cli.curve import AXES, FORMATS, draw, read_curves, scalar_names
+    from shoal.cli.runs import read_config
+
+    if axis not in AXES:
+        wrong_use(f"--axis takes steps or seconds, not {axis!r}")
+    if out is None:
+        out = runs[0] / "curve.png" if len(runs) == 1 else Path("curves.png")
+    if out.suffix not in FORMATS:
+        wrong_use(f"--out takes a name that ends in {', '.join(FORMATS)}, not {str(out)!r}")
+    drawn = {}
+    for run in runs:
+        read_config(run)
+        try:
+            drawn[str(run)] = read_curves(run, metric)
+            if not drawn[str(run)]:
+                fail(f"{str(run)!r} has no {metric!r}{did_you_mean(metric, scalar_names(run))}")
+        except FileNotFoundError:
+            fail(f"{str(run)!r} has measured nothing yet")
+        except (OSError, ValueError, KeyError) as error:
+            fail(f"cannot read {str(run / 'progress.jsonl')!r}: {error}")
+    try:
+        draw(drawn, out, axis, runs[0].name if len(runs) == 1 else "", metric)
+    except OSError as error:
+        fail(f"cannot write {str(out)!r}: {error.strerror}")
+    say(str(out))

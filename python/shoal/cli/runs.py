@@ -1,0 +1,38 @@
+"""The folders of training runs, as the commands meet them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from shoal.cli.console import did_you_mean, fail, wrong_use
+
+
+def read_config(run_dir: Path) -> dict[str, Any]:
+    """What the run was told (config.json). Fails with one line when `run_dir` is not the folder of a run."""
+    if not run_dir.is_dir():
+        siblings = [str(path) for path in run_dir.parent.glob("*") if path.is_dir()] if run_dir.parent.is_dir() else []
+        wrong_use(f"there is no folder {str(run_dir)!r}{did_you_mean(str(run_dir), siblings)}")
+    file = run_dir / "config.json"
+    try:
+        config = json.loads(file.read_text())
+    except FileNotFoundError:
+        runs = sorted(run_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+        which = f"; it holds runs, the latest is {runs[-1].parent}" if runs else ""
+        fail(f"{str(run_dir)!r} is not the folder of a run: it has no config.json{which}")
+    except OSError as error:
+        fail(f"cannot read {str(file)!r}: {error.strerror}")
+    except ValueError as error:
+        fail(f"{str(file)!r} is damaged: {error}")
+    if not isinstance(config, dict) or config.get("format") != "shoal.run":
+        fail(f"{str(file)!r} was not written by Shoal")
+    return config
+
+
+def command(*words: str | Path) -> str:
+    """A command line of this program that can be pasted into a shell, as the user called the program."""
+    from shoal.cli.main import program
+
+    return shlex.join([program(), *map(str, words)])

@@ -1,0 +1,167 @@
+"""`shoal test`: builds and runs the C++ tests (ctest) and the Python tests (pytest) of a source folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from shoal.cli.console import fail, note, say, wrong_use
+
+SANITIZERS = ("thread", "address")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("test")(test)
+
+
+def test(
+    sanitize: str = typer.Option(
+        None,
+        "--sanitize",
+        metavar="thread|address",
+        help="The C++ tests alone, under ThreadSanitizer or AddressSanitizer.",
+    ),
+    keyword: str = typer.Option(
+        None, "-k", metavar="WORD", help="Only tests whose name has this word, of both runners."
+    ),
+    jobs: int = typer.Option(
+        None, "-j", "--jobs", min=1, help="Compilers and C++ tests at a time [default: the CPUs]."
+    ),
+) -> None:
+    """Run the whole test suite: C++ and Python."""
+    if sanitize is not None and sanitize not in SANITIZERS:
+        wrong_use(f"--sanitize takes thread or address, not {sanitize!r}")
+    if keyword is not None and not re.fullmatch(r"[\w./:-]+", keyword):
+        wrong_use(f"-k takes one word, not {keyword!r}")
+    source = source_folder()
+    jobs = jobs or len(os.sched_getaffinity(0))
+    environment = tool_environment()
+    results = [run_cpp(source, sanitize, keyword, jobs, environment)]
+    if sanitize is None:
+        results.append(run_python(source, keyword, environment))
+    say("")
+    for result in results:
+        say(f"{result.runner:7} {result.summary}")
+    if keyword and not any(result.ran for result in results):
+        fail(f"no test has {keyword!r} in its name")
+    if not all(result.passed for result in results):
+        raise typer.Exit(1)
+
+
+@dataclass
+class Result:
+    runner: str
+    summary: str  # the runner's own closing line
+    passed: bool
+    ran: bool  # whether any test matched
+
+
+def source_folder() -> Path:
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "CMakePresets.json").is_file():
+        fail("the tests are not part of an installed package; run ./shoal test in a source folder of Shoal")
+    return root
+
+
+def tool_environment() -> dict[str, str]:
+    """That of cmake, ninja and ctest: the ones in this interpreter's folder, if any, go before the system's."""
+    return {**os.environ, "PATH": f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+def run_cpp(source: Path, sanitize: str | None, keyword: str | None, jobs: int, environment: dict[str, str]) -> Result:
+    build = source / "build" / (sanitize or "release")
+    log = source / "build" / f"test-{sanitize or 'release'}.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("")
+    if not (build / "build.ninja").is_file():
+        note(f"shoal: Configuring {build.relative_to(source)} …")
+        configure = [
+            "cmake",
+            "-S",
+            str(source),
+            "--preset",
+            sanitize or "release",
+            f"-DPython_EXECUTABLE={sys.executable}",
+        ]
+        _logged(configure, log, source, environment)
+    note(f"shoal: Building the C++ tests in {build.relative_to(source)} …")
+    _logged(["ninja", "-C", str(build), "-j", str(jobs_that_fit(jobs))], log, source, environment)
+
+    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--no-tests=ignore", "-j", str(jobs)]
+    if keyword:
+        command += ["-R", "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in keyword)]
+    if sanitize == "thread" and _runs(["setarch", "-R", "true"]):
+        command = [
+            "setarch",
+            "-R",
+            *command,
+        ]  # ThreadSanitizer's memory layout and much address randomisation do not mix
+    status, lines = _streamed(command, source, environment, keep=r"tests passed,.*out of \d+")
+    if not lines:
+        return Result("C++", "0 tests" if status == 0 else f"ctest left with status {status}", status == 0, False)
+    return Result("C++", lines[-1], status == 0, True)
+
+
+def run_python(source: Path, keyword: str | None, environment: dict[str, str]) -> Result:
+    colour = "yes" if sys.stdout.isatty() else "no"
+    command = [sys.executable, "-m", "pytest", "-ra", f"--color={colour}"] + (["-k", keyword] if keyword else [])
+    status, lines = _streamed(command, source, environment, keep=r"=.*\b\d+ \w+.* in [\d.]+s|no tests ran")
+    nothing = status == 5
+    summary = re.sub(r"\x1b\[[\d;]*m", "", lines[-1]).strip("= ") if lines else f"pytest left with status {status}"
+    return Result("Python", summary, status == 0 or (nothing and keyword is not None), not nothing)
+
+
+def jobs_that_fit(jobs: int) -> int:
+    """At most one compiler per 2 GB of free memory: LibTorch's headers are large."""
+    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return max(1, min(jobs, int(available[1]) // 2_000_000)) if available else jobs
+
+
+def _runs(command: list[str]) -> bool:
+    return shutil.which(command[0]) is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def _logged(command: list[str], log: Path, folder: Path, environment: dict[str, str]) -> None:
+    """Runs a step whose output matters only if it fails."""
+    try:
+        with log.open("a") as file:
+            status = subprocess.run(
+                command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT
+            ).returncode
+    except FileNotFoundError:
+        fail(f"{command[0]} is not installed; ./shoal installs it")
+    if status:
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+        fail(f"{command[0]} failed; {log} ends with:\n{end}")
+
+
+def _streamed(command: list[str], folder: Path, environment: dict[str, str], keep: str) -> tuple[int, list[str]]:
+    """Runs a command in view of the user; returns its status and its lines that match `keep`."""
+    kept = []
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    try:
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            if re.search(keep, line):
+                kept.append(line.strip())
+        return process.wait(), kept
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise

@@ -1,0 +1,64 @@
+"""`shoal train ENV`: one training run, shown while it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from shoal.cli.console import wrong_use
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train")(train)
+
+
+def train(
+    env: str = typer.Argument(None, metavar="ENV", help="Any id that gymnasium.make takes, or a native one."),
+    algorithm: str = typer.Option(None, "--algorithm", help="How it learns [default: ppo]."),
+    total_steps: int = typer.Option(None, "--total-steps", min=1, help="Environment steps, over all environments."),
+    seed: int = typer.Option(None, "--seed", min=0, help="Of everything random [default: 0]."),
+    num_envs: int = typer.Option(None, "--num-envs", min=1, help="Environments that are trained on."),
+    num_workers: int = typer.Option(
+        None, "--num-workers", min=0, help="Processes they run in; 0: this one [default: what the environment needs]."
+    ),
+    preset: str = typer.Option(None, "--preset", help="Named set of settings [default: the task's own, or sb3]."),
+    config: Path = typer.Option(None, "--config", metavar="FILE.toml", help="Settings; flags win over them."),
+    assignments: list[str] = typer.Option(
+        None, "--set", metavar="KEY=VALUE", help="Any one setting of the algorithm; may be repeated."
+    ),
+    run_dir: Path = typer.Option(None, "--run-dir", help="Where results go [default: a new folder in runs/]."),
+    resume: Path = typer.Option(None, "--resume", metavar="RUN", help="Continue this run where it stopped."),
+    json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
+) -> None:
+    """Train a policy, and show where the results are."""
+    from shoal.cli.training import Training
+
+    flags = {
+        "env": env,
+        "algorithm": algorithm,
+        "total_steps": total_steps,
+        "seed": seed,
+        "num_envs": num_envs,
+        "num_workers": num_workers,
+        "preset": preset,
+    }
+    settings = _merged(config, assignments or [], {name: value for name, value in flags.items() if value is not None})
+    if "resume" in settings:
+        wrong_use("--resume is a flag, not a setting")
+    recorded = settings.pop("run_dir", None)
+    run_dir = run_dir or (Path(recorded) if recorded is not None else None)
+    if resume is not None and run_dir is not None:
+        wrong_use("a resumed run goes on in its own folder: leave out --run-dir")
+    training = Training(settings, resume or run_dir, resume=resume is not None)
+    training.check()
+    training.go(json=json, quiet=quiet)
+
+
+def _merged(config: Path | None, assignments: list[str], flags: dict[str, Any]) -> dict[str, Any]:
+    from shoal.cli import settings
+
+    from_file = settings.from_file(config) if config is not None else {}
+    return from_file | settings.from_words(assignments) | flags

@@ -1,0 +1,189 @@
+"""One training run as the command line conducts it: from settings to results."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.cli.console import CommandError, closing_json, did_you_mean, note, say, wrong_use
+from shoal.cli.runs import command
+
+if TYPE_CHECKING:
+    from shoal.learn import Result, Trainer
+
+_ALGORITHMS = ("ppo",)
+
+
+class Terminated(BaseException):
+    """SIGTERM came: what batch systems send before they kill."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Within, SIGTERM raises Terminated, as Ctrl-C raises KeyboardInterrupt."""
+
+    def raise_terminated(*_: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Training:
+    """A run that is about to begin, or to go on.
+
+    Args:
+        settings: arguments of shoal.learn.Trainer, `env` among them unless the run goes on.
+        run_dir: where results go; None: a new folder in ./runs.
+        resume: whether `run_dir` holds a run that goes on.
+    """
+
+    def __init__(self, settings: dict[str, Any], run_dir: Path | None, resume: bool):
+        self._settings = settings
+        self._run_dir = run_dir
+        self._resume = resume
+
+    def check(self) -> None:
+        """Fails with one line for what can be seen to be wrong before anything heavy is loaded."""
+        from shoal.cli import environments, runs
+
+        env = self._settings.get("env")
+        if self._resume:
+            recorded = runs.read_config(self._run_dir)
+            if env is not None and env != recorded["env"]:
+                wrong_use(f"{str(self._run_dir)!r} is a run on {recorded['env']}, not on {env}")
+            env = recorded["env"] if recorded.get("env_is_id", True) else env
+        if env is None:
+            wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
+        environments.check(env)
+        algorithm = self._settings.get("algorithm", "ppo")
+        if algorithm not in _ALGORITHMS:
+            nearest = did_you_mean(str(algorithm), _ALGORITHMS) or f"; there is {', '.join(_ALGORITHMS)}"
+            wrong_use(f"there is no algorithm {algorithm!r}{nearest}")
+
+    def go(self, json: bool, quiet: bool) -> None:
+        """Trains, shows how it goes on stderr, and what came of it on stdout."""
+        with terminable():
+            try:
+                trainer = self._trainer()
+            except (KeyboardInterrupt, Terminated) as signalled:
+                raise CommandError("stopped before the first step", _status_of(signalled)) from None
+            with trainer:
+                result = _conduct(trainer, quiet)
+        _report(result, json)
+
+    def _trainer(self) -> Trainer:
+        from shoal.learn import Trainer
+
+        try:
+            return Trainer(**self._settings, run_dir=self._run_dir, resume=self._resume)
+        except (TypeError, ValueError, FileNotFoundError) as error:
+            if error.__cause__ is not None:
+                raise  # a worker's own
+            wrong_use(str(error))
+
+
+def _conduct(trainer: Trainer, quiet: bool) -> Result:
+    """Trains to the end. A signal stops the run after the iteration under way, resumable."""
+    from shoal.cli.events import EventLog
+    from shoal.cli.progress import make_progress
+
+    resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
+    log = EventLog(trainer.run_dir, resumed_at)
+    display = make_progress(trainer.env, trainer.status()["total_steps"], quiet)
+    signalled: BaseException | None = None
+    try:
+        with display:
+            trainer.start()
+            try:
+                _watch(trainer, log, display)
+            except (KeyboardInterrupt, Terminated) as error:
+                signalled = error
+                note("stopping after this iteration …")
+                trainer.stop()
+                _watch(trainer, log, display)
+    finally:
+        _drain(trainer, log)
+        log.close()
+    result = trainer.result()
+    if signalled is not None and result.ending == "stopped":
+        again = command("train", "--resume", result.run_dir)
+        raise CommandError(f"stopped after {result.steps:,} steps; go on with:  {again}", _status_of(signalled))
+    return result
+
+
+def _watch(trainer: Trainer, log: Any, display: Any) -> None:
+    while not trainer.wait(display.period):
+        _drain(trainer, log)
+        display.show(trainer.status())
+    display.show(trainer.status())
+
+
+def _drain(trainer: Trainer, log: Any) -> None:
+    for step, scalars in trainer.poll():
+        log.add(step, scalars)
+
+
+def _status_of(signalled: BaseException) -> int:
+    return 130 if isinstance(signalled, KeyboardInterrupt) else 143
+
+
+def _report(result: Result, json: bool) -> None:
+    tell = note if json else say
+    tell(_summary(result))
+    curve = _curve(result)
+    tell(f"  results   {result.run_dir}" + (f"   curve {curve}" if curve else ""))
+    tell(f"  evaluate  {command('eval', result.run_dir)}")
+    if json:
+        closing_json(
+            {
+                "run_dir": str(result.run_dir),
+                "env": result.env,
+                "seed": result.seed,
+                "steps": result.steps,
+                "seconds": result.seconds,
+                "mean_return": result.mean_return,
+                "std_return": result.std_return,
+                "ending": result.ending,
+                "episodes": result.episodes,
+                "evaluated_episodes": result.evaluated_episodes,
+                "best_return": result.best_return,
+                "best_step": result.best_step,
+                "wall_seconds": _seconds_of_this_process(),
+            }
+        )
+
+
+def _summary(result: Result) -> str:
+    ending = {"budget": "trained for", "target": "reached its target after", "stopped": "stopped after"}[result.ending]
+    line = f"{result.env} {ending} {result.steps:,} steps in {result.seconds:.1f} s"
+    if result.mean_return is None:
+        return f"{line}; no episode has ended"
+    of = f"{result.evaluated_episodes} fresh episodes" if result.evaluated_episodes else "the last training episodes"
+    return f"{line}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {of}"
+
+
+def _curve(result: Result) -> Path | None:
+    """Draws curve.png; nothing where no episode has ended."""
+    from shoal.cli.curve import draw, read_curves
+
+    curves = read_curves(result.run_dir)
+    if not curves:
+        return None
+    out = result.run_dir / "curve.png"
+    draw({str(result.run_dir): curves}, out, title=f"{result.env}, seed {result.seed}")
+    return out
+
+
+def _seconds_of_this_process() -> float:
+    """Since it began, as ./shoal: what the user has waited."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

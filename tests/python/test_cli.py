@@ -1,0 +1,296 @@
+"""The `shoal` command apart from training: right use, and one clear line for every wrong one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from shoal import __version__
+from shoal.cli import main
+
+
+@pytest.fixture
+def shoal(capsys, tmp_path, monkeypatch):
+    """Calls the command in an empty folder: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    return call
+
+
+def assert_one_line(result: tuple[int, str, str], status: int, *parts: str) -> None:
+    """The command failed with `status` and one line on stderr that has all `parts`; stdout is empty."""
+    code, out, err = result
+    assert (code, out) == (status, "")
+    assert err.startswith("shoal: ") and err.count("\n") == 1, err
+    for part in parts:
+        assert part in err
+
+
+def run_of(folder: Path, records: list[dict]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"format": "shoal.run", "version": 1, "config": {}}))
+    (folder / "progress.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+# --- the command itself
+
+
+def test_help_names_every_command(shoal):
+    status, out, _ = shoal("--help")
+    assert status == 0
+    for command in ("train", "eval", "plot", "envs", "doctor", "bench", "test"):
+        assert command in out
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "plot", "envs", "doctor", "bench", "test"])
+def test_every_command_has_help(shoal, command):
+    status, out, err = shoal(command, "--help")
+    assert (status, err) == (0, "")
+    assert f"shoal {command}" in out
+
+
+def test_without_arguments_it_shows_its_help(shoal):
+    status, out, err = shoal()
+    assert (status, err) == (0, "")
+    assert "Usage: shoal" in out
+
+
+def test_version(shoal):
+    assert shoal("--version") == (0, f"{__version__}\n", "")
+
+
+def test_starts_without_heavy_modules():
+    code = textwrap.dedent("""
+        import sys
+        from shoal.cli import main
+        main(["train", "--help"])
+        heavy = {"torch", "numpy", "gymnasium", "matplotlib", "tensorboard", "shoal._core", "shoal._learn"}
+        sys.exit(", ".join(heavy & set(sys.modules)) or 0)
+    """)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_wrong_command_names_the_nearest(shoal):
+    assert_one_line(shoal("trian", "CartPole-v1"), 2, "no such command 'trian'", "did you mean train?")
+
+
+def test_a_wrong_flag_names_the_nearest(shoal):
+    assert_one_line(
+        shoal("train", "CartPole-v1", "--total-step", "9"), 2, "--total-step", "did you mean --total-steps?"
+    )
+
+
+def test_a_value_of_the_wrong_kind_names_the_flag(shoal):
+    assert_one_line(shoal("train", "CartPole-v1", "--seed", "blue"), 2, "--seed", "integer")
+
+
+def test_a_flag_without_its_value_is_named(shoal):
+    assert_one_line(shoal("train", "CartPole-v1", "--seed"), 2, "--seed")
+
+
+def test_an_unforeseen_failure_is_no_stack_trace(shoal, monkeypatch):
+    def broken():
+        raise RuntimeError("the disk melted")
+
+    monkeypatch.setattr("shoal.doctor.examine", broken)
+    status, out, err = shoal("doctor")
+    assert (status, out) == (1, "")
+    assert err.startswith("shoal: RuntimeError: the disk melted") and "Traceback" not in err
+    monkeypatch.setenv("SHOAL_TRACEBACK", "1")
+    assert "Traceback" in shoal("doctor")[2]
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m shoal.cli envs --all | head -n 1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+# --- envs
+
+
+def test_envs_lists_native_and_gymnasium_ids(shoal):
+    status, out, _ = shoal("envs")
+    assert status == 0
+    assert "  shoal/CartPole-v1\n" in out and "  CartPole-v1\n" in out
+    assert "CartPole-v0" not in out  # an older version
+
+
+def test_envs_with_all_lists_older_versions(shoal):
+    assert "  CartPole-v0" in shoal("envs", "--all")[1]
+
+
+def test_envs_searches_a_word_in_any_case(shoal):
+    _, out, _ = shoal("envs", "PENDULUM")
+    assert "  shoal/Pendulum-v1\n" in out and "  Pendulum-v1\n" in out and "CartPole" not in out
+
+
+def test_envs_names_the_nearest_when_nothing_matches(shoal):
+    assert_one_line(shoal("envs", "CartPloe-v1"), 1, "did you mean", "CartPole-v1?")
+
+
+# --- environment ids, as train meets them
+
+
+@pytest.mark.parametrize(
+    ("env", "parts"),
+    [
+        ("CartPloe-v1", ["no environment 'CartPloe-v1'", "did you mean CartPole-v1?"]),
+        ("shoal/CartPoel-v1", ["did you mean shoal/CartPole-v1?"]),
+        ("CartPole-v7", ["there is no CartPole-v7", "CartPole-v0, CartPole-v1"]),
+        ("cart pole!", ["'cart pole!' is not an environment's id"]),
+        ("", ["not an environment's id"]),
+        ("nosuchmodule:CartPole-v1", ["no module 'nosuchmodule'"]),
+    ],
+)
+def test_a_bad_id_names_the_nearest(shoal, env, parts):
+    assert_one_line(shoal("train", env), 2, *parts)
+
+
+def test_a_module_that_fails_to_import_says_how(shoal, tmp_path):
+    (tmp_path / "broken_environments.py").write_text("1 / 0\n")
+    assert_one_line(
+        shoal("train", "broken_environments:X-v0"), 1, "importing broken_environments failed", "ZeroDivisionError"
+    )
+
+
+def test_a_misspelt_module_names_the_file_that_is_here(shoal, tmp_path):
+    (tmp_path / "my_environments.py").write_text("")
+    assert_one_line(shoal("train", "my_enviroments:X-v0"), 2, "did you mean my_environments?")
+
+
+def test_a_module_without_the_id_names_the_nearest(shoal, tmp_path):
+    (tmp_path / "few_environments.py").write_text("")
+    assert_one_line(shoal("train", "few_environments:CartPol-v1"), 2, "did you mean CartPole-v1?")
+
+
+def test_a_missing_extra_is_the_command_that_installs_it(shoal, monkeypatch):
+    find_spec = __import__("importlib.util").util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *more: None if name == "Box2D" else find_spec(name, *more)
+    )
+    result = shoal("train", "LunarLander-v3")
+    assert_one_line(
+        result, 1, "LunarLander-v3 needs gymnasium[box2d]", f"{sys.executable} -m pip install 'gymnasium[box2d]'"
+    )
+
+
+# --- settings, as train meets them
+
+
+def test_train_needs_an_environment(shoal):
+    assert_one_line(shoal("train"), 2, "needs an environment")
+
+
+def test_a_missing_settings_file_names_the_nearest(shoal, tmp_path):
+    (tmp_path / "cartpole.toml").write_text("")
+    assert_one_line(
+        shoal("train", "--config", "cartpol.toml"), 2, "no file 'cartpol.toml'", "did you mean cartpole.toml?"
+    )
+
+
+def test_a_settings_file_that_is_not_toml_says_where(shoal, tmp_path):
+    (tmp_path / "bad.toml").write_text("seed = \n")
+    assert_one_line(shoal("train", "--config", "bad.toml"), 2, "'bad.toml' is not TOML", "line 1")
+
+
+def test_a_setting_given_in_two_tables_is_refused(shoal, tmp_path):
+    (tmp_path / "twice.toml").write_text("gamma = 0.9\n[ppo]\ngamma = 0.8\n")
+    assert_one_line(shoal("train", "--config", "twice.toml"), 2, "sets gamma twice")
+
+
+def test_set_takes_a_key_and_a_value(shoal):
+    assert_one_line(shoal("train", "CartPole-v1", "--set", "gamma"), 2, "--set takes key=value, not 'gamma'")
+
+
+# --- runs, as plot meets them
+
+
+RECORDS = [
+    {"step": 256 * i, "seconds": 0.1 * i, "rollout/ep_rew_mean": 10.0 * i, "train/loss": 1.0 / i} for i in range(1, 9)
+]
+
+
+def test_plot_draws_a_run_into_its_folder(shoal, tmp_path):
+    run = run_of(tmp_path / "run", [*RECORDS, {"step": 2048, "seconds": 0.9, "eval/mean_reward": 77.0}])
+    assert shoal("plot", run) == (0, f"{run}/curve.png\n", "")
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_draws_several_runs_into_one_image(shoal, tmp_path):
+    runs = [run_of(tmp_path / name, RECORDS) for name in ("a", "b")]
+    assert shoal("plot", *runs, "--axis", "seconds", "--out", "both.svg")[0] == 0
+    drawn = (tmp_path / "both.svg").read_text()
+    assert "<svg" in drawn
+
+
+def test_plot_survives_a_line_that_is_being_written(shoal, tmp_path):
+    run = run_of(tmp_path / "run", RECORDS)
+    with (run / "progress.jsonl").open("a") as file:
+        file.write('{"step": 23')
+    assert shoal("plot", run)[0] == 0
+
+
+def test_plot_of_an_unknown_scalar_names_the_nearest(shoal, tmp_path):
+    run = run_of(tmp_path / "run", RECORDS)
+    assert_one_line(shoal("plot", run, "--metric", "train/los"), 1, "no 'train/los'", "did you mean train/loss?")
+
+
+def test_plot_of_no_run_says_what_is_missing(shoal, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert_one_line(shoal("plot", tmp_path / "empty"), 1, "is not the folder of a run", "config.json")
+    assert_one_line(shoal("plot", tmp_path / "emty"), 2, "there is no folder", "did you mean", "/empty?")
+
+
+def test_plot_of_the_folder_of_runs_names_one(shoal, tmp_path):
+    run_of(tmp_path / "runs" / "first", RECORDS)
+    assert_one_line(shoal("plot", "runs"), 1, "it holds runs, the latest is runs/first")
+
+
+def test_plot_of_a_damaged_run_says_so(shoal, tmp_path):
+    run = run_of(tmp_path / "run", RECORDS)
+    (run / "config.json").write_text("{")
+    assert_one_line(shoal("plot", run), 1, "config.json' is damaged")
+
+
+def test_plot_of_an_unreadable_run_says_so(shoal, tmp_path):
+    run = run_of(tmp_path / "run", RECORDS)
+    (run / "config.json").unlink()
+    (run / "config.json").mkdir()
+    assert_one_line(shoal("plot", run), 1, "cannot read", "Is a directory")
+
+
+def test_plot_refuses_formats_and_axes_that_it_lacks(shoal, tmp_path):
+    run = run_of(tmp_path / "run", RECORDS)
+    assert_one_line(shoal("plot", run, "--out", "x.gif"), 2, ".png, .svg, .pdf")
+    assert_one_line(shoal("plot", run, "--axis", "second"), 2, "--axis takes steps or seconds")
+    assert_one_line(shoal("plot", run, "--out", tmp_path / "no" / "x.png"), 1, "cannot write", "No such file")
+
+
+# --- test
+
+
+def test_test_refuses_an_unknown_sanitizer(shoal):
+    assert_one_line(shoal("test", "--sanitize", "memory"), 2, "--sanitize takes thread or address, not 'memory'")
+
+
+def test_test_refuses_an_expression(shoal):
+    assert_one_line(shoal("test", "-k", "a or b"), 2, "-k takes one word")
+
+
+def test_test_outside_a_source_folder_says_so(shoal, monkeypatch, tmp_path):
+    monkeypatch.setattr("shoal.cli.test_command.__file__", str(tmp_path / "lib/python/shoal/cli/test_command.py"))
+    assert_one_line(shoal("test"), 1, "source folder of Shoal")

@@ -1,0 +1,164 @@
+"""`shoal doctor`: what it sees, and that it says something about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from shoal.cli import main
+from shoal.doctor import cgroup, examine, memory, processes, software
+from shoal.doctor.accelerators import gpus
+
+
+def find(findings, name):
+    return next(finding for finding in findings if finding.name == name)
+
+
+def test_every_finding_that_is_not_fine_has_advice():
+    findings = examine()
+    assert {finding.area for finding in findings} == {"software", "processes", "machine", "memory", "accelerators"}
+    for finding in findings:
+        assert finding.status in ("ok", "warn", "fail")
+        assert finding.value and (finding.advice or finding.status == "ok")
+        assert "\n" not in finding.advice
+
+
+def test_names_are_unique():
+    names = [finding.name for finding in examine()]
+    assert len(names) == len(set(names))
+
+
+def test_json_is_one_line(capsys):
+    status = main(["doctor", "--json"])
+    out, err = capsys.readouterr()
+    assert err == "" and out.count("\n") == 1
+    answer = json.loads(out)
+    assert status == (1 if answer["fail"] else 0)
+    assert answer["ok"] + answer["warn"] + answer["fail"] == len(answer["findings"])
+    assert {"area", "name", "value", "status", "advice"} == set(answer["findings"][0])
+
+
+def test_text_shows_every_finding(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    main(["doctor"])
+    out, _ = capsys.readouterr()
+    for finding in examine():
+        assert finding.name in out
+
+
+def test_it_leaves_the_process_as_it_was():
+    code = textwrap.dedent("""
+        import os, sys
+        from shoal import _core
+        from shoal.doctor import examine
+        descriptors = sorted(os.listdir("/proc/self/fd"))
+        assert examine()
+        assert sorted(os.listdir("/proc/self/fd")) == descriptors
+        assert not _core.process.fork_hazards()
+        assert not {"torch", "gymnasium"} & set(sys.modules)
+    """)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_low_limit_of_open_files_is_noticed():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        finding = find(processes.examine(), "open files")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert finding.status == "warn" and "ulimit -n" in finding.advice and finding.value.startswith("256 ")
+
+
+def test_launcher_variables_are_named(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    finding = find(processes.examine(), "launcher")
+    assert "OMPI_COMM_WORLD_RANK" in finding.value and "LOCAL_RANK" in finding.value
+
+
+def test_a_thread_count_that_is_none_is_noticed(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert find(processes.examine(), "thread pools").status == "warn"
+    monkeypatch.setenv("OMP_NUM_THREADS", "4,2")
+    assert find(processes.examine(), "thread pools").status == "ok"
+
+
+def test_another_torch_is_an_obstacle(monkeypatch):
+    monkeypatch.setattr(software, "_version_of", lambda package: "1.0")
+    finding = find(software.examine(), "torch")
+    assert finding.status == "fail" and "pip install torch==" in finding.advice
+
+
+def test_a_refused_memfd_is_an_obstacle(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.memfd_create", refuse)
+    finding = find(memory.examine(), "memfd")
+    assert finding.status == "fail" and "seccomp" in finding.advice
+
+
+def test_torch_is_the_version_that_the_package_is_built_with():
+    build = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    if not build.exists():
+        pytest.skip("needs the source folder")
+    assert build.read_text().count(f'"torch=={software._TORCH}"') == 2  # to build with, to run with
+
+
+@pytest.fixture
+def group(tmp_path):
+    """A tree of control groups of version 2: this process is in /outer/inner."""
+    inner = tmp_path / "fs" / "outer" / "inner"
+    inner.mkdir(parents=True)
+    groups = tmp_path / "groups"
+    groups.write_text("0::/outer/inner\n")
+    return inner, tmp_path / "fs", groups
+
+
+def test_the_smallest_limit_on_the_way_up_counts(group):
+    inner, root, groups = group
+    (inner / "memory.max").write_text("max\n")
+    (inner.parent / "memory.max").write_text("4096\n")
+    assert cgroup.number("memory.max", root=root, groups=groups) == 4096
+    (inner / "memory.max").write_text("1024\n")
+    assert cgroup.number("memory.max", root=root, groups=groups) == 1024
+    assert cgroup.number("pids.max", root=root, groups=groups) is None
+
+
+def test_the_quota_is_in_cpus(group):
+    inner, root, groups = group
+    (inner / "cpu.max").write_text("max 100000\n")
+    assert cgroup.cpus(root, groups) is None
+    (inner.parent / "cpu.max").write_text("150000 100000\n")
+    assert cgroup.cpus(root, groups) == 1.5
+
+
+def test_version_1_of_control_groups(tmp_path):
+    groups = tmp_path / "groups"
+    groups.write_text("4:memory:/job\n3:cpu,cpuacct:/job\n")
+    for controller, file, text in (
+        ("memory", "memory.limit_in_bytes", "2048"),
+        ("cpu", "cpu.cfs_quota_us", "50000"),
+        ("cpu", "cpu.cfs_period_us", "100000"),
+    ):
+        folder = tmp_path / controller / "job"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text + "\n")
+    assert cgroup.number("memory.max", "memory/memory.limit_in_bytes", tmp_path, groups) == 2048
+    assert cgroup.cpus(tmp_path, groups) == 0.5
+
+
+def test_gpus_are_read_from_the_kernel(tmp_path):
+    for i in range(2):
+        folder = tmp_path / f"0000:0{i}:00.0"
+        folder.mkdir()
+        (folder / "information").write_text(f"Model: \t\t NVIDIA Test {i}\nIRQ:   1\n")
+    assert gpus(tmp_path) == ["NVIDIA Test 0", "NVIDIA Test 1"]
