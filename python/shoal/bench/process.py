@@ -55,6 +55,11 @@ class Contestant:
         answer = self._ask(str(seconds), 60 + 10 * seconds)
         return answer["steps"] / answer["seconds"]
 
+    @property
+    def pid(self) -> int:
+        """Of the process, and of the group that all of its own processes are in."""
+        return self._process.pid
+
     def close(self) -> None:
         """Ends the process and all that it started. A second time does nothing."""
         if self._closed:

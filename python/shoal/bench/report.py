@@ -56,10 +56,10 @@ class Report:
             ratio = comparison.ratio if comparison is not None and m.contestant != SUBJECT else None
             table.add_row(
                 f"[bold]{m.contestant}[/bold]" if m.contestant == SUBJECT else m.contestant,
-                f"{m.rate.median:,.0f}",
-                _reach(m.rate, ",.0f"),
-                "" if ratio is None else f"{ratio.median:.2f}",
-                "" if ratio is None else _reach(ratio, ".2f"),
+                _rate(m.rate.median),
+                _reach(m.rate, _rate),
+                "" if ratio is None else _ratio(ratio.median),
+                "" if ratio is None else _reach(ratio, _ratio),
             )
         self._console.print(table)
         for m in result.measurements:
@@ -67,5 +67,13 @@ class Report:
                 self._console.print(f"{m.contestant} failed: {m.error}", style="red", markup=False, highlight=False)
 
 
-def _reach(spread: Spread, form: str) -> str:
-    return f"{spread.least:{form}} - {spread.most:{form}}"
+def _reach(spread: Spread, write: Callable[[float], str]) -> str:
+    return f"{write(spread.least)} - {write(spread.most)}"
+
+
+def _rate(steps_per_second: float) -> str:
+    return f"{steps_per_second / 1e6:.2f} M" if steps_per_second >= 1e6 else f"{steps_per_second:,.0f}"
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"

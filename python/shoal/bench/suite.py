@@ -63,7 +63,7 @@ def run(
     console = console if console is not None else Console()
     workloads = _chosen("workload", workloads, list(WORKLOADS))
     workers = len(os.sched_getaffinity(0)) if num_workers is None else num_workers
-    if min([workers, rounds, *num_envs], default=0) < 1 or seconds <= 0:
+    if not num_envs or min(workers, rounds, *num_envs) < 1 or seconds <= 0:
         raise ValueError("num_envs, num_workers and rounds must be at least 1 and seconds more than 0")
     names, notes = _present(_chosen("contestant", contestants, list(CONTESTANTS)), asked=contestants is not None)
 
