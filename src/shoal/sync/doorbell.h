@@ -72,12 +72,10 @@ class BasicDoorbell {
       const os::FutexOutcome outcome = Atomics::wait(word_, awake | kAsleep, deadline);
       if (generation() != seen) return WaitOutcome::kReady;
       if (outcome == os::FutexOutcome::kTimedOut) return WaitOutcome::kTimedOut;
-      if (outcome != os::FutexOutcome::kChanged) return WaitOutcome::kInterrupted;
+      if (outcome == os::FutexOutcome::kInterrupted) return WaitOutcome::kInterrupted;
+      // Woken all the same: by the wake of an older ring that came late.
     }
   }
-
-  /// Makes sleepers return kInterrupted, without a ring; whoever is about to sleep may miss it.
-  void nudge() noexcept { Atomics::wake_all(word_); }
 
  private:
   static constexpr std::uint32_t kAsleep = 1;

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <csignal>
 #include <cstring>
-#include <new>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -122,14 +123,36 @@ TEST(Doorbell, AKilledSleeperLeavesNothingBehind) {
   EXPECT_EQ(CountingAtomics::wakes, 1);
 }
 
-TEST(Doorbell, ANudgeInterruptsASleeperWithoutARing) {
+/// Runs `wait` in a child that has a handler for SIGUSR1, sends that signal once it sleeps, and
+/// returns the outcome.
+int outcome_after_signal(const std::function<WaitOutcome()>& wait) {
+  Child sleeper([&] {
+    struct sigaction action{};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGUSR1, &action, nullptr);
+    return static_cast<int>(wait());
+  });
+  EXPECT_TRUE(sleeper.wait_until_asleep());
+  EXPECT_TRUE(sleeper.pidfd().send_signal(SIGUSR1));
+  return sleeper.join()->code;
+}
+
+TEST(Doorbell, ASignalHandlerInterruptsTheWait) {
+  Doorbell door{};
+  EXPECT_EQ(outcome_after_signal([&] { return door.park(0, test_deadline()); }),
+            static_cast<int>(WaitOutcome::kInterrupted));
+}
+
+// The ringer was late with its wake: the waiter saw the ring by itself and sleeps for the next one.
+TEST(Doorbell, ALateWakeOfAnOlderRingDoesNotEndTheWait) {
   const shm::Arena arena = shm::Arena::create("doorbell", sizeof(Doorbell));
   Doorbell& door = *arena.at<Doorbell>(0);
   Child sleeper([&] { return static_cast<int>(door.park(0, test_deadline())); });
+  auto& word = *arena.at<os::FutexWord>(0);
+  while (os::futex_wake_all(word) == 0) ASSERT_FALSE(sleeper.pidfd().ended());
   ASSERT_TRUE(sleeper.wait_until_asleep());
-  door.nudge();
-  EXPECT_EQ(sleeper.join(), ProcessEnd{.code = static_cast<int>(WaitOutcome::kInterrupted)});
-  EXPECT_EQ(door.generation(), 0u);
+  door.ring();
+  EXPECT_EQ(sleeper.join(), ProcessEnd{.code = static_cast<int>(WaitOutcome::kReady)});
 }
 
 /// Two that ring each other in turn, each writing plain memory that the other reads.

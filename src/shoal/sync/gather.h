@@ -73,13 +73,10 @@ class BasicGather {
       const os::FutexOutcome outcome = Atomics::wait(word_, word | kAsleep, deadline);
       if (left() == 0) return WaitOutcome::kReady;
       if (outcome == os::FutexOutcome::kTimedOut) return WaitOutcome::kTimedOut;
-      if (outcome != os::FutexOutcome::kChanged) return WaitOutcome::kInterrupted;
+      if (outcome == os::FutexOutcome::kInterrupted) return WaitOutcome::kInterrupted;
+      // Woken all the same: by the last arrival of an older round, whose wake came late.
     }
   }
-
-  /// Makes a sleeping waiter return kInterrupted, for example to look at a death; a waiter that is
-  /// about to sleep may miss it.
-  void nudge() noexcept { Atomics::wake_all(word_); }
 
  private:
   static constexpr std::uint32_t kLeftMask = 0xffff;

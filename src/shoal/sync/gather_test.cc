@@ -84,14 +84,17 @@ TEST(Gather, ArrivalsMakeNoSystemCallUnlessTheWaiterSleeps) {
   EXPECT_EQ(CountingAtomics::wakes, 1);
 }
 
-TEST(Gather, ANudgeInterruptsASleepingWaiter) {
+// The last arrival of an older round was late with its wake.
+TEST(Gather, ALateWakeOfAnOlderRoundDoesNotEndTheWait) {
   const shm::Arena arena = shm::Arena::create("gather", sizeof(Gather));
   Gather& gather = *arena.at<Gather>(0);
   gather.start(1, 1);
   Child waiter([&] { return static_cast<int>(gather.park(test_deadline())); });
+  auto& word = *arena.at<os::FutexWord>(0);
+  while (os::futex_wake_all(word) == 0) ASSERT_FALSE(waiter.pidfd().ended());
   ASSERT_TRUE(waiter.wait_until_asleep());
-  gather.nudge();
-  EXPECT_EQ(waiter.join(), ProcessEnd{.code = static_cast<int>(WaitOutcome::kInterrupted)});
+  EXPECT_TRUE(gather.arrive(1));
+  EXPECT_EQ(waiter.join(), ProcessEnd{.code = static_cast<int>(WaitOutcome::kReady)});
 }
 
 /// What a caller and its workers share: a command down, results up.
