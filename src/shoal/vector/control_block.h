@@ -3,8 +3,8 @@
 //   offset from the arena's base
 //        0   ControlHeader                      written once, before any worker sees it
 //      128   sync::Doorbell                     parent -> all workers: look at your command
-//      384   sync::Gather                       workers -> parent: done
-//      640   WorkerCell [num_workers]           384 bytes each
+//      256   sync::Gather                       workers -> parent: done
+//      384   WorkerCell [num_workers]           384 bytes each
 //        …   rows        (page)                 vector/rows.h
 //        …   infos       (page)                 info_bytes of each worker
 #pragma once
