@@ -1,8 +1,5 @@
-"""The same policy as a torch.nn.Module: parameters of a checkpoint load into it by name, and out of it into anything else.
-
-    state = safetensors.torch.load_file(run_dir / "checkpoints/best/policy.safetensors")
-    policy.load_state_dict(state)            # what torch_policy(run_dir) has done already
-"""
+"""The same policy as a torch.nn.Module. The arrays of a checkpoint's policy.safetensors have its state_dict's names, so
+they load into it, or into anything like it, by `module.load_state_dict(safetensors.torch.load_file(path))`."""
 
 from __future__ import annotations
 

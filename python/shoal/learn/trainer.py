@@ -298,5 +298,9 @@ def _json_or_none(env_kwargs: Mapping[str, Any] | None) -> dict[str, Any] | None
     try:
         return json.loads(json.dumps(dict(env_kwargs)))
     except (TypeError, ValueError):
-        warnings.warn("env_kwargs that JSON cannot hold are not recorded: give them again to resume or evaluate the run")
+        warnings.warn(
+            "env_kwargs that JSON cannot hold are not recorded: give them again to resume or evaluate the run",
+            RuntimeWarning,
+            stacklevel=4,
+        )
         return None

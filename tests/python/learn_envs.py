@@ -1,0 +1,76 @@
+"""Environments for the tests of learning."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Drift(gymnasium.Env):
+    """A point that drifts with the environment's own random numbers; episodes of about 15 steps."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, entropy: bool = False, fail_at: int = 0, linger: float = 0.0) -> None:
+        self._entropy = entropy
+        self._fail_at = fail_at
+        self._linger = linger
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._at = self.np_random.normal(size=3)
+        if self._entropy:
+            self._at += int.from_bytes(os.urandom(2), "little")
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self._steps += 1
+        if self._steps == self._fail_at:
+            raise LookupError(f"step {self._steps} is the one that fails")
+        if self._linger:
+            time.sleep(self._linger)
+        self._at[:2] += np.clip(action, -1, 1)
+        self._at += 0.1 * self.np_random.normal(size=3)
+        return self._observe(), float(-np.abs(self._at[:2]).sum()), bool(self.np_random.random() < 1 / 15), False, {}
+
+    def _observe(self) -> np.ndarray:
+        return self._at.astype(np.float32)
+
+
+class Pictures(gymnasium.Env):
+    """An image, numbers and a label at once, and as many kinds of action as there are rows in it."""
+
+    observation_space = spaces.Dict(
+        {
+            "screen": spaces.Box(0, 255, (36, 40, 3), np.uint8),
+            "numbers": spaces.Box(-5, 5, (2,), np.float64),
+            "label": spaces.Discrete(3, start=1),
+            "bytes": spaces.Box(0, 255, (4,), np.uint8),
+            "lights": spaces.MultiBinary(2),
+        }
+    )
+    action_space = spaces.MultiDiscrete([3, 2, 4])
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        assert self.action_space.contains(action)
+        return self._observe(), float(action.sum()), bool(self.np_random.random() < 0.2), False, {}
+
+    def _observe(self) -> dict[str, Any]:
+        return {
+            "screen": self.np_random.integers(0, 256, (36, 40, 3), np.uint8),
+            "numbers": self.np_random.normal(size=2).clip(-5, 5),
+            "label": int(self.np_random.integers(1, 4)),
+            "bytes": self.np_random.integers(0, 256, 4, np.uint8),
+            "lights": self.np_random.integers(0, 2, 2, np.int8),
+        }

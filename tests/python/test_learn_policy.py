@@ -1,0 +1,174 @@
+"""Policies out of runs: in NumPy, as torch modules, and evaluated."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import learn_envs
+import shoal
+from sample_envs import SpaceEnv
+
+SMALL = {
+    "num_envs": 4,
+    "total_steps": 320,
+    "num_steps": 40,
+    "batch_size": 64,
+    "epochs": 2,
+    "policy_hidden": [8, 7],
+    "value_hidden": [6],
+    "eval_every": 0,
+    "eval_episodes": 2,
+    "eval_envs": 2,
+    "final_episodes": 0,
+}
+
+
+def trained(tmp_path, env, **options):
+    options = {**SMALL, **options}
+    return shoal.learn.train(env, run_dir=tmp_path / "run", num_workers=0, **options).run_dir
+
+
+def batch_of(space, rows):
+    """Samples of a space, stacked."""
+    from gymnasium.vector.utils import batch_space
+
+    space.seed(3)
+    return batch_space(space, rows).sample()
+
+
+SPACES = {
+    "pictures": (learn_envs.Pictures, {"normalize_obs": True}),
+    "drift": (learn_envs.Drift, {"normalize_obs": True, "activation": "relu"}),
+    "plain": ("shoal/CartPole-v1", {}),
+    "shared": ("shoal/Acrobot-v1", {"shared_hidden": True}),
+    "linear": ("shoal/Pendulum-v1", {"policy_hidden": [], "value_hidden": []}),
+    "start": (lambda: SpaceEnv("discrete_start", "discrete_start"), {}),
+    "binary": (lambda: SpaceEnv("multi_discrete_2d", "multi_binary_2d"), {}),
+    "multi": (lambda: SpaceEnv("tuple", "multi_discrete_2d"), {"normalize_obs": True}),
+    "bounds": (lambda: SpaceEnv("nested", "box_bounds"), {}),
+}
+
+
+@pytest.mark.parametrize("case", SPACES)
+def test_the_torch_module_takes_the_names_and_gives_the_same_actions(tmp_path, case):
+    import torch
+    from safetensors.numpy import load_file
+
+    env, options = SPACES[case]
+    run_dir = trained(tmp_path, env, **options)
+    policy = shoal.learn.load_policy(run_dir)
+    module = shoal.learn.torch_policy(run_dir)  # load_state_dict is strict
+    arrays = load_file(run_dir / "checkpoints/best/policy.safetensors")
+    assert set(arrays) == set(module.state_dict())
+    observations = batch_of(policy.observation_space, 50)
+    as_tensors = tensors_of(observations)
+    expected = policy.predict(observations)
+    actual = module.predict(as_tensors).numpy()
+    assert actual.shape == expected.shape
+    if module.is_continuous:
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    else:
+        assert (actual == expected).mean() > 0.97  # near ties may fall either way
+    _, values = module(as_tensors)
+    assert values.shape == (50,)
+    assert torch.isfinite(values).all()
+    assert policy.action_space.contains(expected[0])
+
+
+def tensors_of(observations):
+    import torch
+
+    if isinstance(observations, dict):
+        return {name: tensors_of(part) for name, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(map(tensors_of, observations))
+    return torch.from_numpy(np.asarray(observations))
+
+
+def test_predict_takes_single_observations_and_batches(tmp_path):
+    policy = shoal.learn.load_policy(trained(tmp_path, learn_envs.Pictures))
+    batch = batch_of(policy.observation_space, 6)
+    actions = policy.predict(batch)
+    assert actions.shape == (6, 3)
+    assert actions.dtype == policy.action_space.dtype
+    for i in range(6):
+        one = {name: part[i] for name, part in batch.items()}
+        assert (policy.predict(one) == actions[i]).all()
+    assert policy.predict({name: part[:0] for name, part in batch.items()}).shape == (0, 3)
+
+
+def test_predict_deterministically_and_by_chance(tmp_path):
+    policy = shoal.learn.load_policy(trained(tmp_path, "shoal/CartPole-v1"))
+    observation = np.zeros(4, np.float32)
+    assert len({int(policy.predict(observation)) for _ in range(20)}) == 1
+    drawn = [int(policy.predict(observation, deterministic=False)) for _ in range(200)]
+    assert 20 < sum(drawn) < 180
+    again = shoal.learn.load_policy(tmp_path / "run")
+    assert [int(again.predict(observation, deterministic=False)) for _ in range(200)] == drawn
+
+
+def test_predict_says_what_does_not_fit(tmp_path):
+    policy = shoal.learn.load_policy(trained(tmp_path, learn_envs.Pictures))
+    batch = batch_of(policy.observation_space, 2)
+    with pytest.raises(ValueError, match=r"'numbers' has shape \(2, 3\); one is \(2,\)"):
+        policy.predict({**batch, "numbers": np.zeros((2, 3))})
+    with pytest.raises(ValueError, match="'screen' is float64, the space takes uint8"):
+        policy.predict({**batch, "screen": batch["screen"] / 255})
+    with pytest.raises(ValueError, match="other lengths"):
+        policy.predict({**batch, "numbers": np.zeros((3, 2))})
+    with pytest.raises(ValueError, match="single and others batches"):
+        policy.predict({**batch, "numbers": np.zeros(2)})
+    with pytest.raises(ValueError, match="has no 'label'"):
+        policy.predict({name: part for name, part in batch.items() if name != "label"})
+
+
+def test_the_spaces_are_the_environments(tmp_path):
+    policy = shoal.learn.load_policy(trained(tmp_path, learn_envs.Pictures))
+    assert policy.observation_space == learn_envs.Pictures.observation_space
+    assert policy.action_space == learn_envs.Pictures.action_space
+    assert policy.step == 320
+    assert policy.config["total_steps"] == 320
+
+
+def test_which_policy(tmp_path):
+    run_dir = trained(tmp_path, "shoal/CartPole-v1", pause_at_step=160, eval_every=100)
+    shoal.learn.train(run_dir=run_dir, resume=True, total_steps=160)
+    assert shoal.learn.load_policy(run_dir).step == shoal.learn.load_policy(run_dir, "best").step
+    assert shoal.learn.load_policy(run_dir, "last").step == 160
+    assert shoal.learn.load_policy(run_dir / "checkpoints/last").step == 160
+    with pytest.raises(ValueError, match="'best' and 'last', not 'latest'"):
+        shoal.learn.load_policy(run_dir, "latest")
+    with pytest.raises(FileNotFoundError, match="no directory"):
+        shoal.learn.load_policy(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="holds no policy"):
+        shoal.learn.load_policy(tmp_path)
+
+
+def test_a_damaged_policy_is_an_error(tmp_path):
+    run_dir = trained(tmp_path, "shoal/CartPole-v1")
+    state = run_dir / "checkpoints/best/state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "format": "other"}))
+    with pytest.raises(shoal.Error, match="not written by Shoal"):
+        shoal.learn.load_policy(run_dir)
+
+
+def test_evaluate_is_a_function_of_its_arguments(tmp_path):
+    run_dir = trained(tmp_path, "CartPole-v1")
+    first = shoal.learn.evaluate(run_dir, episodes=11, seed=5, num_envs=4, num_workers=2)
+    assert first == shoal.learn.evaluate(run_dir, episodes=11, seed=5, num_envs=4, num_workers=0)
+    assert first.returns != shoal.learn.evaluate(run_dir, episodes=11, seed=6, num_envs=4, num_workers=0).returns
+    assert first.episodes == 11
+    assert first.returns == first.lengths  # CartPole pays 1 a step
+    assert first.mean_return == pytest.approx(np.mean(first.returns))
+    assert first.std_return == pytest.approx(np.std(first.returns))
+    by_chance = shoal.learn.evaluate(run_dir, episodes=11, seed=5, num_envs=4, num_workers=0, deterministic=False)
+    assert by_chance.returns != first.returns
+
+
+def test_evaluate_refuses_another_task(tmp_path):
+    run_dir = trained(tmp_path, "shoal/CartPole-v1")
+    with pytest.raises(ValueError, match="trained with observations"):
+        shoal.learn.evaluate(run_dir, episodes=1, env="shoal/Pendulum-v1")

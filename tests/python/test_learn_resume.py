@@ -1,0 +1,128 @@
+"""A run that was stopped, or killed, and resumed is the same, bit for bit, as one that never was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import learn_envs
+import shoal
+
+SMALL = {
+    "num_envs": 5,
+    "total_steps": 3000,
+    "num_steps": 30,
+    "batch_size": 64,
+    "epochs": 2,
+    "policy_hidden": [8],
+    "value_hidden": [8],
+    "learning_rate_schedule": "linear",
+    "normalize_obs": True,
+    "normalize_reward": True,
+    "eval_every": 1000,
+    "eval_episodes": 3,
+    "eval_envs": 2,
+    "final_episodes": 0,
+}
+
+
+def digest(run_dir: Path) -> dict[str, str]:
+    """sha256 of all that training computes."""
+    files = ("last/policy.safetensors", "last/optim.safetensors", "last/envs.safetensors", "best/policy.safetensors")
+    return {name: hashlib.sha256((run_dir / "checkpoints" / name).read_bytes()).hexdigest() for name in files}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run of Python environments in this process that nothing interrupted."""
+    run_dir = tmp_path_factory.mktemp("whole") / "run"
+    shoal.learn.train(learn_envs.Drift, run_dir=run_dir, num_workers=0, **SMALL)
+    return run_dir
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_changes_nothing(tmp_path, whole, workers):
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=workers, **SMALL)
+    assert digest(tmp_path) == digest(whole)
+
+
+@pytest.mark.parametrize("pauses", [[150], [1001, 1500], [2800]])
+def test_stopped_and_resumed_in_workers_equals_uninterrupted(tmp_path, whole, pauses):
+    for number, pause in enumerate([*pauses, None]):
+        result = shoal.learn.train(
+            learn_envs.Drift,
+            run_dir=tmp_path,
+            num_workers=number % 3,  # what ran in this process goes on in workers, and back
+            resume=number > 0,
+            **({"pause_at_step": pause} if number else {**SMALL, "pause_at_step": pause}),
+        )
+        assert result.ending == ("budget" if pause is None else "stopped")
+    assert digest(tmp_path) == digest(whole)
+
+
+def test_gymnasiums_cartpole_in_workers(tmp_path):
+    options = {**SMALL, "num_envs": 8, "seed": 4}
+    shoal.learn.train("CartPole-v1", run_dir=tmp_path / "whole", num_workers=2, **options)
+    shoal.learn.train("CartPole-v1", run_dir=tmp_path / "parts", num_workers=1, pause_at_step=1234, **options)
+    shoal.learn.train(run_dir=tmp_path / "parts", num_workers=2, resume=True)
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+
+
+KILLED = """
+import sys, learn_envs, shoal
+options = {options!r}
+shoal.learn.train(
+    learn_envs.Drift, run_dir=sys.argv[1], num_workers=2, save_every_seconds=0, env_kwargs={{"linger": 0.0002}}, **options
+)
+"""
+
+
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path, whole):
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(options=SMALL), str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+    )
+    try:
+        while not (tmp_path / "run/checkpoints/last").exists():
+            assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    result = shoal.learn.train(
+        learn_envs.Drift, run_dir=tmp_path / "run", resume=True, num_workers=0, env_kwargs={}, save_every_seconds=60
+    )
+    assert result.steps == 3000
+    assert digest(tmp_path / "run") == digest(whole)
+
+
+def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_path):
+    env_kwargs = {"entropy": True}
+    shoal.learn.train(
+        learn_envs.Drift, run_dir=tmp_path, num_workers=0, env_kwargs=env_kwargs, pause_at_step=600, **SMALL
+    )
+    with pytest.warns(RuntimeWarning, match="could not be brought back"):
+        result = shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, resume=True)
+    assert result.steps == 3000
+
+
+def test_resume_says_what_is_wrong(tmp_path):
+    with pytest.raises(TypeError, match="run_dir="):
+        shoal.learn.train("CartPole-v1", resume=True)
+    with pytest.raises(FileNotFoundError, match="no config.json"):
+        shoal.learn.train("CartPole-v1", run_dir=tmp_path, resume=True)
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, pause_at_step=150, **SMALL)
+    with pytest.raises(shoal.Error, match="5 environments, not 6"):
+        shoal.learn.train(run_dir=tmp_path, resume=True, num_envs=6)
+    with pytest.raises(ValueError, match="leave out preset="):
+        shoal.learn.train(run_dir=tmp_path, resume=True, preset="sb3")
+    optimizer = tmp_path / "checkpoints/last/optim.safetensors"
+    optimizer.write_bytes(optimizer.read_bytes()[:-1] + b"?")
+    with pytest.raises(shoal.Error, match="optim.safetensors is damaged"):
+        shoal.learn.train(run_dir=tmp_path, resume=True)

@@ -1,0 +1,257 @@
+"""Training runs from Python: results, directories, options, failures, ways to end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import learn_envs
+import shoal
+
+SMALL = {
+    "num_envs": 4,
+    "total_steps": 1600,
+    "num_steps": 40,
+    "batch_size": 64,
+    "epochs": 2,
+    "policy_hidden": [8],
+    "value_hidden": [8],
+    "normalize_obs": True,
+    "normalize_reward": True,
+    "eval_every": 500,
+    "eval_episodes": 3,
+    "eval_envs": 2,
+    "final_episodes": 4,
+}
+
+
+def python(code: str, *arguments: str | Path, timeout: float = 60, **kwargs) -> subprocess.CompletedProcess:
+    """Runs a program as a user would: in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment(),
+        **kwargs,
+    )
+
+
+def environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_native_cartpole_is_learned(tmp_path):
+    result = shoal.learn.train("shoal/CartPole-v1", seed=3, run_dir=tmp_path / "run", target_return=475)
+    assert result.ending == "target"
+    assert result.mean_return >= 475
+    assert result.evaluated_episodes == 100
+    assert result.steps <= 100_000
+    again = shoal.learn.evaluate(result.run_dir, episodes=20, seed=12)
+    assert again.mean_return >= 450
+    assert again.episodes == 20
+
+
+def test_a_run_leaves_its_directory_behind(tmp_path):
+    result = shoal.learn.train("CartPole-v1", run_dir=tmp_path / "run", num_workers=2, seed=9, **SMALL)
+    assert result.ending == "budget"
+    assert (result.steps, result.env, result.seed) == (1600, "CartPole-v1", 9)
+    assert result.run_dir == tmp_path / "run"
+    assert result.evaluated_episodes == 4
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["env"] == "CartPole-v1"
+    assert config["preset"] == "CartPole-v1"
+    assert config["config"] == {**shoal.learn.preset("CartPole-v1"), **SMALL, "seed": 9}
+    lines = [json.loads(line) for line in (tmp_path / "run/progress.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "train/loss" in line] == list(range(160, 1601, 160))
+    assert [line["step"] for line in lines if "eval/mean_reward" in line] == [640, 1120, 1600]
+    recorded = json.loads((tmp_path / "run/result.json").read_text())
+    assert recorded["mean_return"] == result.mean_return
+
+
+def test_status_and_poll_follow_the_run(tmp_path):
+    with shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path / "run", num_workers=0, **SMALL) as trainer:
+        assert trainer.status()["phase"] == "ready"
+        with pytest.raises(RuntimeError, match="has not ended"):
+            trainer.result()
+        trainer.start()
+        assert trainer.wait() is True
+        status = trainer.status()
+        assert status["phase"] == "ended"
+        assert status["step"] == status["total_steps"] == 1600
+        assert status["ep_return_mean"] < 0
+        records = trainer.poll()
+        assert records[0][0] == 160
+        names = set().union(*(values for _, values in records))
+        assert {"rollout/ep_rew_mean", "train/loss", "charts/episodic_return", "eval/mean_reward", "train/std"} <= names
+        assert trainer.poll() == []
+        with pytest.raises(RuntimeError, match="has been started"):
+            trainer.start()
+
+
+def test_python_environments_of_this_process_step_while_python_works(tmp_path):
+    """The learner's thread needs the interpreter for them, and gets it while the main thread computes."""
+    with shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path / "run", num_workers=0, **SMALL) as trainer:
+        trainer.start()
+        work = 0
+        while not trainer.wait(0):
+            work += sum(range(1000))
+        assert trainer.result().steps == 1600
+        assert work > 0
+
+
+def test_callback_sees_the_status_and_may_stop_the_run(tmp_path):
+    class Enough(Exception):
+        pass
+
+    def callback(status):
+        if status["step"] > 0:
+            raise Enough
+
+    many = {**SMALL, "total_steps": 10_000_000}
+    with pytest.raises(Enough):
+        shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", callback=callback, **many)
+    assert (tmp_path / "run/checkpoints/last/state.json").exists()
+
+
+def test_stop_from_another_thread(tmp_path):
+    many = {**SMALL, "total_steps": 10_000_000}
+    with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=tmp_path / "run", **many) as trainer:
+        trainer.start()
+        while trainer.status()["step"] == 0:
+            assert not trainer.wait(0.01)
+        stopper = threading.Thread(target=trainer.stop)
+        stopper.start()
+        assert trainer.wait(60)
+        stopper.join()
+        assert trainer.result().ending == "stopped"
+        assert 0 < trainer.result().steps < 10_000_000
+
+
+def test_an_environments_exception_arrives_as_it_was_raised(tmp_path):
+    for workers in (0, 2):
+        with pytest.raises(LookupError, match="step 25 is the one"):
+            shoal.learn.train(
+                learn_envs.Drift,
+                run_dir=tmp_path / f"run{workers}",
+                num_workers=workers,
+                env_kwargs={"fail_at": 25},
+                **SMALL,
+            )
+
+
+def test_a_factory_that_is_no_id_is_given_again_for_evaluation(tmp_path):
+    result = shoal.learn.train(lambda: learn_envs.Drift(), run_dir=tmp_path / "run", num_workers=1, **SMALL)
+    with pytest.raises(ValueError, match="give it as env="):
+        shoal.learn.evaluate(result.run_dir, episodes=2)
+    assert shoal.learn.evaluate(result.run_dir, episodes=2, env=learn_envs.Drift).episodes == 2
+
+
+def test_a_list_of_factories(tmp_path):
+    factories = [learn_envs.Drift, learn_envs.Drift]
+    assert shoal.learn.train(factories, run_dir=tmp_path / "run", num_workers=0, **SMALL).steps == 1600
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learnign_rate": 1}, 'no option "learnign_rate"; the nearest is "learning_rate"'),
+        ({"preset": "claenrl"}, 'no preset "claenrl"; the nearest is "cleanrl"'),
+        ({"num_envs": 0}, "num_envs is 0"),
+        ({"gamma": 1.5}, "gamma"),
+        ({"batch_size": "many"}, "batch_size"),
+        ({"algorithm": "dqn"}, "'dqn'; there is ppo"),
+    ],
+)
+def test_a_bad_option_is_one_clear_error_before_anything_starts(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        shoal.learn.train("CartPole-v1", run_dir=tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_that_holds_a_run_is_not_overwritten(tmp_path):
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, **SMALL)
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(ValueError, match="already holds a run"):
+        shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, **SMALL)
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_presets_and_names():
+    assert "CartPole-v1" in shoal.learn.preset_names()
+    assert shoal.learn.preset_for("shoal/CartPole-v1") == "CartPole-v1"
+    assert shoal.learn.preset_for("Blackjack-v1") == "sb3"
+    names = shoal.learn.config_names()
+    assert names == sorted(names)
+    assert set(names) == set(shoal.learn.preset("sb3"))
+
+
+def test_training_needs_no_torch_of_python():
+    done = python("import shoal, sys; import shoal._learn, shoal.learn.trainer; print('torch' in sys.modules)")
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_learn_loads_before_core_and_after_torch():
+    for first in ("import shoal._learn, shoal._core", "import torch, shoal._learn", "import shoal._learn, torch"):
+        done = python(f"{first}; print(shoal._learn.preset_names()[0])")
+        assert done.stdout.strip() == "sb3", done.stderr
+
+
+UNENDING = """
+import sys, learn_envs, shoal
+small = {small!r} | {{"total_steps": 100_000_000}}
+trainer = shoal.learn.Trainer(learn_envs.Drift, run_dir=sys.argv[1], num_workers=int(sys.argv[2]), **small)
+trainer.start()
+while trainer.status()["step"] == 0:
+    trainer.wait(0.01)
+{then}
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_program_may_end_with_a_run_going_on(tmp_path, workers):
+    done = python(UNENDING.format(small=SMALL, then="print('end')"), tmp_path / "run", str(workers))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert (tmp_path / "run/checkpoints/last/state.json").exists()
+
+
+def test_ctrl_c_stops_a_run_resumably(tmp_path):
+    code = """
+import sys, learn_envs, shoal
+small = {small!r} | {{"total_steps": 100_000_000}}
+shoal.learn.train(learn_envs.Drift, run_dir=sys.argv[1], num_workers=2, **small)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code.format(small=SMALL), str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        progress = tmp_path / "run/progress.jsonl"
+        while not (progress.exists() and progress.stat().st_size > 0):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert errors.count("Traceback") == 1
+    assert errors.strip().endswith("KeyboardInterrupt")
+    assert json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())["step"] > 0
+
+
+def test_rewards_of_the_result_are_the_environments_own(tmp_path):
+    """Normalised for learning, counted as they are."""
+    result = shoal.learn.train("shoal/Pendulum-v1", run_dir=tmp_path, **SMALL)
+    assert result.mean_return < -200
+    assert np.isfinite(result.std_return)
