@@ -33,8 +33,8 @@ class ActorCritic {
                              std::span<float> value) = 0;
 
   /// From the loss's derivatives by the outputs of the last forward_train() to those by the
-  /// parameters: overwrites all of `gradient` (the layout of Parameters::flat()); log_std's part is
-  /// set to zero.
+  /// parameters: overwrites every parameter's place in `gradient` (the layout of
+  /// Parameters::flat()), log_std's with zeros; gaps are left as they are.
   virtual void backward(std::span<const float> d_head, std::span<const float> d_value,
                         std::span<float> gradient) = 0;
 

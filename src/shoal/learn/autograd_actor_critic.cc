@@ -141,11 +141,13 @@ void AutogradActorCritic::backward(std::span<const float> d_head, std::span<cons
       torch::autograd::grad({outputs_.head, outputs_.value}, tensors_,
                             {borrowed(d_head, outputs_.head), borrowed(d_value, outputs_.value)},
                             /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
-  std::ranges::fill(gradient, 0.0F);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].defined()) continue;
-    copy_out(gradients[i],
-             gradient.subspan(offsets_[i], static_cast<std::size_t>(gradients[i].numel())));
+    const auto to = gradient.subspan(offsets_[i], static_cast<std::size_t>(tensors_[i].numel()));
+    if (gradients[i].defined()) {
+      copy_out(gradients[i], to);
+    } else {
+      std::ranges::fill(to, 0.0F);
+    }
   }
   outputs_ = {};
 }

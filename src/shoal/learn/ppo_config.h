@@ -40,14 +40,14 @@ struct PpoConfig {
   Schedule learning_rate_schedule = Schedule::kConstant;
   double clip_range = 0.2;  // of the probability ratio
   Schedule clip_range_schedule = Schedule::kConstant;
-  std::optional<double> clip_range_value;  // clipped value loss within this distance of the old
-                                           // value; none: unclipped
+  std::optional<double> clip_range_value = {};  // clipped value loss within this distance of the
+                                                // old value; none: unclipped
   bool pessimistic_value_clip =
       true;  // the larger of clipped and unclipped error (the original); false: the clipped (SB3)
   double value_coef = 0.5;  // of the mean squared error; CleanRL's 0.5 of half of it is 0.25 here
   double entropy_coef = 0.0;
-  std::optional<double>
-      target_kl;  // ends the update before a step whose approx_kl exceeds 1.5 times this
+  std::optional<double> target_kl =
+      {};  // ends the update before a step whose approx_kl exceeds 1.5 times this
   double max_grad_norm = 0.5;  // global L2 norm; 0: not clipped
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;

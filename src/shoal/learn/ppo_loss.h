@@ -30,7 +30,7 @@ struct PpoMinibatch {
 
 struct PpoCoefficients {
   float clip_range = 0.2F;
-  std::optional<float> clip_range_value;
+  std::optional<float> clip_range_value = {};
   bool pessimistic_value_clip =
       true;  // max of the clipped and the unclipped error (the original); false: the clipped (SB3)
   float value_coef = 0.5F;
