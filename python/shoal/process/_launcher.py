@@ -12,7 +12,6 @@ from typing import Any
 
 from shoal import _core
 from shoal.process import _settings, _worker
-from shoal.process.pickling import dumps
 
 __all__ = ["Launcher", "close_launchers", "launcher"]
 
@@ -23,11 +22,12 @@ class Launcher:
     """Starts Python workers with one start method. Use `launcher()`, which keeps one for each set of options.
 
     Attributes:
-        handle: the C++ Launcher, for what starts workers from C++.
         method: "fork", "forkserver" or "spawn".
 
     Threads: any. Fork: a forked child gets an error from start(); the workers stay its parent's.
     """
+
+    _handle: _core.process.Launcher | None = None
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Launcher:
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._baseline = _settings.capture()
         self._is_fork = context == "fork"
-        self.handle = _core.process.create_launcher(
+        self._handle = _core.process.create_launcher(
             method=context,
             interpreter=_interpreter(),
             preload=list(preload),
@@ -57,9 +57,26 @@ class Launcher:
             allow_unsafe_fork=allow_unsafe_fork,
             relay_output=relay_output,
             bootstrap=pickle.dumps(_settings.encode({**self._baseline, "environ": {}})),
-            run=_worker.run,
+            run=_worker.run_forked,
         )
         self.method: str = self.handle.method
+
+    @property
+    def handle(self) -> _core.process.Launcher:
+        """The C++ Launcher, for what starts workers from C++."""
+        if self._handle is None:
+            raise RuntimeError("this launcher is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Ends the zygote, as soon as the last worker is gone that needs it."""
+        self._handle = None
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def zygote_pid(self) -> int | None:
@@ -75,6 +92,8 @@ class Launcher:
         Raises:
             PicklingError: naming the part that cannot be pickled.
         """
+        from shoal.process.pickling import dumps  # not before it is needed: a zygote may import cloudpickle meanwhile
+
         try:
             return self.pack_pickled(dumps((target, arguments), name))
         except TypeError:
@@ -176,9 +195,10 @@ def launcher(
 
 
 def close_launchers() -> None:
-    """Forgets the kept launchers: a zygote ends as soon as nothing uses it any more. Called at exit."""
+    """Closes the launchers that launcher() keeps: their zygotes end as soon as no worker needs them. Called at exit."""
     _forget_inherited_launchers()
-    _launchers.clear()
+    while _launchers:
+        _launchers.popitem()[1].close()
 
 
 def _forget_inherited_launchers() -> None:

@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import signal
+import sys
 
 
 class PreloadError(ImportError):
@@ -35,12 +36,18 @@ def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no
 
     from shoal.process import _settings
 
+    for stream in (sys.stdout, sys.stderr):
+        # Pipes: by lines, so that the last lines of a worker that is killed have left it.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
     settings = pickle.loads(program.bootstrap)
     # The variables are in place since before the interpreter started. Filters come last: modules add their own on import.
     _settings.apply({"path": settings["path"], "argv": settings["argv"], "folder": settings["folder"]})
     import faulthandler
 
-    import shoal.process._worker  # with what every worker needs (cloudpickle)
+    # What every worker needs: cloudpickle, since what it has pickled names it.
+    import cloudpickle  # noqa: F401
+
+    from shoal.process import _worker  # noqa: F401
 
     for module in program.preload:
         _preload(module, program)

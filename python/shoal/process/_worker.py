@@ -7,8 +7,6 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle  # noqa: F401  # what it pickled needs it; a zygote imports it once for all workers
-
 from shoal.process import _settings
 
 if TYPE_CHECKING:
@@ -30,22 +28,33 @@ def pack_inherited(settings: _settings.Settings, number: int) -> bytes:
 
 
 def run(context: WorkerContext) -> int:
-    """Calls what the payload says, with `context` before its arguments; returns the exit code.
+    """Calls what the payload says, with `context` before its arguments; returns the exit code, which is 0 or that of
+    SystemExit. What the call returns is dropped.
 
-    An exception goes on to the C++ side, which reports it to the parent.
+    Any other exception goes on to the C++ side, which reports it to the parent.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a forked worker, whose parent had Python's own handler
     settings, call = pickle.loads(context.payload)
     _settings.apply(settings)
     target, arguments = inherited[call] if isinstance(call, int) else pickle.loads(call)
     try:
-        return _exit_code(target(context, *arguments))
+        target(context, *arguments)
+        return 0
     except SystemExit as exit_request:
         return _exit_code(exit_request.code)
     finally:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
                 stream.flush()
+
+
+def run_forked(context: WorkerContext) -> int:
+    """As run(), in a process that was forked from a Python program: with that program's handler of Ctrl-C, and with its
+    sys.stdout and sys.stderr, which need not be descriptors 1 and 2 (in a notebook, under a test runner)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout = open(1, "w", buffering=1, closefd=False, errors="backslashreplace")
+    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")
+    return run(context)
 
 
 def _exit_code(value: Any) -> int:

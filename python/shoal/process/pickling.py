@@ -41,7 +41,7 @@ def dumps(obj: Any, name: str = "factory") -> bytes:
         return cloudpickle.dumps(obj)
     except Exception as error:
         path, part, cause = find_unpicklable(obj, name, error)
-        raise PicklingError(_explain(path, part, cause), path) from cause
+        raise PicklingError(_explain(obj, path, part, cause), path) from cause
 
 
 def find_unpicklable(obj: Any, name: str, error: Exception) -> tuple[str, Any, Exception]:
@@ -132,12 +132,12 @@ def _parts_of_instance(obj: Any) -> Iterator[tuple[str, Any]]:
         yield ".<class>", type(obj)  # travels by value
 
 
-def _explain(path: str, part: Any, cause: Exception) -> str:
+def _explain(obj: Any, path: str, part: Any, cause: Exception) -> str:
     text = f"{path}: {_reason(part, cause)}"
-    if path.partition(".")[0] == path and _looks_like_env(part):
+    if _looks_like_env(obj):
         return (
             f"{text}. This is an environment; workers need something that makes one, so that each makes its own: pass "
-            f"`lambda: {type(part).__name__}(…)` or the class itself instead of the instance."
+            f"`lambda: {type(obj).__name__}(…)` or the class itself instead of the instance."
         )
     return (
         f"{text}. Workers are other processes and get a copy of it. Make the {type(part).__name__} inside the function "
@@ -152,5 +152,5 @@ def _reason(part: Any, cause: Exception) -> str:
     return f"cannot pickle {type(part).__name__!r} object ({type(cause).__name__}: {text})"
 
 
-def _looks_like_env(part: Any) -> bool:
-    return not isinstance(part, type) and all(hasattr(part, name) for name in ("reset", "step", "observation_space"))
+def _looks_like_env(obj: Any) -> bool:
+    return not isinstance(obj, type) and all(hasattr(obj, name) for name in ("reset", "step", "observation_space"))

@@ -156,12 +156,10 @@ void ZygoteClient::send_start(PendingWorker& worker, std::uint64_t request, Work
 
 void ZygoteClient::stop() noexcept {
   if (std::exchange(stopped_, true) || !pidfd_) return;
-  control_.shutdown();
   try {
-    if (!pidfd_.wait(os::deadline_after(kStopGrace))) {
-      static_cast<void>(pidfd_.send_signal(SIGKILL));
-      static_cast<void>(pidfd_.wait(os::deadline_after(kStopGrace)));
-    }
+    // It has nothing to tidy up, and may be deep in an import; its workers end with it.
+    static_cast<void>(pidfd_.send_signal(SIGKILL));
+    static_cast<void>(pidfd_.wait(os::deadline_after(kStopGrace)));
     // Whether or not the loop has seen the end: nothing in it refers to this object any more.
     supervisor_->loop().call([this] {
       on_ended();

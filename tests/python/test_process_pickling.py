@@ -1,0 +1,128 @@
+"""Unpicklable parts are named by where they are, before any process starts."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from shoal.process.pickling import PicklingError, dumps
+
+
+class Config:
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+
+class Slotted:
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class FakeEnv:
+    observation_space = None
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def reset(self) -> None: ...
+
+    def step(self) -> None: ...
+
+
+def path_of(obj: Any, name: str = "factory") -> str:
+    with pytest.raises(PicklingError) as caught:
+        dumps(obj, name)
+    error = caught.value
+    assert str(error).startswith(f"{error.path}: cannot pickle")
+    return error.path
+
+
+def closure_over(value: Any) -> Any:
+    cfg = value
+    return lambda: cfg
+
+
+def test_what_can_be_pickled_comes_back() -> None:
+    offset = 3
+
+    class Local:
+        def __call__(self, number: int) -> int:
+            return number + offset
+
+    assert pickle.loads(dumps(Local()))(4) == 7
+    assert pickle.loads(dumps(lambda number: number * offset))(4) == 12
+
+
+def test_a_part_of_a_closure() -> None:
+    with socket.socket() as sock:
+        assert path_of(closure_over(Config(sock=sock))) == "factory.<closure>.cfg.sock"
+
+
+def test_a_part_of_a_container() -> None:
+    lock = threading.Lock()
+    assert path_of({"a": 1, "b": [0, (1, lock)]}) == "factory['b'][1][1]"
+
+
+def test_a_default_argument() -> None:
+    lock = threading.Lock()
+
+    def factory(first: int = 1, gate: Any = lock, *, other: Any = None) -> None: ...
+
+    assert path_of(factory) == "factory.<default 1>"
+
+
+def test_a_global_of_a_local_function() -> None:
+    source = "import threading\nlock = threading.Lock()\ndef factory():\n    return [lock for _ in range(3)]\n"
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, namespace)
+    assert path_of(namespace["factory"]) == "factory.<global>.lock"
+
+
+def test_an_argument_of_a_partial() -> None:
+    assert path_of(functools.partial(print, threading.Lock())) == "factory.args[0]"
+    assert path_of(functools.partial(print, sep=threading.Lock())) == "factory.keywords['sep']"
+
+
+def test_a_bound_method() -> None:
+    config = Config(lock=threading.Lock())
+    config.method = dumps.__get__(config)
+    del config.method
+    method = type("Local", (Config,), {"make": lambda self: None})(lock=threading.Lock()).make
+    assert path_of(method) == "factory.__self__.lock"
+
+
+def test_a_slot() -> None:
+    assert path_of(Slotted()) == "factory.lock"
+
+
+def test_something_deep_in_the_middle() -> None:
+    deep = Config(level=[Config(inner={"key": Config(thread=threading.Lock())})])
+    assert path_of(deep, "env[2]") == "env[2].level[0].inner['key'].thread"
+
+
+def test_a_cycle_ends() -> None:
+    config = Config(lock=threading.Lock())
+    config.self = config
+    config.list = [config]
+    assert path_of(config) == "factory.lock"
+
+
+def test_the_message_says_what_to_do() -> None:
+    with pytest.raises(PicklingError, match=r"cannot pickle '_thread.lock' object.*inside the function"):
+        dumps(closure_over(threading.Lock()))
+
+
+def test_an_environment_where_a_factory_is_needed() -> None:
+    with pytest.raises(PicklingError, match=r"lambda: FakeEnv\(…\)"):
+        dumps(FakeEnv())
+
+
+def test_a_pickling_error_is_both_a_type_error_and_a_pickling_error() -> None:
+    assert issubclass(PicklingError, TypeError) and issubclass(PicklingError, pickle.PicklingError)
