@@ -17,11 +17,6 @@ namespace nb = nanobind;
 namespace shoal::python {
 namespace {
 
-PyStepper* local_stepper(vector::VectorEnv& envs) {
-  auto* serial = dynamic_cast<vector::SerialVectorEnv*>(&envs);
-  return serial == nullptr ? nullptr : dynamic_cast<PyStepper*>(&serial->stepper(0));
-}
-
 bool any(std::span<const std::uint8_t> flags) {
   return !flags.empty() && std::memchr(flags.data(), 1, flags.size()) != nullptr;
 }
@@ -34,10 +29,20 @@ nb::object vector_of(shm::DType dtype, const void* data, std::size_t count) {
 
 }  // namespace
 
+PyStepper* local_stepper(vector::VectorEnv& envs) {
+  auto* serial = dynamic_cast<vector::SerialVectorEnv*>(&envs);
+  if (serial == nullptr) return nullptr;
+  try {
+    return dynamic_cast<PyStepper*>(&serial->stepper(0));
+  } catch (const InvalidArgument&) {  // closed: it has none
+    return nullptr;
+  }
+}
+
 BatchIo::BatchIo(std::shared_ptr<vector::VectorEnv> envs, nb::handle observation_space,
                  nb::handle action_space, bool copy)
     : envs_(std::move(envs)),
-      local_(local_stepper(*envs_)),
+      is_local_(local_stepper(*envs_) != nullptr),
       observations_(observation_space),
       actions_(action_space),
       copy_(copy) {}
@@ -95,7 +100,7 @@ int BatchIo::extra() const {
   int extra = kNothing;
   if (any(last_.has_final)) extra |= kFinal;
   if (any(last_.fault)) extra |= kFault;
-  if (local_ != nullptr) return local_->has_infos() ? extra | kInfos : extra;
+  if (const PyStepper* stepper = local()) return stepper->has_infos() ? extra | kInfos : extra;
   for (int worker = 0; worker < envs_->num_workers(); ++worker) {
     if (!envs_->info(worker).empty()) return extra | kInfos;
   }
@@ -103,7 +108,7 @@ int BatchIo::extra() const {
 }
 
 nb::object BatchIo::infos() const {
-  if (local_ != nullptr) return local_->infos();
+  if (const PyStepper* stepper = local()) return stepper->infos();
   nb::list messages;
   for (int worker = 0; worker < envs_->num_workers(); ++worker) {
     const auto info = envs_->info(worker);
@@ -120,6 +125,13 @@ nb::object BatchIo::observations() {
   if (copy_) return observations_.load_batch(last_.obs);
   if (!live_views_) live_views_ = observations_.view_batch(last_.obs, nb::cast(envs_));
   return live_views_;
+}
+
+int BatchIo::traverse(visitproc visit, void* arg) const {
+  const nb::handle envs = nb::find(envs_);
+  Py_VISIT(envs.ptr());
+  Py_VISIT(live_views_.ptr());
+  return 0;
 }
 
 nb::object BatchIo::flags(std::span<const std::uint8_t> values) {

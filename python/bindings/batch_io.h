@@ -15,6 +15,10 @@
 
 namespace shoal::python {
 
+/// The stepper of a serial VectorEnv over Python environments; nullptr for every other, and after
+/// close().
+PyStepper* local_stepper(vector::VectorEnv& envs);
+
 /// The face of one VectorEnv: batches as NumPy objects, waiting with the GIL released.
 ///
 /// Threads: one at a time, with the GIL.
@@ -48,20 +52,24 @@ class BatchIo {
   nanobind::object final_observation(int row) const;
   /// To be called after a change of environments that live in this process.
   void environments_changed() {
-    if (local_ != nullptr) local_->bind_methods();
+    if (PyStepper* stepper = local()) stepper->bind_methods();
   }
+  /// What a garbage collector must know.
+  int traverse(visitproc visit, void* arg) const;
+
   /// The environments whose Extra this is: a bool array.
   nanobind::object has_final() const { return flags(last_.has_final); }
   nanobind::object fault() const { return flags(last_.fault); }
 
  private:
+  PyStepper* local() const { return is_local_ ? local_stepper(*envs_) : nullptr; }
   vector::Batch wait(std::optional<double> timeout);
   int extra() const;
   nanobind::object observations();
   static nanobind::object flags(std::span<const std::uint8_t> values);
 
   std::shared_ptr<vector::VectorEnv> envs_;
-  PyStepper* local_ = nullptr;  // of a serial VectorEnv over Python environments
+  bool is_local_;  // a serial VectorEnv over Python environments
   CopyPlan observations_;
   CopyPlan actions_;
   vector::Batch last_;

@@ -6,11 +6,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Shoal's C++ engine. Use it through the shoal package.";
   module.attr("version") = shoal::version();
   shoal::python::bind_errors(module);
-#ifdef SHOAL_HAVE_PROCESS_CC
   shoal::python::bind_process(module);
-#endif
-#ifdef SHOAL_HAVE_ENV_CC
   shoal::python::bind_env(module);
-#endif
   shoal::python::bind_vector(module);
 }

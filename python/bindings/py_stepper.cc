@@ -77,18 +77,33 @@ PyStepper::~PyStepper() {
   if (!nb::is_alive()) return;
   nb::gil_scoped_acquire gil;
   try {
-    face_.attr("close")();
+    if (face_) face_.attr("close")();
   } catch (nb::python_error& error) {
     error.discard_as_unraisable("closing an environment");
   }
-  // Members that are Python objects die here, while the GIL is held.
-  encoded_infos_.reset();
+  release();
   reset_names_.reset();
-  infos_.clear();
-  face_.reset();
-  envs_.clear();
   observations_ = {};
   actions_ = {};
+}
+
+void PyStepper::release() {
+  // Moved out first: a destructor in Python may come back here.
+  const auto envs = std::exchange(envs_, {});
+  const auto infos = std::exchange(infos_, {});
+  const nb::object face = std::move(face_);
+  const nb::object encoded = std::move(encoded_infos_);
+}
+
+int PyStepper::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(face_.ptr());
+  for (const Env& env : envs_) {
+    Py_VISIT(env.env.ptr());
+    Py_VISIT(env.step.ptr());
+    Py_VISIT(env.reset.ptr());
+  }
+  for (const Info& info : infos_) Py_VISIT(info.info.ptr());
+  return 0;
 }
 
 void PyStepper::bind_methods() {

@@ -53,6 +53,11 @@ class PyStepper final : public vector::Stepper {
   /// Looks the environments' methods up again; to be called after code that may have replaced them.
   void bind_methods();
 
+  /// Lets the environments and the face go. Afterwards only destruction is allowed.
+  void release();
+  /// What a garbage collector must know: the Python objects that this stepper holds.
+  int traverse(visitproc visit, void* arg) const;
+
   bool has_infos() const noexcept { return !infos_.empty(); }
   /// The infos of the last reset or step as objects, in row order: a list of (row, is_final, dict),
   /// or None.

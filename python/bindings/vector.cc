@@ -162,8 +162,34 @@ void run_vector_worker(process::WorkerContext& context, nb::list envs, nb::objec
   vector::run_worker(context.channel, stepper, parked.hooks(stepper));
 }
 
+// A serial VectorEnv holds Python environments, whose code may hold the VectorEnv: the collector
+// has to see through it.
+
+int traverse_envs(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const PyStepper* stepper = local_stepper(*nb::inst_ptr<VectorEnv>(self));
+  return stepper == nullptr ? 0 : stepper->traverse(visit, arg);
+}
+
+int clear_envs(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  if (PyStepper* stepper = local_stepper(*nb::inst_ptr<VectorEnv>(self))) stepper->release();
+  return 0;
+}
+
+int traverse_io(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<BatchIo>(self)->traverse(visit, arg) : 0;
+}
+
+PyType_Slot envs_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_envs)},
+                            {Py_tp_clear, reinterpret_cast<void*>(clear_envs)},
+                            {0, nullptr}};
+PyType_Slot io_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_io)}, {0, nullptr}};
+
 void bind_batch_io(nb::module_& module) {
-  nb::class_<BatchIo>(module, "BatchIo")
+  nb::class_<BatchIo>(module, "BatchIo", nb::type_slots(io_slots))
       .def(nb::init<EnvsPtr, nb::handle, nb::handle, bool>(), "envs"_a, "observation_space"_a,
            "action_space"_a, "copy"_a)
       .def("reset_async", &BatchIo::reset_async, "seeds"_a.none(), "mask"_a.none())
@@ -183,7 +209,7 @@ void bind_batch_io(nb::module_& module) {
 }  // namespace
 
 void bind_vector(nb::module_& module) {
-  nb::class_<VectorEnv>(module, "VectorEnv")
+  nb::class_<VectorEnv>(module, "VectorEnv", nb::type_slots(envs_slots))
       .def_prop_ro("num_envs", &VectorEnv::num_envs)
       .def_prop_ro("num_workers", &VectorEnv::num_workers)
       .def_prop_ro(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
+import subprocess
+import sys
+import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -208,3 +213,47 @@ def test_an_id_registered_by_the_caller_alone_works_in_the_workers(make: Make) -
         assert envs.call("length") == (5, 5)
     finally:
         del gymnasium.registry["ShoalTest/Mine-v0"]
+
+
+def test_the_collector_sees_through_environments_that_hold_their_vector_environment() -> None:
+    envs: Any = shoal.make_vec(CounterEnv, 2, backend="serial")
+    envs.set_attr("owner", [envs, envs])
+    alive = weakref.ref(envs)
+    del envs
+    gc.collect()
+    assert alive() is None
+
+
+def test_nothing_is_reported_as_leaked_when_the_program_ends(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gymnasium, numpy, shoal\n"
+        "class Env(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(-1, 1, (2,), numpy.float32)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, **kwargs): return numpy.zeros(2, numpy.float32), {}\n"
+        "    def step(self, action): return numpy.zeros(2, numpy.float32), 1.0, False, False, {}\n"
+        "envs = [shoal.make_vec(Env, 2, backend='serial'), shoal.make_vec(Env, 2, num_workers=2)]\n"
+        "envs.append(shoal.make_vec('shoal/CartPole-v1', 2))\n"
+        "views = [one.reset(seed=0)[0] for one in envs]\n"
+        "def use(): return envs\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("module", ["gymnasium", "numpy", "torch", "cloudpickle"])
+def test_importing_shoal_imports_nothing_heavy(module: str) -> None:
+    code = f"import sys, shoal; assert {module!r} not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", sorted(set(shoal.__all__) - {"learn"}))
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(shoal, name) is not None and name in dir(shoal)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = shoal.no_such_name

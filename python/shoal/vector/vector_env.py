@@ -159,9 +159,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """Closes the environments and ends the workers. Called by close(), once."""
         self._pending = None
-        self._engine.close()
-        if self._group is not None:
-            self._group.close()
+        try:
+            if self._group is not None:
+                self._group.close()
+        finally:
+            self._engine.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_io") and not self.closed:
