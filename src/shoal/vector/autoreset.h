@@ -1,11 +1,13 @@
-// What a vector environment does when an episode has ended: the one place that decides it, for native and Python
-// environments alike.
+// What a vector environment does when an episode has ended: the one place that decides it, for
+// native and Python environments alike.
 //
-//   for each environment i:                                      (step)
-//     if (autoreset.due(i))        reset it, write its obs, reward 0, flags 0 and reset 1;  autoreset.was_reset(i)
-//     else                         step it, write its row
-//       if (autoreset.ended(i, terminated, truncated))           (same-step mode)
-//                                  copy obs to final_obs, set has_final, reset it, write its obs, set reset 1
+//   for each environment i:
+//     if (autoreset.due(i))                             next-step mode
+//       reset it; write its obs, reward 0, flags 0, reset 1; autoreset.was_reset(i)
+//     else
+//       step it; write its row
+//       if (autoreset.ended(i, terminated, truncated))  same-step mode
+//         copy obs to final_obs, has_final 1; reset it; write its obs, reset 1
 //
 // Threads: one object belongs to one stepper and one thread.
 #pragma once
@@ -31,7 +33,8 @@ std::string_view name(AutoresetMode mode) noexcept;
 class Autoreset {
  public:
   Autoreset() = default;
-  Autoreset(AutoresetMode mode, int count) : mode_(mode), due_(static_cast<std::size_t>(count), 0) {}
+  Autoreset(AutoresetMode mode, int count)
+      : mode_(mode), due_(static_cast<std::size_t>(count), 0) {}
 
   /// True: this step resets environment `i` and ignores its action.
   bool due(int i) const noexcept { return due_[static_cast<std::size_t>(i)] != 0; }

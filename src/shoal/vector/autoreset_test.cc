@@ -38,7 +38,8 @@ TEST(Autoreset, DisabledModeDoesNothing) {
 }
 
 TEST(AutoresetMode, NamesGoBothWays) {
-  for (const auto mode : {AutoresetMode::kNextStep, AutoresetMode::kSameStep, AutoresetMode::kDisabled}) {
+  for (const auto mode :
+       {AutoresetMode::kNextStep, AutoresetMode::kSameStep, AutoresetMode::kDisabled}) {
     EXPECT_EQ(autoreset_mode_from_name(name(mode)), mode);
   }
   EXPECT_THROW(autoreset_mode_from_name("NextStep"), InvalidArgument);

@@ -10,9 +10,12 @@ namespace {
 
 const char* name_of(CallState::Call call) {
   switch (call) {
-    case CallState::Call::kReset: return "reset";
-    case CallState::Call::kStep: return "step";
-    case CallState::Call::kNone: break;
+    case CallState::Call::kReset:
+      return "reset";
+    case CallState::Call::kStep:
+      return "step";
+    case CallState::Call::kNone:
+      break;
   }
   return "nothing";
 }
@@ -20,8 +23,9 @@ const char* name_of(CallState::Call call) {
 template <class Element>
 void check_length(std::span<Element> values, int num_envs, const char* what) {
   if (!values.empty() && values.size() != static_cast<std::size_t>(num_envs)) {
-    throw InvalidArgument(fmt::format("reset: the length of {} must match num_envs={} but got length={}",
-                                      what, num_envs, values.size()));
+    throw InvalidArgument(
+        fmt::format("reset: the length of {} must match num_envs={} but got length={}", what,
+                    num_envs, values.size()));
   }
 }
 
@@ -56,8 +60,9 @@ void CallState::begin_step() {
   require_idle("step");
   if (!all_reset_) {
     const auto first = std::find(never_reset_.begin(), never_reset_.end(), 1);
-    throw InvalidState(fmt::format("step: environment {} has not been reset yet; call reset() first",
-                                   first - never_reset_.begin()));
+    throw InvalidState(
+        fmt::format("step: environment {} has not been reset yet; call reset() first",
+                    first - never_reset_.begin()));
   }
   call_ = Call::kStep;
 }
@@ -109,17 +114,19 @@ Batch batch_of(const Rows& rows) noexcept {
 void check_same_spaces(const Hello& first, const Hello& other, int env) {
   const auto check = [env](const env::Space& expected, const env::Space& got, const char* what) {
     if (expected == got) return;
-    throw InvalidArgument(fmt::format(
-        "environment {} has another {} space than environment 0: {} against {}; all environments of "
-        "one batch must have the same spaces",
-        env, what, got.repr(), expected.repr()));
+    throw InvalidArgument(
+        fmt::format("environment {} has another {} space than environment 0: {} against {}; all "
+                    "environments of "
+                    "one batch must have the same spaces",
+                    env, what, got.repr(), expected.repr()));
   };
   check(first.observation_space, other.observation_space, "observation");
   check(first.action_space, other.action_space, "action");
 }
 
 Hello common_spaces(std::span<const std::unique_ptr<Stepper>> steppers) {
-  if (steppers.empty()) throw InvalidArgument("a vector environment needs at least one environment");
+  if (steppers.empty())
+    throw InvalidArgument("a vector environment needs at least one environment");
   Hello first = steppers.front()->hello();
   int env = 0;
   for (const auto& stepper : steppers) {

@@ -13,7 +13,8 @@
 
 namespace shoal::vector {
 
-/// The state machine behind reset_async(), step_async(), request() and wait(). All its refusals are InvalidState.
+/// The state machine behind reset_async(), step_async(), request() and wait(). All its refusals are
+/// InvalidState.
 ///
 /// Invariant: at most one call is under way; after fail() or close() none ever is again.
 class CallState {
@@ -22,7 +23,8 @@ class CallState {
 
   explicit CallState(int num_envs) : never_reset_(static_cast<std::size_t>(num_envs), 1) {}
 
-  /// Refuses while another call is under way, after close() and after a failure. A mask counts its rows as reset.
+  /// Refuses while another call is under way, after close() and after a failure. A mask counts its
+  /// rows as reset.
   void begin_reset(std::span<const std::uint8_t> mask);
   /// Refuses also while some environment has never been reset.
   void begin_step();
@@ -50,23 +52,25 @@ class CallState {
   bool all_reset_ = false;
 };
 
-/// Writes what a reset needs into the rows. Throws InvalidArgument when a span has neither no elements nor one per
-/// environment, or when the mask selects none.
+/// Writes what a reset needs into the rows. Throws InvalidArgument when a span has neither no
+/// elements nor one per environment, or when the mask selects none.
 void write_reset_rows(const Rows& rows, std::span<const std::optional<std::uint64_t>> seeds,
                       std::span<const std::uint8_t> mask);
 
 /// The rows as the caller sees them.
 Batch batch_of(const Rows& rows) noexcept;
 
-/// Throws InvalidArgument when `other`, whose first environment is `env`, has other spaces than environment 0.
+/// Throws InvalidArgument when `other`, whose first environment is `env`, has other spaces than
+/// environment 0.
 void check_same_spaces(const Hello& first, const Hello& other, int env);
 
-/// The spaces of steppers that are to share one batch. Throws InvalidArgument when there are none, or they differ.
+/// The spaces of steppers that are to share one batch. Throws InvalidArgument when there are none,
+/// or they differ.
 Hello common_spaces(std::span<const std::unique_ptr<Stepper>> steppers);
 int count_envs(std::span<const std::unique_ptr<Stepper>> steppers) noexcept;
 
-/// The number of environments of worker `worker` when `num_envs` are divided among `num_workers`: as even as possible,
-/// the earlier workers have one more.
+/// The number of environments of worker `worker` when `num_envs` are divided among `num_workers`:
+/// as even as possible, the earlier workers have one more.
 int envs_of_worker(int num_envs, int num_workers, int worker) noexcept;
 
 }  // namespace shoal::vector

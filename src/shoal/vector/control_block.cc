@@ -78,8 +78,9 @@ ControlBlock ControlBlock::attach(shm::Arena arena) {
 }
 
 std::span<std::byte> ControlBlock::info(int worker) const noexcept {
-  return {arena_.base() + header_->info_offset + static_cast<std::size_t>(worker) * header_->info_bytes,
-          header_->info_bytes};
+  return {
+      arena_.base() + header_->info_offset + static_cast<std::size_t>(worker) * header_->info_bytes,
+      header_->info_bytes};
 }
 
 }  // namespace shoal::vector

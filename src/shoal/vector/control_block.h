@@ -39,13 +39,16 @@ static_assert(sizeof(ControlHeader) == 48);
 
 /// One worker's words.
 ///
-/// The command is the truth and the doorbell only the hint to look at it: a worker obeys a command whose sequence it has
-/// not obeyed yet, however many rings it slept through or saw too early.
+/// The command is the truth and the doorbell only the hint to look at it: a worker obeys a command
+/// whose sequence it has not obeyed yet, however many rings it slept through or saw too early.
 ///
-/// Memory ordering: `command` release by the parent, acquire by the worker: actions, seeds and masks are visible
-/// ([command]). `done` release by the worker before it arrives at the gather, acquire by the parent when it looks for
-/// deaths ([done]). The rest is relaxed and ordered by these two.
-/// Death: a worker whose `done` is not the sequence has not arrived at the gather; so the parent may arrive for it.
+/// Memory ordering: `command` is release by the parent, acquire by the worker: actions, seeds and
+/// masks are visible ([command]). `done` is release by the worker before it arrives at the gather,
+/// acquire by the parent when it looks for deaths ([done]). The rest is relaxed and ordered by
+/// these two.
+///
+/// Death: a worker whose `done` is not the sequence has not arrived at the gather; so the parent
+/// may arrive for it.
 struct WorkerCell {
   /// Larger than any info that fits: the info travels over the channel.
   static constexpr std::uint64_t kInfoOnChannel = UINT64_MAX;
@@ -86,9 +89,10 @@ class ControlBlock {
  public:
   ControlBlock() = default;
 
-  /// Throws SystemError when memory is short, InvalidArgument for more workers than the gather can count.
-  static ControlBlock create(int num_workers, int num_envs, AutoresetMode mode, std::size_t rows_bytes,
-                             std::size_t info_bytes);
+  /// Throws SystemError when memory is short, InvalidArgument for more workers than the gather can
+  /// count.
+  static ControlBlock create(int num_workers, int num_envs, AutoresetMode mode,
+                             std::size_t rows_bytes, std::size_t info_bytes);
   /// Throws Error when `arena` holds something else or another version.
   static ControlBlock attach(shm::Arena arena);
 

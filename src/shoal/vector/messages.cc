@@ -25,7 +25,8 @@ ByteReader body(std::span<const std::byte> message, MessageKind expected) {
   const MessageKind kind = kind_of(message);
   if (kind != expected) {
     throw Error(fmt::format("a message of kind {} came where kind {} was expected",
-                            static_cast<std::uint32_t>(kind), static_cast<std::uint32_t>(expected)));
+                            static_cast<std::uint32_t>(kind),
+                            static_cast<std::uint32_t>(expected)));
   }
   return ByteReader(message.subspan(2 * sizeof(std::uint32_t)));
 }

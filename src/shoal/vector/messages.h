@@ -1,14 +1,14 @@
 // What parent and worker say to each other on their channel; all else goes through shared memory.
 //
-// Each message: u32 magic "SHVM", u32 kind, then the body, as process/codec.h writes it. An error report
-// (process/error_report.h) may come instead of any message of the worker.
+// Each message: u32 magic "SHVM", u32 kind, then the body, as process/codec.h writes it. An error
+// report (process/error_report.h) may come instead of any message of the worker.
 //
 //   worker -> parent   HELLO    u32 version, i32 num_envs, observation space, action space, extra
 //   parent -> worker   ATTACH   i32 worker, i32 first_env, u64 sequence; one descriptor: the arena
 //   parent -> worker   REQUEST  u64 sequence of its command, bytes
 //   worker -> parent   REPLY    u64 sequence, bytes
 //   worker -> parent   REFUSAL  u64 sequence, bytes       (in place of a reply: an error report)
-//   worker -> parent   INFO     u64 sequence, bytes       (an info that does not fit into the worker's area)
+//   worker -> parent   INFO     u64 sequence, bytes       (what does not fit into the info area)
 #pragma once
 
 #include <cstddef>

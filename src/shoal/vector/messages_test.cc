@@ -18,7 +18,8 @@ env::Space everything() {
   tuple.spaces.emplace_back(env::Discrete{.n = 3, .start = -1, .dtype = shm::DType::kI32});
   tuple.spaces.emplace_back(env::MultiBinary{{2, 3}});
   env::Dict dict;
-  dict.spaces.emplace_back("box", env::Box{{shm::DType::kF32, {2}}, {-kInfinity, 0.1}, {kInfinity, 1e300}});
+  dict.spaces.emplace_back(
+      "box", env::Box{{shm::DType::kF32, {2}}, {-kInfinity, 0.1}, {kInfinity, 1e300}});
   dict.spaces.emplace_back("", env::MultiDiscrete{{3, 4}, {0, 7}, {2}, shm::DType::kI64});
   dict.spaces.emplace_back("tuple", std::move(tuple));
   dict.spaces.emplace_back("empty", env::Dict{});
@@ -41,7 +42,8 @@ TEST(SpaceCodec, BytesThatAreNoSpaceAreRefused) {
   put_space(writer, everything());
   const std::vector<std::byte> bytes = writer.take();
   for (std::size_t length = 0; length < bytes.size(); ++length) {
-    const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
+    const std::vector<std::byte> cut(bytes.begin(),
+                                     bytes.begin() + static_cast<std::ptrdiff_t>(length));
     process::ByteReader reader(cut);
     EXPECT_THROW(get_space(reader), Error) << "cut to " << length << " bytes";
   }
@@ -60,7 +62,7 @@ TEST(SpaceCodec, BytesThatAreNoSpaceAreRefused) {
 TEST(SpaceCodec, DepthIsBounded) {
   process::ByteWriter writer;
   for (int i = 0; i < 100'000; ++i) {
-    writer.number(std::uint8_t{5});  // a Tuple …
+    writer.number(std::uint8_t{5});   // a Tuple …
     writer.number(std::uint64_t{1});  // … of one
   }
   const std::vector<std::byte> bytes = writer.take();
@@ -78,14 +80,16 @@ TEST(Messages, HelloComesBackEqual) {
 }
 
 TEST(Messages, AttachComesBackEqual) {
-  const AttachMessage decoded = decode_attach(encode_attach({.worker = 3, .first_env = 40, .sequence = 1ULL << 40}));
+  const AttachMessage decoded =
+      decode_attach(encode_attach({.worker = 3, .first_env = 40, .sequence = 1ULL << 40}));
   EXPECT_EQ(decoded.worker, 3);
   EXPECT_EQ(decoded.first_env, 40);
   EXPECT_EQ(decoded.sequence, 1ULL << 40);
 }
 
 TEST(Messages, BytesComeBackEqualWithTheirKind) {
-  for (const auto kind : {MessageKind::kRequest, MessageKind::kReply, MessageKind::kRefusal, MessageKind::kInfo}) {
+  for (const auto kind :
+       {MessageKind::kRequest, MessageKind::kReply, MessageKind::kRefusal, MessageKind::kInfo}) {
     const BytesMessage decoded = decode_bytes(encode_bytes(kind, 9, some_bytes()));
     EXPECT_EQ(decoded.kind, kind);
     EXPECT_EQ(decoded.sequence, 9U);

@@ -13,8 +13,8 @@
 
 namespace shoal::vector {
 
-/// Steps a BatchEnv in as few calls as possible: one for the whole range unless some environment is due for a reset.
-/// Nothing is allocated after attach().
+/// Steps a BatchEnv in as few calls as possible: one for the whole range unless some environment is
+/// due for a reset. Nothing is allocated after attach().
 ///
 /// It has no requests: request() throws InvalidArgument.
 class NativeStepper final : public Stepper {
@@ -43,8 +43,8 @@ class NativeStepper final : public Stepper {
   Autoreset autoreset_;
 };
 
-/// Steppers for environments [0, num_envs) of `id`, divided among `num_workers` as evenly as possible: the earlier ones
-/// have one more. Throws what env::make_batch() throws.
+/// Steppers for environments [0, num_envs) of `id`, divided among `num_workers` as evenly as
+/// possible: the earlier ones have one more. Throws what env::make_batch() throws.
 std::vector<std::unique_ptr<Stepper>> make_native_steppers(std::string_view id, int num_envs,
                                                            int num_workers,
                                                            std::string_view env_args);

@@ -12,7 +12,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// An episode of environment i is i + 1 steps long. The observation is the step; the reward adds ten times the action.
+// An episode of environment i is i + 1 steps long. The observation is the step; the reward adds ten
+// times the action.
 class Counting final : public env::BatchEnv {
  public:
   explicit Counting(int count) : ticks_(static_cast<std::size_t>(count), -1) {}
@@ -61,7 +62,8 @@ class NativeStepperTest : public ::testing::TestWithParam<AutoresetMode> {
         rows_(storage_.rows()),
         stepper_(std::make_unique<Counting>(kCount)) {
     stepper_.attach(rows_, kLo, EnvMarker(&marker_));
-    for (std::size_t row = 0; row < kRows; ++row) rows_.reset_mask[row] = row >= kLo && row < kLo + kCount;
+    for (std::size_t row = 0; row < kRows; ++row)
+      rows_.reset_mask[row] = row >= kLo && row < kLo + kCount;
     for (std::int64_t& obs : obs_all()) obs = 77;
   }
   Counting& batch() { return static_cast<Counting&>(stepper_.batch()); }
@@ -102,7 +104,8 @@ TEST_P(NextStep, ResetsThoseThatEndedAndStepsTheRunsBetween) {
   stepper_.step();  // 0 ends again, 1 is reset, 2 ends
   EXPECT_THAT(mine(rows_.reset), ElementsAre(0, 1, 0, 0));
   EXPECT_THAT(mine(rows_.terminated), ElementsAre(1, 0, 1, 0));
-  EXPECT_THAT(batch().ranges, ElementsAre(std::pair(0, 4), std::pair(1, 4), std::pair(0, 1), std::pair(2, 4)));
+  EXPECT_THAT(batch().ranges,
+              ElementsAre(std::pair(0, 4), std::pair(1, 4), std::pair(0, 1), std::pair(2, 4)));
 }
 
 TEST_P(NextStep, LeavesTheRowsOfOthersAlone) {

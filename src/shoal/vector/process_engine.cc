@@ -27,8 +27,8 @@ std::vector<WorkerSeat> make_seats(std::vector<process::WorkerSpec> workers) {
   for (std::size_t w = 0; w < workers.size(); ++w) {
     process::WorkerSpec& spec = workers[w];
     if (spec.num_envs < 1) {
-      throw InvalidArgument(fmt::format("ProcessVectorEnv: worker {} has num_envs={}; it needs at least one",
-                                        w, spec.num_envs));
+      throw InvalidArgument(fmt::format(
+          "ProcessVectorEnv: worker {} has num_envs={}; it needs at least one", w, spec.num_envs));
     }
     spec.index = static_cast<int>(w);
     spec.first_env = first_env;
@@ -89,7 +89,8 @@ void ProcessEngine::receive_hellos() {
   spaces_ = seats_.front().hello();
 }
 
-// A worker that fails at once is reported at once, also while the hello of an earlier one is waited for.
+// A worker that fails at once is reported at once, also while the hello of an earlier one is waited
+// for.
 void ProcessEngine::throw_if_one_died_starting() {
   if (exits_->load(std::memory_order_acquire) == exits_seen_) return;  // [exits]
   for (WorkerSeat& seat : seats_) {
@@ -108,7 +109,8 @@ void ProcessEngine::make_segment() {
       static_cast<int>(seats_.size()), num_envs, mode,
       Rows::bytes(spaces_.observation_space, spaces_.action_space, num_envs, mode),
       std::clamp(most_envs * kInfoBytesPerEnv, kMinInfoBytes, kMaxInfoBytes));
-  rows_ = Rows::map(control_.rows(), spaces_.observation_space, spaces_.action_space, num_envs, mode);
+  rows_ =
+      Rows::map(control_.rows(), spaces_.observation_space, spaces_.action_space, num_envs, mode);
 }
 
 const WorkerSeat& ProcessEngine::seat(int worker) const {
@@ -184,7 +186,8 @@ Batch ProcessEngine::wait(std::optional<std::chrono::nanoseconds> timeout) {
 void ProcessEngine::wait_for_workers(const Patience& patience) {
   if (control_.gather().left() == 0) return;
   ++parks_;
-  // Never a spin: the workers need the CPU, and the last of them hands its own over (worker_loop.cc).
+  // Never a spin: the workers need the CPU, and the last of them hands its own over
+  // (worker_loop.cc).
   while (control_.gather().park(patience.slice_end()) != sync::WaitOutcome::kReady) {
     if (settle_dead_workers()) return;
     if (patience.check) patience.check();
@@ -197,13 +200,15 @@ bool ProcessEngine::settle_dead_workers() {
   bool all_settled = true;
   for (WorkerSeat& seat : seats_) {
     if (seat.command == Command::kNone || seat.owes_fault) continue;
-    const bool dead = seat.dead();  // before the look at `done`, which a dead worker no longer changes
+    const bool dead =
+        seat.dead();  // before the look at `done`, which a dead worker no longer changes
     if (!busy(seat)) continue;
     if (!dead) {
       all_settled = false;
       continue;
     }
-    control_.gather().arrive(static_cast<std::uint32_t>(sequence_));  // in its stead: it did not get there
+    control_.gather().arrive(
+        static_cast<std::uint32_t>(sequence_));  // in its stead: it did not get there
     handle_death(seat, process::DeathCertificate::of(seat.process()));
   }
   return all_settled;
@@ -220,8 +225,9 @@ void ProcessEngine::throw_timed_out() {
         control_.cell(seat.index()).env_now.load(std::memory_order_relaxed));  // relaxed: a hint
     if (env != EnvMarker::kNone) late += fmt::format(" in environment {}", env);
   }
-  throw TimedOut(fmt::format("the {} did not end in time; still at it: {}. It stays under way: wait() again, or close()",
-                             state_.call() == CallState::Call::kStep ? "step" : "reset", late));
+  throw TimedOut(fmt::format(
+      "the {} did not end in time; still at it: {}. It stays under way: wait() again, or close()",
+      state_.call() == CallState::Call::kStep ? "step" : "reset", late));
 }
 
 Batch ProcessEngine::collect() {
@@ -235,7 +241,8 @@ Batch ProcessEngine::collect() {
 void ProcessEngine::collect_seat(WorkerSeat& seat, CallState::Call call) {
   if (!seat.large_info.empty()) seat.large_info.clear();
   const WorkerCell& cell = control_.cell(seat.index());
-  if (!seat.owes_fault && cell.failed.load(std::memory_order_relaxed) != 0) {  // relaxed: after [done]
+  if (!seat.owes_fault &&
+      cell.failed.load(std::memory_order_relaxed) != 0) {  // relaxed: after [done]
     collect_failure(seat);
   }
   if (seat.owes_fault) {
@@ -245,7 +252,8 @@ void ProcessEngine::collect_seat(WorkerSeat& seat, CallState::Call call) {
   if (std::exchange(seat.needs_reset, false) && call == CallState::Call::kStep) {
     std::fill_n(rows_.reset.begin() + seat.first_env(), seat.num_envs(), std::uint8_t{1});
   }
-  if (cell.info_bytes.load(std::memory_order_relaxed) == WorkerCell::kInfoOnChannel) {  // relaxed: as above
+  if (cell.info_bytes.load(std::memory_order_relaxed) ==
+      WorkerCell::kInfoOnChannel) {  // relaxed: as above
     const Patience patience = patience_for_start();
     for (;;) {  // answers to requests that were given up may be in front of it
       BytesMessage message = decode_bytes(seat.next_message(patience, "info"));
@@ -290,7 +298,8 @@ std::vector<std::byte> ProcessEngine::request(int worker, std::span<const std::b
   const std::uint64_t sequence = ++sequence_;
   if (at.process().channel().send(encode_bytes(MessageKind::kRequest, sequence, message), {},
                                   patience.deadline) == os::SendOutcome::kTimedOut) {
-    throw TimedOut(fmt::format("{} takes no requests: it is still busy with earlier ones", at.describe()));
+    throw TimedOut(
+        fmt::format("{} takes no requests: it is still busy with earlier ones", at.describe()));
   }
   give(at, Command::kRequest);
   control_.doorbell().ring();
@@ -308,7 +317,8 @@ std::vector<std::byte> ProcessEngine::request(int worker, std::span<const std::b
 }
 
 Stats ProcessEngine::stats() const {
-  Stats stats{.steps = steps_, .resets = resets_, .wait_ns = wait_ns_, .parks = parks_, .workers = {}};
+  Stats stats{
+      .steps = steps_, .resets = resets_, .wait_ns = wait_ns_, .parks = parks_, .workers = {}};
   for (const WorkerSeat& seat : seats_) {
     const WorkerCell& cell = control_.cell(seat.index());
     const auto read = [](const std::atomic<std::uint64_t>& counter) {

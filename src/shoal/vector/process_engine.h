@@ -1,7 +1,9 @@
-// The parent's side of a ProcessVectorEnv: starting, commanding, waiting, and what a death leads to.
+// The parent's side of a ProcessVectorEnv: starting, commanding, waiting, and what a death leads
+// to.
 //
-// Invariants: a call that begins ends with every row written, by its worker or as a fault, or with an exception; a seat
-// has at most one command under way; a seat that owes a fault is given no command until its rows ended as one.
+// Invariants: a call that begins ends with every row written, by its worker or as a fault, or with
+// an exception; a seat has at most one command under way; a seat that owes a fault is given no
+// command until its rows ended as one.
 #pragma once
 
 #include <atomic>
@@ -24,8 +26,8 @@ namespace shoal::vector {
 /// Threads: the caller's; the launcher's supervisor thread touches only the count of exits.
 class ProcessEngine {
  public:
-  ProcessEngine(std::shared_ptr<process::Launcher> launcher, std::vector<process::WorkerSpec> workers,
-                const Options& options);
+  ProcessEngine(std::shared_ptr<process::Launcher> launcher,
+                std::vector<process::WorkerSpec> workers, const Options& options);
   ~ProcessEngine() { close(); }
 
   ProcessEngine(const ProcessEngine&) = delete;
@@ -79,7 +81,8 @@ class ProcessEngine {
   std::shared_ptr<process::Launcher> launcher_;
   Options options_;
   const int owner_pid_;
-  std::shared_ptr<std::atomic<std::uint64_t>> exits_;  // workers that ended, counted by the supervisor thread
+  std::shared_ptr<std::atomic<std::uint64_t>>
+      exits_;  // workers that ended, counted by the supervisor thread
   std::uint64_t exits_seen_ = 0;
   std::vector<WorkerSeat> seats_;
   Hello spaces_;

@@ -21,7 +21,8 @@ void ProcessEngine::look_for_deaths() {
   exits_seen_ = exits;
 }
 
-// Throws for kRaise, and for kRestart when there were too many; else the seat owes a fault and somebody new sits in it.
+// Throws for kRaise, and for kRestart when there were too many; else the seat owes a fault and
+// somebody new sits in it.
 void ProcessEngine::handle_death(WorkerSeat& seat, process::DeathCertificate certificate) {
   if (options_.on_fault == OnFault::kRaise) {
     state_.fail(fmt::format("{} died ({})", seat.describe(), certificate.status.describe()));
@@ -40,10 +41,10 @@ void ProcessEngine::count_restart(const process::DeathCertificate& certificate) 
   }
   recent_restarts_.push_back(now);
   if (recent_restarts_.size() <= static_cast<std::size_t>(options_.max_restarts)) return;
-  state_.fail(fmt::format("{} died ({}), the death number {} within {} s, of which {} are forgiven",
-                          certificate.worker, certificate.status.describe(), recent_restarts_.size(),
-                          std::chrono::duration<double>(options_.restart_window).count(),
-                          options_.max_restarts));
+  state_.fail(fmt::format(
+      "{} died ({}), the death number {} within {} s, of which {} are forgiven", certificate.worker,
+      certificate.status.describe(), recent_restarts_.size(),
+      std::chrono::duration<double>(options_.restart_window).count(), options_.max_restarts));
   throw_death(certificate);
 }
 
@@ -52,7 +53,8 @@ void ProcessEngine::replace(WorkerSeat& seat) {
     seat.vacate();
     seat.occupy_again(std::move(launch({seat.spec()}).front()));
   } catch (const std::exception& error) {
-    state_.fail(fmt::format("no replacement could be started for {}: {}", seat.describe(), error.what()));
+    state_.fail(
+        fmt::format("no replacement could be started for {}: {}", seat.describe(), error.what()));
     throw;
   }
 }
@@ -63,24 +65,21 @@ void ProcessEngine::seat_replacements() {
     while (!seat.attached()) {
       try {
         seat.receive_hello(patience_for_start());
+        check_same_spaces(spaces_, seat.hello(), seat.first_env());
+        seat.attach(control_, sequence_);
       } catch (const process::WorkerDied& death) {
         count_restart(death.certificate());
         replace(seat);
-        continue;
-      } catch (const process::RemoteError& error) {
-        state_.fail(fmt::format("the replacement of {} failed to start: {}", seat.describe(), error.what()));
-        throw;
-      } catch (const TimedOut& error) {
-        state_.fail(error.what());
+      } catch (const Error& error) {  // and not what the interrupt check throws
+        state_.fail(fmt::format("the replacement of {} failed: {}", seat.describe(), error.what()));
         throw;
       }
-      check_same_spaces(spaces_, seat.hello(), seat.first_env());
-      seat.attach(control_, sequence_);
     }
   }
 }
 
-// Ends a dead worker's rows: truncated, with the last observation, or zeros where that was being written.
+// Ends a dead worker's rows: truncated, with the last observation, or zeros where that was being
+// written.
 void ProcessEngine::end_rows_as_fault(WorkerSeat& seat) {
   const std::int32_t marker =
       control_.cell(seat.index()).env_now.load(std::memory_order_relaxed);  // relaxed: it is dead
@@ -93,7 +92,8 @@ void ProcessEngine::end_rows_as_fault(WorkerSeat& seat) {
     rows_.has_final[at] = 0;
     rows_.fault[at] = 1;
     if (!EnvMarker::torn(marker, row)) continue;
-    for (const shm::TensorView& leaf : rows_.obs) std::memset(leaf.row_data(row), 0, leaf.row_bytes());
+    for (const shm::TensorView& leaf : rows_.obs)
+      std::memset(leaf.row_data(row), 0, leaf.row_bytes());
   }
   seat.owes_fault = false;
   seat.command = Command::kNone;  // it has no info

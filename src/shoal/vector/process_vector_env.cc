@@ -7,8 +7,7 @@
 namespace shoal::vector {
 
 ProcessVectorEnv::ProcessVectorEnv(std::shared_ptr<process::Launcher> launcher,
-                                   std::vector<process::WorkerSpec> workers,
-                                   const Options& options)
+                                   std::vector<process::WorkerSpec> workers, const Options& options)
     : engine_(std::make_unique<ProcessEngine>(std::move(launcher), std::move(workers), options)) {}
 
 ProcessVectorEnv::~ProcessVectorEnv() = default;

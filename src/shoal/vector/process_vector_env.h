@@ -1,20 +1,26 @@
 // A VectorEnv whose environments live in worker processes and whose arrays are shared memory.
 //
-// Death of a worker: the step or reset that it does not finish is finished for it. OnFault::kRaise: wait() throws
-// process::WorkerDied (which worker, its environments, how it ended, its traceback if it sent one, its last log lines),
-// and every later call throws InvalidState saying that the envs are closed because of it. OnFault::kRestart: its rows
-// become truncated 1, fault 1, reward 0, obs the last good one; a replacement is started at once, and attached and
-// reset by the next call (a step's rows of that worker are then an autoreset's). More than max_restarts of these within
-// restart_window throw as kRaise does.
+// Death of a worker: the step or reset that it does not finish is finished for it. OnFault::kRaise:
+// wait() throws process::WorkerDied (which worker, its environments, how it ended, its traceback if
+// it sent one, its last log lines), and every later call throws InvalidState saying that the envs
+// are closed because of it. OnFault::kRestart: its rows become truncated 1, fault 1, reward 0, obs
+// the last one, or zeros where that was being written; a replacement is started at once, and
+// attached and reset by the next call (a step's rows of that worker are then an autoreset's; a
+// masked reset resets all of them). More than max_restarts of these within restart_window throw as
+// kRaise does.
 //
-// Failure of an environment (its reset or step throws): the other workers finish the step; then wait() throws
-// process::RemoteError with worker and environment. Which rows of that worker are valid is not known, so going on would
-// train on garbage: the envs are then as after a WorkerDied. OnFault::kRestart treats it as the worker's death.
+// Failure of an environment (its reset or step throws): the other workers finish the step; then
+// wait() throws process::RemoteError with worker and environment. Which rows of that worker are
+// valid is not known, so going on would train on garbage: the envs are then as after a WorkerDied.
+// OnFault::kRestart treats it as the worker's death.
 //
-// request(): a failure of the stepper is thrown as process::RemoteError and changes nothing else; a death is thrown as
-// WorkerDied, and with OnFault::kRestart the next step goes on as after any death.
+// request(): a failure of the stepper is thrown as process::RemoteError and changes nothing else; a
+// death is thrown as WorkerDied, and with OnFault::kRestart the next step goes on as after any
+// death.
 //
-// Threads: as VectorEnv. Fork: the child must not use it; its destructor there leaves the workers alone.
+// Threads: as VectorEnv.
+//
+// Fork: the child must not use it; its destructor there leaves the workers alone.
 #pragma once
 
 #include <chrono>
@@ -33,11 +39,14 @@ class ProcessEngine;
 
 class ProcessVectorEnv final : public VectorEnv {
  public:
-  /// Starts the workers and waits until all have said hello, at most options.start_timeout. Worker 0 has the first rows;
-  /// of each spec, index and first_env are filled in here, num_envs is the number of environments that it will have.
-  /// Of `options`, num_envs, num_workers, backend and env_args are ignored: `workers` says them.
-  /// Throws InvalidArgument when the spaces of two workers differ (it names the environment and both spaces), TimedOut,
-  /// process::WorkerDied, or process::RemoteError with what a worker reports.
+  /// Starts the workers and waits until all have said hello, at most options.start_timeout. Worker
+  /// 0 has the first rows; of each spec, index and first_env are filled in here, num_envs is the
+  /// number of environments that it will have. Of `options`, num_envs, num_workers, backend and
+  /// env_args are ignored: `workers` says them.
+  ///
+  /// Throws InvalidArgument when the spaces of two workers differ (it names the environment and
+  /// both spaces), TimedOut, process::WorkerDied, process::StartFailed, or process::RemoteError
+  /// with what a worker reports.
   ProcessVectorEnv(std::shared_ptr<process::Launcher> launcher,
                    std::vector<process::WorkerSpec> workers, const Options& options);
   ~ProcessVectorEnv() override;

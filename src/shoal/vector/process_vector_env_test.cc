@@ -23,7 +23,8 @@ using ::testing::StartsWith;
 
 constexpr std::int64_t kAct = 1;
 
-std::unique_ptr<ProcessVectorEnv> start(Kind kind, const std::vector<int>& counts, Options options = {}) {
+std::unique_ptr<ProcessVectorEnv> start(Kind kind, const std::vector<int>& counts,
+                                        Options options = {}) {
   return std::make_unique<ProcessVectorEnv>(make_launcher(kind), toy_specs(counts), options);
 }
 
@@ -44,7 +45,8 @@ Batch act(ProcessVectorEnv& envs, const std::vector<std::int64_t>& actions) {
   return envs.step();
 }
 
-// --- also with workers that are threads -------------------------------------------------------------------------------
+// --- also with workers that are threads
+// -------------------------------------------------------------------------------
 
 class ProcessVectorEnvRequests : public ::testing::TestWithParam<Kind> {};
 
@@ -77,7 +79,8 @@ TEST_P(ProcessVectorEnvRequests, AreRefusedWhileAStepIsUnderWayAndForUnknownWork
   envs->reset_async({});
   EXPECT_THROW(envs->request(0, bytes_of("pid")), InvalidState);
   envs->wait();
-  EXPECT_THAT(message_of<InvalidArgument>([&] { envs->request(1, bytes_of("pid")); }), HasSubstr("no worker 1"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { envs->request(1, bytes_of("pid")); }),
+              HasSubstr("no worker 1"));
 }
 
 TEST_P(ProcessVectorEnvRequests, InfosArriveWhateverTheirSize) {
@@ -103,14 +106,16 @@ TEST_P(ProcessVectorEnvRequests, TheInterruptCheckEndsAWaitAndLeavesTheCallUnder
   auto envs = start(GetParam(), {1}, options);
   interrupt = true;
   EXPECT_THROW(envs->request(0, bytes_of("slow 120 ms")), Interrupted);
-  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo next"))), "next");  // and not the answer given up
+  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo next"))),
+            "next");  // and not the answer given up
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, ProcessVectorEnvRequests,
                          ::testing::Values(Kind::kProcessAsThreads, Kind::kFork, Kind::kForkserver),
                          [](const auto& info) { return name(info.param); });
 
-// --- start ------------------------------------------------------------------------------------------------------------
+// --- start
+// ------------------------------------------------------------------------------------------------------------
 
 std::vector<process::WorkerSpec> with_payload(std::vector<process::WorkerSpec> specs, int worker,
                                               std::string_view payload) {
@@ -120,7 +125,8 @@ std::vector<process::WorkerSpec> with_payload(std::vector<process::WorkerSpec> s
 
 TEST(ProcessVectorEnvStart, ReportsAWorkerThatFailsToBuildItsEnvironments) {
   EXPECT_THAT(message_of<process::RemoteError>([] {
-                ProcessVectorEnv(make_launcher(Kind::kForkserver), with_payload(toy_specs({1, 1}), 1, "throw"), {});
+                ProcessVectorEnv(make_launcher(Kind::kForkserver),
+                                 with_payload(toy_specs({1, 1}), 1, "throw"), {});
               }),
               HasSubstr("no toys today"));
 }
@@ -137,14 +143,16 @@ TEST(ProcessVectorEnvStart, EndsAtItsTimeout) {
   Options options;
   options.start_timeout = 30ms;
   EXPECT_THAT(message_of<TimedOut>([&] {
-                ProcessVectorEnv(make_launcher(Kind::kForkserver), with_payload(toy_specs({1}), 0, "hang"), options);
+                ProcessVectorEnv(make_launcher(Kind::kForkserver),
+                                 with_payload(toy_specs({1}), 0, "hang"), options);
               }),
               HasSubstr("worker 0 (environment 0)"));
 }
 
 TEST(ProcessVectorEnvStart, NamesTheEnvironmentWithOtherSpaces) {
   const std::string message = message_of<InvalidArgument>([] {
-    ProcessVectorEnv(make_launcher(Kind::kForkserver), with_payload(toy_specs({2, 3, 1}), 2, "other spaces"), {});
+    ProcessVectorEnv(make_launcher(Kind::kForkserver),
+                     with_payload(toy_specs({2, 3, 1}), 2, "other spaces"), {});
   });
   EXPECT_THAT(message, StartsWith("environment 5 has another action space than environment 0: "));
   EXPECT_THAT(message, HasSubstr("Discrete(5)"));
@@ -155,7 +163,8 @@ TEST(ProcessVectorEnvStart, RefusesAWorkerWithoutEnvironments) {
   EXPECT_THROW(start(Kind::kForkserver, {}), InvalidArgument);
 }
 
-// --- death, on_fault raise --------------------------------------------------------------------------------------------
+// --- death, on_fault raise
+// --------------------------------------------------------------------------------------------
 
 TEST(ProcessVectorEnvDeath, IsThrownWithAllThatIsKnownOfIt) {
   auto envs = start(Kind::kForkserver, {2, 2});
@@ -172,10 +181,11 @@ TEST(ProcessVectorEnvDeath, IsThrownWithAllThatIsKnownOfIt) {
     EXPECT_EQ(death.certificate().status, (process::ExitStatus{.code = 3}));
     EXPECT_THAT(death.what(), HasSubstr("these are the last words of toy 3"));
   }
-  for (const auto& call : std::vector<std::function<void()>>{[&] { envs->step_async(); }, [&] { envs->reset_async({}); },
-                                                             [&] { envs->wait(); },
-                                                             [&] { envs->request(0, bytes_of("pid")); }}) {
-    EXPECT_THAT(message_of<InvalidState>(call), HasSubstr("because worker 1 (environments 2 to 3) died (exit code 3)"));
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { envs->step_async(); }, [&] { envs->reset_async({}); }, [&] { envs->wait(); },
+           [&] { envs->request(0, bytes_of("pid")); }}) {
+    EXPECT_THAT(message_of<InvalidState>(call),
+                HasSubstr("because worker 1 (environments 2 to 3) died (exit code 3)"));
   }
 }
 
@@ -207,15 +217,16 @@ TEST_P(KillAt, EndsInATypedErrorThatNamesTheWorker) {
   EXPECT_THROW(envs->reset_async({}), InvalidState);
 }
 
-INSTANTIATE_TEST_SUITE_P(Points, KillAt,
-                         ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver, Kind::kSpawn),
-                                            ::testing::Values("idle", "in a reset", "in a step", "while writing",
-                                                              "while another hangs", "in a request")),
-                         [](const auto& info) {
-                           std::string text = name(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-                           std::replace(text.begin(), text.end(), ' ', '_');
-                           return text;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Points, KillAt,
+    ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver, Kind::kSpawn),
+                       ::testing::Values("idle", "in a reset", "in a step", "while writing",
+                                         "while another hangs", "in a request")),
+    [](const auto& info) {
+      std::string text = name(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+      std::replace(text.begin(), text.end(), ' ', '_');
+      return text;
+    });
 
 TEST(ProcessVectorEnvDeath, OfTheZygoteIsTheDeathOfAllWorkers) {
   auto launcher = make_launcher(Kind::kForkserver);
@@ -254,7 +265,8 @@ TEST(ProcessVectorEnvFork, ACopyInAForkedChildLeavesTheWorkersAlone) {
   EXPECT_NO_THROW(act(*envs, {kAct, kAct}));
 }
 
-// --- death, on_fault restart ------------------------------------------------------------------------------------------
+// --- death, on_fault restart
+// ------------------------------------------------------------------------------------------
 
 Options restarting(int max_restarts = 3) {
   Options options;
@@ -263,7 +275,9 @@ Options restarting(int max_restarts = 3) {
   return options;
 }
 
-std::vector<int> ints(std::span<const std::uint8_t> values) { return {values.begin(), values.end()}; }
+std::vector<int> ints(std::span<const std::uint8_t> values) {
+  return {values.begin(), values.end()};
+}
 
 class RestartAfter : public ::testing::TestWithParam<std::tuple<Kind, std::int64_t>> {};
 
@@ -301,10 +315,12 @@ TEST_P(RestartAfter, TheRowsEndAsAFaultAndTheNextStepResetsThem) {
 
 INSTANTIATE_TEST_SUITE_P(Points, RestartAfter,
                          ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver),
-                                            ::testing::Values(ToyAction::kKill, ToyAction::kKillWriting,
+                                            ::testing::Values(ToyAction::kKill,
+                                                              ToyAction::kKillWriting,
                                                               ToyAction::kExit, ToyAction::kThrow)),
                          [](const auto& info) {
-                           return name(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
+                           return name(std::get<0>(info.param)) + "_" +
+                                  std::to_string(std::get<1>(info.param));
                          });
 
 TEST(ProcessVectorEnvRestart, OfAnIdleWorkerFirstEndsItsRowsInTheNextStep) {
@@ -335,7 +351,8 @@ TEST(ProcessVectorEnvRestart, AMaskedResetAlsoResetsTheRestOfAReplacement) {
   EXPECT_THROW(envs->request(1, bytes_of("kill")), process::WorkerDied);
   const std::vector<std::uint8_t> mask{0, 1, 0};
   const Batch batch = envs->reset({}, mask);
-  EXPECT_THAT(std::vector<std::int64_t>(batch.obs[1].as<std::int64_t>().begin(), batch.obs[1].as<std::int64_t>().end()),
+  EXPECT_THAT(std::vector<std::int64_t>(batch.obs[1].as<std::int64_t>().begin(),
+                                        batch.obs[1].as<std::int64_t>().end()),
               ElementsAre(1, 0, 0));
 }
 
@@ -365,7 +382,8 @@ TEST(ProcessVectorEnvRestart, GivesUpAfterTooManyInTheWindow) {
     EXPECT_THAT(ints(act(*envs, {kAct}).reset), ElementsAre(1));
   }
   EXPECT_THROW(act(*envs, {ToyAction::kKill}), process::WorkerDied);
-  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }), HasSubstr("death number 3 within 60 s, of which 2"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }),
+              HasSubstr("death number 3 within 60 s, of which 2"));
 }
 
 TEST(ProcessVectorEnvRestart, ForgivesAgainWhenTheWindowHasPassed) {
@@ -382,7 +400,8 @@ TEST(ProcessVectorEnvRestart, ForgivesAgainWhenTheWindowHasPassed) {
 TEST(ProcessVectorEnvRestart, ThrowsTheFailureOfAnEnvironmentThatFailsTooOften) {
   auto envs = start(Kind::kForkserver, {1}, restarting(0));
   envs->reset(std::uint64_t{0});
-  EXPECT_THAT(message_of<process::RemoteError>([&] { act(*envs, {ToyAction::kThrow}); }), HasSubstr("toy 0 refuses"));
+  EXPECT_THAT(message_of<process::RemoteError>([&] { act(*envs, {ToyAction::kThrow}); }),
+              HasSubstr("toy 0 refuses"));
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 namespace shoal::vector {
 namespace {
 
-// Hands out the arrays one after the other. With a null base it only counts, so that bytes() and map() agree.
+// Hands out the arrays one after the other. With a null base it only counts, so that bytes() and
+// map() agree.
 class RowLayout {
  public:
   explicit RowLayout(std::byte* base) : base_(base) {}
@@ -46,7 +47,8 @@ Rows lay_out(RowLayout& layout, const env::Space& observation, const env::Space&
   Rows rows;
   rows.num_envs = n;
   rows.autoreset_mode = mode;
-  // What the caller writes first, then the scalars that it reads, then the observations: a step touches two runs.
+  // What the caller writes first, then the scalars that it reads, then the observations: a step
+  // touches two runs.
   rows.actions = layout.take_leaves(env::leaves(action), n);
   rows.seed = layout.take_span<std::uint64_t>(n);
   rows.has_seed = layout.take_span<std::uint8_t>(n);

@@ -1,6 +1,8 @@
-// The arrays that the caller and the workers share, one row an environment, and where each lies in the segment.
+// The arrays that the caller and the workers share, one row an environment, and where each lies in
+// the segment.
 //
-// Every array begins on its own cache line; scalars of one row are never in the line of another worker's observation.
+// Every array begins on its own cache line; scalars of one row are never in the line of another
+// worker's observation.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +26,12 @@ struct Rows {
   std::span<double> reward;
   std::span<std::uint8_t> terminated;
   std::span<std::uint8_t> truncated;
-  std::span<std::uint8_t> reset;      // out: this step reset the row (both modes; 0 after an explicit reset)
-  std::span<std::uint8_t> has_final;  // out
-  std::span<std::uint8_t> fault;      // out, written by the caller's side
-  std::span<std::uint64_t> seed;        // in: for reset
-  std::span<std::uint8_t> has_seed;     // in
-  std::span<std::uint8_t> reset_mask;   // in
+  std::span<std::uint8_t> reset;       // out: this step reset the row; 0 after an explicit reset
+  std::span<std::uint8_t> has_final;   // out
+  std::span<std::uint8_t> fault;       // out, written by the caller's side
+  std::span<std::uint64_t> seed;       // in: for reset
+  std::span<std::uint8_t> has_seed;    // in
+  std::span<std::uint8_t> reset_mask;  // in
 
   /// Bytes that the arrays of these spaces need, a multiple of the page size.
   static std::size_t bytes(const env::Space& observation, const env::Space& action, int num_envs,

@@ -44,7 +44,8 @@ TEST_P(RowsOfMode, ArraysAreDisjointOnTheirOwnLinesAndInsideTheSegment) {
   const std::size_t bytes = Rows::bytes(two_leaves(), action, kNumEnvs, GetParam());
   EXPECT_EQ(bytes % os::page_size(), 0U);
   std::vector<std::byte> memory(bytes + 4096);
-  std::byte* base = memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096) % 4096;
+  std::byte* base =
+      memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096) % 4096;
   const Rows rows = Rows::map(base, two_leaves(), action, kNumEnvs, GetParam());
   std::size_t end = 0;
   for (const auto& [offset, length] : arrays(rows, base)) {

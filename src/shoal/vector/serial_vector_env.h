@@ -1,4 +1,5 @@
-// A VectorEnv that steps in the calling thread: the reference that every other backend must equal bit for bit.
+// A VectorEnv that steps in the calling thread: the reference that every other backend must equal
+// bit for bit.
 #pragma once
 
 #include <exception>
@@ -14,13 +15,15 @@
 
 namespace shoal::vector {
 
-/// One or several steppers over one set of rows; a stepper counts as a worker in info(), request() and stats().
+/// One or several steppers over one set of rows; a stepper counts as a worker in info(), request()
+/// and stats().
 ///
-/// step_async() and reset_async() do the work; wait() hands out the result, or throws what the stepper threw. After such
-/// a failure every call but close() throws InvalidState.
+/// step_async() and reset_async() do the work; wait() hands out the result, or throws what the
+/// stepper threw. After such a failure every call but close() throws InvalidState.
 class SerialVectorEnv final : public VectorEnv {
  public:
-  /// Throws InvalidArgument when the steppers' spaces differ (it names the environment and both spaces).
+  /// Throws InvalidArgument when the steppers' spaces differ (it names the environment and both
+  /// spaces).
   SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode);
   ~SerialVectorEnv() override;
 

@@ -136,16 +136,24 @@ env::Space get_multi_discrete(ByteReader& reader) {
 }
 
 env::Space get_nested(ByteReader& reader, int depth) {
-  if (depth > kMaxDepth) throw Error(fmt::format("a worker's space is nested more than {} deep", kMaxDepth));
+  if (depth > kMaxDepth)
+    throw Error(fmt::format("a worker's space is nested more than {} deep", kMaxDepth));
   const auto tag = reader.number<Tag>();
   switch (tag) {
-    case 0: return get_box(reader);
-    case 1: return get_discrete(reader);
-    case 2: return get_multi_discrete(reader);
-    case 3: return env::MultiBinary{get_integers(reader)};
-    case 4: return get_dict(reader, depth);
-    case 5: return get_tuple(reader, depth);
-    default: throw Error(fmt::format("a worker's space has kind {}, which is none", tag));
+    case 0:
+      return get_box(reader);
+    case 1:
+      return get_discrete(reader);
+    case 2:
+      return get_multi_discrete(reader);
+    case 3:
+      return env::MultiBinary{get_integers(reader)};
+    case 4:
+      return get_dict(reader, depth);
+    case 5:
+      return get_tuple(reader, depth);
+    default:
+      throw Error(fmt::format("a worker's space has kind {}, which is none", tag));
   }
 }
 

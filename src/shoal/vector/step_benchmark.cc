@@ -46,7 +46,8 @@ void run(benchmark::State& state, VectorEnv& envs) {
   for (auto _ : state) benchmark::DoNotOptimize(envs.step());
   state.SetItemsProcessed(state.iterations() * kNumEnvs);
   const Stats stats = envs.stats();
-  state.counters["caller_parks"] = static_cast<double>(stats.parks) / static_cast<double>(stats.steps);
+  state.counters["caller_parks"] =
+      static_cast<double>(stats.parks) / static_cast<double>(stats.steps);
   for (const WorkerStats& worker : stats.workers) {
     state.counters["worker_parks"] +=
         static_cast<double>(worker.parks) / static_cast<double>(stats.steps);
@@ -95,12 +96,36 @@ void native_step(benchmark::State& state, Backend backend) {
   state.SetItemsProcessed(state.iterations() * options.num_envs);
 }
 
-BENCHMARK(process_step)->ArgNames({"workers", "work_us"})->Args({1, 0})->Args({2, 0})->Args({2, 20})->Args({2, 150})
-    ->Args({2, 1000})->Args({4, 150})->UseRealTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK(thread_step)->ArgNames({"workers", "work_us"})->Args({1, 0})->Args({2, 0})->Args({2, 20})->Args({2, 150})
-    ->Args({2, 1000})->UseRealTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(native_step, serial, Backend::kSerial)->Arg(64)->Arg(1024)->UseRealTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(native_step, thread, Backend::kThread)->Arg(64)->Arg(1024)->Arg(16384)->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(process_step)
+    ->ArgNames({"workers", "work_us"})
+    ->Args({1, 0})
+    ->Args({2, 0})
+    ->Args({2, 20})
+    ->Args({2, 150})
+    ->Args({2, 1000})
+    ->Args({4, 150})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(thread_step)
+    ->ArgNames({"workers", "work_us"})
+    ->Args({1, 0})
+    ->Args({2, 0})
+    ->Args({2, 20})
+    ->Args({2, 150})
+    ->Args({2, 1000})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(native_step, serial, Backend::kSerial)
+    ->Arg(64)
+    ->Arg(1024)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(native_step, thread, Backend::kThread)
+    ->Arg(64)
+    ->Arg(1024)
+    ->Arg(16384)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace shoal::vector

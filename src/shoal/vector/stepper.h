@@ -1,4 +1,5 @@
-// The environments of one worker, as the worker loop sees them: native ones, or Python ones through the bindings.
+// The environments of one worker, as the worker loop sees them: native ones, or Python ones through
+// the bindings.
 #pragma once
 
 #include <atomic>
@@ -18,13 +19,17 @@ namespace shoal::vector {
 struct Hello {
   env::Space observation_space;
   env::Space action_space;
-  std::vector<std::byte> extra;  // for the face above: pickled Gymnasium spaces, metadata, render mode
+  std::vector<std::byte>
+      extra;  // for the face above: pickled Gymnasium spaces, metadata, render mode
 };
 
-/// Where a stepper says which environment it is in, so that a failure, a death or a missed deadline can be blamed on it,
-/// and which row it is writing, so that nobody reads a row that a dead worker left half written.
+/// Where a stepper says which environment it is in, so that a failure, a death or a missed deadline
+/// can be blamed on it, and which row it is writing, so that nobody reads a row that a dead worker
+/// left half written.
 ///
-/// A value that borrows one word. A call is one plain store; the fences cost nothing, they hold the compiler back.
+/// A value that borrows one word. A call is one plain store; the fences cost nothing, they hold the
+/// compiler back.
+///
 /// Death: a killed process has done a prefix of its program, so the word and the row agree.
 class EnvMarker {
  public:
@@ -58,7 +63,8 @@ class EnvMarker {
   void set(std::int32_t value) const noexcept {
     if (word_ == nullptr) return;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    word_->store(value, std::memory_order_relaxed);  // relaxed: other processes read it after a death, or for a report
+    word_->store(value, std::memory_order_relaxed);  // relaxed: other processes read it after a
+                                                     // death, or for a report
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
 
@@ -67,8 +73,8 @@ class EnvMarker {
 
 /// Owns environments [lo, lo + count()) of the batch and reads and writes exactly those rows.
 ///
-/// An exception thrown by reset(), step() or request() is reported to the caller with the environment that the marker
-/// names. The stepper stays usable for request() and for destruction.
+/// An exception thrown by reset(), step() or request() is reported to the caller with the
+/// environment that the marker names. The stepper stays usable for request() and for destruction.
 ///
 /// Threads: one at a time.
 class Stepper {
@@ -81,19 +87,21 @@ class Stepper {
   /// Called once, when the rows exist. `lo` is the row of this stepper's first environment.
   virtual void attach(const Rows& rows, int lo, EnvMarker marker) = 0;
 
-  /// Resets the environments whose row has `reset_mask` set, with their row's seed where `has_seed` is set. Writes obs,
-  /// reward 0, terminated, truncated, reset and has_final 0 of those rows, and nothing of the others.
+  /// Resets the environments whose row has `reset_mask` set, with their row's seed where `has_seed`
+  /// is set. Writes obs, reward 0, terminated, truncated, reset and has_final 0 of those rows, and
+  /// nothing of the others.
   virtual void reset() = 0;
 
   /// Steps every environment with its row's action, with autoreset as the rows say (autoreset.h).
   virtual void step() = 0;
 
-  /// What the last reset() or step() has to say beyond its rows (the infos), in the face's own format; empty when there
-  /// is nothing. Asked for once after each, by the worker loop; valid until the next reset() or step().
+  /// What the last reset() or step() has to say beyond its rows (the infos), in the face's own
+  /// format; empty when there is nothing. Asked for once after each, by the worker loop; valid
+  /// until the next reset() or step().
   virtual std::span<const std::byte> info() { return {}; }
 
-  /// Anything else, by message: attributes, method calls, rendering, options of the next reset. The bytes are the face's
-  /// own, both ways.
+  /// Anything else, by message: attributes, method calls, rendering, options of the next reset. The
+  /// bytes are the face's own, both ways.
   virtual std::vector<std::byte> request(std::span<const std::byte> message) = 0;
 };
 

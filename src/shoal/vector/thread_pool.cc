@@ -11,7 +11,8 @@
 namespace shoal::vector {
 namespace {
 
-// Below this, all steppers together are stepped sooner by the caller than a sleeping thread starts to help.
+// Below this, all steppers together are stepped sooner by the caller than a sleeping thread starts
+// to help.
 constexpr double kAloneBelowNs = 30'000;
 
 }  // namespace
@@ -29,7 +30,8 @@ ThreadPool::ThreadPool(std::vector<std::unique_ptr<Stepper>> steppers)
     lanes_[lane].stats.num_envs = lanes_[lane].stepper->count();
     first_env += lanes_[lane].stepper->count();
   }
-  const os::BlockSignals block = os::BlockSignals::all();  // signals are for the program's own threads
+  const os::BlockSignals block =
+      os::BlockSignals::all();  // signals are for the program's own threads
   for (std::size_t lane = 1; lane < lanes_.size(); ++lane) {
     threads_.emplace_back([this, lane] { thread_main(lane); });
   }
@@ -41,8 +43,7 @@ void ThreadPool::begin(Work work) {
   alone_ = threads_.empty() ||
            (work == Work::kStep && step_cost_ns_ > 0 && step_cost_ns_ < kAloneBelowNs);
   if (alone_) return;
-  ++round_;
-  gather_->start(round_, static_cast<std::uint32_t>(threads_.size()));
+  gather_->start(doorbell_->generation() + 1, static_cast<std::uint32_t>(threads_.size()));
   doorbell_->ring();
 }
 
@@ -51,18 +52,27 @@ bool ThreadPool::finish(os::Deadline deadline) {
     const std::size_t share = alone_ ? lanes_.size() : 1;
     for (std::size_t lane = 0; lane < share; ++lane) run_lane(lane, work_);
   }
-  if (!alone_) {
-    const auto park = [&] {
-      ++caller_parks_;
-      return gather_->park(deadline);
-    };
-    if (sync::spin_then_park(caller_policy_, deadline, [this] { return gather_->left() == 0; }, park) !=
-        sync::WaitOutcome::kReady) {
-      return false;
-    }
-  }
+  if (!alone_ && !wait_for_threads(deadline)) return false;
   if (work_ == Work::kStep) learn_cost();
   return true;
+}
+
+bool ThreadPool::wait_for_threads(os::Deadline deadline) {
+  const auto park = [&] {
+    ++caller_parks_;
+    return gather_->park(deadline);
+  };
+  for (;;) {
+    switch (sync::spin_then_park(
+        caller_policy_, deadline, [this] { return gather_->left() == 0; }, park)) {
+      case sync::WaitOutcome::kReady:
+        return true;
+      case sync::WaitOutcome::kTimedOut:
+        return false;
+      case sync::WaitOutcome::kInterrupted:
+        break;  // a signal handler ran
+    }
+  }
 }
 
 void ThreadPool::learn_cost() noexcept {
@@ -92,17 +102,19 @@ void ThreadPool::run_lane(std::size_t index, Work work) noexcept {
 void ThreadPool::thread_main(std::size_t lane) {
   const process::OwnThread own_thread;
   sync::SpinPolicy policy(sync::SpinOptions{.group_size = static_cast<int>(lanes_.size())});
-  for (std::uint32_t seen = 0;; ++seen) {  // every thread takes part in every round
+  for (std::uint32_t seen = 0;;) {  // every thread takes part in every round
     const auto park = [&] {
       lanes_[lane].parks.fetch_add(1, std::memory_order_relaxed);  // relaxed: telemetry
       return doorbell_->park(seen, os::kNoDeadline);
     };
     static_cast<void>(sync::spin_then_park(
         policy, os::kNoDeadline, [&] { return doorbell_->generation() != seen; }, park));
+    if (doorbell_->generation() == seen) continue;
+    seen = doorbell_->generation();
     const Work work = work_;
     if (work == Work::kQuit) return;
     run_lane(lane, work);
-    gather_->arrive(seen + 1);
+    gather_->arrive(seen);
   }
 }
 
@@ -118,12 +130,13 @@ std::exception_ptr ThreadPool::take_failure() {
 void ThreadPool::stop() noexcept {
   if (threads_.empty()) return;
   if (owner_pid_ != ::getpid()) {
-    // A forked copy: there is nothing to join, and a std::thread that is joinable must not be destroyed.
+    // A forked copy: there is nothing to join, and a std::thread that is joinable must not be
+    // destroyed.
     static_cast<void>(new std::vector<std::thread>(std::move(threads_)));
     threads_.clear();
     return;
   }
-  if (!alone_) static_cast<void>(gather_->park(os::kNoDeadline));  // a round that was given up
+  if (!alone_) wait_for_threads(os::kNoDeadline);  // for a round that was given up
   work_ = Work::kQuit;
   doorbell_->ring();
   for (std::thread& thread : threads_) thread.join();

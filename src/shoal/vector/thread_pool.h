@@ -20,9 +20,11 @@ namespace shoal::vector {
 
 /// Runs step or reset of all steppers, stepper 0 in the calling thread.
 ///
-/// Threads: the caller's, which begins and finishes the rounds; the pool's own touch only their own lane, and only
-/// between the ring that begins a round and their arrival that ends it.
+/// Threads: the caller's, which begins and finishes the rounds; the pool's own touch only their own
+/// lane, and only between the ring that begins a round and their arrival that ends it.
+///
 /// Memory ordering: that of sync::Doorbell and sync::Gather, which hand the lanes to and fro.
+///
 /// Fork: the threads do not exist in the child; a copy there lets go of them without joining.
 class ThreadPool {
  public:
@@ -35,7 +37,8 @@ class ThreadPool {
 
   /// Begins a round. Steps that are over sooner than a thread wakes up are left to finish().
   void begin(Work work);
-  /// Does the caller's share and waits for the others'; false when the deadline came first, then call it again.
+  /// Does the caller's share and waits for the others'; false when the deadline came first, then
+  /// call it again.
   [[nodiscard]] bool finish(os::Deadline deadline);
   /// The first failure of the last round, by lane; taken out.
   std::exception_ptr take_failure();
@@ -52,11 +55,13 @@ class ThreadPool {
     WorkerStats stats;
     std::uint64_t last_busy_ns = 0;
     std::exception_ptr failure;
-    std::atomic<std::uint64_t> parks{0};  // the thread's own; it counts while the caller may run its lane
+    std::atomic<std::uint64_t> parks{
+        0};  // the thread's own; it counts while the caller may run its lane
   };
 
   void run_lane(std::size_t lane, Work work) noexcept;
   void thread_main(std::size_t lane);
+  bool wait_for_threads(os::Deadline deadline);
   void learn_cost() noexcept;
 
   std::vector<Lane> lanes_;
@@ -65,7 +70,6 @@ class ThreadPool {
   std::unique_ptr<sync::Doorbell> doorbell_;
   std::unique_ptr<sync::Gather> gather_;
   sync::SpinPolicy caller_policy_;
-  std::uint32_t round_ = 0;
   Work work_ = Work::kReset;  // written before the ring, read after it
   bool alone_ = false;        // this round runs in the caller only
   bool own_share_done_ = false;

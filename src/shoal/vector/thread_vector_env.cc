@@ -48,7 +48,9 @@ Batch ThreadVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const bool finished = pool_.finish(timeout ? os::deadline_after(*timeout) : os::kNoDeadline);
   stats_.wait_ns += os::now_ns() - start_ns;
   if (!finished) {
-    throw TimedOut("the environments did not end their step or reset in time; it stays under way: wait() again, or close()");
+    throw TimedOut(
+        "the environments did not end their step or reset in time; it stays under way: wait() "
+        "again, or close()");
   }
   if (const std::exception_ptr failure = pool_.take_failure()) {
     state_.fail("an environment failed");

@@ -1,4 +1,5 @@
-// A VectorEnv of native environments stepped by persistent threads of this process; the caller is worker 0.
+// A VectorEnv of native environments stepped by persistent threads of this process; the caller is
+// worker 0.
 #pragma once
 
 #include <memory>
@@ -14,14 +15,17 @@
 
 namespace shoal::vector {
 
-/// Each stepper is a contiguous range of rows and stays with its thread, so that its state stays in that core's cache.
-/// With one stepper there is no thread at all, and steps that are shorter than a wake-up are left to the caller alone.
+/// Each stepper is a contiguous range of rows and stays with its thread, so that its state stays in
+/// that core's cache. With one stepper there is no thread at all, and steps that are shorter than a
+/// wake-up are left to the caller alone.
 ///
-/// step_async() only starts the other threads: the caller does its own range in wait(). After a failure of an
-/// environment, which wait() throws as it was thrown, every call but close() throws InvalidState.
+/// step_async() only starts the other threads: the caller does its own range in wait(). After a
+/// failure of an environment, which wait() throws as it was thrown, every call but close() throws
+/// InvalidState.
 class ThreadVectorEnv final : public VectorEnv {
  public:
-  /// Throws InvalidArgument when the steppers' spaces differ (it names the environment and both spaces).
+  /// Throws InvalidArgument when the steppers' spaces differ (it names the environment and both
+  /// spaces).
   ThreadVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode);
   ~ThreadVectorEnv() override;
 

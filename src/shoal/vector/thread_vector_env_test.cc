@@ -73,8 +73,10 @@ TEST(ThreadVectorEnv, TheCallerIsWorkerZeroAndEachLaneKeepsItsThread) {
 
 TEST(ThreadVectorEnv, ShortStepsAreLeftToTheCallerAlone) {
   Probes p(2, 0us);
-  // The first step is shared, to learn what a step costs; a preempted one may teach that it is dear, for a while.
-  for (int t = 0; t < 10'000 && p.probes[1]->threads.count(std::this_thread::get_id()) == 0; ++t) p.envs->step();
+  // The first step is shared, to learn what a step costs; a preempted one may teach that it is
+  // dear, for a while.
+  for (int t = 0; t < 10'000 && p.probes[1]->threads.count(std::this_thread::get_id()) == 0; ++t)
+    p.envs->step();
   EXPECT_EQ(p.probes[1]->threads.count(std::this_thread::get_id()), 1U);
 }
 

@@ -22,9 +22,9 @@ int choose_num_workers(const Options& options) {
     throw InvalidArgument(fmt::format("num_envs is {}; it must be at least 1", options.num_envs));
   }
   if (options.num_workers < 0 || options.num_workers > options.num_envs) {
-    throw InvalidArgument(fmt::format(
-        "num_workers is {}; it must be between 1 and num_envs={}, or 0 for one per CPU",
-        options.num_workers, options.num_envs));
+    throw InvalidArgument(
+        fmt::format("num_workers is {}; it must be between 1 and num_envs={}, or 0 for one per CPU",
+                    options.num_workers, options.num_envs));
   }
   if (options.num_workers > 0) return options.num_workers;
   return std::min(options.num_envs, os::allowed_cpus());
@@ -47,13 +47,15 @@ std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options&
   Backend backend = options.backend;
   if (backend == Backend::kAuto) backend = num_workers > 1 ? Backend::kThread : Backend::kSerial;
   switch (backend) {
-    case Backend::kProcess: return create_in_processes(id, num_workers, options);
+    case Backend::kProcess:
+      return create_in_processes(id, num_workers, options);
     case Backend::kThread:
       return std::make_unique<ThreadVectorEnv>(
           make_native_steppers(id, options.num_envs, num_workers, options.env_args),
           options.autoreset_mode);
     case Backend::kSerial:
-    case Backend::kAuto: break;
+    case Backend::kAuto:
+      break;
   }
   return std::make_unique<SerialVectorEnv>(
       make_native_steppers(id, options.num_envs, 1, options.env_args), options.autoreset_mode);

@@ -5,11 +5,11 @@
 //   … write envs->actions() …
 //   batch = envs->step();
 //
-// Rows: environment i owns row i of every array, for its whole life and whatever worker steps it, so the same seeds give
-// the same bits for every backend and every number of workers.
+// Rows: environment i owns row i of every array, for its whole life and whatever worker steps it,
+// so the same seeds give the same bits for every backend and every number of workers.
 //
-// Threads: one thread at a time. Views stay valid until the VectorEnv is destroyed, their content until the next
-// step_async() or reset_async().
+// Threads: one thread at a time. Views stay valid until the VectorEnv is destroyed, their content
+// until the next step_async() or reset_async().
 #pragma once
 
 #include <chrono>
@@ -45,12 +45,15 @@ struct Options {
   OnFault on_fault = OnFault::kRaise;
   std::string env_args = "{}";  // JSON keyword arguments of the environment's factory
 
-  std::chrono::milliseconds start_timeout{60'000};  // process: until every worker has built its environments
-  int max_restarts = 3;                             // OnFault::kRestart: more of them within the window throw
+  /// Process: until every worker has built its environments.
+  std::chrono::milliseconds start_timeout{60'000};
+  /// OnFault::kRestart: more deaths than these within the window throw.
+  int max_restarts = 3;
   std::chrono::milliseconds restart_window{60'000};
-  std::chrono::milliseconds close_timeout{10'000};  // process: to close the environments; then the worker is killed
-
-  /// Process: called about every 50 ms while a call waits. What it throws ends the wait and leaves the call under way.
+  /// Process: for the environments to close; then the worker is killed.
+  std::chrono::milliseconds close_timeout{10'000};
+  /// Process: called about every 50 ms while a call waits. What it throws ends the wait and leaves
+  /// the call under way.
   std::function<void()> interrupt_check = {};
 };
 
@@ -58,18 +61,18 @@ struct Options {
 struct WorkerStats {
   int first_env = 0;
   int num_envs = 0;
-  int pid = 0;                 // 0: a thread of this process
-  std::uint64_t steps = 0;     // batches, not environments
+  int pid = 0;              // 0: a thread of this process
+  std::uint64_t steps = 0;  // batches, not environments
   std::uint64_t resets = 0;
   std::uint64_t requests = 0;
-  std::uint64_t busy_ns = 0;   // in reset and step
-  std::uint64_t parks = 0;     // waits that went to the kernel
+  std::uint64_t busy_ns = 0;  // in reset and step
+  std::uint64_t parks = 0;    // waits that went to the kernel
   std::uint64_t restarts = 0;
 };
 
 /// What the whole has done so far.
 struct Stats {
-  std::uint64_t steps = 0;    // batches
+  std::uint64_t steps = 0;  // batches
   std::uint64_t resets = 0;
   std::uint64_t wait_ns = 0;  // the caller, in wait()
   std::uint64_t parks = 0;    // the caller's waits that went to the kernel
@@ -78,20 +81,24 @@ struct Stats {
 
 /// The outcome of reset or step, borrowed from the VectorEnv. All arrays have num_envs rows.
 struct Batch {
-  std::span<const shm::TensorView> obs;        // one per leaf of the observation space, in leaf order
+  /// One per leaf of the observation space, in leaf order.
+  std::span<const shm::TensorView> obs;
   std::span<const double> reward;
-  std::span<const std::uint8_t> terminated;    // 0 or 1
-  std::span<const std::uint8_t> truncated;     // 0 or 1
-  std::span<const std::uint8_t> reset;         // 1: this step reset the row (next-step mode: its action was ignored)
-  std::span<const std::uint8_t> fault;         // 1: the worker died; truncated is 1, obs the last one or, if that was
-                                               // being written, zeros
-  std::span<const shm::TensorView> final_obs;  // like obs; rows where has_final is 1 (same-step mode)
+  std::span<const std::uint8_t> terminated;  // 0 or 1
+  std::span<const std::uint8_t> truncated;   // 0 or 1
+  /// 1: this step reset the row (next-step mode: its action was ignored).
+  std::span<const std::uint8_t> reset;
+  /// 1: the worker died; truncated is 1, obs the last one or, if that was being written, zeros.
+  std::span<const std::uint8_t> fault;
+  /// Like obs; rows where has_final is 1 (same-step mode).
+  std::span<const shm::TensorView> final_obs;
   std::span<const std::uint8_t> has_final;
 };
 
 class VectorEnv {
  public:
-  /// A VectorEnv over native environments. `id` is one of the registry's; throws InvalidArgument naming the nearest.
+  /// A VectorEnv over native environments. `id` is one of the registry's; throws InvalidArgument
+  /// naming the nearest.
   static std::unique_ptr<VectorEnv> create(std::string_view id, const Options& options = {});
 
   virtual ~VectorEnv() = default;
@@ -105,17 +112,19 @@ class VectorEnv {
   /// Where the next step's actions are written: one view per leaf of the action space.
   virtual std::span<const shm::TensorView> actions() const noexcept = 0;
 
-  /// Resets the environments that `mask` selects, all of them when it is empty; the rows of the others stay as they are.
-  /// Element i of `seeds` (or nothing) is environment i's seed; an empty span seeds none.
+  /// Resets the environments that `mask` selects, all of them when it is empty; the rows of the
+  /// others stay as they are. Element i of `seeds` (or nothing) is environment i's seed; an empty
+  /// span seeds none.
   virtual void reset_async(std::span<const std::optional<std::uint64_t>> seeds,
                            std::span<const std::uint8_t> mask = {}) = 0;
   /// Steps all environments with actions().
   virtual void step_async() = 0;
-  /// The result of the reset or step that is under way. Throws TimedOut (it stays under way: wait again or close),
-  /// WorkerDied, or the environment's own failure.
+  /// The result of the reset or step that is under way. Throws TimedOut (it stays under way: wait
+  /// again or close), WorkerDied, or the environment's own failure.
   virtual Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) = 0;
 
-  /// What worker `worker`'s stepper said beyond its rows in the last reset or step; valid until the next one.
+  /// What worker `worker`'s stepper said beyond its rows in the last reset or step; valid until the
+  /// next one.
   virtual std::span<const std::byte> info(int worker);
   /// Asks worker `worker`'s stepper, in its own format. Not while a reset or step is under way.
   virtual std::vector<std::byte> request(int worker, std::span<const std::byte> message,

@@ -19,7 +19,8 @@ constexpr std::int64_t kAct = 1;
 
 class VectorEnvConformance : public ::testing::TestWithParam<Kind> {
  protected:
-  std::unique_ptr<VectorEnv> toys(int num_envs, int num_workers, AutoresetMode mode = AutoresetMode::kNextStep) {
+  std::unique_ptr<VectorEnv> toys(int num_envs, int num_workers,
+                                  AutoresetMode mode = AutoresetMode::kNextStep) {
     Options options;
     options.autoreset_mode = mode;
     return make_toys(GetParam(), num_envs, num_workers, options);
@@ -81,7 +82,8 @@ TEST_P(VectorEnvConformance, MaskedResetLeavesTheOtherRows) {
   EXPECT_EQ(after.reward[1], 0);
   for (const int row : {0, 2, 3}) {
     EXPECT_EQ(tick(batch, row), 1);
-    EXPECT_EQ(after.reward[static_cast<std::size_t>(row)], before.reward[static_cast<std::size_t>(row)]);
+    EXPECT_EQ(after.reward[static_cast<std::size_t>(row)],
+              before.reward[static_cast<std::size_t>(row)]);
   }
 }
 
@@ -159,10 +161,12 @@ TEST_P(VectorEnvConformance, DisabledModeResetsNothing) {
 
 TEST_P(VectorEnvConformance, StepBeforeResetIsRefused) {
   auto envs = toys(3, 2);
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("environment 0 has not been reset"));
+  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }),
+              HasSubstr("environment 0 has not been reset"));
   const std::vector<std::uint8_t> mask{1, 0, 1};
   envs->reset({}, mask);
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("environment 1 has not been reset"));
+  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }),
+              HasSubstr("environment 1 has not been reset"));
   const std::vector<std::uint8_t> rest{0, 1, 0};
   envs->reset({}, rest);
   EXPECT_NO_THROW(envs->step());
@@ -172,8 +176,10 @@ TEST_P(VectorEnvConformance, ASecondCallIsRefusedWhileOneIsUnderWay) {
   auto envs = toys(2, 2);
   envs->reset(std::uint64_t{0});
   envs->step_async();
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("a step is still under way"));
-  EXPECT_THAT(expect_invalid_state([&] { envs->reset_async({}); }), HasSubstr("a step is still under way"));
+  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }),
+              HasSubstr("a step is still under way"));
+  EXPECT_THAT(expect_invalid_state([&] { envs->reset_async({}); }),
+              HasSubstr("a step is still under way"));
   EXPECT_NO_THROW(envs->wait());
   EXPECT_THAT(expect_invalid_state([&] { envs->wait(); }), HasSubstr("nothing is under way"));
 }
@@ -245,7 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, VectorEnvConformance,
                                            Kind::kFork, Kind::kForkserver, Kind::kSpawn),
                          [](const auto& info) { return name(info.param); });
 
-// --- the same bits for every backend and number of workers -------------------------------------------------------------
+// --- the same bits for every backend and number of workers
+// -------------------------------------------------------------
 
 struct Trajectory {
   std::string id;  // "" for toys
@@ -262,7 +269,8 @@ void write_random_actions(VectorEnv& envs, std::mt19937_64& random) {
       action = static_cast<float>(random() % 4001) / 1000.0F - 2.0F;
     }
   } else {
-    for (std::int64_t& action : actions.as<std::int64_t>()) action = static_cast<std::int64_t>(random() % 2);
+    for (std::int64_t& action : actions.as<std::int64_t>())
+      action = static_cast<std::int64_t>(random() % 2);
   }
 }
 
@@ -314,14 +322,15 @@ std::string name_of(const ::testing::TestParamInfo<SameBits::ParamType>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, SameBits,
-    ::testing::Combine(::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads, Kind::kFork,
-                                         Kind::kForkserver),
-                       ::testing::Values(Trajectory{"", AutoresetMode::kNextStep, 200},
-                                         Trajectory{"", AutoresetMode::kSameStep, 200},
-                                         Trajectory{"", AutoresetMode::kDisabled, 50},
-                                         Trajectory{"shoal/CartPole-v1", AutoresetMode::kNextStep, 300},
-                                         Trajectory{"shoal/CartPole-v1", AutoresetMode::kSameStep, 300},
-                                         Trajectory{"shoal/Pendulum-v1", AutoresetMode::kNextStep, 450})),
+    ::testing::Combine(
+        ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads, Kind::kFork,
+                          Kind::kForkserver),
+        ::testing::Values(Trajectory{"", AutoresetMode::kNextStep, 200},
+                          Trajectory{"", AutoresetMode::kSameStep, 200},
+                          Trajectory{"", AutoresetMode::kDisabled, 50},
+                          Trajectory{"shoal/CartPole-v1", AutoresetMode::kNextStep, 300},
+                          Trajectory{"shoal/CartPole-v1", AutoresetMode::kSameStep, 300},
+                          Trajectory{"shoal/Pendulum-v1", AutoresetMode::kNextStep, 450})),
     name_of);
 
 }  // namespace

@@ -54,7 +54,8 @@ TEST_F(VectorEnvCreate, ChoosesTheBackend) {
 
 TEST_F(VectorEnvCreate, UsesOneWorkerForEachCpuUnlessThereAreFewerEnvironments) {
   const auto workers = [](int num_envs) {
-    return VectorEnv::create("shoal/CartPole-v1", options_of(Backend::kThread, num_envs, 0))->num_workers();
+    return VectorEnv::create("shoal/CartPole-v1", options_of(Backend::kThread, num_envs, 0))
+        ->num_workers();
   };
   EXPECT_EQ(workers(1), 1);
   EXPECT_EQ(workers(1000), std::min(1000, os::allowed_cpus()));
@@ -62,7 +63,8 @@ TEST_F(VectorEnvCreate, UsesOneWorkerForEachCpuUnlessThereAreFewerEnvironments) 
 
 TEST_F(VectorEnvCreate, GivesTheSameBitsInTheWorkerProgram) {
   const auto run = [](Backend backend, int num_workers) {
-    auto envs = VectorEnv::create("shoal/MountainCarContinuous-v0", options_of(backend, 5, num_workers));
+    auto envs =
+        VectorEnv::create("shoal/MountainCarContinuous-v0", options_of(backend, 5, num_workers));
     std::vector<testing::Recorded> batches;
     batches.push_back(testing::record(envs->reset(std::uint64_t{9})));
     for (int t = 0; t < 50; ++t) {
@@ -78,13 +80,16 @@ TEST_F(VectorEnvCreate, GivesTheSameBitsInTheWorkerProgram) {
 }
 
 TEST_F(VectorEnvCreate, NamesWhatIsWrong) {
-  EXPECT_THAT(message_of([] { VectorEnv::create("shoal/CartPole-v1", options_of(Backend::kAuto, 0, 0)); }),
-              HasSubstr("num_envs is 0"));
-  EXPECT_THAT(message_of([] { VectorEnv::create("shoal/CartPole-v1", options_of(Backend::kAuto, 2, 3)); }),
-              HasSubstr("num_workers is 3"));
+  EXPECT_THAT(
+      message_of([] { VectorEnv::create("shoal/CartPole-v1", options_of(Backend::kAuto, 0, 0)); }),
+      HasSubstr("num_envs is 0"));
+  EXPECT_THAT(
+      message_of([] { VectorEnv::create("shoal/CartPole-v1", options_of(Backend::kAuto, 2, 3)); }),
+      HasSubstr("num_workers is 3"));
   for (const Backend backend : {Backend::kSerial, Backend::kThread, Backend::kProcess}) {
-    EXPECT_THAT(message_of([&] { VectorEnv::create("shoal/CartPol-v1", options_of(backend, 2, 1)); }),
-                HasSubstr("shoal/CartPole-v1"));
+    EXPECT_THAT(
+        message_of([&] { VectorEnv::create("shoal/CartPol-v1", options_of(backend, 2, 1)); }),
+        HasSubstr("shoal/CartPole-v1"));
   }
 }
 
@@ -92,7 +97,8 @@ TEST_F(VectorEnvCreate, ReportsBadArgumentsOfTheEnvironmentFromEveryBackend) {
   for (const Backend backend : {Backend::kSerial, Backend::kThread, Backend::kProcess}) {
     Options options = options_of(backend, 2, 2);
     options.env_args = R"({"gravitas": 9.8})";
-    EXPECT_THAT(message_of([&] { VectorEnv::create("shoal/Pendulum-v1", options); }), HasSubstr("gravitas"));
+    EXPECT_THAT(message_of([&] { VectorEnv::create("shoal/Pendulum-v1", options); }),
+                HasSubstr("gravitas"));
   }
 }
 

@@ -15,10 +15,13 @@
 namespace shoal::vector {
 namespace {
 
-// Longest sleep without a look at whether the parent is still there. It normally needs none: the worker is killed then.
+// Longest sleep without a look at whether the parent is still there. It normally needs none: the
+// worker is killed then.
 constexpr std::chrono::seconds kParkSlice{1};
 
-bool hung_up(const os::SeqPacket& channel) { return os::poll_one(channel.fd(), 0, os::Clock::now()); }
+bool hung_up(const os::SeqPacket& channel) {
+  return os::poll_one(channel.fd(), 0, os::Clock::now());
+}
 
 class WorkerLoop {
  public:
@@ -53,8 +56,8 @@ class WorkerLoop {
   WorkerCell* cell_ = nullptr;
   int worker_ = 0;
   EnvMarker marker_;
-  std::uint64_t sequence_ = 0;   // of the command that was obeyed last, or is being obeyed
-  bool arrived_last_ = false;    // this worker ended the round: the parent wants its CPU
+  std::uint64_t sequence_ = 0;  // of the command that was obeyed last, or is being obeyed
+  bool arrived_last_ = false;   // this worker ended the round: the parent wants its CPU
   sync::SpinPolicy spin_policy_;
 };
 
@@ -105,8 +108,9 @@ sync::WaitOutcome WorkerLoop::wait(std::uint32_t seen) {
     if (hooks_.after_park) hooks_.after_park();
     return outcome;
   };
-  // Who finished last parks at once: the parent then runs on this CPU and hands it back by blocking, which is a switch
-  // of some 4 µs instead of the 50–90 µs of waking a halted CPU. Who finished earlier spins.
+  // Who finished last parks at once: the parent then runs on this CPU and hands it back by
+  // blocking, which is a switch of some 4 µs instead of the 50–90 µs of waking a halted CPU. Who
+  // finished earlier spins.
   if (std::exchange(arrived_last_, false)) return park();
   return sync::spin_then_park(
       spin_policy_, deadline, [&] { return control_.doorbell().generation() != seen; }, park);
@@ -145,10 +149,12 @@ void WorkerLoop::step_or_reset(Command command) {
     publish_info();
   } catch (...) {
     failed = 1;
-    cell_->info_bytes.store(0, std::memory_order_relaxed);  // relaxed: [done] and the gather order it
-    static_cast<void>(send(describe_failure().encode()));   // a parent that is gone needs no report
+    cell_->info_bytes.store(0,
+                            std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+    static_cast<void>(send(describe_failure().encode()));  // a parent that is gone needs no report
   }
-  cell_->failed.store(failed, std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+  cell_->failed.store(failed,
+                      std::memory_order_relaxed);  // relaxed: [done] and the gather order it
   add_alone(command == Command::kStep ? cell_->steps : cell_->resets, 1);
   add_alone(cell_->busy_ns, os::now_ns() - start_ns);
 }
@@ -166,12 +172,14 @@ void WorkerLoop::publish_info() {
     if (bytes <= area.size()) {
       std::memcpy(area.data(), info.data(), bytes);
     } else {
-      // The parent takes it out of the channel before it leaves the next command, so this never waits for long.
+      // The parent takes it out of the channel before it leaves the next command, so this never
+      // waits for long.
       bytes = WorkerCell::kInfoOnChannel;
       if (!send(encode_bytes(MessageKind::kInfo, sequence_, info))) bytes = 0;
     }
   }
-  cell_->info_bytes.store(bytes, std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+  cell_->info_bytes.store(bytes,
+                          std::memory_order_relaxed);  // relaxed: [done] and the gather order it
 }
 
 // Of the exception that is being handled.
@@ -196,7 +204,8 @@ void WorkerLoop::answer_request() {
     const std::vector<std::byte> reply = stepper_.request(request.bytes);
     static_cast<void>(send(encode_bytes(MessageKind::kReply, sequence_, reply)));
   } catch (...) {
-    static_cast<void>(send(encode_bytes(MessageKind::kRefusal, sequence_, describe_failure().encode())));
+    static_cast<void>(
+        send(encode_bytes(MessageKind::kRefusal, sequence_, describe_failure().encode())));
   }
 }
 

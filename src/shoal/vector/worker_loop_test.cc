@@ -36,22 +36,28 @@ class WorkerLoopTest : public ::testing::Test {
 
   std::vector<std::byte> receive() {
     os::Message message;
-    EXPECT_EQ(channel_.recv(message, os::deadline_after(std::chrono::seconds(20))), os::RecvOutcome::kMessage);
+    EXPECT_EQ(channel_.recv(message, os::deadline_after(std::chrono::seconds(20))),
+              os::RecvOutcome::kMessage);
     return std::move(message.bytes);
   }
-  void send(std::span<const std::byte> message) { ASSERT_EQ(channel_.send(message), os::SendOutcome::kSent); }
+  void send(std::span<const std::byte> message) {
+    ASSERT_EQ(channel_.send(message), os::SendOutcome::kSent);
+  }
   void attach(std::uint64_t sequence = 0) {
     const HelloMessage hello = decode_hello(receive());
     EXPECT_EQ(hello.num_envs, 2);
     const Hello& spaces = hello.hello;
-    control_ = ControlBlock::create(1, 2, AutoresetMode::kNextStep,
-                                    Rows::bytes(spaces.observation_space, spaces.action_space, 2, AutoresetMode::kNextStep),
-                                    4096);
-    rows_ = Rows::map(control_.rows(), spaces.observation_space, spaces.action_space, 2, AutoresetMode::kNextStep);
+    control_ = ControlBlock::create(
+        1, 2, AutoresetMode::kNextStep,
+        Rows::bytes(spaces.observation_space, spaces.action_space, 2, AutoresetMode::kNextStep),
+        4096);
+    rows_ = Rows::map(control_.rows(), spaces.observation_space, spaces.action_space, 2,
+                      AutoresetMode::kNextStep);
     sequence_ = sequence;
     cell().command.store(WorkerCell::pack(sequence, Command::kNone));
     const int fd = control_.fd();
-    ASSERT_EQ(channel_.send(encode_attach({.worker = 0, .first_env = 0, .sequence = sequence}), std::span(&fd, 1)),
+    ASSERT_EQ(channel_.send(encode_attach({.worker = 0, .first_env = 0, .sequence = sequence}),
+                            std::span(&fd, 1)),
               os::SendOutcome::kSent);
     attached_ = true;
   }
@@ -66,7 +72,8 @@ class WorkerLoopTest : public ::testing::Test {
     control_.doorbell().ring();
   }
   void wait() {
-    ASSERT_EQ(control_.gather().park(os::deadline_after(std::chrono::seconds(20))), sync::WaitOutcome::kReady);
+    ASSERT_EQ(control_.gather().park(os::deadline_after(std::chrono::seconds(20))),
+              sync::WaitOutcome::kReady);
     EXPECT_EQ(cell().done.load(), sequence_);
   }
   void reset() {
@@ -134,10 +141,11 @@ TEST_F(WorkerLoopTest, LeavesCommandsFromBeforeItsTimeAlone) {
 TEST_F(WorkerLoopTest, ObeysACommandThatWasLeftBeforeItLooked) {
   start();
   const HelloMessage hello = decode_hello(receive());
-  control_ = ControlBlock::create(1, 2, AutoresetMode::kNextStep,
-                                  Rows::bytes(hello.hello.observation_space, hello.hello.action_space, 2,
-                                              AutoresetMode::kNextStep),
-                                  4096);
+  control_ =
+      ControlBlock::create(1, 2, AutoresetMode::kNextStep,
+                           Rows::bytes(hello.hello.observation_space, hello.hello.action_space, 2,
+                                       AutoresetMode::kNextStep),
+                           4096);
   rows_ = Rows::map(control_.rows(), hello.hello.observation_space, hello.hello.action_space, 2,
                     AutoresetMode::kNextStep);
   rows_.reset_mask[0] = rows_.reset_mask[1] = 1;

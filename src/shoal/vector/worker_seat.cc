@@ -30,9 +30,12 @@ std::vector<std::byte> WorkerSeat::next_message(const Patience& patience, const 
     const bool ended = dead();  // looked at first: what it sent before its end is still taken
     const os::Deadline until = ended ? os::Clock::now() : patience.slice_end();
     switch (process_->channel().recv(message, until)) {
-      case os::RecvOutcome::kMessage: return std::move(message.bytes);
-      case os::RecvOutcome::kClosed: throw process::WorkerDied(process::DeathCertificate::of(*process_));
-      case os::RecvOutcome::kTimedOut: break;
+      case os::RecvOutcome::kMessage:
+        return std::move(message.bytes);
+      case os::RecvOutcome::kClosed:
+        throw process::WorkerDied(process::DeathCertificate::of(*process_));
+      case os::RecvOutcome::kTimedOut:
+        break;
     }
     if (ended) throw process::WorkerDied(process::DeathCertificate::of(*process_));
     if (patience.check) patience.check();

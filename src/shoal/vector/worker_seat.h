@@ -49,8 +49,8 @@ class WorkerSeat {
   bool attached() const noexcept { return occupied() && attached_; }
   bool dead() const { return !occupied() || process_->exit_status().has_value(); }
 
-  /// Waits for the hello. Throws TimedOut, process::RemoteError, process::WorkerDied, Error for a hello that does not
-  /// fit the spec.
+  /// Waits for the hello. Throws TimedOut, process::RemoteError, process::WorkerDied, Error for a
+  /// hello that does not fit the spec.
   void receive_hello(const Patience& patience);
   /// Sends the segment. A worker that is gone shows later, as any death does.
   void attach(const ControlBlock& control, std::uint64_t sequence);
@@ -78,7 +78,8 @@ class WorkerSeat {
   std::uint64_t restarts_ = 0;
 };
 
-/// Throws what became of a worker that has ended: process::RemoteError when it said why, else process::WorkerDied.
+/// Throws what became of a worker that has ended: process::RemoteError when it said why, else
+/// process::WorkerDied.
 [[noreturn]] void throw_death(const process::DeathCertificate& certificate);
 
 }  // namespace shoal::vector

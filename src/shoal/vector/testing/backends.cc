@@ -37,12 +37,18 @@ bool is_in_process(Kind kind) { return kind == Kind::kSerial || kind == Kind::kT
 
 std::string name(Kind kind) {
   switch (kind) {
-    case Kind::kSerial: return "Serial";
-    case Kind::kThread: return "Thread";
-    case Kind::kProcessAsThreads: return "ProcessAsThreads";
-    case Kind::kFork: return "Fork";
-    case Kind::kForkserver: return "Forkserver";
-    case Kind::kSpawn: return "Spawn";
+    case Kind::kSerial:
+      return "Serial";
+    case Kind::kThread:
+      return "Thread";
+    case Kind::kProcessAsThreads:
+      return "ProcessAsThreads";
+    case Kind::kFork:
+      return "Fork";
+    case Kind::kForkserver:
+      return "Forkserver";
+    case Kind::kSpawn:
+      return "Spawn";
   }
   return "";
 }
@@ -56,14 +62,17 @@ std::shared_ptr<process::Launcher> make_launcher(Kind kind) {
     auto hooks = std::make_shared<process::ForkHooks>();
     hooks->entries = test_entries();
     options.fork_hooks = std::move(hooks);
+    options.allow_unsafe_fork = true;  // a sanitizer runs a thread of its own
   } else {
-    options.method = kind == Kind::kSpawn ? process::StartMethod::kSpawn : process::StartMethod::kForkserver;
+    options.method =
+        kind == Kind::kSpawn ? process::StartMethod::kSpawn : process::StartMethod::kForkserver;
     options.interpreter = {SHOAL_TOY_WORKER};
   }
   return process::Launcher::create(std::move(options));
 }
 
-std::unique_ptr<VectorEnv> make_toys(Kind kind, int num_envs, int num_workers, const Options& options) {
+std::unique_ptr<VectorEnv> make_toys(Kind kind, int num_envs, int num_workers,
+                                     const Options& options) {
   const std::vector<int> counts = divide(num_envs, num_workers);
   if (is_in_process(kind)) {
     std::vector<std::unique_ptr<Stepper>> steppers;
@@ -73,13 +82,15 @@ std::unique_ptr<VectorEnv> make_toys(Kind kind, int num_envs, int num_workers, c
   return std::make_unique<ProcessVectorEnv>(make_launcher(kind), toy_specs(counts), options);
 }
 
-std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_envs, int num_workers,
-                                       const Options& options) {
+std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_envs,
+                                       int num_workers, const Options& options) {
   if (is_in_process(kind)) {
-    return in_process(kind, make_native_steppers(id, num_envs, num_workers, options.env_args), options);
+    return in_process(kind, make_native_steppers(id, num_envs, num_workers, options.env_args),
+                      options);
   }
   return std::make_unique<ProcessVectorEnv>(
-      make_launcher(kind), native_worker_specs(id, num_envs, num_workers, options.env_args), options);
+      make_launcher(kind), native_worker_specs(id, num_envs, num_workers, options.env_args),
+      options);
 }
 
 Recorded record(const Batch& batch) {

@@ -24,8 +24,8 @@ std::unique_ptr<VectorEnv> make_toys(Kind kind, int num_envs, int num_workers,
                                      const Options& options = {});
 
 /// `num_envs` native environments of `id` on `num_workers` workers.
-std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_envs, int num_workers,
-                                       const Options& options = {});
+std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_envs,
+                                       int num_workers, const Options& options = {});
 
 /// A copy of everything in a batch, to compare.
 struct Recorded {

@@ -56,7 +56,8 @@ class ThreadWorker final : public process::WorkerProcess {
     try {
       code = entry(context);
     } catch (...) {
-      static_cast<void>(context.channel.send(process::ErrorReport::from_current_exception().encode()));
+      static_cast<void>(
+          context.channel.send(process::ErrorReport::from_current_exception().encode()));
     }
     context.channel.close();
     {

@@ -1,4 +1,5 @@
-// A launcher whose workers are threads of this process: the same bodies, where a debugger and ThreadSanitizer see them.
+// A launcher whose workers are threads of this process: the same bodies, where a debugger and
+// ThreadSanitizer see them.
 #pragma once
 
 #include <functional>

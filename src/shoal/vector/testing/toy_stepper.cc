@@ -141,31 +141,38 @@ void ToyStepper::step_toy(int i) {
 
 void ToyStepper::misbehave(int row, std::int64_t action) {
   switch (action) {
-    case ToyAction::kThrow: throw std::runtime_error(fmt::format("toy {} refuses", row));
+    case ToyAction::kThrow:
+      throw std::runtime_error(fmt::format("toy {} refuses", row));
     case ToyAction::kExit:
       std::fprintf(stderr, "these are the last words of toy %d\n", row);
       std::fflush(stderr);
       ::_exit(3);
-    case ToyAction::kKill: kill_self();
+    case ToyAction::kKill:
+      kill_self();
     case ToyAction::kKillWriting:
       marker_.writing(row);
       *rows_.obs[0].row_data(row) = std::byte{0x5a};
       kill_self();
-    case ToyAction::kHang: hang();
-    case ToyAction::kLargeInfo: info_.assign(300'000, static_cast<std::byte>(row)); break;
+    case ToyAction::kHang:
+      hang();
+    case ToyAction::kLargeInfo:
+      info_.assign(300'000, static_cast<std::byte>(row));
+      break;
     case ToyAction::kSmallInfo: {
       const std::vector<std::byte> more = bytes_of(fmt::format("toy {};", row));
       info_.insert(info_.end(), more.begin(), more.end());
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
 std::vector<std::byte> ToyStepper::request(std::span<const std::byte> message) {
   const std::string text = text_of(message);
   if (text.starts_with("echo ")) return bytes_of(text.substr(5));
-  if (text.starts_with("slow ")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(text.substr(5))));
+  if (text.starts_with("slow "))
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(text.substr(5))));
   if (text.starts_with("slow ")) return bytes_of("done");
   if (text == "pid") return bytes_of(fmt::format("{}", ::getpid()));
   if (text == "kill") kill_self();

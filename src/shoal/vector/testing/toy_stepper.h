@@ -1,4 +1,5 @@
-// Small deterministic environments for the tests of the vector layer, with a failure for every occasion.
+// Small deterministic environments for the tests of the vector layer, with a failure for every
+// occasion.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,21 @@ namespace shoal::vector::testing {
 
 /// Actions that do something else than act. All others are part of the trajectory.
 struct ToyAction {
-  static constexpr std::int64_t kThrow = 900;         // std::runtime_error
-  static constexpr std::int64_t kExit = 901;          // _exit(3), after a last line to stderr
-  static constexpr std::int64_t kKill = 902;          // SIGKILL itself, the row whole
-  static constexpr std::int64_t kKillWriting = 903;   // SIGKILL itself, the row half written
-  static constexpr std::int64_t kHang = 904;          // never returns
-  static constexpr std::int64_t kLargeInfo = 905;     // an info of 300,000 bytes
-  static constexpr std::int64_t kSmallInfo = 906;     // an info that names the row
+  static constexpr std::int64_t kThrow = 900;        // std::runtime_error
+  static constexpr std::int64_t kExit = 901;         // _exit(3), after a last line to stderr
+  static constexpr std::int64_t kKill = 902;         // SIGKILL itself, the row whole
+  static constexpr std::int64_t kKillWriting = 903;  // SIGKILL itself, the row half written
+  static constexpr std::int64_t kHang = 904;         // never returns
+  static constexpr std::int64_t kLargeInfo = 905;    // an info of 300,000 bytes
+  static constexpr std::int64_t kSmallInfo = 906;    // an info that names the row
 };
 
-/// Observation Dict(state: Box float64 (3,), tick: Discrete), action Discrete: each observation, reward and episode end
-/// is a function of the seed, the episode, the step and the actions of that environment alone.
+/// Observation Dict(state: Box float64 (3,), tick: Discrete), action Discrete: each observation,
+/// reward and episode end is a function of the seed, the episode, the step and the actions of that
+/// environment alone.
 ///
-/// Requests: "echo …" answers the rest; "slow N ms" answers after that time; "kill" and "hang" as the actions; "pid"
-/// answers the process id; all others fail.
+/// Requests: "echo …" answers the rest; "slow N ms" answers after that time; "kill" and "hang" as
+/// the actions; "pid" answers the process id; all others fail.
 class ToyStepper final : public Stepper {
  public:
   explicit ToyStepper(int count, int num_actions = 1000);
@@ -68,8 +70,8 @@ class ToyStepper final : public Stepper {
 std::vector<std::byte> bytes_of(std::string_view text);
 std::string text_of(std::span<const std::byte> bytes);
 
-/// Workers of the entry "toy" with these numbers of environments. `payload` may be "" or one of: "throw" (the entry
-/// fails while it builds its environments), "exit", "hang", "other spaces".
+/// Workers of the entry "toy" with these numbers of environments. `payload` may be "" or one of:
+/// "throw" (the entry fails while it builds its environments), "exit", "hang", "other spaces".
 std::vector<process::WorkerSpec> toy_specs(const std::vector<int>& counts);
 int toy_entry(process::WorkerContext& context);
 
