@@ -18,6 +18,9 @@ namespace {
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kMaxNameBytes = 249;  // of memfd_create(2)
 
+/// Below this a look at free memory costs more than the allocation.
+constexpr std::size_t kWorthALook = 1 << 20;
+
 #ifndef MFD_NOEXEC_SEAL
 constexpr unsigned kNoExecSeal = 0x0008u;
 #else
@@ -45,6 +48,7 @@ void check_room(const std::string& name, std::size_t bytes) {
   if (const std::uint64_t limit = max_file_bytes(); bytes > limit) {
     throw SystemError(fmt::format("{} (ulimit -f allows {} bytes)", attempt, limit), EFBIG);
   }
+  if (bytes < kWorthALook) return;
   if (const MemoryLimit limit = available_memory(); bytes > limit.bytes) {
     throw SystemError(fmt::format("{} ({} leaves {} bytes; use fewer environments or smaller "
                                   "observations, or free memory)",
