@@ -23,9 +23,9 @@ from shoal import _core
 SCALE = float(os.environ.get("SHOAL_TEST_EPISODES", "1"))
 # How many episodes each is compared over; a step of Gymnasium's Acrobot costs five times that of the others.
 EPISODES = {
-    "CartPole-v1": 3000,
+    "CartPole-v1": 2000,
     "Pendulum-v1": 1000,
-    "Acrobot-v1": 600,
+    "Acrobot-v1": 400,
     "MountainCar-v0": 1000,
     "MountainCarContinuous-v0": 1000,
 }
