@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from shoal import _core
@@ -85,7 +87,7 @@ def make_vec(
     common: dict[str, Any] = {"autoreset_mode": mode, "copy": copy, "timeout": timeout, "seed": seed}
     if recipe.native_id:
         engine = _native_engine(recipe.native_id, count, workers, chosen, mode, on_fault, kwargs, options)
-        return VectorEnv(engine, _native_description(engine), native=True, **common)
+        return VectorEnv(engine, _native_description(engine, recipe.native_id, kwargs), native=True, **common)
     if chosen == "serial":
         return _serial(recipe, common)
     from shoal.vector.processes import start
@@ -131,19 +133,20 @@ def _native_engine(
     )
 
 
-def _native_description(engine: _core.VectorEnv) -> dict[str, Any]:
+def _native_description(engine: _core.VectorEnv, native_id: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    known = _core.env.find(native_id)
+    limit = kwargs.get("max_episode_steps", known.max_episode_steps) or None
+    spec = EnvSpec(native_id, reward_threshold=known.reward_threshold, max_episode_steps=limit, kwargs=kwargs)
     return {
         "observation_space": engine.single_observation_space,
         "action_space": engine.single_action_space,
         "metadata": {},
         "render_mode": None,
-        "spec": None,
+        "spec": spec,
     }
 
 
 def _described(engine: _core.VectorEnv) -> dict[str, Any]:
-    import pickle
-
     return pickle.loads(engine.hello(0))
 
 
