@@ -89,5 +89,9 @@ def gymnasium_space(description: Description) -> Any:
 
 
 def _bounds(values: list[Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    numbers = np.array([float(value) for value in values])
-    return np.broadcast_to(numbers if numbers.size == 1 else numbers.reshape(shape), shape).astype(dtype)
+    numbers: list[Any] = [float(value) for value in values]
+    if dtype.kind in "iu":  # the largest integers have no float of their own
+        limits = np.iinfo(dtype)
+        numbers = [min(max(int(number), limits.min), limits.max) for number in numbers]
+    array = np.array(numbers, dtype)
+    return np.full(shape, array[0]) if array.size == 1 else array.reshape(shape)

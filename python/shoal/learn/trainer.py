@@ -231,10 +231,10 @@ class Trainer:
         """Stops the run where it has not ended, waits for it, and closes the environments. Idempotent; never raises what
         made the run fail."""
         if self in _running:
-            _running.discard(self)
             self._trainer.stop()
             while self._trainer.status()["phase"] != "ended":
                 self._wait_quietly()
+            _running.discard(self)
         self._close_envs()
 
     def _wait_quietly(self) -> None:

@@ -47,12 +47,12 @@ struct Trainer::Impl {
       outcome = run.run(stop.get_token());
     } catch (...) {
       error = std::current_exception();
-      journal.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kEnded; });
     }
     const std::lock_guard lock(mutex);
     result = std::move(outcome);
     failure = std::move(error);
     ended = true;
+    journal.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kEnded; });
     ended_changed.notify_all();
   }
 

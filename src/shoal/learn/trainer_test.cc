@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "shoal/learn/durable_file.h"
@@ -292,10 +293,12 @@ TEST_F(TrainerTest, ADestroyedTrainerStopsItsRun) {
   EXPECT_TRUE(fs::exists(run("a") / "checkpoints" / "last"));
 }
 
-/// A VectorEnv whose environments fail after some steps.
+/// A VectorEnv whose environments throw, or pay a reward that is no number, at a given step.
 class FailingEnvs final : public VectorEnv {
  public:
-  FailingEnvs(std::shared_ptr<VectorEnv> envs, int steps) : envs_(std::move(envs)), left_(steps) {}
+  enum class How { kThrow, kNotANumber };
+  FailingEnvs(std::shared_ptr<VectorEnv> envs, int steps, How how)
+      : envs_(std::move(envs)), left_(steps), how_(how) {}
   int num_envs() const noexcept override { return envs_->num_envs(); }
   int num_workers() const noexcept override { return 1; }
   const env::Space& single_observation_space() const noexcept override {
@@ -311,25 +314,50 @@ class FailingEnvs final : public VectorEnv {
     envs_->reset_async(seeds, mask);
   }
   void step_async() override {
-    if (left_-- == 0) throw Error("the environment broke");
+    if (--left_ == 0 && how_ == How::kThrow) throw Error("the environment broke");
     envs_->step_async();
   }
   vector::Batch wait(std::optional<std::chrono::nanoseconds> timeout) override {
-    return envs_->wait(timeout);
+    auto batch = envs_->wait(timeout);
+    if (left_ == 0 && how_ == How::kNotANumber) {
+      reward_.assign(batch.reward.begin(), batch.reward.end());
+      reward_[0] = std::numeric_limits<double>::quiet_NaN();
+      batch.reward = reward_;
+    }
+    return batch;
   }
   void close() noexcept override { envs_->close(); }
 
  private:
   std::shared_ptr<VectorEnv> envs_;
   int left_;
+  How how_;
+  std::vector<double> reward_;
 };
+
+TEST_F(TrainerTest, ADivergedRunFailsAndKeepsTheCheckpointFromBefore) {
+  auto config = small_config();
+  config.ppo.normalize_reward = false;
+  config.save_every_seconds = 0;
+  auto poisoned = setup("a", config);
+  poisoned.envs = std::make_shared<FailingEnvs>(poisoned.envs, 275, FailingEnvs::How::kNotANumber);
+  try {
+    train(std::move(poisoned));
+    FAIL() << "a loss that is no number went unnoticed";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("iteration 6"));
+  }
+  EXPECT_EQ(Checkpoint::read(run("a") / "checkpoints" / "last", Checkpoint::Part::kAll)
+                .state["iteration"],
+            5);
+}
 
 TEST_F(TrainerTest, AFailureReachesTheCallerAndTheRunCanBeResumed) {
   const auto config = small_config();
   train(setup("whole", config));
   auto failing = setup("failing", config);
   failing.config.save_every_seconds = 0;
-  failing.envs = std::make_shared<FailingEnvs>(failing.envs, 275);
+  failing.envs = std::make_shared<FailingEnvs>(failing.envs, 276, FailingEnvs::How::kThrow);
   Trainer trainer(std::move(failing));
   trainer.start();
   EXPECT_THROW(

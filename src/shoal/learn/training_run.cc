@@ -164,6 +164,12 @@ void TrainingRun::iterate() {
   const auto begun = Clock::now();
   const auto before = ppo_.steps();
   last_ = ppo_.iterate();
+  if (!std::isfinite(last_.loss))
+    throw Error(
+        fmt::format("training diverged: the loss of iteration {} is {}. Observations or rewards "
+                    "that are not finite do this, and too "
+                    "large a learning_rate. {} is from before",
+                    last_.iteration, last_.loss, directory_.last().string()));
   const double took = std::chrono::duration<double>(Clock::now() - begun).count();
   const double rate = static_cast<double>(last_.steps - before) / took;
   const double keep = recent_rate_ > 0 ? std::exp(-took / kRateSeconds) : 0.0;
@@ -299,10 +305,7 @@ TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_toke
   result.best_step = standing_.best_step;
   result.seconds = seconds();
   directory_.write_result(to_json(result));
-  journal_.update([&](TrainStatus& status) {
-    status.phase = TrainStatus::Phase::kEnded;
-    status.seconds = result.seconds;
-  });
+  journal_.update([&](TrainStatus& status) { status.seconds = result.seconds; });
   return result;
 }
 
