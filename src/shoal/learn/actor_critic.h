@@ -42,7 +42,7 @@ class ActorCritic {
   virtual void parameters_changed() = 0;
 };
 
-/// LibTorch: covers every Network. Borrows both.
+/// LibTorch: covers every Network. Borrows both. Throws InvalidState when LibTorch cannot be loaded.
 std::unique_ptr<ActorCritic> make_autograd_actor_critic(const Network& network,
                                                         const Parameters& parameters);
 

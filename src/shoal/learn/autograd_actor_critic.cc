@@ -154,9 +154,10 @@ void AutogradActorCritic::backward(std::span<const float> d_head, std::span<cons
 
 }  // namespace
 
-std::unique_ptr<ActorCritic> make_autograd_actor_critic(const Network& network,
-                                                        const Parameters& parameters) {
-  return std::make_unique<AutogradActorCritic>(network, parameters);
-}
-
 }  // namespace shoal::learn
+
+// What autograd_library.cc looks up. The caller deletes it.
+extern "C" shoal::learn::ActorCritic* shoal_make_autograd_actor_critic(
+    const shoal::learn::Network& network, const shoal::learn::Parameters& parameters) {
+  return new shoal::learn::AutogradActorCritic(network, parameters);
+}
