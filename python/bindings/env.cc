@@ -66,23 +66,21 @@ class OwnedBatch {
  private:
   struct Array {
     shm::TensorSpec row;
-    std::vector<std::max_align_t> memory;
-    std::byte* data() { return reinterpret_cast<std::byte*>(memory.data()); }
+    std::vector<std::byte> memory;  // aligned as operator new aligns: for every element type
   };
 
   static std::vector<Array> arrays(const env::Space& space, int count) {
     std::vector<Array> all;
     for (const env::Leaf& leaf : env::leaves(space)) {
-      const std::size_t bytes = leaf.spec.bytes() * static_cast<std::size_t>(count);
       all.push_back(
-          {leaf.spec, std::vector<std::max_align_t>(bytes / sizeof(std::max_align_t) + 1)});
+          {leaf.spec, std::vector<std::byte>(leaf.spec.bytes() * static_cast<std::size_t>(count))});
     }
     return all;
   }
 
   static std::vector<shm::TensorView> views(std::vector<Array>& arrays, int count) {
     std::vector<shm::TensorView> all;
-    for (Array& array : arrays) all.push_back({array.data(), count, array.row});
+    for (Array& array : arrays) all.push_back({array.memory.data(), count, array.row});
     return all;
   }
 
@@ -102,8 +100,8 @@ class OwnedBatch {
       std::vector<std::size_t> shape{static_cast<std::size_t>(count())};
       for (const std::int64_t size : array.row.shape)
         shape.push_back(static_cast<std::size_t>(size));
-      all.append(nb::cast(nb::ndarray<nb::numpy>(array.data(), shape.size(), shape.data(), self,
-                                                 nullptr, dlpack_type(array.row.dtype))));
+      all.append(nb::cast(nb::ndarray<nb::numpy>(array.memory.data(), shape.size(), shape.data(),
+                                                 self, nullptr, dlpack_type(array.row.dtype))));
     }
     return all;
   }

@@ -39,13 +39,12 @@ class BatchArrays {
   }
 
  private:
-  using Storage = std::vector<std::vector<std::max_align_t>>;
+  using Storage = std::vector<std::vector<std::byte>>;
 
   Storage storage(const Space& space) const {
     Storage all;
     for (const Leaf& leaf : leaves(space)) {
-      const std::size_t bytes = leaf.spec.bytes() * static_cast<std::size_t>(count_);
-      all.emplace_back(bytes / sizeof(std::max_align_t) + 1);
+      all.emplace_back(leaf.spec.bytes() * static_cast<std::size_t>(count_));
     }
     return all;
   }
@@ -53,7 +52,7 @@ class BatchArrays {
   std::vector<shm::TensorView> views(const Space& space, Storage& storage) const {
     std::vector<shm::TensorView> all;
     for (const Leaf& leaf : leaves(space)) {
-      all.push_back({reinterpret_cast<std::byte*>(storage[all.size()].data()), count_, leaf.spec});
+      all.push_back({storage[all.size()].data(), count_, leaf.spec});
     }
     return all;
   }
