@@ -125,7 +125,8 @@ def unpack_exception(
         exception = _like(kind, message, code)
     if where and hasattr(exception, "add_note") and not getattr(exception, "__notes__", ()):
         exception.add_note(where)
-    exception.__cause__ = RemoteTraceback(f"\n\nTraceback of {worker}:\n{text}" if text else f"\n\nin {worker}")
+    place = f"{worker}, {where}" if where else worker
+    exception.__cause__ = RemoteTraceback(f"\n\nTraceback of {place}:\n{text}" if text else f"\n\nin {place}")
     return exception
 
 

@@ -221,6 +221,53 @@ def test_workers_have_the_threads_and_variables_they_were_given() -> None:
     envs.close()
 
 
+def test_an_environment_that_uses_a_gpu_in_a_worker_without_one_is_an_error() -> None:
+    def factory() -> Any:
+        shoal._core.process.gpu_in_use = lambda: "CUDA is initialised and sees 1 device"
+        return CounterEnv()
+
+    with pytest.raises(RuntimeError, match=r"worker 0 uses a GPU.*sees 1 device.*gpu=\"own\""):
+        shoal.make_vec(factory, 2, num_workers=1)
+    shoal.make_vec(factory, 2, num_workers=1, worker=shoal.WorkerOptions(gpu="own")).close()
+
+
+def test_threads_of_an_environment_run_between_its_steps() -> None:
+    class Env(CounterEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ticks = 0
+            threading.Thread(target=self.tick, daemon=True).start()
+
+        def tick(self) -> None:
+            while True:
+                self.ticks += 1
+                time.sleep(0.001)
+
+    envs = shoal.make_vec(Env, 1, num_workers=1)
+    envs.reset()
+    deadline = time.monotonic() + 30
+    while envs.get_attr("ticks")[0] < 20:
+        assert time.monotonic() < deadline, "the waiting worker does not let its other threads run"
+        time.sleep(0.001)
+    envs.close()
+
+
+def test_an_id_of_a_module_works_in_the_workers(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "registering_module.py").write_text(
+        "import gymnasium\n"
+        "from sample_envs import CounterEnv\n"
+        "gymnasium.register('Counter-v3', CounterEnv, kwargs={'length': 2})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    envs = shoal.make_vec("registering_module:Counter-v3", 2, num_workers=2)
+    try:
+        assert envs.call("length") == (2, 2)
+        assert envs.spec is not None and envs.spec.id == "Counter-v3"
+    finally:
+        envs.close()
+        shoal.process.close_launchers()
+
+
 def test_workers_draw_different_numbers_from_numpys_global_generator() -> None:
     class Env(CounterEnv):
         def draw(self) -> float:

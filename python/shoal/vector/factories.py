@@ -69,11 +69,14 @@ def _checked_count(num_envs: Any) -> int:
 
 
 def _factory_of(env: Any, env_kwargs: Mapping[str, Any]) -> tuple[Callable[[], Any], list[str]]:
+    modules: list[str] = []
     if isinstance(env, str):
-        env = _spec_of(env)
+        module, _, name = env.rpartition(":")
+        modules = [module] if module else []
+        env = _spec_of(module, name)
     if isinstance(env, registration.EnvSpec):
         # The spec itself travels, so that what the caller registered exists in the workers too.
-        return functools.partial(gymnasium.make, env, **env_kwargs), _modules_of(env.entry_point)
+        return functools.partial(gymnasium.make, env, **env_kwargs), [*modules, *_modules_of(env.entry_point)]
     if _is_instance(env):
         raise _instance_error(env)
     if not callable(env):
@@ -104,8 +107,7 @@ def _instance_error(env: Any) -> TypeError:
     )
 
 
-def _spec_of(env_id: str) -> registration.EnvSpec:
-    module, _, name = env_id.rpartition(":")
+def _spec_of(module: str, name: str) -> registration.EnvSpec:
     if module:
         importlib.import_module(module)
     spec = registration.registry.get(name)

@@ -141,4 +141,9 @@ def run(context: Any, packed: Sequence[bytes | Callable[[], Any]]) -> None:
     np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
     unpacked = {id(factory): pickle.loads(factory) if isinstance(factory, bytes) else factory for factory in packed}
     envs = build_envs([unpacked[id(factory)] for factory in packed], context.first_env)
+    if context.hide_gpu and (use := _core.process.gpu_in_use()):
+        raise RuntimeError(
+            f"an environment of {context.name} uses a GPU although its workers were to hold none: {use}. Keep it on the "
+            'CPU, or give the workers a GPU with worker=shoal.WorkerOptions(gpu="own").'
+        )
     _core.run_vector_worker(context, envs, EnvGroup(envs, context.first_env))
