@@ -12,11 +12,11 @@ _LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
 _LOSSES = (("policy_loss", "policy"), ("value_loss", "value"), ("entropy", "entropy"), ("approx_kl", "kl"))
 
 
-def make_progress(title: str, total_steps: int, quiet: bool) -> Quiet:
+def make_progress(total_steps: int, quiet: bool) -> Quiet:
     """The display that fits stderr."""
     if quiet:
         return Quiet()
-    return Bar(title, total_steps) if sys.stderr.isatty() else Lines(total_steps)
+    return Bar(total_steps) if sys.stderr.isatty() else Lines(total_steps)
 
 
 class Quiet:
@@ -50,37 +50,45 @@ class Lines(Quiet):
 
 
 class Bar(Quiet):
-    """A live bar with the figures that tell how a run is going."""
+    """A live bar, and under it the figures that tell how a run is going."""
 
-    def __init__(self, title: str, total_steps: int):
-        from rich.console import Console
+    def __init__(self, total_steps: int):
+        from rich.console import Console, Group
+        from rich.live import Live
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+        # Drawn by show() alone: no second thread takes the interpreter from environments of this process.
+        console = Console(stderr=True)
+        self._group = Group
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[figures]}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f}%  {task.completed:,} steps  {task.fields[speed]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            auto_refresh=False,  # drawn by show(): no second thread takes the interpreter from the learner's hooks
-            transient=False,
+            console=console,
+            expand=True,
         )
-        self._task = self._progress.add_task(title, total=total_steps, figures="starting …")
+        self._task = self._progress.add_task("", total=total_steps, speed="")
+        self._live = Live(self._drawn("starting …"), console=console, auto_refresh=False)
 
     def __enter__(self) -> Bar:
-        self._progress.start()
+        self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.refresh()
-        self._progress.stop()
+        self._live.stop()
 
     def show(self, status: Mapping[str, Any]) -> None:
-        figures = f"{status['step']:,} steps  {_speed(status)}  {_returns(status)}  [dim]{_losses(status)}[/dim]"
-        self._progress.update(self._task, completed=status["step"], figures=figures, refresh=True)
+        self._progress.update(self._task, completed=status["step"], speed=_speed(status))
+        evaluating = "evaluating …" if status.get("phase") == "evaluating" else ""
+        line = "   ".join(part for part in (_returns(status), evaluating, _losses(status)) if part)
+        self._live.update(self._drawn(line), refresh=True)
+
+    def _drawn(self, line: str) -> Any:
+        from rich.text import Text
+
+        return self._group(self._progress, Text(line, no_wrap=True, overflow="ellipsis"))
 
 
 def _speed(status: Mapping[str, Any]) -> str:

@@ -98,7 +98,7 @@ def _conduct(trainer: Trainer, quiet: bool) -> Result:
 
     resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
     log = EventLog(trainer.run_dir, resumed_at)
-    display = make_progress(trainer.env, trainer.status()["total_steps"], quiet)
+    display = make_progress(trainer.status()["total_steps"], quiet)
     signalled: BaseException | None = None
     try:
         with display:
@@ -142,6 +142,8 @@ def _report(result: Result, json: bool) -> None:
     curve = _curve(result)
     tell(f"  results   {result.run_dir}" + (f"   curve {curve}" if curve else ""))
     tell(f"  evaluate  {command('eval', result.run_dir)}")
+    if result.ending == "stopped":
+        tell(f"  go on     {command('train', '--resume', result.run_dir)}")
     if json:
         closing_json(
             {
@@ -168,7 +170,8 @@ def _summary(result: Result) -> str:
     if result.mean_return is None:
         return f"{line}; no episode has ended"
     of = f"{result.evaluated_episodes} fresh episodes" if result.evaluated_episodes else "the last training episodes"
-    return f"{line}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {of}"
+    spread = "" if result.std_return is None else f" ± {result.std_return:.1f}"
+    return f"{line}: mean return {result.mean_return:.1f}{spread} over {of}"
 
 
 def _curve(result: Result) -> Path | None:

@@ -1,0 +1,328 @@
+"""`shoal train` and `shoal eval` on short real runs: what they print, write, and do when they are interrupted."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from shoal.cli import main
+
+SHORT = ["--total-steps", "512", "--num-envs", "4", "--quiet"]
+SHORT += [
+    f"--set={setting}"
+    for setting in ("final_episodes=6", "eval_episodes=2", "eval_envs=2", "eval_every=256", "num_steps=32")
+]
+
+
+@pytest.fixture
+def shoal(capsys, tmp_path, monkeypatch):
+    """Calls the command in an empty folder: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        status = main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """The folder of a run that has ended. Not to be changed."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "shoal/CartPole-v1", *SHORT, "--seed", "3", "--run-dir", str(folder)]) == 0
+    return folder
+
+
+def assert_one_line(result: tuple[int, str, str], status: int, *parts: str) -> None:
+    code, out, err = result
+    assert (code, out) == (status, "")
+    assert err.startswith("shoal: ") and err.count("\n") == 1, err
+    for part in parts:
+        assert part in err
+
+
+# --- what a run leaves and says
+
+
+def test_it_says_what_came_of_it_and_how_to_go_on(shoal):
+    status, out, err = shoal("train", "shoal/CartPole-v1", *SHORT)
+    assert (status, err) == (0, "")
+    assert re.match(
+        r"shoal/CartPole-v1 trained for 512 steps in [\d.]+ s: mean return [\d.]+ ± [\d.]+ over 6 fresh episodes\n", out
+    )
+    (run,) = Path("runs").iterdir()
+    assert f"results   {run}" in out
+    assert f"evaluate  shoal eval {run}\n" in out
+
+
+def test_it_names_the_command_as_it_was_called(shoal, monkeypatch):
+    monkeypatch.setenv("SHOAL_COMMAND", "./shoal")
+    assert "evaluate  ./shoal eval 'a run'\n" in shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "a run")[1]
+
+
+def test_a_run_leaves_a_curve_and_events(trained):
+    assert (trained / "curve.png").read_bytes().startswith(b"\x89PNG")
+    (events,) = trained.glob("events.out.tfevents.*")
+    seen = scalars(events)
+    for name in ("rollout/ep_rew_mean", "train/value_loss", "time/fps", "eval/mean_reward"):
+        assert name in seen, name  # Stable-Baselines3's
+    for name in ("charts/SPS", "losses/policy_loss"):
+        assert name in seen, name  # CleanRL's
+    assert seen["time/fps"] == [128, 256, 384, 512]
+
+
+def scalars(events: Path) -> dict[str, list[int]]:
+    """The steps of every scalar of an event file."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(events))
+    accumulator.Reload()
+    return {tag: [event.step for event in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
+
+
+def test_json_is_alone_on_stdout(shoal):
+    status, out, err = shoal("train", "shoal/CartPole-v1", *SHORT, "--seed", "5", "--run-dir", "run", "--json")
+    assert status == 0 and out.count("\n") == 1
+    answer = json.loads(out)
+    assert (answer["run_dir"], answer["env"], answer["seed"], answer["steps"]) == ("run", "shoal/CartPole-v1", 5, 512)
+    assert answer["seconds"] > 0 and answer["mean_return"] > 0 and answer["wall_seconds"] > 0
+    assert "evaluate  shoal eval run" in err
+
+
+def test_a_python_environment_of_the_folder_is_trained_on(shoal, tmp_path):
+    (tmp_path / "my_tasks.py").write_text(
+        textwrap.dedent("""
+            import gymnasium
+            from gymnasium.envs.classic_control import CartPoleEnv
+
+            class Task(CartPoleEnv):
+                pass
+
+            gymnasium.register("Mine-v0", Task, max_episode_steps=50)
+        """)
+    )
+    status, _, err = shoal("train", "my_tasks:Mine-v0", *SHORT, "--num-workers", "2", "--run-dir", "run")
+    assert (status, err) == (0, "")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["env"] == "my_tasks:Mine-v0"
+
+
+def test_a_settings_file_is_taken_and_flags_win(shoal, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        textwrap.dedent("""
+            env = "shoal/CartPole-v1"
+            seed = 8
+            total_steps = 100000
+            run_dir = "from the file"
+            [rollout]
+            num_steps = 16
+            gamma = 0.9
+            [evaluation]
+            final_episodes = 2
+        """)
+    )
+    assert shoal("train", "--config", "run.toml", "--total-steps", "256", "--set", "gamma=0.5", "-q")[0] == 0
+    config = json.loads((tmp_path / "from the file" / "config.json").read_text())["config"]
+    assert [config[name] for name in ("seed", "total_steps", "num_steps", "gamma", "final_episodes")] == [
+        8,
+        256,
+        16,
+        0.5,
+        2,
+    ]
+
+
+def test_a_preset_is_taken(shoal, tmp_path):
+    arguments = ["--preset", "cleanrl", "--total-steps", "512", "--set", "final_episodes=1", "-q", "--run-dir", "run"]
+    assert shoal("train", "shoal/CartPole-v1", *arguments)[0] == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["preset"] == "cleanrl" and config["config"]["num_steps"] == 128
+
+
+def test_without_a_terminal_progress_is_lines_on_stderr(shoal, monkeypatch):
+    monkeypatch.setattr("shoal.cli.progress._LINE_EVERY", 0.0)
+    arguments = [argument for argument in SHORT if argument != "--quiet"]
+    status, out, err = shoal("train", "shoal/CartPole-v1", *arguments)
+    assert status == 0
+    assert re.search(r"^512 of 512 steps   [\d,]+/s   return [\d.]+", err, re.M)
+    assert "of 512 steps" not in out
+
+
+def test_on_a_terminal_progress_is_a_bar(tmp_path):
+    # `script` gives the command a terminal.
+    arguments = [argument for argument in SHORT if argument != "--quiet"]
+    words = " ".join([sys.executable, "-m", "shoal.cli", "train", "shoal/CartPole-v1", *arguments])
+    result = subprocess.run(
+        ["script", "-qec", words, "/dev/null"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert result.returncode == 0, result.stdout
+    assert "100%" in result.stdout and "512 steps" in result.stdout and "return" in result.stdout
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--set", "gama=0.9"], ["gama", "gamma"]),
+        (["--set", "gamma=7"], ["gamma", "7"]),
+        (["--set", "gamma=high"], ["gamma"]),
+        (["--preset", "cleanlr"], ["cleanlr", "cleanrl"]),
+        (["--algorithm", "pp"], ["no algorithm 'pp'", "did you mean ppo?"]),
+        (["--set", "resume=true"], ["--resume is a flag"]),
+    ],
+)
+def test_a_wrong_setting_is_named_with_the_nearest(shoal, arguments, parts):
+    assert_one_line(shoal("train", "shoal/CartPole-v1", *arguments), 2, *parts)
+    assert not Path("runs").exists()
+
+
+def test_a_folder_that_holds_a_run_is_not_trained_into(shoal, trained):
+    assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", trained), 2, "already holds a run")
+
+
+def test_a_folder_that_cannot_be_made_is_named(shoal, tmp_path):
+    (tmp_path / "file").touch()
+    assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "file/run"), 1, "file/run")
+
+
+def test_an_environment_that_fails_shows_its_own_traceback(shoal, tmp_path):
+    (tmp_path / "bad_tasks.py").write_text(
+        textwrap.dedent("""
+            import gymnasium
+            from gymnasium.envs.classic_control import CartPoleEnv
+
+            class Bad(CartPoleEnv):
+                def step(self, action):
+                    raise KeyError("the lost key")
+
+            gymnasium.register("Bad-v0", Bad)
+        """)
+    )
+    status, out, err = shoal("train", "bad_tasks:Bad-v0", *SHORT)
+    assert (status, out) == (1, "")
+    assert 'raise KeyError("the lost key")' in err and "bad_tasks.py" in err
+    assert err.splitlines()[-1].startswith("shoal: KeyError: 'the lost key'")
+    assert "shoal/cli" not in err
+
+
+# --- interruption
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, sent, status):
+    command = [sys.executable, "-m", "shoal.cli", "train"]
+    arguments = ["CartPole-v1", "--total-steps", "100000000", "--num-workers", "2", "--run-dir", "run"]
+    arguments += ["--set", "target_return=null", "--set", "eval_every=0", "--json"]
+    process = subprocess.Popen(
+        [*command, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    progress = tmp_path / "run" / "progress.jsonl"
+    deadline = time.monotonic() + 60
+    while not (progress.exists() and progress.stat().st_size) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (status, ""), err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].endswith("go on with:  shoal train --resume run")
+    stopped_at = json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())
+    assert stopped_at["format"] == "shoal.checkpoint"
+    assert list((tmp_path / "run").glob("events.out.tfevents.*"))
+
+
+def test_a_paused_run_goes_on(shoal, tmp_path):
+    status, out, _ = shoal("train", "shoal/CartPole-v1", *SHORT, "--set", "pause_at_step=256", "--run-dir", "run")
+    assert status == 0 and "go on     shoal train --resume run\n" in out
+    status, out, err = shoal("train", "--resume", "run", "--json", "--quiet")
+    assert status == 0, err
+    assert json.loads(out)["steps"] == 512
+    assert len(list((tmp_path / "run").glob("events.out.tfevents.*"))) == 2
+    steps = [json.loads(line)["step"] for line in (tmp_path / "run/progress.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps) and steps[-1] == 512
+
+
+def test_resume_refuses_another_environment_and_folder(shoal, trained, tmp_path):
+    assert_one_line(shoal("train", "Pendulum-v1", "--resume", trained), 2, "is a run on shoal/CartPole-v1")
+    assert_one_line(shoal("train", "--resume", trained, "--run-dir", "x"), 2, "leave out --run-dir")
+    assert_one_line(shoal("train", "--resume", "nowhere"), 2, "there is no folder 'nowhere'")
+
+
+# --- eval
+
+
+def test_eval_says_how_good_the_policy_is(shoal, trained):
+    status, out, err = shoal("eval", trained, "--episodes", "7")
+    assert (status, err) == (0, "")
+    assert re.fullmatch(r"shoal/CartPole-v1: mean return [\d.]+ ± [\d.]+ over 7 episodes\n", out)
+
+
+def test_eval_json_is_alone_on_stdout_and_the_same_each_time(shoal, trained):
+    answers = []
+    for workers in ("1", "2"):
+        status, out, _ = shoal("eval", trained, "--episodes", "8", "--seed", "11", "--num-workers", workers, "--json")
+        assert status == 0 and out.count("\n") == 1
+        answers.append(json.loads(out))
+    assert answers[0] == answers[1]
+    assert answers[0]["episodes"] == 8 and answers[0]["mean_return"] > 0 and answers[0]["std_return"] >= 0
+
+
+def test_eval_of_a_native_policy_on_gymnasiums_twin_is_the_same(shoal, trained):
+    native, twin = (
+        json.loads(shoal("eval", trained, "--episodes", "8", "--json", *more)[1])
+        for more in ([], ["--env", "CartPole-v1"])
+    )
+    assert native["mean_return"] == twin["mean_return"]
+
+
+def test_eval_draws_an_episode(shoal, trained, tmp_path):
+    from PIL import Image
+
+    status, out, err = shoal("eval", trained, "--episodes", "1", "--gif", "episode.gif")
+    assert (status, err) == (0, "")
+    assert re.search(r"episode.gif   an episode of return ([\d.]+)\n", out)
+    with Image.open(tmp_path / "episode.gif") as image:
+        assert image.n_frames > 5 and image.size == (600, 400)
+
+
+def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):
+    assert_one_line(shoal("eval", "nowhere"), 2, "there is no folder 'nowhere'")
+    assert_one_line(shoal("eval", trained, "--checkpoint", "bets"), 2, "best or last", "did you mean best?")
+    assert_one_line(shoal("eval", trained, "--gif", "no/x.gif"), 2, "no folder 'no'")
+    assert_one_line(shoal("eval", trained, "--env", "Pendulum-v1"), 1, "the policy was trained with")
+    assert_one_line(shoal("eval", trained, "--episodes", "0"), 2, "--episodes")
+
+
+def test_eval_of_a_damaged_checkpoint_says_so(shoal, trained, tmp_path):
+    import shutil
+
+    run = tmp_path / "damaged"
+    shutil.copytree(trained, run)
+    for file in run.glob("checkpoints/*/policy.safetensors"):
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+    assert_one_line(shoal("eval", run), 1, "policy.safetensors")
+
+
+def test_eval_before_the_first_checkpoint_says_so(shoal, tmp_path, trained):
+    run = tmp_path / "young"
+    run.mkdir()
+    (run / "config.json").write_bytes((trained / "config.json").read_bytes())
+    assert_one_line(shoal("eval", run), 1, "holds no policy")
