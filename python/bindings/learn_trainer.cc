@@ -90,6 +90,8 @@ const char* name(learn::ResumeKind kind) {
   switch (kind) {
     case learn::ResumeKind::kNone:
       return "none";
+    case learn::ResumeKind::kPending:
+      return "pending";
     case learn::ResumeKind::kExact:
       return "exact";
     case learn::ResumeKind::kRestarted:

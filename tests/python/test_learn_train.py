@@ -206,6 +206,15 @@ def test_learn_loads_before_core_and_after_torch():
         assert done.stdout.strip() == "sb3", done.stderr
 
 
+def test_a_run_that_nobody_holds_any_more_ends(tmp_path):
+    trainer = shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path, num_workers=0, **{**SMALL, "total_steps": 10**8})
+    trainer.start()
+    while trainer.status()["step"] == 0:
+        trainer.wait(0.01)
+    del trainer
+    assert (tmp_path / "checkpoints/last/state.json").exists()
+
+
 UNENDING = """
 import sys, learn_envs, shoal
 small = {small!r} | {{"total_steps": 100_000_000}}

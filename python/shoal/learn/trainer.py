@@ -211,8 +211,8 @@ class Trainer:
         return ended
 
     def status(self) -> dict[str, Any]:
-        """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, exact, restarted), "step",
-        "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
+        """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
+        exact, restarted), "step", "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
         "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "eval_return_mean",
         "eval_step", "best_return_mean", "best_step". None where there is nothing yet."""
         return self._trainer.status()

@@ -52,7 +52,12 @@ struct TrainSetup {
       nlohmann::json::object();  // goes into config.json beside "config": the environment's id, …
 };
 
-enum class ResumeKind { kNone, kExact, kRestarted };
+enum class ResumeKind {
+  kNone,       // a new run
+  kPending,    // the environments are not back yet
+  kExact,      // they are where they stood
+  kRestarted,  // they could not be brought back, and were reset
+};
 
 struct TrainStatus {
   enum class Phase { kReady, kTraining, kEvaluating, kEnded };
@@ -78,8 +83,8 @@ struct TrainResult {
   /// Of the final evaluation of the best policy; when there was none, of the last training
   /// episodes. Absent before any.
   std::optional<double> mean_return;
-  std::optional<double> std_return;
-  int evaluated_episodes = 0;  // 0: mean_return is of training episodes
+  std::optional<double> std_return;  // absent when mean_return is, and of training episodes
+  int evaluated_episodes = 0;        // 0: mean_return is of training episodes
   std::optional<double> best_return;
   std::int64_t best_step = 0;
 };

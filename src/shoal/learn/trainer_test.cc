@@ -107,6 +107,7 @@ TEST_F(TrainerTest, ARunLeavesItsWholeDirectoryBehind) {
   EXPECT_EQ(result.steps, 2000);
   EXPECT_GT(result.episodes, 0);
   EXPECT_TRUE(result.mean_return.has_value());
+  EXPECT_TRUE(result.std_return.has_value());
   EXPECT_EQ(result.evaluated_episodes, 3);
   for (const char* file :
        {"config.json", "progress.jsonl", "result.json", "checkpoints/last/state.json",
@@ -135,6 +136,11 @@ TEST_F(TrainerTest, StoppedAndResumedAtAnyIterationEqualsUninterrupted) {
     const auto stopped = train(setup(name, first));
     EXPECT_EQ(stopped.ending, TrainResult::Ending::kStopped);
     EXPECT_NE(arrays_of_run(name), arrays_of_run("whole"));
+    {
+      const Trainer waiting(setup(name, config, true));
+      EXPECT_EQ(waiting.status().resume, ResumeKind::kPending);
+      EXPECT_EQ(waiting.status().last.steps, stopped.steps);
+    }
     const auto resumed = train(setup(name, config, true));
     EXPECT_EQ(resume_kind_, ResumeKind::kExact);
     EXPECT_EQ(arrays_of_run(name), arrays_of_run("whole")) << pause;

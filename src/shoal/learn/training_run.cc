@@ -63,7 +63,11 @@ TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
   json config = setup_.about;
   config["config"] = to_flat_json(setup_.config);
   directory_.write_config(std::move(config));
-  journal_.update([&](TrainStatus& status) { status.total_steps = setup_.config.ppo.total_steps; });
+  journal_.update([&](TrainStatus& status) {
+    status.total_steps = setup_.config.ppo.total_steps;
+    status.resume = setup_.resume ? ResumeKind::kPending : ResumeKind::kNone;
+  });
+  publish_standing();
 }
 
 double TrainingRun::seconds() const {
@@ -85,6 +89,8 @@ void TrainingRun::load() {
     const auto& evaluation = state.at("evaluation");
     standing_.evaluated_step = evaluation.at("evaluated_step").get<std::int64_t>();
     standing_.eval_return = number_or_nothing(evaluation.at("eval_return"));
+    standing_.eval_std = number_or_nothing(evaluation.at("eval_std"));
+    standing_.eval_episodes = evaluation.at("eval_episodes").get<int>();
     standing_.best_return = number_or_nothing(evaluation.at("best_return"));
     standing_.best_step = evaluation.at("best_step").get<std::int64_t>();
     standing_.reached_target = number_or_nothing(evaluation.at("reached_target"));
@@ -129,7 +135,6 @@ TrainResult TrainingRun::run(const std::stop_token& stop) {
   started_ = Clock::now();
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
   directory_.start_progress(ppo_.steps());
-  publish_standing();
   const bool complete = checkpoint_ && over();
   place_environments();
   checkpoint_.reset();
@@ -240,6 +245,8 @@ void TrainingRun::evaluate_now(const std::stop_token& stop) {
   }
   standing_.evaluated_step = ppo_.steps();
   standing_.eval_return = evaluation.mean_return();
+  standing_.eval_std = evaluation.std_return();
+  standing_.eval_episodes = static_cast<int>(evaluation.returns.size());
   record(scalars_of(evaluation, ppo_.steps(), seconds()));
   if (!(standing_.best_return > standing_.eval_return)) keep_best(evaluation.mean_return());
   if (good_enough()) {
@@ -276,6 +283,8 @@ json TrainingRun::state_json(const LearnerState& learner) const {
           {"evaluation",
            {{"evaluated_step", standing_.evaluated_step},
             {"eval_return", number_or_null(standing_.eval_return)},
+            {"eval_std", number_or_null(standing_.eval_std)},
+            {"eval_episodes", standing_.eval_episodes},
             {"best_return", number_or_null(standing_.best_return)},
             {"best_step", standing_.best_step},
             {"reached_target", number_or_null(standing_.reached_target)}}},
@@ -294,7 +303,8 @@ TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_toke
   result.episodes = last_.episodes;
   if (setup_.eval_envs && standing_.eval_return) {
     result.mean_return = standing_.eval_return;
-    result.evaluated_episodes = setup_.config.eval_episodes;
+    result.std_return = standing_.eval_std;
+    result.evaluated_episodes = standing_.eval_episodes;
   } else if (!std::isnan(last_.episode_return_mean)) {
     result.mean_return = last_.episode_return_mean;
   }

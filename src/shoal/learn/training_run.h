@@ -35,6 +35,8 @@ class TrainingRun {
   struct Standing {
     std::int64_t evaluated_step = 0;
     std::optional<double> eval_return;
+    std::optional<double> eval_std;
+    int eval_episodes = 0;
     std::optional<double> best_return;
     std::int64_t best_step = 0;
     std::optional<double> reached_target;  // the target that was reached
