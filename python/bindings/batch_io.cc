@@ -76,7 +76,8 @@ void BatchIo::step_async(nb::handle actions) {
 
 nb::object BatchIo::reset_wait(std::optional<double> timeout) {
   last_ = wait(timeout);
-  return nb::make_tuple(observations(), extra());
+  // A row that this reset left alone still has the final observation of the step before.
+  return nb::make_tuple(observations(), extra() & ~static_cast<int>(kFinal));
 }
 
 nb::object BatchIo::step_wait(std::optional<double> timeout) {

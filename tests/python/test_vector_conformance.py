@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import shoal
@@ -186,3 +188,81 @@ def with_closing(envs: shoal.VectorEnv, body: Any) -> None:
         body()
     finally:
         envs.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_masked_resets_between_steps_equal_gymnasiums(backend: str, mode: str) -> None:
+    ours, theirs = both(functools.partial(SpaceEnv, "dict"), 4, backend, mode)
+
+    def play() -> None:
+        draws = np.random.default_rng(1)
+        assert_same(ours.reset(seed=2), theirs.reset(seed=2), "reset")
+        for step in range(80):
+            actions = draws.integers(0, 5, 4)
+            result = ours.step(actions)
+            assert_same(result, theirs.step(actions), f"step {step}")
+            mask = draws.random(4) < 0.2
+            if mode == "disabled":
+                mask |= result[2] | result[3]
+            if mask.any():
+                again = [ours.reset(seed=[step] * 4, options={"reset_mask": mask, "step": step})]
+                again += [theirs.reset(seed=[step] * 4, options={"reset_mask": mask, "step": step})]
+                assert_same(*again, f"reset {step}")
+
+    with_closing(ours, play)
+
+
+OBSERVATIONS: dict[str, tuple[spaces.Space, Any, Any]] = {
+    "list": (spaces.Box(-9, 9, (3,), np.float32), [1, 2.5, 3], [1, 2.5, 3]),
+    "tuple": (spaces.Box(-9, 9, (3,), np.float32), (1, 2, 3), [1, 2, 3]),
+    "float64": (spaces.Box(-9, 9, (2,), np.float32), np.array([0.1, 1e-9]), np.array([0.1, 1e-9], np.float32).tolist()),
+    "float16": (spaces.Box(-9, 9, (2,), np.float64), np.array([0.5, 2], np.float16), [0.5, 2]),
+    "big-endian": (spaces.Box(-9, 9, (2,), np.float32), np.array([1, 2], ">f4"), [1, 2]),
+    "fortran": (
+        spaces.Box(0, 9, (2, 3), np.uint8),
+        np.asfortranarray([[1, 2, 3], [4, 5, 6]], np.uint8),
+        [[1, 2, 3], [4, 5, 6]],
+    ),
+    "strided": (spaces.Box(0, 9, (2,), np.int64), np.arange(6)[::3], [0, 3]),
+    "reversed": (spaces.Box(0, 9, (3,), np.int64), np.arange(3)[::-1], [2, 1, 0]),
+    "broadcast": (spaces.Box(0, 9, (3,), np.float32), np.broadcast_to(np.float32(4), 3), [4, 4, 4]),
+    "integers into uint8": (spaces.Box(0, 255, (2,), np.uint8), np.array([0, 255]), [0, 255]),
+    "whole floats into uint8": (spaces.Box(0, 255, (2,), np.uint8), np.array([3.0, 255.0]), [3, 255]),
+    "booleans": (spaces.MultiBinary(2), np.array([True, False]), [1, 0]),
+    "infinite": (spaces.Box(-np.inf, np.inf, (2,), np.float32), np.array([np.inf, -np.inf]), [np.inf, -np.inf]),
+    "int": (spaces.Discrete(5), 3, 3),
+    "int32": (spaces.Discrete(5), np.int32(3), 3),
+    "0-d": (spaces.Discrete(5), np.array(3), 3),
+    "whole float": (spaces.Discrete(5), 3.0, 3),
+    "python float": (spaces.Box(0, 1, (), np.float32), 0.25, 0.25),
+    "subclass": (spaces.Box(0, 9, (2,), np.float32), np.ma.array([1, 2], np.float32), [1, 2]),
+    "empty": (spaces.Box(0, 9, (0,), np.float32), np.zeros(0, np.float32), []),
+    "mapping": (spaces.Dict(a=spaces.Discrete(3)), types.MappingProxyType({"a": 2, "unknown": 1}), {"a": 2}),
+    "list for tuple": (spaces.Tuple([spaces.Discrete(3), spaces.Discrete(4)]), [2, 3], (2, 3)),
+}
+
+
+@pytest.mark.parametrize("backend", ["serial", "process-1"])
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_an_observation_may_come_in_any_form_that_keeps_its_values(name: str, backend: str) -> None:
+    space, observation, expected = OBSERVATIONS[name]
+
+    class Env(CounterEnv):
+        observation_space = space
+
+        def _observation(self) -> Any:
+            return dict(observation) if name == "mapping" else observation
+
+    envs = shoal.make_vec(Env, 2, **BACKENDS[backend])
+
+    def check() -> None:
+        got = envs.reset()[0]
+        if isinstance(expected, dict):
+            assert {key: value.tolist() for key, value in got.items()} == {key: [v, v] for key, v in expected.items()}
+        elif isinstance(expected, tuple):
+            assert [value.tolist() for value in got] == [[v, v] for v in expected]
+        else:
+            assert got.tolist() == [expected, expected] and got.dtype == space.dtype
+
+    with_closing(envs, check)

@@ -1,0 +1,73 @@
+"""Native environments by id, and NumPy's random stream."""
+
+from collections.abc import Sequence
+from typing import overload
+
+class EnvSpec:
+    """What is known of an id before anything is built."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def max_episode_steps(self) -> int:
+        """0: no limit."""
+
+    @property
+    def reward_threshold(self) -> float | None: ...
+    def __repr__(self) -> str: ...
+
+def registered() -> list[EnvSpec]:
+    """The native environments, by id."""
+
+def is_registered(id: str) -> bool: ...
+def find(id: str) -> EnvSpec:
+    """
+    The EnvSpec of `id`; ValueError naming the nearest ids when there is none.
+    """
+
+def space_repr(space: object) -> str:
+    """How the C++ side writes a Gymnasium space."""
+
+class BatchEnv:
+    """
+    Native environments stepped in this process. Arrays are views: row i is environment i, and the next call overwrites them.
+    """
+
+    def __init__(self, id: str, count: int = 1, args: str = "{}") -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def observation_space(self) -> object: ...
+    @property
+    def action_space(self) -> object: ...
+    @property
+    def obs(self) -> list: ...
+    @property
+    def actions(self) -> list: ...
+    @property
+    def reward(self) -> object: ...
+    @property
+    def terminated(self) -> object: ...
+    @property
+    def truncated(self) -> object: ...
+    def reset(self, i: int = 0, seed: int | None = None) -> None:
+        """Begins an episode in environment i."""
+
+    def step(self, lo: int = 0, hi: int | None = None) -> None:
+        """Steps environments [lo, hi) with their rows of `actions`."""
+
+    def state(self, i: int = 0) -> list[float]:
+        """The numbers that, with the action, decide the next step."""
+
+    def set_state(self, state: Sequence[float], i: int = 0) -> None: ...
+
+class NpRandom:
+    """The stream of numpy.random.Generator(numpy.random.PCG64(seed))."""
+
+    @overload
+    def __init__(self) -> None: ...
+    @overload
+    def __init__(self, seed: int) -> None: ...
+    def random_raw(self) -> int: ...
+    def random(self) -> float: ...
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> float: ...
+    def integers(self, low: int, high: int) -> int: ...
