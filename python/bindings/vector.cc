@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -52,8 +53,10 @@ std::span<const std::byte> view_of(const nb::bytes& bytes) {
   return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
-/// Lets Ctrl-C end a wait; in a thread other than the main one it never does.
+/// Lets Ctrl-C end a wait of the main thread. Other threads are not told of signals, and must not
+/// ask for the GIL here: a learner may still wait while the interpreter ends.
 void check_signals() {
+  if (::gettid() != ::getpid()) return;
   const nb::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
