@@ -296,11 +296,7 @@ std::vector<std::byte> ProcessEngine::request(int worker, std::span<const std::b
   WorkerSeat& at = seats_[static_cast<std::size_t>(worker)];
   const Patience patience{deadline_of(timeout), options_.interrupt_check};
   const std::uint64_t sequence = ++sequence_;
-  if (at.process().channel().send(encode_bytes(MessageKind::kRequest, sequence, message), {},
-                                  patience.deadline) == os::SendOutcome::kTimedOut) {
-    throw TimedOut(
-        fmt::format("{} takes no requests: it is still busy with earlier ones", at.describe()));
-  }
+  at.send(encode_bytes(MessageKind::kRequest, sequence, message), patience);
   give(at, Command::kRequest);
   control_.doorbell().ring();
   try {
@@ -359,6 +355,7 @@ void ProcessEngine::close() noexcept {
     static_cast<void>(seat.process().join(left));
   }
   for (WorkerSeat& seat : seats_) seat.vacate();  // kills those that are left
+  launcher_.reset();                              // and its zygote, where nobody else uses it
 }
 
 }  // namespace shoal::vector

@@ -1,12 +1,17 @@
 // What only workers in processes do: start, die, come back, answer requests, send large infos.
 #include "shoal/vector/process_vector_env.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/testing/backends.h"
@@ -43,6 +48,17 @@ std::string message_of(const std::function<void()>& call) {
 Batch act(ProcessVectorEnv& envs, const std::vector<std::int64_t>& actions) {
   set_actions(envs, actions);
   return envs.step();
+}
+
+// Stops a process, and returns when it has stopped.
+void stop(int pid) {
+  ::kill(pid, SIGSTOP);
+  for (;;) {
+    std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+    const std::string text(std::istreambuf_iterator<char>(stat), {});
+    if (text.find(") T ") != std::string::npos) return;
+    std::this_thread::yield();
+  }
 }
 
 // --- also with workers that are threads
@@ -96,22 +112,9 @@ TEST_P(ProcessVectorEnvRequests, InfosArriveWhateverTheirSize) {
   EXPECT_TRUE(envs->info(1).empty());
 }
 
-TEST_P(ProcessVectorEnvRequests, TheInterruptCheckEndsAWaitAndLeavesTheCallUnderWay) {
-  struct Interrupted {};
-  Options options;
-  bool interrupt = false;
-  options.interrupt_check = [&] {
-    if (std::exchange(interrupt, false)) throw Interrupted();
-  };
-  auto envs = start(GetParam(), {1}, options);
-  interrupt = true;
-  EXPECT_THROW(envs->request(0, bytes_of("slow 120 ms")), Interrupted);
-  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo next"))),
-            "next");  // and not the answer given up
-}
-
 INSTANTIATE_TEST_SUITE_P(Launchers, ProcessVectorEnvRequests,
-                         ::testing::Values(Kind::kProcessAsThreads, Kind::kFork, Kind::kForkserver),
+                         ::testing::ValuesIn(testable({Kind::kProcessAsThreads, Kind::kFork,
+                                                       Kind::kForkserver})),
                          [](const auto& info) { return name(info.param); });
 
 // --- start
@@ -202,7 +205,7 @@ TEST_P(KillAt, EndsInATypedErrorThatNamesTheWorker) {
       for (;;) act(*envs, {kAct, kAct, kAct});
     }
     if (point == "in a reset") {
-      ::kill(envs->pid(1), SIGSTOP);
+      stop(envs->pid(1));
       envs->reset_async({});
       ::kill(envs->pid(1), SIGKILL);
       envs->wait();
@@ -219,7 +222,8 @@ TEST_P(KillAt, EndsInATypedErrorThatNamesTheWorker) {
 
 INSTANTIATE_TEST_SUITE_P(
     Points, KillAt,
-    ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver, Kind::kSpawn),
+    ::testing::Combine(::testing::ValuesIn(testable({Kind::kFork, Kind::kForkserver,
+                                                     Kind::kSpawn})),
                        ::testing::Values("idle", "in a reset", "in a step", "while writing",
                                          "while another hangs", "in a request")),
     [](const auto& info) {
@@ -237,6 +241,36 @@ TEST(ProcessVectorEnvDeath, OfTheZygoteIsTheDeathOfAllWorkers) {
                 for (;;) act(envs, {kAct, kAct});
               }),
               HasSubstr("worker"));
+}
+
+TEST(ProcessVectorEnvInterrupt, EndsAWaitAndLeavesTheRestInOrder) {
+  struct Interrupted {};
+  std::unique_ptr<ProcessVectorEnv> envs;
+  Options options;
+  options.interrupt_check = [&] {
+    if (!envs) return;  // they are starting
+    ::kill(envs->pid(0), SIGCONT);
+    throw Interrupted();
+  };
+  envs = start(Kind::kForkserver, {1}, options);
+  EXPECT_THROW(envs->request(0, bytes_of("stop")), Interrupted);
+  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo next"))), "next");  // not the other's answer
+
+  envs->reset(std::uint64_t{0});
+  stop(envs->pid(0));
+  set_actions(*envs, {kAct});
+  envs->step_async();
+  EXPECT_THROW(envs->wait(), Interrupted);
+  EXPECT_NO_THROW(envs->wait());
+  EXPECT_EQ(envs->stats().workers[0].steps, 1U);
+}
+
+TEST(ProcessVectorEnvTimeout, OfRequestsHoweverManyAHangingWorkerHasNotTaken) {
+  auto envs = start(Kind::kForkserver, {1, 1});
+  EXPECT_THROW(envs->request(1, bytes_of("hang"), 5ms), TimedOut);
+  const std::vector<std::byte> message = bytes_of("echo " + std::string(60'000, 'x'));
+  for (int i = 0; i < 20; ++i) EXPECT_THROW(envs->request(1, message, 1ms), TimedOut);
+  EXPECT_EQ(text_of(envs->request(0, bytes_of("echo hello"))), "hello");
 }
 
 TEST(ProcessVectorEnvTimeout, NamesWhoIsLateAndLeavesTheStepUnderWay) {
@@ -313,15 +347,14 @@ TEST_P(RestartAfter, TheRowsEndAsAFaultAndTheNextStepResetsThem) {
   EXPECT_EQ(text_of(envs->request(1, bytes_of("echo new"))), "new");
 }
 
-INSTANTIATE_TEST_SUITE_P(Points, RestartAfter,
-                         ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver),
-                                            ::testing::Values(ToyAction::kKill,
-                                                              ToyAction::kKillWriting,
-                                                              ToyAction::kExit, ToyAction::kThrow)),
-                         [](const auto& info) {
-                           return name(std::get<0>(info.param)) + "_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Points, RestartAfter,
+    ::testing::Combine(::testing::ValuesIn(testable({Kind::kFork, Kind::kForkserver})),
+                       ::testing::Values(ToyAction::kKill, ToyAction::kKillWriting,
+                                         ToyAction::kExit, ToyAction::kThrow)),
+    [](const auto& info) {
+      return name(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
+    });
 
 TEST(ProcessVectorEnvRestart, OfAnIdleWorkerFirstEndsItsRowsInTheNextStep) {
   auto envs = start(Kind::kForkserver, {1, 1}, restarting());

@@ -24,6 +24,18 @@ std::string WorkerSeat::describe() const {
                      first_env() + num_envs() - 1);
 }
 
+void WorkerSeat::send(std::span<const std::byte> message, const Patience& patience) {
+  while (process_->channel().send(message, {}, patience.slice_end()) ==
+         os::SendOutcome::kTimedOut) {
+    if (dead()) return;
+    if (patience.check) patience.check();
+    if (os::Clock::now() >= patience.deadline) {
+      throw TimedOut(
+          fmt::format("{} takes no requests: it is still busy with earlier ones", describe()));
+    }
+  }
+}
+
 std::vector<std::byte> WorkerSeat::next_message(const Patience& patience, const char* waiting_for) {
   os::Message message;
   for (;;) {

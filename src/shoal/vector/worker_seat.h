@@ -55,6 +55,9 @@ class WorkerSeat {
   /// Sends the segment. A worker that is gone shows later, as any death does.
   void attach(const ControlBlock& control, std::uint64_t sequence);
 
+  /// Waits while the channel is full of messages that the worker has not taken. A worker that is
+  /// gone shows when its answer is waited for. Throws TimedOut.
+  void send(std::span<const std::byte> message, const Patience& patience);
   /// The next message of this worker's. Throws TimedOut and process::WorkerDied.
   std::vector<std::byte> next_message(const Patience& patience, const char* waiting_for);
   /// The error report of the step of this worker that failed.

@@ -53,6 +53,13 @@ std::string name(Kind kind) {
   return "";
 }
 
+std::vector<Kind> testable(std::vector<Kind> kinds) {
+#ifdef __SANITIZE_THREAD__
+  std::erase(kinds, Kind::kFork);
+#endif
+  return kinds;
+}
+
 std::shared_ptr<process::Launcher> make_launcher(Kind kind) {
   if (kind == Kind::kProcessAsThreads) return std::make_shared<ThreadLauncher>(test_entries());
   process::LaunchOptions options;
@@ -62,7 +69,6 @@ std::shared_ptr<process::Launcher> make_launcher(Kind kind) {
     auto hooks = std::make_shared<process::ForkHooks>();
     hooks->entries = test_entries();
     options.fork_hooks = std::move(hooks);
-    options.allow_unsafe_fork = true;  // a sanitizer runs a thread of its own
   } else {
     options.method =
         kind == Kind::kSpawn ? process::StartMethod::kSpawn : process::StartMethod::kForkserver;

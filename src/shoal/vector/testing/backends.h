@@ -14,6 +14,11 @@ namespace shoal::vector::testing {
 enum class Kind { kSerial, kThread, kProcessAsThreads, kFork, kForkserver, kSpawn };
 
 std::string name(Kind kind);
+
+/// Those of `kinds` that can be tested in this build: ThreadSanitizer supports no fork() of a
+/// process with several threads whose child starts one.
+std::vector<Kind> testable(std::vector<Kind> kinds);
+
 inline void PrintTo(Kind kind, std::ostream* out) { *out << name(kind); }
 
 /// The backends whose workers are processes.

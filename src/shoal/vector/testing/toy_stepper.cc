@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include "shoal/vector/native_worker.h"
@@ -171,9 +169,10 @@ void ToyStepper::misbehave(int row, std::int64_t action) {
 std::vector<std::byte> ToyStepper::request(std::span<const std::byte> message) {
   const std::string text = text_of(message);
   if (text.starts_with("echo ")) return bytes_of(text.substr(5));
-  if (text.starts_with("slow "))
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(text.substr(5))));
-  if (text.starts_with("slow ")) return bytes_of("done");
+  if (text == "stop") {
+    std::raise(SIGSTOP);
+    return bytes_of("continued");
+  }
   if (text == "pid") return bytes_of(fmt::format("{}", ::getpid()));
   if (text == "kill") kill_self();
   if (text == "hang") hang();
