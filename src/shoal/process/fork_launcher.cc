@@ -29,6 +29,23 @@ void refuse_hazards(const LaunchOptions& options) {
                   fmt::join(hazards, "\n  - ")));
 }
 
+/// The process that forks, as its child will know it.
+struct Parent {
+  pid_t pid = ::getpid();
+  os::PidFd pidfd = os::PidFd::open(::getpid());
+  bool main_thread =
+      ::gettid() == ::getpid();  // the caller's: it ends with the process, others may end before
+};
+
+/// For the child.
+void die_with(Parent parent) {
+  if (parent.main_thread) {
+    die_with_parent(parent.pid);
+  } else {
+    die_with_process(std::move(parent.pidfd));
+  }
+}
+
 class ForkLauncher final : public Launcher {
  public:
   explicit ForkLauncher(LaunchOptions options) : options_(std::move(options)) {
@@ -76,7 +93,7 @@ class ForkLauncher final : public Launcher {
     context.channel = std::move(theirs);
     OutputPipe output = OutputPipe::create();
     OutputPipe errors = OutputPipe::create();
-    os::PidFd self = os::PidFd::open(::getpid());
+    Parent parent;
 
     const pid_t pid = fork_with_hooks();
     if (pid == 0) {
@@ -84,7 +101,7 @@ class ForkLauncher final : public Launcher {
       ours.close();
       output.read_end.reset();
       errors.read_end.reset();
-      run_child(spec.entry, std::move(context), std::move(self), std::move(output.write_end),
+      run_child(spec.entry, std::move(context), std::move(parent), std::move(output.write_end),
                 std::move(errors.write_end));
     }
     auto record = std::make_shared<WorkerRecord>(std::move(spec), position, on_exit);
@@ -110,7 +127,7 @@ class ForkLauncher final : public Launcher {
     return pid;
   }
 
-  [[noreturn]] void run_child(const std::string& entry, WorkerContext context, os::PidFd parent,
+  [[noreturn]] void run_child(const std::string& entry, WorkerContext context, Parent parent,
                               os::Fd output, os::Fd errors) noexcept {
     try {
       std::signal(SIGTERM, SIG_DFL);
@@ -123,7 +140,7 @@ class ForkLauncher final : public Launcher {
         ::setenv(name.c_str(), value.c_str(), 1);
       }
       if (options_.fork_hooks->after_fork_child) options_.fork_hooks->after_fork_child();
-      die_with_process(std::move(parent));
+      die_with(std::move(parent));
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s could not start: %s\n", context.name.c_str(), error.what());
       ::_exit(1);

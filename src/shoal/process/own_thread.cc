@@ -9,6 +9,8 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -39,6 +41,24 @@ void stop_openblas_pools() {
     ::dlclose(library);
   }
 }
+
+#ifdef __SANITIZE_THREAD__
+/// ThreadSanitizer's own thread, which it handles around every fork: it blocks every signal, as no
+/// ordinary thread does.
+bool is_sanitizers(const std::string& task) {
+  std::ifstream file("/proc/self/task/" + task + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("SigBlk:")) continue;
+    constexpr std::uint64_t kOrdinary =
+        (1U << (SIGINT - 1)) | (1U << (SIGUSR1 - 1)) | (1U << (SIGTERM - 1));
+    return (std::stoull(line.substr(line.find_last_of(" \t") + 1), nullptr, 16) & kOrdinary) ==
+           kOrdinary;
+  }
+  return false;
+}
+#else
+bool is_sanitizers(const std::string&) { return false; }
+#endif
 
 std::string thread_name(const std::string& task) {
   std::ifstream file("/proc/self/task/" + task + "/comm");
@@ -86,7 +106,7 @@ std::vector<std::string> foreign_threads() {
     const std::string task = entry.path().filename().string();
     pid_t tid = 0;
     std::from_chars(task.data(), task.data() + task.size(), tid);
-    if (tid == caller || std::ranges::find(own, tid) != own.end()) continue;
+    if (tid == caller || std::ranges::find(own, tid) != own.end() || is_sanitizers(task)) continue;
     const std::string name = thread_name(task);
     if (!name.empty())
       names.push_back(fmt::format("{} ({})", tid, name));  // empty: it has just ended

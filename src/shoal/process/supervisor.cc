@@ -67,7 +67,8 @@ void Supervisor::watch_foreign(const std::shared_ptr<WorkerRecord>& record,
     if (grace.count() == 0) {
       finish(record, kUnknownStatus);
     } else {
-      // Weak: a worker whose status comes in time does not keep its descriptor until the timer is due.
+      // Weak: a worker whose status comes in time does not keep its descriptor until the timer is
+      // due.
       loop_.after(grace, [this, weak = std::weak_ptr(record)] {
         if (const auto late = weak.lock()) finish(late, kUnknownStatus);
       });
