@@ -132,13 +132,16 @@ void bind_learn_policy(nb::module_& module) {
                    [](const TrainedPolicy& policy) {
                      return learn::space_to_json(policy.observation_space()).dump();
                    })
-      .def_prop_ro(
-          "action_space",
-          [](const TrainedPolicy& policy) { return learn::space_to_json(policy.action_space()).dump(); })
+      .def_prop_ro("action_space",
+                   [](const TrainedPolicy& policy) {
+                     return learn::space_to_json(policy.action_space()).dump();
+                   })
       .def_prop_ro("config",
                    [](const TrainedPolicy& policy) { return to_flat_json(policy.config()).dump(); })
       .def_prop_ro("step", &TrainedPolicy::steps)
-      .def("act", &act, "observations"_a, "actions"_a, "deterministic"_a, "step"_a = 0)
+      .def("act", &act, "observations"_a, "actions"_a, "deterministic"_a, "step"_a = 0,
+           nb::sig("def act(self, observations: list[numpy.ndarray], actions: list[numpy.ndarray], "
+                   "deterministic: bool, step: int = 0) -> None"))
       .def("evaluate", &evaluate_policy, "envs"_a, "episodes"_a, "seed"_a,
            "deterministic"_a = true);
 }
