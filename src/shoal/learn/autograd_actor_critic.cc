@@ -3,6 +3,7 @@
 // Tensors are views of the flat parameter buffer; the optimiser writes it behind their back,
 // between two graphs.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -20,6 +21,9 @@ constexpr std::int64_t kImageRows =
 class AutogradActorCritic final : public ActorCritic {
  public:
   AutogradActorCritic(const Network& network, const Parameters& parameters) : network_(network) {
+    // A small network's operations are too short to share among threads; the setting is the whole
+    // process's.
+    if (network.images.empty()) at::set_num_threads(1);
     for (const auto& p : parameters.list()) {
       auto* data = const_cast<float*>(parameters.flat().data()) +
                    p.offset;  // at::from_blob has no const form
