@@ -143,7 +143,10 @@ def _logged(command: list[str], log: Path, folder: Path, environment: dict[str, 
 
 
 def _streamed(command: list[str], folder: Path, environment: dict[str, str], keep: str) -> tuple[int, list[str]]:
-    """Runs a command in view of the user; returns its status and its lines that match `keep`."""
+    """Runs a command in view of the user; returns its status and its lines that match `keep`.
+
+    ctest pads its lines to the longest name of a test and announces each twice: both are taken out.
+    """
     kept = []
     process = subprocess.Popen(
         command,
@@ -156,7 +159,9 @@ def _streamed(command: list[str], folder: Path, environment: dict[str, str], kee
     )
     try:
         for line in process.stdout:
-            sys.stdout.write(line)
+            if re.match(r"\s+Start\s+\d+: ", line):
+                continue
+            sys.stdout.write(re.sub(r" \.{3,}(?=[ *])", "  ", line))
             sys.stdout.flush()
             if re.search(keep, line):
                 kept.append(line.strip())
