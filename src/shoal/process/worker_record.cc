@@ -39,6 +39,8 @@ void WorkerRecord::set_ended(ExitStatus status) {
     const std::lock_guard lock(mutex_);
     if (status_) return;
     status_ = status;
+    pidfd_ =
+        os::PidFd();  // before anybody is told: who joins finds no descriptor of the worker left
     changed_.notify_all();
   }
   const std::lock_guard lock(callback_mutex_);

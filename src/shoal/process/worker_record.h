@@ -37,7 +37,7 @@ class WorkerRecord {
   void set_ended(ExitStatus status);
 
   int pid() const;     // -1 before it runs
-  int pidfd() const;   // borrowed; stays open as long as the record
+  int pidfd() const;   // borrowed; -1 unless it runs
   bool ended() const;  // or failed: nothing more will come
   std::optional<ExitStatus> exit_status() const;
 

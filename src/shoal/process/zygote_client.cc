@@ -260,6 +260,7 @@ void ZygoteClient::on_ended() {
   }
   set_state(State::kEnded, std::move(why));
   for (const auto& [request, record] : std::exchange(requests_, {})) {
+    if (record->ended()) continue;
     if (record->pid() < 0) {
       const std::lock_guard lock(mutex_);
       record->set_failed(std::make_exception_ptr(failure()));
