@@ -68,11 +68,13 @@ vector::Backend backend_from_name(std::string_view name) {
   return vector::Backend::kAuto;
 }
 
-vector::Options options(const std::string& autoreset_mode, bool restart, double start_timeout) {
+vector::Options options(const std::string& autoreset_mode, bool restart, double start_timeout,
+                        bool pin_workers) {
   vector::Options options;
   options.autoreset_mode = vector::autoreset_mode_from_name(autoreset_mode);
   options.on_fault = restart ? vector::OnFault::kRestart : vector::OnFault::kRaise;
   options.start_timeout = milliseconds(start_timeout);
+  options.pin_workers = pin_workers;
   options.interrupt_check = check_signals;
   return options;
 }
@@ -86,8 +88,9 @@ EnvsPtr serial_vector_env(nb::list envs, nb::object group, const std::string& au
 
 EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
                           const std::string& backend, const std::string& autoreset_mode,
-                          bool restart, const std::string& env_args, double start_timeout) {
-  vector::Options all = options(autoreset_mode, restart, start_timeout);
+                          bool restart, const std::string& env_args, double start_timeout,
+                          bool pin_workers) {
+  vector::Options all = options(autoreset_mode, restart, start_timeout, pin_workers);
   all.num_envs = num_envs;
   all.num_workers = num_workers;
   all.backend = backend_from_name(backend);
@@ -98,7 +101,7 @@ EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
 
 EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
                            const std::vector<int>& counts, const std::string& autoreset_mode,
-                           bool restart, double start_timeout) {
+                           bool restart, double start_timeout, bool pin_workers) {
   std::vector<process::WorkerSpec> workers;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     process::WorkerSpec worker;
@@ -112,7 +115,8 @@ EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list
   }
   const nb::gil_scoped_release unlocked;
   return std::make_shared<vector::ProcessVectorEnv>(
-      std::move(launcher), std::move(workers), options(autoreset_mode, restart, start_timeout));
+      std::move(launcher), std::move(workers),
+      options(autoreset_mode, restart, start_timeout, pin_workers));
 }
 
 vector::ProcessVectorEnv& process_env(VectorEnv& envs) {
@@ -242,9 +246,10 @@ void bind_vector(nb::module_& module) {
       .def("close", &VectorEnv::close, nb::call_guard<nb::gil_scoped_release>());
   module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a);
   module.def("native_vector_env", &native_vector_env, "id"_a, "num_envs"_a, "num_workers"_a,
-             "backend"_a, "autoreset_mode"_a, "restart"_a, "env_args"_a, "start_timeout"_a);
+             "backend"_a, "autoreset_mode"_a, "restart"_a, "env_args"_a, "start_timeout"_a,
+             "pin_workers"_a);
   module.def("process_vector_env", &process_vector_env, "launcher"_a, "payloads"_a, "counts"_a,
-             "autoreset_mode"_a, "restart"_a, "start_timeout"_a);
+             "autoreset_mode"_a, "restart"_a, "start_timeout"_a, "pin_workers"_a);
   module.def("run_vector_worker", &run_vector_worker, "context"_a, "envs"_a, "group"_a);
   bind_batch_io(module);
 }

@@ -21,9 +21,12 @@ if not (ROOT / "shoal").is_file():
 _CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES NONE)
-foreach(module _core _learn)
+foreach(module _core _learn shoal-worker)
   set(source ${CMAKE_SOURCE_DIR}/src/${module}.cc)
-  set(output ${CMAKE_SOURCE_DIR}/python/shoal/${module}.so)
+  set(output ${CMAKE_SOURCE_DIR}/python/shoal/${module})
+  if(NOT module STREQUAL shoal-worker)
+    string(APPEND output .so)
+  endif()
   add_custom_command(OUTPUT ${output} DEPENDS ${source} VERBATIM
     COMMAND sh ${CMAKE_SOURCE_DIR}/src/compile.sh ${source} ${output})
   add_custom_target(${module} DEPENDS ${output})
@@ -63,8 +66,9 @@ class Project:
         (root / "python/shoal/__init__.py").write_text("")
         (root / "python/shoal/_version.py").write_text("")
         (root / "python/shoal/cli/__init__.py").write_text(_CLI)
-        for module in ("_core", "_learn"):
+        for module in ("_core", "_learn", "shoal-worker"):
             (root / f"src/{module}.cc").write_text(module)
+            (root / f"src/{module}.cc").chmod(0o755)
 
     def replace(self, program: str, script: str) -> None:
         """Puts a shell script in the place of a program."""
@@ -229,7 +233,7 @@ def test_two_first_calls_at_once_set_up_once(bare):
     assert [process.returncode for process in processes] == [0, 0]
     assert sorted(out.split("|")[-1] for out, _ in outputs) == ["0\n", "1\n"]
     assert sum("Creating .venv" in err for _, err in outputs) == 1
-    assert log.read_text().count("once") == 2  # the two modules
+    assert log.read_text().count("once") == 3  # two modules and a program
 
 
 def test_a_moved_folder_still_works(project):

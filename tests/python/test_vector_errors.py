@@ -115,7 +115,12 @@ def test_a_wrong_argument_is_named_with_its_choices(
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [({"threads": 0}, "threads"), ({"gpu": "all"}, "gpu"), ({"start_timeout": 0}, "start_timeout")],
+    [
+        ({"threads": 0}, "threads"),
+        ({"gpu": "all"}, "gpu"),
+        ({"affinity": "some"}, "affinity"),
+        ({"start_timeout": 0}, "start_timeout"),
+    ],
 )
 def test_wrong_worker_options_are_named(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):

@@ -367,3 +367,23 @@ class SlowOnce(CounterEnv):
         if action == 1:
             time.sleep(1)
         return super().step(action)
+
+
+@pytest.mark.parametrize("affinity", ["auto", "none"])
+def test_a_worker_for_every_cpu_has_one_to_itself(affinity: str) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    options = shoal.WorkerOptions(affinity=affinity)
+    envs = shoal.make_vec(CounterEnv, len(cpus), num_workers=len(cpus), backend="process", worker=options)
+    placed = [os.sched_getaffinity(pid) for pid in pids(envs)]
+    envs.close()
+    alone = len(cpus) > 1 and affinity == "auto"
+    assert placed == ([{cpu} for cpu in cpus] if alone else [set(cpus)] * len(cpus))
+
+
+def test_workers_are_not_confined_when_cpus_are_left_over_or_threads_need_them() -> None:
+    cpus = os.sched_getaffinity(0)
+    one_too_few = shoal.make_vec(CounterEnv, len(cpus) + 1, num_workers=len(cpus) + 1)
+    threads = shoal.make_vec(CounterEnv, len(cpus), num_workers=len(cpus), worker=shoal.WorkerOptions(threads=2))
+    for envs in (one_too_few, threads):
+        assert all(os.sched_getaffinity(pid) == cpus for pid in pids(envs))
+        envs.close()

@@ -31,6 +31,7 @@ def native_vector_env(
     restart: bool,
     env_args: str,
     start_timeout: float,
+    pin_workers: bool,
 ) -> VectorEnv: ...
 def process_vector_env(
     launcher: process.Launcher,
@@ -39,6 +40,7 @@ def process_vector_env(
     autoreset_mode: str,
     restart: bool,
     start_timeout: float,
+    pin_workers: bool,
 ) -> VectorEnv: ...
 def run_vector_worker(context: process.WorkerContext, envs: list, group: object) -> None: ...
 

@@ -130,6 +130,7 @@ def _native_engine(
         restart=on_fault == "restart",
         env_args=arguments,
         start_timeout=options.start_timeout,
+        pin_workers=options.pin_workers,
     )
 
 

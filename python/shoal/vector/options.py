@@ -16,6 +16,8 @@ class WorkerOptions:
         threads: threads of OpenMP, MKL, OpenBLAS and NumExpr in each worker. Many workers on few cores run best with 1.
         gpu: "none" hides every GPU from the workers, and a worker that uses one all the same is an error; "own" leaves
             the caller's GPUs visible.
+        affinity: "auto" confines each worker to a CPU of its own when there is exactly one worker for every CPU that
+            this process may use and `threads` is 1, and leaves placing to the kernel otherwise; "none" always does.
         preload: names of modules that the zygote imports once, before any worker exists. The module of a registered
             environment, class or function is added by itself.
         env: environment variables, on top of the caller's.
@@ -25,6 +27,7 @@ class WorkerOptions:
 
     threads: int = 1
     gpu: str = "none"
+    affinity: str = "auto"
     preload: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     start_timeout: float = 60.0
@@ -35,7 +38,14 @@ class WorkerOptions:
             raise ValueError(f"WorkerOptions(threads=…) takes a positive int, got {self.threads!r}")
         if self.gpu not in ("none", "own"):
             raise ValueError(f"WorkerOptions(gpu=…) takes 'none' or 'own', got {self.gpu!r}")
+        if self.affinity not in ("auto", "none"):
+            raise ValueError(f"WorkerOptions(affinity=…) takes 'auto' or 'none', got {self.affinity!r}")
         if isinstance(self.preload, str):
             raise TypeError(f"WorkerOptions(preload=…) takes a sequence of module names, got the str {self.preload!r}")
         if not self.start_timeout > 0:
             raise ValueError(f"WorkerOptions(start_timeout=…) takes a positive number, got {self.start_timeout!r}")
+
+    @property
+    def pin_workers(self) -> bool:
+        """Whether workers may be confined to one CPU each."""
+        return self.affinity == "auto" and self.threads == 1

@@ -43,6 +43,7 @@ def start(
             autoreset_mode=autoreset_mode,
             restart=on_fault == "restart",
             start_timeout=options.start_timeout,
+            pin_workers=options.pin_workers,
         )
 
     guessed = [name for name in recipe.preload if name not in _unfit_for_preload and name not in options.preload]

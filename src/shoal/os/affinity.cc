@@ -68,14 +68,14 @@ std::vector<int> cpu_set() {
   throw SystemError("ask for the CPUs of this thread");
 }
 
-void set_cpu_set(std::span<const int> cpus) {
-  const auto attempt = fmt::format("confine this thread to the CPUs {}", fmt::join(cpus, ","));
+void set_cpu_set(std::span<const int> cpus, int tid) {
+  const auto attempt = fmt::format("confine thread {} to the CPUs {}", tid, fmt::join(cpus, ","));
   for (const int cpu : cpus) {
     if (cpu < 0 || cpu >= kMaxCpus) throw SystemError(attempt, EINVAL);
   }
   CpuMask mask(cpus.empty() ? 1 : *std::max_element(cpus.begin(), cpus.end()) + 1);
   for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), mask.bytes(), mask.get());
-  if (::sched_setaffinity(0, mask.bytes(), mask.get()) != 0) throw SystemError(attempt);
+  if (::sched_setaffinity(tid, mask.bytes(), mask.get()) != 0) throw SystemError(attempt);
 }
 
 std::optional<double> cpu_quota(const std::filesystem::path& root) {

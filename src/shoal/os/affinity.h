@@ -11,8 +11,9 @@ namespace shoal::os {
 /// The CPUs that the calling thread may run on, ascending. Throws SystemError.
 std::vector<int> cpu_set();
 
-/// Confines the calling thread to `cpus`. Throws SystemError when none of them is usable.
-void set_cpu_set(std::span<const int> cpus);
+/// Confines thread `tid` (0: the calling one; a process id: its main thread) and those it starts
+/// from now on to `cpus`. Throws SystemError when none of them is usable, or the thread is gone.
+void set_cpu_set(std::span<const int> cpus, int tid = 0);
 
 /// CPUs' worth of time that the control groups above this process allow (version 1 or 2, the
 /// tightest of them); nothing when there is no limit. `root` stands for "/" in tests.

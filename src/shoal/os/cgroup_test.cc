@@ -8,6 +8,7 @@
 
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "shoal/os/affinity.h"
 #include "shoal/os/error.h"
@@ -134,6 +135,17 @@ TEST(Affinity, AConfinedProcessIsAllowedOneCpu) {
     return cpu_set() == one && allowed_cpus() == 1 ? 0 : 1;
   });
   EXPECT_EQ(child.join(), ProcessEnd{});
+}
+
+TEST(Affinity, AnotherProcessIsConfinedByItsId) {
+  testing::Child child([] {
+    while (cpu_set().size() != 1) std::this_thread::yield();
+    return 0;
+  });
+  const std::vector<int> one = {cpu_set().front()};
+  set_cpu_set(one, child.pid());
+  EXPECT_EQ(child.join(), ProcessEnd{});
+  EXPECT_THROW(set_cpu_set(one, child.pid()), SystemError);  // it is gone
 }
 
 TEST(Affinity, NoUsableCpuThrows) {

@@ -4,8 +4,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "shoal/os/error.h"
 
 namespace shoal::os {
@@ -59,18 +57,6 @@ std::optional<int> SignalFd::read() {
   signalfd_siginfo info;
   if (::read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
   return static_cast<int>(info.ssi_signo);
-}
-
-void reset_signals() noexcept {
-  struct sigaction fresh;
-  std::memset(&fresh, 0, sizeof fresh);
-  fresh.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) {
-    ::sigaction(signal, &fresh, nullptr);  // refused for SIGKILL and SIGSTOP, which have no handler
-  }
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
 }  // namespace shoal::os

@@ -43,7 +43,4 @@ class SignalFd {
   Fd fd_;
 };
 
-/// Default handlers and an empty mask: what a fresh process starts from. Async-signal-safe.
-void reset_signals() noexcept;
-
 }  // namespace shoal::os

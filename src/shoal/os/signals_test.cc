@@ -55,18 +55,6 @@ TEST(SignalFd, ReadsSignalsThatArrived) {
   EXPECT_EQ(signals.read(), std::nullopt);
 }
 
-TEST(Signals, ResetGivesAFreshProcessesState) {
-  testing::Child child([] {
-    ::signal(SIGUSR1, SIG_IGN);
-    const BlockSignals blocked({SIGUSR1, SIGUSR2});
-    reset_signals();
-    if (is_blocked(SIGUSR2)) return 1;
-    ::kill(::getpid(), SIGUSR1);  // by default it kills
-    return 2;
-  });
-  EXPECT_EQ(child.join(), ProcessEnd{.signal = SIGUSR1});
-}
-
 TEST(EventFd, NotifyMakesItReadableUntilCleared) {
   EventFd event;
   EXPECT_FALSE(event.clear());

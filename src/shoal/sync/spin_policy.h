@@ -38,9 +38,6 @@ class SpinPolicy {
   /// while spinning.
   void record(std::chrono::nanoseconds gap, std::chrono::nanoseconds budget, bool paid) noexcept;
 
-  /// The smoothed length of recent waits.
-  std::chrono::nanoseconds recent_gap() const noexcept { return gap_; }
-
  private:
   std::chrono::nanoseconds cap_;
   std::chrono::nanoseconds gap_;

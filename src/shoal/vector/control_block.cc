@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "shoal/os/affinity.h"
 #include "shoal/os/mapping.h"
 #include "shoal/shm/layout.h"
 
@@ -53,6 +54,7 @@ ControlBlock ControlBlock::create(int num_workers, int num_envs, AutoresetMode m
   std::memcpy(header->magic, kMagic, sizeof kMagic);
   header->version = kControlVersion;
   header->num_workers = static_cast<std::uint32_t>(num_workers);
+  header->cpus = static_cast<std::uint32_t>(os::allowed_cpus());
   header->num_envs = static_cast<std::uint32_t>(num_envs);
   header->autoreset_mode = static_cast<std::uint32_t>(mode);
   header->rows_offset = at.rows;

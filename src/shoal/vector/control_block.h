@@ -31,11 +31,13 @@ struct ControlHeader {
   std::uint32_t num_workers;
   std::uint32_t num_envs;
   std::uint32_t autoreset_mode;
+  std::uint32_t cpus;  // that the parent may use: a pinned worker sees only its own
+  std::uint32_t reserved;
   std::uint64_t rows_offset;
   std::uint64_t info_offset;
   std::uint64_t info_bytes;  // of each worker
 };
-static_assert(sizeof(ControlHeader) == 48);
+static_assert(sizeof(ControlHeader) == 56);
 
 /// One worker's words.
 ///

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <utility>
 
+#include "shoal/os/affinity.h"
 #include "shoal/vector/messages.h"
 
 namespace shoal::vector {
@@ -19,6 +20,15 @@ constexpr std::size_t kMaxInfoBytes = 64 * 1024;
 
 // For a worker that is still in somebody's step when it is told to close.
 constexpr std::chrono::milliseconds kBusyCloseTimeout{1000};
+
+// With fewer workers than CPUs other programs, or other environments, may need the ones chosen;
+// with more, or with less time than the CPUs have, no worker can have one to itself.
+std::vector<int> cpus_to_pin(const Options& options, std::size_t workers) {
+  if (!options.pin_workers || workers < 2) return {};
+  std::vector<int> cpus = os::cpu_set();
+  const auto allowed = static_cast<std::size_t>(os::allowed_cpus());
+  return cpus.size() == workers && allowed == workers ? cpus : std::vector<int>{};
+}
 
 std::vector<WorkerSeat> make_seats(std::vector<process::WorkerSpec> workers) {
   if (workers.empty()) throw InvalidArgument("ProcessVectorEnv: no workers");
@@ -56,14 +66,29 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
       owner_pid_(::getpid()),
       exits_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       seats_(make_seats(std::move(workers))),
-      state_(count_envs(seats_)) {
+      state_(count_envs(seats_)),
+      cpus_(cpus_to_pin(options_, seats_.size())) {
   std::vector<process::WorkerSpec> specs;
   for (const WorkerSeat& seat : seats_) specs.push_back(seat.spec());
   Starts started = launch(std::move(specs));
   for (std::size_t w = 0; w < seats_.size(); ++w) seats_[w].occupy(std::move(started[w]));
   receive_hellos();
   make_segment();
-  for (WorkerSeat& seat : seats_) seat.attach(control_, sequence_);
+  for (WorkerSeat& seat : seats_) attach(seat);
+}
+
+// A worker with a CPU of its own is placed there: left alone, the kernel now and then puts two of
+// them, or a spinning one and the caller, on one CPU, and leaves another idle.
+void ProcessEngine::attach(WorkerSeat& seat) {
+  const int pid = seat.process().pid();
+  if (!cpus_.empty() && pid != owner_pid_) {
+    try {
+      os::set_cpu_set({&cpus_[static_cast<std::size_t>(seat.index())], 1}, pid);
+    } catch (const SystemError&) {
+      // A CPU that has gone, or a worker that is gone and shows as such later: a place is a wish.
+    }
+  }
+  seat.attach(control_, sequence_);
 }
 
 ProcessEngine::Starts ProcessEngine::launch(std::vector<process::WorkerSpec> specs) {

@@ -55,6 +55,7 @@ class ProcessEngine {
   // Starting.
   Starts launch(std::vector<process::WorkerSpec> specs);
   void receive_hellos();
+  void attach(WorkerSeat& seat);
   void make_segment();
   void throw_if_one_died_starting();
   Patience patience_for_start() const;
@@ -89,6 +90,7 @@ class ProcessEngine {
   ControlBlock control_;
   Rows rows_;
   CallState state_;
+  const std::vector<int> cpus_;  // of the workers, by index; empty: wherever the kernel puts them
   std::uint64_t sequence_ = 0;
   bool rows_have_faults_ = false;
   std::deque<os::Clock::time_point> recent_restarts_;

@@ -66,7 +66,7 @@ void ProcessEngine::seat_replacements() {
       try {
         seat.receive_hello(patience_for_start());
         check_same_spaces(spaces_, seat.hello(), seat.first_env());
-        seat.attach(control_, sequence_);
+        attach(seat);
       } catch (const process::WorkerDied& death) {
         count_restart(death.certificate());
         replace(seat);

@@ -45,6 +45,9 @@ struct Options {
   OnFault on_fault = OnFault::kRaise;
   std::string env_args = "{}";  // JSON keyword arguments of the environment's factory
 
+  /// Process: with exactly one worker for each CPU of this process's set, every worker is confined
+  /// to a CPU of its own, and the threads it starts later with it.
+  bool pin_workers = true;
   /// Process: until every worker has built its environments.
   std::chrono::milliseconds start_timeout{60'000};
   /// OnFault::kRestart: more deaths than these within the window throw.

@@ -76,7 +76,8 @@ bool WorkerLoop::attach() {
   cell_ = &control_.cell(worker_);
   marker_ = EnvMarker(&cell_->env_now);
   spin_policy_ = sync::SpinPolicy(
-      sync::SpinOptions{.group_size = static_cast<int>(control_.header().num_workers)});
+      sync::SpinOptions{.group_size = static_cast<int>(control_.header().num_workers)},
+      sync::CpuLoad(), static_cast<int>(control_.header().cpus));
   const Hello& hello = stepper_.hello();
   stepper_.attach(Rows::map(control_.rows(), hello.observation_space, hello.action_space,
                             static_cast<int>(control_.header().num_envs),
