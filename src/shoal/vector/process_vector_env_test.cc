@@ -2,6 +2,7 @@
 #include "shoal/vector/process_vector_env.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <iterator>
 #include <thread>
 
+#include "shoal/os/affinity.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
@@ -271,6 +273,57 @@ TEST(ProcessVectorEnvTimeout, OfRequestsHoweverManyAWorkerHasNotTaken) {
   const std::vector<std::byte> message = bytes_of("echo " + std::string(60'000, 'x'));
   for (int i = 0; i < 20; ++i) EXPECT_THROW(envs->request(1, message, 1ms), TimedOut);
   EXPECT_EQ(text_of(envs->request(0, bytes_of("echo hello"))), "hello");
+}
+
+// --- placing ---
+
+// As the workers answer "cpus": each of this process's CPUs alone, and all of them.
+std::vector<std::string> single_cpus() {
+  std::vector<std::string> each;
+  for (const int cpu : os::cpu_set()) each.push_back(fmt::format("{}", cpu));
+  return each;
+}
+
+std::vector<std::string> cpus_of_workers(ProcessVectorEnv& envs) {
+  std::vector<std::string> cpus;
+  for (int w = 0; w < envs.num_workers(); ++w)
+    cpus.push_back(text_of(envs.request(w, bytes_of("cpus"))));
+  return cpus;
+}
+
+class ProcessVectorEnvPlacing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (single_cpus().size() < 2 ||
+        single_cpus().size() != static_cast<std::size_t>(os::allowed_cpus())) {
+      GTEST_SKIP() << "needs two CPUs without a quota";
+    }
+  }
+};
+
+TEST_F(ProcessVectorEnvPlacing, GivesEachWorkerACpuWhenThereIsOneForEach) {
+  const std::vector<int> counts(single_cpus().size(), 1);
+  Options options;
+  options.on_fault = OnFault::kRestart;
+  auto envs = start(Kind::kForkserver, counts, options);
+  EXPECT_EQ(cpus_of_workers(*envs), single_cpus());
+  EXPECT_THROW(envs->request(1, bytes_of("kill")), process::WorkerDied);
+  EXPECT_EQ(cpus_of_workers(*envs), single_cpus());  // the replacement too
+}
+
+TEST_F(ProcessVectorEnvPlacing, IsLeftToTheKernelWithAnotherNumberOfWorkersOrWhenToldSo) {
+  const std::string all = fmt::format("{}", fmt::join(os::cpu_set(), ","));
+  EXPECT_THAT(
+      cpus_of_workers(*start(Kind::kForkserver, std::vector<int>(single_cpus().size() - 1, 1))),
+      Each(all));
+  EXPECT_THAT(
+      cpus_of_workers(*start(Kind::kForkserver, std::vector<int>(single_cpus().size() + 1, 1))),
+      Each(all));
+  Options options;
+  options.pin_workers = false;
+  EXPECT_THAT(cpus_of_workers(
+                  *start(Kind::kForkserver, std::vector<int>(single_cpus().size(), 1), options)),
+              Each(all));
 }
 
 TEST(ProcessVectorEnvTimeout, NamesWhoIsLateAndLeavesTheStepUnderWay) {

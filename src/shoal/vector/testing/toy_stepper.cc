@@ -1,6 +1,7 @@
 #include "shoal/vector/testing/toy_stepper.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "shoal/os/affinity.h"
 #include "shoal/vector/native_worker.h"
 #include "shoal/vector/worker_loop.h"
 
@@ -173,6 +175,7 @@ std::vector<std::byte> ToyStepper::request(std::span<const std::byte> message) {
     std::raise(SIGSTOP);
     return bytes_of("continued");
   }
+  if (text == "cpus") return bytes_of(fmt::format("{}", fmt::join(os::cpu_set(), ",")));
   if (text == "pid") return bytes_of(fmt::format("{}", ::getpid()));
   if (text == "kill") kill_self();
   if (text == "hang") hang();

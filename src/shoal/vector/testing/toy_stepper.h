@@ -31,8 +31,9 @@ struct ToyAction {
 /// reward and episode end is a function of the seed, the episode, the step and the actions of that
 /// environment alone.
 ///
-/// Requests: "echo …" answers the rest; "pid" answers the process id; "stop" stops its process
-/// until somebody continues it; "kill" and "hang" as the actions; all others fail.
+/// Requests: "echo …" answers the rest; "pid" and "cpus" answer the process id and the CPUs that
+/// the worker may use; "stop" stops its process until somebody continues it; "kill" and "hang" as
+/// the actions; all others fail.
 class ToyStepper final : public Stepper {
  public:
   explicit ToyStepper(int count, int num_actions = 1000);
