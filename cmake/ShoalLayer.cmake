@@ -12,7 +12,9 @@ endif()
 
 find_program(SHOAL_CCACHE ccache)
 if(SHOAL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SHOAL_CCACHE})
+  # Paths below the source folder count as relative ones: another clone finds what this one has compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SHOAL_CCACHE})
 endif()
 
 find_package(Threads REQUIRED)
