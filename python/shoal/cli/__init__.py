@@ -5,6 +5,9 @@ from __future__ import annotations
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status (0 done, 1 failed, 2 wrong use, 130 interrupted)."""
-    from shoal.cli.main import run
+    try:
+        from shoal.cli.main import run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:
+        return 130

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from shoal.cli.console import did_you_mean, fail, wrong_use
 
@@ -59,31 +60,51 @@ def install_command(package: str) -> str:
     return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(package)}"
 
 
-def check(env_id: str) -> None:
-    """Fails with one line unless `env_id` is the id of an environment that can be made here.
+def resolve(env_id: str) -> str:
+    """The full id of an environment that can be made here; a name without a version means the newest.
 
-    `module:Env-v0` imports the module first, as gymnasium.make does. Nothing is built: an environment may be expensive,
-    and the workers build theirs.
+    Fails with one line that names the nearest for anything else. `module:Env-v0` imports the module first, as
+    gymnasium.make does. Nothing is built: an environment may be expensive, and the workers build theirs.
     """
     if env_id in native_ids():
-        return
+        return env_id
     module, colon, name = env_id.rpartition(":")
     if colon:
         _import(module, env_id)
-    if need := lacks(name):
-        fail(f"{name} needs {need}, which is not installed:  {install_command(need)}")
     import gymnasium
 
-    if name in gymnasium.registry:
-        return
-    if not re.fullmatch(r"(?:[\w:.-]+/)?[\w:.-]+?(?:-v\d+)?", name):
+    if name not in gymnasium.registry:
+        name = _newest(name) or _wrong_id(env_id, name)
+    if need := lacks(name):
+        fail(f"{name} needs {need}, which is not installed:  {install_command(need)}")
+    return f"{module}{colon}{name}"
+
+
+def _newest(name: str) -> str | None:
+    """The newest version of a name that is given without one."""
+    versions = _versions(name)
+    return versions[-1] if versions and not re.search(r"-v\d+$", name) else None
+
+
+def _versions(name: str) -> list[str]:
+    """The registered versions of an id, oldest first."""
+    import gymnasium
+
+    stem = re.sub(r"-v\d+$", "", name)
+    numbers = {
+        int(other[len(stem) + 2 :]): other
+        for other in gymnasium.registry
+        if re.fullmatch(rf"{re.escape(stem)}-v\d+", other)
+    }
+    return [numbers[number] for number in sorted(numbers)]
+
+
+def _wrong_id(env_id: str, name: str) -> NoReturn:
+    if not re.fullmatch(r"(?:[\w:.-]+/)?[\w:.-]+", name):
         wrong_use(f"{env_id!r} is not an environment's id (such as CartPole-v1 or module:Env-v0)")
+    if versions := _versions(name):
+        wrong_use(f"there is no {name}; the versions of it are {', '.join(versions)}")
     known = [*native_ids(), *gymnasium_ids(older=False)]
-    versions = [other for other in gymnasium.registry if re.sub(r"-v\d+$", "", other) == re.sub(r"-v\d+$", "", name)]
-    if versions and not re.search(r"-v\d+$", name):
-        return  # gymnasium.make takes the newest version of a name without one
-    if versions:
-        wrong_use(f"there is no {name}; the versions of it are {', '.join(sorted(versions))}")
     wrong_use(f"there is no environment {env_id!r}{did_you_mean(name, known)} (shoal envs lists them)")
 
 

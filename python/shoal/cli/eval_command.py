@@ -29,7 +29,7 @@ def evaluate(
     json: bool = typer.Option(False, "--json", help="Print one line of JSON instead."),
 ) -> None:
     """Evaluate the policy of a run on fresh episodes."""
-    from shoal.cli.environments import check
+    from shoal.cli.environments import resolve
     from shoal.cli.runs import read_config
 
     if checkpoint is not None and checkpoint not in _CHECKPOINTS:
@@ -39,7 +39,7 @@ def evaluate(
     recorded = read_config(run)
     if env is None and not recorded.get("env_is_id", True):
         wrong_use(f"the run was trained on {recorded['env']}, which is not an id: give one by --env")
-    check(env or recorded["env"])
+    env_id = resolve(env or recorded["env"])
 
     from shoal import learn
     from shoal.errors import Error
@@ -51,7 +51,7 @@ def evaluate(
             seed,
             which=checkpoint,
             deterministic=not stochastic,
-            env=env,
+            env=env_id,
             num_envs=num_envs,
             num_workers=num_workers,
         )
@@ -60,18 +60,14 @@ def evaluate(
             raise  # a worker's own
         fail(str(error))
     tell = note if json else say
-    tell(
-        f"{env or recorded['env']}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes"
-    )
+    tell(f"{env_id}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes")
     if gif is not None:
-        tell(
-            _draw(run, checkpoint, env or recorded["env"], recorded.get("env_kwargs") or {}, gif, seed, not stochastic)
-        )
+        tell(_draw(run, checkpoint, env_id, recorded.get("env_kwargs") or {}, gif, seed, not stochastic))
     if json:
         closing_json(
             {
                 "run_dir": str(run),
-                "env": env or recorded["env"],
+                "env": env_id,
                 "seed": seed,
                 "episodes": result.episodes,
                 "mean_return": result.mean_return,

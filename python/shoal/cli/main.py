@@ -73,7 +73,7 @@ def run(arguments: list[str] | None = None) -> int:
         return _failed(error.format_message(), error.exit_code)
     except CommandError as error:
         return _failed(str(error), error.status)
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return 130
     except BrokenPipeError:
         # The reader of our output left. Python would complain once more when it flushes stdout at exit.

@@ -63,7 +63,9 @@ class Training:
             env = recorded["env"] if recorded.get("env_is_id", True) else env
         if env is None:
             wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
-        environments.check(env)
+        env = environments.resolve(env)
+        if not self._resume:
+            self._settings["env"] = env
         algorithm = self._settings.get("algorithm", "ppo")
         if algorithm not in _ALGORITHMS:
             nearest = did_you_mean(str(algorithm), _ALGORITHMS) or f"; there is {', '.join(_ALGORITHMS)}"
