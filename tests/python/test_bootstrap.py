@@ -246,11 +246,47 @@ def test_a_moved_folder_still_works(project):
     assert result.stdout.endswith("|here\n")
 
 
-def test_without_root_a_missing_library_is_one_command_to_run(bare):
-    compiler = shutil.which("g++")
-    bare.replace(
-        "g++", f'text=$(cat); case $text in *spdlog*) exit 1;; esac; printf "%s\\n" "$text" | exec {compiler} "$@"'
+def hide_header(project: Project, name: str) -> Path:
+    """Makes the compiler lack the headers of a library until the file that is returned exists."""
+    installed = project.root.parent / f"{name} is installed"
+    project.replace(
+        "g++",
+        f"""text=$(cat)
+case $text in *{name}*) [ -e "{installed}" ] || exit 1 ;; esac
+printf "%s\\n" "$text" | exec {shutil.which("g++")} "$@" """,
     )
+    return installed
+
+
+def test_a_missing_library_is_installed_where_that_needs_no_password(project):
+    installed = hide_header(project, "spdlog")
+    project.replace("sudo", '[ "$1" = -n ] && shift; exec "$@"')
+    project.replace("apt-get", f'case "$*" in *libspdlog-dev*) touch "{installed}" ;; esac')
+    result = project.call()
+    assert result.returncode == 0, result.stderr
+    assert "shoal: Installing libspdlog-dev …\n" in result.stderr
+
+
+def test_a_library_that_is_only_welcome_may_be_missing(project):
+    hide_header(project, "relacy")
+    project.replace("sudo", '[ "$1" = -n ] && shift; exec "$@"')
+    project.replace("apt-get", "exit 1")
+    result = project.call()
+    assert result.returncode == 0, result.stderr
+    assert "relacy-dev: not needed" in result.stderr
+
+
+def test_an_installation_that_fails_shows_the_end_of_its_log(project):
+    hide_header(project, "spdlog")
+    project.replace("sudo", '[ "$1" = -n ] && shift; exec "$@"')
+    project.replace("apt-get", "echo no such package; exit 100")
+    result = project.call()
+    assert result.returncode == 1
+    assert "no such package" in result.stderr and not (project.root / ".venv/.ready").exists()
+
+
+def test_without_root_a_missing_library_is_one_command_to_run(bare):
+    hide_header(bare, "spdlog")
     bare.replace("apt-get", "exit 1")
     bare.replace("sudo", "exit 1")
     prefix = ()
@@ -259,7 +295,7 @@ def test_without_root_a_missing_library_is_one_command_to_run(bare):
             pytest.skip("no setpriv to become another user with")
         bare.root.chmod(0o777)
         prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-        base = Path(getattr(sys, "_base_executable", sys.executable))
+        base = getattr(sys, "_base_executable", sys.executable)
         if subprocess.run([*prefix, base, "-c", ""], capture_output=True).returncode:
             pytest.skip("another user cannot run this Python")
     result = bare.call(prefix=prefix)

@@ -294,3 +294,21 @@ def test_test_refuses_an_expression(shoal):
 def test_test_outside_a_source_folder_says_so(shoal, monkeypatch, tmp_path):
     monkeypatch.setattr("shoal.cli.test_command.__file__", str(tmp_path / "lib/python/shoal/cli/test_command.py"))
     assert_one_line(shoal("test"), 1, "source folder of Shoal")
+
+
+# --- bench
+
+
+def test_bench_json_is_alone_on_stdout(shoal):
+    arguments = ["--workload", "noop", "--contestant", "shoal-serial", "--contestant", "plain-loops"]
+    status, out, _ = shoal("bench", *arguments, "--num-envs", "2", "--rounds", "1", "--seconds", "0.02", "--json")
+    assert status == 0 and out.count("\n") == 1
+    rates = json.loads(out)["rates"]
+    assert [rate["contestant"] for rate in rates] == ["shoal-serial", "plain-loops"]
+    assert all(rate["median"] > 0 for rate in rates)
+
+
+def test_bench_of_an_unknown_workload_or_contestant_names_the_nearest(shoal):
+    assert_one_line(shoal("bench", "--workload", "noops"), 2, "no workload 'noops'", "did you mean noop?")
+    assert_one_line(shoal("bench", "--contestant", "gymnasium-snyc"), 2, "did you mean gymnasium-sync?")
+    assert_one_line(shoal("bench", "--workload", "weather"), 2, "there are cartpole, noop, ")
