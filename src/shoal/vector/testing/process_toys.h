@@ -1,0 +1,44 @@
+// What the tests of ProcessVectorEnv start with.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shoal/vector/process_vector_env.h"
+#include "shoal/vector/testing/backends.h"
+#include "shoal/vector/testing/toy_stepper.h"
+
+namespace shoal::vector::testing {
+
+// An action that is nothing special.
+inline constexpr std::int64_t kAct = 1;
+
+// Workers with these numbers of toys.
+inline std::unique_ptr<ProcessVectorEnv> start(Kind kind, const std::vector<int>& counts,
+                                               Options options = {}) {
+  return std::make_unique<ProcessVectorEnv>(make_launcher(kind), toy_specs(counts), options);
+}
+
+// What a call says when it throws a Failure.
+template <class Failure>
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Failure& failure) {
+    return failure.what();
+  } catch (const std::exception& other) {
+    return std::string("something else was thrown: ") + other.what();
+  }
+  return "nothing was thrown";
+}
+
+inline Batch act(ProcessVectorEnv& envs, const std::vector<std::int64_t>& actions) {
+  set_actions(envs, actions);
+  return envs.step();
+}
+
+}  // namespace shoal::vector::testing
