@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -114,7 +115,7 @@ def test_an_unforeseen_failure_is_no_stack_trace(shoal, monkeypatch):
 
 
 def test_a_reader_that_leaves_is_no_error():
-    command = f"{sys.executable} -m shoal.cli envs --all | head -n 1"
+    command = f"{shlex.quote(sys.executable)} -m shoal.cli envs --all | head -n 1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -184,7 +185,10 @@ def test_a_missing_extra_is_the_command_that_installs_it(shoal, monkeypatch):
     )
     result = shoal("train", "LunarLander-v3")
     assert_one_line(
-        result, 1, "LunarLander-v3 needs gymnasium[box2d]", f"{sys.executable} -m pip install 'gymnasium[box2d]'"
+        result,
+        1,
+        "LunarLander-v3 needs gymnasium[box2d]",
+        f"{shlex.quote(sys.executable)} -m pip install 'gymnasium[box2d]'",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -165,19 +166,33 @@ def test_without_a_terminal_progress_is_lines_on_stderr(shoal, monkeypatch):
 
 
 def test_on_a_terminal_progress_is_a_bar(tmp_path):
-    # `script` gives the command a terminal.
     arguments = [argument for argument in SHORT if argument != "--quiet"]
-    words = " ".join([sys.executable, "-m", "shoal.cli", "train", "shoal/CartPole-v1", *arguments])
-    result = subprocess.run(
-        ["script", "-qec", words, "/dev/null"],
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", "train", "shoal/CartPole-v1", *arguments],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=other_end,
+        text=True,
     )
-    assert result.returncode == 0, result.stdout
-    assert "100%" in result.stdout and "512 steps" in result.stdout and "return" in result.stdout
+    os.close(other_end)
+    shown = read_terminal(terminal)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, shown
+    assert "100%" in shown and "512 steps" in shown and "return" in shown and "left" in shown
+    assert out.startswith("shoal/CartPole-v1 trained for 512 steps")
+
+
+def read_terminal(descriptor: int) -> str:
+    """What is written to a terminal until its last writer has left."""
+    data = b""
+    while True:
+        try:
+            data += os.read(descriptor, 65536)
+        except OSError:  # EIO
+            os.close(descriptor)
+            return data.decode()
 
 
 def starts(events: Path) -> list[int]:
