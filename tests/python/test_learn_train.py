@@ -119,13 +119,13 @@ def test_callback_sees_the_status_and_may_stop_the_run(tmp_path):
 
     many = {**SMALL, "total_steps": 10_000_000, "target_return": None}
     with pytest.raises(Enough):
-        shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", callback=callback, **ENDLESS)
+        shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", callback=callback, **many)
     assert (tmp_path / "run/checkpoints/last/state.json").exists()
 
 
 def test_stop_from_another_thread(tmp_path):
     many = {**SMALL, "total_steps": 10_000_000, "target_return": None}
-    with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=tmp_path / "run", **ENDLESS) as trainer:
+    with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=tmp_path / "run", **many) as trainer:
         trainer.start()
         while trainer.status()["step"] == 0:
             assert not trainer.wait(0.01)
