@@ -210,6 +210,25 @@ def test_an_environment_left_by_a_killed_installation_is_made_anew(project):
     assert not (project.root / ".venv/half of a package").exists()
 
 
+def test_an_installation_interrupted_from_the_keyboard_is_begun_anew(project):
+    slow = project.root.parent / "slow"
+    slow.mkdir()
+    (slow / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "slow"\nbackend-path = ["."]\n[project]\nname = "slow"\nversion = "1"\n'
+    )
+    (slow / "slow.py").write_text("import pathlib, time\npathlib.Path('started').touch()\ntime.sleep(60)\n")
+    (project.root / "requirements-dev.txt").write_text(f"slow @ {slow.as_uri()}\n")
+    process = project.start()
+    _wait_until((slow / "started").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert (project.root / ".venv/.installing").exists()
+    (project.root / "requirements-dev.txt").write_text("# none\n")
+    result = project.call()
+    assert result.returncode == 0 and "Creating .venv" in result.stderr
+
+
 def test_a_first_call_killed_during_the_build_is_completed_by_the_next(project):
     started = project.root.parent / "started"
     (project.root / "src/compile.sh").write_text(f'touch "{started}"; printf half > "$2"; sleep 60\n')
