@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PEERS = Path(os.environ.get("SHOAL_PEERS_PYTHON", ROOT / "build/peers/bin/python"))
+SB3 = Path(os.environ.get("SHOAL_PEERS") or ROOT / "build/peers") / "sb3/bin/python"
 TARGET, EVERY, FEW, MANY = 475, 5_000, 10, 100
 TOTAL_STEPS = 100_000
 
@@ -47,7 +47,7 @@ def sb3_command(seed: int) -> list[str]:
         "final-episodes": MANY,
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return [str(PEERS), str(ROOT / "benchmarks/peers/sb3_ppo.py"), *words]
+    return [str(SB3), str(ROOT / "benchmarks/peers/sb3_ppo.py"), *words]
 
 
 def timed(command: list[str]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--no-sb3", action="store_true", help="time Shoal alone")
     parser.add_argument("shoal", nargs="*", help="after --: further arguments of `shoal train`")
     options = parser.parse_args()
-    if not options.no_sb3 and not os.access(PEERS, os.X_OK):
+    if not options.no_sb3 and not os.access(SB3, os.X_OK):
         raise SystemExit("Stable-Baselines3 is missing: run benchmarks/peers/setup first, or give --no-sb3")
 
     mine: list[dict[str, Any]] = []

@@ -23,16 +23,18 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
 add_library(shoal_settings INTERFACE)
-target_include_directories(shoal_settings INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/src)
-target_compile_options(shoal_settings INTERFACE -Wall -Wextra)
+target_include_directories(shoal_settings INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(shoal_settings INTERFACE cxx_std_20)
+target_compile_options(shoal_settings INTERFACE $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra>)
 # g++ 12 warns of overlapping copies inside std::string where there are none (GCC bug 105329).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(shoal_settings INTERFACE -Wno-restrict)
+  target_compile_options(shoal_settings INTERFACE $<BUILD_INTERFACE:-Wno-restrict>)
 endif()
 # No fused multiply-add behind the author's back: trajectories are the same bits on every x86-64 and aarch64 machine.
 target_compile_options(shoal_settings INTERFACE -ffp-contract=off)
 if(SHOAL_WERROR)
-  target_compile_options(shoal_settings INTERFACE -Werror)
+  target_compile_options(shoal_settings INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()
 if(SHOAL_SANITIZE)
   # address brings undefined with it: they go together, and ThreadSanitizer with neither.
@@ -94,7 +96,8 @@ function(shoal_test group source)
   if(SHOAL_SANITIZE STREQUAL "thread")
     # ThreadSanitizer stops ("dup thread") at a thread that starts after a fork of a process with threads, as workers by
     # the start method fork do.
-    set(left_out TEST_FILTER "-*/fork:ForkHazards.TheOverrideForks")
+    # It takes a lock whose owner died within the time limit of a waiter for one that is not locked (GCC 12).
+    set(left_out TEST_FILTER "-*/fork:ForkHazards.TheOverrideForks:RobustLock.TheDeathOfItsHolderFreesIt:RobustLock.AWaiterIsWokenByTheDeathOfTheHolder:SharedValues.AKilledWriterLeavesThemWhole")
   endif()
   gtest_discover_tests(${target} ${left_out} PROPERTIES TIMEOUT 120 LABELS ${group} DISCOVERY_MODE PRE_TEST)
 endfunction()

@@ -80,6 +80,16 @@ bool same_numbers(nb::handle given, nb::handle cast) {
   return nb::cast<bool>(nb::module_::import_("numpy").attr("all")(same).attr("__bool__")());
 }
 
+/// The table that a plan with objects needs.
+template <class Table>
+Table& table_of(Table* objects, const std::string& path) {
+  if (objects != nullptr) return *objects;
+  throw InvalidArgument(fmt::format(
+      "samples{} have no arrays of fixed size, and this call takes arrays only; reset() and step() "
+      "take them",
+      path.empty() ? "" : " of '" + path + "'"));
+}
+
 /// np.asarray(value), with NumPy's complaint as ours.
 nb::object natural_array(PyObject* value, const std::string& expected) {
   nb::object array = nb::steal(PyArray_FromAny(value, nullptr, 0, 0, 0, nullptr));
@@ -93,7 +103,7 @@ nb::object natural_array(PyObject* value, const std::string& expected) {
 
 CopyPlan::CopyPlan(nb::handle space) {
   ensure_numpy();
-  space_from_python(space);  // refuses what has no arrays
+  space_from_python(space);  // refuses what is no space
   int leaves = 0;
   root_ = make_node(space, "", leaves);
 }
@@ -117,9 +127,12 @@ CopyPlan::Node CopyPlan::make_node(nb::handle space, const std::string& path, in
       const std::string key = std::to_string(node.children.size());
       node.children.push_back(make_node(subspace, child_path(key), leaves));
     }
+  } else if (const auto arrays = env::leaves(space_from_python(space)); arrays.empty()) {
+    node.kind = Kind::kObject;
+    node.leaf = objects_++;
   } else {
     node.leaf = leaves++;
-    node.spec = env::leaves(space_from_python(space)).at(0).spec;
+    node.spec = arrays.front().spec;
     node.type = type_num(node.spec.dtype);
     node.bytes = node.spec.bytes();
     node.dtype = nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(node.type)));
@@ -152,11 +165,45 @@ bool CopyPlan::fits(const Node& node, PyObject* value, std::int64_t rows) {
   return true;
 }
 
+bool CopyPlan::fits_batch_node(const Node& node, PyObject* batch, std::int64_t rows) {
+  switch (node.kind) {
+    case Kind::kLeaf:
+      return fits(node, batch, rows);
+    case Kind::kObject:
+      return false;
+    case Kind::kDict:
+      if (!PyDict_Check(batch) ||
+          PyDict_GET_SIZE(batch) != static_cast<Py_ssize_t>(node.children.size())) {
+        return false;
+      }
+      break;
+    case Kind::kTuple:
+      if (!PyTuple_Check(batch) ||
+          PyTuple_GET_SIZE(batch) != static_cast<Py_ssize_t>(node.children.size())) {
+        return false;
+      }
+      break;
+  }
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    PyObject* child = node.kind == Kind::kDict
+                          ? PyDict_GetItem(batch, node.keys[i].ptr())
+                          : PyTuple_GET_ITEM(batch, static_cast<Py_ssize_t>(i));
+    if (child == nullptr || !fits_batch_node(node.children[i], child, rows)) return false;
+  }
+  return true;
+}
+
 void CopyPlan::store_node(const Node& node, PyObject* sample,
-                          std::span<const shm::TensorView> leaves, std::int64_t row) {
+                          std::span<const shm::TensorView> leaves, std::int64_t row,
+                          ObjectRows* objects, int object_row) {
+  if (node.kind == Kind::kObject) {
+    table_of(objects, node.path).set(node.leaf, object_row, nb::borrow(sample));
+    return;
+  }
   if (node.kind != Kind::kLeaf) {
     for (std::size_t i = 0; i < node.children.size(); ++i) {
-      store_node(node.children[i], child_of(node, i, sample).ptr(), leaves, row);
+      store_node(node.children[i], child_of(node, i, sample).ptr(), leaves, row, objects,
+                 object_row);
     }
     return;
   }
@@ -173,8 +220,11 @@ void CopyPlan::store_node(const Node& node, PyObject* sample,
 }
 
 nb::object CopyPlan::load_node(const Node& node, std::span<const shm::TensorView> leaves,
-                               std::int64_t row) {
+                               std::int64_t row, const ObjectRows* objects, int object_row) {
   return assemble(node, [&](const Node& leaf) -> nb::object {
+    if (leaf.kind == Kind::kObject) {
+      return nb::borrow(table_of(objects, leaf.path).get(leaf.leaf, object_row));
+    }
     const std::byte* in = leaves[static_cast<std::size_t>(leaf.leaf)].data +
                           static_cast<std::size_t>(row) * leaf.bytes;
     if (!leaf.spec.shape.empty()) {
@@ -194,10 +244,14 @@ nb::object CopyPlan::load_node(const Node& node, std::span<const shm::TensorView
 }
 
 void CopyPlan::store_batch_node(const Node& node, PyObject* batch,
-                                std::span<const shm::TensorView> leaves) {
+                                std::span<const shm::TensorView> leaves, ObjectRows* objects) {
+  if (node.kind == Kind::kObject) {
+    store_object_column(node, batch, objects);
+    return;
+  }
   if (node.kind != Kind::kLeaf) {
     for (std::size_t i = 0; i < node.children.size(); ++i) {
-      store_batch_node(node.children[i], child_of(node, i, batch).ptr(), leaves);
+      store_batch_node(node.children[i], child_of(node, i, batch).ptr(), leaves, objects);
     }
     return;
   }
@@ -214,8 +268,19 @@ void CopyPlan::store_batch_node(const Node& node, PyObject* batch,
   }
 }
 
-nb::object CopyPlan::load_batch(std::span<const shm::TensorView> leaves) const {
+void CopyPlan::store_object_column(const Node& node, PyObject* batch, ObjectRows* objects) {
+  try {
+    table_of(objects, node.path).set_column(node.leaf, batch);
+  } catch (const InvalidArgument& error) {
+    if (node.path.empty()) throw;
+    throw InvalidArgument(fmt::format("for '{}' {}", node.path, error.what()));
+  }
+}
+
+nb::object CopyPlan::load_batch(std::span<const shm::TensorView> leaves,
+                                const ObjectRows* objects) const {
   return assemble(root_, [&](const Node& leaf) {
+    if (leaf.kind == Kind::kObject) return table_of(objects, leaf.path).column(leaf.leaf);
     const shm::TensorView& view = leaves[static_cast<std::size_t>(leaf.leaf)];
     nb::object array = new_array(view.row, view.rows);
     std::memcpy(array_data(array), view.data, leaf.bytes * static_cast<std::size_t>(view.rows));
@@ -223,8 +288,10 @@ nb::object CopyPlan::load_batch(std::span<const shm::TensorView> leaves) const {
   });
 }
 
-nb::object CopyPlan::view_batch(std::span<const shm::TensorView> leaves, nb::handle owner) const {
+nb::object CopyPlan::view_batch(std::span<const shm::TensorView> leaves, nb::handle owner,
+                                const ObjectRows* objects) const {
   return assemble(root_, [&](const Node& leaf) {
+    if (leaf.kind == Kind::kObject) return table_of(objects, leaf.path).column(leaf.leaf);
     return array_view(leaves[static_cast<std::size_t>(leaf.leaf)], owner, true);
   });
 }
@@ -301,7 +368,7 @@ nb::object CopyPlan::child_of(const Node& node, std::size_t i, PyObject* sample)
 
 template <class MakeLeaf>
 nb::object CopyPlan::assemble(const Node& node, const MakeLeaf& make_leaf) {
-  if (node.kind == Kind::kLeaf) {
+  if (node.kind == Kind::kLeaf || node.kind == Kind::kObject) {
     nb::object leaf = make_leaf(node);
     if (!leaf) throw nb::python_error();
     return leaf;

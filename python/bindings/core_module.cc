@@ -7,6 +7,8 @@ NB_MODULE(_core, module) {
   module.attr("version") = shoal::version();
   shoal::python::bind_errors(module);
   shoal::python::bind_process(module);
+  shoal::python::bind_identity(module);
   shoal::python::bind_env(module);
   shoal::python::bind_vector(module);
+  shoal::python::bind_async(module);
 }

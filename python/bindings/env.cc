@@ -15,6 +15,7 @@
 
 #include "bindings.h"
 #include "shoal/env/np_random.h"
+#include "shoal/env/plugin.h"
 #include "shoal/env/registry.h"
 #include "shoal/os/error.h"
 #include "spaces.h"
@@ -133,6 +134,10 @@ void bind_registry(nb::module_& module) {
   module.def("find", &env::find_env, "id"_a,
              "The EnvSpec of `id`; ValueError naming the nearest ids when there is none.");
   module.def(
+      "load_plugin", [](const std::string& path) { return env::load_plugin(path); }, "path"_a,
+      "Loads a shared library of environments; the ids that it registered.");
+  module.def("loaded_plugins", &env::loaded_plugins, "The paths of the plug-ins loaded so far.");
+  module.def(
       "space_repr", [](nb::handle space) { return space_from_python(space).repr(); }, "space"_a,
       "How the C++ side writes a Gymnasium space.");
 }
@@ -168,10 +173,13 @@ void bind_batch(nb::module_& module) {
           [](nb::handle_t<OwnedBatch> self) { return nb::cast<OwnedBatch&>(self).truncated(self); })
       .def(
           "reset",
-          [](OwnedBatch& self, int i, std::optional<std::uint64_t> seed) {
-            self.batch().reset(self.checked(i), seed);
+          [](OwnedBatch& self, int i, std::optional<std::uint64_t> seed, std::string_view options) {
+            const auto parsed = env::ResetOptions::from_json(options);
+            self.batch().check_reset_options(parsed);
+            self.batch().reset_with(self.checked(i), seed, parsed);
           },
-          "i"_a = 0, "seed"_a = nb::none(), "Begins an episode in environment i.")
+          "i"_a = 0, "seed"_a = nb::none(), "options"_a = "",
+          "Begins an episode in environment i; options are JSON, \"\" for none.")
       .def("step", &OwnedBatch::step, "lo"_a = 0, "hi"_a = nb::none(),
            "Steps environments [lo, hi) with their rows of `actions`.")
       .def(

@@ -5,10 +5,13 @@
 
 #include "bindings.h"
 #include "exceptions.h"
+#include "faults.h"
 #include "shoal/os/error.h"
 #include "shoal/process/error_report.h"
 #include "shoal/process/start_method.h"
 #include "shoal/process/worker_died.h"
+#include "shoal/vector/async_errors.h"
+#include "shoal/vector/spaces_differ.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -17,6 +20,10 @@ namespace shoal::python {
 namespace {
 
 nb::object python_errors() { return nb::module_::import_("shoal.errors"); }
+
+nb::object gymnasium_error(const char* name) {
+  return nb::module_::import_("gymnasium.error").attr(name);
+}
 
 void raise(nb::handle type, const std::exception& error) {
   PyErr_SetObject(type.ptr(), nb::str(error.what()).ptr());
@@ -29,6 +36,9 @@ void raise(const nb::object& exception) {
 std::string where(const process::ErrorReport& report) {
   if (report.env_index < 0) return "";
   std::string text = fmt::format("environment {}", report.env_index);
+  if (report.episode_step >= 0) {
+    text += fmt::format(", step {} of its episode", report.episode_step + 1);
+  }
   if (!report.last_action.empty()) text += ", action " + report.last_action;
   if (report.last_seed) text += fmt::format(", last seed {}", *report.last_seed);
   return text;
@@ -36,9 +46,12 @@ std::string where(const process::ErrorReport& report) {
 
 nb::object exception_of(const process::RemoteError& error) {
   const process::ErrorReport& report = error.report();
+  nb::list others;
+  for (const process::RemoteError& other : error.others()) others.append(exception_of(other));
   return python_errors().attr("unpack_exception")(
       error.worker(), report.type, report.message, report.traceback,
-      nb::bytes(report.extra.data(), report.extra.size()), where(report), report.code);
+      nb::bytes(report.extra.data(), report.extra.size()), where(report), report.code,
+      report.env_index, others);
 }
 
 nb::object exception_of(const process::WorkerDied& error) {
@@ -53,12 +66,21 @@ nb::object exception_of(const process::WorkerDied& error) {
                                       end.first_env, end.first_env + end.num_envs));
   return python_errors().attr("WorkerDied")(
       error.what(), "worker"_a = end.worker, "index"_a = end.index, "env_indices"_a = env_indices,
-      "pid"_a = end.pid, "exitcode"_a = exitcode, "log_tail"_a = nb::tuple(log_tail));
+      "pid"_a = end.pid, "exitcode"_a = exitcode, "log_tail"_a = nb::tuple(log_tail),
+      "kind"_a = end.kind);
+}
+
+nb::object exception_of(const vector::TooManyFaults& error) {
+  nb::list faults;
+  for (const vector::Fault& fault : error.faults()) faults.append(fault_to_python(*fault));
+  return python_errors().attr("TooManyFaults")(error.what(), "faults"_a = nb::tuple(faults));
 }
 
 void set_python_error(const std::exception_ptr& pending) {
   try {
     std::rethrow_exception(pending);
+  } catch (const vector::SpacesDiffer& error) {
+    raise(python_errors().attr("SpacesDiffer"), error);
   } catch (const InvalidArgument& error) {
     raise(PyExc_ValueError, error);
   } catch (const TimedOut& error) {
@@ -70,10 +92,18 @@ void set_python_error(const std::exception_ptr& pending) {
     raise(exception_of(error));
   } catch (const process::WorkerDied& error) {
     raise(exception_of(error));
+  } catch (const vector::TooManyFaults& error) {
+    raise(exception_of(error));
   } catch (const process::StartFailed& error) {
     raise(python_errors().attr("StartFailed"), error);
   } catch (const process::ForkRefused& error) {
     raise(python_errors().attr("ForkRefused"), error);
+  } catch (const vector::AlreadyInFlight& error) {
+    raise(gymnasium_error("AlreadyPendingCallError")(error.what(), "send"));
+  } catch (const vector::NothingInFlight& error) {
+    raise(gymnasium_error("NoAsyncCallError")(error.what(), "recv"));
+  } catch (const vector::NotReset& error) {
+    raise(gymnasium_error("ResetNeeded"), error);
   } catch (const InvalidState& error) {
     raise(PyExc_RuntimeError, error);
   } catch (const Error& error) {

@@ -26,6 +26,8 @@
 #include "shoal/process/launcher.h"
 #include "shoal/process/own_thread.h"
 #include "shoal/process/program.h"
+#include "shoal/process/stack_dump.h"
+#include "shoal/process/welcome.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/native_worker.h"
 
@@ -76,7 +78,7 @@ bool interruptible(std::optional<double> timeout, Wait wait) {
   }
 }
 
-void send(os::SeqPacket& channel, const nb::bytes& message, std::optional<double> timeout) {
+void send(process::Channel& channel, const nb::bytes& message, std::optional<double> timeout) {
   auto outcome = os::SendOutcome::kTimedOut;
   interruptible(timeout, [&](os::Deadline until) {
     outcome = channel.send(view(message), {}, until);
@@ -89,7 +91,7 @@ void send(os::SeqPacket& channel, const nb::bytes& message, std::optional<double
 }
 
 /// None: the other end is closed.
-std::optional<nb::bytes> recv(os::SeqPacket& channel, const std::string& from,
+std::optional<nb::bytes> recv(process::Channel& channel, const std::string& from,
                               std::optional<double> timeout) {
   os::Message message;
   auto outcome = os::RecvOutcome::kTimedOut;
@@ -167,13 +169,11 @@ std::shared_ptr<const process::ForkHooks> fork_hooks(nb::callable run) {
                          .entries = entries(std::move(run))});
 }
 
-std::shared_ptr<process::Launcher> create_launcher(const std::string& method,
-                                                   std::vector<std::string> interpreter,
-                                                   std::vector<std::string> preload,
-                                                   process::Environment environment, int threads,
-                                                   bool hide_gpu, double start_timeout,
-                                                   bool allow_unsafe_fork, bool relay_output,
-                                                   const nb::bytes& bootstrap, nb::callable run) {
+std::shared_ptr<process::Launcher> create_launcher(
+    const std::string& method, std::vector<std::string> interpreter,
+    std::vector<std::string> preload, process::Environment environment, int threads, bool hide_gpu,
+    double start_timeout, bool allow_unsafe_fork, bool relay_output, bool ahead,
+    const nb::bytes& bootstrap, nb::callable run) {
   process::LaunchOptions options;
   options.method = process::start_method_from_name(method);
   options.interpreter = std::move(interpreter);
@@ -184,6 +184,7 @@ std::shared_ptr<process::Launcher> create_launcher(const std::string& method,
   options.start_timeout = milliseconds(start_timeout);
   options.allow_unsafe_fork = allow_unsafe_fork;
   options.relay_output = relay_output;
+  options.ahead = ahead;
   options.bootstrap = copy(bootstrap);
   options.fork_hooks = fork_hooks(std::move(run));
   const nb::gil_scoped_release unlocked;
@@ -202,7 +203,11 @@ std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& la
     specs.push_back(std::move(spec));
   }
   const nb::gil_scoped_release unlocked;
-  return launcher.start(std::move(specs));
+  const auto board = process::Board::create();
+  const int count = static_cast<int>(payloads.size());
+  return launcher.start(std::move(specs), {}, [&](process::WorkerProcess& worker) {
+    process::send_welcome(worker, *board, count);
+  });
 }
 
 std::optional<int> exitcode(std::optional<process::ExitStatus> status) {
@@ -320,10 +325,15 @@ void bind_process(nb::module_& parent) {
                      return std::string(process::name(launcher.method()));
                    })
       .def_prop_ro("zygote_pid", &process::Launcher::zygote_pid)
+      .def(
+          "begin",
+          [](process::Launcher& launcher, std::vector<std::string> preload,
+             const nb::bytes& bootstrap) { launcher.begin(std::move(preload), copy(bootstrap)); },
+          "preload"_a, "bootstrap"_a)
       .def("start", &start, "payloads"_a);
   module.def("create_launcher", &create_launcher, nb::kw_only(), "method"_a, "interpreter"_a,
              "preload"_a, "environment"_a, "threads"_a, "hide_gpu"_a, "start_timeout"_a,
-             "allow_unsafe_fork"_a, "relay_output"_a, "bootstrap"_a, "run"_a);
+             "allow_unsafe_fork"_a, "relay_output"_a, "ahead"_a, "bootstrap"_a, "run"_a);
   module.def("fork_hazards", &process::fork_hazards,
              "Why forking this process is unsafe, one sentence each; empty when nothing is known "
              "against it.");
@@ -333,6 +343,8 @@ void bind_process(nb::module_& parent) {
              "Whether the variable tells a process its place in a group (torchrun, MPI, Slurm).");
   module.def("worker_variables", &process::worker_settings, "threads"_a, "hide_gpu"_a,
              "environment"_a, "The variables that workers get on top of their caller's.");
+  module.def("install_stack_dump", [] { return process::install_stack_dump(false); });
+  module.def("stack_signal", &process::stack_signal);
   module.def("gpu_in_use", &process::gpu_in_use,
              "What shows that this process uses a GPU; None when it is free of GPUs.");
 }

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "exceptions.h"
 #include "shoal/os/error.h"
+#include "shoal/vector/engine_request.h"
+#include "shoal/vector/spaces_differ.h"
 #include "spaces.h"
 
 namespace nb = nanobind;
@@ -20,14 +23,12 @@ nb::object first_space(const nb::list& envs, const char* which) {
   return envs[0].attr(which);
 }
 
-void check_same_space(nb::handle env, nb::handle first, const char* which, int index,
-                      int first_index) {
-  nb::object space = env.attr(which);
-  if (space.equal(first)) return;
-  throw InvalidArgument(
+[[noreturn]] void throw_spaces_differ(nb::handle first, nb::handle other, const char* which,
+                                      int index, int first_index) {
+  throw vector::SpacesDiffer(
       fmt::format("all environments need the same {}: environment {} has {}, environment {} has {}",
                   which, first_index, nb::cast<std::string>(nb::str(first)), index,
-                  nb::cast<std::string>(nb::str(space))));
+                  nb::cast<std::string>(nb::str(other))));
 }
 
 std::vector<std::byte> to_vector(nb::handle bytes_object) {
@@ -54,21 +55,21 @@ std::string what_it_is(nb::handle result) {
 
 }  // namespace
 
-PyStepper::PyStepper(nb::list envs, nb::object face, int first_env)
+PyStepper::PyStepper(nb::list envs, nb::object face, int first_env, bool same_observations,
+                     bool exact)
     : face_(std::move(face)),
       observations_(first_space(envs, "observation_space")),
-      actions_(first_space(envs, "action_space")) {
-  nb::object observation_space = envs[0].attr("observation_space");
-  nb::object action_space = envs[0].attr("action_space");
+      actions_(first_space(envs, "action_space")),
+      exact_(exact) {
   for (nb::handle env : envs) {
-    const int index = first_env + count();
-    check_same_space(env, observation_space, "observation_space", index, first_env);
-    check_same_space(env, action_space, "action_space", index, first_env);
-    envs_.push_back(Env{nb::borrow(env), {}, {}, {}});
+    envs_.push_back(Env{.env = nb::borrow(env), .step = {}, .reset = {}, .last_seed = {}});
   }
+  hello_.observation_space = space_from_python(first_space(envs, "observation_space"));
+  hello_.action_space = space_from_python(first_space(envs, "action_space"));
+  if (!same_observations) hello_.observation_space = layout_of(hello_.observation_space);
+  check_spaces(first_env, same_observations);
+  take_episode_options();
   bind_methods();
-  hello_.observation_space = space_from_python(observation_space);
-  hello_.action_space = space_from_python(action_space);
   hello_.extra = to_vector(face_.attr("hello")());
   reset_names_ = nb::make_tuple("seed", "options");
 }
@@ -87,12 +88,35 @@ PyStepper::~PyStepper() {
   actions_ = {};
 }
 
+void PyStepper::check_spaces(int first_env, bool same_observations) {
+  const nb::object observations = envs_[0].env.attr("observation_space");
+  const nb::object actions = envs_[0].env.attr("action_space");
+  for (int i = 1; i < count(); ++i) {
+    const nb::handle env = envs_[static_cast<std::size_t>(i)].env;
+    const nb::object observed = env.attr("observation_space");
+    const nb::object acted = env.attr("action_space");
+    if (same_observations ? !same_space(observations, observed)
+                          : layout_of(space_from_python(observed)) != hello_.observation_space) {
+      throw_spaces_differ(observations, observed, "observation_space", first_env + i, first_env);
+    }
+    if (!same_space(actions, acted))
+      throw_spaces_differ(actions, acted, "action_space", first_env + i, first_env);
+  }
+}
+
 void PyStepper::release() {
   // Moved out first: a destructor in Python may come back here.
   const auto envs = std::exchange(envs_, {});
   const auto infos = std::exchange(infos_, {});
+  const auto observed = std::exchange(observed_, {});
+  const auto finals = std::exchange(finals_, {});
+  const auto taken = std::exchange(taken_, {});
   const nb::object face = std::move(face_);
   const nb::object encoded = std::move(encoded_infos_);
+  const nb::object whole = std::move(whole_);
+  const nb::object sent_whole = std::move(sent_whole_);
+  const nb::object options = std::move(reset_options_);
+  const nb::object seeds = std::move(reset_seeds_);
 }
 
 int PyStepper::traverse(visitproc visit, void* arg) const {
@@ -103,14 +127,31 @@ int PyStepper::traverse(visitproc visit, void* arg) const {
     Py_VISIT(env.reset.ptr());
   }
   for (const Info& info : infos_) Py_VISIT(info.info.ptr());
+  Py_VISIT(whole_.ptr());
+  Py_VISIT(sent_whole_.ptr());
+  Py_VISIT(reset_options_.ptr());
+  Py_VISIT(reset_seeds_.ptr());
+  for (const ObjectRows* rows : {&observed_, &finals_, &taken_}) {
+    if (const int stop = rows->traverse(visit, arg)) return stop;
+  }
   return 0;
 }
 
 void PyStepper::bind_methods() {
   for (Env& env : envs_) {
-    env.step = env.env.attr("step");
-    env.reset = env.env.attr("reset");
+    if (env.env) bind_methods(env);  // else it is discarded
   }
+}
+
+void PyStepper::bind_methods(Env& env) {
+  env.step = env.env.attr("step");
+  env.reset = env.env.attr("reset");
+}
+
+void PyStepper::face_has_changed() {
+  bind_methods();
+  nb::object actions = face_.attr("take_whole_actions")();
+  if (!actions.is_none()) sent_whole_ = std::move(actions);
 }
 
 void PyStepper::attach(const vector::Rows& rows, int lo, vector::EnvMarker marker) {
@@ -118,15 +159,44 @@ void PyStepper::attach(const vector::Rows& rows, int lo, vector::EnvMarker marke
   lo_ = lo;
   marker_ = marker;
   autoreset_ = vector::Autoreset(rows.autoreset_mode, count());
+  episodes_ = vector::Episodes(options_, rows, lo, count());
+  if (observations_.objects() + actions_.objects() == 0 && !exact_) return;
+  const nb::gil_scoped_acquire gil;
+  observed_ = ObjectRows(observations_.objects(), count());
+  finals_ = ObjectRows(exact_ ? 1 : observations_.objects(), count());
+  taken_ = ObjectRows(actions_.objects(), count());
 }
 
-void PyStepper::reset() {
-  nb::gil_scoped_acquire gil;
+void PyStepper::begin() {
   infos_.clear();
+  changed_.clear();
+}
+
+void PyStepper::begin_reset() {
+  nb::gil_scoped_acquire gil;
+  begin();
+  sent_whole_.reset();
   nb::object arguments = face_.attr("take_reset_arguments")();
-  nb::object options = arguments.is_none() ? nb::none() : nb::object(arguments[0]);
-  nb::object seeds = arguments.is_none() ? nb::none() : nb::object(arguments[1]);
-  for (int i = 0; i < count(); ++i) {
+  reset_options_ = arguments.is_none() ? nb::none() : nb::object(arguments[0]);
+  reset_seeds_ = arguments.is_none() ? nb::none() : nb::object(arguments[1]);
+}
+
+void PyStepper::begin_step() {
+  nb::gil_scoped_acquire gil;
+  begin();
+  if (actions_.objects() != 0) take_actions();
+  if (whole_ || sent_whole_) whole_ = std::exchange(sent_whole_, {});
+  if (!reset_options_) return;
+  reset_options_.reset();
+  reset_seeds_.reset();
+}
+
+void PyStepper::reset_range(int lo, int hi) {
+  nb::gil_scoped_acquire gil;
+  const process::IdentityScope scope(identity_);
+  const nb::object options = reset_options_ ? reset_options_ : nb::none();
+  const nb::object seeds = reset_seeds_ ? reset_seeds_ : nb::none();
+  for (int i = lo; i < hi; ++i) {
     const auto row = static_cast<std::size_t>(lo_ + i);
     if (rows_.reset_mask[row] == 0) continue;
     Env& env = envs_[static_cast<std::size_t>(i)];
@@ -135,6 +205,11 @@ void PyStepper::reset() {
     nb::object seed = !seeds.is_none() ? nb::object(seeds[i])
                       : env.last_seed  ? nb::object(nb::int_(*env.last_seed))
                                        : nb::none();
+    if (!seed.is_none()) {
+      std::uint64_t value;
+      const bool fits = nb::try_cast(seed, value);
+      identity_.set_seed(lo_ + i, fits ? std::optional(value) : std::nullopt);
+    }
     nb::object result = guarded(i, "reset", [&] {
       PyObject* call[] = {nullptr, seed.ptr(), options.ptr()};
       return PyObject_Vectorcall(env.reset.ptr(), call + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
@@ -147,10 +222,10 @@ void PyStepper::reset() {
   leave();
 }
 
-void PyStepper::step() {
+void PyStepper::step_range(int lo, int hi) {
   nb::gil_scoped_acquire gil;
-  infos_.clear();
-  for (int i = 0; i < count(); ++i) {
+  const process::IdentityScope scope(identity_);
+  for (int i = lo; i < hi; ++i) {
     if (autoreset_.due(i)) {
       write_flags(lo_ + i, 0.0, false, false);
       autoreset_env(i);
@@ -161,8 +236,20 @@ void PyStepper::step() {
   leave();
 }
 
+/// Those that the caller sent, where it is in another process.
+void PyStepper::take_actions() {
+  const nb::object sent = face_.attr("take_actions")();
+  if (sent.is_none()) return;
+  for (int i = 0; i < count(); ++i) taken_.set_row(i, sent[i]);
+}
+
+nb::object PyStepper::action_of(int i) const {
+  if (whole_) return whole_[i];
+  return actions_.load(rows_.actions, lo_ + i, &taken_, i);
+}
+
 void PyStepper::step_env(int i) {
-  nb::object action = actions_.load(rows_.actions, lo_ + i);
+  nb::object action = action_of(i);
   nb::object result = guarded(i, "step", [&] {
     PyObject* call[] = {nullptr, action.ptr()};
     return PyObject_Vectorcall(envs_[static_cast<std::size_t>(i)].step.ptr(), call + 1,
@@ -182,17 +269,20 @@ void PyStepper::autoreset_env(int i) {
 
 void PyStepper::take_reset_result(int i, nb::object result) {
   const int row = lo_ + i;
+  envs_[static_cast<std::size_t>(i)].steps = 0;
   nb::object tuple = tuple_of(result, 2);
   if (!tuple) {
     throw InvalidArgument(fmt::format("{} must return (observation, info), it returned {}",
                                       where(row, "reset"), what_it_is(result)));
   }
   store_observation(row, PyTuple_GET_ITEM(tuple.ptr(), 0), "reset");
+  episodes_.begin(i);
   keep_info(row, false, PyTuple_GET_ITEM(tuple.ptr(), 1), "reset");
 }
 
 void PyStepper::take_step_result(int i, nb::object result) {
   const int row = lo_ + i;
+  ++envs_[static_cast<std::size_t>(i)].steps;
   nb::object tuple = tuple_of(result, 5);
   if (!tuple) {
     throw InvalidArgument(fmt::format(
@@ -211,13 +301,15 @@ void PyStepper::take_step_result(int i, nb::object result) {
   }
   store_observation(row, PyTuple_GET_ITEM(tuple.ptr(), 0), "step");
   write_flags(row, reward, terminated != 0, truncated != 0);
+  episodes_.stepped(i, i + 1);
+  const bool cut = rows_.truncated[static_cast<std::size_t>(row)] != 0;
   PyObject* info = PyTuple_GET_ITEM(tuple.ptr(), 4);
-  if (!autoreset_.ended(i, terminated != 0, truncated != 0)) {
+  if (!autoreset_.ended(i, terminated != 0, cut)) {
     keep_info(row, false, info, "step");
     return;
   }
   keep_info(row, true, info, "step");
-  keep_final(row);
+  keep_final(row, PyTuple_GET_ITEM(tuple.ptr(), 0));
   autoreset_env(i);
 }
 
@@ -230,12 +322,20 @@ void PyStepper::write_flags(int row, double reward, bool terminated, bool trunca
   rows_.has_final[r] = 0;
 }
 
-void PyStepper::keep_final(int row) {
+void PyStepper::keep_final(int row, PyObject* observation) {
   for (std::size_t leaf = 0; leaf < rows_.obs.size(); ++leaf) {
     std::memcpy(rows_.final_obs[leaf].row_data(row), rows_.obs[leaf].row_data(row),
                 rows_.obs[leaf].row_bytes());
   }
   rows_.has_final[static_cast<std::size_t>(row)] = 1;
+  const int i = row - lo_;
+  // Copied, because the environment's reset may change them.
+  if (exact_) {
+    finals_.set(0, i, deep_copy(observation));
+    changed_.push_back(row);
+  } else if (observations_.objects() != 0) {
+    finals_.set_row(i, deep_copy(observed_.row(i)));
+  }
 }
 
 void PyStepper::keep_info(int row, bool is_final, PyObject* info, const char* method) {
@@ -249,7 +349,12 @@ void PyStepper::keep_info(int row, bool is_final, PyObject* info, const char* me
 void PyStepper::store_observation(int row, PyObject* observation, const char* method) {
   marker_.writing(row);
   try {
-    observations_.store(observation, rows_.obs, row);
+    if (frames_.active()) {
+      store_frame(row, observation, method);
+      return;
+    }
+    observations_.store(observation, rows_.obs, row, &observed_, row - lo_);
+    if (observations_.objects() != 0) changed_.push_back(row);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("{} returned an observation that does not fit its space: {}",
                                       where(row, method), error.what()));
@@ -266,9 +371,11 @@ nb::object PyStepper::guarded(int i, const char* method, Call call) {
   nb::python_error error;
   const int row = lo_ + i;
   std::string note = where(row, method);
-  if (std::strcmp(method, "step") == 0) note += ", action " + action_text(row);
-  if (const auto& seed = envs_[static_cast<std::size_t>(i)].last_seed)
-    note += fmt::format(", last seed {}", *seed);
+  const Env& env = envs_[static_cast<std::size_t>(i)];
+  if (std::strcmp(method, "step") == 0) {
+    note += fmt::format(", step {} of its episode, action {}", env.steps + 1, action_text(row));
+  }
+  if (env.last_seed) note += fmt::format(", last seed {}", *env.last_seed);
   add_note(error.value(), note);
   throw error;
 }
@@ -277,12 +384,18 @@ nb::object PyStepper::guarded(int i, const char* method, Call call) {
 void PyStepper::enter(int row, const char* method) {
   row_ = row;
   method_ = method;
-  marker_.at(row);
+  identity_.enter(row);
+  if (method[0] == 'r') {
+    marker_.resetting(row);
+  } else {
+    marker_.at(row);
+  }
 }
 
 /// No environment can be blamed from here on.
 void PyStepper::leave() {
   row_ = -1;
+  identity_.leave();
   marker_.none();
 }
 
@@ -291,7 +404,7 @@ std::string PyStepper::where(int row, const char* method) const {
 }
 
 std::string PyStepper::action_text(int row) const {
-  return nb::cast<std::string>(nb::repr(actions_.load(rows_.actions, row)));
+  return nb::cast<std::string>(nb::repr(action_of(row - lo_)));
 }
 
 nb::object PyStepper::infos() const {
@@ -303,18 +416,28 @@ nb::object PyStepper::infos() const {
 }
 
 std::span<const std::byte> PyStepper::info() {
-  if (infos_.empty()) return {};
+  if (infos_.empty() && changed_.empty()) return {};
   nb::gil_scoped_acquire gil;
-  encoded_infos_ = face_.attr("encode_infos")(infos());
+  nb::list observed, finals;
+  std::sort(changed_.begin(), changed_.end());
+  changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
+  for (const int row : changed_) {
+    if (observations_.objects() != 0)
+      observed.append(nb::make_tuple(row, observed_.row(row - lo_)));
+    if (rows_.has_final[static_cast<std::size_t>(row)] != 0)
+      finals.append(nb::make_tuple(row, finals_.row(row - lo_)));
+  }
+  encoded_infos_ = face_.attr("encode")(infos(), observed, finals);
   const auto bytes = nb::cast<nb::bytes>(encoded_infos_);
   return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
 std::vector<std::byte> PyStepper::request(std::span<const std::byte> message) {
+  if (auto answer = answer_engine_request(*this, message)) return std::move(*answer);
   nb::gil_scoped_acquire gil;
   leave();
   auto reply = to_vector(face_.attr("request")(nb::bytes(message.data(), message.size())));
-  bind_methods();  // the request may have put other methods in place
+  face_has_changed();
   return reply;
 }
 
@@ -322,10 +445,47 @@ process::ErrorReport PyStepper::describe_exception() const {
   nb::gil_scoped_acquire gil;
   process::ErrorReport report = report_current_exception();
   if (row_ < 0) return report;
+  const Env& env = envs_[static_cast<std::size_t>(row_ - lo_)];
   report.env_index = row_;
-  report.last_seed = envs_[static_cast<std::size_t>(row_ - lo_)].last_seed;
+  report.last_seed = env.last_seed;
+  report.episode_step = env.steps;
   if (std::strcmp(method_, "step") == 0) report.last_action = action_text(row_);
   return report;
+}
+
+bool PyStepper::can_rebuild() const {
+  nb::gil_scoped_acquire gil;
+  return nb::cast<bool>(face_.attr("can_rebuild")());
+}
+
+void PyStepper::discard(int i) {
+  nb::gil_scoped_acquire gil;
+  std::erase_if(infos_, [row = lo_ + i](const Info& info) { return info.row == row; });
+  std::erase(changed_, lo_ + i);
+  Env& env = envs_[static_cast<std::size_t>(i)];
+  const Env gone = std::exchange(env, Env{.env = {}, .step = {}, .reset = {}, .last_seed = {}});
+  face_.attr("discard")(i);
+}
+
+void PyStepper::rebuild(int i) {
+  nb::gil_scoped_acquire gil;
+  enter(lo_ + i, "rebuild");
+  Env& env = envs_[static_cast<std::size_t>(i)];
+  if (env.env) discard(i);
+  env.env = nb::object(face_.attr("rebuild")(i));
+  bind_methods(env);
+  autoreset_.was_reset(i);
+}
+
+std::vector<std::byte> PyStepper::hand_over() {
+  nb::gil_scoped_acquire gil;
+  leave();
+  return to_vector(face_.attr("hand_over")());
+}
+
+void PyStepper::take_over(std::span<const std::byte> handed) {
+  nb::gil_scoped_acquire gil;
+  face_.attr("take_over")(nb::bytes(handed.data(), handed.size()));
 }
 
 }  // namespace shoal::python

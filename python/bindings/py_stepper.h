@@ -7,7 +7,20 @@
 //   hello() -> bytes                            Hello::extra
 //   request(message: bytes) -> bytes            attributes, calls, rendering
 //   take_reset_arguments() -> (dict, list)|None options and seeds of the coming explicit reset
-//   encode_infos(entries: list) -> bytes        for info(); entries are (row, is_final, dict)
+//   take_actions() -> list|None                 of the coming step, where they have no arrays: a
+//                                               tuple an environment (object_rows.h)
+//   take_whole_actions() -> list|None           of the coming step, in place of the rows: an action
+//                                               an environment
+//   encode(entries, observed, finals) -> bytes  for info(): infos as (row, is_final, dict), and the
+//                                               (row, tuple) of observations and final observations
+//                                               without arrays, or None where all have arrays
+//   can_rebuild() -> bool                       whether it knows how its environments are made
+//   discard(i: int)                             closes environment i, whatever that raises
+//   rebuild(i: int) -> environment              a new one in the place of i
+//   hand_over() -> bytes, take_over(bytes)      the environments' random generators
+//   save(i) -> bytes, load(i, bytes) -> env     snapshots; load() puts a new one in its place
+//   episode_options: dict                       statistics, max_episode_steps, frame_stack,
+//                                               reward_clip
 //   close()                                     closes the environments
 #pragma once
 
@@ -21,8 +34,12 @@
 #include <vector>
 
 #include "copy_plan.h"
+#include "object_rows.h"
 #include "shoal/process/error_report.h"
+#include "shoal/process/identity.h"
 #include "shoal/vector/autoreset.h"
+#include "shoal/vector/episodes.h"
+#include "shoal/vector/frame_buffer.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::python {
@@ -34,9 +51,13 @@ namespace shoal::python {
 /// Threads: one at a time; takes the GIL itself, so the caller may have it or not.
 class PyStepper final : public vector::Stepper {
  public:
-  /// `envs` is a list of gymnasium environments. Throws InvalidArgument when their spaces differ or
-  /// cannot be shared; `first_env` is the row of the first one, for the message.
-  PyStepper(nanobind::list envs, nanobind::object face, int first_env);
+  /// `envs` is a list of gymnasium environments. Throws SpacesDiffer when their spaces do, which
+  /// for observations means dtypes and shapes only where `same_observations` is false, and
+  /// InvalidArgument when they cannot be shared; `first_env` is the row of the first one, for the
+  /// message. `exact` hands final observations on as the environment returned them (an int stays
+  /// one). The environments are those of process::this_worker(), who is told which of them runs.
+  PyStepper(nanobind::list envs, nanobind::object face, int first_env,
+            bool same_observations = true, bool exact = false);
   ~PyStepper() override;
 
   PyStepper(const PyStepper&) = delete;
@@ -45,13 +66,25 @@ class PyStepper final : public vector::Stepper {
   const vector::Hello& hello() const override { return hello_; }
   int count() const override { return static_cast<int>(envs_.size()); }
   void attach(const vector::Rows& rows, int lo, vector::EnvMarker marker) override;
-  void reset() override;
-  void step() override;
+  void select_obs(int set) override { rows_.select_obs(set); }
+  void begin_reset() override;
+  void begin_step() override;
+  void reset_range(int lo, int hi) override;
+  void step_range(int lo, int hi) override;
+  bool can_rebuild() const override;
+  void discard(int i) override;
+  void rebuild(int i) override;
+  void hold_resets(bool hold) override { autoreset_.hold(hold); }
+  std::vector<std::byte> hand_over() override;
+  void take_over(std::span<const std::byte> handed) override;
+  std::vector<std::byte> save(int row) override;
+  void load(int row, std::span<const std::byte> state) override;
   std::span<const std::byte> info() override;
   std::vector<std::byte> request(std::span<const std::byte> message) override;
 
-  /// Looks the environments' methods up again; to be called after code that may have replaced them.
-  void bind_methods();
+  /// To be called after code of the face that may have replaced methods of the environments, or set
+  /// actions.
+  void face_has_changed();
 
   /// Lets the environments and the face go. Afterwards only destruction is allowed.
   void release();
@@ -63,6 +96,13 @@ class PyStepper final : public vector::Stepper {
   /// or None.
   nanobind::object infos() const;
 
+  /// What observations, final observations and actions have without arrays; row i is the stepper's
+  /// own environment i. For who steps these environments in this process.
+  const ObjectRows& observed() const noexcept { return observed_; }
+  const ObjectRows& finals() const noexcept { return finals_; }
+  ObjectRows& actions() noexcept { return taken_; }
+  bool exact() const noexcept { return exact_; }
+
   /// For an exception that reset() or step() has just thrown (call it inside the catch block): what
   /// failed, where, with which action and seed, and the pickled exception.
   process::ErrorReport describe_exception() const;
@@ -73,6 +113,7 @@ class PyStepper final : public vector::Stepper {
     nanobind::object step;  // bound methods, looked up once
     nanobind::object reset;
     std::optional<std::uint64_t> last_seed;
+    int steps = 0;  // of its episode
   };
   struct Info {
     int row;
@@ -80,13 +121,21 @@ class PyStepper final : public vector::Stepper {
     nanobind::object info;
   };
 
+  void bind_methods();
+  nanobind::object action_of(int i) const;
   void step_env(int i);
   void autoreset_env(int i);
   void take_reset_result(int i, nanobind::object result);
   void take_step_result(int i, nanobind::object result);
   void keep_info(int row, bool is_final, PyObject* info, const char* method);
   void store_observation(int row, PyObject* observation, const char* method);
-  void keep_final(int row);
+  void keep_final(int row, PyObject* observation);
+  void take_episode_options();
+  void store_frame(int row, PyObject* observation, const char* method);
+  static void bind_methods(Env& env);
+  void check_spaces(int first_env, bool same_observations);
+  void begin();
+  void take_actions();
   void write_flags(int row, double reward, bool terminated, bool truncated);
   void enter(int row, const char* method);
   void leave();
@@ -100,15 +149,28 @@ class PyStepper final : public vector::Stepper {
   vector::Hello hello_;
   CopyPlan observations_;
   CopyPlan actions_;
+  ObjectRows observed_;
+  ObjectRows finals_;
+  ObjectRows taken_;             // the actions
+  nanobind::object whole_;       // a list of this step's actions, in place of the rows, or empty
+  nanobind::object sent_whole_;  // of the coming step
+  bool exact_;
+  std::vector<int> changed_;  // rows whose objects were observed since begin()
   vector::Rows rows_;
   int lo_ = 0;
   vector::EnvMarker marker_;
   vector::Autoreset autoreset_;
-  nanobind::object reset_names_;  // ("seed", "options")
+  env::EpisodeOptions options_;
+  vector::Episodes episodes_;
+  vector::FrameBuffer frames_;
+  nanobind::object reset_names_;    // ("seed", "options")
+  nanobind::object reset_options_;  // of the explicit reset under way; may be empty, as the seeds
+  nanobind::object reset_seeds_;
   std::vector<Info> infos_;
   nanobind::object encoded_infos_;  // bytes that info() handed out
-  int row_ = -1;                    // the environment whose code runs or has failed
-  const char* method_ = "";         // what it was asked for
+  process::Identity identity_ = process::this_worker();
+  int row_ = -1;             // the environment whose code runs or has failed
+  const char* method_ = "";  // what it was asked for
 };
 
 }  // namespace shoal::python

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -76,13 +77,13 @@ class Reader {
     if (is(space, "MultiBinary")) return env::MultiBinary{shape_of(space)};
     if (is(space, "Dict")) return read_dict(space, path);
     if (is(space, "Tuple")) return read_tuple(space, path);
-    throw InvalidArgument(
-        fmt::format("cannot share samples of the space {}{} between processes: it has no array of "
-                    "fixed size. Shoal takes Box, "
-                    "Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these; wrap the "
-                    "environment with "
-                    "gymnasium.wrappers.TransformObservation or TransformAction to get there",
-                    text(space), path.empty() ? "" : " (at " + path + ")"));
+    if (is(space, "Space")) {
+      const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(space.ptr())));
+      return env::Opaque{text(type.attr("__module__")) + "." + text(type.attr("__qualname__")),
+                         text(space)};
+    }
+    throw InvalidArgument(fmt::format("expected a gymnasium.Space{}, got {}",
+                                      path.empty() ? "" : " at " + path, text(space)));
   }
 
  private:
@@ -166,6 +167,10 @@ struct Writer {
     return spaces.attr("Tuple")(items);
   }
 
+  nb::object operator()(const env::Opaque& space) const {
+    throw InvalidArgument(fmt::format("the space {} exists in Python only", space.text));
+  }
+
   static nb::object bound(const std::vector<double>& values, const env::Box& box) {
     if (values.size() == 1) {
       return as_array(values)[0].attr("astype")(numpy_dtype(box.spec.dtype));
@@ -181,6 +186,42 @@ struct Writer {
 env::Space space_from_python(nb::handle space) {
   ensure_numpy();
   return Reader().read(space, "");
+}
+
+env::Space layout_of(const env::Space& space) {
+  if (const auto* dict = space.get_if<env::Dict>()) {
+    env::Dict layout;
+    for (const auto& [key, child] : dict->spaces) layout.spaces.emplace_back(key, layout_of(child));
+    return layout;
+  }
+  if (const auto* tuple = space.get_if<env::Tuple>()) {
+    env::Tuple layout;
+    for (const env::Space& child : tuple->spaces) layout.spaces.push_back(layout_of(child));
+    return layout;
+  }
+  if (space.get_if<env::Opaque>() != nullptr) return space;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return env::Box{env::leaves(space).front().spec, {-kInfinity}, {kInfinity}};
+}
+
+bool same_space(nb::handle a, nb::handle b) {
+  if (a.equal(b)) return true;
+  if (!a.type().is(b.type())) return false;
+  const nb::object spaces = gymnasium_spaces();
+  if (nb::isinstance(a, spaces.attr("Dict")) || nb::isinstance(a, spaces.attr("Tuple"))) {
+    const bool dicts = nb::isinstance(a, spaces.attr("Dict"));
+    const nb::object ours = a.attr("spaces"), others = b.attr("spaces");
+    if (nb::len(ours) != nb::len(others)) return false;
+    const nb::list keys(
+        dicts ? ours : nb::object(nb::module_::import_("builtins").attr("range")(nb::len(ours))));
+    for (nb::handle key : keys) {
+      if (dicts && !PySequence_Contains(others.ptr(), key.ptr())) return false;
+      if (!same_space(ours[key], others[key])) return false;
+    }
+    return true;
+  }
+  const nb::handle object(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
+  return a.type().attr("__eq__").is(object.attr("__eq__"));
 }
 
 nb::object space_to_python(const env::Space& space) {

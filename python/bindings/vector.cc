@@ -1,6 +1,7 @@
 // shoal._core: vector environments, over native and over Python environments.
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -11,14 +12,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "batch_io.h"
 #include "bindings.h"
 #include "exceptions.h"
+#include "faults.h"
 #include "py_stepper.h"
 #include "shoal/os/error.h"
+#include "shoal/vector/engine_request.h"
+#include "shoal/vector/pool_vector_env.h"
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"
 #include "shoal/vector/vector_env.h"
@@ -68,40 +73,44 @@ vector::Backend backend_from_name(std::string_view name) {
   return vector::Backend::kAuto;
 }
 
-vector::Options options(const std::string& autoreset_mode, bool restart, double start_timeout,
+vector::Options options(const std::string& autoreset_mode, const nb::dict& faults,
                         bool pin_workers) {
   vector::Options options;
   options.autoreset_mode = vector::autoreset_mode_from_name(autoreset_mode);
-  options.on_fault = restart ? vector::OnFault::kRestart : vector::OnFault::kRaise;
-  options.start_timeout = milliseconds(start_timeout);
+  options.faults = fault_policy(faults);
   options.pin_workers = pin_workers;
   options.interrupt_check = check_signals;
   return options;
 }
 
-EnvsPtr serial_vector_env(nb::list envs, nb::object group, const std::string& autoreset_mode) {
+EnvsPtr serial_vector_env(nb::list envs, nb::object group, const std::string& autoreset_mode,
+                          bool same_observations, bool exact) {
   std::vector<std::unique_ptr<vector::Stepper>> steppers;
-  steppers.push_back(std::make_unique<PyStepper>(std::move(envs), std::move(group), 0));
+  steppers.push_back(
+      std::make_unique<PyStepper>(std::move(envs), std::move(group), 0, same_observations, exact));
   return std::make_shared<vector::SerialVectorEnv>(
-      std::move(steppers), vector::autoreset_mode_from_name(autoreset_mode));
+      std::move(steppers), vector::autoreset_mode_from_name(autoreset_mode), exact);
 }
 
 EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
                           const std::string& backend, const std::string& autoreset_mode,
-                          bool restart, const std::string& env_args, double start_timeout,
-                          bool pin_workers) {
-  vector::Options all = options(autoreset_mode, restart, start_timeout, pin_workers);
+                          const nb::dict& faults, const std::string& env_args, bool pin_workers,
+                          std::shared_ptr<process::Board> board) {
+  vector::Options all = options(autoreset_mode, faults, pin_workers);
   all.num_envs = num_envs;
   all.num_workers = num_workers;
   all.backend = backend_from_name(backend);
   all.env_args = env_args;
+  all.board = std::move(board);
   const nb::gil_scoped_release unlocked;
   return VectorEnv::create(id, all);
 }
 
 EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
                            const std::vector<int>& counts, const std::string& autoreset_mode,
-                           bool restart, double start_timeout, bool pin_workers) {
+                           const nb::dict& faults, bool pin_workers,
+                           std::pair<std::uint64_t, std::uint64_t> memory_limits, bool lend_obs,
+                           std::shared_ptr<process::Board> board, bool step_before_reset) {
   std::vector<process::WorkerSpec> workers;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     process::WorkerSpec worker;
@@ -113,16 +122,73 @@ EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list
     worker.num_envs = counts[i];
     workers.push_back(std::move(worker));
   }
+  vector::Options all = options(autoreset_mode, faults, pin_workers);
+  std::tie(all.memory_limit, all.memory_hard_limit) = memory_limits;
+  all.lend_obs = lend_obs;
+  all.board = std::move(board);
+  all.step_before_reset = step_before_reset;
   const nb::gil_scoped_release unlocked;
-  return std::make_shared<vector::ProcessVectorEnv>(
-      std::move(launcher), std::move(workers),
-      options(autoreset_mode, restart, start_timeout, pin_workers));
+  return std::make_shared<vector::ProcessVectorEnv>(std::move(launcher), std::move(workers), all);
 }
 
 vector::ProcessVectorEnv& process_env(VectorEnv& envs) {
   auto* process = dynamic_cast<vector::ProcessVectorEnv*>(&envs);
   if (process == nullptr) throw InvalidState("these environments are not in worker processes");
   return *process;
+}
+
+/// One message a worker; b"" asks a worker nothing.
+void request_async(VectorEnv& envs, const nb::list& messages) {
+  std::vector<std::vector<std::byte>> all;
+  for (nb::handle message : messages) {
+    const auto own = nb::cast<nb::bytes>(message);
+    const auto bytes = view_of(own);
+    all.emplace_back(bytes.begin(), bytes.end());
+  }
+  const nb::gil_scoped_release unlocked;
+  envs.request_async(all);
+}
+
+nb::list request_wait(VectorEnv& envs, std::optional<double> timeout) {
+  std::vector<std::vector<std::byte>> answers;
+  {
+    const nb::gil_scoped_release unlocked;
+    answers = envs.request_wait(duration(timeout));
+  }
+  nb::list list;
+  for (const auto& answer : answers) list.append(to_bytes(answer));
+  return list;
+}
+
+nb::list snapshot(VectorEnv& envs, const std::vector<int>& ids) {
+  std::vector<std::vector<std::byte>> states;
+  {
+    const nb::gil_scoped_release unlocked;
+    states = vector::snapshot(envs, ids);
+  }
+  nb::list list;
+  for (const auto& state : states) list.append(to_bytes(state));
+  return list;
+}
+
+void restore(VectorEnv& envs, const std::vector<int>& ids, const nb::list& states) {
+  std::vector<std::vector<std::byte>> all;
+  for (nb::handle state : states) {
+    const auto own = nb::cast<nb::bytes>(state);
+    const auto bytes = view_of(own);
+    all.emplace_back(bytes.begin(), bytes.end());
+  }
+  const nb::gil_scoped_release unlocked;
+  vector::restore(envs, ids, all);
+}
+
+void close(VectorEnv& envs, std::optional<double> timeout) {
+  const nb::gil_scoped_release unlocked;
+  if (timeout) {
+    envs.close_within(milliseconds(*timeout));
+  } else {
+    envs.close();
+  }
 }
 
 nb::dict stats(const VectorEnv& envs) {
@@ -139,6 +205,7 @@ nb::dict stats(const VectorEnv& envs) {
     entry["busy_seconds"] = static_cast<double>(worker.busy_ns) * 1e-9;
     entry["parks"] = worker.parks;
     entry["restarts"] = worker.restarts;
+    entry["steals"] = worker.steals;
     workers.append(entry);
   }
   nb::dict result;
@@ -163,8 +230,9 @@ class ParkedWithoutGil {
   PyThreadState* state_ = nullptr;
 };
 
-void run_vector_worker(process::WorkerContext& context, nb::list envs, nb::object group) {
-  PyStepper stepper(std::move(envs), std::move(group), context.first_env);
+void run_vector_worker(process::WorkerContext& context, nb::list envs, nb::object group,
+                       bool same_observations, bool exact) {
+  PyStepper stepper(std::move(envs), std::move(group), context.first_env, same_observations, exact);
   ParkedWithoutGil parked;
   vector::run_worker(context.channel, stepper, parked.hooks(stepper));
 }
@@ -197,20 +265,27 @@ PyType_Slot io_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_io)}
 
 void bind_batch_io(nb::module_& module) {
   nb::class_<BatchIo>(module, "BatchIo", nb::type_slots(io_slots))
-      .def(nb::init<EnvsPtr, nb::handle, nb::handle, bool>(), "envs"_a, "observation_space"_a,
-           "action_space"_a, "copy"_a)
+      .def(nb::init<EnvsPtr, nb::handle, nb::handle, bool, bool, bool>(), "envs"_a,
+           "observation_space"_a, "action_space"_a, "copy"_a, "exact"_a = false,
+           "episode_statistics"_a = false)
       .def("reset_async", &BatchIo::reset_async, "seeds"_a.none(), "mask"_a.none())
       .def("step_async", &BatchIo::step_async, "actions"_a.none())
+      .def_prop_ro("sends_actions", &BatchIo::sends_actions)
+      .def("store_actions", &BatchIo::store_actions, "actions"_a.none())
+      .def("step_stored", &BatchIo::step_stored)
+      .def("fits", &BatchIo::fits, "actions"_a.none())
       .def("reset_wait", &BatchIo::reset_wait, "timeout"_a.none())
       .def("step_wait", &BatchIo::step_wait, "timeout"_a.none())
       .def("infos", &BatchIo::infos)
       .def("final_observation", &BatchIo::final_observation, "row"_a)
       .def("environments_changed", &BatchIo::environments_changed)
       .def("has_final", &BatchIo::has_final)
-      .def("fault", &BatchIo::fault);
+      .def("fault", &BatchIo::fault)
+      .def("episodes", &BatchIo::episodes);
   module.attr("EXTRA_INFOS") = static_cast<int>(BatchIo::kInfos);
   module.attr("EXTRA_FINAL") = static_cast<int>(BatchIo::kFinal);
   module.attr("EXTRA_FAULT") = static_cast<int>(BatchIo::kFault);
+  module.attr("EXTRA_EPISODES") = static_cast<int>(BatchIo::kEpisodes);
 }
 
 }  // namespace
@@ -219,6 +294,21 @@ void bind_vector(nb::module_& module) {
   nb::class_<VectorEnv>(module, "VectorEnv", nb::type_slots(envs_slots))
       .def_prop_ro("num_envs", &VectorEnv::num_envs)
       .def_prop_ro("num_workers", &VectorEnv::num_workers)
+      .def_prop_ro("has_objects",
+                   [](const VectorEnv& envs) {
+                     return env::first_opaque(envs.single_observation_space()) != nullptr ||
+                            env::first_opaque(envs.single_action_space()) != nullptr;
+                   })
+      .def_prop_ro("batch_size", &VectorEnv::batch_size)
+      .def_prop_ro("in_flight", &VectorEnv::in_flight)
+      .def(
+          "check_resettable",
+          [](VectorEnv& envs, const std::vector<std::int64_t>& env_ids) {
+            if (auto* async = dynamic_cast<vector::AsyncVectorEnv*>(&envs)) {
+              async->require_resettable(env_ids);
+            }
+          },
+          "env_ids"_a)
       .def_prop_ro(
           "single_observation_space",
           [](const VectorEnv& envs) { return space_to_python(envs.single_observation_space()); })
@@ -228,7 +318,9 @@ void bind_vector(nb::module_& module) {
       .def(
           "hello",
           [](VectorEnv& envs, int worker) {
-            return to_bytes(process_env(envs).hello(worker).extra);
+            const auto* pool = dynamic_cast<vector::PoolVectorEnv*>(&envs);
+            return to_bytes(
+                (pool != nullptr ? pool->hello(worker) : process_env(envs).hello(worker)).extra);
           },
           "worker"_a)
       .def(
@@ -242,15 +334,37 @@ void bind_vector(nb::module_& module) {
             return to_bytes(reply);
           },
           "worker"_a, "message"_a, "timeout"_a = nb::none())
+      .def("request_async", &request_async, "messages"_a)
+      .def("request_wait", &request_wait, "timeout"_a = nb::none())
+      .def("snapshot", &snapshot, "ids"_a, "The states of these environments, as bytes.")
+      .def("restore", &restore, "ids"_a, "states"_a)
+      .def(
+          "set_reset_options",
+          [](VectorEnv& envs, std::string_view options) {
+            const nb::gil_scoped_release unlocked;
+            vector::set_reset_options(envs, options);
+          },
+          "options"_a,
+          "Of explicit resets of native environments from now on: JSON, \"\" for none.")
       .def("stats", &stats)
-      .def("close", &VectorEnv::close, nb::call_guard<nb::gil_scoped_release>());
-  module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a);
+      .def("health", &health)
+      .def("faults", &faults)
+      .def("close", &close, "timeout"_a = nb::none());
+  module.def(
+      "has_objects",
+      [](nb::handle space) { return env::first_opaque(space_from_python(space)) != nullptr; },
+      "space"_a);
+  module.def("same_space", &same_space, "a"_a, "b"_a);
+  module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a,
+             "same_observations"_a = true, "exact"_a = false);
   module.def("native_vector_env", &native_vector_env, "id"_a, "num_envs"_a, "num_workers"_a,
-             "backend"_a, "autoreset_mode"_a, "restart"_a, "env_args"_a, "start_timeout"_a,
-             "pin_workers"_a);
+             "backend"_a, "autoreset_mode"_a, "faults"_a, "env_args"_a, "pin_workers"_a,
+             "board"_a = nb::none());
   module.def("process_vector_env", &process_vector_env, "launcher"_a, "payloads"_a, "counts"_a,
-             "autoreset_mode"_a, "restart"_a, "start_timeout"_a, "pin_workers"_a);
-  module.def("run_vector_worker", &run_vector_worker, "context"_a, "envs"_a, "group"_a);
+             "autoreset_mode"_a, "faults"_a, "pin_workers"_a, "memory_limits"_a, "lend_obs"_a,
+             "board"_a = nb::none(), "step_before_reset"_a = false);
+  module.def("run_vector_worker", &run_vector_worker, "context"_a, "envs"_a, "group"_a,
+             "same_observations"_a = true, "exact"_a = false);
   bind_batch_io(module);
 }
 

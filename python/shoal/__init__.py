@@ -16,39 +16,61 @@ from typing import TYPE_CHECKING, Any
 from shoal._version import __version__
 
 if TYPE_CHECKING:
-    from shoal import errors, learn, process, vector
-    from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, WorkerDied
+    from shoal import errors, identity, learn, process, vector
+    from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
+    from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
+    from shoal.vector.faults import Fault, FaultPolicy
     from shoal.vector.make import make_vec
     from shoal.vector.options import WorkerOptions
+    from shoal.vector.pool import WorkerPool
     from shoal.vector.vector_env import VectorEnv
 
 __all__ = [
     "Error",
+    "Fault",
+    "FaultPolicy",
     "ForkRefused",
+    "PortLease",
     "RemoteError",
+    "SharedDict",
+    "Snapshot",
     "StartFailed",
+    "TooManyFaults",
     "VectorEnv",
+    "Worker",
     "WorkerDied",
     "WorkerOptions",
+    "WorkerPool",
     "__version__",
     "errors",
+    "identity",
     "learn",
     "make_vec",
     "process",
     "vector",
+    "worker",
 ]
 
 _MODULE_OF = {
     "Error": "shoal.errors",
+    "Fault": "shoal.vector.faults",
+    "FaultPolicy": "shoal.vector.faults",
     "ForkRefused": "shoal.errors",
+    "PortLease": "shoal.identity",
     "RemoteError": "shoal.errors",
+    "SharedDict": "shoal.identity",
+    "Snapshot": "shoal.identity",
     "StartFailed": "shoal.errors",
+    "TooManyFaults": "shoal.errors",
     "VectorEnv": "shoal.vector.vector_env",
+    "Worker": "shoal.identity",
     "WorkerDied": "shoal.errors",
     "WorkerOptions": "shoal.vector.options",
+    "WorkerPool": "shoal.vector.pool",
     "make_vec": "shoal.vector.make",
+    "worker": "shoal.identity",
 }
-_SUBMODULES = frozenset({"errors", "learn", "process", "vector"})
+_SUBMODULES = frozenset({"errors", "identity", "learn", "process", "vector"})
 
 
 def __getattr__(name: str) -> Any:

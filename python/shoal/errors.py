@@ -6,7 +6,20 @@ import pickle
 import traceback
 from typing import Any, NamedTuple
 
-__all__ = ["Error", "ForkRefused", "RemoteError", "RemoteTraceback", "StartFailed", "WorkerDied"]
+__all__ = [
+    "Error",
+    "ForkRefused",
+    "RemoteError",
+    "RemoteTraceback",
+    "SpacesDiffer",
+    "StartFailed",
+    "TooManyFaults",
+    "WorkerDied",
+]
+
+
+_CLUES = "_shoal_clues"
+"""The attribute of a worker's exception that says what it did not find; gone before the caller sees it."""
 
 
 class Error(RuntimeError):
@@ -24,6 +37,7 @@ class WorkerDied(Error):
         exitcode: as in `multiprocessing`: the exit code, or minus the number of the signal that killed it; None when
             unknown.
         log_tail: the last lines it wrote, oldest first.
+        kind: as `shoal.Fault.kind`: "killed", "exit", "hang" (the message then has its Python stack) or "memory".
     """
 
     def __init__(
@@ -36,6 +50,7 @@ class WorkerDied(Error):
         pid: int = -1,
         exitcode: int | None = None,
         log_tail: tuple[str, ...] = (),
+        kind: str = "killed",
     ) -> None:
         super().__init__(message)
         self.worker = worker
@@ -44,6 +59,23 @@ class WorkerDied(Error):
         self.pid = pid
         self.exitcode = exitcode
         self.log_tail = log_tail
+        self.kind = kind
+
+
+class TooManyFaults(Error):
+    """More faults than the FaultPolicy forgives, or no environment left; the message tells of each, with its cause.
+
+    Attributes:
+        faults: the `shoal.Fault`s, oldest first: at most the last 64 of those that counted.
+    """
+
+    def __init__(self, message: str, *, faults: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults
+
+
+class SpacesDiffer(ValueError):
+    """Environments that were to be stepped together have different spaces; the message shows two of them."""
 
 
 class StartFailed(Error):
@@ -59,11 +91,22 @@ class RemoteError(Error):
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that was raised in a worker: carries the worker's traceback as text."""
+    """The cause of an exception that was raised in a worker: carries the worker's traceback as text.
 
-    def __init__(self, text: str) -> None:
+    Attributes:
+        traceback: as Python prints it.
+        env_index: the environment that raised it, or -1.
+        others: the exceptions of other workers in the same call.
+    """
+
+    def __init__(
+        self, text: str, traceback: str = "", env_index: int = -1, others: tuple[BaseException, ...] = ()
+    ) -> None:
         super().__init__(text)
         self.text = text
+        self.traceback = traceback
+        self.env_index = env_index
+        self.others = others
 
     def __str__(self) -> str:
         return self.text
@@ -78,7 +121,27 @@ def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:
     except Exception as error:  # an environment's own __str__ may fail
         message = f"<str() of the exception raised {type(error).__name__}>"
     text = "".join(traceback.format_exception(exception))
+    _leave_clues(exception)
     return name, message, text, _pickled(exception)
+
+
+def _leave_clues(exception: BaseException) -> None:
+    from shoal.identity.clues import clue_of
+
+    try:
+        if clues := clue_of(exception):
+            exception.__dict__[_CLUES] = clues
+    except Exception:  # looking must not hide what it looks at
+        pass
+
+
+def _follow_clues(exception: BaseException) -> str | None:
+    from shoal.identity.clues import explain
+
+    try:
+        return explain(exception.__dict__.pop(_CLUES, []))
+    except Exception:
+        return None
 
 
 def _pickled(exception: BaseException) -> bytes:
@@ -111,7 +174,15 @@ class _Recipe(NamedTuple):
 
 
 def unpack_exception(
-    worker: str, kind: str, message: str, text: str, data: bytes, where: str, code: int
+    worker: str,
+    kind: str,
+    message: str,
+    text: str,
+    data: bytes,
+    where: str,
+    code: int,
+    env_index: int,
+    others: list[BaseException],
 ) -> BaseException:
     """The exception to raise in the caller's process for one that `worker` reported."""
     exception: BaseException | None = None
@@ -121,17 +192,25 @@ def unpack_exception(
             exception = exception.make() if isinstance(exception, _Recipe) else exception
         except Exception:  # its class may exist in the worker only
             exception = None
-    if not isinstance(exception, BaseException):
+    if not isinstance(exception, Exception):  # one that ends the worker's program is not to end the caller's
         exception = _like(kind, message, code)
     if where and hasattr(exception, "add_note") and not getattr(exception, "__notes__", ()):
         exception.add_note(where)
+    hint = _follow_clues(exception)
+    if hint is not None:
+        if hasattr(exception, "add_note"):
+            exception.add_note(hint)
+        text = f"{text}\n{hint}\n"
     place = f"{worker}, {where}" if where else worker
-    exception.__cause__ = RemoteTraceback(f"\n\nTraceback of {place}:\n{text}" if text else f"\n\nin {place}")
+    cause = f"\n\nTraceback of {place}:\n{text}" if text else f"\n\nin {place}"
+    exception.__cause__ = RemoteTraceback(cause, text, env_index, tuple(others))
     return exception
 
 
 def _like(kind: str, message: str, code: int) -> BaseException:
     """What stands for an exception that only exists as text: the C++ kinds become what they are in this process."""
+    if kind == "shoal::vector::SpacesDiffer":
+        return SpacesDiffer(message)
     if kind == "shoal::InvalidArgument":
         return ValueError(message)
     if kind == "shoal::TimedOut":

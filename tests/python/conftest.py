@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--random-programs", type=int, default=80, help="how many programs test_vector_random.py plays")
+    parser.addoption("--random-seed", type=int, default=0, help="seed of the first of them")
 
 
 def _children(pid: int | str) -> set[int]:
@@ -27,8 +34,9 @@ def _descendants() -> set[int]:
         children = _children(unseen.pop())
         unseen |= children
         found |= children
-    launchers = getattr(sys.modules.get("shoal.process._launcher"), "_launchers", {})
-    return found - {launcher.zygote_pid for launcher in launchers.values()}
+    module = sys.modules.get("shoal.process._launcher")
+    launchers = [*module._launchers.values(), *module._ahead.values()] if module else []
+    return found - {launcher.zygote_pid for launcher in launchers}
 
 
 def _name(pid: int) -> str:
@@ -36,6 +44,12 @@ def _name(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:120]
     except OSError:
         return ""
+
+
+@pytest.fixture
+def descendants() -> Callable[[], set[int]]:
+    """The processes under this one, but for zygotes that are kept warm."""
+    return _descendants
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +68,21 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables of the shell that would change what the commands print or do."""
     for name in ("SHOAL_TRACEBACK", "SHOAL_COMMAND", "COLUMNS", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs the tests marked `own_process` in an interpreter of their own."""
+    if pyfuncitem.get_closest_marker("own_process") is None or "SHOAL_TEST_OWN_PROCESS" in os.environ:
+        return None
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", pyfuncitem.nodeid],
+        cwd=pyfuncitem.config.rootpath,
+        env={**os.environ, "SHOAL_TEST_OWN_PROCESS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout
+    return True

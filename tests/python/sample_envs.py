@@ -9,7 +9,23 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-SPACES: dict[str, spaces.Space] = {
+
+class PlainWordSpace(gymnasium.Space):
+    """A space that only its author knows, with no equality of its own."""
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return "".join(self.np_random.choice(list("abc"), int(self.np_random.integers(0, 5))))
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str) and set(x) <= set("abc")
+
+
+class WordSpace(PlainWordSpace):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WordSpace)
+
+
+ARRAY_SPACES: dict[str, spaces.Space] = {
     "box": spaces.Box(-1.0, 1.0, (3,), np.float32),
     "box_scalar": spaces.Box(-1.0, 1.0, (), np.float32),
     "box_float64": spaces.Box(-np.inf, np.inf, (2, 2), np.float64),
@@ -41,6 +57,26 @@ SPACES: dict[str, spaces.Space] = {
         }
     ),
 }
+
+OBJECT_SPACES: dict[str, spaces.Space] = {
+    "text": spaces.Text(6),
+    "sequence": spaces.Sequence(spaces.Discrete(4)),
+    "sequence_stacked": spaces.Sequence(spaces.Box(0, 1, (2,), np.float32), stack=True),
+    "graph": spaces.Graph(spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(3)),
+    "one_of": spaces.OneOf((spaces.Discrete(3), spaces.Box(0, 1, (2,), np.float64))),
+    "custom": WordSpace(),
+    "dict_of_both": spaces.Dict(
+        {
+            "box": spaces.Box(0, 1, (3,), np.float32),
+            "text": spaces.Text(4),
+            "list": spaces.Sequence(spaces.Discrete(2)),
+            "more": spaces.Tuple((spaces.Discrete(3), WordSpace())),
+        }
+    ),
+    "tuple_of_both": spaces.Tuple((WordSpace(), spaces.Box(0, 255, (2, 2), np.uint8), spaces.Text(3))),
+}
+
+SPACES = {**ARRAY_SPACES, **OBJECT_SPACES}
 
 
 class SpaceEnv(gymnasium.Env):
@@ -174,5 +210,5 @@ def _signature(action: Any) -> str:
     if isinstance(action, dict):
         return "{" + ", ".join(f"{key}: {_signature(value)}" for key, value in action.items()) + "}"
     if isinstance(action, tuple):
-        return "(" + ", ".join(map(_signature, action)) + ")"
+        return f"{type(action).__name__}(" + ", ".join(map(_signature, action)) + ")"
     return f"{type(action).__name__}:{getattr(action, 'dtype', '')}:{np.asarray(action).tolist()}"

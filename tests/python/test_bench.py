@@ -5,16 +5,24 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 import shoal.bench
 from shoal.bench import BenchResult, Measurement
-from shoal.bench.process import Contestant, ContestantFailed
+from shoal.bench.measuring import Measure, Task, best_of
+from shoal.bench.process import ContestantFailed, Process
 from shoal.bench.report import Report
-from shoal.bench.suite import peers_python
+from shoal.bench.roster import CONTESTANTS, PEERS, interpreter
+from shoal.bench.suite import selected
+from shoal.bench.workloads import WORKLOADS
+
+ROOT = Path(__file__).parents[2]
 
 
 def result(*measurements: Measurement) -> BenchResult:
@@ -43,6 +51,8 @@ def test_a_contestant_that_failed_is_told_and_not_compared():
         "num_envs": 8,
         "contestant": "gymnasium-sync",
         "error": "ImportError: no such thing",
+        "settings": {},
+        "num_workers": 0,
     }
     text = io.StringIO()
     Report(Console(file=text, width=100)).table(found)
@@ -60,6 +70,48 @@ def test_table_shows_rates_and_ratios():
     assert "0.75" in text.getvalue()
 
 
+def test_subject_is_the_first_of_the_workload_s_that_was_measured():
+    asynchronous = Measurement("sleep-exp", 8, "shoal-async", [4.0])
+    assert (
+        result(Measurement("sleep-exp", 8, "shoal-process", [2.0]), asynchronous).subject("sleep-exp", 8)
+        == "shoal-async"
+    )
+    found = result(
+        Measurement("sleep-exp", 8, "shoal-async", [], "ImportError: no such thing"),
+        Measurement("sleep-exp", 8, "shoal-process", [2.0]),
+        Measurement("sleep-exp", 8, "gymnasium-sync", [1.0]),
+        Measurement("noop", 8, "gymnasium-sync", [1.0]),
+    )
+    assert (found.subject("sleep-exp", 8), found.subject("noop", 8)) == ("shoal-process", None)
+    assert [(c.subject, c.peer, c.ratio.median) for c in found.comparisons()] == [
+        ("shoal-process", "gymnasium-sync", 2.0)
+    ]
+    text = io.StringIO()
+    Report(Console(file=text, width=100)).table(result(Measurement("noop", 8, "gymnasium-sync", [1.0])))
+    assert "gymnasium-sync" in text.getvalue() and "x:" not in text.getvalue()
+
+
+def test_what_was_tuned_is_told():
+    tuned = result(Measurement("noop", 8, "pufferlib-sync", [1.0], settings={"num_workers": 1}))
+    text = io.StringIO()
+    Report(Console(file=text, width=100)).table(tuned)
+    assert "pufferlib-sync: best with num_workers=1" in text.getvalue()
+    assert tuned.to_dict()["rates"][0]["settings"] == {"num_workers": 1}
+
+
+def test_a_library_s_name_means_all_of_its_contestants():
+    assert [c.name for c in selected(["sb3", "shoal-serial"])] == ["shoal-serial", "sb3-dummy", "sb3-subproc"]
+    assert [c.name for c in selected(None)] == list(CONTESTANTS)
+
+
+def test_every_peer_has_an_environment_and_every_workload_a_subject():
+    """benchmarks/peers/setup makes what `PEERS` names; contestants ask for nothing else."""
+    files = {path.stem for path in (ROOT / "benchmarks/peers").glob("*.txt")}
+    assert files == set(PEERS) == {c.peer for c in CONTESTANTS.values()} - {None}
+    for name, workload in WORKLOADS.items():
+        assert any(CONTESTANTS[subject].steps(name) for subject in workload.subjects)
+
+
 def test_wrong_names_and_numbers_are_refused():
     with pytest.raises(ValueError, match="no workload 'atari'; choose from cartpole"):
         shoal.bench.run(workloads=["atari"])
@@ -70,51 +122,125 @@ def test_wrong_names_and_numbers_are_refused():
             shoal.bench.run(**wrong)
 
 
-@pytest.mark.parametrize("workload", ["cartpole", "noop", "image", "busy"])
+@pytest.mark.parametrize("workload", list(WORKLOADS))
 def test_every_contestant_without_peers_is_measured(workload, monkeypatch):
-    monkeypatch.setenv("SHOAL_PEERS_PYTHON", "/nowhere/python")
-    monkeypatch.setattr("shoal.bench.suite.PACKAGES", "/nowhere/python")
+    monkeypatch.setenv("SHOAL_PEERS", "/nowhere")
     text = io.StringIO()
     found = shoal.bench.run([workload], num_envs=[3], num_workers=2, rounds=2, seconds=0.01, console=Console(file=text))
     names = [m.contestant for m in found.measurements]
-    expected = [name for name in shoal.bench.CONTESTANTS if not name.startswith("sb3")]
-    if workload != "cartpole":
-        expected.remove("shoal-native")
-    assert names == expected
+    assert names == [c.name for c in CONTESTANTS.values() if c.peer is None and c.steps(workload)]
     for m in found.measurements:
         assert m.error is None and len(m.rates) == 2 and min(m.rates) > 0, m
-    assert "Stable-Baselines3 is not measured" in text.getvalue()
+        assert m.num_workers == 2
+    assert all(name in text.getvalue() for name in PEERS.values())
     assert found.notes and json.loads(json.dumps(found.to_dict()))["notes"] == found.notes
-    assert {c.peer for c in found.comparisons()} == set(expected) - {"shoal-process"}
+    subject = found.subject(workload, 3)
+    assert subject in WORKLOADS[workload].subjects
+    assert {c.peer for c in found.comparisons()} == set(names) - {subject}
 
 
-def test_peers_are_measured_where_they_are_installed():
-    if peers_python() is None:
+def test_peers_that_are_not_installed_cannot_be_asked_for_alone(monkeypatch):
+    monkeypatch.setenv("SHOAL_PEERS", "/nowhere")
+    with pytest.raises(ValueError, match="EnvPool is not measured: run benchmarks/peers/setup"):
+        shoal.bench.run(["noop"], contestants=["envpool"])
+    with pytest.raises(ContestantFailed, match="there is no virtual environment envpool in /nowhere"):
+        Process(CONTESTANTS["envpool-sync"], "native-cartpole", 2, 1)
+
+
+@pytest.mark.parametrize("peer", list(PEERS))
+def test_peers_are_measured_where_they_are_installed(peer):
+    entrants = [c for c in CONTESTANTS.values() if c.peer == peer]
+    if interpreter(entrants[0]) is None:
         pytest.skip("benchmarks/peers/setup has not been run")
-    found = shoal.bench.run(
-        ["noop"],
-        [2],
-        rounds=1,
-        seconds=0.01,
-        contestants=["sb3-dummy", "sb3-subproc"],
-        console=Console(file=io.StringIO()),
-    )
-    assert [len(m.rates) for m in found.measurements] == [1, 1], found.measurements
-    assert "stable_baselines3" in found.versions["sb3-dummy"]
+    workload = next(name for name in WORKLOADS if entrants[0].steps(name))
+    names = [c.name for c in entrants]
+    console = Console(file=io.StringIO())
+    found = shoal.bench.run([workload], [4], 2, rounds=1, seconds=0.01, contestants=names, console=console)
+    assert [(m.contestant, len(m.rates)) for m in found.measurements] == [(name, 1) for name in names], found
+    assert len(found.versions[names[0]]) >= 3
 
 
 def test_contestant_that_cannot_start_says_why_and_leaves_nothing():
     with pytest.raises(ContestantFailed, match="KeyError: 'atari'"):
-        Contestant(sys.executable, "gymnasium-sync", "atari", 1, 1)
+        Process(CONTESTANTS["gymnasium-sync"], "atari", 1, 1)
 
 
 def test_closing_a_contestant_ends_what_it_started():
-    contestant = Contestant(sys.executable, "gymnasium-async", "noop", 2, 1)
+    contestant = Process(CONTESTANTS["gymnasium-async"], "noop", 2, 1)
     pids = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _group(int(pid)) == contestant.pid]
     assert len(pids) >= 3
     contestant.close()
     contestant.close()
     assert [pid for pid in pids if _group(pid) == contestant.pid] == []
+
+
+def run_tables(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "benchmarks/tables.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_tables_are_made_of_the_closing_lines_of_runs(tmp_path):
+    files = []
+    for i, peer in enumerate(("gymnasium-sync", "pufferlib-sync")):
+        found = result(
+            Measurement("noop", 8, "shoal-process", [2e6 + i]),
+            Measurement("noop", 8, peer, [1000.0], settings={"num_workers": 1} if i else {}),
+            *([Measurement("noop", 8, "pufferlib-serial", [2000.0])] if i else []),
+            Measurement("noop", 8, "sb3-dummy", [], "ImportError: no such thing"),
+        ).to_dict()
+        found["machine"] = {"cpu": "a CPU", "cpus": 2, "kernel": "6", "python": "3.11.7", "shoal": "0.1.0"}
+        found["versions"] = {peer: {"python": "3.11.7", "gymnasium": "1.4.0"}}
+        files.append(tmp_path / f"{i}.json")
+        files[-1].write_text("something else\n" + json.dumps(found) + "\n")
+    done = run_tables(*files)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("a CPU, 2 CPUs, Linux 6, Python 3.11.7, Shoal 0.1.0; medians of 3 rounds of 1 s")
+    assert lines[1] == "gymnasium 1.4.0."
+    assert lines[3:6] == [
+        "| × of each one's best mode | Shoal, steps/s | Gymnasium | PufferLib |",
+        "|---|---|---|---|",
+        "| an environment that does nothing, 8 | 2.00 M shoal-process | 2,000 sync | 1,000 serial |",
+    ]
+    assert lines[7] == "**an environment that does nothing, 8 environments**"
+    assert lines[11:] == [
+        "| **shoal-process** | 2.00 M (2.00 M – 2.00 M); 2.00 M (2.00 M – 2.00 M) | | |",
+        "| gymnasium-sync | 1,000 (1,000 – 1,000) | 2,000 (2,000 – 2,000) |  |",
+        "| sb3-dummy | failed: ImportError: no such thing | | |",
+        "| pufferlib-sync | 1,000 (1,000 – 1,000) | 2,000 (2,000 – 2,000) | num_workers=1 |",
+        "| pufferlib-serial | 2,000 (2,000 – 2,000) | 1,000 (1,000 – 1,000) |  |",
+    ]
+
+
+def test_tables_of_what_is_no_result_say_so(tmp_path):
+    (tmp_path / "x.json").write_text("Killed\n")
+    done = run_tables(tmp_path / "x.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "x.json does not end with the JSON line" in done.stderr
+
+
+def test_the_page_has_room_for_the_tables():
+    """benchmarks/tables.py --write replaces what is between."""
+    page = (ROOT / "benchmarks/README.md").read_text()
+    assert page.index("<!-- tables: made by benchmarks/tables.py -->") < page.index("<!-- end of tables -->")
+
+
+def test_the_fastest_settings_are_chosen():
+    """Of three, told apart by what they report, not by the clock; trials are closed before the next begins."""
+    standing: list[int] = []
+
+    def build(task: Task, size: int) -> Measure:
+        assert not standing
+        standing.append(size)
+        task.closing.callback(standing.clear)
+        return lambda seconds: (size, seconds)
+
+    with ExitStack() as closing:
+        task = Task("mode", "noop", 4, 2, closing)
+        assert best_of(task, [{"size": size} for size in (1, 3, 2)], build)(1.0) == (3, 1.0)
+        assert (task.settings, standing) == ({"size": 3}, [3])
+        assert best_of(Task("mode", "noop", 4, 2, ExitStack()), [{"size": 7}], lambda task, size: size) == 7
+    assert standing == []
 
 
 def _group(pid: int) -> int | None:

@@ -58,8 +58,8 @@ class Project:
         ):
             folder.mkdir(parents=True)
         shutil.copy(ROOT / "shoal", root / "shoal")
-        for name in ("requirements.txt", "requirements-dev.txt", "requirements-box2d.txt", "requirements.lock"):
-            (root / name).write_text("# none\n")
+        for path in ROOT.glob("requirements*"):
+            (root / path.name).write_text("# none\n")
         (root / "CMakeLists.txt").write_text(_CMAKE)
         (root / "CMakePresets.json").write_text(_PRESETS)
         (root / "src/compile.sh").write_text('cp "$1" "$2"\n')

@@ -178,17 +178,25 @@ def test_a_module_without_the_id_names_the_nearest(shoal, tmp_path):
     assert_one_line(shoal("train", "few_environments:CartPol-v1"), 2, "did you mean CartPole-v1?")
 
 
-def test_a_missing_extra_is_the_command_that_installs_it(shoal, monkeypatch):
+@pytest.mark.parametrize(
+    ("env", "module", "package"),
+    [
+        ("LunarLander-v3", "Box2D", "gymnasium[box2d]"),
+        ("HalfCheetah-v5", "mujoco", "gymnasium[mujoco]"),
+        ("ALE/Pong-v5", "ale_py", "gymnasium[atari]"),
+    ],
+)
+def test_a_missing_extra_is_the_command_that_installs_it(shoal, monkeypatch, env, module, package):
     find_spec = __import__("importlib.util").util.find_spec
     monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name, *more: None if name == "Box2D" else find_spec(name, *more)
+        "importlib.util.find_spec", lambda name, *more: None if name == module else find_spec(name, *more)
     )
-    result = shoal("train", "LunarLander-v3")
+    result = shoal("train", env)
     assert_one_line(
         result,
         1,
-        "LunarLander-v3 needs gymnasium[box2d]",
-        f"{shlex.quote(sys.executable)} -m pip install 'gymnasium[box2d]'",
+        f"{env} needs {package}",
+        f"{shlex.quote(sys.executable)} -m pip install '{package}'",
     )
 
 

@@ -126,3 +126,57 @@ def test_an_environment_where_a_factory_is_needed() -> None:
 
 def test_a_pickling_error_is_both_a_type_error_and_a_pickling_error() -> None:
     assert issubclass(PicklingError, TypeError) and issubclass(PicklingError, pickle.PicklingError)
+
+
+# Advice that fits
+
+
+class Dummy:
+    """Stands for torch.Tensor where there is no GPU."""
+
+    is_cuda, device = True, "cuda:0"
+
+
+Dummy.__module__ = "torch"
+
+
+def message_of(obj: Any, **kwargs: Any) -> str:
+    with pytest.raises(PicklingError) as caught:
+        dumps(obj, "env", **kwargs)
+    return str(caught.value)
+
+
+def test_a_base_class_that_travels_by_value() -> None:
+    class Base:
+        lock = threading.Lock()
+
+    class Derived(Base):
+        pass
+
+    assert path_of(Derived) == "factory.<base Base>.lock"
+
+
+def test_an_environment_in_a_closure_is_named_as_such() -> None:
+    message = message_of(closure_over(FakeEnv()))
+    assert "env.<closure>.cfg is an environment, a FakeEnv that exists already" in message
+    assert "write FakeEnv(…) inside the function" in message
+
+
+def test_generators_and_connections_of_processes_have_advice_of_their_own() -> None:
+    import multiprocessing
+
+    assert "Call the function that makes the generator inside" in message_of(closure_over(number for number in ()))
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        message = message_of(closure_over(ours))
+    assert message.startswith("env.<closure>.cfg: cannot pickle 'Connection' object: its descriptor")
+    assert "shoal.worker().counter(name)" in message
+
+
+def test_a_tensor_on_a_gpu_is_refused_for_workers_that_see_none() -> None:
+    message = message_of(closure_over(Config(weights=[Dummy()])), gpu=False)
+    assert message.startswith(
+        "env.<closure>.cfg.weights[0]: cannot pickle a Dummy on cuda:0 for a worker that sees no GPU"
+    )
+    assert "Move it to the CPU first" in message and 'gpu="own"' in message
+    assert pickle.loads(dumps(lambda: 3, gpu=False))() == 3

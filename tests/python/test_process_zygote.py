@@ -340,3 +340,39 @@ def test_the_bootstrap_imports_nothing_heavy() -> None:
     code = "import sys, shoal.process._program; print('numpy' in sys.modules, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=with_path())
     assert done.stdout == "False False\n", done.stderr
+
+
+def test_the_zygote_of_make_vec_starts_beside_the_import_of_gymnasium() -> None:
+    program = """
+import sys
+import shoal
+from shoal.process import _launcher
+make_vec = shoal.make_vec
+assert "gymnasium" not in sys.modules and not _launcher._ahead
+try:
+    make_vec("NoSuchEnv-v0", 4, num_workers=2)
+except Exception as error:
+    assert type(error).__name__ == "NameNotFound", error
+early = [launcher.zygote_pid for launcher in _launcher._ahead.values()]
+envs = make_vec("CartPole-v1", 4, num_workers=2)
+kept = [launcher.zygote_pid for launcher in _launcher._launchers.values()]
+assert len(early) == 1 and early == kept, (early, kept)
+assert not _launcher._ahead
+envs.reset(seed=0)
+envs.close()
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_native_and_serial_environments_start_no_zygote() -> None:
+    program = """
+import shoal
+from shoal.process import _launcher
+shoal.make_vec("shoal/CartPole-v1", 4, num_workers=2).close()
+shoal.make_vec("CartPole-v1").close()
+shoal.make_vec("CartPole-v1", 4, backend="serial").close()
+assert not _launcher._ahead and not _launcher._launchers
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -7,8 +7,8 @@ import gc
 import os
 import subprocess
 import sys
+import time
 import weakref
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,10 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics, RescaleAction
 
 import shoal
-from sample_envs import CounterEnv, SpaceEnv
+from sample_envs import CounterEnv, FaultyEnv, SpaceEnv
+from vector_backends import PYTHON_BACKENDS, Make, make_on
 
-BACKENDS = {"serial": {"backend": "serial"}, "process": {"backend": "process", "num_workers": 2}}
-
-Make = Callable[..., shoal.VectorEnv]
-
-
-@pytest.fixture(params=BACKENDS)
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    made: list[shoal.VectorEnv] = []
-
-    def make_and_keep(*args: Any, **kwargs: Any) -> shoal.VectorEnv:
-        made.append(shoal.make_vec(*args, **{**BACKENDS[request.param], **kwargs}))
-        return made[-1]
-
-    yield make_and_keep
-    for envs in made:
-        envs.close()
+make = make_on(PYTHON_BACKENDS)
 
 
 def test_call_gives_a_tuple_with_one_result_an_environment(make: Make) -> None:
@@ -135,13 +121,103 @@ def test_calls_in_the_wrong_order_are_refused(make: Make) -> None:
 def test_closing_is_final_and_may_be_repeated(make: Make) -> None:
     envs = make(CounterEnv, 2)
     envs.reset()
-    envs.step_async([0, 0])
     envs.close()
     envs.close()
     assert envs.closed
     for call in (envs.reset, lambda: envs.step([0, 0]), envs.step_wait, envs.render, lambda: envs.get_attr("steps")):
         with pytest.raises(ClosedEnvironmentError):
             call()
+
+
+def test_a_call_may_be_begun_and_waited_for(make: Make) -> None:
+    envs = make(functools.partial(SpaceEnv, "box"), 3)
+    with pytest.raises(NoAsyncCallError, match="`call_wait` without any prior call to `call_async`") as error:
+        envs.call_wait()
+    assert error.value.name == "call"
+    envs.call_async("double", 4, plus=1)
+    for pending in (lambda: envs.call("double", 1), envs.reset, lambda: envs.set_attr("value", 1), envs.render):
+        with pytest.raises(AlreadyPendingCallError, match="pending call to `call`") as pending_error:
+            pending()
+        assert pending_error.value.name == "call"
+    with pytest.raises(NoAsyncCallError):
+        envs.step_wait()
+    assert envs.call_wait() == (9, 9, 9)
+    envs.call_async("no_such_thing")
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        envs.call_wait()
+    assert envs.call("value") == (7, 7, 7)
+
+
+class Meeting(CounterEnv):
+    def __init__(self, place: Path, number: int) -> None:
+        super().__init__()
+        self.place, self.number = place, number
+
+    def meet(self, others: int) -> int:
+        """Returns once all are here, which they are only if nobody waits for an earlier one's answer."""
+        (self.place / str(self.number)).touch()
+        deadline = time.monotonic() + 30
+        while (here := len(list(self.place.iterdir()))) < others and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return here
+
+
+def test_all_workers_are_asked_at_the_same_time(tmp_path: Path) -> None:
+    envs = shoal.make_vec([functools.partial(Meeting, tmp_path, i) for i in range(3)], num_workers=3)
+    assert envs.call("meet", 3) == (3, 3, 3)
+    envs.close()
+
+
+def test_a_call_that_takes_too_long_stays_under_way() -> None:
+    envs = shoal.make_vec(Sleeper, 2, num_workers=2)
+    envs.call_async("sleep", 0.2)
+    with pytest.raises(TimeoutError):
+        envs.call_wait(timeout=0.01)
+    with pytest.raises(AlreadyPendingCallError):
+        envs.reset()
+    assert envs.call_wait() == ("slept", "slept")
+    envs.close()
+
+
+class Sleeper(CounterEnv):
+    def sleep(self, seconds: float) -> str:
+        time.sleep(seconds)
+        return "slept"
+
+    def step(self, action: Any) -> Any:
+        time.sleep(3600 * int(action))
+        return super().step(action)
+
+
+@pytest.mark.parametrize("pending", ["reset", "step", "call"])
+def test_closing_in_the_middle_of_a_call_is_said(make: Make, pending: str) -> None:
+    envs = make(CounterEnv, 2)
+    envs.reset()
+    {
+        "reset": envs.reset_async,
+        "step": lambda: envs.step_async([0, 0]),
+        "call": lambda: envs.call_async("steps"),
+    }[pending]()
+    with pytest.warns(UserWarning, match=f"Calling `close` while waiting for a pending call to `{pending}`"):
+        envs.close(timeout=30)
+
+
+@pytest.mark.parametrize("how", [{"terminate": True}, {"timeout": 0.05}, {}])
+def test_closing_ends_a_worker_that_does_not_come_back(how: dict[str, Any]) -> None:
+    envs = shoal.make_vec(Sleeper, 2, num_workers=2)
+    envs.reset()
+    envs.step_async([0, 1])
+    with pytest.warns(UserWarning, match="pending call to `step`"):
+        envs.close(**how)
+    assert envs.closed
+
+
+def test_closing_drops_what_the_call_under_way_raises(make: Make) -> None:
+    envs = make(functools.partial(FaultyEnv, step=ValueError("bad luck")), 2)
+    envs.reset()
+    envs.step_async([0, 0])
+    with pytest.warns(UserWarning, match="pending call to `step`"):
+        envs.close(timeout=30)
 
 
 def test_closing_closes_the_environments() -> None:

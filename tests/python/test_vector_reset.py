@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-import shoal
 from sample_envs import CounterEnv
+from vector_backends import PYTHON_BACKENDS, Make, make_on
 
-BACKENDS = {"serial": {"backend": "serial"}, "process": {"backend": "process", "num_workers": 2}}
-
-Make = Callable[..., shoal.VectorEnv]
-
-
-@pytest.fixture(params=BACKENDS)
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    made: list[shoal.VectorEnv] = []
-
-    def make_and_keep(*args: Any, **kwargs: Any) -> shoal.VectorEnv:
-        made.append(shoal.make_vec(*args, **BACKENDS[request.param], **kwargs))
-        return made[-1]
-
-    yield make_and_keep
-    for envs in made:
-        envs.close()
+make = make_on(PYTHON_BACKENDS)
 
 
 def test_an_int_seeds_environment_i_with_seed_plus_i(make: Make) -> None:

@@ -25,6 +25,12 @@ def find(id: str) -> EnvSpec:
     The EnvSpec of `id`; ValueError naming the nearest ids when there is none.
     """
 
+def load_plugin(path: str) -> list[str]:
+    """Loads a shared library of environments; the ids that it registered."""
+
+def loaded_plugins() -> list[str]:
+    """The paths of the plug-ins loaded so far."""
+
 def space_repr(space: object) -> str:
     """How the C++ side writes a Gymnasium space."""
 
@@ -49,8 +55,8 @@ class BatchEnv:
     def terminated(self) -> object: ...
     @property
     def truncated(self) -> object: ...
-    def reset(self, i: int = 0, seed: int | None = None) -> None:
-        """Begins an episode in environment i."""
+    def reset(self, i: int = 0, seed: int | None = None, options: str = "") -> None:
+        """Begins an episode in environment i; options are JSON, "" for none."""
 
     def step(self, lo: int = 0, hi: int | None = None) -> None:
         """Steps environments [lo, hi) with their rows of `actions`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shoal.bench.result import BenchResult, Comparison, Measurement
-from shoal.bench.suite import CONTESTANTS, run
+from shoal.bench.roster import CONTESTANTS
+from shoal.bench.suite import run
 from shoal.bench.workloads import WORKLOADS
 
 __all__ = ["CONTESTANTS", "WORKLOADS", "BenchResult", "Comparison", "Measurement", "run"]

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Contestant", "ContestantFailed"]
+from shoal.bench.roster import PACKAGES, Contestant, interpreter, peers_folder
+
+__all__ = ["ContestantFailed", "Process"]
 
 PROGRAM = Path(__file__).with_name("contestant.py")
-PACKAGES = str(PROGRAM.parents[2])  # the folder that holds the shoal package
 START_TIMEOUT = 300.0
 
 
@@ -23,32 +24,49 @@ class ContestantFailed(Exception):
     """A contestant ended or did not answer; the text is the last line that it wrote to stderr."""
 
 
-class Contestant:
-    """Starts the process and waits until its environments stand. A context manager: leaving it ends the process."""
+class Process:
+    """Starts a contestant and waits until its environments stand. A context manager: leaving it ends the process.
 
-    def __init__(self, interpreter: str, kind: str, workload: str, num_envs: int, num_workers: int) -> None:
-        self.kind = kind
+    Attributes:
+        versions: what the contestant is made of, by package.
+        settings: what it tried out and found the fastest.
+    """
+
+    def __init__(self, contestant: Contestant, workload: str, num_envs: int, num_workers: int) -> None:
+        python = interpreter(contestant)
+        if python is None:
+            raise ContestantFailed(f"there is no virtual environment {contestant.peer} in {peers_folder()}")
         self._errors = tempfile.TemporaryFile()
+        self._scratch = tempfile.TemporaryDirectory(prefix="shoal-bench-")  # some write where they are imported
         environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
         environment.pop("PYTHONPATH", None)
-        if not kind.startswith("sb3"):
-            environment["PYTHONPATH"] = PACKAGES
+        if contestant.peer is None:
+            environment["PYTHONPATH"] = str(PACKAGES)
         self._process = subprocess.Popen(
-            [interpreter, str(PROGRAM)],
+            [python, str(PROGRAM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=environment,
+            cwd=self._scratch.name,
             start_new_session=True,
         )
         self._pidfd = os.pidfd_open(self._process.pid)
         self._closed = False
-        task = {"kind": kind, "workload": workload, "num_envs": num_envs, "num_workers": num_workers}
+        task = {
+            "adapter": contestant.adapter,
+            "mode": contestant.mode,
+            "workload": workload,
+            "num_envs": num_envs,
+            "num_workers": num_workers,
+        }
         try:
-            self.versions: dict[str, str] = self._ask(json.dumps(task), START_TIMEOUT)["versions"]
+            stands = self._ask(json.dumps(task), START_TIMEOUT)
         except BaseException:
             self.close()
             raise
+        self.versions: dict[str, str] = stands["versions"]
+        self.settings: dict[str, Any] = stands["settings"]
 
     def measure(self, seconds: float) -> float:
         """Steps per second over a window of `seconds`."""
@@ -77,8 +95,9 @@ class Contestant:
         os.close(self._pidfd)
         self._process.stdout.close()
         self._errors.close()
+        self._scratch.cleanup()
 
-    def __enter__(self) -> Contestant:
+    def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:

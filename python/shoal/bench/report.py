@@ -8,16 +8,11 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
-from shoal.bench.result import LIMIT, SUBJECT, BenchResult, Spread
+from shoal.bench.result import BenchResult, Measurement, Spread
+from shoal.bench.roster import CONTESTANTS
+from shoal.bench.workloads import WORKLOADS
 
 __all__ = ["Report"]
-
-TITLES = {
-    "cartpole": "CartPole-v1",
-    "noop": "an environment that does nothing",
-    "image": "84 x 84 x 4 images",
-    "busy": "1 ms of computing a step",
-}
 
 
 class Report:
@@ -36,35 +31,52 @@ class Report:
             yield lambda text: status.update(f"{title}: {text}")
 
     def table(self, result: BenchResult) -> None:
-        """One workload: each contestant's rate, and Shoal's process backend against it."""
+        """One workload: each contestant's rate, and the subject's against it."""
         first = result.measurements[0]
+        subject = result.subject(first.workload, first.num_envs)
         table = Table(
-            title=f"{TITLES.get(first.workload, first.workload)}, {first.num_envs} environments, "
+            title=f"{WORKLOADS[first.workload].title}, {first.num_envs} environments, "
             f"{result.num_workers} workers, {result.rounds} x {result.seconds:g} s",
             title_justify="left",
-            caption=f"x: how many times as fast {SUBJECT} was.  {LIMIT}: independent processes, the limit.",
+            caption=_caption(result.measurements, subject),
             caption_justify="left",
         )
         table.add_column("", no_wrap=True)
         for heading in ("steps/s", "from - to", "x", "from - to"):
             table.add_column(heading, justify="right", no_wrap=True)
         for m in result.measurements:
-            if not m.rates:
-                table.add_row(m.contestant, "failed")
-                continue
-            comparison = result.compare(m.workload, m.num_envs, SUBJECT, m.contestant)
-            ratio = comparison.ratio if comparison is not None and m.contestant != SUBJECT else None
-            table.add_row(
-                f"[bold]{m.contestant}[/bold]" if m.contestant == SUBJECT else m.contestant,
-                _rate(m.rate.median),
-                _reach(m.rate, _rate),
-                "" if ratio is None else _ratio(ratio.median),
-                "" if ratio is None else _reach(ratio, _ratio),
-            )
+            table.add_row(*_row(result, m, subject))
         self._console.print(table)
+        for m in result.measurements:
+            if m.settings:
+                text = ", ".join(f"{name}={value}" for name, value in m.settings.items())
+                self._console.print(f"{m.contestant}: best with {text}", style="dim", markup=False, highlight=False)
         for m in result.measurements:
             if m.error:
                 self._console.print(f"{m.contestant} failed: {m.error}", style="red", markup=False, highlight=False)
+
+
+def _caption(measurements: Sequence[Measurement], subject: str | None) -> str:
+    said = [] if subject is None else [f"x: how many times as fast {subject} was."]
+    names = [m.contestant for m in measurements if m.contestant in CONTESTANTS]
+    said += [f"{name}: independent processes, the limit." for name in names if CONTESTANTS[name].limit]
+    return "  ".join(said)
+
+
+def _row(result: BenchResult, m: Measurement, subject: str | None) -> list[str]:
+    if not m.rates:
+        return [m.contestant, "failed"]
+    comparison = None
+    if subject not in (None, m.contestant):
+        comparison = result.compare(m.workload, m.num_envs, subject, m.contestant)
+    ratio = None if comparison is None else comparison.ratio
+    return [
+        f"[bold]{m.contestant}[/bold]" if m.contestant == subject else m.contestant,
+        _rate(m.rate.median),
+        _reach(m.rate, _rate),
+        "" if ratio is None else _ratio(ratio.median),
+        "" if ratio is None else _reach(ratio, _ratio),
+    ]
 
 
 def _reach(spread: Spread, write: Callable[[float], str]) -> str:

@@ -6,10 +6,9 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BenchResult", "Comparison", "Measurement", "Spread"]
+from shoal.bench.workloads import WORKLOADS
 
-SUBJECT = "shoal-process"  # whom the others are compared with
-LIMIT = "plain-loops"
+__all__ = ["BenchResult", "Comparison", "Measurement", "Spread"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,21 @@ class Spread:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One contestant at one workload: environment steps per second, one rate a round."""
+    """One contestant at one workload: environment steps per second, one rate a round.
+
+    Attributes:
+        error: why there are no rates.
+        num_workers: what contestants that share workers among environments were given.
+        settings: what was tried out and found the fastest.
+    """
 
     workload: str
     num_envs: int
     contestant: str
     rates: list[float] = field(default_factory=list)
-    error: str | None = None  # why there are no rates
+    error: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    num_workers: int = 0
 
     @property
     def rate(self) -> Spread:
@@ -78,17 +85,26 @@ class BenchResult:
         ratios = [mine / theirs for mine, theirs in zip(pair[0].rates, pair[1].rates, strict=True)]
         return Comparison(workload, num_envs, subject, peer, Spread.of(ratios))
 
-    def comparisons(self, subject: str = SUBJECT) -> list[Comparison]:
-        """`subject` against every other contestant of the same workload and number of environments."""
+    def subject(self, workload: str, num_envs: int) -> str | None:
+        """Whom the others are compared with there; None when none of those was measured."""
+        for name in WORKLOADS[workload].subjects:
+            m = self.measurement(workload, num_envs, name)
+            if m is not None and m.rates:
+                return name
+        return None
+
+    def comparisons(self) -> list[Comparison]:
+        """The subject of each workload against every other contestant of the same workload and number of environments."""
         found = []
         for m in self.measurements:
-            if m.contestant != subject:
+            subject = self.subject(m.workload, m.num_envs)
+            if subject is not None and m.contestant != subject:
                 comparison = self.compare(m.workload, m.num_envs, subject, m.contestant)
                 found += [] if comparison is None else [comparison]
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON would have it: rates in steps per second, ratios of `shoal-process` to the others."""
+        """As JSON would have it: rates in steps per second, ratios of a workload's subject to the others."""
         return {
             "num_workers": self.num_workers,
             "rounds": self.rounds,
@@ -101,6 +117,8 @@ class BenchResult:
                     "workload": m.workload,
                     "num_envs": m.num_envs,
                     "contestant": m.contestant,
+                    "num_workers": m.num_workers,
+                    "settings": m.settings,
                     **(vars(m.rate) if m.rates else {"error": m.error}),
                 }
                 for m in self.measurements

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.bench.process import PACKAGES, Contestant, ContestantFailed
+from shoal.bench.process import ContestantFailed, Process
 from shoal.bench.result import BenchResult, Measurement
-from shoal.bench.workloads import NATIVE_IDS, WORKLOADS
+from shoal.bench.roster import CONTESTANTS, PEERS, Contestant, interpreter
+from shoal.bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["CONTESTANTS", "peers_python", "run"]
+__all__ = ["run", "selected"]
 
-CONTESTANTS = (
-    "shoal-process",
-    "shoal-serial",
-    "shoal-native",
-    "gymnasium-sync",
-    "gymnasium-async",
-    "sb3-dummy",
-    "sb3-subproc",
-    "plain-loops",
-)
+SETUP = "run benchmarks/peers/setup in Shoal's repository, or name the folder that it made in SHOAL_PEERS"
 
 
 def run(
@@ -49,8 +40,10 @@ def run(
     Args:
         workloads: some of `WORKLOADS`; all by default.
         num_envs: sizes to measure, each for itself.
-        num_workers: worker processes of Shoal and of the plain loops; by default the CPUs that this process may use.
-        contestants: some of `CONTESTANTS`; by default all that can run here.
+        num_workers: workers, for contestants that share them among environments; by default the CPUs that this process
+            may use, or for workloads that wait instead of computing one for each environment.
+        contestants: some of `CONTESTANTS`, or of the names before their dashes, which mean all of that name; by default
+            all that can run here.
         rounds: windows of each contestant that count.
         seconds: length of a window.
         console: where to print; stdout by default.
@@ -62,10 +55,10 @@ def run(
 
     console = console if console is not None else Console()
     workloads = _chosen("workload", workloads, list(WORKLOADS))
-    workers = len(os.sched_getaffinity(0)) if num_workers is None else num_workers
-    if not num_envs or min(workers, rounds, *num_envs) < 1 or seconds <= 0:
+    cpus = len(os.sched_getaffinity(0))
+    if not num_envs or min(cpus if num_workers is None else num_workers, rounds, *num_envs) < 1 or seconds <= 0:
         raise ValueError("num_envs, num_workers and rounds must be at least 1 and seconds more than 0")
-    names, notes = _present(_chosen("contestant", contestants, list(CONTESTANTS)), asked=contestants is not None)
+    everyone, notes = _present(selected(contestants), asked=contestants is not None)
 
     from shoal.bench.report import Report
 
@@ -75,19 +68,29 @@ def run(
     versions: dict[str, dict[str, str]] = {}
     for workload in workloads:
         for size in num_envs:
+            workers = num_workers or (size if WORKLOADS[workload].waits else cpus)
+            entrants = [contestant for contestant in everyone if contestant.steps(workload)]
             with report.progress(workload, size) as tick:
-                found = _measure(workload, size, workers, names, rounds, seconds, versions, tick)
+                found = _measure(workload, size, min(workers, size), entrants, rounds, seconds, versions, tick)
             measurements += found
-            report.table(BenchResult(found, workers, rounds, seconds, {}, versions))
-    return BenchResult(measurements, workers, rounds, seconds, _machine(), versions, notes)
+            if found:
+                report.table(BenchResult(found, workers, rounds, seconds, {}, versions))
+    return BenchResult(measurements, num_workers or cpus, rounds, seconds, _machine(), versions, notes)
 
 
-def peers_python() -> Path | None:
-    """The interpreter of the peers' virtual environment: $SHOAL_PEERS_PYTHON, or what benchmarks/peers/setup made."""
-    for candidate in (os.environ.get("SHOAL_PEERS_PYTHON"), Path(PACKAGES).parent / "build/peers/bin/python"):
-        if candidate and os.access(candidate, os.X_OK):
-            return Path(candidate)
-    return None
+def selected(names: Sequence[str] | None) -> list[Contestant]:
+    """The contestants of these names, or of the adapters of these names; all of them for None.
+
+    Raises:
+        ValueError: for a name that is neither.
+    """
+    adapters = [contestant.adapter for contestant in CONTESTANTS.values()]
+    for name in names or ():
+        if name not in CONTESTANTS and name not in adapters:
+            raise ValueError(f"there is no contestant {name!r}; choose from {', '.join(CONTESTANTS)}")
+    if names is not None and not names:
+        raise ValueError(f"no contestant to measure; choose from {', '.join(CONTESTANTS)}")
+    return [c for c in CONTESTANTS.values() if names is None or c.name in names or c.adapter in names]
 
 
 def _chosen(what: str, names: Sequence[str] | None, choices: list[str]) -> list[str]:
@@ -101,44 +104,45 @@ def _chosen(what: str, names: Sequence[str] | None, choices: list[str]) -> list[
     return [name for name in choices if name in names]
 
 
-def _present(names: list[str], asked: bool) -> tuple[list[str], list[str]]:
+def _present(entrants: list[Contestant], asked: bool) -> tuple[list[Contestant], list[str]]:
     """The contestants that can run here, and what to say of the others."""
-    if peers_python() is not None or not any(name.startswith("sb3") for name in names):
-        return names, []
-    missing = "Stable-Baselines3 is not measured: run benchmarks/peers/setup in Shoal's repository, or name the Python that has it in SHOAL_PEERS_PYTHON."
-    kept = [name for name in names if not name.startswith("sb3")]
+    missing = {c.peer: PEERS[c.peer] for c in entrants if c.peer is not None and interpreter(c) is None}
+    if not missing:
+        return entrants, []
+    names = list(missing.values())
+    said = ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
+    note = f"{said} {'are' if len(names) > 1 else 'is'} not measured: {SETUP}."
+    kept = [c for c in entrants if c.peer not in missing]
     if asked and not kept:
-        raise ValueError(missing)
-    return kept, [missing]
+        raise ValueError(note)
+    return kept, [note]
 
 
 def _measure(
     workload: str,
     num_envs: int,
     num_workers: int,
-    names: Iterable[str],
+    entrants: Iterable[Contestant],
     rounds: int,
     seconds: float,
     versions: dict[str, dict[str, str]],
     tick: Any,
 ) -> list[Measurement]:
     """All contestants at one workload."""
-    rates: dict[str, list[float]] = {}
-    errors: dict[str, str] = {}
+    found: dict[str, Measurement] = {}
     with ExitStack() as running:
-        ready: dict[str, Contestant] = {}
-        for name in names:
-            if name == "shoal-native" and workload not in NATIVE_IDS:
-                continue
+        ready: dict[str, Process] = {}
+        for contestant in entrants:
+            name = contestant.name
             tick(f"starting {name}")
-            interpreter = str(peers_python()) if name.startswith("sb3") else sys.executable
-            rates[name] = []
             try:
-                contestant = Contestant(interpreter, name, workload, num_envs, min(num_workers, num_envs))
-                ready[name] = running.enter_context(contestant)
-                versions[name] = contestant.versions
+                process = running.enter_context(Process(contestant, workload, num_envs, num_workers))
             except ContestantFailed as failure:
-                errors[name] = str(failure)
+                found[name] = Measurement(workload, num_envs, name, error=str(failure), num_workers=num_workers)
+                continue
+            ready[name] = process
+            versions[name] = process.versions
+            found[name] = Measurement(workload, num_envs, name, settings=process.settings, num_workers=num_workers)
         for round_ in range(-1, rounds):
             order = list(ready) if round_ % 2 == 0 else list(reversed(ready))
             for name in order:
@@ -146,13 +150,12 @@ def _measure(
                 try:
                     rate = ready[name].measure(seconds if round_ >= 0 else seconds / 2)
                 except ContestantFailed as failure:
-                    errors[name] = str(failure)
-                    rates[name] = []
+                    found[name] = Measurement(workload, num_envs, name, error=str(failure), num_workers=num_workers)
                     ready.pop(name).close()
                     continue
                 if round_ >= 0:
-                    rates[name].append(rate)
-    return [Measurement(workload, num_envs, name, found, errors.get(name)) for name, found in rates.items()]
+                    found[name].rates.append(rate)
+    return list(found.values())
 
 
 def _machine() -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import typer
 
+from shoal.cli import plugins
 from shoal.cli.console import closing_json, did_you_mean, wrong_use
 
 
@@ -16,12 +18,15 @@ def register(app: typer.Typer) -> None:
 def bench(
     workload: list[str] = typer.Option(None, "--workload", help="Environment to step; may be repeated [default: all]."),
     contestant: list[str] = typer.Option(
-        None, "--contestant", help="Who steps it; may be repeated [default: all that are installed]."
+        None,
+        "--contestant",
+        help="Who steps it, as in shoal-process, or all of shoal; may be repeated [default: all here].",
     ),
     num_envs: list[int] = typer.Option([64], "--num-envs", min=1, help="Environments; may be repeated."),
-    num_workers: int = typer.Option(None, "--num-workers", min=1, help="Worker processes [default: the CPUs]."),
+    num_workers: int = typer.Option(None, "--num-workers", min=1, help="Workers [default: as many as CPUs]."),
     rounds: int = typer.Option(5, "--rounds", min=1, help="Measurements of each contestant."),
     seconds: float = typer.Option(1.0, "--seconds", min=0.001, help="Length of one measurement."),
+    plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
 ) -> None:
     """Measure environment steps per second against other libraries, and print ratios with their spreads."""
@@ -29,8 +34,9 @@ def bench(
 
     from shoal.bench import CONTESTANTS, WORKLOADS, run
 
+    plugins.load(plugin)
     _check("workload", workload or (), WORKLOADS)
-    _check("contestant", contestant or (), CONTESTANTS)
+    _check("contestant", contestant or (), [*CONTESTANTS, *dict.fromkeys(c.adapter for c in CONTESTANTS.values())])
     result = run(
         workloads=workload or None,
         num_envs=num_envs,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import shlex
 import sys
@@ -11,15 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from shoal.cli.console import did_you_mean, fail, wrong_use
-
-# Where an environment's code lies, the module it imports, and the extra of gymnasium (or package) that brings it.
-_EXTRAS = (
-    ("gymnasium.envs.box2d", "Box2D", "gymnasium[box2d]"),
-    ("gymnasium.envs.mujoco", "mujoco", "gymnasium[mujoco]"),
-    ("gymnasium.envs.phys2d", "jax", "gymnasium[jax]"),
-    ("gymnasium.envs.tabular", "jax", "gymnasium[jax]"),
-    ("ale_py", "ale_py", "gymnasium[atari]"),
-)
+from shoal.vector.extras import lacks, provide
 
 
 def native_ids() -> list[str]:
@@ -32,9 +23,11 @@ def gymnasium_ids(older: bool = True) -> list[str]:
     """The registered ids, sorted; without those of which a newer version is registered, unless `older`."""
     import gymnasium
 
+    provide()
     ids = sorted(gymnasium.registry)
     if older:
         return ids
+    ids = [name for name in ids if not _is_old_atari(name)]
     newest: dict[str, tuple[int, str]] = {}
     for name in ids:
         stem, _, version = name.rpartition("-v")
@@ -43,16 +36,11 @@ def gymnasium_ids(older: bool = True) -> list[str]:
     return sorted(name for _, name in newest.values())
 
 
-def lacks(env_id: str) -> str | None:
-    """The package that this registered id needs and that is not installed, as pip names it."""
+def _is_old_atari(name: str) -> bool:
+    """Of the ids that were there before the namespace ALE: five and more for each game that has one in it."""
     import gymnasium
 
-    spec = gymnasium.registry.get(env_id)
-    code = spec.entry_point if spec and isinstance(spec.entry_point, str) else ""
-    for prefix, module, package in _EXTRAS:
-        if code.startswith(prefix) and importlib.util.find_spec(module) is None:
-            return package
-    return None
+    return "/" not in name and str(gymnasium.registry[name].entry_point).startswith("ale_py")
 
 
 def install_command(package: str) -> str:
@@ -73,7 +61,8 @@ def resolve(env_id: str) -> str:
         _import(module, env_id)
     import gymnasium
 
-    if name not in gymnasium.registry:
+    provide(name)
+    if name not in gymnasium.registry and not lacks(name):
         name = _newest(name) or _wrong_id(env_id, name)
     if need := lacks(name):
         fail(f"{name} needs {need}, which is not installed:  {install_command(need)}")

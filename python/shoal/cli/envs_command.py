@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
+from shoal.cli import plugins
 from shoal.cli.console import did_you_mean, fail, say
 
 
@@ -14,10 +17,13 @@ def register(app: typer.Typer) -> None:
 def envs(
     word: str = typer.Argument(None, help="Only ids with this word in them."),
     every: bool = typer.Option(False, "--all", help="Also the older versions of an environment."),
+    plugin: list[Path] = plugins.OPTION,
 ) -> None:
     """List the environments: Shoal's native ones and those registered with Gymnasium."""
-    from shoal.cli.environments import gymnasium_ids, lacks, native_ids
+    from shoal.cli.environments import gymnasium_ids, native_ids
+    from shoal.vector.extras import lacks
 
+    plugins.load(plugin)
     native, gymnasium = native_ids(), gymnasium_ids(older=every)
     if word:
         known = [*native, *gymnasium]

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from shoal.cli import plugins
 from shoal.cli.console import closing_json, did_you_mean, fail, note, say, wrong_use
 
 _CHECKPOINTS = ("best", "last")
@@ -26,12 +27,14 @@ def evaluate(
     num_workers: int = typer.Option(None, "--num-workers", min=0, help="Processes they run in; 0: this one."),
     stochastic: bool = typer.Option(False, "--stochastic", help="Sample actions instead of taking the likeliest."),
     gif: Path = typer.Option(None, "--gif", metavar="FILE.gif", help="Also draw an episode."),
+    plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="Print one line of JSON instead."),
 ) -> None:
     """Evaluate the policy of a run on fresh episodes."""
     from shoal.cli.environments import resolve
     from shoal.cli.runs import read_config
 
+    plugins.load(plugin)
     if checkpoint is not None and checkpoint not in _CHECKPOINTS:
         wrong_use(f"--checkpoint takes best or last, not {checkpoint!r}{did_you_mean(checkpoint, _CHECKPOINTS)}")
     if gif is not None and not gif.parent.is_dir():

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from shoal.cli import plugins
 from shoal.cli.console import wrong_use
 
 
@@ -30,12 +31,14 @@ def train(
     ),
     run_dir: Path = typer.Option(None, "--run-dir", help="Where results go [default: a new folder in runs/]."),
     resume: Path = typer.Option(None, "--resume", metavar="RUN", help="Continue this run where it stopped."),
+    plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
 ) -> None:
     """Train a policy, and show where the results are."""
     from shoal.cli.training import Training
 
+    plugins.load(plugin)
     flags = {
         "env": env,
         "algorithm": algorithm,

@@ -60,12 +60,18 @@ def _torch() -> Finding:
 
 def _packages() -> list[Finding]:
     findings = []
-    for name, need in (("gymnasium", "Python environments"), ("numpy", "everything"), ("Box2D", "LunarLander")):
+    for name, need in (("gymnasium", "Python environments"), ("numpy", "everything")):
         version = _version_of(name)
-        advice = "" if version else f"{need} needs it: pip install {'gymnasium[box2d]' if name == 'Box2D' else name}"
-        findings.append(
-            Finding(_AREA, name, version or "not installed", "ok" if version or name == "Box2D" else "fail", advice)
-        )
+        advice = "" if version else f"{need} needs it: pip install {name}"
+        findings.append(Finding(_AREA, name, version or "not installed", "ok" if version else "fail", advice))
+    for name, some, extra in (
+        ("Box2D", "LunarLander", "box2d"),
+        ("mujoco", "HalfCheetah", "mujoco"),
+        ("ale-py", "Atari", "atari"),
+    ):
+        version = _version_of(name)
+        advice = "" if version else f"{some} needs it: pip install 'gymnasium[{extra}]'"
+        findings.append(Finding(_AREA, name, version or "not installed", "ok", advice))
     return findings
 
 

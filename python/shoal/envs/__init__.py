@@ -10,13 +10,15 @@ engine steps them without Python.
 
 from __future__ import annotations
 
-__all__ = ["register"]
+import os
+
+__all__ = ["load_plugin", "register"]
 
 
 def register() -> None:
     """Makes every native id known to `gymnasium.make`. Importing this module has called it once.
 
-    Call it again after a plug-in has registered environments of its own.
+    load_plugin() calls it for what the plug-in registers.
     """
     from gymnasium.envs import registration
 
@@ -32,6 +34,26 @@ def register() -> None:
             reward_threshold=spec.reward_threshold,
             kwargs={"env_id": spec.id},
         )
+
+
+def load_plugin(path: str | os.PathLike[str]) -> list[str]:
+    """Loads environments from a shared library of C++ (examples/plugin_env is one) and returns their ids.
+
+    `shoal.make_vec` and `gymnasium.make` know them from now on, here and in worker processes that start later: the path is
+    added to the variable SHOAL_PLUGINS. A library that is loaded already is not loaded again.
+
+    Raises:
+        ValueError: for a file that is not there, is no plug-in, was built for another Shoal, needs what is missing, or
+            registers an id that is taken. Nothing is registered then.
+    """
+    from shoal import _core
+
+    ids = _core.env.load_plugin(os.fspath(path))
+    named = [name for name in os.environ.get("SHOAL_PLUGINS", "").split(":") if name]
+    missing = [name for name in _core.env.loaded_plugins() if name not in named]
+    os.environ["SHOAL_PLUGINS"] = ":".join([*named, *missing])
+    register()
+    return ids
 
 
 register()

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal import _core
+from shoal.vector.episodes import options_text
 
 __all__ = ["NativeEnv"]
 
@@ -47,9 +48,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode. The same seed gives the episode that Gymnasium's environment of the name would begin."""
         super().reset(seed=seed)
-        if options:
-            raise ValueError(f"native environments have no reset options, got {sorted(options)}")
-        self._batch.reset(0, seed)
+        self._batch.reset(0, seed, options_text(options))
         self._action = None
         if self.render_mode == "human":
             self.render()

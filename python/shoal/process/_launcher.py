@@ -7,11 +7,12 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal import _core
 from shoal.process import _settings, _worker
+from shoal.process._importing import refuse_to_start
 
 __all__ = ["Launcher", "close_launchers", "launcher"]
 
@@ -40,15 +41,22 @@ class Launcher:
         start_timeout: float = 60.0,
         allow_unsafe_fork: bool = False,
         relay_output: bool = True,
+        ahead: str = "",
     ) -> None:
-        """As `launcher()` says. With "auto" or "forkserver" the zygote begins to import `preload` at once."""
+        """As `launcher()` says. With "auto" or "forkserver" the zygote begins to import `preload` at once.
+
+        Args:
+            ahead: a module that the zygote imports already while the caller finds out what the rest of the preload is, and
+                says so by begin().
+        """
+        refuse_to_start()
         environment = [(str(name), str(value)) for name, value in (env or {}).items()]
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._baseline = _settings.capture()
         self._is_fork = context == "fork"
         self._handle = _core.process.create_launcher(
             method=context,
-            interpreter=_interpreter(),
+            interpreter=_interpreter(ahead),
             preload=list(preload),
             environment=environment,
             threads=threads,
@@ -56,10 +64,19 @@ class Launcher:
             start_timeout=start_timeout,
             allow_unsafe_fork=allow_unsafe_fork,
             relay_output=relay_output,
-            bootstrap=pickle.dumps(_settings.encode({**self._baseline, "environ": {}})),
+            ahead=bool(ahead),
+            bootstrap=self._bootstrap(),
             run=_worker.run_forked,
         )
         self.method: str = self.handle.method
+
+    def begin(self, preload: Sequence[str]) -> None:
+        """What a zygote that was started ahead of time is to import. Once, before start()."""
+        self._baseline = {**_settings.capture(), "environ": self._baseline["environ"]}
+        self.handle.begin(list(preload), self._bootstrap())
+
+    def _bootstrap(self) -> bytes:
+        return pickle.dumps(_settings.encode({**self._baseline, "environ": {}}))
 
     @property
     def handle(self) -> _core.process.Launcher:
@@ -84,32 +101,37 @@ class Launcher:
         pid = self.handle.zygote_pid
         return pid if pid > 0 else None
 
-    def pack(self, target: Callable[..., Any], *arguments: Any, name: str = "target") -> bytes:
-        """The payload of a worker of this launcher that calls `target(context, *arguments)`.
+    def pack(self, calls: Iterable[tuple[Any, ...]], name: str = "calls[{}]") -> list[bytes]:
+        """The payloads of workers of this launcher, each of which calls `target(context, *arguments)`.
 
         With the method "fork" what cannot be pickled is inherited instead.
+
+        Args:
+            calls: a `(target, *arguments)` for each worker.
+            name: what an error is to call element {} of them.
 
         Raises:
             PicklingError: naming the part that cannot be pickled.
         """
         from shoal.process.pickling import dumps  # not before it is needed: a zygote may import cloudpickle meanwhile
 
-        try:
-            return self.pack_pickled(dumps((target, arguments), name))
-        except TypeError:
-            if not self._is_fork:
-                raise
-        number = len(_worker.inherited)
-        _worker.inherited[number] = (target, arguments)
-        return _worker.pack_inherited(self._changed_settings(), number)
-
-    def pack_pickled(self, call: bytes) -> bytes:
-        """As pack(), for a `(target, arguments)` that is pickled already."""
-        return _worker.pack_call(self._changed_settings(), call)
+        settings = self._changed_settings()
+        payloads = []
+        for i, (target, *arguments) in enumerate(calls):
+            try:
+                payloads.append(_worker.pack_call(settings, dumps((target, tuple(arguments)), name.format(i))))
+            except TypeError:
+                if not self._is_fork:
+                    raise
+                number = len(_worker.inherited)
+                _worker.inherited[number] = (target, tuple(arguments))
+                payloads.append(_worker.pack_inherited(settings, number))
+        return payloads
 
     def start(self, calls: Sequence[tuple[Any, ...]]) -> list[WorkerProcess]:
         """One worker for each `(target, *arguments)`, started side by side; each calls `target(context, *arguments)`."""
-        payloads = [self.pack(*call, name=f"calls[{i}]") for i, call in enumerate(calls)]
+        refuse_to_start()
+        payloads = self.pack(calls)
         flush_standard_streams()
         return self.handle.start(payloads)
 
@@ -122,15 +144,16 @@ class Launcher:
         return _settings.encode(_settings.changes(self._baseline, now, fixed=self._variables))
 
 
-def _interpreter() -> list[str]:
-    """The command that makes a fresh interpreter like this one run `_program.main()`."""
+def _interpreter(ahead: str) -> list[str]:
+    """The command that makes a fresh interpreter like this one run `_program.main()`, at best with `ahead` imported."""
     if not sys.executable:
         raise RuntimeError(
             "sys.executable is empty, so no fresh interpreter can be started (an embedded Python?): set it to the path of "
             "the python program"
         )
     package_folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    code = f"import sys; sys.path.insert(0, {package_folder!r}); from shoal.process._program import main; main()"
+    code = f"import sys; sys.path.insert(0, {package_folder!r}); from shoal.process._program import main; "
+    code += f"main({ahead!r}, {_settings.capture()['path']!r})" if ahead else "main()"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
     return [sys.executable, *flags, "-c", code]
 
@@ -143,6 +166,7 @@ def flush_standard_streams() -> None:
 
 
 _launchers: dict[tuple[Any, ...], Launcher] = {}
+_ahead: dict[tuple[Any, ...], Launcher] = {}  # those that start_ahead() made and nobody has asked for yet
 _launchers_pid = os.getpid()
 
 
@@ -171,40 +195,52 @@ def launcher(
         ForkRefused: `context="fork"`, and something stands against it; the message names all of it.
     """
     _forget_inherited_launchers()
-    key = (
-        context,
-        tuple(preload),
-        threads,
-        hide_gpu,
-        tuple(sorted((env or {}).items())),
-        start_timeout,
-        allow_unsafe_fork,
-        sys.executable,
-    )
+    options: dict[str, Any] = {
+        "threads": threads,
+        "hide_gpu": hide_gpu,
+        "env": env,
+        "start_timeout": start_timeout,
+        "allow_unsafe_fork": allow_unsafe_fork,
+    }
+    kind = _kind(context, options)
+    key = (kind, tuple(preload))
     if key not in _launchers:
-        _launchers[key] = Launcher(
-            context,
-            preload=preload,
-            threads=threads,
-            hide_gpu=hide_gpu,
-            env=env,
-            start_timeout=start_timeout,
-            allow_unsafe_fork=allow_unsafe_fork,
-        )
+        if early := _ahead.pop(kind, None):
+            early.begin(preload)
+        _launchers[key] = early or Launcher(context, preload=preload, **options)
     return _launchers[key]
+
+
+def start_ahead(context: str, ahead: str, **options: Any) -> None:
+    """Starts the zygote of the next `launcher(context, **options)`, which has yet to learn what else it is to import.
+
+    It imports the module `ahead` meanwhile. Does nothing where a launcher with these options is there.
+    """
+    _forget_inherited_launchers()
+    kind = _kind(context, options)
+    if context in ("auto", "forkserver") and kind not in _ahead and all(kind != other for other, _ in _launchers):
+        _ahead[kind] = Launcher(context, ahead=ahead, **options)
+
+
+def _kind(context: str, options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What launchers with the same options have in common, whatever they preload."""
+    values = {**options, "env": tuple(sorted((options["env"] or {}).items()))}
+    return (context, sys.executable, *sorted(values.items()))
 
 
 def close_launchers() -> None:
     """Closes the launchers that launcher() keeps: their zygotes end as soon as no worker needs them. Called at exit."""
     _forget_inherited_launchers()
-    while _launchers:
-        _launchers.popitem()[1].close()
+    for kept in (_launchers, _ahead):
+        while kept:
+            kept.popitem()[1].close()
 
 
 def _forget_inherited_launchers() -> None:
     global _launchers_pid
     if _launchers_pid != os.getpid():  # a forked child: they are its parent's
         _launchers.clear()
+        _ahead.clear()
         _launchers_pid = os.getpid()
 
 

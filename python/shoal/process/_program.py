@@ -6,19 +6,27 @@ heavy is imported here: what it costs is paid by every spawned worker.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 
 class PreloadError(ImportError):
     """A module of the preload list cannot serve in a zygote."""
 
 
-def main() -> None:
+def main(ahead: str = "", path: Sequence[str] = ()) -> None:
+    """Imports `ahead` with `path` as the search path, before the parent has said what else there is to do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    gc.disable()  # what is imported stays: there is nothing to collect
+    if ahead:
+        sys.path[:] = path
+        with contextlib.suppress(Exception):  # the preload tries again, and tells of it
+            importlib.import_module(ahead)
     from shoal import _core
 
     program = _core.process.Program.attach()
@@ -54,16 +62,19 @@ def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no
     _settings.apply({"filters": settings["filters"]})
     faulthandler.enable()
     if program.zygote:
-        # Workers share these objects for good: no collection walks over them, which would copy their pages.
-        gc.collect()
+        # Workers share these objects for good: no collection walks over them, which would copy their pages. Nor is there
+        # one now: it would leave holes in those pages, for the workers to fill with objects of their own.
         gc.freeze()
+    gc.enable()
 
 
 def _preload(module: str, program) -> None:  # type: ignore[no-untyped-def]
     from shoal import _core
+    from shoal.process._importing import importing
 
     try:
-        importlib.import_module(module)
+        with importing(f"{'a zygote' if program.zygote else 'a worker'} imported {module!r}"):
+            importlib.import_module(module)
     except BaseException as error:
         raise PreloadError(f"preload: importing {module!r} failed with {type(error).__name__}: {error}") from error
     threads = _core.process.foreign_threads() if program.zygote else []

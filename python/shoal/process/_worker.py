@@ -7,7 +7,10 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from shoal import _core
+from shoal.identity import this_worker
 from shoal.process import _settings
+from shoal.process._importing import importing
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerContext
@@ -33,9 +36,15 @@ def run(context: WorkerContext) -> int:
 
     Any other exception goes on to the C++ side, which reports it to the parent.
     """
+    _tell_stack_when_asked()
+    identity = _core.process.receive_welcome(context)
+    if identity is None:
+        return 0  # the parent has gone, or has thought better of it
+    this_worker.become(identity)
     settings, call = pickle.loads(context.payload)
     _settings.apply(settings)
-    target, arguments = inherited[call] if isinstance(call, int) else pickle.loads(call)
+    with importing(f"{context.name} imported what it is to run"):
+        target, arguments = inherited[call] if isinstance(call, int) else pickle.loads(call)
     try:
         target(context, *arguments)
         return 0
@@ -45,6 +54,17 @@ def run(context: WorkerContext) -> int:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
                 stream.flush()
+
+
+def _tell_stack_when_asked() -> None:
+    """Lets the parent ask where this process is: from a signal handler in C, whoever holds the GIL."""
+    import faulthandler
+
+    from shoal import _core
+
+    fd = _core.process.install_stack_dump()
+    if fd >= 0:  # on top of C++'s handler, which marks the end
+        faulthandler.register(_core.process.stack_signal(), file=fd, all_threads=True, chain=True)
 
 
 def run_forked(context: WorkerContext) -> int:

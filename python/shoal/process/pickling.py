@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import pickle
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -27,43 +29,80 @@ class PicklingError(TypeError, pickle.PicklingError):
         self.path = path
 
 
-def dumps(obj: Any, name: str = "factory") -> bytes:
+def dumps(obj: Any, name: str = "factory", *, gpu: bool = True) -> bytes:
     """`obj` as bytes that a worker's `pickle.loads` takes. Lambdas, closures, local classes, and what `__main__` or a
     notebook defines travel by value.
 
     Args:
         name: what the caller calls the object; the path in an error begins with it.
+        gpu: False for workers that see no GPU: torch tensors on one are refused, since they could not be read there.
 
     Raises:
         PicklingError: naming the innermost part that cannot be pickled, and what to do about it.
     """
+    dump = functools.partial(_dump, gpu=gpu)
     try:
-        return cloudpickle.dumps(obj)
+        return dump(obj)
     except Exception as error:
-        path, part, cause = find_unpicklable(obj, name, error)
-        raise PicklingError(_explain(obj, path, part, cause), path) from cause
+        steps = _way_to_unpicklable(obj, name, error, dump)
+        path, _, cause = steps[-1]
+        raise PicklingError(_explain(steps), path) from cause
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Refuses what would arrive useless."""
+
+    def __init__(self, file: io.BytesIO, gpu: bool) -> None:
+        super().__init__(file)
+        self._gpu = gpu
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind.__module__ == "multiprocessing.connection":
+            raise TypeError(
+                f"cannot pickle {kind.__name__!r} object: its descriptor is another one, or none, elsewhere"
+            )
+        if not self._gpu and kind.__module__.partition(".")[0] == "torch" and getattr(obj, "is_cuda", False) is True:
+            raise TypeError(f"cannot pickle a {kind.__name__} on {obj.device} for a worker that sees no GPU")
+        return super().reducer_override(obj)
+
+
+def _dump(obj: Any, gpu: bool) -> bytes:
+    with io.BytesIO() as file:
+        _Pickler(file, gpu).dump(obj)
+        return file.getvalue()
 
 
 def find_unpicklable(obj: Any, name: str, error: Exception) -> tuple[str, Any, Exception]:
     """The path of the innermost part of `obj` that cannot be pickled, the part, and what pickling it raises."""
+    return _way_to_unpicklable(obj, name, error, functools.partial(_dump, gpu=True))[-1]
+
+
+_Dump = Callable[[Any], bytes]
+_Step = tuple[str, Any, Exception]
+
+
+def _way_to_unpicklable(obj: Any, name: str, error: Exception, dump: _Dump) -> list[_Step]:
+    """The failing parts, from `obj` to the innermost, with the path of each."""
     seen = {id(obj)}
-    path, part, cause = name, obj, error
-    for _ in range(_MAX_DEPTH):
-        found = _failing_part(part, seen)
+    steps: list[_Step] = [(name, obj, error)]
+    while len(steps) <= _MAX_DEPTH:
+        path, part, _ = steps[-1]
+        found = _failing_part(part, seen, dump)
         if found is None:
             break
         step, part, cause = found
-        path += step
-    return path, part, cause
+        steps.append((path + step, part, cause))
+    return steps
 
 
-def _failing_part(obj: Any, seen: set[int]) -> tuple[str, Any, Exception] | None:
+def _failing_part(obj: Any, seen: set[int], dump: _Dump) -> _Step | None:
     for step, part in _parts(obj):
         if id(part) in seen or len(seen) > _MAX_OBJECTS:
             continue
         seen.add(id(part))
         try:
-            cloudpickle.dumps(part)
+            dump(part)
         except Exception as error:
             return step, part, error
     return None
@@ -89,6 +128,8 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(obj, type):
         for key, value in vars(obj).items():
             yield f".{key}", value
+        for base in obj.__bases__:
+            yield f".<base {base.__name__}>", base
     else:
         yield from _parts_of_instance(obj)
 
@@ -132,16 +173,39 @@ def _parts_of_instance(obj: Any) -> Iterator[tuple[str, Any]]:
         yield ".<class>", type(obj)  # travels by value
 
 
-def _explain(obj: Any, path: str, part: Any, cause: Exception) -> str:
+def _explain(steps: list[_Step]) -> str:
+    path, part, cause = steps[-1]
     text = f"{path}: {_reason(part, cause)}"
-    if _looks_like_env(obj):
+    for at, (env_path, env, _) in enumerate(steps):
+        if not _looks_like_env(env):
+            continue
+        name = type(env).__name__
+        if at == 0:
+            return (
+                f"{text}. This is an environment; workers need something that makes one, so that each makes its own: pass "
+                f"`lambda: {name}(…)` or the class itself instead of the instance."
+            )
         return (
-            f"{text}. This is an environment; workers need something that makes one, so that each makes its own: pass "
-            f"`lambda: {type(obj).__name__}(…)` or the class itself instead of the instance."
+            f"{text}. {env_path} is an environment, a {name} that exists already; each worker makes its own: write "
+            f"{name}(…) inside the function."
         )
+    return f"{text}. Workers are other processes and get a copy of it. {_advice(part)}"
+
+
+def _advice(part: Any) -> str:
+    kind = type(part)
+    if isinstance(part, types.GeneratorType):
+        return "Call the function that makes the generator inside the function that is sent."
+    if kind.__module__.partition(".")[0] in ("multiprocessing", "_multiprocessing"):
+        return (
+            "What environments count together is shoal.worker().counter(name), and small values that they share are "
+            "shoal.worker().shared: they need no locks."
+        )
+    if kind.__module__.partition(".")[0] == "torch":
+        return 'Move it to the CPU first, or give the workers a GPU with worker=shoal.WorkerOptions(gpu="own").'
     return (
-        f"{text}. Workers are other processes and get a copy of it. Make the {type(part).__name__} inside the function "
-        "(or on first use, in the worker), or give its class a __reduce__ that says how to make it anew."
+        f"Make the {kind.__name__} inside the function (or on first use, in the worker), or give its class a __reduce__ that "
+        "says how to make it anew."
     )
 
 

@@ -7,13 +7,14 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs import registration
 
 from shoal import _core
+from shoal.vector.extras import lacks, provide
 
 __all__ = ["Recipe", "recipe_of"]
 
@@ -33,7 +34,7 @@ class Recipe(NamedTuple):
 
 
 def recipe_of(env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
-    """Throws TypeError or gymnasium.error.NameNotFound for what cannot be built; builds nothing."""
+    """Throws TypeError or a gymnasium.error.Error for what cannot be built; builds nothing."""
     if isinstance(env, list | tuple):
         return _of_list(env, num_envs, env_kwargs)
     count = _checked_count(1 if num_envs is None else num_envs)
@@ -50,6 +51,8 @@ def _of_list(envs: Sequence[Any], num_envs: int | None, env_kwargs: Mapping[str,
         raise ValueError(f"make_vec() got a list of {len(envs)} factories and num_envs={num_envs}; leave num_envs out")
     factories, preload = [], []
     for i, env in enumerate(envs):
+        if _is_instance(env):
+            raise _instance_error(env, f"make_vec() got, as element {i} of the list,")
         if isinstance(env, str) and _core.env.is_registered(env):
             raise ValueError(
                 f"make_vec() takes a native id by itself, not in a list (element {i}): make_vec({env!r}, num_envs=…)"
@@ -80,8 +83,10 @@ def _factory_of(env: Any, env_kwargs: Mapping[str, Any]) -> tuple[Callable[[], A
     if _is_instance(env):
         raise _instance_error(env)
     if not callable(env):
+        fix = ": write make_vec(list(…))" if isinstance(env, Iterable) and not isinstance(env, Mapping | bytes) else ""
         raise TypeError(
-            f"make_vec() takes an environment's id, its class, a function that returns one, or a list of these; got {env!r}"
+            "make_vec() takes an environment's id, its class, a function that returns one, or a list of these; got "
+            f"{env!r}{fix}"
         )
     return functools.partial(env, **env_kwargs) if env_kwargs else env, _modules_of(env)
 
@@ -94,25 +99,29 @@ def _is_instance(env: Any) -> bool:
     )
 
 
-def _instance_error(env: Any) -> TypeError:
+def _instance_error(env: Any, got: str = "make_vec() got") -> TypeError:
     inner = getattr(env, "unwrapped", env)
     name = type(inner).__name__
     spec = getattr(env, "spec", None)
-    fix = (
-        f"make_vec({spec.id!r}, …)" if spec is not None else f"make_vec({name}, …)  or  make_vec(lambda: {name}(…), …)"
-    )
+    if spec is not None:
+        kwargs = f", env_kwargs={spec.kwargs!r}" if spec.kwargs else ""
+        fix = f"make_vec({spec.id!r}, …{kwargs})"
+    else:
+        fix = f"make_vec({name}, …)  or  make_vec(lambda: {name}(…), …)"
     return TypeError(
-        f"make_vec() got an environment (a {name}) where it needs a way to build them: each worker builds its own. "
-        f"Write  {fix}"
+        f"{got} an environment (a {name}) where it needs a way to build them: each worker builds its own. Write  {fix}"
     )
 
 
 def _spec_of(module: str, name: str) -> registration.EnvSpec:
     if module:
         importlib.import_module(module)
-    spec = registration.registry.get(name)
-    if spec is None:
-        spec = _latest(name)
+    provide(name)
+    spec = registration.registry.get(name) or _latest(name)
+    if need := lacks(spec.id if spec else name):
+        raise gymnasium.error.DependencyNotInstalled(
+            f"{name!r} needs {need}, which is not installed:  {sys.executable} -m pip install '{need}'"
+        )
     if spec is None:
         raise _unknown_id(name)
     return spec

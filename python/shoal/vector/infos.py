@@ -9,27 +9,27 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["Entry", "batch", "decode", "encode"]
+__all__ = ["Entry", "Objects", "add_faults", "batch", "encode"]
 
 Entry = tuple[int, bool, dict[str, Any]]
 """Row, whether it is the info of an episode's last step in same-step mode, and the info."""
 
+Objects = tuple[int, tuple[Any, ...]]
+"""Row, and what its observation has that is no array of fixed size."""
 
-def encode(entries: list[Entry]) -> bytes:
+
+def encode(entries: list[Entry] | None, observed: list[Objects] | None, finals: list[Objects] | None) -> bytes:
     """For another process; what pickle cannot handle (local classes, lambdas) goes by cloudpickle."""
+    message = (entries or [], observed or [], finals or [])
     try:
-        return pickle.dumps(entries, protocol=pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
         import cloudpickle
 
         try:
-            return cloudpickle.dumps(entries, protocol=pickle.HIGHEST_PROTOCOL)
+            return cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            raise _unpicklable(entries, error) from error
-
-
-def decode(messages: Iterable[bytes]) -> list[Entry]:
-    return [entry for message in messages for entry in pickle.loads(message)]
+            raise _unpicklable(*message, error=error) from error
 
 
 def batch(
@@ -56,23 +56,36 @@ def batch(
     return batched
 
 
-def add_faults(envs: gymnasium.vector.VectorEnv, infos: dict[str, Any], faults: np.ndarray) -> dict[str, Any]:
-    """`infos["fault"]` is True for the environments whose worker died in this step."""
-    for row in np.flatnonzero(faults):
-        infos = envs._add_info(infos, {"fault": True}, int(row))
+def add_faults(
+    envs: gymnasium.vector.VectorEnv, infos: dict[str, Any], states: np.ndarray, faults: list[tuple[int, Any]]
+) -> dict[str, Any]:
+    """Says which rows are no transitions: `infos["fault"]` holds a `shoal.Fault` where this call lost the environment,
+    `infos["down"]` is True where it is not back yet, `infos["dropped"]` where it will not come back.
+
+    Args:
+        states: of every row, as src/shoal/vector/fault_policy.h numbers them.
+        faults: of the rows that this call lost.
+    """
+    for row, fault in faults:
+        infos = envs._add_info(infos, {"fault": fault}, row)
+    for state, key in ((2, "down"), (3, "dropped")):
+        mask = states == state
+        if mask.any():
+            infos[key], infos[f"_{key}"] = mask, mask.copy()
     return infos
 
 
-def _unpicklable(entries: list[Entry], error: Exception) -> Exception:
+def _unpicklable(entries: list[Entry], observed: list[Objects], finals: list[Objects], error: Exception) -> Exception:
     import cloudpickle
 
-    for row, _, info in entries:
-        for key, value in info.items():
-            try:
-                cloudpickle.dumps(value)
-            except Exception as cause:
-                return TypeError(
-                    f"environment {row}: info[{key!r}] is a {type(value).__name__} that cannot leave its worker process: "
-                    f"{cause}. Put what you need of it into the info instead."
-                )
+    parts = [(row, f"info[{key!r}]", value) for row, _, info in entries for key, value in info.items()]
+    parts += [(row, "an observation", value) for row, values in [*finals, *observed] for value in values]
+    for row, what, value in parts:
+        try:
+            cloudpickle.dumps(value)
+        except Exception as cause:
+            return TypeError(
+                f"environment {row}: {what} is a {type(value).__name__} that cannot leave its worker process: "
+                f"{cause}. Put what you need of it there instead."
+            )
     return error

@@ -1,33 +1,23 @@
-"""`make_vec`: from an environment's name, class or factory to a running vector environment."""
+"""`make_vec`. Gymnasium is imported by the call, while the process that workers are forked from starts beside it."""
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AutoresetMode
+from typing import TYPE_CHECKING, Any
 
 from shoal import _core
-from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.options import WorkerOptions
-from shoal.vector.seeding import Seeds, seeds_of
-from shoal.vector.vector_env import VectorEnv
-from shoal.vector.worker import EnvGroup, build_envs
+
+if TYPE_CHECKING:
+    from gymnasium.vector import AutoresetMode
+
+    from shoal.vector.faults import FaultPolicy
+    from shoal.vector.pool import WorkerPool
+    from shoal.vector.seeding import Seeds
+    from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["make_vec"]
-
-BACKENDS = ("auto", "process", "thread", "serial")
-CONTEXTS = ("auto", "fork", "forkserver", "spawn")
-ON_FAULT = ("raise", "restart")
-_AUTORESET = {
-    "next_step": AutoresetMode.NEXT_STEP,
-    "same_step": AutoresetMode.SAME_STEP,
-    "disabled": AutoresetMode.DISABLED,
-}
 
 
 def make_vec(
@@ -42,7 +32,17 @@ def make_vec(
     seed: Seeds = None,
     copy: bool = True,
     timeout: float | None = None,
-    on_fault: str = "raise",
+    on_fault: str | FaultPolicy = "raise",
+    setup: Callable[[], Any] | None = None,
+    config: Any = None,
+    episode_statistics: bool = False,
+    max_episode_steps: int | None = None,
+    frame_stack: int | None = None,
+    reward_clip: tuple[float, float] | None = None,
+    batch_size: int | None = None,
+    cohorts: int | None = None,
+    max_in_flight: int | None = None,
+    pool: WorkerPool | None = None,
     worker: WorkerOptions | None = None,
 ) -> VectorEnv:
     """Builds `num_envs` environments and steps them together.
@@ -61,137 +61,53 @@ def make_vec(
         autoreset_mode: "next_step", "same_step" or "disabled", or Gymnasium's AutoresetMode.
         env_kwargs: keyword arguments of every environment.
         seed: for the first reset() that is given none.
-        copy: False returns observations as views that the next call overwrites.
+        copy: True gives observations that are the caller's own for as long as it holds them. Large ones of worker
+            processes are lent, not copied: their memory is used again when the last view of it is gone. Writing into them
+            is fine; only a later masked reset takes the rows that it leaves alone from there. False gives views that the
+            next call overwrites.
         timeout: seconds that a reset or step may take before it raises TimeoutError.
-        on_fault: "raise" raises `shoal.WorkerDied` when a worker process dies; "restart" ends its environments' episodes
-            as truncated, with `infos["fault"]`, and goes on with a new worker.
+        on_fault: "raise" raises an environment's exception, or `shoal.WorkerDied` when its worker process ends; "restart"
+            ends the episodes as truncated, with `infos["fault"]`, and goes on with new environments; "drop" goes on
+            without them. A `shoal.FaultPolicy` also sets deadlines, back-off and limits. All but "raise" need worker
+            processes, which `backend="auto"` then takes.
+        setup: called once in every worker before its environments are built, without arguments; lambdas and closures are
+            fine. What it returns is `shoal.worker().context` there, and is closed after the environments if it has a close().
+        config: modules, classes and module-level objects whose state, as it is now, the workers' own take over, in place,
+            before setup and environments: `config=[settings, Config]`, or a mapping that names them (and any other
+            values) for `shoal.worker().config`. See shoal.Snapshot for leaving parts out.
+        episode_statistics: True adds return, length and seconds of the episodes that ended to the infos, as
+            `gymnasium.wrappers.vector.RecordEpisodeStatistics` does, from the rewards before `reward_clip`.
+        max_episode_steps: steps after which an episode is truncated. Of an id, instead of its own limit.
+        frame_stack: observations are the last so many, oldest first along a new leading axis, as
+            `gymnasium.wrappers.FrameStackObservation` has them; a reset fills all of them with its own.
+        reward_clip: (low, high), bounds that rewards are clipped to.
+        batch_size: `recv()` returns this many environments, the first that are ready, while the others are still
+            stepped: see AsyncVectorEnv, which is then returned. By default all environments are stepped together.
+        cohorts: instead: environments in this many groups of one size, which `recv()` returns one after the other, so that
+            the policy computes for one while workers step another; deterministic.
+        max_in_flight: `send()` refuses to have more environments out.
+        pool: a `shoal.WorkerPool` whose workers step the environments, beside those of other vector environments.
         worker: how worker processes are set up.
 
     Raises:
         gymnasium.error.NameNotFound: for an unknown id; the message names the nearest.
-        TypeError: for an environment where a factory is needed, and for a factory that cannot be sent to a worker.
-        ValueError: for an argument that is not one of its choices; environments whose spaces differ or have no arrays of
-            fixed size.
+        gymnasium.error.DependencyNotInstalled: for an id of Atari, MuJoCo or Box2D without its package, which it names.
+        TypeError: for an environment where a factory is needed, and for a factory, setup or config that cannot be sent to a
+            worker; the message names the part that is in the way.
+        ValueError: for an argument that is not one of its choices; environments whose spaces differ.
     """
-    options = worker if worker is not None else WorkerOptions()
-    kwargs = dict(env_kwargs or {})
-    mode = _autoreset_mode(autoreset_mode)
-    _one_of("context", context, CONTEXTS)
-    _one_of("backend", backend, BACKENDS)
-    _one_of("on_fault", on_fault, ON_FAULT)
-    recipe = recipe_of(env, num_envs, kwargs)
-    count = len(recipe.factories) or (1 if num_envs is None else num_envs)
-    seeds_of(seed, count)
-    workers = _num_workers(num_workers, count)
-    chosen = _backend(backend, recipe, count, num_workers)
-    common: dict[str, Any] = {"autoreset_mode": mode, "copy": copy, "timeout": timeout, "seed": seed}
-    if recipe.native_id:
-        engine = _native_engine(recipe.native_id, count, workers, chosen, mode, on_fault, kwargs, options)
-        return VectorEnv(engine, _native_description(engine, recipe.native_id, kwargs), native=True, **common)
-    if chosen == "serial":
-        return _serial(recipe, common)
-    from shoal.vector.processes import start
+    arguments = locals()
+    if pool is None and num_workers != 0 and backend in ("auto", "process") and "gymnasium" not in sys.modules:
+        several = num_workers is not None or num_envs not in (None, 1) or isinstance(env, list | tuple)
+        if (several or backend == "process") and not (isinstance(env, str) and _core.env.is_registered(env)):
+            _start_zygote_ahead(context, worker or WorkerOptions())
+    from shoal.vector.build import build_vec
 
-    engine = start(recipe, workers, context, mode.name.lower(), on_fault, options)
-    return VectorEnv(engine, _described(engine), **common)
+    return build_vec(**arguments)
 
 
-def _serial(recipe: Recipe, common: dict[str, Any]) -> VectorEnv:
-    envs = build_envs(recipe.factories, 0)
-    group = EnvGroup(envs, 0)
-    try:
-        engine = _core.serial_vector_env(envs, group, common["autoreset_mode"].name.lower())
-    except BaseException:
-        group.close()
-        raise
-    return VectorEnv(engine, group.description(), group=group, **common)
+def _start_zygote_ahead(context: str, options: WorkerOptions) -> None:
+    """The zygote and this process take a tenth of a second each to import Gymnasium: side by side that is one."""
+    from shoal.process._launcher import start_ahead
 
-
-def _native_engine(
-    native_id: str,
-    count: int,
-    workers: int,
-    backend: str,
-    mode: AutoresetMode,
-    on_fault: str,
-    kwargs: dict[str, Any],
-    options: WorkerOptions,
-) -> _core.VectorEnv:
-    try:
-        arguments = json.dumps(kwargs)
-    except TypeError as error:
-        raise TypeError(f"native environments take keyword arguments that JSON can hold: {error}") from None
-    return _core.native_vector_env(
-        native_id,
-        num_envs=count,
-        num_workers=max(1, workers),
-        backend=backend,
-        autoreset_mode=mode.name.lower(),
-        restart=on_fault == "restart",
-        env_args=arguments,
-        start_timeout=options.start_timeout,
-        pin_workers=options.pin_workers,
-    )
-
-
-def _native_description(engine: _core.VectorEnv, native_id: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-    known = _core.env.find(native_id)
-    limit = kwargs.get("max_episode_steps", known.max_episode_steps) or None
-    spec = EnvSpec(native_id, reward_threshold=known.reward_threshold, max_episode_steps=limit, kwargs=kwargs)
-    return {
-        "observation_space": engine.single_observation_space,
-        "action_space": engine.single_action_space,
-        "metadata": {},
-        "render_mode": None,
-        "spec": spec,
-    }
-
-
-def _described(engine: _core.VectorEnv) -> dict[str, Any]:
-    return pickle.loads(engine.hello(0))
-
-
-def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
-    if isinstance(mode, AutoresetMode):
-        return mode
-    for name, value in _AUTORESET.items():
-        if mode in (name, value.value):
-            return value
-    raise ValueError(f"make_vec(autoreset_mode=…) takes {_choices(_AUTORESET)}, got {mode!r}")
-
-
-def _backend(backend: str, recipe: Recipe, count: int, num_workers: int | None) -> str:
-    if num_workers == 0 and backend not in ("auto", "serial"):
-        raise ValueError(f"make_vec(num_workers=0) means no workers, which backend={backend!r} cannot do")
-    if backend == "thread" and not recipe.native_id:
-        raise ValueError(
-            'make_vec(backend="thread") steps native environments ("shoal/…") only: Python environments in threads would '
-            'wait for each other. Take backend="process" or "serial".'
-        )
-    if backend != "auto":
-        return backend
-    if num_workers == 0:
-        return "serial"
-    if recipe.native_id:
-        return "thread"
-    return "serial" if count == 1 and num_workers is None else "process"
-
-
-def _num_workers(num_workers: int | None, count: int) -> int:
-    if num_workers is None:
-        return min(count, len(os.sched_getaffinity(0)))
-    if isinstance(num_workers, bool) or not hasattr(num_workers, "__index__"):
-        raise TypeError(f"make_vec(num_workers=…) takes an int, got {num_workers!r}")
-    if num_workers < 0:
-        raise ValueError(f"make_vec(num_workers=…) takes 0 or more, got {num_workers}")
-    return min(count, int(num_workers))
-
-
-def _one_of(argument: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"make_vec({argument}=…) takes {_choices(choices)}, got {value!r}")
-
-
-def _choices(names: Any) -> str:
-    *most, last = [repr(name) for name in names]
-    return f"{', '.join(most)} or {last}"
+    start_ahead(context, "shoal.vector.worker", **options.for_launcher)

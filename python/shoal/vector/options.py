@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["WorkerOptions"]
 
@@ -21,6 +22,15 @@ class WorkerOptions:
         preload: names of modules that the zygote imports once, before any worker exists. The module of a registered
             environment, class or function is added by itself.
         env: environment variables, on top of the caller's.
+        config: as make_vec(config=…).
+        shared_bytes: what the values of `shoal.worker().shared` may take together, pickled.
+        memory_limit: bytes that a worker process may have of its own (resident, without files and shared memory). One that
+            has more is replaced between episodes, without a fault: a new worker takes over the environments' `np_random`
+            and goes on with the next episodes, so that environments which carry nothing else from one episode to the next
+            give the same trajectories. An environment whose episode has ended meanwhile waits for the others of its worker:
+            its row is down (`infos["down"]`).
+        memory_hard_limit: bytes with which it is killed, which is a fault of the kind "memory"; twice `memory_limit` by
+            default.
         start_timeout: seconds until every worker must have built its environments.
         allow_unsafe_fork: with `context="fork"`, fork although it is known to break here.
     """
@@ -30,6 +40,10 @@ class WorkerOptions:
     affinity: str = "auto"
     preload: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    config: Any = None
+    shared_bytes: int = 64 * 1024
+    memory_limit: int | None = None
+    memory_hard_limit: int | None = None
     start_timeout: float = 60.0
     allow_unsafe_fork: bool = False
 
@@ -42,8 +56,35 @@ class WorkerOptions:
             raise ValueError(f"WorkerOptions(affinity=…) takes 'auto' or 'none', got {self.affinity!r}")
         if isinstance(self.preload, str):
             raise TypeError(f"WorkerOptions(preload=…) takes a sequence of module names, got the str {self.preload!r}")
+        if not isinstance(self.shared_bytes, int) or not 0 < self.shared_bytes <= 2**30:
+            raise ValueError(f"WorkerOptions(shared_bytes=…) takes an int from 1 to 2**30, got {self.shared_bytes!r}")
+        for name in ("memory_limit", "memory_hard_limit"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**62):
+                raise ValueError(f"WorkerOptions({name}=…) takes None or a positive number of bytes, got {value!r}")
+        if self.memory_limit and self.memory_hard_limit and self.memory_hard_limit < self.memory_limit:
+            raise ValueError(
+                f"WorkerOptions(memory_hard_limit={self.memory_hard_limit}) is below memory_limit={self.memory_limit}"
+            )
         if not self.start_timeout > 0:
             raise ValueError(f"WorkerOptions(start_timeout=…) takes a positive number, got {self.start_timeout!r}")
+
+    @property
+    def memory_limits(self) -> tuple[int, int]:
+        """The limit and the hard limit for the C++ engine, where 0 is none."""
+        limit = self.memory_limit or 0
+        return limit, self.memory_hard_limit or 2 * limit
+
+    @property
+    def for_launcher(self) -> dict[str, Any]:
+        """What shoal.process.launcher() is given."""
+        return {
+            "threads": self.threads,
+            "hide_gpu": self.gpu == "none",
+            "env": self.env,
+            "start_timeout": self.start_timeout,
+            "allow_unsafe_fork": self.allow_unsafe_fork,
+        }
 
     @property
     def pin_workers(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import shoal.process
@@ -12,6 +12,7 @@ from shoal.process.pickling import PicklingError, dumps
 from shoal.vector import worker
 from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
+from shoal.vector.preparation import Preparation
 
 __all__ = ["start"]
 
@@ -20,33 +21,52 @@ _unfit_for_preload: set[str] = set()
 
 
 def start(
-    recipe: Recipe, num_workers: int, context: str, autoreset_mode: str, on_fault: str, options: WorkerOptions
+    recipe: Recipe,
+    num_workers: int,
+    context: str,
+    autoreset_mode: str,
+    faults: dict[str, Any],
+    lend_obs: bool,
+    options: WorkerOptions,
+    preparation: Preparation,
+    board: _core.process.Board,
+    episode_options: Mapping[str, Any] | None = None,
+    *,
+    same_observations: bool = True,
+    exact: bool = False,
 ) -> _core.VectorEnv:
-    """Starts the workers and waits until every one has built its environments."""
-    packed = _pack_factories(recipe.factories, context)
+    """Starts the workers and waits until every one has built its environments.
+
+    Args:
+        episode_options: see shoal.vector.episodes.
+        same_observations: False lets the environments' observation spaces differ in all but dtypes and shapes.
+        exact: to the letter as Gymnasium's own classes: final observations come as the environments returned them, and
+            environments may be stepped that were never reset.
+    """
+    packed = _pack_factories(recipe.factories, context, gpu=options.gpu != "none")
     counts = _shares(len(recipe.factories), num_workers)
 
     def start_with(preload: Sequence[str]) -> _core.VectorEnv:
         launcher = shoal.process.launcher(
             context,
             preload=[worker.__name__, *preload],
-            threads=options.threads,
-            hide_gpu=options.gpu == "none",
-            env=options.env,
-            start_timeout=options.start_timeout,
-            allow_unsafe_fork=options.allow_unsafe_fork,
+            **options.for_launcher,
         )
         return _core.process_vector_env(
             launcher.handle,
-            payloads=_payloads(launcher, packed, counts),
+            payloads=_payloads(launcher, packed, counts, preparation, episode_options, same_observations, exact),
             counts=counts,
             autoreset_mode=autoreset_mode,
-            restart=on_fault == "restart",
-            start_timeout=options.start_timeout,
+            faults=faults,
             pin_workers=options.pin_workers,
+            memory_limits=options.memory_limits,
+            lend_obs=lend_obs,
+            board=board,
+            step_before_reset=exact,
         )
 
-    guessed = [name for name in recipe.preload if name not in _unfit_for_preload and name not in options.preload]
+    preloadable = [] if context == "spawn" else recipe.preload  # nobody shares what a spawned worker imports
+    guessed = [name for name in preloadable if name not in _unfit_for_preload and name not in options.preload]
     if not guessed:
         return start_with(options.preload)
     try:
@@ -64,7 +84,9 @@ def _shares(num_envs: int, num_workers: int) -> list[int]:
     return [each + (i < more) for i in range(num_workers)]
 
 
-def _pack_factories(factories: Sequence[Callable[[], Any]], context: str) -> list[bytes | Callable[[], Any]]:
+def _pack_factories(
+    factories: Sequence[Callable[[], Any]], context: str, *, gpu: bool
+) -> list[bytes | Callable[[], Any]]:
     """Every factory as bytes; as it is where it cannot be pickled but a forked worker inherits it."""
     same = all(factory is factories[0] for factory in factories)
     packed: dict[int, bytes | Callable[[], Any]] = {}
@@ -72,7 +94,7 @@ def _pack_factories(factories: Sequence[Callable[[], Any]], context: str) -> lis
         if id(factory) in packed:
             continue
         try:
-            packed[id(factory)] = dumps(factory, "env" if same else f"env[{i}]")
+            packed[id(factory)] = dumps(factory, "env" if same else f"env[{i}]", gpu=gpu)
         except PicklingError:
             if context != "fork":
                 raise
@@ -80,9 +102,16 @@ def _pack_factories(factories: Sequence[Callable[[], Any]], context: str) -> lis
     return [packed[id(factory)] for factory in factories]
 
 
-def _payloads(launcher: Any, packed: Sequence[bytes | Callable[[], Any]], counts: Sequence[int]) -> list[bytes]:
-    payloads, lo = [], 0
+def _payloads(
+    launcher: Any,
+    packed: Sequence[bytes | Callable[[], Any]],
+    counts: Sequence[int],
+    preparation: Preparation,
+    *arguments: Any,
+) -> list[bytes]:
+    calls, lo = [], 0
     for count in counts:
-        payloads.append(launcher.pack(worker.run, list(packed[lo : lo + count]), name="env"))
-        lo += count
-    return payloads
+        hi = lo + count
+        calls.append((worker.run, list(packed[lo:hi]), preparation.of(lo, hi), *arguments))
+        lo = hi
+    return launcher.pack(calls, name="env")

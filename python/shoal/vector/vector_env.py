@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
 import gymnasium
 import numpy as np
+from gymnasium import logger
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError, ResetNeeded
 from gymnasium.vector.utils import batch_space
 
 from shoal import _core
+from shoal.errors import RemoteTraceback
+from shoal.identity.shared import SharedDict
 from shoal.vector import infos as info_batches
+from shoal.vector.episodes import add_statistics, options_text
 from shoal.vector.seeding import Seeds, reset_mask_of, seeds_of
+from shoal.vector.send_recv import WholeBatches
+from shoal.vector.snapshots import Snapshots
 from shoal.vector.worker import EnvGroup
 
 __all__ = ["VectorEnv"]
@@ -22,16 +29,17 @@ __all__ = ["VectorEnv"]
 _RESERVED_CALLS = frozenset({"reset", "step", "close"})
 
 
-class VectorEnv(gymnasium.vector.VectorEnv):
+class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
     """`num_envs` environments that are reset and stepped together. Made by `shoal.make_vec`.
 
-    Observations are arrays with one row an environment (dicts and tuples of arrays for Dict and Tuple spaces), rewards
+    Observations are arrays with one row an environment (dicts and tuples of arrays for Dict and Tuple spaces, tuples of
+    objects for spaces without arrays of fixed size, such as Text, Sequence, Graph and custom ones), rewards
     float64 of shape (num_envs,), `terminated` and `truncated` bool of that shape, infos a dict of arrays with masks, all
     as `gymnasium.vector` defines them. With `copy=False` the observations are views of memory that the next reset or
     step overwrites.
 
     An exception of an environment is raised here as it was there, with the environment, the action and the worker's
-    traceback. After it, and after `shoal.WorkerDied`, only close() is of use.
+    traceback. After it, and after `shoal.WorkerDied`, only close() is of use. `make_vec(on_fault=…)` can choose otherwise.
 
     Threads: one at a time.
     """
@@ -47,10 +55,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         seed: Seeds = None,
         group: EnvGroup | None = None,
         native: bool = False,
+        episode_statistics: bool = False,
+        board: _core.process.Board | None = None,
+        exact: bool = False,
     ) -> None:
         self._engine = engine
         self._group = group  # the environments themselves, where they live in this process
         self._native = native
+        self._board = board if board is not None else _core.process.Board.create()
         self.num_envs = engine.num_envs
         self.num_workers = engine.num_workers
         self.copy = copy
@@ -63,10 +75,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.single_action_space = description["action_space"]
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._io = _core.BatchIo(engine, self.single_observation_space, self.single_action_space, copy)
+        self._io = _core.BatchIo(
+            engine, self.single_observation_space, self.single_action_space, copy, exact, episode_statistics
+        )
+        self._sends_actions = self._io.sends_actions
         self._first_seed = seed
         self._pending: str | None = None
+        self._own_answer: Callable[[], list[Any]] | None = None  # to a call under way, where _group gives it
         self._was_reset = False
+        self._native_options = False  # whether the engine has some
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment, or in those that `options["reset_mask"]` selects.
@@ -106,7 +123,18 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if self._pending is not None or not self._was_reset or self.closed:
             self._check_idle("step_async")
             raise ResetNeeded("Cannot call step() before reset() has been called.")
-        self._io.step_async(actions)
+        if self._sends_actions:
+            rows = self._io.store_actions(actions)
+            self._ask("set_actions", [(rows[lo:hi],) for lo, hi in self._ranges()])
+            self._io.step_stored()
+        else:
+            self._io.step_async(actions)
+        self._pending = "step"
+
+    def _step_async_whole(self, actions: Sequence[Any]) -> None:
+        """step_async() with one action an environment, which gets it as it is."""
+        self._ask("set_whole_actions", [(list(actions[lo:hi]),) for lo, hi in self._ranges()])
+        self._io.step_stored()
         self._pending = "step"
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -115,13 +143,22 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         observations, rewards, terminated, truncated, extra = self._wait(self._io.step_wait, timeout)
         return observations, rewards, terminated, truncated, self._infos(extra) if extra else {}
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The result of method `name` of every environment, or the attribute `name` where it cannot be called."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Begins call(): every worker asks its environments one after the other, all workers at the same time."""
         if name in _RESERVED_CALLS:
             raise ValueError(f"call({name!r}) would step around the vector environment: use its own {name}()")
-        self._check_idle("call")
-        results = self._ask_all("call", [(name, args, kwargs)] * self.num_workers)
-        return tuple(value for part in results for value in part)
+        self._check_idle("call_async")
+        self._ask_async("call", [(name, args, kwargs)] * self.num_workers)
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """One result an environment. After a TimeoutError the call is still under way: wait again, or close()."""
+        self._check_pending("call")
+        return self._wait(self._answers, timeout)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """The attribute `name` of every environment."""
@@ -137,10 +174,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 f"Values must be a list or tuple with length equal to the number of environments. Got `{len(values)}` "
                 f"values for {self.num_envs} environments."
             )
-        self._ask_all("set_attr", [(name, values[lo:hi]) for lo, hi in self._ranges()])
+        self._ask("set_attr", [(name, values[lo:hi]) for lo, hi in self._ranges()])
 
     def render(self) -> tuple[Any, ...]:
-        """What every environment renders."""
+        """What every environment renders: None each in "human" mode, which shows it in a window of its own."""
         return self.call("render")
 
     @property
@@ -152,77 +189,153 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def np_random_seed(self) -> tuple[int, ...]:
         return self.get_attr("np_random_seed")
 
+    def counter(self, name: str) -> _core.process.Counter:
+        """What the environments add to as `shoal.worker().counter(name)`, over all workers; readable after close() too.
+        The environments of one WorkerPool count together."""
+        return self._board.counter(name)
+
+    def counters(self) -> dict[str, int]:
+        """All counters that somebody has asked for, by name."""
+        return dict(self._board.counters())
+
+    @property
+    def shared(self) -> SharedDict:
+        """What the environments have as `shoal.worker().shared`."""
+        return SharedDict(self._board)
+
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: batches, waiting, and for each worker its pid, steps, busy time and restarts."""
         return self._engine.stats()
 
-    def close_extras(self, **kwargs: Any) -> None:
-        """Closes the environments and ends the workers. Called by close(), once."""
+    def health(self) -> list[dict[str, Any]]:
+        """How every worker is: a dict each, with `pid` (None without a process), `state` ("starting", "idle", "stepping",
+        "hung", "restarting", "dropped" or "closed"), `first_env` and `num_envs`, `env` (the environment whose code runs, or
+        None) and `since` (for how many seconds), `rss` (bytes), `restarts`, `recycles` (for its memory), `last_fault` (a `shoal.Fault` or None) and
+        `faults` (how many, by kind).
+
+        Any thread may ask, also while a step is under way; it never waits.
+        """
+        return self._engine.health()
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Closes the environments and ends the workers. Called by close(timeout, terminate), once.
+
+        Args:
+            timeout: seconds for a call that is still under way to end (by default 1), and then for the environments to
+                close (by default 10). Workers that take longer are killed.
+            terminate: kills the workers at once: their environments are not closed.
+        """
+        if self._pending is not None:
+            logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
+            if timeout is not None and not terminate:
+                terminate = not self._finish_pending(timeout)
         self._pending = None
         try:
             if self._group is not None:
                 self._group.close()
         finally:
-            self._engine.close()
+            self._engine.close(0.0 if terminate else timeout)
 
     def __del__(self) -> None:
         if hasattr(self, "_io") and not self.closed:
+            self._pending = None  # nobody is there to be warned
             self.close()
+
+    def _finish_pending(self, timeout: float) -> bool:
+        """Waits for the call under way and drops what comes of it; False when it did not end in time."""
+        wait = {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
+        try:
+            wait(timeout)
+        except TimeoutError:
+            return False
+        except Exception:  # the environments are closed anyway
+            pass
+        return True
 
     def _wait(self, wait: Any, timeout: float | None) -> Any:
         try:
             result = wait(self.timeout if timeout is None else timeout)
-        except (TimeoutError, KeyboardInterrupt):
-            raise  # still under way
+        except (TimeoutError, KeyboardInterrupt) as error:
+            if not self._is_under_way(error):
+                self._pending = None
+            raise
         except BaseException:
             self._pending = None
             raise
         self._pending = None
         return result
 
-    def _infos(self, extra: int) -> dict[str, Any]:
-        entries: list[info_batches.Entry] = []
+    def _is_under_way(self, error: BaseException) -> bool:
+        """Whether the call that `error` left goes on: not if it is an environment's own."""
+        return self._group is None and not isinstance(error.__cause__, RemoteTraceback)
+
+    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv | None = None) -> dict[str, Any]:
+        """`batch` has as many environments as the result has rows; by default this one."""
+        batch = self if batch is None else batch
+        entries = self._info_entries() if extra & _core.EXTRA_INFOS else []
         final_observations: dict[int, Any] = {}
-        if extra & _core.EXTRA_INFOS:
-            entries = self._io.infos()
-            if self._group is None:
-                entries = info_batches.decode(entries)
         if extra & _core.EXTRA_FINAL:
             rows = np.flatnonzero(self._io.has_final())
             final_observations = {int(row): self._io.final_observation(int(row)) for row in rows}
-        batched = info_batches.batch(self, entries, final_observations)
+        batched = info_batches.batch(batch, entries, final_observations)
+        if extra & _core.EXTRA_EPISODES:
+            batched = add_statistics(batched, *self._io.episodes())
         if extra & _core.EXTRA_FAULT:
-            batched = info_batches.add_faults(self, batched, self._io.fault())
+            batched = info_batches.add_faults(batch, batched, self._io.fault(), self._engine.faults())
         return batched
 
+    def _info_entries(self) -> list[info_batches.Entry]:
+        return self._io.infos()
+
     def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any) -> None:
-        if options is None and not seeds.large:
-            return
         if self._native:
-            if options:
-                raise ValueError(f"native environments take no reset options but 'reset_mask', got {options!r}")
+            self._send_native_options(options)
             if seeds.large:
                 raise ValueError(f"native environments take seeds from 0 to 2**64 - 1, got {seeds.large}")
             return
+        if options is None and not seeds.large:
+            return
         arguments = [(options, seeds.large and seeds.large[lo:hi]) for lo, hi in self._ranges()]
-        self._ask_all("set_reset_arguments", arguments)
+        self._ask("set_reset_arguments", arguments)
 
-    def _ask_all(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Calls `method` of every worker's EnvGroup."""
+    def _send_native_options(self, options: dict[str, Any] | None) -> None:
+        """The engine keeps them until it is told others: those of the last reset must not stay."""
+        if not options and not self._native_options:
+            return
+        self._engine.set_reset_options(options_text(options))
+        self._native_options = bool(options)
+
+    def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
+        """Calls `method` of every worker's EnvGroup, with `arguments` by worker, all at the same time."""
+        self._ask_async(method, arguments)
+        self._wait(self._answers, None)
+
+    def _ask_async(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
         if self._group is not None:
-            try:
-                return [getattr(self._group, method)(*arguments[0])]
-            finally:
-                self._io.environments_changed()
-        if self._native:
+            self._own_answer = functools.partial(getattr(self._group, method), *arguments[0])
+        elif self._native:
             raise AttributeError(
                 f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}"
             )
-        replies = []
-        for worker, own in enumerate(arguments):
-            message = cloudpickle.dumps((method, own))
-            replies.append(pickle.loads(self._engine.request(worker, message, self.timeout)))
-        return replies
+        else:
+            self._engine.request_async([cloudpickle.dumps((method, own)) for own in arguments])
+        self._pending = "call"
+
+    def _answers(self, timeout: float | None) -> tuple[Any, ...]:
+        """What the workers answered to _ask_async(), in the order of the environments."""
+        if self._own_answer is None:
+            answers = zip(self._engine.request_wait(timeout), self._ranges(), strict=True)
+            # A worker that has been dropped answers nothing.
+            return tuple(
+                value
+                for answer, (lo, hi) in answers
+                for value in (pickle.loads(answer) if answer else [None] * (hi - lo))
+            )
+        ask, self._own_answer = self._own_answer, None
+        try:
+            return tuple(ask())
+        finally:
+            self._io.environments_changed()
 
     def _ranges(self) -> list[tuple[int, int]]:
         """The rows of every worker."""

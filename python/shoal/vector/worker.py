@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
+from gymnasium.vector.utils import batch_space
 
+import shoal.identity
+from shoal import _core
+from shoal.process._importing import importing
 from shoal.vector import infos
+from shoal.vector.preparation import Preparation
+from shoal.vector.snapshots import Keeper
 
 __all__ = ["EnvGroup", "build_envs", "run"]
 
@@ -18,10 +24,13 @@ _REQUIRED = ("observation_space", "action_space", "reset", "step")
 def build_envs(factories: Sequence[Callable[[], Any]], first: int) -> list[Any]:
     """Calls every factory; `first` is the number of the first environment. Those built are closed if a later one fails."""
     envs: list[Any] = []
+    identity = _core.process.this_worker()
     try:
         for factory in factories:
+            identity.enter(first + len(envs))
             env = factory()
             _check(env, factory, first + len(envs))
+            _check_new(env, envs, first)
             envs.append(env)
     except BaseException as error:
         if hasattr(error, "add_note"):
@@ -29,6 +38,8 @@ def build_envs(factories: Sequence[Callable[[], Any]], first: int) -> list[Any]:
         for env in envs:
             env.close()
         raise
+    finally:
+        identity.leave()
     return envs
 
 
@@ -46,20 +57,54 @@ def _check(env: Any, factory: Callable[[], Any], index: int) -> None:
         )
 
 
-class EnvGroup:
-    """What the C++ stepper (py_stepper.h) leaves to Python, for the environments it steps."""
+def _check_new(env: Any, envs: Sequence[Any], first: int) -> None:
+    for i, other in enumerate(envs):
+        if env is other:
+            name = type(getattr(env, "unwrapped", env)).__name__
+            raise TypeError(
+                f"environment {first + len(envs)}: its factory returned the {name} that is environment {first + i} already. "
+                f"Each environment is one of its own: write {name}(…) inside the function, not before it"
+            )
 
-    def __init__(self, envs: list[Any], first: int) -> None:
+
+class EnvGroup:
+    """What the C++ stepper (py_stepper.h) leaves to Python, for the environments it steps.
+
+    The methods that a vector environment asks for by name (call, set_attr, …) return a list, one result an environment,
+    or an empty one.
+    """
+
+    def __init__(
+        self,
+        envs: list[Any],
+        first: int,
+        factories: Sequence[Callable[[], Any]] = (),
+        same_observations: bool = True,
+        episode_options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.envs = envs
         self.first = first
+        self.factories = factories
+        self.episode_options = dict(episode_options or {})
+        self._keeper = Keeper()
+        self.worker = shoal.identity.worker()
+        self._same_observations = same_observations
+        self._spaces = [(env.observation_space, env.action_space) for env in envs]
+        self._actions: list[tuple[Any, ...]] | None = None
+        self._whole_actions: list[Any] | None = None
         self._reset_arguments: tuple[dict[str, Any] | None, Sequence[int | None] | None] | None = None
+        self._resets = 0
         self._closed = False
 
     def description(self) -> dict[str, Any]:
-        """What the caller must know to stand for these environments. They all have the same spaces."""
+        """What the caller must know to stand for these environments. They all have the same spaces, unless
+        `observation_spaces` lists those of each."""
         env = self.envs[0]
+        several = {} if self._same_observations else {"observation_spaces": [e.observation_space for e in self.envs]}
+        frames = self.episode_options.get("frame_stack")
         return {
-            "observation_space": env.observation_space,
+            **several,
+            "observation_space": batch_space(env.observation_space, frames) if frames else env.observation_space,
             "action_space": env.action_space,
             "metadata": dict(getattr(env, "metadata", None) or {}),
             "render_mode": getattr(env, "render_mode", None),
@@ -67,7 +112,12 @@ class EnvGroup:
         }
 
     def hello(self) -> bytes:
+        """The description for the caller: of the first worker's environments, and of others' where the caller has to
+        compare their spaces, because the engine cannot."""
         description = self.description()
+        if self.first != 0 and self._same_observations:
+            if not any(_core.has_objects(description[name]) for name in ("observation_space", "action_space")):
+                return b""
         try:
             return cloudpickle.dumps(description)
         except Exception:  # keyword arguments of the spec may be anything
@@ -81,32 +131,128 @@ class EnvGroup:
         """The attribute `name` of every environment, or what it returns where it can be called."""
         return [self._each(i, self._call, name, args, kwargs) for i in range(len(self.envs))]
 
-    def set_attr(self, name: str, values: Sequence[Any]) -> None:
-        for i, value in enumerate(values):
-            self._each(i, self._set_attr, name, value)
+    def set_attr(self, name: str, values: Sequence[Any]) -> list[Any]:
+        return [self._each(i, self._set_attr, name, value) for i, value in enumerate(values)]
 
-    def set_reset_arguments(self, options: dict[str, Any] | None, seeds: Sequence[int | None] | None) -> None:
-        """For the next explicit reset: options of all, and a seed for each (None: the seeds of the shared rows)."""
+    def set_reset_arguments(
+        self, options: dict[str, Any] | None, seeds: Sequence[int | None] | None, resets: int = 1
+    ) -> list[Any]:
+        """For the next explicit reset: options of all, and a seed for each (None: the seeds of the shared rows). Where
+        environments are reset one by one, there are as many resets as environments."""
         self._reset_arguments = (options, seeds)
+        self._resets = resets
+        return []
 
     def take_reset_arguments(self) -> tuple[dict[str, Any] | None, Sequence[int | None] | None] | None:
-        arguments, self._reset_arguments = self._reset_arguments, None
+        arguments = self._reset_arguments
+        self._resets -= 1
+        if self._resets <= 0:
+            self._reset_arguments = None
+        for i, seed in enumerate((arguments and arguments[1]) or ()):
+            if seed is not None:
+                self.worker.set_seed(self.first + i, seed)
         return arguments
 
-    def encode_infos(self, entries: list[infos.Entry]) -> bytes:
-        return infos.encode(entries)
+    def can_rebuild(self) -> bool:
+        """Whether one environment can be replaced by a new one."""
+        return bool(self.factories)
+
+    def discard(self, i: int) -> None:
+        """Lets environment `i` go, which has failed; its close() may fail too."""
+        env, self.envs[i] = self.envs[i], None
+        try:
+            with self._inside(i):
+                if hasattr(env, "close"):
+                    env.close()
+        except Exception:
+            pass  # what it says has no reader: the failure before it is what counts
+
+    def rebuild(self, i: int) -> Any:
+        """A new environment in the place of `i`."""
+        with self._inside():
+            (env,) = build_envs(self.factories[i : i + 1], self.first + i)
+        seen, acted = self._spaces[i]
+        if not (_core.same_space(env.observation_space, seen) and _core.same_space(env.action_space, acted)):
+            raise ValueError(
+                f"environment {self.first + i}: built again it has the spaces {env.observation_space} and "
+                f"{env.action_space}, before it had {seen} and {acted}"
+            )
+        self.envs[i] = env
+        return env
+
+    def hand_over(self) -> bytes:
+        """The environments' generators, as `np_random` has them: all that an episode may take from the one before."""
+        generators = [getattr(getattr(env, "unwrapped", env), "_np_random", None) for env in self.envs]
+        return pickle.dumps(generators, protocol=pickle.HIGHEST_PROTOCOL)
+
+    def take_over(self, handed: bytes) -> None:
+        for env, generator in zip(self.envs, pickle.loads(handed), strict=True):
+            if generator is not None:
+                getattr(env, "unwrapped", env)._np_random = generator
+
+    def set_actions(self, actions: list[tuple[Any, ...]]) -> list[Any]:
+        """For the next step: what an environment's action has that is no array of fixed size, one tuple an environment."""
+        self._actions = actions
+        return []
+
+    def take_actions(self) -> list[tuple[Any, ...]] | None:
+        actions, self._actions = self._actions, None
+        return actions
+
+    def set_whole_actions(self, actions: list[Any]) -> list[Any]:
+        """For the next step: an action an environment, given to it as it is in place of its row."""
+        self._whole_actions = actions
+        return []
+
+    def take_whole_actions(self) -> list[Any] | None:
+        actions, self._whole_actions = self._whole_actions, None
+        return actions
+
+    def encode(
+        self,
+        entries: list[infos.Entry] | None,
+        observed: list[infos.Objects] | None,
+        finals: list[infos.Objects] | None,
+    ) -> bytes:
+        return infos.encode(entries, observed, finals)
+
+    def save(self, i: int) -> bytes:
+        """The state of environment `i`, for load()."""
+        with self._inside(i):
+            return self._keeper.save(self.envs[i])
+
+    def load(self, i: int, state: bytes) -> Any:
+        """Puts an environment with this state in the place of `i`."""
+        with self._inside(i):
+            env = self._keeper.load(state)
+            gone, self.envs[i] = self.envs[i], env
+            if hasattr(gone, "close"):
+                gone.close()
+        return env
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        for env in self.envs:
-            if hasattr(env, "close"):
-                env.close()
+        try:
+            for i, env in enumerate(self.envs):
+                with self._inside(i):
+                    if hasattr(env, "close"):  # None, where it was discarded, has none
+                        env.close()
+        finally:
+            with self._inside():
+                self.worker.close()
+
+    def _inside(self, i: int | None = None) -> Any:
+        """For a block that runs code of environment `i`, or of them all."""
+        return self.worker.scope(None if i is None else self.first + i)
 
     def _each(self, i: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        if self.envs[i] is None:
+            return None  # it has failed, and there is no new one yet
         try:
-            return function(self.envs[i], *arguments)
+            with self._inside(i):
+                return function(self.envs[i], *arguments)
         except Exception as error:
             if hasattr(error, "add_note"):
                 error.add_note(f"environment {self.first + i}: {arguments[0]!r}")
@@ -127,23 +273,48 @@ class EnvGroup:
             setattr(env, name, value)
 
 
-def run(context: Any, packed: Sequence[bytes | Callable[[], Any]]) -> None:
+def run(
+    context: Any,
+    packed: Sequence[bytes | Callable[[], Any]],
+    preparation: Preparation,
+    episode_options: Mapping[str, Any] | None = None,
+    same_observations: bool = True,
+    exact: bool = False,
+) -> None:
     """A worker's life, from building its environments to closing them.
 
     Args:
         context: shoal._core's WorkerContext.
         packed: a factory for each environment, pickled, or as it is in a forked worker.
+        preparation: what comes before them.
+        episode_options: see shoal.vector.episodes.
+        same_observations: False lets observation spaces differ in all but dtypes and shapes.
+        exact: hands final observations on as the environments returned them.
     """
     import numpy as np
 
-    from shoal import _core
-
     np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
-    unpacked = {id(factory): pickle.loads(factory) if isinstance(factory, bytes) else factory for factory in packed}
-    envs = build_envs([unpacked[id(factory)] for factory in packed], context.first_env)
+    group = build_group(context, context.first_env, packed, preparation, episode_options, same_observations)
+    _core.run_vector_worker(context, group.envs, group, same_observations, exact)
+
+
+def build_group(
+    context: Any,
+    first: int,
+    packed: Sequence[bytes | Callable[[], Any]],
+    preparation: Preparation,
+    episode_options: Mapping[str, Any] | None = None,
+    same_observations: bool = True,
+) -> EnvGroup:
+    """The environments that `packed` builds, for the worker that this thread is; `first` is the first one's number."""
+    preparation.carry_out(shoal.identity.worker())
+    with importing(f"{context.name} imported what its environments need"):
+        unpacked = {id(factory): pickle.loads(factory) if isinstance(factory, bytes) else factory for factory in packed}
+    factories = [unpacked[id(factory)] for factory in packed]
+    envs = build_envs(factories, first)
     if context.hide_gpu and (use := _core.process.gpu_in_use()):
         raise RuntimeError(
             f"an environment of {context.name} uses a GPU although its workers were to hold none: {use}. Keep it on the "
             'CPU, or give the workers a GPU with worker=shoal.WorkerOptions(gpu="own").'
         )
-    _core.run_vector_worker(context, envs, EnvGroup(envs, context.first_env))
+    return EnvGroup(envs, first, factories, same_observations, episode_options)

@@ -65,6 +65,12 @@ void channels_first(const std::byte* in, const shm::TensorSpec& out_spec, std::b
 
 ObservationEncoder::ObservationEncoder(const env::Space& space, ObservationEncoderOptions options)
     : options_(options) {
+  if (const env::Opaque* opaque = env::first_opaque(space)) {
+    throw InvalidArgument(fmt::format(
+        "learn from the observation space {}: samples of {} are no arrays of fixed size; wrap the "
+        "environment with gymnasium.wrappers.TransformObservation",
+        space.repr(), opaque->text));
+  }
   for (const auto& leaf : env::leaves(space)) add_leaf(leaf);
   if (dense_ > 0) {
     specs_.insert(specs_.begin(), shm::TensorSpec{shm::DType::kF32, {dense_}});

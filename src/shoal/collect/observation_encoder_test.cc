@@ -144,6 +144,12 @@ TEST(ObservationEncoder, OneRowIsEncodedAsAmongMany) {
   EXPECT_EQ(one, (std::vector<float>{0, 0, all[4], all[5]}));
 }
 
+TEST(ObservationEncoder, ASpaceWithoutArraysIsRefused) {
+  const env::Space space(
+      env::Dict{{{"a", env::Discrete{.n = 2}}, {"b", env::Opaque{"T", "Text(1, 5)"}}}});
+  EXPECT_THROW(ObservationEncoder encoder(space), InvalidArgument);
+}
+
 TEST(ObservationEncoder, AnIndexOutsideItsSpaceIsAnError) {
   ObservationEncoder encoder(env::Space{env::Discrete{.n = 3, .start = 1, .dtype = DType::kI64}});
   std::vector<std::int64_t> value{4};

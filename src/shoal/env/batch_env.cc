@@ -42,6 +42,22 @@ void BatchEnv::attach(BatchRows rows) {
         rows.reward.size(), rows.terminated.size(), rows.truncated.size(), need));
   }
   rows_ = std::move(rows);
+  attached();
+}
+
+void BatchEnv::reset_with(int i, std::optional<std::uint64_t> seed, const ResetOptions& options) {
+  check_reset_options(options);
+  reset(i, seed);
+}
+
+void BatchEnv::check_reset_options(const ResetOptions& options) const { options.expect_only({}); }
+
+std::vector<std::byte> BatchEnv::save(int /*i*/) const {
+  throw InvalidState("this environment does not support snapshots");
+}
+
+void BatchEnv::load(int /*i*/, std::span<const std::byte> /*state*/) {
+  throw InvalidState("this environment does not support snapshots");
 }
 
 std::vector<double> BatchEnv::state(int /*i*/) const {

@@ -4,11 +4,15 @@
 // environment's own and the compiler sees through it. Nothing is allocated after attach().
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "shoal/env/episode_options.h"
+#include "shoal/env/reset_options.h"
 #include "shoal/env/space.h"
 #include "shoal/shm/tensor.h"
 
@@ -46,6 +50,12 @@ class BatchEnv {
   /// observation. The row's reward, terminated and truncated are set to 0.
   virtual void reset(int i, std::optional<std::uint64_t> seed) = 0;
 
+  /// The same with options. The default refuses all but none.
+  virtual void reset_with(int i, std::optional<std::uint64_t> seed, const ResetOptions& options);
+  /// Throws InvalidArgument for options that no reset takes, before any is begun. The default takes
+  /// none.
+  virtual void check_reset_options(const ResetOptions& options) const;
+
   /// Steps environments [lo, hi), each with its row's action. Every one of them must have been
   /// reset. Throws InvalidArgument, naming the row, for an action outside a discrete action space;
   /// rows before it are stepped.
@@ -56,12 +66,27 @@ class BatchEnv {
   virtual std::vector<double> state(int i) const;
   virtual void set_state(int i, std::span<const double> state);
 
+  /// All that decides how environment i goes on, its random stream and its elapsed steps included:
+  /// load() of these bytes, into any environment of a batch of the same id and arguments, continues
+  /// with the same bits. The rows are the engine's. Throw InvalidState where the environment does
+  /// not support it, InvalidArgument for bytes that are not of save().
+  virtual std::vector<std::byte> save(int i) const;
+  virtual void load(int i, std::span<const std::byte> state);
+
+  /// What the engine is to do around these environments; of frame_stack and max_episode_steps they
+  /// take care themselves.
+  const EpisodeOptions& episode_options() const noexcept { return episode_options_; }
+  void set_episode_options(EpisodeOptions options) { episode_options_ = std::move(options); }
+
  protected:
   BatchEnv() = default;
+  /// Called by attach(), when rows() are the new ones.
+  virtual void attached() {}
   const BatchRows& rows() const noexcept { return rows_; }
 
  private:
   BatchRows rows_;
+  EpisodeOptions episode_options_;
 };
 
 }  // namespace shoal::env

@@ -1,12 +1,17 @@
 // Single environments behind the batch interface: one virtual call per environment and step.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "shoal/env/keywords.h"
 #include "shoal/env/registry.h"
 #include "shoal/os/error.h"
+#include "shoal/process/identity.h"
 
 namespace shoal::env {
 namespace {
@@ -27,10 +32,31 @@ std::vector<Choice> choices(const Space& action_space) {
   return found;
 }
 
+/// The environments' code runs as that of their worker while this lives. Nothing without one.
+class Running {
+ public:
+  explicit Running(const std::optional<process::Identity>& identity)
+      : identity_(identity ? &*identity : nullptr) {
+    if (identity_ != nullptr) scope_.emplace(*identity_);
+  }
+  /// Environment `i` of the batch.
+  void enter(int i) const noexcept {
+    if (identity_ != nullptr) identity_->enter(identity_->place().first_env + i);
+  }
+  void set_seed(int i, std::uint64_t seed) const noexcept {
+    if (identity_ != nullptr) identity_->set_seed(identity_->place().first_env + i, seed);
+  }
+
+ private:
+  const process::Identity* const identity_;
+  std::optional<process::IdentityScope> scope_;
+};
+
 class BatchOfEnvs final : public BatchEnv {
  public:
   BatchOfEnvs(std::vector<std::unique_ptr<Env>> envs, int max_episode_steps)
-      : envs_(std::move(envs)),
+      : identity_(process::IdentityScope::being_built()),
+        envs_(std::move(envs)),
         elapsed_(envs_.size(), -1),
         max_episode_steps_(max_episode_steps),
         choices_(choices(envs_.front()->action_space())) {}
@@ -41,16 +67,53 @@ class BatchOfEnvs final : public BatchEnv {
   const Space& action_space() const noexcept override { return envs_.front()->action_space(); }
   int count() const noexcept override { return static_cast<int>(envs_.size()); }
 
-  void reset(int i, std::optional<std::uint64_t> seed) override {
+  void reset(int i, std::optional<std::uint64_t> seed) override { reset_with(i, seed, {}); }
+
+  void reset_with(int i, std::optional<std::uint64_t> seed, const ResetOptions& options) override {
     const auto at = static_cast<std::size_t>(i);
     if (seed) envs_[at]->np_random().seed(*seed);
     elapsed_[at] = 0;
-    envs_[at]->reset(Row(rows().obs, i));
+    const Running running(identity_);
+    running.enter(i);
+    if (seed) running.set_seed(i, *seed);
+    if (options.empty()) {
+      envs_[at]->reset(Row(rows().obs, i));
+    } else {
+      envs_[at]->reset_with(Row(rows().obs, i), options);
+    }
     write(at, Outcome{});
   }
 
+  void check_reset_options(const ResetOptions& options) const override {
+    envs_.front()->check_reset_options(options);
+  }
+
+  std::vector<std::byte> save(int i) const override {
+    const auto at = static_cast<std::size_t>(i);
+    const std::vector<std::byte> own = envs_[at]->save();
+    std::vector<std::byte> state(kKeptBytes + own.size());
+    std::memcpy(state.data(), &elapsed_[at], sizeof(int));
+    std::memcpy(state.data() + sizeof(int), &envs_[at]->np_random(), sizeof(NpRandom));
+    std::copy(own.begin(), own.end(), state.begin() + kKeptBytes);
+    return state;
+  }
+
+  void load(int i, std::span<const std::byte> state) override {
+    if (state.size() < kKeptBytes) {
+      throw InvalidArgument(
+          fmt::format("a state of {} bytes is not of an environment", state.size()));
+    }
+    const auto at = static_cast<std::size_t>(i);
+    envs_[at]->load(state.subspan(kKeptBytes));
+    std::memcpy(&elapsed_[at], state.data(), sizeof(int));
+    std::memcpy(static_cast<void*>(&envs_[at]->np_random()), state.data() + sizeof(int),
+                sizeof(NpRandom));
+  }
+
   void step_range(int lo, int hi) override {
+    const Running running(identity_);
     for (auto i = static_cast<std::size_t>(lo); i < static_cast<std::size_t>(hi); ++i) {
+      running.enter(static_cast<int>(i));
       if (elapsed_[i] < 0)
         throw InvalidState(fmt::format("step of environment {} before its reset", i));
       const Row action(rows().actions, static_cast<std::int64_t>(i));
@@ -62,6 +125,9 @@ class BatchOfEnvs final : public BatchEnv {
   }
 
  private:
+  static constexpr std::size_t kKeptBytes = sizeof(int) + sizeof(NpRandom);
+  static_assert(std::is_trivially_copyable_v<NpRandom>);
+
   void check(const Row& action, std::size_t i) const {
     for (const Choice& choice : choices_) {
       const std::int64_t chosen = action.as<std::int64_t>(choice.leaf)[0];
@@ -77,6 +143,7 @@ class BatchOfEnvs final : public BatchEnv {
     rows().truncated[i] = outcome.truncated;
   }
 
+  const std::optional<process::Identity> identity_;  // whose environments these are, if a worker's
   std::vector<std::unique_ptr<Env>> envs_;
   std::vector<int> elapsed_;  // steps since the reset; -1: never reset
   int max_episode_steps_;
@@ -85,12 +152,24 @@ class BatchOfEnvs final : public BatchEnv {
 
 }  // namespace
 
+std::vector<std::byte> Env::save() const {
+  throw InvalidState(
+      "this environment does not support snapshots: its class has no save() and load()");
+}
+
+void Env::load(std::span<const std::byte> /*state*/) {
+  throw InvalidState(
+      "this environment does not support snapshots: its class has no save() and load()");
+}
+
 std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
                                         const std::function<std::unique_ptr<Env>()>& make_one) {
   if (count < 1)
     throw InvalidArgument(fmt::format("a batch needs at least one environment, not {}", count));
   std::vector<std::unique_ptr<Env>> envs;
+  const auto identity = process::IdentityScope::being_built();
   for (int i = 0; i < count; ++i) {
+    if (identity) identity->enter(identity->place().first_env + i);
     envs.push_back(make_one());
     if (envs.back()->observation_space() != envs.front()->observation_space() ||
         envs.back()->action_space() != envs.front()->action_space()) {

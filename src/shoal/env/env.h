@@ -5,17 +5,20 @@
 //     void reset(const Row& obs) override { side_ = np_random().integers(0, 2); obs.as<float>()[0]
 //     = side_; } Outcome step(const Row& action, const Row& obs) override { … }
 //   };
-//   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);
+//   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);        // shoal/env/register_env.h
 //
 // It costs one virtual call a step. An environment whose step is shorter than that is written as a
 // plain struct and wrapped by BatchOf (batch_env.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "shoal/env/np_random.h"
+#include "shoal/env/reset_options.h"
 #include "shoal/env/space.h"
 #include "shoal/shm/tensor.h"
 
@@ -63,6 +66,21 @@ class Env {
 
   /// Begins an episode and writes its first observation.
   virtual void reset(const Row& obs) = 0;
+
+  /// The same with options. The default refuses all but none.
+  virtual void reset_with(const Row& obs, const ResetOptions& options) {
+    check_reset_options(options);
+    reset(obs);
+  }
+  /// Throws InvalidArgument for options that a reset does not take. The default takes none.
+  virtual void check_reset_options(const ResetOptions& options) const { options.expect_only({}); }
+
+  /// All that decides how the environment goes on, but its np_random(), which the engine keeps: for
+  /// snapshots. The default throws InvalidState: override both, or neither.
+  virtual std::vector<std::byte> save() const;
+  /// Becomes what save() gave, maybe of another object of this class. Throws InvalidArgument for
+  /// bytes that are not of save().
+  virtual void load(std::span<const std::byte> state);
 
   /// Takes one action and writes the observation that follows it.
   virtual Outcome step(const Row& action, const Row& obs) = 0;

@@ -19,8 +19,8 @@ float power(float x, float exponent) noexcept;
 /// `x % divisor` of two float64 scalars: the result has the divisor's sign.
 double remainder(double x, double divisor) noexcept;
 
-/// numpy.sin and numpy.cos of a float32 in [-pi/4, pi/4].
-float sin_small(float x) noexcept;
-float cos_small(float x) noexcept;
+/// numpy.sin and numpy.cos of a float32 in [-1000, 1000].
+float sine(float x) noexcept;
+float cosine(float x) noexcept;
 
 }  // namespace shoal::env::numpy

@@ -14,15 +14,19 @@ TEST(NumpyMath, PowerIsLibmsAndNotAProduct) {
   EXPECT_EQ(power(x, 2.0), 0x1.6862953d5ae81p+9);
 }
 
-TEST(NumpyMath, SmallSineAndCosineAreNumPysFloat32Ones) {
-  EXPECT_EQ(sin_small(0.1F), 0x1.98eaeep-4F);
-  EXPECT_EQ(sin_small(-0.05F), -0x1.996deap-5F);
-  EXPECT_EQ(sin_small(0.7F), 0x1.49d6e6p-1F);
-  EXPECT_EQ(cos_small(0.1F), 0x1.fd713p-1F);
-  EXPECT_EQ(cos_small(-0.05F), 0x1.ff5c32p-1F);
-  EXPECT_EQ(cos_small(0.7F), 0x1.879966p-1F);
-  EXPECT_EQ(sin_small(0.0F), 0.0F);
-  EXPECT_EQ(cos_small(0.0F), 1.0F);
+TEST(NumpyMath, SineAndCosineAreNumPysFloat32Ones) {
+  EXPECT_EQ(sine(0.1F), 0x1.98eaeep-4F);
+  EXPECT_EQ(sine(-0.05F), -0x1.996deap-5F);
+  EXPECT_EQ(sine(0.7F), 0x1.49d6e6p-1F);
+  EXPECT_EQ(cosine(0.1F), 0x1.fd713p-1F);
+  EXPECT_EQ(cosine(-0.05F), 0x1.ff5c32p-1F);
+  EXPECT_EQ(cosine(0.7F), 0x1.879966p-1F);
+  EXPECT_EQ(sine(0.0F), 0.0F);
+  EXPECT_EQ(cosine(0.0F), 1.0F);
+  EXPECT_EQ(sine(3.0F), 0x1.210386p-3F);
+  EXPECT_EQ(cosine(3.0F), -0x1.fae04cp-1F);
+  EXPECT_EQ(sine(-30.5F), 0x1.9614c6p-1F);
+  EXPECT_EQ(cosine(-30.5F), 0x1.37d63p-1F);
 }
 
 TEST(NumpyMath, RemainderHasTheSignOfTheDivisor) {

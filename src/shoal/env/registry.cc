@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "shoal/env/classic/built_ins.h"
+#include "shoal/env/frame_stack.h"
+#include "shoal/env/plugin.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {
@@ -79,6 +81,7 @@ std::vector<std::string> nearest(std::string_view id, const std::vector<std::str
 }
 
 Entry find_entry(std::string_view id) {
+  load_plugins_of_environment();
   Registry& all = registry();
   std::vector<std::string> ids;
   {
@@ -119,6 +122,41 @@ int episode_limit(nlohmann::json& args, int default_limit) {
                   value.dump()));
 }
 
+/// Takes "episode_statistics", "frame_stack" and "reward_clip" out of `args`.
+EpisodeOptions take_episode_options(nlohmann::json& args) {
+  EpisodeOptions options;
+  if (!args.is_object()) return options;
+  const auto take = [&args](const char* name) {
+    const auto found = args.find(name);
+    nlohmann::json value = found == args.end() ? nlohmann::json() : *found;
+    args.erase(name);
+    return value;
+  };
+  if (const auto value = take("episode_statistics"); !value.is_null()) {
+    if (!value.is_boolean()) {
+      throw InvalidArgument(
+          fmt::format("episode_statistics must be true or false, not {}", value.dump()));
+    }
+    options.statistics = value.get<bool>();
+  }
+  if (const auto value = take("frame_stack"); !value.is_null()) {
+    if (!value.is_number_integer() || value < 1 || value > 1'000'000) {
+      throw InvalidArgument(
+          fmt::format("frame_stack must be a positive integer, not {}", value.dump()));
+    }
+    options.frame_stack = value.get<int>();
+  }
+  if (const auto value = take("reward_clip"); !value.is_null()) {
+    if (!value.is_array() || value.size() != 2 || !value[0].is_number() || !value[1].is_number() ||
+        value[0] > value[1]) {
+      throw InvalidArgument(fmt::format(
+          "reward_clip must be two numbers, the lower bound first, not {}", value.dump()));
+    }
+    options.reward_clip = {value[0].get<double>(), value[1].get<double>()};
+  }
+  return options;
+}
+
 }  // namespace
 
 void register_env(EnvSpec spec, BatchFactory factory) {
@@ -141,7 +179,14 @@ void register_env(EnvSpec spec, BatchFactory factory) {
   }
 }
 
+void internal::unregister_env(std::string_view id) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (const auto found = all.entries.find(id); found != all.entries.end()) all.entries.erase(found);
+}
+
 std::vector<EnvSpec> registered_envs() {
+  load_plugins_of_environment();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::vector<EnvSpec> specs;
@@ -150,6 +195,7 @@ std::vector<EnvSpec> registered_envs() {
 }
 
 bool is_registered(std::string_view id) {
+  load_plugins_of_environment();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   return all.entries.find(id) != all.entries.end();
@@ -164,7 +210,11 @@ std::unique_ptr<BatchEnv> make_batch(std::string_view id, int count, std::string
       throw InvalidArgument(fmt::format("a batch needs at least one environment, not {}", count));
     nlohmann::json keywords = parse_args(args);
     const int limit = episode_limit(keywords, entry.spec.max_episode_steps);
-    return entry.factory(count, limit, keywords);
+    const EpisodeOptions options = take_episode_options(keywords);
+    std::unique_ptr<BatchEnv> batch = entry.factory(count, limit, keywords);
+    if (options.frame_stack > 0) batch = stack_frames(std::move(batch), options.frame_stack);
+    batch->set_episode_options(options);
+    return batch;
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("{}: {}", id, error.what()));
   }

@@ -1,5 +1,8 @@
 // Environments by name: "shoal/CartPole-v1" -> a factory of batches.
 //
+// SHOAL_REGISTER_ENV (register_env.h) makes an environment known at load time; plug-ins (plugin.h)
+// that the variable SHOAL_PLUGINS names are loaded by the first look-up.
+//
 // Threads: all functions may be called from any thread.
 #pragma once
 
@@ -47,8 +50,9 @@ bool is_registered(std::string_view id);
 EnvSpec find_env(std::string_view id);
 
 /// Builds `count` environments of `id`. `args` is a JSON object: the environment's keyword
-/// arguments, and, for every environment, "max_episode_steps" (0 or null: no limit). Throws
-/// InvalidArgument for an unknown id or argument.
+/// arguments, and, for every environment, "max_episode_steps" (-1: no limit; null: its own),
+/// "frame_stack" (a number of observations), "episode_statistics" (true or false) and "reward_clip"
+/// ([low, high]), see EpisodeOptions. Throws InvalidArgument for an unknown id or argument.
 std::unique_ptr<BatchEnv> make_batch(std::string_view id, int count, std::string_view args = "{}");
 
 /// A batch of `count` single environments, each made by `make_one`, with a time limit (0: none).
@@ -57,6 +61,8 @@ std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
 
 namespace internal {
 BatchFactory factory_of_envs(std::function<std::unique_ptr<Env>()> make_one);
+/// Takes back a registration of a plug-in that could not be loaded.
+void unregister_env(std::string_view id);
 }  // namespace internal
 
 template <class E>
@@ -65,13 +71,3 @@ void register_env(EnvSpec spec) {
 }
 
 }  // namespace shoal::env
-
-/// At namespace scope: makes the Env class known when the program or plug-in that holds the line is
-/// loaded.
-///   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);
-///   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin, .max_episode_steps = 100);
-#define SHOAL_REGISTER_ENV(env_id, EnvClass, ...)                                         \
-  static const bool SHOAL_ENV_JOIN(shoal_registered_env_, __COUNTER__) [[maybe_unused]] = \
-      (::shoal::env::register_env<EnvClass>({.id = env_id __VA_OPT__(, ) __VA_ARGS__}), true)
-#define SHOAL_ENV_JOIN(a, b) SHOAL_ENV_JOIN_(a, b)
-#define SHOAL_ENV_JOIN_(a, b) a##b

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shoal/env/batch_arrays.h"
+#include "shoal/env/register_env.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {

@@ -76,6 +76,8 @@ std::string text(const Tuple& tuple) {
   return fmt::format("Tuple({})", fmt::join(items, ", "));
 }
 
+std::string text(const Opaque& space) { return space.text; }
+
 shm::TensorSpec spec(const Space& leaf) {
   if (const auto* box = leaf.get_if<Box>()) return box->spec;
   if (const auto* discrete = leaf.get_if<Discrete>()) return {discrete->dtype, {}};
@@ -93,7 +95,7 @@ void collect(const Space& space, const std::string& path, std::vector<Leaf>& out
     for (std::size_t i = 0; i < tuple->spaces.size(); ++i) {
       collect(tuple->spaces[i], below(std::to_string(i)), out);
     }
-  } else {
+  } else if (space.get_if<Opaque>() == nullptr) {
     out.push_back({path, space, spec(space)});
   }
 }
@@ -121,6 +123,20 @@ std::vector<Leaf> leaves(const Space& space) {
   std::vector<Leaf> out;
   collect(space, "", out);
   return out;
+}
+
+const Opaque* first_opaque(const Space& space) {
+  const Opaque* found = space.get_if<Opaque>();
+  if (const auto* dict = space.get_if<Dict>()) {
+    for (const auto& [key, child] : dict->spaces) {
+      if (found == nullptr) found = first_opaque(child);
+    }
+  } else if (const auto* tuple = space.get_if<Tuple>()) {
+    for (const Space& child : tuple->spaces) {
+      if (found == nullptr) found = first_opaque(child);
+    }
+  }
+  return found;
 }
 
 }  // namespace shoal::env

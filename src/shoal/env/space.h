@@ -62,10 +62,18 @@ struct Tuple {
   bool operator==(const Tuple&) const = default;
 };
 
+/// A space whose samples have no array of fixed size: its owner's, beside the rows. `type` names
+/// its class and alone counts for equality; `text` is for messages.
+struct Opaque {
+  std::string type;
+  std::string text;
+  bool operator==(const Opaque& other) const { return type == other.type; }
+};
+
 /// One of the above.
 class Space {
  public:
-  using Kind = std::variant<Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple>;
+  using Kind = std::variant<Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple, Opaque>;
 
   Space() : kind_(Discrete{}) {}
   template <class T>
@@ -90,15 +98,18 @@ class Space {
 /// for different sizes.
 Box float_box(const std::vector<double>& low, const std::vector<double>& high);
 
-/// One array of a space: a Dict or Tuple has several, every other space has one.
+/// One array of a space: a Dict or Tuple has several, an Opaque none, every other space one.
 struct Leaf {
   std::string path;      // "" for the space itself, "camera", "joints/left", "0/1"
-  Space space;           // never a Dict or Tuple
+  Space space;           // never a Dict, Tuple or Opaque
   shm::TensorSpec spec;  // dtype and shape of one sample
   bool operator==(const Leaf&) const = default;
 };
 
 /// The arrays of `space`, depth first, Dicts in their iteration order.
 std::vector<Leaf> leaves(const Space& space);
+
+/// The first Opaque of `space`; nullptr when all of its samples is arrays.
+const Opaque* first_opaque(const Space& space);
 
 }  // namespace shoal::env

@@ -84,6 +84,19 @@ TEST(Space, LeafOfAPlainSpaceIsItself) {
   EXPECT_EQ(found[0], (Leaf{"", Discrete{3}, {DType::kI64, {}}}));
 }
 
+TEST(Space, AnOpaqueHasNoLeafAndIsFound) {
+  const Space text(Opaque{"spaces.Text", "Text(1, 5)"});
+  const Space mixed(Dict{{{"a", Discrete{2}}, {"b", Tuple{{MultiBinary{{2}}, text}}}}});
+  EXPECT_EQ(leaves(mixed).size(), 2U);
+  EXPECT_TRUE(leaves(text).empty());
+  ASSERT_NE(first_opaque(mixed), nullptr);
+  EXPECT_EQ(first_opaque(mixed)->text, "Text(1, 5)");
+  EXPECT_EQ(first_opaque(nested()), nullptr);
+  EXPECT_EQ(text.repr(), "Text(1, 5)");
+  EXPECT_EQ(text, Space(Opaque{"spaces.Text", "otherwise printed"}));
+  EXPECT_NE(text, Space(Opaque{"spaces.Graph", "Text(1, 5)"}));
+}
+
 TEST(Space, FloatBoxRoundsItsBounds) {
   EXPECT_EQ(
       float_box({-0.1, -1}, {0.1, 1}),

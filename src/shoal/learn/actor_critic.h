@@ -42,8 +42,8 @@ class ActorCritic {
   virtual void parameters_changed() = 0;
 };
 
-/// LibTorch: covers every Network. Borrows both. Throws InvalidState when LibTorch cannot be loaded. Without images it sets
-/// LibTorch's number of threads, which is the process's, to one.
+/// LibTorch: covers every Network. Borrows both. Throws InvalidState when LibTorch cannot be
+/// loaded. Without images it sets LibTorch's number of threads, which is the process's, to one.
 std::unique_ptr<ActorCritic> make_autograd_actor_critic(const Network& network,
                                                         const Parameters& parameters);
 

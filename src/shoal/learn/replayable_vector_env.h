@@ -49,8 +49,18 @@ class ReplayableVectorEnv final : public vector::VectorEnv {
   std::span<const std::byte> info(int worker) override { return envs_->info(worker); }
   std::vector<std::byte> request(int worker, std::span<const std::byte> message,
                                  std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  void request_async(std::span<const std::vector<std::byte>> messages) override {
+    envs_->request_async(messages);
+  }
+  std::vector<std::vector<std::byte>> request_wait(
+      std::optional<std::chrono::nanoseconds> timeout = {}) override {
+    return envs_->request_wait(timeout);
+  }
   vector::Stats stats() const override { return envs_->stats(); }
   void close() noexcept override { envs_->close(); }
+  void close_within(std::chrono::milliseconds timeout) noexcept override {
+    envs_->close_within(timeout);
+  }
 
   /// Steps of each environment since the last reset of all with seeds: what replay() would repeat.
   std::int64_t recorded_steps() const noexcept { return steps_; }

@@ -74,6 +74,10 @@ struct ToJson {
     for (const auto& space : tuple.spaces) spaces.push_back(space_to_json(space));
     return {{"type", "Tuple"}, {"spaces", spaces}};
   }
+  json operator()(const env::Opaque& space) const {
+    throw InvalidArgument(
+        fmt::format("save the space {}: its samples are no arrays of fixed size", space.text));
+  }
 };
 
 using Shape = std::vector<std::int64_t>;

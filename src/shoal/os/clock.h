@@ -32,6 +32,14 @@ inline std::uint64_t now_ns() noexcept {
   return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
 }
 
+/// The same clock in its steps of a few milliseconds, for a few nanoseconds.
+inline std::uint64_t coarse_now_ns() noexcept {
+  std::timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 /// As the kernel takes it, where absolute CLOCK_MONOTONIC times are wanted.
 inline std::timespec to_timespec(std::chrono::nanoseconds value) noexcept {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(value);

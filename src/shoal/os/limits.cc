@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "shoal/os/cgroup.h"
 
@@ -78,6 +79,19 @@ std::uint64_t max_file_bytes() noexcept {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
   return limit.rlim_cur;
+}
+
+std::size_t open_files_left() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  std::size_t open = 0;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", ignored), end; entry != end;
+       entry.increment(ignored)) {
+    ++open;
+  }
+  if (open > 0) --open;  // the one that lists them
+  return limit.rlim_cur > open ? static_cast<std::size_t>(limit.rlim_cur - open) : 0;
 }
 
 }  // namespace shoal::os

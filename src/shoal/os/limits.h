@@ -1,6 +1,7 @@
-// How much memory and how large a file this process may still have.
+// How much memory, how large a file and how many descriptors this process may still have.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -18,5 +19,8 @@ MemoryLimit available_memory(const std::filesystem::path& root = "/");
 
 /// RLIMIT_FSIZE, which also bounds memfds; UINT64_MAX when unlimited.
 std::uint64_t max_file_bytes() noexcept;
+
+/// How many more descriptors this process may open now: RLIMIT_NOFILE less those that are open.
+std::size_t open_files_left();
 
 }  // namespace shoal::os

@@ -1,34 +1,19 @@
-// A packet channel between two processes that also carries descriptors.
-//
-// On the wire each packet is a 16-byte frame header and the bytes:
-//
-//   0        4        8                 16
-//   | magic  | kind   | payload bytes   | payload (inline) …  |   ancillary: SCM_RIGHTS
-//
-// kind 0: the payload follows the header. kind 1: the payload is the content of a sealed memfd,
-// which is the first of the descriptors; so a message of any size is one packet and never blocks
-// half sent.
+// A packet channel between two processes that also carries descriptors; each message is one packet
+// of os/packet.h.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
+#include "shoal/os/packet.h"
 
 namespace shoal::os {
-
-struct Message {
-  std::vector<std::byte> bytes;
-  std::vector<Fd> fds;  // close-on-exec
-};
-
-enum class SendOutcome { kSent, kTimedOut, kClosed };
-enum class RecvOutcome { kMessage, kTimedOut, kClosed };
 
 /// One end of a connected SOCK_SEQPACKET Unix socket; a resource.
 ///
@@ -39,9 +24,8 @@ enum class RecvOutcome { kMessage, kTimedOut, kClosed };
 class SeqPacket {
  public:
   /// Payloads above this travel in a memfd.
-  static constexpr std::size_t kMaxInlineBytes = 64 * 1024;
-  /// The kernel's limit (SCM_MAX_FD), less one for a payload's memfd.
-  static constexpr std::size_t kMaxFds = 252;
+  static constexpr std::size_t kMaxInlineBytes = kMaxInlinePacket;
+  static constexpr std::size_t kMaxFds = kMaxPacketFds;
 
   SeqPacket() noexcept = default;
 
@@ -55,7 +39,7 @@ class SeqPacket {
   /// Sends one message; the descriptors are borrowed. Waits while the receiver's buffer is full.
   /// Throws InvalidArgument for more than kMaxFds descriptors, SystemError when the kernel refuses.
   [[nodiscard]] SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds = {},
-                                 Deadline deadline = kNoDeadline);
+                                 Deadline deadline = kNoDeadline, std::uint64_t tag = 0);
 
   /// Receives one message into `message`, which is overwritten. A deadline in the past makes it a
   /// look. Throws SystemError(EMFILE) when descriptors were lost because this process may not open

@@ -45,6 +45,16 @@ TEST(SeqPacket, KeepsMessagesApartAndInOrder) {
   EXPECT_EQ(received_text(right), "three");
 }
 
+TEST(SeqPacket, LastWordsOfAPeerThatLeftMessagesUnreadArrive) {
+  auto [left, right] = SeqPacket::pair();
+  EXPECT_EQ(left.send(bytes_of("never read")), SendOutcome::kSent);
+  EXPECT_EQ(right.send(bytes_of("last words")), SendOutcome::kSent);
+  right.close();
+  EXPECT_EQ(received_text(left), "last words");
+  Message message;
+  EXPECT_EQ(left.recv(message, test_deadline()), RecvOutcome::kClosed);
+}
+
 TEST(SeqPacket, MessagesOfAnySizeArriveWhole) {
   auto [left, right] = SeqPacket::pair();
   for (const std::size_t size :

@@ -12,6 +12,7 @@
 #include "shoal/os/error.h"
 #include "shoal/os/signals.h"
 #include "shoal/process/error_report.h"
+#include "shoal/process/orphans.h"
 #include "shoal/process/own_thread.h"
 
 namespace shoal::process {
@@ -54,10 +55,22 @@ void redirect_output(os::Fd output, os::Fd errors) {
   }
 }
 
+WorkerContext worker_context(const wire::Start& start, bool hide_gpu) {
+  WorkerContext context;
+  context.name = start.name;
+  context.index = start.index;
+  context.first_env = start.first_env;
+  context.num_envs = start.num_envs;
+  context.hide_gpu = hide_gpu;
+  context.payload = start.payload;
+  return context;
+}
+
 void become_worker(const EntryTable& entries, const std::string& entry,
                    WorkerContext context) noexcept {
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is the parent's affair: it ends its workers
   ::prctl(PR_SET_NAME, context.name.c_str());
+  lead_own_session();
   int code = kExitFailed;
   try {
     code = entries.at(entry)(context);

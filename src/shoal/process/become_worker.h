@@ -8,6 +8,7 @@
 #include "shoal/os/fd.h"
 #include "shoal/os/pidfd.h"
 #include "shoal/process/entry.h"
+#include "shoal/process/wire.h"
 
 namespace shoal::process {
 
@@ -22,6 +23,9 @@ void die_with_process(os::PidFd parent);
 
 /// Makes `output` and `errors` this process's stdout and stderr, and /dev/null its stdin.
 void redirect_output(os::Fd output, os::Fd errors);
+
+/// What the worker of this request is given, but for the channel.
+WorkerContext worker_context(const wire::Start& start, bool hide_gpu);
 
 /// Runs the entry and ends the process with its exit code, by _exit: what the process inherited
 /// (exit handlers, destructors of its parent's objects) is not run. A failure goes to the parent as

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/os/socket.h"
+#include "shoal/process/channel.h"
 
 namespace shoal::process {
 
@@ -24,7 +24,7 @@ struct WorkerContext {
   bool hide_gpu =
       true;  // LaunchOptions::hide_gpu: check with gpu_in_use() once everything is built
   std::vector<std::byte> payload;  // WorkerSpec::payload
-  os::SeqPacket channel;           // kClosed on it means that the parent wants the worker to end
+  Channel channel;                 // kClosed on it means that the parent wants the worker to end
 };
 
 /// Runs a worker; returns the exit code. What it throws goes to the parent as an ErrorReport on the

@@ -62,7 +62,7 @@ std::vector<std::byte> ErrorReport::encode() const {
   writer.number(last_seed ? kHasSeed : std::uint32_t{0});
   writer.number(static_cast<std::int32_t>(env_index));
   writer.number(static_cast<std::int32_t>(code));
-  writer.number(std::uint32_t{0});
+  writer.number(static_cast<std::int32_t>(episode_step));
   writer.number(last_seed.value_or(0));
   writer.text(type);
   writer.text(shortened(message));
@@ -84,7 +84,7 @@ std::optional<ErrorReport> ErrorReport::decode(std::span<const std::byte> messag
   const auto flags = reader.number<std::uint32_t>();
   report.env_index = reader.number<std::int32_t>();
   report.code = reader.number<std::int32_t>();
-  reader.number<std::uint32_t>();
+  report.episode_step = reader.number<std::int32_t>();
   const auto seed = reader.number<std::uint64_t>();
   if ((flags & kHasSeed) != 0) report.last_seed = seed;
   report.type = reader.text();
@@ -99,6 +99,7 @@ std::string ErrorReport::describe() const {
   std::string text = message.empty() ? type : fmt::format("{}: {}", type, message);
   if (env_index >= 0) text += fmt::format("\n  environment {}", env_index);
   if (last_seed) text += fmt::format("\n  last seed {}", *last_seed);
+  if (episode_step >= 0) text += fmt::format("\n  step {} of its episode", episode_step + 1);
   if (!last_action.empty()) text += fmt::format("\n  last action {}", last_action);
   if (!traceback.empty()) text += "\n" + traceback;
   while (text.ends_with('\n')) text.pop_back();

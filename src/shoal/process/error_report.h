@@ -3,7 +3,7 @@
 // On the wire (little-endian, version 1), as one message on the worker's channel:
 //
 //   0        4         8        12          16      20         24                  32
-//   | magic  | version | flags  | env_index | code  | reserved | last_seed         | …
+//   | magic  | version | flags  | env_index | code  | step     | last_seed         | …
 //
 // then, each as u32 length and bytes: type, message, traceback, last_action, extra. A message that
 // begins with the magic is an ErrorReport; the entries' own protocols do not use it.
@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/os/error.h"
@@ -27,6 +28,7 @@ struct ErrorReport {
   std::string traceback;  // formatted, ends with a newline; may be empty (C++)
   int env_index = -1;     // row of the environment whose call failed
   int code = 0;           // errno for OSError and SystemError
+  int episode_step = -1;  // how many steps its episode had before the call that failed
   std::optional<std::uint64_t> last_seed;
   std::string last_action;  // as text
   std::vector<std::byte>
@@ -52,9 +54,14 @@ class RemoteError : public Error {
   const std::string& worker() const noexcept { return worker_; }
   const ErrorReport& report() const noexcept { return report_; }
 
+  /// What failed in other workers in the same call.
+  const std::vector<RemoteError>& others() const noexcept { return others_; }
+  void also(RemoteError other) { others_.push_back(std::move(other)); }
+
  private:
   std::string worker_;
   ErrorReport report_;
+  std::vector<RemoteError> others_;
 };
 
 }  // namespace shoal::process

@@ -61,14 +61,17 @@ class ForkLauncher final : public Launcher {
   }
 
   std::vector<std::unique_ptr<WorkerProcess>> start(std::vector<WorkerSpec> specs,
-                                                    std::function<void(int)> on_exit) override {
+                                                    std::function<void(int)> on_exit,
+                                                    const Greet& greet) override {
     owner_.require("this launcher");
     refuse_hazards(options_);
+    require_descriptors(StartMethod::kFork, specs.size());
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
     for (WorkerSpec& spec : specs) {
       handles.push_back(
           start_one(std::move(spec), static_cast<int>(handles.size()), on_exit, handles));
+      if (greet) greet(*handles.back());
     }
     return handles;
   }
@@ -89,7 +92,7 @@ class ForkLauncher final : public Launcher {
     context.num_envs = spec.num_envs;
     context.hide_gpu = options_.hide_gpu;
     context.payload = std::exchange(spec.payload, {});
-    auto [ours, theirs] = os::SeqPacket::pair();
+    auto [ours, theirs] = Channel::pair();
     context.channel = std::move(theirs);
     OutputPipe output = OutputPipe::create();
     OutputPipe errors = OutputPipe::create();

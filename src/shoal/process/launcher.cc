@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/limits.h"
 #include "shoal/os/signals.h"
 #include "shoal/process/launchers.h"
 
@@ -33,6 +35,24 @@ std::unique_ptr<Launcher> Launcher::create(LaunchOptions options) {
     default:
       return make_zygote_launcher(std::move(options));
   }
+}
+
+void require_descriptors(StartMethod method, std::size_t workers) {
+  constexpr std::size_t kPerWorker = 4;  // channel, pidfd, and the pipes of stdout and stderr
+  constexpr std::size_t kSpare = 16;  // the other ends of those of the worker that is being started
+  const std::size_t needed = workers * kPerWorker + kSpare;
+  const std::size_t left = os::open_files_left();
+  if (needed <= left) return;
+  throw SystemError(
+      fmt::format("start {} workers by '{}', which takes {} descriptors of this process: ulimit -n "
+                  "leaves {}. Use context='forkserver' (or 'auto'), whose workers take none, or "
+                  "raise ulimit -n",
+                  workers, process::name(method), needed, left),
+      EMFILE);
+}
+
+void Launcher::begin(std::vector<std::string>, std::vector<std::byte>) {
+  throw InvalidState("this launcher was not started ahead of time, or has begun already");
 }
 
 }  // namespace shoal::process

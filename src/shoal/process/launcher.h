@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "shoal/os/fd.h"
-#include "shoal/os/socket.h"
+#include "shoal/process/channel.h"
 #include "shoal/process/entry.h"
 #include "shoal/process/start_method.h"
 
@@ -50,6 +50,7 @@ struct LaunchOptions {
   bool hide_gpu = true;  // CUDA_VISIBLE_DEVICES="" and kin, verified
   std::chrono::milliseconds start_timeout{60'000};  // for the preload, and for each start()
   bool allow_unsafe_fork = false;                   // kFork in spite of fork_hazards()
+  bool ahead = false;                // forkserver: the zygote gets preload and bootstrap by begin()
   std::vector<std::byte> bootstrap;  // for the started program's own use: sys.path, argv, …
   std::shared_ptr<const ForkHooks>
       fork_hooks;  // kFork: what surrounds the fork, and the child's entries
@@ -79,7 +80,7 @@ class WorkerProcess {
   virtual const WorkerSpec& spec() const noexcept = 0;
 
   /// The parent's end of the control channel.
-  virtual os::SeqPacket& channel() noexcept = 0;
+  virtual Channel& channel() noexcept = 0;
 
   /// Set once the process has ended and all that it wrote is in log_tail(); never blocks.
   virtual std::optional<ExitStatus> exit_status() const = 0;
@@ -98,6 +99,8 @@ class WorkerProcess {
 
 class Launcher {
  public:
+  using Greet = std::function<void(WorkerProcess& worker)>;
+
   /// Starts the zygote where the method has one (it preloads while the caller goes on).
   /// Throws InvalidArgument where a started program is needed and `interpreter` is empty;
   /// ForkRefused where fork is asked for and known to break; SystemError when the program cannot be
@@ -111,8 +114,15 @@ class Launcher {
   /// destroyed. Throws StartFailed when the zygote could not get ready (its preload failed, it
   /// died), TimedOut after start_timeout, ForkRefused, SystemError. After a throw none of the
   /// workers is left.
+  /// `greet` is called in this thread for each worker as soon as it exists, while others are still
+  /// being started: for what it waits for first.
   virtual std::vector<std::unique_ptr<WorkerProcess>> start(
-      std::vector<WorkerSpec> specs, std::function<void(int index)> on_exit = {}) = 0;
+      std::vector<WorkerSpec> specs, std::function<void(int index)> on_exit = {},
+      const Greet& greet = {}) = 0;
+
+  /// LaunchOptions::ahead: what a zygote that was started ahead of time is to preload. Once, before
+  /// start(). Throws InvalidState for every other launcher.
+  virtual void begin(std::vector<std::string> preload, std::vector<std::byte> bootstrap);
 
   virtual StartMethod method() const noexcept = 0;  // never kAuto
 

@@ -105,7 +105,7 @@ TEST(ZygoteStart, TakingTooLongIsTimedOutAndLeavesNothing) {
 
 /// Starts two workers in a child process and kills it; then they must end.
 void kill_parent(StartMethod method, bool from_another_thread) {
-  auto [ours, theirs] = os::SeqPacket::pair();
+  auto [ours, theirs] = Channel::pair();
   os::testing::Child parent([&] {
     ours.close();
     std::unique_ptr<Launcher> launcher;

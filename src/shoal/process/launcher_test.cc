@@ -275,9 +275,45 @@ TEST_P(EveryFreshMethod, NoDescriptorOfTheParentReachesAWorker) {
   launcher_ = Launcher::create(options(GetParam()));
   const auto worker = start(spec("descriptors"));
   const std::string list = recv_text(worker->channel());
-  // stdin, stdout, stderr and the channel.
-  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 4) << list;
+  // stdin, stdout, stderr and the channel: of a zygote's worker two descriptors, one shared by all.
+  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'),
+            GetParam() == StartMethod::kForkserver ? 5 : 4)
+      << list;
   ::close(inheritable);
+}
+
+TEST(Launcher, AZygoteStartedAheadOfTimeWaitsForItsBeginning) {
+  LaunchOptions early = options(StartMethod::kForkserver);
+  early.ahead = true;
+  const auto launcher = Launcher::create(early);
+  EXPECT_GT(launcher->zygote_pid(), 0);
+  EXPECT_THROW(launcher->start({}), InvalidState);
+  launcher->begin({}, {});
+  EXPECT_THROW(launcher->begin({}, {}), InvalidState);
+  std::vector<WorkerSpec> specs;
+  specs.push_back(spec("echo"));
+  const auto workers = launcher->start(std::move(specs));
+  send_text(workers[0]->channel(), "hello");
+  EXPECT_EQ(recv_text(workers[0]->channel()), "hello");
+}
+
+TEST(Launcher, AZygoteThatDiedBeforeItsBeginningIsReplaced) {
+  LaunchOptions early = options(StartMethod::kForkserver);
+  early.ahead = true;
+  const auto launcher = Launcher::create(early);
+  const int first = launcher->zygote_pid();
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  while (launcher->zygote_pid() == first) ::usleep(1000);
+  launcher->begin({}, {});
+  std::vector<WorkerSpec> specs;
+  specs.push_back(spec("echo"));
+  const auto workers = launcher->start(std::move(specs));
+  EXPECT_NE(launcher->zygote_pid(), first);
+}
+
+TEST(Launcher, OnlyWhatWasStartedAheadOfTimeBegins) {
+  const auto launcher = Launcher::create(options(StartMethod::kForkserver));
+  EXPECT_THROW(launcher->begin({}, {}), InvalidState);
 }
 
 TEST(Launcher, AutoIsForkserver) {

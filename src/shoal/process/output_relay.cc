@@ -62,34 +62,8 @@ void OutputSink::write_pending() {
   loop_.unwatch(fd_);
 }
 
-LineReader::LineReader(EventLoop& loop, os::Fd pipe, std::function<void(std::string_view)> on_line)
-    : loop_(loop), pipe_(std::move(pipe)), on_line_(std::move(on_line)) {
-  loop_.watch(pipe_.get(), POLLIN, [this] {
-    if (!read_available()) finish();
-  });
-}
-
-bool LineReader::read_available() {
-  // Bounded, since whoever writes without end must not keep the loop from everybody else; a pipe
-  // holds no more than this.
-  constexpr int kMaxReads = 8;
-  std::array<char, 16 * 1024> buffer;
-  for (int reads = 0; reads < kMaxReads;) {
-    const ssize_t count = ::read(pipe_.get(), buffer.data(), buffer.size());
-    if (count > 0) {
-      partial_.append(buffer.data(), static_cast<std::size_t>(count));
-      take_lines();
-      ++reads;
-    } else if (count == 0) {
-      return false;
-    } else if (errno != EINTR) {
-      return errno == EAGAIN;
-    }
-  }
-  return true;
-}
-
-void LineReader::take_lines() {
+void LineSplitter::add(std::string_view piece) {
+  partial_.append(piece);
   std::size_t begin = 0;
   for (;;) {
     const std::size_t end = partial_.find('\n', begin);
@@ -106,10 +80,40 @@ void LineReader::take_lines() {
   partial_.erase(0, begin);
 }
 
+void LineSplitter::finish() {
+  if (!partial_.empty()) on_line_(std::exchange(partial_, {}));
+}
+
+LineReader::LineReader(EventLoop& loop, os::Fd pipe, std::function<void(std::string_view)> on_line)
+    : loop_(loop), pipe_(std::move(pipe)), lines_(std::move(on_line)) {
+  loop_.watch(pipe_.get(), POLLIN, [this] {
+    if (!read_available()) finish();
+  });
+}
+
+bool LineReader::read_available() {
+  // Bounded, since whoever writes without end must not keep the loop from everybody else; a pipe
+  // holds no more than this.
+  constexpr int kMaxReads = 8;
+  std::array<char, 16 * 1024> buffer;
+  for (int reads = 0; reads < kMaxReads;) {
+    const ssize_t count = ::read(pipe_.get(), buffer.data(), buffer.size());
+    if (count > 0) {
+      lines_.add({buffer.data(), static_cast<std::size_t>(count)});
+      ++reads;
+    } else if (count == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+  return true;
+}
+
 void LineReader::finish() {
   if (!pipe_) return;
   read_available();
-  if (!partial_.empty()) on_line_(std::exchange(partial_, {}));
+  lines_.finish();
   close();
 }
 

@@ -55,14 +55,32 @@ class OutputSink : public std::enable_shared_from_this<OutputSink> {
   std::size_t dropped_lines_ = 0;
 };
 
+/// Puts together the lines of what comes in pieces; a value.
+class LineSplitter {
+ public:
+  static constexpr std::size_t kMaxLine = 8 * 1024;  // longer lines are cut into several
+
+  /// `on_line` gets each line without its newline.
+  explicit LineSplitter(std::function<void(std::string_view line)> on_line)
+      : on_line_(std::move(on_line)) {}
+
+  void add(std::string_view piece);
+  /// Hands on an unfinished line.
+  void finish();
+
+ private:
+  std::function<void(std::string_view line)> on_line_;
+  std::string partial_;
+};
+
 /// Reads one pipe of a started process, line by line.
 ///
 /// Threads: the loop's alone.
 class LineReader {
  public:
-  static constexpr std::size_t kMaxLine = 8 * 1024;  // longer lines are cut into several
+  static constexpr std::size_t kMaxLine = LineSplitter::kMaxLine;
 
-  /// `on_line` gets each line without its newline.
+  /// `on_line` as LineSplitter's.
   LineReader(EventLoop& loop, os::Fd pipe, std::function<void(std::string_view line)> on_line);
   ~LineReader() { close(); }
   LineReader(const LineReader&) = delete;
@@ -73,13 +91,11 @@ class LineReader {
 
  private:
   bool read_available();  // false: nothing more will come
-  void take_lines();
   void close();
 
   EventLoop& loop_;
   os::Fd pipe_;
-  std::function<void(std::string_view line)> on_line_;
-  std::string partial_;
+  LineSplitter lines_;
 };
 
 /// A pipe for a started process's output: the reading end does not block.

@@ -1,14 +1,10 @@
 // The started side of the control protocol (wire.h): a zygote, or one spawned worker.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <span>
 #include <string>
+#include <vector>
 
-#include "shoal/os/pidfd.h"
-#include "shoal/os/signals.h"
+#include "shoal/os/fd.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/entry.h"
 #include "shoal/process/error_report.h"
@@ -44,22 +40,15 @@ class Program {
   int fail(const ErrorReport& report) noexcept;
 
  private:
-  Program(os::SeqPacket control, wire::Setup setup);
+  Program(os::SeqPacket control, wire::Setup setup, std::vector<os::Fd> fds);
 
   bool tell(const ErrorReport& report);  // whether the parent got it
   int serve(const ForkHooks& hooks);
-  void start_worker(const ForkHooks& hooks, std::uint64_t request, const wire::Start& start,
-                    os::Message message);
-  [[noreturn]] void run_child(const ForkHooks& hooks, const wire::Start& start, os::Message message,
-                              pid_t zygote) noexcept;
   [[noreturn]] void run_single(const ForkHooks& hooks);
-  void report_ended_children();
-  void send(std::span<const std::byte> bytes, std::span<const int> fds = {});
 
   os::SeqPacket control_;
   wire::Setup setup_;
-  std::optional<os::SignalFd> child_ended_;
-  std::map<pid_t, std::uint64_t> children_;  // running workers, and the request that started each
+  std::vector<os::Fd> fds_;  // that came with the setup
 };
 
 /// What stands against a process's being a zygote or a worker: other threads (zygote), a GPU in use

@@ -24,13 +24,16 @@ class SpawnLauncher final : public Launcher {
   }
 
   std::vector<std::unique_ptr<WorkerProcess>> start(std::vector<WorkerSpec> specs,
-                                                    std::function<void(int)> on_exit) override {
+                                                    std::function<void(int)> on_exit,
+                                                    const Greet& greet) override {
     owner_.require("this launcher");
+    require_descriptors(StartMethod::kSpawn, specs.size());
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
     // One after the other for the kernel alone: the programs start up side by side.
     for (WorkerSpec& spec : specs) {
       handles.push_back(start_one(std::move(spec), static_cast<int>(handles.size()), on_exit));
+      if (greet) greet(*handles.back());
     }
     return handles;
   }
@@ -60,7 +63,7 @@ class SpawnLauncher final : public Launcher {
       supervisor_->adopt(record, std::move(output.read_end), std::move(errors.read_end));
       supervisor_->watch_child(record);
     });
-    auto handle = std::make_unique<WorkerHandle>(supervisor_, record, std::move(ours));
+    auto handle = std::make_unique<WorkerHandle>(supervisor_, record, Channel(std::move(ours)));
     send_request(control, start, theirs);
     return handle;
   }
@@ -72,7 +75,8 @@ class SpawnLauncher final : public Launcher {
                             .threads = options_.threads,
                             .parent_pid = ::getpid(),
                             .preload = options_.preload,
-                            .bootstrap = options_.bootstrap};
+                            .bootstrap = options_.bootstrap,
+                            .line = {}};
     // kClosed: it has ended already, which its exit status tells.
     static_cast<void>(control.send(wire::encode(setup)));
     const int fd = channel.fd();

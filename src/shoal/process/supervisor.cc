@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/process/orphans.h"
 
 namespace shoal::process {
 namespace {
@@ -32,48 +33,61 @@ Supervisor::Supervisor(bool relay_output) {
 }
 
 Supervisor::~Supervisor() {
-  loop_.call([this] { watched_.clear(); });
+  loop_.call([this] {
+    end_left_sessions();
+    watched_.clear();
+  });
+}
+
+std::function<void(std::string_view)> Supervisor::line_handler(const std::string& tag,
+                                                               LogTail& tail,
+                                                               std::shared_ptr<OutputSink> sink) {
+  return [&tail, tag, sink = std::move(sink)](std::string_view line) {
+    tail.append(std::string(line));
+    if (sink) sink->write_line(tag, line);
+  };
 }
 
 OutputReaders Supervisor::read_output(const std::string& tag, LogTail& tail, os::Fd output,
                                       os::Fd errors) {
-  const auto reader = [&](os::Fd pipe, const std::shared_ptr<OutputSink>& sink) {
-    return std::make_unique<LineReader>(loop_, std::move(pipe),
-                                        [&tail, tag, sink](std::string_view line) {
-                                          tail.append(std::string(line));
-                                          if (sink) sink->write_line(tag, line);
-                                        });
-  };
-  return {reader(std::move(output), output_), reader(std::move(errors), errors_)};
+  return {std::make_unique<LineReader>(loop_, std::move(output), line_handler(tag, tail, output_)),
+          std::make_unique<LineReader>(loop_, std::move(errors), line_handler(tag, tail, errors_))};
 }
 
 void Supervisor::adopt(std::shared_ptr<WorkerRecord> record, os::Fd output, os::Fd errors) {
   WorkerRecord* key = record.get();
   OutputReaders readers =
       read_output(key->spec().name, key->tail(), std::move(output), std::move(errors));
-  watched_.emplace(key, Watched{std::move(record), std::move(readers)});
+  watched_.emplace(key, Watched{std::move(record), std::move(readers), {}, {}});
+}
+
+void Supervisor::adopt(std::shared_ptr<WorkerRecord> record) {
+  WorkerRecord* key = record.get();
+  const std::string& tag = key->spec().name;
+  LineSplitter output(line_handler(tag, key->tail(), output_));
+  LineSplitter errors(line_handler(tag, key->tail(), errors_));
+  watched_.emplace(key, Watched{std::move(record), {}, std::move(output), std::move(errors)});
+}
+
+void Supervisor::take_output(WorkerRecord& record, int stream, std::string_view piece) {
+  const auto found = watched_.find(&record);
+  if (found == watched_.end()) return;
+  auto& lines = stream == STDERR_FILENO ? found->second.errors : found->second.output;
+  if (lines) lines->add(piece);
 }
 
 void Supervisor::watch_child(const std::shared_ptr<WorkerRecord>& record) {
   const int pidfd = record->pidfd();
-  loop_.watch(pidfd, POLLIN, [this, record, pidfd] { finish(record, collect(pidfd)); });
+  loop_.watch(pidfd, POLLIN, [this, record, pidfd] {
+    if (left_sessions_.empty()) loop_.after(kOrphanGrace, [this] { end_left_sessions(); });
+    left_sessions_.push_back(record->pid());
+    finish(record, collect(pidfd));
+  });
 }
 
-void Supervisor::watch_foreign(const std::shared_ptr<WorkerRecord>& record,
-                               std::chrono::milliseconds grace) {
-  const int pidfd = record->pidfd();
-  loop_.watch(pidfd, POLLIN, [this, record, pidfd, grace] {
-    loop_.unwatch(pidfd);
-    if (grace.count() == 0) {
-      finish(record, kUnknownStatus);
-    } else {
-      // Weak: a worker whose status comes in time does not keep its descriptor until the timer is
-      // due.
-      loop_.after(grace, [this, weak = std::weak_ptr(record)] {
-        if (const auto late = weak.lock()) finish(late, kUnknownStatus);
-      });
-    }
-  });
+void Supervisor::end_left_sessions() {
+  end_sessions(left_sessions_);
+  left_sessions_.clear();
 }
 
 void Supervisor::finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus status) {
@@ -81,6 +95,8 @@ void Supervisor::finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus 
   if (found == watched_.end()) return;
   if (const int pidfd = record->pidfd(); pidfd >= 0) loop_.unwatch(pidfd);
   found->second.readers.finish();
+  if (found->second.output) found->second.output->finish();
+  if (found->second.errors) found->second.errors->finish();
   watched_.erase(found);
   record->set_ended(status);
 }

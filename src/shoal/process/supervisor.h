@@ -3,8 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "shoal/process/event_loop.h"
 #include "shoal/process/output_relay.h"
@@ -12,7 +15,8 @@
 
 namespace shoal::process {
 
-/// The lines of one process's stdout and stderr, on their way to its LogTail and to ours.
+/// The pipes of one process's stdout and stderr, on the way of their lines to its LogTail and to
+/// ours.
 struct OutputReaders {
   std::unique_ptr<LineReader> output;
   std::unique_ptr<LineReader> errors;
@@ -37,16 +41,17 @@ class Supervisor {
   /// readers.
   OutputReaders read_output(const std::string& tag, LogTail& tail, os::Fd output, os::Fd errors);
 
-  /// Takes over the output of a worker.
+  /// Takes over a worker whose pipes this process holds.
   void adopt(std::shared_ptr<WorkerRecord> record, os::Fd output, os::Fd errors);
+
+  /// Takes over a worker whose output comes by take_output().
+  void adopt(std::shared_ptr<WorkerRecord> record);
+  /// `stream` is STDOUT_FILENO or STDERR_FILENO.
+  void take_output(WorkerRecord& record, int stream, std::string_view piece);
 
   /// Watches a worker that is a child of this process: collects its status itself. The record is
   /// running.
   void watch_child(const std::shared_ptr<WorkerRecord>& record);
-
-  /// Watches a worker that is somebody else's child: its status comes by finish(). When `grace` has
-  /// passed since its end without that, the status stays unknown. The record is running.
-  void watch_foreign(const std::shared_ptr<WorkerRecord>& record, std::chrono::milliseconds grace);
 
   /// The worker has ended: drains what it wrote, then tells. No effect when that was done already.
   void finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus status);
@@ -58,11 +63,19 @@ class Supervisor {
   struct Watched {
     std::shared_ptr<WorkerRecord> record;
     OutputReaders readers;
+    std::optional<LineSplitter> output;  // without pipes: what take_output() feeds
+    std::optional<LineSplitter> errors;
   };
+
+  std::function<void(std::string_view)> line_handler(const std::string& tag, LogTail& tail,
+                                                     std::shared_ptr<OutputSink> sink);
 
   std::shared_ptr<OutputSink> output_;  // nullptr: not relayed
   std::shared_ptr<OutputSink> errors_;
+  void end_left_sessions();
+
   std::unordered_map<WorkerRecord*, Watched> watched_;
+  std::vector<pid_t> left_sessions_;  // of children that ended: what they started may live on
   EventLoop loop_;
 };
 

@@ -36,6 +36,7 @@ std::vector<std::byte> encode(const Setup& setup) {
   writer.number(static_cast<std::uint32_t>(setup.preload.size()));
   for (const std::string& name : setup.preload) writer.text(name);
   writer.bytes(setup.bootstrap);
+  writer.text(setup.line);
   return writer.take();
 }
 
@@ -48,6 +49,7 @@ Setup decode_setup(ByteReader& reader) {
   const auto count = reader.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < count; ++i) setup.preload.push_back(reader.text());
   setup.bootstrap = reader.bytes();
+  setup.line = reader.text();
   return setup;
 }
 
@@ -56,6 +58,7 @@ std::vector<std::byte> encode(const Start& start, std::uint64_t request) {
   writer.number(static_cast<std::int32_t>(start.index));
   writer.number(static_cast<std::int32_t>(start.first_env));
   writer.number(static_cast<std::int32_t>(start.num_envs));
+  writer.number(static_cast<std::int32_t>(start.slot));
   writer.text(start.name);
   writer.text(start.entry);
   writer.bytes(start.payload);
@@ -67,10 +70,32 @@ Start decode_start(ByteReader& reader) {
   start.index = reader.number<std::int32_t>();
   start.first_env = reader.number<std::int32_t>();
   start.num_envs = reader.number<std::int32_t>();
+  start.slot = reader.number<std::int32_t>();
   start.name = reader.text();
   start.entry = reader.text();
   start.payload = reader.bytes();
   return start;
+}
+
+std::vector<std::byte> encode(const Ready& ready) {
+  ByteWriter writer = begin(Kind::kReady);
+  writer.number(static_cast<std::int32_t>(ready.pid));
+  writer.number(static_cast<std::int32_t>(ready.capacity));
+  return writer.take();
+}
+
+Ready decode_ready(ByteReader& reader) {
+  Ready ready;
+  ready.pid = reader.number<std::int32_t>();
+  ready.capacity = reader.number<std::int32_t>();
+  return ready;
+}
+
+std::vector<std::byte> encode(const Output& output, std::uint64_t request) {
+  ByteWriter writer = begin(Kind::kOutput, request);
+  writer.number(static_cast<std::uint8_t>(output.stream));
+  writer.text(output.bytes);
+  return writer.take();
 }
 
 std::vector<std::byte> encode(const Exited& exited, std::uint64_t request) {

@@ -8,20 +8,28 @@
 //   0        4         6      8                16
 //   | magic  | version | kind | request        | body …
 //
-//   kind         direction   body descriptors kSetup       → program   u8 zygote, u8 hide_gpu, i32
-//   threads, i32 parent_pid,
-//                            u32 n, n × text preload, text bootstrap                         -
-//   kReady       ← program   i32 pid                                                         -
-//   kSetupFailed ← program   an encoded ErrorReport                                          -
-//   kStart       → program   i32 index, i32 first_env, i32 num_envs, text name, text entry,
-//                            text payload channel, stdout, stderr
-//   kStarted     ← zygote    i32 pid                                                         pidfd
-//   kStartFailed ← zygote    i32 errno, text attempt                                         -
-//   kExited      ← zygote    i32 pid, i32 code, i32 signal                                   -
+//   kind         direction   body                                                  descriptors
+//   kSetup       → program   u8 zygote, u8 hide_gpu, i32 threads, i32 parent_pid,
+//                            u32 n, n × text preload, text bootstrap, text line    zygote: up,
+//                            cells
+//   kReady       ← zygote    i32 pid, i32 capacity                                 -
+//   kSetupFailed ← program   an encoded ErrorReport                                -
+//   kBranch      → zygote    text line                                             control, cells
+//   kStart       → program   i32 index, i32 first_env, i32 num_envs, i32 slot,
+//                            text name, text entry, text payload                   spawned: channel
+//   kStarted     ← zygote    i32 pid                                               -
+//   kStartFailed ← zygote    i32 errno, text attempt                               -
+//   kOutput      ← zygote    u8 stream (1 or 2), text what was written             -
+//   kKill        → zygote    i32 signal                                            -
+//   kExited      ← zygote    i32 pid, i32 code, i32 signal                         -
 //
-// A zygote answers every kStart with kStarted or kStartFailed of the same request number, in order;
-// kExited carries the request number of the worker's kStart. A spawned worker gets kSetup and one
-// kStart (whose only descriptor is the channel: its stdout and stderr are in place) and answers
+// A zygote answers every kStart with kStarted or kStartFailed of the same request number, in order.
+// kKill, kOutput and kExited carry the request number of the worker's kStart; kExited is the last
+// word on it. `capacity` is how many workers a zygote can have at a time; beyond them the launcher
+// has it fork a branch, another zygote with a control socket of its own, which says kReady there
+// (or kStartFailed comes here). `line`, `up` and `cells` are those of process/hub.h.
+//
+// A spawned worker gets kSetup and one kStart (its stdout and stderr are in place) and answers
 // nothing; its failures are ErrorReports on its channel.
 #pragma once
 
@@ -29,6 +37,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shoal/process/codec.h"
@@ -37,7 +46,7 @@ namespace shoal::process::wire {
 
 inline constexpr int kControlFd = 3;
 inline constexpr std::uint32_t kMagic = 0x5a4c4853;  // "SHLZ"
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 
 enum class Kind : std::uint16_t {
   kSetup = 1,
@@ -47,6 +56,9 @@ enum class Kind : std::uint16_t {
   kStarted,
   kStartFailed,
   kExited,
+  kBranch,
+  kOutput,
+  kKill,
 };
 
 struct Setup {
@@ -56,15 +68,28 @@ struct Setup {
   int parent_pid = 0;
   std::vector<std::string> preload;
   std::vector<std::byte> bootstrap;
+  std::string line;
 };
 
 struct Start {
   int index = -1;
   int first_env = -1;
   int num_envs = 0;
+  int slot = 0;  // of the worker's cell
   std::string name;
   std::string entry;
   std::vector<std::byte> payload;
+};
+
+struct Ready {
+  int pid = 0;
+  int capacity = 0;
+};
+
+/// Borrows the bytes.
+struct Output {
+  int stream = 1;  // STDOUT_FILENO or STDERR_FILENO
+  std::string_view bytes;
 };
 
 struct Exited {
@@ -87,6 +112,9 @@ std::vector<std::byte> encode(const Setup& setup);
 Setup decode_setup(ByteReader& reader);
 std::vector<std::byte> encode(const Start& start, std::uint64_t request);
 Start decode_start(ByteReader& reader);
+std::vector<std::byte> encode(const Ready& ready);
+Ready decode_ready(ByteReader& reader);
+std::vector<std::byte> encode(const Output& output, std::uint64_t request);
 std::vector<std::byte> encode(const Exited& exited, std::uint64_t request);
 Exited decode_exited(ByteReader& reader);
 

@@ -10,7 +10,7 @@ namespace {
 TEST(Wire, HeaderLiesAsDocumented) {
   const auto bytes = begin(Kind::kStart, 0x0102030405060708).take();
   const std::vector<std::byte> expected{
-      std::byte{'S'}, std::byte{'H'}, std::byte{'L'}, std::byte{'Z'}, std::byte{1}, std::byte{0},
+      std::byte{'S'}, std::byte{'H'}, std::byte{'L'}, std::byte{'Z'}, std::byte{2}, std::byte{0},
       std::byte{4},   std::byte{0},   std::byte{8},   std::byte{7},   std::byte{6}, std::byte{5},
       std::byte{4},   std::byte{3},   std::byte{2},   std::byte{1}};
   EXPECT_EQ(bytes, expected);
@@ -22,7 +22,8 @@ TEST(Wire, SetupArrivesAsItWasSent) {
                          .threads = 3,
                          .parent_pid = 4711,
                          .preload = {"numpy", "gymnasium"},
-                         .bootstrap = {std::byte{0}, std::byte{9}}};
+                         .bootstrap = {std::byte{0}, std::byte{9}},
+                         .line = "a name"};
   const auto bytes = encode(sent);
   ByteReader reader(bytes);
   EXPECT_EQ(read_header(reader).kind, Kind::kSetup);
@@ -33,6 +34,7 @@ TEST(Wire, SetupArrivesAsItWasSent) {
   EXPECT_EQ(received.parent_pid, sent.parent_pid);
   EXPECT_EQ(received.preload, sent.preload);
   EXPECT_EQ(received.bootstrap, sent.bootstrap);
+  EXPECT_EQ(received.line, sent.line);
   EXPECT_EQ(reader.left(), 0u);
 }
 
@@ -40,6 +42,7 @@ TEST(Wire, StartArrivesAsItWasSent) {
   const Start sent{.index = 3,
                    .first_env = 24,
                    .num_envs = 8,
+                   .slot = 200,
                    .name = "worker 3",
                    .entry = "python",
                    .payload = {std::byte{1}}};
@@ -50,6 +53,7 @@ TEST(Wire, StartArrivesAsItWasSent) {
   EXPECT_EQ(received.index, sent.index);
   EXPECT_EQ(received.first_env, sent.first_env);
   EXPECT_EQ(received.num_envs, sent.num_envs);
+  EXPECT_EQ(received.slot, sent.slot);
   EXPECT_EQ(received.name, sent.name);
   EXPECT_EQ(received.entry, sent.entry);
   EXPECT_EQ(received.payload, sent.payload);
@@ -67,7 +71,7 @@ TEST(Wire, ExitedArrivesAsItWasSent) {
 
 TEST(Wire, AnotherVersionIsRefused) {
   auto bytes = begin(Kind::kReady).take();
-  bytes[4] = std::byte{2};
+  bytes[4] = std::byte{99};
   ByteReader reader(bytes);
   EXPECT_THROW(read_header(reader), Error);
 }

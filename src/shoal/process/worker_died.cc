@@ -16,7 +16,7 @@ std::string describe_envs(int first_env, int num_envs) {
 }
 
 /// The last error report among the messages that nobody has read yet.
-std::optional<ErrorReport> unread_report(os::SeqPacket& channel) {
+std::optional<ErrorReport> unread_report(Channel& channel) {
   std::optional<ErrorReport> report;
   if (!channel) return report;
   try {
@@ -35,6 +35,9 @@ std::optional<ErrorReport> unread_report(os::SeqPacket& channel) {
 std::string DeathCertificate::describe() const {
   std::string text = fmt::format("{} (pid {}{}) ended with {}", worker, pid,
                                  describe_envs(first_env, num_envs), status.describe());
+  if (!cause.empty()) text += "\n" + cause;
+  if (!stack.empty()) text += "\nIts stack:\n" + stack;
+  while (text.ends_with('\n')) text.pop_back();
   if (report) text += "\nIt reported: " + report->describe();
   if (!log_tail.empty()) {
     text += "\nIts last lines of output:";

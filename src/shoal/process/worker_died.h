@@ -18,6 +18,9 @@ struct DeathCertificate {
   int num_envs = 0;
   int pid = -1;
   ExitStatus status;
+  std::string cause;            // why it ended, where this side knows more than the status tells
+  std::string kind = "killed";  // vector::FaultKind by name
+  std::string stack;            // where it was, when it was asked before its end
   std::optional<ErrorReport> report;  // what it said before it ended
   std::vector<std::string> log_tail;  // its last lines, oldest first
 

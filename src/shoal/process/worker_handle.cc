@@ -38,7 +38,7 @@ WorkerHandle::~WorkerHandle() {
   if (!owner_.is_this_process()) {
     abandon(std::move(keep_alive_));
     abandon(std::move(record_));
-    static_cast<void>(channel_.release().release());
+    channel_.abandon();
     return;
   }
   record_->forget_on_exit();

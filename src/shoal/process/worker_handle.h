@@ -30,7 +30,7 @@ class Owner {
 class WorkerHandle final : public WorkerProcess {
  public:
   WorkerHandle(std::shared_ptr<void> keep_alive, std::shared_ptr<WorkerRecord> record,
-               os::SeqPacket channel)
+               Channel channel)
       : keep_alive_(std::move(keep_alive)),
         record_(std::move(record)),
         channel_(std::move(channel)) {}
@@ -38,7 +38,7 @@ class WorkerHandle final : public WorkerProcess {
 
   int pid() const noexcept override { return record_->pid(); }
   const WorkerSpec& spec() const noexcept override { return record_->spec(); }
-  os::SeqPacket& channel() noexcept override { return channel_; }
+  Channel& channel() noexcept override { return channel_; }
   std::optional<ExitStatus> exit_status() const override { return record_->exit_status(); }
   std::optional<ExitStatus> join(std::chrono::milliseconds timeout) override;
   void kill(int signal) noexcept override;
@@ -48,7 +48,7 @@ class WorkerHandle final : public WorkerProcess {
   const Owner owner_;
   std::shared_ptr<void> keep_alive_;
   std::shared_ptr<WorkerRecord> record_;
-  os::SeqPacket channel_;
+  Channel channel_;
 };
 
 }  // namespace shoal::process

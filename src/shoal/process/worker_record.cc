@@ -21,8 +21,18 @@ bool wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& 
 
 void WorkerRecord::set_running(int pid, os::PidFd pidfd) {
   const std::lock_guard lock(mutex_);
-  pid_ = pid;
   pidfd_ = std::move(pidfd);
+  now_runs_locked(pid);
+}
+
+void WorkerRecord::set_running(int pid, std::function<void(int)> send_signal) {
+  const std::lock_guard lock(mutex_);
+  ask_to_signal_ = std::move(send_signal);
+  now_runs_locked(pid);
+}
+
+void WorkerRecord::now_runs_locked(int pid) {
+  pid_ = pid;
   if (killed_) send_locked(SIGKILL);
   changed_.notify_all();
 }
@@ -39,8 +49,9 @@ void WorkerRecord::set_ended(ExitStatus status) {
     const std::lock_guard lock(mutex_);
     if (status_) return;
     status_ = status;
-    pidfd_ =
-        os::PidFd();  // before anybody is told: who joins finds no descriptor of the worker left
+    // Before anybody is told: who joins finds no descriptor of the worker left.
+    pidfd_ = os::PidFd();
+    ask_to_signal_ = nullptr;
     changed_.notify_all();
   }
   const std::lock_guard lock(callback_mutex_);
@@ -92,10 +103,11 @@ void WorkerRecord::kill() noexcept {
 }
 
 void WorkerRecord::send_locked(int signal) noexcept {
-  if (!pidfd_ || status_) return;
+  if (status_) return;
   try {
-    static_cast<void>(pidfd_.send_signal(signal));
-  } catch (const Error&) {
+    if (pidfd_) static_cast<void>(pidfd_.send_signal(signal));
+    if (ask_to_signal_) ask_to_signal_(signal);
+  } catch (const std::exception&) {
     // Not permitted: the worker has changed its user. Its end is not ours to force then.
   }
 }

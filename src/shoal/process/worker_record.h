@@ -31,13 +31,17 @@ class WorkerRecord {
   const WorkerSpec& spec() const noexcept { return spec_; }
   LogTail& tail() noexcept { return tail_; }
 
+  /// A child of this process.
   void set_running(int pid, os::PidFd pidfd);
+  /// A child of another process, which `send_signal` asks to signal it: without waiting, from any
+  /// thread.
+  void set_running(int pid, std::function<void(int signal)> send_signal);
   void set_failed(std::exception_ptr error);
   /// Wakes those who wait, then calls on_exit. Only the first call counts.
   void set_ended(ExitStatus status);
 
   int pid() const;     // -1 before it runs
-  int pidfd() const;   // borrowed; -1 unless it runs
+  int pidfd() const;   // borrowed; -1 unless it runs and is a child of this process
   bool ended() const;  // or failed: nothing more will come
   std::optional<ExitStatus> exit_status() const;
 
@@ -52,6 +56,7 @@ class WorkerRecord {
   void forget_on_exit();
 
  private:
+  void now_runs_locked(int pid);
   void send_locked(int signal) noexcept;
 
   const WorkerSpec spec_;
@@ -63,6 +68,7 @@ class WorkerRecord {
   std::condition_variable changed_;
   int pid_ = -1;
   os::PidFd pidfd_;
+  std::function<void(int)> ask_to_signal_;
   std::exception_ptr error_;
   std::optional<ExitStatus> status_;
   bool killed_ = false;

@@ -1,19 +1,16 @@
+#include <csignal>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
+#include "shoal/os/error.h"
 #include "shoal/process/launchers.h"
 #include "shoal/process/worker_handle.h"
-#include "shoal/process/zygote_client.h"
+#include "shoal/process/zygote_group.h"
 
 namespace shoal::process {
 namespace {
-
-/// What lives as long as the launcher or one of its workers does. The zygote goes before the
-/// supervisor.
-struct ZygoteGroup {
-  std::shared_ptr<Supervisor> supervisor;
-  std::shared_ptr<ZygoteClient> zygote;
-};
 
 class ZygoteLauncher final : public Launcher {
  public:
@@ -25,6 +22,16 @@ class ZygoteLauncher final : public Launcher {
     start_zygote();
   }
 
+  void begin(std::vector<std::string> preload, std::vector<std::byte> bootstrap) override {
+    owner_.require("this launcher");
+    const std::lock_guard lock(mutex_);
+    if (!options_.ahead) return Launcher::begin({}, {});
+    options_.ahead = false;
+    options_.preload = std::move(preload);
+    options_.bootstrap = std::move(bootstrap);
+    group_->begin(options_);
+  }
+
   ~ZygoteLauncher() override {
     if (!owner_.is_this_process()) {
       static_cast<void>(new std::shared_ptr(std::move(group_)));
@@ -33,30 +40,27 @@ class ZygoteLauncher final : public Launcher {
   }
 
   std::vector<std::unique_ptr<WorkerProcess>> start(std::vector<WorkerSpec> specs,
-                                                    std::function<void(int)> on_exit) override {
+                                                    std::function<void(int)> on_exit,
+                                                    const Greet& greet) override {
     owner_.require("this launcher");
     const std::lock_guard lock(mutex_);
     const os::Deadline deadline = os::deadline_after(options_.start_timeout);
-    if (!group_->zygote->usable()) start_zygote();
-    std::vector<PendingWorker> pending;
+    if (options_.ahead) {
+      throw InvalidState("this launcher was started ahead of time and has not begun: call begin()");
+    }
+    if (!group_->usable()) start_zygote();
+    group_->wait_ready(deadline);
+    std::vector<PendingWorker> pending = prepare(std::move(specs), on_exit, deadline);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
-    for (WorkerSpec& spec : specs) {
-      handles.push_back(
-          prepare(std::move(spec), static_cast<int>(handles.size()), on_exit, pending));
+    for (const PendingWorker& worker : pending) {
+      handles.push_back(std::make_unique<WorkerHandle>(
+          group_, worker.record, Channel(std::make_unique<HubCarrier>(worker.peer))));
     }
     try {
-      group_->zygote->wait_ready(deadline);
+      request(pending, handles, greet, deadline);
     } catch (...) {
-      for (const PendingWorker& worker : pending) {
-        worker.record->set_failed(std::current_exception());
-      }
+      for (const auto& handle : handles) handle->kill(SIGKILL);  // all at once, not one by one
       throw;
-    }
-    group_->zygote->start_workers(pending, deadline);
-    for (const PendingWorker& worker : pending) {
-      if (!worker.record->wait_running(deadline)) {
-        throw TimedOut(worker.start.name + " was not forked in time (start_timeout)");
-      }
     }
     return handles;
   }
@@ -65,44 +69,83 @@ class ZygoteLauncher final : public Launcher {
 
   int zygote_pid() const noexcept override {
     const std::lock_guard lock(mutex_);
-    return group_->zygote->pid();
+    return group_->pid();
   }
 
  private:
   void start_zygote() {
-    auto group = std::make_shared<ZygoteGroup>();
-    group->supervisor = supervisor_;
-    group->zygote = std::make_shared<ZygoteClient>(supervisor_);
-    group->zygote->launch(options_, environment_);
+    auto group = std::make_shared<ZygoteGroup>(supervisor_);
+    group->launch(options_, environment_);
+    if (!options_.ahead) group->begin(options_);
     group_ = std::move(group);
   }
 
-  std::unique_ptr<WorkerProcess> prepare(WorkerSpec spec, int position,
-                                         const std::function<void(int)>& on_exit,
-                                         std::vector<PendingWorker>& pending) const {
-    PendingWorker worker;
-    worker.start = {.index = spec.index,
-                    .first_env = spec.first_env,
-                    .num_envs = spec.num_envs,
-                    .name = spec.name,
-                    .entry = spec.entry,
-                    .payload = std::exchange(spec.payload, {})};
-    worker.record = std::make_shared<WorkerRecord>(std::move(spec), position, on_exit);
-    auto [ours, theirs] = os::SeqPacket::pair();
-    worker.channel = std::move(theirs);
-    worker.output = OutputPipe::create();
-    worker.errors = OutputPipe::create();
-    auto handle = std::make_unique<WorkerHandle>(group_, worker.record, std::move(ours));
-    pending.push_back(std::move(worker));
-    return handle;
+  std::vector<PendingWorker> prepare(std::vector<WorkerSpec> specs,
+                                     const std::function<void(int)>& on_exit,
+                                     os::Deadline deadline) {
+    const auto places = group_->reserve(specs.size(), deadline);
+    std::vector<PendingWorker> pending;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      WorkerSpec& spec = specs[i];
+      PendingWorker worker{
+          .link = places[i].link, .record = {}, .peer = places[i].peer, .start = {}};
+      worker.start = {.index = spec.index,
+                      .first_env = spec.first_env,
+                      .num_envs = spec.num_envs,
+                      .slot = worker.peer->slot(),
+                      .name = spec.name,
+                      .entry = spec.entry,
+                      .payload = std::exchange(spec.payload, {})};
+      worker.record = std::make_shared<WorkerRecord>(std::move(spec), static_cast<int>(i), on_exit);
+      pending.push_back(std::move(worker));
+    }
+    supervisor_->loop().call([&] {
+      for (const PendingWorker& worker : pending) worker.link->expect(worker);
+    });
+    return pending;
+  }
+
+  using Handles = std::vector<std::unique_ptr<WorkerProcess>>;
+
+  /// Asks for all of them, waits until all processes exist, and greets each meanwhile.
+  void request(std::span<const PendingWorker> pending, const Handles& handles, const Greet& greet,
+               os::Deadline deadline) {
+    std::size_t running = 0;
+    const auto greet_next = [&](os::Deadline until) {
+      if (!pending[running].record->wait_running(until)) return false;
+      if (greet) greet(*handles[running]);
+      ++running;
+      return true;
+    };
+    std::size_t asked = 0;
+    try {
+      while (asked < pending.size()) {
+        pending[asked].link->start_worker(pending[asked], deadline);
+        ++asked;
+        while (running < asked && greet_next(os::Clock::now())) continue;
+      }
+    } catch (...) {
+      give_up(pending.subspan(asked), std::current_exception());
+      throw;
+    }
+    while (running < pending.size()) {
+      if (greet_next(deadline)) continue;
+      throw TimedOut(pending[running].start.name + " was not forked in time (start_timeout)");
+    }
+  }
+
+  void give_up(std::span<const PendingWorker> pending, const std::exception_ptr& error) {
+    supervisor_->loop().call([&] {
+      for (const PendingWorker& worker : pending) worker.link->give_up(worker, error);
+    });
   }
 
   const Owner owner_;
-  const LaunchOptions options_;
+  LaunchOptions options_;  // changed by begin() alone
   const Environment environment_;
   std::shared_ptr<Supervisor> supervisor_;
   mutable std::mutex mutex_;
-  std::shared_ptr<ZygoteGroup> group_;
+  std::shared_ptr<ZygoteGroup> group_;  // goes before the supervisor
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
-// Named counters in shared memory, for telemetry.
+// Named counters in shared memory that are made when they are first asked for.
 //
 //   offset   bytes  field
-//        0       4  magic    "SCNT"
-//        4       4  count
-//        8      56  zero
+//        0       4  magic     "SCNT"
+//        4       4  capacity
+//        8       4  count     counters that have a name
+//       12      52  zero
 //   64 + 64 i   8  value of counter i
 //   72 + 64 i  56  its name, zero-terminated
 #pragma once
@@ -13,9 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace shoal::shm {
 
@@ -23,10 +22,18 @@ namespace shoal::shm {
 struct alignas(64) CounterSlot {
   static constexpr std::size_t kMaxNameBytes = 55;
 
-  std::atomic<std::uint64_t> value;
+  std::atomic<std::int64_t> value;
   char name[kMaxNameBytes + 1];
 };
-static_assert(sizeof(CounterSlot) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(CounterSlot) == 64 && std::atomic<std::int64_t>::is_always_lock_free);
+
+/// The head of a table.
+struct alignas(64) CountersHeader {
+  std::uint32_t magic;
+  std::uint32_t capacity;
+  std::atomic<std::uint32_t> count;
+};
+static_assert(sizeof(CountersHeader) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// Borrows one counter. A value.
 ///
@@ -35,38 +42,50 @@ class Counter {
  public:
   explicit Counter(CounterSlot* slot) noexcept : slot_(slot) {}
 
-  void add(std::uint64_t n = 1) noexcept { slot_->value.fetch_add(n, std::memory_order_relaxed); }
-  void set(std::uint64_t n) noexcept { slot_->value.store(n, std::memory_order_relaxed); }
-  std::uint64_t value() const noexcept { return slot_->value.load(std::memory_order_relaxed); }
+  /// Returns the new value.
+  std::int64_t add(std::int64_t n = 1) noexcept {
+    return slot_->value.fetch_add(n, std::memory_order_relaxed) + n;
+  }
+  void set(std::int64_t n) noexcept { slot_->value.store(n, std::memory_order_relaxed); }
+  std::int64_t value() const noexcept { return slot_->value.load(std::memory_order_relaxed); }
   std::string_view name() const noexcept { return slot_->name; }
 
  private:
   CounterSlot* slot_;
 };
 
-/// A table of counters whose names are fixed when it is made; borrows its memory.
+/// A table of counters that only grows; borrows its memory.
 ///
-/// Death: a process that dies while adding leaves the sum of what it added. Fork: the child adds to
-/// the same counters.
+/// Threads and processes: any may find; find_or_add() wants one at a time, by a lock that is not
+/// here. Memory ordering: a name is written before the count that covers it (release, acquire:
+/// [named]). Death: who dies while adding a name leaves a slot that the next one takes; who dies
+/// while adding to a value leaves the sum. Fork: the child adds to the same counters.
 class Counters {
  public:
-  /// Bytes that a table of `count` counters takes.
-  static std::size_t bytes(std::size_t count) noexcept;
+  /// Bytes that a table of `capacity` counters takes.
+  static std::size_t bytes(std::size_t capacity) noexcept;
 
-  /// Makes a table in `memory` (64-byte aligned). Throws InvalidArgument when it does not fit, or a
-  /// name is empty, longer than kMaxNameBytes or there twice.
-  static Counters create(std::span<std::byte> memory, std::span<const std::string> names);
+  /// Makes an empty table in zeroed `memory` (64-byte aligned). Throws InvalidArgument when it does
+  /// not fit.
+  static Counters create(std::span<std::byte> memory, std::size_t capacity);
 
   /// Reads a table that another process made. Throws Error when there is none.
   static Counters attach(std::span<std::byte> memory);
 
-  std::size_t size() const noexcept { return slots_.size(); }
+  std::size_t size() const noexcept;
+  std::size_t capacity() const noexcept { return slots_.size(); }
   Counter operator[](std::size_t index) const noexcept { return Counter(&slots_[index]); }
   std::optional<Counter> find(std::string_view name) const noexcept;
 
- private:
-  explicit Counters(std::span<CounterSlot> slots) noexcept : slots_(slots) {}
+  /// Throws InvalidArgument for a name that is empty, too long or has a zero byte, and when the
+  /// table is full.
+  Counter find_or_add(std::string_view name) const;
 
+ private:
+  Counters(CountersHeader* header, std::span<CounterSlot> slots) noexcept
+      : header_(header), slots_(slots) {}
+
+  CountersHeader* header_;
   std::span<CounterSlot> slots_;
 };
 

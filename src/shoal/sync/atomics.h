@@ -4,6 +4,7 @@
 // machine and under the Relacy model checker (sync/model_test.cc).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "shoal/os/clock.h"
@@ -14,6 +15,8 @@ namespace shoal::sync {
 /// The machine's atomics and futexes.
 struct SystemAtomics {
   using Word = os::FutexWord;
+  using Word64 = std::atomic<std::uint64_t>;  // nobody sleeps on these
+  static_assert(Word64::is_always_lock_free);
 
   [[nodiscard]] static os::FutexOutcome wait(const Word& word, std::uint32_t expected,
                                              os::Deadline deadline) noexcept {

@@ -36,6 +36,16 @@ class BasicDoorbell {
     return word_.load(std::memory_order_acquire) >> 1;  // [door]
   }
 
+  /// Whether somebody may sleep: the next ring() will cost a system call. A hint, of this moment.
+  bool may_have_sleeper() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & kAsleep) != 0;  // relaxed: decides no ordering
+  }
+
+  /// Whether somebody has gone to sleep since the last ring. A hint: it may be so a moment later.
+  bool has_sleepers() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & kAsleep) != 0;  // relaxed: a hint
+  }
+
   /// Ends all waits for an older generation than the new one, which is returned.
   std::uint32_t ring() noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);  // the exchange below synchronises

@@ -57,6 +57,15 @@ TEST(Doorbell, TheDeadlineEndsAWaitSpinningOrNot) {
   }
 }
 
+TEST(Doorbell, TellsWhetherSomebodyWentToSleepSinceTheLastRing) {
+  Doorbell door{};
+  EXPECT_FALSE(door.has_sleepers());
+  EXPECT_EQ(door.park(0, os::deadline_after(1ms)), WaitOutcome::kTimedOut);
+  EXPECT_TRUE(door.has_sleepers());
+  door.ring();
+  EXPECT_FALSE(door.has_sleepers());
+}
+
 TEST(Doorbell, ARingIsNoSystemCallWhenNobodySleeps) {
   CountingDoorbell door{};
   CountingAtomics::wakes = 0;

@@ -40,15 +40,18 @@ class BasicGather {
     word_.store((round << kRoundShift) | arrivals, std::memory_order_relaxed);
   }
 
-  /// Returns whether this was the last arrival of `round`: then the waiter is about to run, and who
-  /// arrived does best to park at once. False, without effect, when the round is over or given up.
-  bool arrive(std::uint32_t round) noexcept {
+  /// Counts `arrivals` at once, of those that are still expected. Returns whether they were the
+  /// last of `round`: then the waiter is about to run, and who arrived does best to park at once.
+  /// False, without effect, when the round is over or given up.
+  bool arrive(std::uint32_t round, std::uint32_t arrivals = 1) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);  // the exchange below synchronises
     do {
-      if (((word >> kRoundShift) ^ round) & kRoundMask || (word & kLeftMask) == 0) return false;
-    } while (!word_.compare_exchange_weak(word, word - 1, std::memory_order_release,  // [left]
+      if (((word >> kRoundShift) ^ round) & kRoundMask || (word & kLeftMask) < arrivals)
+        return false;
+    } while (!word_.compare_exchange_weak(word, word - arrivals,
+                                          std::memory_order_release,  // [left]
                                           std::memory_order_relaxed));
-    if ((word & kLeftMask) != 1) return false;
+    if ((word & kLeftMask) != arrivals) return false;
     if ((word & kAsleep) != 0) Atomics::wake_all(word_);
     return true;
   }

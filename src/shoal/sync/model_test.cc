@@ -1,15 +1,18 @@
-// The orderings of doorbell and gather under the Relacy model checker: it runs the very templates
-// of the headers over its own atomics, through thousands of interleavings and every value that a
-// relaxed load may return. A lost wake-up is a deadlock to it, a missing release/acquire pair a
-// data race.
+// The orderings of doorbell, gather, chunks, ring and slots under the Relacy model checker: it runs
+// the very templates of the headers over its own atomics, through thousands of interleavings and
+// every value that a relaxed load may return. A lost wake-up is a deadlock to it, a missing
+// release/acquire pair a data race.
 #include <gtest/gtest.h>
 
 #include <ostream>
 #include <streambuf>
 #include <string>
 
+#include "shoal/sync/arrival_slots.h"
+#include "shoal/sync/chunk_range.h"
 #include "shoal/sync/doorbell.h"
 #include "shoal/sync/gather.h"
+#include "shoal/sync/spsc_indices.h"
 
 // Last, since it redefines keywords; what it redefines is taken back at once.
 #include <relacy/relacy.hpp>
@@ -55,25 +58,21 @@ enum class Fault { kNone, kRelaxedOrders, kNoWake };
 
 /// A word of the model, with the kernel's side of its futex: looking at the word and going to sleep
 /// are one step under the lock of the futex's hash bucket, and so is waking.
-template <Fault kFault>
+template <Fault kFault, class T = std::uint32_t>
 class ModelWord {
  public:
-  std::uint32_t load(std::memory_order order) const {
-    return const_cast<rl::atomic<std::uint32_t>&>(value_)($).load(effective(order));
+  T load(std::memory_order order) const {
+    return const_cast<rl::atomic<T>&>(value_)($).load(effective(order));
   }
-  void store(std::uint32_t value, std::memory_order order) {
-    value_($).store(value, effective(order));
-  }
-  std::uint32_t fetch_or(std::uint32_t bits, std::memory_order order) {
-    return value_($).fetch_or(bits, effective(order));
-  }
-  bool compare_exchange_weak(std::uint32_t& expected, std::uint32_t desired,
-                             std::memory_order success, std::memory_order failure) {
+  void store(T value, std::memory_order order) { value_($).store(value, effective(order)); }
+  T fetch_or(T bits, std::memory_order order) { return value_($).fetch_or(bits, effective(order)); }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success,
+                             std::memory_order failure) {
     return value_($).compare_exchange_weak(expected, desired, effective(success),
                                            effective(failure));
   }
-  bool compare_exchange_strong(std::uint32_t& expected, std::uint32_t desired,
-                               std::memory_order success, std::memory_order failure) {
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
+                               std::memory_order failure) {
     return value_($).compare_exchange_strong(expected, desired, effective(success),
                                              effective(failure));
   }
@@ -104,7 +103,7 @@ class ModelWord {
     return kFault == Fault::kRelaxedOrders ? rl::mo_relaxed : to_relacy(order);
   }
 
-  rl::atomic<std::uint32_t> value_{0u};
+  rl::atomic<T> value_{T{0}};
   rl::mutex bucket_;
   rl::condition_variable sleepers_;
 };
@@ -112,6 +111,7 @@ class ModelWord {
 template <Fault kFault>
 struct ModelAtomics {
   using Word = ModelWord<kFault>;
+  using Word64 = ModelWord<kFault, std::uint64_t>;
 
   static os::FutexOutcome wait(const Word& word, std::uint32_t expected, os::Deadline deadline) {
     return const_cast<Word&>(word).sleep(expected, deadline != os::kNoDeadline);
@@ -227,6 +227,192 @@ struct GivenUpModel : rl::test_suite<GivenUpModel<kFault>, 3> {
   }
 };
 
+/// A producer writes more entries than the ring holds and rings; a consumer sleeps when there are
+/// none.
+template <Fault kFault>
+struct RingBufferModel : rl::test_suite<RingBufferModel<kFault>, 2> {
+  static constexpr std::uint32_t kCapacity = 2;
+  static constexpr std::uint32_t kEntries = 4;
+  BasicDoorbell<ModelAtomics<kFault>> door;
+  BasicDoorbell<ModelAtomics<kFault>> room;
+  BasicSpscIndices<ModelAtomics<kFault>> indices;
+  rl::var<std::uint32_t> entries[kCapacity];
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      produce();
+    } else {
+      consume();
+    }
+  }
+
+  void produce() {
+    for (std::uint32_t entry = 0; entry < kEntries; ++entry) {
+      for (;;) {
+        const std::uint32_t seen = room.generation();
+        if (indices.writable(kCapacity) != 0) break;
+        static_cast<void>(room.park(seen, os::kNoDeadline));
+      }
+      entries[indices.write_index() % kCapacity]($) = entry;
+      indices.publish(1);
+      door.ring();
+    }
+  }
+
+  void consume() {
+    for (std::uint32_t next = 0; next < kEntries;) {
+      const std::uint32_t seen = door.generation();
+      const std::uint32_t count = indices.readable();
+      if (count == 0) {
+        static_cast<void>(door.park(seen, os::kNoDeadline));
+        continue;
+      }
+      for (std::uint32_t i = 0; i < count; ++i) {
+        RL_ASSERT(entries[(indices.read_index() + i) % kCapacity]($) == next++);
+      }
+      indices.consume(count);
+      room.ring();
+    }
+  }
+};
+
+/// Batches of `kSlots` results in arrival order: an owner hands out work to two workers, waits for
+/// each batch, reads it, reuses its block. The workers are given one item each, then what the first
+/// batch gives back.
+template <Fault kFault, std::uint32_t kSlots>
+struct ArrivalModel : rl::test_suite<ArrivalModel<kFault, kSlots>, 3> {
+  using Atomics = ModelAtomics<kFault>;
+  static constexpr std::uint32_t kWorkers = 2;
+  static constexpr std::uint32_t kBlocks = 2 / kSlots + 1;
+  static constexpr std::uint32_t kTickets = 4;
+  static constexpr int kEnd = -1;
+
+  BasicDoorbell<Atomics> doors[kWorkers];
+  BasicSpscIndices<Atomics> inboxes[kWorkers];
+  rl::var<int> work[kWorkers][kTickets + 1];
+  BasicGather<Atomics> gathers[kBlocks];
+  ModelWord<kFault, std::uint64_t> cursor;
+  ModelWord<kFault> order[4];
+  ModelWord<kFault, std::uint64_t> words[kBlocks * kSlots];
+  rl::var<int> rows[kBlocks * kSlots];
+  int sent[kWorkers];
+
+  BasicArrivalSlots<Atomics> slots() {
+    return {&cursor, std::span(order), std::span(words), kSlots};
+  }
+
+  void before() {
+    for (auto& count : sent) count = 0;
+  }
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      own();
+    } else {
+      serve(index - 1);
+    }
+  }
+
+  void send(std::uint32_t worker, int item) {
+    work[worker][inboxes[worker].write_index()]($) = item;
+    inboxes[worker].publish(1);
+    doors[worker].ring();
+  }
+
+  void open(std::uint32_t sequence) {
+    slots().open(sequence, sequence % kBlocks);
+    gathers[sequence % kBlocks].start(sequence, kSlots);
+  }
+
+  void own() {
+    std::uint32_t opened = 0;
+    std::uint32_t tickets = 0;
+    const auto hand_out = [&](std::uint32_t worker) {
+      for (; opened * kSlots <= tickets; ++opened) open(opened);
+      ++tickets;
+      send(worker, ++sent[worker]);
+    };
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) hand_out(worker);
+    int got[kWorkers] = {0, 0};
+    for (std::uint32_t sequence = 0; sequence < kTickets / kSlots; ++sequence) {
+      const std::uint32_t block = sequence % kBlocks;
+      while (gathers[block].park(os::kNoDeadline) != WaitOutcome::kReady) {
+      }
+      std::uint32_t back[kSlots];
+      for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+        RL_ASSERT(slots().is_ready({sequence, block, slot}));
+        const std::uint32_t worker = slots().look(block, slot).claimer;
+        RL_ASSERT(rows[block * kSlots + slot]($) == ++got[worker]);
+        back[slot] = worker;
+      }
+      if (tickets == kTickets) continue;
+      for (const std::uint32_t worker : back) {
+        if (tickets < kTickets) hand_out(worker);
+      }
+    }
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) send(worker, kEnd);
+  }
+
+  void serve(std::uint32_t worker) {
+    for (int done = 0;;) {
+      const std::uint32_t seen = doors[worker].generation();
+      if (inboxes[worker].readable() == 0) {
+        static_cast<void>(doors[worker].park(seen, os::kNoDeadline));
+        continue;
+      }
+      const int item = work[worker][inboxes[worker].read_index()]($);
+      inboxes[worker].consume(1);
+      if (item == kEnd) return;
+      RL_ASSERT(item == ++done);
+      const SlotPlace place = slots().claim(worker);
+      rows[place.block * kSlots + place.slot]($) = item;
+      slots().ready(place, worker);
+      gathers[place.block].arrive(place.sequence);
+    }
+  }
+};
+
+/// Two rounds over two ranges of chunks: the caller and two who may come at any time, even between
+/// rounds, take from both ranges; the caller reads what became of every chunk.
+template <Fault kFault>
+struct ChunkModel : rl::test_suite<ChunkModel<kFault>, 3> {
+  static constexpr int kChunks = 3;
+  BasicChunkRange<ModelAtomics<kFault>> ranges[2];
+  BasicGather<ModelAtomics<kFault>> gather;
+  rl::var<int> round;
+  rl::var<int> results[kChunks];
+
+  void thread(unsigned index) {
+    if (index != 0) {
+      take_part(index % 2);
+      take_part(0);
+      return;
+    }
+    for (int number = 1; number <= 2; ++number) {
+      round($) = number;
+      gather.start(static_cast<std::uint32_t>(number), kChunks);
+      ranges[0].open(0, 1);
+      ranges[1].open(1, kChunks);
+      take_part(0);
+      while (gather.left() != 0 && gather.park(os::kNoDeadline) != WaitOutcome::kReady) {
+      }
+      for (auto& result : results) RL_ASSERT(result($) == number);
+    }
+  }
+
+  void take_part(unsigned first) {
+    std::uint32_t done = 0;
+    int number = 0;
+    for (const unsigned at : {first, 1 - first}) {
+      for (int chunk = 0; (chunk = ranges[at].take()) >= 0; ++done) {
+        number = round($);
+        results[chunk]($) = number;
+      }
+    }
+    if (done > 0) gather.arrive(static_cast<std::uint32_t>(number), done);
+  }
+};
+
 /// Where Relacy reports to. It replaces operator new while it simulates, so its report must not
 /// allocate.
 class Report : public std::streambuf {
@@ -279,14 +465,33 @@ TEST(Model, AStragglerDoesNotCompleteTheNextRound) {
   expect_clean<GivenUpModel<Fault::kNone>>(rl::random_scheduler_type);
 }
 
+TEST(Model, EveryEntryOfARingIsReadOnceAndWhole) {
+  expect_clean<RingBufferModel<Fault::kNone>>(rl::random_scheduler_type);
+  expect_clean<RingBufferModel<Fault::kNone>>(rl::fair_context_bound_scheduler_type);
+}
+
+TEST(Model, EveryResultHasAPlaceOfItsOwnInArrivalOrder) {
+  expect_clean<ArrivalModel<Fault::kNone, 1>>(rl::random_scheduler_type);
+  expect_clean<ArrivalModel<Fault::kNone, 2>>(rl::random_scheduler_type);
+}
+
+TEST(Model, EveryChunkIsTakenOnceAndPublishes) {
+  expect_clean<ChunkModel<Fault::kNone>>(rl::random_scheduler_type);
+  expect_clean<ChunkModel<Fault::kNone>>(rl::fair_context_bound_scheduler_type);
+}
+
 TEST(Model, ALostWakeUpIsNoticed) {
   EXPECT_EQ(result_of<RingModel<Fault::kNoWake>>(), rl::test_result_deadlock);
   EXPECT_EQ(result_of<RoundModel<Fault::kNoWake>>(), rl::test_result_deadlock);
+  EXPECT_EQ((result_of<ArrivalModel<Fault::kNoWake, 2>>()), rl::test_result_deadlock);
 }
 
 TEST(Model, AMissingOrderIsNoticed) {
   EXPECT_EQ(result_of<RingModel<Fault::kRelaxedOrders>>(), rl::test_result_data_race);
   EXPECT_EQ(result_of<RoundModel<Fault::kRelaxedOrders>>(), rl::test_result_data_race);
+  EXPECT_EQ(result_of<ChunkModel<Fault::kRelaxedOrders>>(), rl::test_result_data_race);
+  EXPECT_EQ(result_of<RingBufferModel<Fault::kRelaxedOrders>>(), rl::test_result_data_race);
+  EXPECT_NE((result_of<ArrivalModel<Fault::kRelaxedOrders, 1>>()), rl::test_result_success);
 }
 
 }  // namespace

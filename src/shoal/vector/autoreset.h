@@ -9,10 +9,12 @@
 //       if (autoreset.ended(i, terminated, truncated))  same-step mode
 //         copy obs to final_obs, has_final 1; reset it; write its obs, reset 1
 //
-// Threads: one object belongs to one stepper and one thread.
+// Threads: one object belongs to one stepper; its threads may use it for different environments at
+// the same time.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -39,20 +41,37 @@ class Autoreset {
   /// True: this step resets environment `i` and ignores its action.
   bool due(int i) const noexcept { return due_[static_cast<std::size_t>(i)] != 0; }
 
+  /// The first environment in [lo, hi) that is due; hi when none is.
+  int next_due(int lo, int hi) const noexcept {
+    if (lo >= hi) return hi;
+    const void* const found =
+        std::memchr(&due_[static_cast<std::size_t>(lo)], 1, static_cast<std::size_t>(hi - lo));
+    return found == nullptr
+               ? hi
+               : static_cast<int>(static_cast<const std::uint8_t*>(found) - due_.data());
+  }
+
   /// Environment `i` was reset, by this step or by the caller: a pending autoreset is done with.
   void was_reset(int i) noexcept { due_[static_cast<std::size_t>(i)] = 0; }
+
+  /// Goes on from the state of a snapshot.
+  void set_due(int i, bool due) noexcept { due_[static_cast<std::size_t>(i)] = due; }
 
   /// Environment `i` was stepped. True: its episode is over and it is to be reset within this step.
   bool ended(int i, bool terminated, bool truncated) noexcept {
     const bool over = terminated || truncated;
-    due_[static_cast<std::size_t>(i)] = over && mode_ == AutoresetMode::kNextStep;
-    return over && mode_ == AutoresetMode::kSameStep;
+    due_[static_cast<std::size_t>(i)] = over && (mode_ == AutoresetMode::kNextStep || hold_);
+    return over && mode_ == AutoresetMode::kSameStep && !hold_;
   }
+
+  /// While set, same-step mode leaves the reset to the environment's next step.
+  void hold(bool hold) noexcept { hold_ = hold && mode_ == AutoresetMode::kSameStep; }
 
   AutoresetMode mode() const noexcept { return mode_; }
 
  private:
   AutoresetMode mode_ = AutoresetMode::kNextStep;
+  bool hold_ = false;
   std::vector<std::uint8_t> due_;
 };
 

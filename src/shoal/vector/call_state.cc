@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shoal/vector/spaces_differ.h"
+
 namespace shoal::vector {
 namespace {
 
@@ -14,6 +16,8 @@ const char* name_of(CallState::Call call) {
       return "reset";
     case CallState::Call::kStep:
       return "step";
+    case CallState::Call::kRequest:
+      return "request";
     case CallState::Call::kNone:
       break;
   }
@@ -67,12 +71,21 @@ void CallState::begin_step() {
   call_ = Call::kStep;
 }
 
+void CallState::begin_request() {
+  require_idle("request");
+  call_ = Call::kRequest;
+}
+
 CallState::Call CallState::require_pending() const {
-  if (call_ == Call::kNone) {
-    require_idle("wait");
-    throw InvalidState("wait: nothing is under way; call reset_async() or step_async() first");
-  }
-  return call_;
+  if (call_ == Call::kReset || call_ == Call::kStep) return call_;
+  require_idle("wait");
+  throw InvalidState("wait: nothing is under way; call reset_async() or step_async() first");
+}
+
+void CallState::require_pending_request() const {
+  if (call_ == Call::kRequest) return;
+  require_idle("request_wait");
+  throw InvalidState("request_wait: nothing was asked; call request_async() first");
 }
 
 void CallState::fail(std::string why) {
@@ -108,13 +121,16 @@ Batch batch_of(const Rows& rows) noexcept {
           .reset = rows.reset,
           .fault = rows.fault,
           .final_obs = rows.final_obs,
-          .has_final = rows.has_final};
+          .has_final = rows.has_final,
+          .episode_return = rows.episode_return,
+          .episode_length = rows.episode_length,
+          .episode_seconds = rows.episode_seconds};
 }
 
 void check_same_spaces(const Hello& first, const Hello& other, int env) {
   const auto check = [env](const env::Space& expected, const env::Space& got, const char* what) {
     if (expected == got) return;
-    throw InvalidArgument(
+    throw SpacesDiffer(
         fmt::format("environment {} has another {} space than environment 0: {} against {}; all "
                     "environments of "
                     "one batch must have the same spaces",

@@ -13,26 +13,33 @@
 
 namespace shoal::vector {
 
-/// The state machine behind reset_async(), step_async(), request() and wait(). All its refusals are
-/// InvalidState.
+/// The state machine behind reset_async(), step_async(), request_async(), request() and the waits.
+/// All its refusals are InvalidState.
 ///
 /// Invariant: at most one call is under way; after fail() or close() none ever is again.
 class CallState {
  public:
-  enum class Call : std::uint8_t { kNone, kReset, kStep };
+  enum class Call : std::uint8_t { kNone, kReset, kStep, kRequest };
 
-  explicit CallState(int num_envs) : never_reset_(static_cast<std::size_t>(num_envs), 1) {}
+  /// `step_before_reset`: whether an environment that was never reset may be stepped.
+  explicit CallState(int num_envs, bool step_before_reset = false)
+      : never_reset_(static_cast<std::size_t>(num_envs), step_before_reset ? 0 : 1),
+        all_reset_(step_before_reset) {}
 
   /// Refuses while another call is under way, after close() and after a failure. A mask counts its
   /// rows as reset.
   void begin_reset(std::span<const std::uint8_t> mask);
   /// Refuses also while some environment has never been reset.
   void begin_step();
+  /// Refuses what begin_reset() refuses.
+  void begin_request();
   /// The same checks without beginning anything. `what` is the name for the message.
   void require_idle(const char* what) const;
 
-  /// Refuses when nothing is under way; returns what is.
+  /// Refuses when neither a reset nor a step is under way; returns which one is.
   Call require_pending() const;
+  /// Refuses when no request is under way.
+  void require_pending_request() const;
   /// The call under way has its result.
   void finish() noexcept { call_ = Call::kNone; }
 
@@ -60,7 +67,7 @@ void write_reset_rows(const Rows& rows, std::span<const std::optional<std::uint6
 /// The rows as the caller sees them.
 Batch batch_of(const Rows& rows) noexcept;
 
-/// Throws InvalidArgument when `other`, whose first environment is `env`, has other spaces than
+/// Throws SpacesDiffer when `other`, whose first environment is `env`, has other spaces than
 /// environment 0.
 void check_same_spaces(const Hello& first, const Hello& other, int env);
 

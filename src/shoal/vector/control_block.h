@@ -4,7 +4,7 @@
 //        0   ControlHeader                      written once, before any worker sees it
 //      128   sync::Doorbell                     parent -> all workers: look at your command
 //      256   sync::Gather                       workers -> parent: done
-//      384   WorkerCell [num_workers]           384 bytes each
+//      384   WorkerCell [num_cells]             384 bytes each
 //        …   rows        (page)                 vector/rows.h
 //        …   infos       (page)                 info_bytes of each worker
 #pragma once
@@ -21,9 +21,16 @@
 
 namespace shoal::vector {
 
-enum class Command : std::uint8_t { kNone, kReset, kStep, kRequest, kClose };
+enum class Command : std::uint8_t { kNone, kReset, kStep, kRequest, kHandOver, kClose };
 
-inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlVersion = 2;
+
+/// What a worker has to say of a command beyond its rows.
+enum class WorkerFailure : std::uint32_t {
+  kNone = 0,
+  kWorker = 1,        // the command failed: an error report is on the channel
+  kEnvironments = 2,  // some environments failed, the others are done: FAULTS is on the channel
+};
 
 struct ControlHeader {
   char magic[8];  // "SHOALVEC"
@@ -32,12 +39,15 @@ struct ControlHeader {
   std::uint32_t num_envs;
   std::uint32_t autoreset_mode;
   std::uint32_t cpus;  // that the parent may use: a pinned worker sees only its own
-  std::uint32_t reserved;
+  std::uint32_t obs_sets;
+  std::uint32_t tolerant;   // 1: an environment that fails does not end the command (OnFault)
+  std::uint32_t num_cells;  // num_workers, or twice that: for workers and their successors
   std::uint64_t rows_offset;
   std::uint64_t info_offset;
-  std::uint64_t info_bytes;  // of each worker
+  std::uint64_t info_bytes;    // of each worker
+  std::uint64_t memory_limit;  // bytes: workers look at their memory_bytes; 0: they do not
 };
-static_assert(sizeof(ControlHeader) == 56);
+static_assert(sizeof(ControlHeader) == 72);
 
 /// One worker's words.
 ///
@@ -55,14 +65,17 @@ struct WorkerCell {
   /// Larger than any info that fits: the info travels over the channel.
   static constexpr std::uint64_t kInfoOnChannel = UINT64_MAX;
 
-  // Written by the parent.
-  alignas(128) std::atomic<std::uint64_t> command;  // sequence << 8 | Command
+  // Written by the parent, before the command where it is not the command itself.
+  alignas(128) std::atomic<std::uint64_t> command;  // sequence << 8 | set of obs << 4 | Command
+  std::atomic<std::uint32_t> has_orders;            // 1: some row's order is not RowOrder::kObey
+  std::atomic<std::uint32_t> hold_resets;           // Stepper::hold_resets()
 
   // Written by the worker.
   alignas(128) std::atomic<std::uint64_t> done;  // sequence of the last command obeyed
   std::atomic<std::uint64_t> info_bytes;         // 0, the bytes in its info area, or kInfoOnChannel
-  std::atomic<std::uint32_t> failed;             // 1: an error report is on the channel
-  std::atomic<std::int32_t> env_now;             // EnvMarker's word
+  std::atomic<std::uint32_t> failed;             // WorkerFailure
+  std::atomic<std::int32_t> env_now;             // EnvMarker's words
+  std::atomic<std::uint64_t> env_since;
 
   // Written by the worker, for stats().
   alignas(128) std::atomic<std::uint64_t> steps;
@@ -70,13 +83,22 @@ struct WorkerCell {
   std::atomic<std::uint64_t> requests;
   std::atomic<std::uint64_t> busy_ns;
   std::atomic<std::uint64_t> parks;
+  std::atomic<std::uint64_t> memory_bytes;  // own memory when last looked at; 0: never
 
-  static constexpr std::uint64_t pack(std::uint64_t sequence, Command command) noexcept {
-    return sequence << 8 | static_cast<std::uint64_t>(command);
+  static constexpr int kMaxObsSets = 16;
+
+  /// `obs_set`: the observations go there (rows.h).
+  static constexpr std::uint64_t pack(std::uint64_t sequence, Command command,
+                                      int obs_set = 0) noexcept {
+    return sequence << 8 | static_cast<std::uint64_t>(obs_set) << 4 |
+           static_cast<std::uint64_t>(command);
   }
   static constexpr std::uint64_t sequence_of(std::uint64_t word) noexcept { return word >> 8; }
   static constexpr Command command_of(std::uint64_t word) noexcept {
-    return static_cast<Command>(word & 0xff);
+    return static_cast<Command>(word & 0xf);
+  }
+  static constexpr int obs_set_of(std::uint64_t word) noexcept {
+    return static_cast<int>(word >> 4 & 0xf);
   }
 };
 static_assert(sizeof(WorkerCell) == 384 && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -93,17 +115,20 @@ class ControlBlock {
 
   /// Throws SystemError when memory is short, InvalidArgument for more workers than the gather can
   /// count.
-  static ControlBlock create(int num_workers, int num_envs, AutoresetMode mode,
-                             std::size_t rows_bytes, std::size_t info_bytes);
+  /// `tolerant` as in the header, `memory_limit` 0 for none, else
+  /// there are two cells a worker.
+  static ControlBlock create(int num_workers, int num_envs, AutoresetMode mode, int obs_sets,
+                             bool tolerant, std::uint64_t memory_limit, std::size_t rows_bytes,
+                             std::size_t info_bytes);
   /// Throws Error when `arena` holds something else or another version.
   static ControlBlock attach(shm::Arena arena);
 
   const ControlHeader& header() const noexcept { return *header_; }
   sync::Doorbell& doorbell() const noexcept { return *doorbell_; }
   sync::Gather& gather() const noexcept { return *gather_; }
-  WorkerCell& cell(int worker) const noexcept { return cells_[worker]; }
+  WorkerCell& cell(int index) const noexcept { return cells_[index]; }
   std::byte* rows() const noexcept { return arena_.base() + header_->rows_offset; }
-  std::span<std::byte> info(int worker) const noexcept;
+  std::span<std::byte> info(int cell) const noexcept;
 
   int fd() const noexcept { return arena_.fd(); }
   void close_fd() noexcept { arena_.close_fd(); }

@@ -38,7 +38,7 @@ MessageKind kind_of(std::span<const std::byte> message) {
   const auto magic = reader.number<std::uint32_t>();
   const auto kind = reader.number<std::uint32_t>();
   if (magic != kMagic || kind < static_cast<std::uint32_t>(MessageKind::kHello) ||
-      kind > static_cast<std::uint32_t>(MessageKind::kInfo)) {
+      kind > static_cast<std::uint32_t>(MessageKind::kFaults)) {
     throw Error("a message on a worker's channel is none of the vector layer's");
   }
   return static_cast<MessageKind>(kind);
@@ -73,18 +73,20 @@ HelloMessage decode_hello(std::span<const std::byte> message) {
 
 std::vector<std::byte> encode_attach(const AttachMessage& attach) {
   ByteWriter writer = begin(MessageKind::kAttach);
-  writer.number(static_cast<std::int32_t>(attach.worker));
+  writer.number(static_cast<std::int32_t>(attach.cell));
   writer.number(static_cast<std::int32_t>(attach.first_env));
   writer.number(attach.sequence);
+  writer.bytes(attach.handed);
   return writer.take();
 }
 
 AttachMessage decode_attach(std::span<const std::byte> message) {
   ByteReader reader = body(message, MessageKind::kAttach);
   AttachMessage attach;
-  attach.worker = reader.number<std::int32_t>();
+  attach.cell = reader.number<std::int32_t>();
   attach.first_env = reader.number<std::int32_t>();
   attach.sequence = reader.number<std::uint64_t>();
+  attach.handed = reader.bytes();
   return attach;
 }
 
@@ -107,6 +109,25 @@ BytesMessage decode_bytes(std::span<const std::byte> message) {
   decoded.sequence = reader.number<std::uint64_t>();
   decoded.bytes = reader.bytes();
   return decoded;
+}
+
+std::vector<std::byte> encode_reports(std::span<const process::ErrorReport> reports) {
+  ByteWriter writer;
+  writer.number(static_cast<std::uint32_t>(reports.size()));
+  for (const process::ErrorReport& report : reports) writer.bytes(report.encode());
+  return writer.take();
+}
+
+std::vector<process::ErrorReport> decode_reports(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
+  const auto count = reader.number<std::uint32_t>();
+  std::vector<process::ErrorReport> reports;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto report = process::ErrorReport::decode(reader.bytes());
+    if (!report) throw Error("a worker's message of faults holds something else");
+    reports.push_back(*std::move(report));
+  }
+  return reports;
 }
 
 }  // namespace shoal::vector

@@ -4,11 +4,13 @@
 // report (process/error_report.h) may come instead of any message of the worker.
 //
 //   worker -> parent   HELLO    u32 version, i32 num_envs, observation space, action space, extra
-//   parent -> worker   ATTACH   i32 worker, i32 first_env, u64 sequence; one descriptor: the arena
+//   parent -> worker   ATTACH   i32 cell, i32 first_env, u64 sequence, bytes; one descriptor: the
+//                               arena. The bytes: what the worker before it handed over
 //   parent -> worker   REQUEST  u64 sequence of its command, bytes
 //   worker -> parent   REPLY    u64 sequence, bytes
 //   worker -> parent   REFUSAL  u64 sequence, bytes       (in place of a reply: an error report)
 //   worker -> parent   INFO     u64 sequence, bytes       (what does not fit into the info area)
+//   worker -> parent   FAULTS   u64 sequence, bytes       (reports: u32 n, n times bytes)
 #pragma once
 
 #include <cstddef>
@@ -16,11 +18,20 @@
 #include <span>
 #include <vector>
 
+#include "shoal/process/error_report.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::vector {
 
-enum class MessageKind : std::uint32_t { kHello = 1, kAttach, kRequest, kReply, kRefusal, kInfo };
+enum class MessageKind : std::uint32_t {
+  kHello = 1,
+  kAttach,
+  kRequest,
+  kReply,
+  kRefusal,
+  kInfo,
+  kFaults
+};
 
 /// The kind of a message. Throws Error when it is none of the above.
 MessageKind kind_of(std::span<const std::byte> message);
@@ -33,14 +44,15 @@ std::vector<std::byte> encode_hello(const Hello& hello, int num_envs);
 HelloMessage decode_hello(std::span<const std::byte> message);
 
 struct AttachMessage {
-  int worker = 0;
+  int cell = 0;  // in the control block
   int first_env = 0;
-  std::uint64_t sequence = 0;  // of the last command that is none of the worker's business
+  std::uint64_t sequence = 0;     // of the last command that is none of the worker's business
+  std::vector<std::byte> handed;  // Stepper::hand_over() of the worker before it; may be empty
 };
 std::vector<std::byte> encode_attach(const AttachMessage& attach);
 AttachMessage decode_attach(std::span<const std::byte> message);
 
-/// REQUEST, REPLY, REFUSAL and INFO.
+/// REQUEST, REPLY, REFUSAL, INFO and FAULTS.
 struct BytesMessage {
   MessageKind kind{};
   std::uint64_t sequence = 0;
@@ -49,5 +61,9 @@ struct BytesMessage {
 std::vector<std::byte> encode_bytes(MessageKind kind, std::uint64_t sequence,
                                     std::span<const std::byte> bytes);
 BytesMessage decode_bytes(std::span<const std::byte> message);
+
+/// The bytes of FAULTS: the reports of the environments that failed in one command.
+std::vector<std::byte> encode_reports(std::span<const process::ErrorReport> reports);
+std::vector<process::ErrorReport> decode_reports(std::span<const std::byte> bytes);
 
 }  // namespace shoal::vector

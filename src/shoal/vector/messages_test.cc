@@ -23,6 +23,7 @@ env::Space everything() {
   dict.spaces.emplace_back("", env::MultiDiscrete{{3, 4}, {0, 7}, {2}, shm::DType::kI64});
   dict.spaces.emplace_back("tuple", std::move(tuple));
   dict.spaces.emplace_back("empty", env::Dict{});
+  dict.spaces.emplace_back("opaque", env::Opaque{"module.Text", "Text(1, 5)"});
   return dict;
 }
 
@@ -80,16 +81,16 @@ TEST(Messages, HelloComesBackEqual) {
 }
 
 TEST(Messages, AttachComesBackEqual) {
-  const AttachMessage decoded =
-      decode_attach(encode_attach({.worker = 3, .first_env = 40, .sequence = 1ULL << 40}));
-  EXPECT_EQ(decoded.worker, 3);
+  const AttachMessage decoded = decode_attach(encode_attach(
+      {.cell = 3, .first_env = 40, .sequence = 1ULL << 40, .handed = {std::byte{7}}}));
+  EXPECT_EQ(decoded.cell, 3);
   EXPECT_EQ(decoded.first_env, 40);
   EXPECT_EQ(decoded.sequence, 1ULL << 40);
 }
 
 TEST(Messages, BytesComeBackEqualWithTheirKind) {
-  for (const auto kind :
-       {MessageKind::kRequest, MessageKind::kReply, MessageKind::kRefusal, MessageKind::kInfo}) {
+  for (const auto kind : {MessageKind::kRequest, MessageKind::kReply, MessageKind::kRefusal,
+                          MessageKind::kInfo, MessageKind::kFaults}) {
     const BytesMessage decoded = decode_bytes(encode_bytes(kind, 9, some_bytes()));
     EXPECT_EQ(decoded.kind, kind);
     EXPECT_EQ(decoded.sequence, 9U);

@@ -8,6 +8,8 @@
 
 #include "shoal/env/registry.h"
 #include "shoal/vector/call_state.h"
+#include "shoal/vector/engine_request.h"
+#include "shoal/vector/env_state.h"
 
 namespace shoal::vector {
 namespace {
@@ -39,6 +41,9 @@ void NativeStepper::attach(const Rows& rows, int lo, EnvMarker marker) {
   lo_ = lo;
   marker_ = marker;
   autoreset_ = Autoreset(rows.autoreset_mode, n);
+  env::EpisodeOptions options = batch_->episode_options();
+  options.max_episode_steps = 0;  // the batch's own business
+  episodes_ = Episodes(options, rows, lo, n);
   batch_->attach({.obs = rows_from(rows.obs, lo, n),
                   .actions = rows_from(rows.actions, lo, n),
                   .reward = rows_from(rows.reward, lo, n),
@@ -46,12 +51,14 @@ void NativeStepper::attach(const Rows& rows, int lo, EnvMarker marker) {
                   .truncated = rows_from(rows.truncated, lo, n)});
 }
 
-void NativeStepper::reset() {
-  for (int i = 0; i < count(); ++i) {
+void NativeStepper::reset_range(int lo, int hi) {
+  for (int i = lo; i < hi; ++i) {
     const auto row = static_cast<std::size_t>(lo_ + i);
     if (rows_.reset_mask[row] == 0) continue;
     marker_.writing(lo_ + i);
-    batch_->reset(i, rows_.has_seed[row] != 0 ? std::optional(rows_.seed[row]) : std::nullopt);
+    batch_->reset_with(i, rows_.has_seed[row] != 0 ? std::optional(rows_.seed[row]) : std::nullopt,
+                       reset_options_);
+    episodes_.begin(i);
     autoreset_.was_reset(i);
     rows_.reset[row] = 0;
     rows_.has_final[row] = 0;
@@ -59,18 +66,16 @@ void NativeStepper::reset() {
   marker_.none();
 }
 
-void NativeStepper::step() {
-  const int n = count();
-  std::memset(&rows_.reset[static_cast<std::size_t>(lo_)], 0, static_cast<std::size_t>(n));
-  std::memset(&rows_.has_final[static_cast<std::size_t>(lo_)], 0, static_cast<std::size_t>(n));
-  int begin = 0;  // of the run of environments that are stepped
-  for (int i = 0; i < n; ++i) {
-    if (!autoreset_.due(i)) continue;
-    step_run(begin, i);
-    reset_row(i);
-    begin = i + 1;
+void NativeStepper::step_range(int lo, int hi) {
+  const auto n = static_cast<std::size_t>(hi - lo);
+  std::memset(&rows_.reset[static_cast<std::size_t>(lo_ + lo)], 0, n);
+  std::memset(&rows_.has_final[static_cast<std::size_t>(lo_ + lo)], 0, n);
+  for (int begin = lo; begin < hi;) {  // of a run of environments that are stepped
+    const int due = autoreset_.next_due(begin, hi);
+    step_run(begin, due);
+    if (due < hi) reset_row(due);
+    begin = due + 1;
   }
-  step_run(begin, n);
 }
 
 // Steps [lo, hi), none of which is due for a reset.
@@ -78,25 +83,43 @@ void NativeStepper::step_run(int lo, int hi) {
   if (lo >= hi) return;
   marker_.writing_all();
   batch_->step_range(lo, hi);
+  episodes_.stepped(lo, hi);
   marker_.none();
-  for (int i = lo; i < hi; ++i) {
-    const auto row = static_cast<std::size_t>(lo_ + i);
-    if ((rows_.terminated[row] | rows_.truncated[row]) == 0) continue;
-    if (!autoreset_.ended(i, rows_.terminated[row] != 0, rows_.truncated[row] != 0)) continue;
-    keep_final_obs(i);
-    const double reward = rows_.reward[row];
-    const std::uint8_t terminated = rows_.terminated[row];
-    const std::uint8_t truncated = rows_.truncated[row];
-    reset_row(i);  // sets these three to 0
-    rows_.reward[row] = reward;
-    rows_.terminated[row] = terminated;
-    rows_.truncated[row] = truncated;
+  for (int i = next_ended(lo, hi); i < hi; i = next_ended(i + 1, hi)) end_episode(i);
+}
+
+/// The first of [lo, hi) whose episode ended in this step; hi when none did.
+int NativeStepper::next_ended(int lo, int hi) const noexcept {
+  const std::uint8_t* const terminated = rows_.terminated.data() + lo_;
+  const std::uint8_t* const truncated = rows_.truncated.data() + lo_;
+  int i = lo;
+  for (; i + 8 <= hi; i += 8) {
+    std::uint64_t a, b;
+    std::memcpy(&a, terminated + i, 8);
+    std::memcpy(&b, truncated + i, 8);
+    if ((a | b) != 0) break;
   }
+  while (i < hi && (terminated[i] | truncated[i]) == 0) ++i;
+  return i;
+}
+
+void NativeStepper::end_episode(int i) {
+  const auto row = static_cast<std::size_t>(lo_ + i);
+  const std::uint8_t terminated = rows_.terminated[row];
+  const std::uint8_t truncated = rows_.truncated[row];
+  if (!autoreset_.ended(i, terminated != 0, truncated != 0)) return;
+  keep_final_obs(i);
+  const double reward = rows_.reward[row];
+  reset_row(i);  // sets these three to 0
+  rows_.reward[row] = reward;
+  rows_.terminated[row] = terminated;
+  rows_.truncated[row] = truncated;
 }
 
 void NativeStepper::reset_row(int i) {
   marker_.writing(lo_ + i);
   batch_->reset(i, std::nullopt);
+  episodes_.begin(i);
   autoreset_.was_reset(i);
   rows_.reset[static_cast<std::size_t>(lo_ + i)] = 1;
   marker_.none();
@@ -110,17 +133,49 @@ void NativeStepper::keep_final_obs(int i) {
   rows_.has_final[static_cast<std::size_t>(lo_ + i)] = 1;
 }
 
-std::vector<std::byte> NativeStepper::request(std::span<const std::byte>) {
+void NativeStepper::set_reset_options(std::string_view options) {
+  const env::ResetOptions parsed = env::ResetOptions::from_json(options);
+  batch_->check_reset_options(parsed);
+  reset_options_ = parsed;
+}
+
+std::vector<std::byte> NativeStepper::save(int row) {
+  const EnvState state{rows_, lo_, autoreset_, episodes_};
+  return state.save(row - lo_, batch_->save(row - lo_));
+}
+
+void NativeStepper::load(int row, std::span<const std::byte> bytes) {
+  const EnvState state{rows_, lo_, autoreset_, episodes_};
+  state.load(row - lo_, bytes,
+             [&](std::span<const std::byte> own) { batch_->load(row - lo_, own); });
+}
+
+std::vector<std::byte> NativeStepper::request(std::span<const std::byte> message) {
+  if (auto answer = answer_engine_request(*this, message)) return std::move(*answer);
   throw InvalidArgument("request: native environments have no attributes or calls to ask for");
+}
+
+std::unique_ptr<env::BatchEnv> make_native_batch(const process::Identity& identity,
+                                                 std::string_view id, int count,
+                                                 std::string_view env_args) {
+  const process::IdentityScope building(identity, process::IdentityScope::Work::kBuild);
+  return env::make_batch(id, count, env_args);
 }
 
 std::vector<std::unique_ptr<Stepper>> make_native_steppers(std::string_view id, int num_envs,
                                                            int num_workers,
-                                                           std::string_view env_args) {
+                                                           std::string_view env_args,
+                                                           std::shared_ptr<process::Board> board) {
+  if (!board && num_workers > 1) board = process::Identity().board();  // else made when needed
   std::vector<std::unique_ptr<Stepper>> steppers;
+  int first_env = 0;
   for (int w = 0; w < num_workers; ++w) {
-    steppers.push_back(std::make_unique<NativeStepper>(
-        env::make_batch(id, envs_of_worker(num_envs, num_workers, w), env_args)));
+    const int count = envs_of_worker(num_envs, num_workers, w);
+    const process::Identity identity(
+        {.index = w, .num_workers = num_workers, .first_env = first_env, .num_envs = count}, board);
+    steppers.push_back(
+        std::make_unique<NativeStepper>(make_native_batch(identity, id, count, env_args)));
+    first_env += count;
   }
   return steppers;
 }

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "shoal/os/affinity.h"
+#include "shoal/process/stack_dump.h"
+#include "shoal/process/welcome.h"
 #include "shoal/vector/messages.h"
 
 namespace shoal::vector {
@@ -17,6 +19,18 @@ namespace {
 constexpr std::size_t kInfoBytesPerEnv = 1024;
 constexpr std::size_t kMinInfoBytes = 4096;
 constexpr std::size_t kMaxInfoBytes = 64 * 1024;
+
+// Below this a copy costs less than lending; above it three sets would cost too much memory.
+constexpr std::size_t kMinLentBytes = 64 * 1024;
+constexpr std::size_t kMaxLentBytes = 256 * 1024 * 1024;
+constexpr int kLentObsSets = 3;  // the caller's last and newest result, and the one being made
+
+int choose_obs_sets(const Options& options, const env::Space& observation, int num_envs) {
+  std::size_t bytes = 0;
+  for (const env::Leaf& leaf : env::leaves(observation)) bytes += leaf.spec.bytes();
+  bytes *= static_cast<std::size_t>(num_envs);
+  return options.lend_obs && bytes >= kMinLentBytes && bytes <= kMaxLentBytes ? kLentObsSets : 1;
+}
 
 // For a worker that is still in somebody's step when it is told to close.
 constexpr std::chrono::milliseconds kBusyCloseTimeout{1000};
@@ -53,10 +67,6 @@ int count_envs(const std::vector<WorkerSeat>& seats) {
   return seats.back().first_env() + seats.back().num_envs();
 }
 
-os::Deadline deadline_of(std::optional<std::chrono::nanoseconds> timeout) {
-  return timeout ? os::deadline_after(*timeout) : os::kNoDeadline;
-}
-
 }  // namespace
 
 ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
@@ -66,10 +76,14 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
       owner_pid_(::getpid()),
       exits_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       seats_(make_seats(std::move(workers))),
-      state_(count_envs(seats_)),
-      cpus_(cpus_to_pin(options_, seats_.size())) {
+      state_(count_envs(seats_), options_.step_before_reset),
+      cpus_(cpus_to_pin(options_, seats_.size())),
+      ledger_(options_.faults, count_envs(seats_)),
+      health_(seats_.size()),
+      seeds_(static_cast<std::size_t>(count_envs(seats_))) {
   std::vector<process::WorkerSpec> specs;
   for (const WorkerSeat& seat : seats_) specs.push_back(seat.spec());
+  if (!options_.board) options_.board = process::Board::create();
   Starts started = launch(std::move(specs));
   for (std::size_t w = 0; w < seats_.size(); ++w) seats_[w].occupy(std::move(started[w]));
   receive_hellos();
@@ -79,7 +93,7 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
 
 // A worker with a CPU of its own is placed there: left alone, the kernel now and then puts two of
 // them, or a spinning one and the caller, on one CPU, and leaves another idle.
-void ProcessEngine::attach(WorkerSeat& seat) {
+void ProcessEngine::attach(WorkerSeat& seat, std::span<const std::byte> handed) {
   const int pid = seat.process().pid();
   if (!cpus_.empty() && pid != owner_pid_) {
     try {
@@ -88,17 +102,33 @@ void ProcessEngine::attach(WorkerSeat& seat) {
       // A CPU that has gone, or a worker that is gone and shows as such later: a place is a wish.
     }
   }
-  seat.attach(control_, sequence_);
+  seat.attach(control_, sequence_, handed);
+  health_.change(seat.index(), [&](WorkerHealth& health) {
+    health.first_env = seat.first_env();
+    health.num_envs = seat.num_envs();
+    health.pid = pid;
+    health.state = WorkerState::kIdle;
+    health.restarts = seat.restarts();
+    health.recycles = seat.recycles;
+    health.cell = seat.cell;
+  });
 }
 
 ProcessEngine::Starts ProcessEngine::launch(std::vector<process::WorkerSpec> specs) {
-  return launcher_->start(std::move(specs), [exits = exits_](int) {
+  const auto count_exit = [exits = exits_](int) {
     exits->fetch_add(1, std::memory_order_release);  // [exits]
+  };
+  return launcher_->start(std::move(specs), count_exit, [this](process::WorkerProcess& worker) {
+    process::send_welcome(worker, *options_.board, static_cast<int>(seats_.size()));
   });
 }
 
 Patience ProcessEngine::patience_for_start() const {
-  return {os::deadline_after(options_.start_timeout), options_.interrupt_check};
+  return {os::deadline_after(options_.faults.start_timeout), options_.interrupt_check};
+}
+
+Patience ProcessEngine::patience_for(std::optional<std::chrono::nanoseconds> timeout) const {
+  return {timeout ? os::deadline_after(*timeout) : os::kNoDeadline, options_.interrupt_check};
 }
 
 void ProcessEngine::receive_hellos() {
@@ -108,7 +138,14 @@ void ProcessEngine::receive_hellos() {
     throw_if_one_died_starting();
   };
   for (WorkerSeat& seat : seats_) {
-    seat.receive_hello(patience);
+    try {
+      seat.receive_hello(patience);
+    } catch (const TimedOut& error) {
+      throw TimedOut(
+          fmt::format("{} (start_timeout={:g} s). Its stack:\n{}", error.what(),
+                      std::chrono::duration<double>(options_.faults.start_timeout).count(),
+                      process::ask_for_stack(seat.process(), std::chrono::milliseconds{1000})));
+    }
     check_same_spaces(seats_.front().hello(), seat.hello(), seat.first_env());
   }
   spaces_ = seats_.front().hello();
@@ -130,12 +167,16 @@ void ProcessEngine::make_segment() {
   for (const WorkerSeat& seat : seats_) {
     most_envs = std::max(most_envs, static_cast<std::size_t>(seat.num_envs()));
   }
+  const int obs_sets = choose_obs_sets(options_, spaces_.observation_space, num_envs);
+  obs_sets_ = ObsSets(obs_sets);
   control_ = ControlBlock::create(
-      static_cast<int>(seats_.size()), num_envs, mode,
-      Rows::bytes(spaces_.observation_space, spaces_.action_space, num_envs, mode),
+      static_cast<int>(seats_.size()), num_envs, mode, obs_sets,
+      options_.faults.on_fault != OnFault::kRaise,
+      std::max(options_.memory_limit, options_.memory_hard_limit),
+      Rows::bytes(spaces_.observation_space, spaces_.action_space, num_envs, mode, obs_sets),
       std::clamp(most_envs * kInfoBytesPerEnv, kMinInfoBytes, kMaxInfoBytes));
-  rows_ =
-      Rows::map(control_.rows(), spaces_.observation_space, spaces_.action_space, num_envs, mode);
+  rows_ = Rows::map(control_.rows(), spaces_.observation_space, spaces_.action_space, num_envs,
+                    mode, obs_sets);
 }
 
 const WorkerSeat& ProcessEngine::seat(int worker) const {
@@ -151,12 +192,26 @@ void ProcessEngine::reset_async(std::span<const std::optional<std::uint64_t>> se
   state_.require_idle("reset");
   write_reset_rows(rows_, seeds, mask);
   look_for_deaths();
-  seat_replacements();
+  if (ledger_.impaired()) {
+    // The observation of a reset comes with no mark that says it is none: its rows are waited for.
+    const auto wanted = [&](const WorkerSeat& seat) {
+      const auto first = rows_.reset_mask.begin() + seat.first_env();
+      return std::find(first, first + seat.num_envs(), 1) != first + seat.num_envs();
+    };
+    await_seats(wanted, patience_for({}));
+    for (WorkerSeat& seat : seats_) {
+      if (wanted(seat)) seat.owes_fault = false;  // its episodes are over anyway
+    }
+  }
+  if (watches_memory()) {
+    watch_memory();
+    change_over_before_reset();
+  }
   state_.begin_reset(mask);
-  for (WorkerSeat& seat : seats_) {
-    seat.owes_fault = false;  // its episodes are over anyway
-    if (!seat.needs_reset) continue;
-    std::fill_n(rows_.reset_mask.begin() + seat.first_env(), seat.num_envs(), std::uint8_t{1});
+  for (std::size_t row = 0; row < seeds_.size(); ++row) {
+    if (rows_.reset_mask[row] == 0) continue;
+    seeds_[row] =
+        rows_.has_seed[row] != 0 ? std::optional(std::uint64_t{rows_.seed[row]}) : std::nullopt;
   }
   post(Command::kReset);
 }
@@ -164,22 +219,35 @@ void ProcessEngine::reset_async(std::span<const std::optional<std::uint64_t>> se
 void ProcessEngine::step_async() {
   state_.require_idle("step");
   look_for_deaths();
-  seat_replacements();
+  if (watches_memory()) watch_memory();
+  if (ledger_.impaired()) tend();
   state_.begin_step();
   post(Command::kStep);
 }
 
 void ProcessEngine::post(Command command) {
+  rows_.select_obs(obs_sets_.advance());
   if (std::exchange(rows_have_faults_, false)) std::fill(rows_.fault.begin(), rows_.fault.end(), 0);
+  if (!faults_.empty()) faults_.clear();
   ++sequence_;
   std::uint32_t count = 0;
   for (WorkerSeat& seat : seats_) {
-    seat.command = seat.owes_fault ? Command::kNone : seat.needs_reset ? Command::kReset : command;
+    seat.command = seat.owes_fault || !seat.attached() ? Command::kNone : command;
     if (seat.command == Command::kNone) continue;
+    if ((seat.has_orders || ledger_.impaired()) && !give_orders(seat, command)) {
+      seat.command = Command::kNone;
+      continue;
+    }
+    if (seat.needs_reset) seat.command = Command::kReset;
     ++count;
-    if (command == Command::kReset || !seat.needs_reset) continue;
-    std::fill_n(rows_.reset_mask.begin() + seat.first_env(), seat.num_envs(), std::uint8_t{1});
-    std::fill_n(rows_.has_seed.begin() + seat.first_env(), seat.num_envs(), std::uint8_t{0});
+  }
+  posted_none_ = count == 0;
+  posted_command_ = command;
+  posted_ns_ = os::now_ns();
+  if (command == Command::kReset) {
+    for (int row = 0; row < rows_.num_envs; ++row) {
+      if (rows_.reset_mask[static_cast<std::size_t>(row)] == 0) rows_.carry_over(row);
+    }
   }
   control_.gather().start(static_cast<std::uint32_t>(sequence_), count);
   for (WorkerSeat& seat : seats_) {
@@ -191,19 +259,21 @@ void ProcessEngine::post(Command command) {
 // Leaves a command with the current sequence; the ring is the caller's.
 void ProcessEngine::give(WorkerSeat& seat, Command command) {
   seat.posted = sequence_;
-  control_.cell(seat.index())
-      .command.store(WorkerCell::pack(sequence_, command), std::memory_order_release);  // [command]
+  cell_of(seat).command.store(WorkerCell::pack(sequence_, command, rows_.obs_set),
+                              std::memory_order_release);  // [command]
 }
 
 // True when the worker has not obeyed its last command yet.
 bool ProcessEngine::busy(const WorkerSeat& seat) const {
-  return control_.cell(seat.index()).done.load(std::memory_order_acquire) != seat.posted;  // [done]
+  return cell_of(seat).done.load(std::memory_order_acquire) != seat.posted;  // [done]
 }
 
 Batch ProcessEngine::wait(std::optional<std::chrono::nanoseconds> timeout) {
   state_.require_pending();
   const std::uint64_t start_ns = os::now_ns();
-  wait_for_workers({deadline_of(timeout), options_.interrupt_check});
+  const Patience patience = patience_for(timeout);
+  if (posted_none_) await_any_row(patience);
+  wait_for_workers(patience);
   wait_ns_ += os::now_ns() - start_ns;
   return collect();
 }
@@ -214,6 +284,8 @@ void ProcessEngine::wait_for_workers(const Patience& patience) {
   // Never a spin: the workers need the CPU, and the last of them hands its own over
   // (worker_loop.cc).
   while (control_.gather().park(patience.slice_end()) != sync::WaitOutcome::kReady) {
+    look_for_hangs();
+    look_for_hogs();
     if (settle_dead_workers()) return;
     if (patience.check) patience.check();
     if (os::Clock::now() >= patience.deadline) throw_timed_out();
@@ -247,7 +319,7 @@ void ProcessEngine::throw_timed_out() {
     if (!late.empty()) late += ", ";
     late += seat.describe();
     const int env = EnvMarker::blamed(
-        control_.cell(seat.index()).env_now.load(std::memory_order_relaxed));  // relaxed: a hint
+        cell_of(seat).env_now.load(std::memory_order_relaxed));  // relaxed: a hint
     if (env != EnvMarker::kNone) late += fmt::format(" in environment {}", env);
   }
   throw TimedOut(fmt::format(
@@ -259,13 +331,20 @@ Batch ProcessEngine::collect() {
   const CallState::Call call = state_.call();
   ++(call == CallState::Call::kStep ? steps_ : resets_);
   for (WorkerSeat& seat : seats_) collect_seat(seat, call);
+  if (ledger_.impaired()) mark_rows_that_are_not_live();
+  if (watches_memory()) {  // after the marks: the last row of an episode is a transition
+    for (WorkerSeat& seat : seats_) {
+      if (seat.draining && seat.command != Command::kNone) rest_ended_rows(seat);
+    }
+  }
   state_.finish();
   return batch_of(rows_);
 }
 
 void ProcessEngine::collect_seat(WorkerSeat& seat, CallState::Call call) {
   if (!seat.large_info.empty()) seat.large_info.clear();
-  const WorkerCell& cell = control_.cell(seat.index());
+  const WorkerCell& cell = cell_of(seat);
+  if (!seat.owes_fault && seat.command == Command::kNone) return;  // its rows are not live
   if (!seat.owes_fault &&
       cell.failed.load(std::memory_order_relaxed) != 0) {  // relaxed: after [done]
     collect_failure(seat);
@@ -274,27 +353,51 @@ void ProcessEngine::collect_seat(WorkerSeat& seat, CallState::Call call) {
     end_rows_as_fault(seat);
     return;
   }
-  if (std::exchange(seat.needs_reset, false) && call == CallState::Call::kStep) {
-    std::fill_n(rows_.reset.begin() + seat.first_env(), seat.num_envs(), std::uint8_t{1});
-  }
+  if (std::exchange(seat.needs_reset, false)) settle_fresh_rows(seat, call);
+  if (seat.has_orders) settle_orders(seat);
+  if (!seat.attached()) return;  // its last environment has been dropped
   if (cell.info_bytes.load(std::memory_order_relaxed) ==
       WorkerCell::kInfoOnChannel) {  // relaxed: as above
-    const Patience patience = patience_for_start();
-    for (;;) {  // answers to requests that were given up may be in front of it
-      BytesMessage message = decode_bytes(seat.next_message(patience, "info"));
-      if (message.kind != MessageKind::kInfo || message.sequence != sequence_) continue;
-      seat.large_info = std::move(message.bytes);
-      break;
+    seat.large_info = next_of_kind(seat, MessageKind::kInfo).bytes;
+  }
+}
+
+// A message that belongs to the call under way.
+BytesMessage ProcessEngine::next_of_kind(WorkerSeat& seat, MessageKind kind) {
+  const Patience patience = patience_for_start();
+  for (;;) {  // answers to requests that were given up may be in front of it
+    BytesMessage message = decode_bytes(seat.next_message(patience, "outcome"));
+    if (message.kind == kind && message.sequence == sequence_) return message;
+  }
+}
+
+// What has failed in the workers after `first`, whose reports nobody else will read.
+void ProcessEngine::add_later_failures(const WorkerSeat& first, process::RemoteError& failure) {
+  for (std::size_t w = static_cast<std::size_t>(first.index()) + 1; w < seats_.size(); ++w) {
+    WorkerSeat& seat = seats_[w];
+    if (seat.command == Command::kNone || seat.owes_fault) continue;
+    if (cell_of(seat).failed.load(std::memory_order_relaxed) == 0)
+      continue;  // relaxed: after [done]
+    try {
+      failure.also({seat.spec().name, seat.next_report(patience_for_start())});
+    } catch (const Error&) {  // it died since, or its report is damaged: the first failure counts
     }
   }
 }
 
-// The step or reset of this worker threw, and the worker said so.
+// The step or reset of this worker threw, or that of some of its environments, and it said so.
 void ProcessEngine::collect_failure(WorkerSeat& seat) {
+  if (cell_of(seat).failed.load(std::memory_order_relaxed) ==
+      static_cast<std::uint32_t>(WorkerFailure::kEnvironments)) {
+    lose_rows(seat);
+    return;
+  }
   process::ErrorReport report = seat.next_report(patience_for_start());
-  if (options_.on_fault == OnFault::kRaise) {
+  if (options_.faults.on_fault == OnFault::kRaise) {
     state_.fail(fmt::format("{} failed: {}: {}", seat.describe(), report.type, report.message));
-    throw process::RemoteError(seat.spec().name, std::move(report));
+    process::RemoteError failure(seat.spec().name, std::move(report));
+    add_later_failures(seat, failure);
+    throw failure;
   }
   seat.process().kill(SIGKILL);
   process::DeathCertificate certificate = process::DeathCertificate::of(seat.process());
@@ -307,64 +410,43 @@ std::span<const std::byte> ProcessEngine::info(int worker) const {
   if (!at.large_info.empty()) return at.large_info;
   if (at.command == Command::kNone || !at.attached()) return {};
   const std::uint64_t bytes =
-      control_.cell(worker).info_bytes.load(std::memory_order_relaxed);  // relaxed: after [done]
-  const std::span<const std::byte> area = control_.info(worker);
+      cell_of(at).info_bytes.load(std::memory_order_relaxed);  // relaxed: after [done]
+  const std::span<const std::byte> area = control_.info(at.cell);
   return bytes <= area.size() ? area.first(bytes) : std::span<const std::byte>{};
-}
-
-std::vector<std::byte> ProcessEngine::request(int worker, std::span<const std::byte> message,
-                                              std::optional<std::chrono::nanoseconds> timeout) {
-  state_.require_idle("request");
-  seat(worker);
-  look_for_deaths();
-  seat_replacements();
-  WorkerSeat& at = seats_[static_cast<std::size_t>(worker)];
-  const Patience patience{deadline_of(timeout), options_.interrupt_check};
-  const std::uint64_t sequence = ++sequence_;
-  at.send(encode_bytes(MessageKind::kRequest, sequence, message), patience);
-  give(at, Command::kRequest);
-  control_.doorbell().ring();
-  try {
-    for (;;) {
-      BytesMessage reply = decode_bytes(at.next_message(patience, "answer"));
-      if (reply.sequence != sequence) continue;  // to a request that was given up
-      if (reply.kind == MessageKind::kReply) return std::move(reply.bytes);
-      throw process::RemoteError(at.spec().name, process::ErrorReport::decode(reply.bytes).value());
-    }
-  } catch (const process::WorkerDied& death) {
-    handle_death(at, death.certificate());
-    throw;
-  }
 }
 
 Stats ProcessEngine::stats() const {
   Stats stats{
       .steps = steps_, .resets = resets_, .wait_ns = wait_ns_, .parks = parks_, .workers = {}};
   for (const WorkerSeat& seat : seats_) {
-    const WorkerCell& cell = control_.cell(seat.index());
-    const auto read = [](const std::atomic<std::uint64_t>& counter) {
-      return counter.load(std::memory_order_relaxed);  // relaxed: telemetry
+    const auto read = [&](std::atomic<std::uint64_t> WorkerCell::* counter) {
+      std::uint64_t sum = 0;
+      for (auto cell = static_cast<std::uint32_t>(seat.index()); cell < control_.header().num_cells;
+           cell += control_.header().num_workers) {
+        sum += (control_.cell(static_cast<int>(cell)).*counter)
+                   .load(std::memory_order_relaxed);  // relaxed: telemetry
+      }
+      return sum;
     };
     stats.workers.push_back({.first_env = seat.first_env(),
                              .num_envs = seat.num_envs(),
                              .pid = seat.occupied() ? seat.process().pid() : 0,
-                             .steps = read(cell.steps),
-                             .resets = read(cell.resets),
-                             .requests = read(cell.requests),
-                             .busy_ns = read(cell.busy_ns),
-                             .parks = read(cell.parks),
+                             .steps = read(&WorkerCell::steps),
+                             .resets = read(&WorkerCell::resets),
+                             .requests = read(&WorkerCell::requests),
+                             .busy_ns = read(&WorkerCell::busy_ns),
+                             .parks = read(&WorkerCell::parks),
                              .restarts = seat.restarts()});
   }
   return stats;
 }
 
-void ProcessEngine::close() noexcept {
+void ProcessEngine::close(std::chrono::milliseconds timeout) noexcept {
   if (state_.closed()) return;
   state_.close();
   if (owner_pid_ != ::getpid()) return;  // a forked copy: the workers are not its own
-  const os::Deadline idle_deadline = os::deadline_after(options_.close_timeout);
-  const os::Deadline busy_deadline =
-      os::deadline_after(std::min(options_.close_timeout, kBusyCloseTimeout));
+  const os::Deadline idle_deadline = os::deadline_after(timeout);
+  const os::Deadline busy_deadline = os::deadline_after(std::min(timeout, kBusyCloseTimeout));
   std::vector<os::Deadline> deadlines;
   ++sequence_;
   for (WorkerSeat& seat : seats_) {
@@ -379,8 +461,12 @@ void ProcessEngine::close() noexcept {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(*deadline++));
     static_cast<void>(seat.process().join(left));
   }
-  for (WorkerSeat& seat : seats_) seat.vacate();  // kills those that are left
-  launcher_.reset();                              // and its zygote, where nobody else uses it
+  for (WorkerSeat& seat : seats_) {  // kills those that are left
+    seat.successor.reset();
+    seat.vacate();
+  }
+  leaving_.clear();
+  launcher_.reset();  // and its zygote, where nobody else uses it
 }
 
 }  // namespace shoal::vector

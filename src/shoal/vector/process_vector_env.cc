@@ -45,6 +45,8 @@ Batch ProcessVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   return engine_->wait(timeout);
 }
 
+std::shared_ptr<const void> ProcessVectorEnv::lease_obs() { return engine_->lease_obs(); }
+
 std::span<const std::byte> ProcessVectorEnv::info(int worker) { return engine_->info(worker); }
 
 std::vector<std::byte> ProcessVectorEnv::request(int worker, std::span<const std::byte> message,
@@ -52,9 +54,26 @@ std::vector<std::byte> ProcessVectorEnv::request(int worker, std::span<const std
   return engine_->request(worker, message, timeout);
 }
 
+void ProcessVectorEnv::request_async(std::span<const std::vector<std::byte>> messages) {
+  engine_->request_async(messages);
+}
+
+std::vector<std::vector<std::byte>> ProcessVectorEnv::request_wait(
+    std::optional<std::chrono::nanoseconds> timeout) {
+  return engine_->request_wait(timeout);
+}
+
 Stats ProcessVectorEnv::stats() const { return engine_->stats(); }
 
+std::vector<WorkerHealth> ProcessVectorEnv::health() const { return engine_->health(); }
+
+std::span<const RowFaultRecord> ProcessVectorEnv::faults() const { return engine_->faults(); }
+
 void ProcessVectorEnv::close() noexcept { engine_->close(); }
+
+void ProcessVectorEnv::close_within(std::chrono::milliseconds timeout) noexcept {
+  engine_->close(timeout);
+}
 
 const Hello& ProcessVectorEnv::hello(int worker) const { return engine_->seat(worker).hello(); }
 

@@ -1,21 +1,19 @@
 // A VectorEnv whose environments live in worker processes and whose arrays are shared memory.
 //
-// Death of a worker: the step or reset that it does not finish is finished for it. OnFault::kRaise:
-// wait() throws process::WorkerDied (which worker, its environments, how it ended, its traceback if
-// it sent one, its last log lines), and every later call throws InvalidState saying that the envs
-// are closed because of it. OnFault::kRestart: its rows become truncated 1, fault 1, reward 0, obs
-// the last one, or zeros where that was being written; a replacement is started at once, and
-// attached and reset by the next call (a step's rows of that worker are then an autoreset's; a
-// masked reset resets all of them). More than max_restarts of these within restart_window throw as
-// kRaise does.
+// Faults (fault_policy.h). OnFault::kRaise: wait() throws process::WorkerDied (which worker, its
+// environments, how it ended, its traceback if it sent one, its stack if it hung, its last log
+// lines), or process::RemoteError with worker and environment where an environment's reset or step
+// threw; every later call throws InvalidState saying that the envs are closed because of it. Else
+// the call is finished without the rows that the fault cost, faults() tells of them, and the other
+// rows are as they would have been: an environment that throws costs its own row (where its stepper
+// can replace it, else those of its worker), a worker that ends or hangs costs all of its rows.
+// kRestart: replacements are started when their back-off is over, seated by a later call, and reset
+// by it (a step's rows of theirs are then an autoreset's; a masked reset resets all of them). A
+// step waits for none of this unless no row is live; a reset waits for the rows that it selects, a
+// request for the worker that it asks. Beyond the policy's limit wait() throws TooManyFaults.
 //
-// Failure of an environment (its reset or step throws): the other workers finish the step; then
-// wait() throws process::RemoteError with worker and environment. Which rows of that worker are
-// valid is not known, so going on would train on garbage: the envs are then as after a WorkerDied.
-// OnFault::kRestart treats it as the worker's death.
-//
-// request(): a failure of the stepper is thrown as process::RemoteError and changes nothing else; a
-// death is thrown as WorkerDied, and with OnFault::kRestart the next step goes on as after any
+// Requests: a failure of the stepper is thrown as process::RemoteError and changes nothing else; a
+// death is thrown as WorkerDied, and but for OnFault::kRaise the next step goes on as after any
 // death.
 //
 // Threads: as VectorEnv.
@@ -65,11 +63,18 @@ class ProcessVectorEnv final : public VectorEnv {
                    std::span<const std::uint8_t> mask = {}) override;
   void step_async() override;
   Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  std::shared_ptr<const void> lease_obs() override;
   std::span<const std::byte> info(int worker) override;
   std::vector<std::byte> request(int worker, std::span<const std::byte> message,
                                  std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  void request_async(std::span<const std::vector<std::byte>> messages) override;
+  std::vector<std::vector<std::byte>> request_wait(
+      std::optional<std::chrono::nanoseconds> timeout = {}) override;
   Stats stats() const override;
+  std::vector<WorkerHealth> health() const override;
+  std::span<const RowFaultRecord> faults() const override;
   void close() noexcept override;
+  void close_within(std::chrono::milliseconds timeout) noexcept override;
 
   /// What worker `worker` said before there were arrays; `extra` is the face's.
   const Hello& hello(int worker) const;

@@ -122,7 +122,7 @@ TEST(ProcessVectorEnvStart, ReportsAWorkerThatEndsWhileAnotherIsSlow) {
 
 TEST(ProcessVectorEnvStart, EndsAtItsTimeout) {
   Options options;
-  options.start_timeout = 30ms;
+  options.faults.start_timeout = 30ms;
   EXPECT_THAT(message_of<TimedOut>([&] {
                 ProcessVectorEnv(make_launcher(Kind::kForkserver),
                                  with_payload(toy_specs({1}), 0, "hang"), options);
@@ -280,7 +280,7 @@ class ProcessVectorEnvPlacing : public ::testing::Test {
 TEST_F(ProcessVectorEnvPlacing, GivesEachWorkerACpuWhenThereIsOneForEach) {
   const std::vector<int> counts(single_cpus().size(), 1);
   Options options;
-  options.on_fault = OnFault::kRestart;
+  options.faults.on_fault = OnFault::kRestart;
   auto envs = start(Kind::kForkserver, counts, options);
   EXPECT_EQ(cpus_of_workers(*envs), single_cpus());
   EXPECT_THROW(envs->request(1, bytes_of("kill")), process::WorkerDied);

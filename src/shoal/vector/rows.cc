@@ -1,5 +1,7 @@
 #include "shoal/vector/rows.h"
 
+#include <cstring>
+
 #include "shoal/os/mapping.h"
 #include "shoal/shm/layout.h"
 
@@ -42,7 +44,7 @@ class RowLayout {
 };
 
 Rows lay_out(RowLayout& layout, const env::Space& observation, const env::Space& action, int n,
-             AutoresetMode mode) {
+             AutoresetMode mode, int obs_sets) {
   const std::vector<env::Leaf> obs_leaves = env::leaves(observation);
   Rows rows;
   rows.num_envs = n;
@@ -53,13 +55,25 @@ Rows lay_out(RowLayout& layout, const env::Space& observation, const env::Space&
   rows.seed = layout.take_span<std::uint64_t>(n);
   rows.has_seed = layout.take_span<std::uint8_t>(n);
   rows.reset_mask = layout.take_span<std::uint8_t>(n);
+  rows.order = layout.take_span<std::uint8_t>(n);
   rows.reward = layout.take_span<double>(n);
   rows.terminated = layout.take_span<std::uint8_t>(n);
   rows.truncated = layout.take_span<std::uint8_t>(n);
   rows.reset = layout.take_span<std::uint8_t>(n);
   rows.has_final = layout.take_span<std::uint8_t>(n);
   rows.fault = layout.take_span<std::uint8_t>(n);
+  rows.episode_return = layout.take_span<double>(n);
+  rows.episode_length = layout.take_span<std::int64_t>(n);
+  rows.episode_seconds = layout.take_span<double>(n);
   rows.obs = layout.take_leaves(obs_leaves, n);
+  rows.obs_sets = obs_sets;
+  for (int set = 1; set < obs_sets; ++set) {
+    const std::vector<shm::TensorView> leaves = layout.take_leaves(obs_leaves, n);
+    // Every array begins on a line, so all sets are equally far apart.
+    if (set == 1 && !leaves.empty() && leaves[0].data != nullptr) {
+      rows.obs_stride = static_cast<std::size_t>(leaves[0].data - rows.obs[0].data);
+    }
+  }
   if (mode == AutoresetMode::kSameStep) rows.final_obs = layout.take_leaves(obs_leaves, n);
   return rows;
 }
@@ -67,16 +81,31 @@ Rows lay_out(RowLayout& layout, const env::Space& observation, const env::Space&
 }  // namespace
 
 std::size_t Rows::bytes(const env::Space& observation, const env::Space& action, int num_envs,
-                        AutoresetMode mode) {
+                        AutoresetMode mode, int obs_sets) {
   RowLayout layout(nullptr);
-  lay_out(layout, observation, action, num_envs, mode);
+  lay_out(layout, observation, action, num_envs, mode, obs_sets);
   return layout.bytes();
 }
 
 Rows Rows::map(std::byte* base, const env::Space& observation, const env::Space& action,
-               int num_envs, AutoresetMode mode) {
+               int num_envs, AutoresetMode mode, int obs_sets) {
   RowLayout layout(base);
-  return lay_out(layout, observation, action, num_envs, mode);
+  return lay_out(layout, observation, action, num_envs, mode, obs_sets);
+}
+
+void Rows::select_obs(int set) noexcept {
+  const std::ptrdiff_t distance = (set - obs_set) * static_cast<std::ptrdiff_t>(obs_stride);
+  for (shm::TensorView& leaf : obs) leaf.data += distance;
+  last_obs_set = obs_set;
+  obs_set = set;
+}
+
+void Rows::carry_over(int row) const noexcept {
+  if (last_obs_set == obs_set) return;
+  const std::ptrdiff_t back = (last_obs_set - obs_set) * static_cast<std::ptrdiff_t>(obs_stride);
+  for (const shm::TensorView& leaf : obs) {
+    std::memcpy(leaf.row_data(row), leaf.row_data(row) + back, leaf.row_bytes());
+  }
 }
 
 }  // namespace shoal::vector

@@ -26,19 +26,33 @@ struct Rows {
   std::span<double> reward;
   std::span<std::uint8_t> terminated;
   std::span<std::uint8_t> truncated;
-  std::span<std::uint8_t> reset;       // out: this step reset the row; 0 after an explicit reset
-  std::span<std::uint8_t> has_final;   // out
-  std::span<std::uint8_t> fault;       // out, written by the caller's side
+  std::span<std::uint8_t> reset;      // out: this step reset the row; 0 after an explicit reset
+  std::span<std::uint8_t> has_final;  // out
+  std::span<double> episode_return;   // out, where an episode ended and statistics are kept
+  std::span<std::int64_t> episode_length;
+  std::span<double> episode_seconds;
+  std::span<std::uint8_t> fault;       // RowFault: out, written by the caller's side
   std::span<std::uint64_t> seed;       // in: for reset
   std::span<std::uint8_t> has_seed;    // in
   std::span<std::uint8_t> reset_mask;  // in
+  std::span<std::uint8_t> order;       // RowOrder: in, looked at where the worker's cell says so
+
+  int obs_sets = 1;          // how many sets of observation arrays there are
+  int obs_set = 0;           // the one that `obs` shows
+  int last_obs_set = 0;      // the one that it showed before
+  std::size_t obs_stride{};  // bytes from one set to the next
+
+  /// Lets `obs` show set `set`, below obs_sets.
+  void select_obs(int set) noexcept;
+  /// Row `row` of the set before becomes that of this one: for a row that nobody writes this time.
+  void carry_over(int row) const noexcept;
 
   /// Bytes that the arrays of these spaces need, a multiple of the page size.
   static std::size_t bytes(const env::Space& observation, const env::Space& action, int num_envs,
-                           AutoresetMode mode);
+                           AutoresetMode mode, int obs_sets = 1);
   /// The arrays laid out from `base` on. The same arguments give the same layout in every process.
   static Rows map(std::byte* base, const env::Space& observation, const env::Space& action,
-                  int num_envs, AutoresetMode mode);
+                  int num_envs, AutoresetMode mode, int obs_sets = 1);
 };
 
 }  // namespace shoal::vector

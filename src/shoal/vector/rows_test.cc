@@ -28,7 +28,7 @@ std::map<std::size_t, std::size_t> arrays(const Rows& rows, const std::byte* bas
     for (const shm::TensorView& view : *views) add(view.data, view.bytes());
   }
   for (const auto span : {rows.terminated, rows.truncated, rows.reset, rows.has_final, rows.fault,
-                          rows.has_seed, rows.reset_mask}) {
+                          rows.has_seed, rows.reset_mask, rows.order}) {
     add(span.data(), span.size_bytes());
   }
   add(rows.reward.data(), rows.reward.size_bytes());

@@ -7,10 +7,11 @@
 #include "shoal/os/clock.h"
 
 namespace shoal::vector {
-SerialVectorEnv::SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode)
+SerialVectorEnv::SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode,
+                                 bool step_before_reset)
     : steppers_(std::move(steppers)),
       spaces_(common_spaces(steppers_)),
-      state_(count_envs(steppers_)),
+      state_(count_envs(steppers_), step_before_reset),
       storage_(spaces_.observation_space, spaces_.action_space, count_envs(steppers_), mode),
       rows_(storage_.rows()) {
   int first_env = 0;
@@ -82,6 +83,34 @@ std::vector<std::byte> SerialVectorEnv::request(int worker, std::span<const std:
   state_.require_idle("request");
   ++stats_.workers.at(static_cast<std::size_t>(worker)).requests;
   return stepper(worker).request(message);
+}
+
+void SerialVectorEnv::request_async(std::span<const std::vector<std::byte>> messages) {
+  state_.require_idle("request");
+  if (messages.size() != steppers_.size()) {
+    throw InvalidArgument(fmt::format("request_async: {} messages for {} workers", messages.size(),
+                                      steppers_.size()));
+  }
+  state_.begin_request();
+  answers_.assign(steppers_.size(), {});
+  failure_ = nullptr;
+  for (std::size_t w = 0; w < steppers_.size(); ++w) {
+    if (messages[w].empty()) continue;
+    ++stats_.workers[w].requests;
+    try {
+      answers_[w] = steppers_[w]->request(messages[w]);
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+}
+
+std::vector<std::vector<std::byte>> SerialVectorEnv::request_wait(
+    std::optional<std::chrono::nanoseconds>) {
+  state_.require_pending_request();
+  state_.finish();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  return std::move(answers_);
 }
 
 Stats SerialVectorEnv::stats() const { return stats_; }

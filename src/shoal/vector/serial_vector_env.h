@@ -18,13 +18,14 @@ namespace shoal::vector {
 /// One or several steppers over one set of rows; a stepper counts as a worker in info(), request()
 /// and stats().
 ///
-/// step_async() and reset_async() do the work; wait() hands out the result, or throws what the
+/// The _async calls do the work; wait() hands out the result, or throws what the
 /// stepper threw. After such a failure every call but close() throws InvalidState.
 class SerialVectorEnv final : public VectorEnv {
  public:
   /// Throws InvalidArgument when the steppers' spaces differ (it names the environment and both
   /// spaces).
-  SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode);
+  SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode,
+                  bool step_before_reset = false);
   ~SerialVectorEnv() override;
 
   SerialVectorEnv(const SerialVectorEnv&) = delete;
@@ -46,6 +47,9 @@ class SerialVectorEnv final : public VectorEnv {
   std::span<const std::byte> info(int worker) override;
   std::vector<std::byte> request(int worker, std::span<const std::byte> message,
                                  std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  void request_async(std::span<const std::vector<std::byte>> messages) override;
+  std::vector<std::vector<std::byte>> request_wait(
+      std::optional<std::chrono::nanoseconds> timeout = {}) override;
   Stats stats() const override;
   void close() noexcept override;
 
@@ -62,7 +66,8 @@ class SerialVectorEnv final : public VectorEnv {
   RowStorage storage_;
   Rows rows_;
   Stats stats_;
-  std::exception_ptr failure_;  // of the call under way
+  std::exception_ptr failure_;                   // of the call under way
+  std::vector<std::vector<std::byte>> answers_;  // to the request under way
 };
 
 }  // namespace shoal::vector

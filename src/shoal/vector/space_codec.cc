@@ -80,6 +80,10 @@ struct Put {
     writer.number(static_cast<std::uint64_t>(tuple.spaces.size()));
     for (const env::Space& space : tuple.spaces) put_space(writer, space);
   }
+  void operator()(const env::Opaque& space) const {
+    writer.text(space.type);
+    writer.text(space.text);
+  }
 };
 
 shm::DType get_dtype(ByteReader& reader) {
@@ -135,6 +139,13 @@ env::Space get_multi_discrete(ByteReader& reader) {
   return space;
 }
 
+env::Space get_opaque(ByteReader& reader) {
+  env::Opaque space;
+  space.type = reader.text();
+  space.text = reader.text();
+  return space;
+}
+
 env::Space get_nested(ByteReader& reader, int depth) {
   if (depth > kMaxDepth)
     throw Error(fmt::format("a worker's space is nested more than {} deep", kMaxDepth));
@@ -152,6 +163,8 @@ env::Space get_nested(ByteReader& reader, int depth) {
       return get_dict(reader, depth);
     case 5:
       return get_tuple(reader, depth);
+    case 6:
+      return get_opaque(reader);
     default:
       throw Error(fmt::format("a worker's space has kind {}, which is none", tag));
   }
@@ -160,7 +173,7 @@ env::Space get_nested(ByteReader& reader, int depth) {
 }  // namespace
 
 void put_space(ByteWriter& writer, const env::Space& space) {
-  static_assert(std::variant_size_v<env::Space::Kind> == 6, "get_nested() knows six kinds");
+  static_assert(std::variant_size_v<env::Space::Kind> == 7, "get_nested() knows seven kinds");
   writer.number(static_cast<Tag>(space.kind().index()));
   std::visit(Put{writer}, space.kind());
 }

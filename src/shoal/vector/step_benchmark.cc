@@ -24,8 +24,8 @@ class BusyStepper final : public Stepper {
   const Hello& hello() const override { return hello_; }
   int count() const override { return count_; }
   void attach(const Rows&, int, EnvMarker) override {}
-  void reset() override {}
-  void step() override {
+  void reset_range(int, int) override {}
+  void step_range(int, int) override {
     if (work_.count() == 0) return;
     const auto end = os::Clock::now() + work_;
     while (os::Clock::now() < end) {

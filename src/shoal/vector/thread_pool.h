@@ -1,80 +1,113 @@
-// The persistent threads behind a ThreadVectorEnv, and the steppers that belong to them.
+// The persistent threads behind a ThreadVectorEnv, and how they share a round of work.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "shoal/os/clock.h"
+#include "shoal/sync/chunk_range.h"
 #include "shoal/sync/doorbell.h"
 #include "shoal/sync/gather.h"
 #include "shoal/sync/spin_policy.h"
-#include "shoal/vector/stepper.h"
+#include "shoal/vector/share_policy.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::vector {
 
-/// Runs step or reset of all steppers, stepper 0 in the calling thread.
+/// Runs rounds over items [0, items): the calling thread is lane 0, the pool's own threads are the
+/// others. Each lane begins with a contiguous range of its own and then takes from those that have
+/// most left. What a round is worth in threads and chunks, the SharePolicy says; a thread starts
+/// when it is first wanted.
 ///
-/// Threads: the caller's, which begins and finishes the rounds; the pool's own touch only their own
-/// lane, and only between the ring that begins a round and their arrival that ends it.
+/// Threads: the caller's, which begins and finishes the rounds. `run` is called by several threads
+/// at once, for disjoint ranges; a lane's counters are written by whoever runs it, before its
+/// arrival.
 ///
-/// Memory ordering: that of sync::Doorbell and sync::Gather, which hand the lanes to and fro.
+/// Memory ordering: the round's plan is read by who holds one of its chunks (sync::ChunkRange,
+/// [chunks]); results by the caller after the gather ([left]). A late thread may take part in a
+/// later round than the one it was rung for.
 ///
 /// Fork: the threads do not exist in the child; a copy there lets go of them without joining.
 class ThreadPool {
  public:
-  enum class Work : std::uint8_t { kReset, kStep, kQuit };
+  enum class Work : std::uint8_t { kReset, kStep };
+  using Run = std::function<void(Work, int lo, int hi)>;
 
-  explicit ThreadPool(std::vector<std::unique_ptr<Stepper>> steppers);
+  /// `threads` counts the caller; more than there are CPUs are used where the work sleeps.
+  ThreadPool(int items, int threads, Run run);
   ~ThreadPool() { stop(); }
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// Begins a round. Steps that are over sooner than a thread wakes up are left to finish().
+  /// Begins a round: wakes as many threads as it is worth.
   void begin(Work work);
   /// Does the caller's share and waits for the others'; false when the deadline came first, then
   /// call it again.
   [[nodiscard]] bool finish(os::Deadline deadline);
-  /// The first failure of the last round, by lane; taken out.
+  /// The failure of the last round that happened in the lowest items; taken out.
   std::exception_ptr take_failure();
 
   /// Ends the threads. Idempotent.
   void stop() noexcept;
 
+  int threads() const noexcept { return static_cast<int>(lanes_.size()); }
+  /// Steps, resets, busy time and steals of every lane; their environments are the caller's matter.
   std::vector<WorkerStats> stats() const;
   std::uint64_t parks() const noexcept { return caller_parks_; }
 
  private:
   struct alignas(128) Lane {
-    std::unique_ptr<Stepper> stepper;
+    sync::ChunkRange chunks;
+    sync::Doorbell doorbell;
     WorkerStats stats;
-    std::uint64_t last_busy_ns = 0;
+    std::uint64_t busy_ns = 0;  // of this round
     std::exception_ptr failure;
-    std::atomic<std::uint64_t> parks{
-        0};  // the thread's own; it counts while the caller may run its lane
+    int failed_at = 0;
+    std::atomic<std::uint64_t> parks{0};  // its own thread's; read at any time
+  };
+  /// What holders of chunks read; written between rounds.
+  struct Round {
+    Work work = Work::kReset;
+    int chunk = 1;
+    int chunks = 0;
+    int lanes = 1;
+    std::uint32_t number = 0;
   };
 
-  void run_lane(std::size_t lane, Work work) noexcept;
-  void thread_main(std::size_t lane);
+  bool awake(int lane) const;
+  void start_round(const Share& share);
+  void run_share(int lane) noexcept;
+  void run_items(Lane& lane, int lo, int hi) noexcept;
+  int steal(int thief) noexcept;
+  void run_alone() noexcept;
   bool wait_for_threads(os::Deadline deadline);
-  void learn_cost() noexcept;
+  void wake(int lane);
+  void thread_main(int lane);
+  void finish_round();
+  void give_up_round() noexcept;
 
+  const int items_;
+  const Run run_;
   std::vector<Lane> lanes_;
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_;  // element 0 is lane 1's
   const int owner_pid_;
-  std::unique_ptr<sync::Doorbell> doorbell_;
+  SharePolicy policy_;
+  const int spinners_;  // threads that may spin at the same time
   std::unique_ptr<sync::Gather> gather_;
   sync::SpinPolicy caller_policy_;
-  Work work_ = Work::kReset;  // written before the ring, read after it
-  bool alone_ = false;        // this round runs in the caller only
+  Round round_;
+  std::atomic<bool> quit_{false};
+  bool under_way_ = false;
   bool own_share_done_ = false;
-  double step_cost_ns_ = 0;  // of all lanes together, smoothed; 0: not known yet
+  std::uint64_t begin_ns_ = 0;
+  std::uint64_t end_ns_ = 0;
   std::uint64_t caller_parks_ = 0;
+  int until_sleep_check_ = 0;
 };
 
 }  // namespace shoal::vector

@@ -1,31 +1,42 @@
 #include "shoal/vector/thread_vector_env.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace shoal::vector {
-namespace {
 
-std::vector<std::unique_ptr<Stepper>> attached(std::vector<std::unique_ptr<Stepper>> steppers,
-                                               const Rows& rows) {
+ThreadVectorEnv::ThreadVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode,
+                                 int num_threads)
+    : steppers_(std::move(steppers)),
+      spaces_(common_spaces(steppers_)),
+      state_(count_envs(steppers_)),
+      storage_(spaces_.observation_space, spaces_.action_space, count_envs(steppers_), mode),
+      rows_(storage_.rows()),
+      pool_(divided() ? rows_.num_envs : static_cast<int>(steppers_.size()),
+            num_threads > 0 ? num_threads : static_cast<int>(steppers_.size()),
+            [this](ThreadPool::Work work, int lo, int hi) { run(work, lo, hi); }) {
   int first_env = 0;
-  for (const auto& stepper : steppers) {
-    stepper->attach(rows, first_env, EnvMarker());
+  for (const auto& stepper : steppers_) {
+    stepper->attach(rows_, first_env, EnvMarker());
     first_env += stepper->count();
   }
-  return steppers;
 }
 
-}  // namespace
-
-ThreadVectorEnv::ThreadVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode)
-    : spaces_(common_spaces(steppers)),
-      num_workers_(static_cast<int>(steppers.size())),
-      state_(count_envs(steppers)),
-      storage_(spaces_.observation_space, spaces_.action_space, count_envs(steppers), mode),
-      rows_(storage_.rows()),
-      pool_(attached(std::move(steppers), rows_)) {}
-
 ThreadVectorEnv::~ThreadVectorEnv() { close(); }
+
+// Items are the environments of the one stepper, or else the steppers.
+void ThreadVectorEnv::run(ThreadPool::Work work, int lo, int hi) {
+  const bool step = work == ThreadPool::Work::kStep;
+  if (divided()) {
+    step ? steppers_[0]->step_range(lo, hi) : steppers_[0]->reset_range(lo, hi);
+    return;
+  }
+  for (int i = lo; i < hi; ++i) {
+    Stepper& stepper = *steppers_[static_cast<std::size_t>(i)];
+    step ? stepper.step() : stepper.reset();
+  }
+}
 
 void ThreadVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> seeds,
                                   std::span<const std::uint8_t> mask) {
@@ -60,10 +71,39 @@ Batch ThreadVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   return batch_of(rows_);
 }
 
+/// Of the contiguous share that lane `worker` begins with when all lanes take part.
+int ThreadVectorEnv::first_env(int worker) const noexcept {
+  int first = 0;
+  for (int w = 0; w < worker; ++w) first += envs_of_worker(num_envs(), num_workers(), w);
+  return first;
+}
+
+std::vector<std::byte> ThreadVectorEnv::request(int worker, std::span<const std::byte> message,
+                                                std::optional<std::chrono::nanoseconds>) {
+  state_.require_idle("request");
+  if (worker < 0 || worker >= num_workers()) {
+    throw InvalidArgument(
+        fmt::format("there is no worker {}; there are {}", worker, num_workers()));
+  }
+  ++requests_;
+  int env = first_env(worker);
+  std::size_t at = 0;
+  while (env >= steppers_[at]->count()) env -= steppers_[at++]->count();
+  return steppers_[at]->request(message);
+}
+
 Stats ThreadVectorEnv::stats() const {
   Stats stats = stats_;
   stats.parks = pool_.parks();
   stats.workers = pool_.stats();
+  int first = 0;
+  for (std::size_t w = 0; w < stats.workers.size(); ++w) {
+    WorkerStats& worker = stats.workers[w];
+    worker.first_env = first;
+    worker.num_envs = envs_of_worker(num_envs(), num_workers(), static_cast<int>(w));
+    first += worker.num_envs;
+  }
+  stats.workers[0].requests = requests_;
   return stats;
 }
 

@@ -1,6 +1,7 @@
 #include "shoal/vector/vector_env.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,8 +9,12 @@
 #include "shoal/env/registry.h"
 #include "shoal/os/affinity.h"
 #include "shoal/process/worker_main.h"
+#include "shoal/vector/async_local_vector_env.h"
+#include "shoal/vector/call_state.h"
 #include "shoal/vector/native_stepper.h"
 #include "shoal/vector/native_worker.h"
+#include "shoal/vector/pool_vector_env.h"
+#include "shoal/vector/pool_worker.h"
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"
 #include "shoal/vector/thread_vector_env.h"
@@ -40,10 +45,36 @@ std::unique_ptr<VectorEnv> create_in_processes(std::string_view id, int num_work
       native_worker_specs(id, options.num_envs, num_workers, options.env_args), options);
 }
 
+std::unique_ptr<VectorEnv> create_async(std::string_view id, int num_workers,
+                                        const Options& options) {
+  if (options.backend == Backend::kProcess) {
+    env::find_env(id);  // an unknown id is named here, not by a worker
+    process::LaunchOptions launch;
+    launch.interpreter = process::native_interpreter();
+    auto pool = std::make_shared<WorkerPool>(
+        process::Launcher::create(std::move(launch)), native_pool_specs(num_workers),
+        PoolOptions{.pin_workers = options.pin_workers, .board = options.board});
+    std::vector<PoolVectorEnv::Payload> payloads;
+    for (int w = 0; w < num_workers; ++w) {
+      payloads.push_back({envs_of_worker(options.num_envs, num_workers, w),
+                          native_pool_payload(id, options.env_args)});
+    }
+    return std::make_unique<PoolVectorEnv>(std::move(pool), std::move(payloads), options, true);
+  }
+  const bool serial = options.backend == Backend::kSerial;
+  // More threads than CPUs would only take turns.
+  const int lanes = serial ? 1 : std::min(num_workers, os::allowed_cpus());
+  return std::make_unique<AsyncLocalVectorEnv>(
+      make_native_steppers(id, options.num_envs, lanes, options.env_args, options.board), options);
+}
+
 }  // namespace
 
 std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options& options) {
   const int num_workers = choose_num_workers(options);
+  if (options.batch_size != 0 || options.cohorts != 0) {
+    return create_async(id, num_workers, options);
+  }
   Backend backend = options.backend;
   if (backend == Backend::kAuto) backend = num_workers > 1 ? Backend::kThread : Backend::kSerial;
   switch (backend) {
@@ -51,14 +82,15 @@ std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options&
       return create_in_processes(id, num_workers, options);
     case Backend::kThread:
       return std::make_unique<ThreadVectorEnv>(
-          make_native_steppers(id, options.num_envs, num_workers, options.env_args),
-          options.autoreset_mode);
+          make_native_steppers(id, options.num_envs, 1, options.env_args, options.board),
+          options.autoreset_mode, num_workers);
     case Backend::kSerial:
     case Backend::kAuto:
       break;
   }
   return std::make_unique<SerialVectorEnv>(
-      make_native_steppers(id, options.num_envs, 1, options.env_args), options.autoreset_mode);
+      make_native_steppers(id, options.num_envs, 1, options.env_args, options.board),
+      options.autoreset_mode);
 }
 
 Batch VectorEnv::reset(std::uint64_t seed) {
@@ -74,6 +106,28 @@ std::vector<std::byte> VectorEnv::request(int, std::span<const std::byte>,
   throw InvalidArgument("request: these environments have no attributes or calls to ask for");
 }
 
+void VectorEnv::request_async(std::span<const std::vector<std::byte>>) { request(0, {}); }
+
+std::vector<std::vector<std::byte>> VectorEnv::request_wait(
+    std::optional<std::chrono::nanoseconds>) {
+  throw InvalidState("request_wait: nothing was asked; call request_async() first");
+}
+
 Stats VectorEnv::stats() const { return {}; }
+
+std::vector<WorkerHealth> VectorEnv::health() const {
+  std::vector<WorkerHealth> all;
+  for (const WorkerStats& worker : stats().workers) {
+    WorkerHealth health;
+    health.first_env = worker.first_env;
+    health.num_envs = worker.num_envs;
+    health.pid = ::getpid();
+    health.rss_bytes = rss_of(health.pid);
+    all.push_back(std::move(health));
+  }
+  return all;
+}
+
+void VectorEnv::close_within(std::chrono::milliseconds) noexcept { close(); }
 
 }  // namespace shoal::vector

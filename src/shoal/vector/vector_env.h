@@ -24,35 +24,54 @@
 #include <vector>
 
 #include "shoal/env/space.h"
+#include "shoal/process/board.h"
 #include "shoal/shm/tensor.h"
+#include "shoal/vector/async_errors.h"
 #include "shoal/vector/autoreset.h"
+#include "shoal/vector/fault_policy.h"
+#include "shoal/vector/health.h"
 
 namespace shoal::vector {
-
-/// What a dead worker does to the caller.
-enum class OnFault : std::uint8_t {
-  kRaise,    // the next call throws WorkerDied
-  kRestart,  // its rows end as truncated with `fault` set, and a new worker takes over
-};
 
 enum class Backend : std::uint8_t { kAuto, kSerial, kThread, kProcess };
 
 struct Options {
   int num_envs = 1;
-  int num_workers = 0;  // 0: one per CPU this process may use, at most one per environment
+  /// 0: one per CPU that this process may use, at most one per environment. Of threads, as many run
+  /// as there are CPUs, more only where environments sleep.
+  int num_workers = 0;
   Backend backend = Backend::kAuto;
   AutoresetMode autoreset_mode = AutoresetMode::kNextStep;
-  OnFault on_fault = OnFault::kRaise;
+  FaultPolicy faults = {};
+  /// Process: large observations are written to several sets of arrays, so that lease_obs() can
+  /// lend them.
+  bool lend_obs = false;
+  /// Process: a worker with more memory of its own (resident, without files and shared memory) than
+  /// this is replaced between episodes, by one that takes its environments' generators over (a
+  /// stepper that hands nothing over goes on as after a restart). Rows whose episode has ended are
+  /// down until those of the same worker have ended theirs. With autoreset disabled only an
+  /// explicit reset of all of a worker's rows is such a moment. 0: no limit.
+  std::uint64_t memory_limit = 0;
+  /// Process: with more than this it is killed, which is a fault. 0: no limit.
+  std::uint64_t memory_hard_limit = 0;
   std::string env_args = "{}";  // JSON keyword arguments of the environment's factory
+  /// What the workers share as process::this_worker().counter(…); nullptr: one that only they see.
+  std::shared_ptr<process::Board> board = {};
+
+  /// Rows of a batch of recv(), in the order in which they are ready; 0: all of them, stepped
+  /// together. The environments are then stepped one by one, whoever is ready first.
+  int batch_size = 0;
+  /// Instead of arrival order: environments [c * num_envs / cohorts, (c + 1) * num_envs / cohorts)
+  /// are cohort c, and recv() hands out cohort 0, 1, …, 0, 1, … in this order; 0: arrival order.
+  int cohorts = 0;
+  /// send() refuses to have more than these in flight; 0: num_envs.
+  int max_in_flight = 0;
 
   /// Process: with exactly one worker for each CPU of this process's set, every worker is confined
   /// to a CPU of its own, and the threads it starts later with it.
   bool pin_workers = true;
-  /// Process: until every worker has built its environments.
-  std::chrono::milliseconds start_timeout{60'000};
-  /// OnFault::kRestart: more deaths than these within the window throw.
-  int max_restarts = 3;
-  std::chrono::milliseconds restart_window{60'000};
+  /// Whether environments may be stepped that were never reset.
+  bool step_before_reset = false;
   /// Process: for the environments to close; then the worker is killed.
   std::chrono::milliseconds close_timeout{10'000};
   /// Process: called about every 50 ms while a call waits. What it throws ends the wait and leaves
@@ -71,6 +90,7 @@ struct WorkerStats {
   std::uint64_t busy_ns = 0;  // in reset and step
   std::uint64_t parks = 0;    // waits that went to the kernel
   std::uint64_t restarts = 0;
+  std::uint64_t steals = 0;  // thread: chunks taken from other workers' shares
 };
 
 /// What the whole has done so far.
@@ -91,11 +111,33 @@ struct Batch {
   std::span<const std::uint8_t> truncated;   // 0 or 1
   /// 1: this step reset the row (next-step mode: its action was ignored).
   std::span<const std::uint8_t> reset;
-  /// 1: the worker died; truncated is 1, obs the last one or, if that was being written, zeros.
+  /// RowFault: not 0 where the row is no transition. Then truncated is 1, reward 0, obs the last
+  /// one or, if that was being written, zeros.
   std::span<const std::uint8_t> fault;
   /// Like obs; rows where has_final is 1 (same-step mode).
   std::span<const shm::TensorView> final_obs;
   std::span<const std::uint8_t> has_final;
+  /// Of the episodes that ended in this step, where statistics are kept (env::EpisodeOptions): the
+  /// sum of the rewards, the number of steps, the time.
+  std::span<const double> episode_return{};
+  std::span<const std::int64_t> episode_length{};
+  std::span<const double> episode_seconds{};
+};
+
+/// What recv() hands out: batch_size rows.
+struct Arrivals {
+  /// What environment env_ids[slot] said beyond its row, in its stepper's format.
+  struct Info {
+    int slot = 0;  // -1: a worker's, of all its rows (where all are stepped together)
+    std::span<const std::byte> bytes;  // valid until the next call of the VectorEnv
+  };
+
+  Batch batch;
+  std::span<const std::int64_t> env_ids;  // whose row it is, one a row
+  std::vector<Info> infos;                // of those that said something
+  /// Keeps batch and env_ids as they are for as long as somebody has it, also beyond the
+  /// VectorEnv's end. Null: they are valid until the next call.
+  std::shared_ptr<const void> lease;
 };
 
 class VectorEnv {
@@ -126,16 +168,59 @@ class VectorEnv {
   /// again or close), WorkerDied, or the environment's own failure.
   virtual Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) = 0;
 
+  /// Lends the observations of the last result: as long as a copy of the lease and this VectorEnv
+  /// exist, later results go elsewhere. Empty when they cannot be lent now, or are not worth it:
+  /// copy them. A holder may write into them; a later masked reset then takes the rows that it
+  /// leaves alone from there.
+  virtual std::shared_ptr<const void> lease_obs() { return {}; }
+
+  // Asynchronous use: some environments are stepped while the caller decides about others. An
+  // environment is in flight from send() until recv() hands out its row; while any is,
+  // reset_async() and step_async() throw InvalidState. Refused calls change nothing: nothing is
+  // sent in part.
+
+  /// Rows of what recv() hands out: Options::batch_size, or num_envs.
+  virtual int batch_size() const noexcept { return num_envs(); }
+  virtual int in_flight() const noexcept { return static_cast<int>(sent_count_); }
+  /// Steps these environments with their rows of actions(), which are not to be written again until
+  /// they are back. Throws InvalidArgument for an id that is out of range or there twice;
+  /// AlreadyInFlight for one that is in flight and for more than max_in_flight; NotReset for one
+  /// that was never reset.
+  virtual void send(std::span<const std::int64_t> env_ids);
+  /// Resets the environments that `mask` selects, as reset_async() does, and puts them in flight.
+  virtual void send_reset(std::span<const std::optional<std::uint64_t>> seeds,
+                          std::span<const std::uint8_t> mask = {});
+  /// The next batch_size results: those that were ready first, or the next cohort's. Throws
+  /// NothingInFlight when too few are in flight, TimedOut naming those that are late (call it
+  /// again), WorkerDied, or the environment's own failure.
+  virtual Arrivals recv(std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Waits for all that is in flight and throws it away.
+  virtual void discard(std::optional<std::chrono::nanoseconds> timeout = {});
+
   /// What worker `worker`'s stepper said beyond its rows in the last reset or step; valid until the
   /// next one.
   virtual std::span<const std::byte> info(int worker);
   /// Asks worker `worker`'s stepper, in its own format. Not while a reset or step is under way.
   virtual std::vector<std::byte> request(int worker, std::span<const std::byte> message,
                                          std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Asks all steppers at once: one message a worker, where an empty one asks nothing.
+  virtual void request_async(std::span<const std::vector<std::byte>> messages);
+  /// The answers to request_async(), by worker; empty where nothing was asked. Throws TimedOut (it
+  /// stays under way: wait again or close), or, when all have answered, WorkerDied or the first
+  /// stepper's own failure.
+  virtual std::vector<std::vector<std::byte>> request_wait(
+      std::optional<std::chrono::nanoseconds> timeout = {});
   virtual Stats stats() const;
+  /// How every worker is. Any thread may ask, also while a call is under way; it never waits.
+  virtual std::vector<WorkerHealth> health() const;
+  /// Of the last reset or step: the rows that it lost to a fault, and to which. Valid until the
+  /// next one.
+  virtual std::span<const RowFaultRecord> faults() const { return {}; }
 
   /// Ends the workers. Idempotent; called by the destructor.
   virtual void close() noexcept = 0;
+  /// close(), but a worker that has not ended within `timeout` is killed.
+  virtual void close_within(std::chrono::milliseconds timeout) noexcept;
 
   Batch reset(std::span<const std::optional<std::uint64_t>> seeds,
               std::span<const std::uint8_t> mask = {}) {
@@ -148,6 +233,13 @@ class VectorEnv {
     step_async();
     return wait();
   }
+
+ private:
+  // Of the default send() and recv(), which step all environments at once.
+  std::vector<std::uint8_t> sent_;
+  std::size_t sent_count_ = 0;
+  bool launched_ = false;
+  std::vector<std::int64_t> all_ids_;
 };
 
 }  // namespace shoal::vector

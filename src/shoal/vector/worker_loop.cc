@@ -1,15 +1,19 @@
 #include "shoal/vector/worker_loop.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/poll.h"
+#include "shoal/os/memory_use.h"
+#include "shoal/process/welcome.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/sync/spin_wait.h"
 #include "shoal/vector/control_block.h"
+#include "shoal/vector/fault_guard.h"
 #include "shoal/vector/messages.h"
 
 namespace shoal::vector {
@@ -19,13 +23,12 @@ namespace {
 // worker is killed then.
 constexpr std::chrono::seconds kParkSlice{1};
 
-bool hung_up(const os::SeqPacket& channel) {
-  return os::poll_one(channel.fd(), 0, os::Clock::now());
-}
+// Between two looks at the own memory, which take some microseconds each.
+constexpr std::uint64_t kMeasureNs = 20'000'000;
 
 class WorkerLoop {
  public:
-  WorkerLoop(os::SeqPacket& channel, Stepper& stepper, const WorkerHooks& hooks)
+  WorkerLoop(process::Channel& channel, Stepper& stepper, const WorkerHooks& hooks)
       : channel_(channel), stepper_(stepper), hooks_(hooks) {}
 
   void run() {
@@ -43,20 +46,25 @@ class WorkerLoop {
   void step_or_reset(Command command);
   void publish_info();
   void answer_request();
+  void hand_over();
+  void measure_memory();
   process::ErrorReport describe_failure();
   void finish_command();
   bool send(std::span<const std::byte> message) {
     return channel_.send(message) == os::SendOutcome::kSent;
   }
 
-  os::SeqPacket& channel_;
+  process::Channel& channel_;
   Stepper& stepper_;
   const WorkerHooks& hooks_;
   ControlBlock control_;
   WorkerCell* cell_ = nullptr;
-  int worker_ = 0;
+  int cell_index_ = 0;
   EnvMarker marker_;
+  FaultGuard guard_;
+  std::uint64_t measured_ns_ = 0;
   std::uint64_t sequence_ = 0;  // of the command that was obeyed last, or is being obeyed
+  int obs_set_ = 0;             // that came with it
   bool arrived_last_ = false;   // this worker ended the round: the parent wants its CPU
   sync::SpinPolicy spin_policy_;
 };
@@ -64,25 +72,29 @@ class WorkerLoop {
 bool WorkerLoop::attach() {
   os::Message message;
   if (hooks_.before_park) hooks_.before_park();
-  const os::RecvOutcome outcome = channel_.recv(message);
+  const os::RecvOutcome outcome = process::recv_past_welcome(channel_, message);
   if (hooks_.after_park) hooks_.after_park();
   if (outcome != os::RecvOutcome::kMessage) return false;
   const AttachMessage attach = decode_attach(message.bytes);
   if (message.fds.size() != 1) throw Error("attach to a vector environment: no segment came along");
   control_ = ControlBlock::attach(shm::Arena::attach(std::move(message.fds.front())));
   control_.close_fd();
-  worker_ = attach.worker;
+  cell_index_ = attach.cell;
   sequence_ = attach.sequence;
-  cell_ = &control_.cell(worker_);
-  marker_ = EnvMarker(&cell_->env_now);
+  cell_ = &control_.cell(cell_index_);
+  marker_ = EnvMarker(&cell_->env_now, &cell_->env_since);
   spin_policy_ = sync::SpinPolicy(
       sync::SpinOptions{.group_size = static_cast<int>(control_.header().num_workers)},
       sync::CpuLoad(), static_cast<int>(control_.header().cpus));
   const Hello& hello = stepper_.hello();
-  stepper_.attach(Rows::map(control_.rows(), hello.observation_space, hello.action_space,
-                            static_cast<int>(control_.header().num_envs),
-                            static_cast<AutoresetMode>(control_.header().autoreset_mode)),
-                  attach.first_env, marker_);
+  const Rows rows = Rows::map(control_.rows(), hello.observation_space, hello.action_space,
+                              static_cast<int>(control_.header().num_envs),
+                              static_cast<AutoresetMode>(control_.header().autoreset_mode),
+                              static_cast<int>(control_.header().obs_sets));
+  stepper_.attach(rows, attach.first_env, marker_);
+  if (!attach.handed.empty()) stepper_.take_over(attach.handed);
+  guard_ = FaultGuard(stepper_, rows, attach.first_env, marker_, control_.header().tolerant != 0,
+                      [this] { return describe_failure(); });
   return true;
 }
 
@@ -94,9 +106,10 @@ Command WorkerLoop::next_command() {
     const std::uint64_t word = cell_->command.load(std::memory_order_acquire);  // [command]
     if (WorkerCell::sequence_of(word) != sequence_) {
       sequence_ = WorkerCell::sequence_of(word);
+      obs_set_ = WorkerCell::obs_set_of(word);
       return WorkerCell::command_of(word);
     }
-    if (wait(seen) == sync::WaitOutcome::kTimedOut && hung_up(channel_)) return Command::kClose;
+    if (wait(seen) == sync::WaitOutcome::kTimedOut && channel_.hung_up()) return Command::kClose;
   }
 }
 
@@ -111,8 +124,9 @@ sync::WaitOutcome WorkerLoop::wait(std::uint32_t seen) {
   };
   // Who finished last parks at once: the parent then runs on this CPU and hands it back by
   // blocking, which is a switch of some 4 µs instead of the 50–90 µs of waking a halted CPU. Who
-  // finished earlier spins.
-  if (std::exchange(arrived_last_, false)) return park();
+  // finished earlier spins. But when one of those has gone to sleep, the parent has its CPU, and
+  // who finished last is the one that can spin.
+  if (std::exchange(arrived_last_, false) && !control_.doorbell().has_sleepers()) return park();
   return sync::spin_then_park(
       spin_policy_, deadline, [&] { return control_.doorbell().generation() != seen; }, park);
 }
@@ -129,6 +143,10 @@ bool WorkerLoop::obey(Command command) {
       answer_request();
       cell_->done.store(sequence_, std::memory_order_release);  // [done] nobody waits at the gather
       return true;
+    case Command::kHandOver:
+      hand_over();
+      cell_->done.store(sequence_, std::memory_order_release);  // [done] as for a request
+      return true;
     case Command::kNone:
       return true;
     case Command::kClose:
@@ -139,25 +157,43 @@ bool WorkerLoop::obey(Command command) {
 
 void WorkerLoop::step_or_reset(Command command) {
   const std::uint64_t start_ns = os::now_ns();
-  std::uint32_t failed = 0;
+  auto failed = WorkerFailure::kNone;
   marker_.none();
+  guard_.select_obs(obs_set_);
   try {
+    // relaxed: both are ordered by [command]
+    const bool has_orders = cell_->has_orders.load(std::memory_order_relaxed) != 0;
+    stepper_.hold_resets(cell_->hold_resets.load(std::memory_order_relaxed) != 0);
     if (command == Command::kStep) {
-      stepper_.step();
+      guard_.step(has_orders);
     } else {
-      stepper_.reset();
+      guard_.reset(has_orders);
+    }
+    if (!guard_.reports().empty()) {
+      failed = WorkerFailure::kEnvironments;
+      static_cast<void>(
+          send(encode_bytes(MessageKind::kFaults, sequence_, encode_reports(guard_.reports()))));
     }
     publish_info();
   } catch (...) {
-    failed = 1;
+    failed = WorkerFailure::kWorker;
     cell_->info_bytes.store(0,
                             std::memory_order_relaxed);  // relaxed: [done] and the gather order it
     static_cast<void>(send(describe_failure().encode()));  // a parent that is gone needs no report
   }
-  cell_->failed.store(failed,
+  cell_->failed.store(static_cast<std::uint32_t>(failed),
                       std::memory_order_relaxed);  // relaxed: [done] and the gather order it
+  if (control_.header().memory_limit > 0) measure_memory();
   add_alone(command == Command::kStep ? cell_->steps : cell_->resets, 1);
   add_alone(cell_->busy_ns, os::now_ns() - start_ns);
+}
+
+void WorkerLoop::measure_memory() {
+  const std::uint64_t now = os::coarse_now_ns();
+  if (now - measured_ns_ < kMeasureNs) return;
+  measured_ns_ = now;
+  // relaxed: a measure
+  cell_->memory_bytes.store(os::memory_use(::getpid()).own_bytes, std::memory_order_relaxed);
 }
 
 void WorkerLoop::finish_command() {
@@ -169,7 +205,7 @@ void WorkerLoop::publish_info() {
   const std::span<const std::byte> info = stepper_.info();
   std::uint64_t bytes = info.size();
   if (bytes != 0) {
-    const std::span<std::byte> area = control_.info(worker_);
+    const std::span<std::byte> area = control_.info(cell_index_);
     if (bytes <= area.size()) {
       std::memcpy(area.data(), info.data(), bytes);
     } else {
@@ -210,9 +246,19 @@ void WorkerLoop::answer_request() {
   }
 }
 
+void WorkerLoop::hand_over() {
+  marker_.none();
+  try {
+    static_cast<void>(send(encode_bytes(MessageKind::kReply, sequence_, stepper_.hand_over())));
+  } catch (...) {
+    static_cast<void>(
+        send(encode_bytes(MessageKind::kRefusal, sequence_, describe_failure().encode())));
+  }
+}
+
 }  // namespace
 
-void run_worker(os::SeqPacket& channel, Stepper& stepper, const WorkerHooks& hooks) {
+void run_worker(process::Channel& channel, Stepper& stepper, const WorkerHooks& hooks) {
   WorkerLoop(channel, stepper, hooks).run();
 }
 

@@ -12,7 +12,7 @@
 
 #include <functional>
 
-#include "shoal/os/socket.h"
+#include "shoal/process/channel.h"
 #include "shoal/process/error_report.h"
 #include "shoal/vector/stepper.h"
 
@@ -35,6 +35,6 @@ struct WorkerHooks {
 ///
 /// An exception of the stepper's reset(), step() or request() is sent to the parent as an error
 /// report and the loop goes on; the parent decides what follows. Throws what attaching throws.
-void run_worker(os::SeqPacket& channel, Stepper& stepper, const WorkerHooks& hooks = {});
+void run_worker(process::Channel& channel, Stepper& stepper, const WorkerHooks& hooks = {});
 
 }  // namespace shoal::vector

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 class WorkerLoopTest : public ::testing::Test {
  protected:
   void start(WorkerHooks hooks = {}) {
-    auto [ours, theirs] = os::SeqPacket::pair();
+    auto [ours, theirs] = process::Channel::pair();
     channel_ = std::move(ours);
     thread_ = std::thread([this, channel = std::move(theirs), hooks = std::move(hooks)]() mutable {
       ToyStepper stepper(2);
@@ -48,7 +48,7 @@ class WorkerLoopTest : public ::testing::Test {
     EXPECT_EQ(hello.num_envs, 2);
     const Hello& spaces = hello.hello;
     control_ = ControlBlock::create(
-        1, 2, AutoresetMode::kNextStep,
+        1, 2, AutoresetMode::kNextStep, 1, false, 0,
         Rows::bytes(spaces.observation_space, spaces.action_space, 2, AutoresetMode::kNextStep),
         4096);
     rows_ = Rows::map(control_.rows(), spaces.observation_space, spaces.action_space, 2,
@@ -56,8 +56,9 @@ class WorkerLoopTest : public ::testing::Test {
     sequence_ = sequence;
     cell().command.store(WorkerCell::pack(sequence, Command::kNone));
     const int fd = control_.fd();
-    ASSERT_EQ(channel_.send(encode_attach({.worker = 0, .first_env = 0, .sequence = sequence}),
-                            std::span(&fd, 1)),
+    ASSERT_EQ(channel_.send(
+                  encode_attach({.cell = 0, .first_env = 0, .sequence = sequence, .handed = {}}),
+                  std::span(&fd, 1)),
               os::SendOutcome::kSent);
     attached_ = true;
   }
@@ -82,7 +83,7 @@ class WorkerLoopTest : public ::testing::Test {
     wait();
   }
 
-  os::SeqPacket channel_;
+  process::Channel channel_;
   ControlBlock control_;
   Rows rows_;
   std::uint64_t sequence_ = 0;
@@ -142,7 +143,7 @@ TEST_F(WorkerLoopTest, ObeysACommandThatWasLeftBeforeItLooked) {
   start();
   const HelloMessage hello = decode_hello(receive());
   control_ =
-      ControlBlock::create(1, 2, AutoresetMode::kNextStep,
+      ControlBlock::create(1, 2, AutoresetMode::kNextStep, 1, false, 0,
                            Rows::bytes(hello.hello.observation_space, hello.hello.action_space, 2,
                                        AutoresetMode::kNextStep),
                            4096);

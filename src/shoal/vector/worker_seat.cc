@@ -71,6 +71,26 @@ void WorkerSeat::receive_hello(const Patience& patience) {
   } catch (const process::WorkerDied& death) {
     throw_death(death.certificate());
   }
+  accept_hello(message);
+}
+
+bool WorkerSeat::take_hello(os::Deadline until) {
+  const bool ended = dead();  // looked at first: what it said before its end is still taken
+  os::Message message;
+  switch (process_->channel().recv(message, ended ? os::Clock::now() : until)) {
+    case os::RecvOutcome::kMessage:
+      accept_hello(message.bytes);
+      return true;
+    case os::RecvOutcome::kTimedOut:
+      if (!ended) return false;
+      break;
+    case os::RecvOutcome::kClosed:
+      break;
+  }
+  throw_death(process::DeathCertificate::of(*process_));
+}
+
+void WorkerSeat::accept_hello(std::span<const std::byte> message) {
   if (auto report = process::ErrorReport::decode(message)) {
     throw process::RemoteError(spec_.name, *std::move(report));
   }
@@ -82,18 +102,27 @@ void WorkerSeat::receive_hello(const Patience& patience) {
   hello_ = std::move(hello.hello);
 }
 
-void WorkerSeat::attach(const ControlBlock& control, std::uint64_t sequence) {
-  WorkerCell& cell = control.cell(index());
-  cell.env_now.store(EnvMarker::kNone, std::memory_order_relaxed);  // relaxed: nobody sits here yet
-  cell.failed.store(0, std::memory_order_relaxed);
-  cell.info_bytes.store(0, std::memory_order_relaxed);
-  cell.command.store(WorkerCell::pack(sequence, Command::kNone), std::memory_order_release);
-  cell.done.store(sequence, std::memory_order_relaxed);
+void WorkerSeat::attach(const ControlBlock& control, std::uint64_t sequence,
+                        std::span<const std::byte> handed) {
+  WorkerCell& words = control.cell(cell);
+  words.env_now.store(EnvMarker::kNone,
+                      std::memory_order_relaxed);  // relaxed: nobody sits here yet
+  words.env_since.store(os::coarse_now_ns(), std::memory_order_relaxed);
+  words.has_orders.store(0, std::memory_order_relaxed);
+  words.hold_resets.store(0, std::memory_order_relaxed);
+  words.memory_bytes.store(0, std::memory_order_relaxed);
+  words.failed.store(0, std::memory_order_relaxed);
+  words.info_bytes.store(0, std::memory_order_relaxed);
+  words.command.store(WorkerCell::pack(sequence, Command::kNone), std::memory_order_release);
+  words.done.store(sequence, std::memory_order_relaxed);
   posted = sequence;
   const int fd = control.fd();
-  static_cast<void>(process_->channel().send(
-      encode_attach({.worker = index(), .first_env = first_env(), .sequence = sequence}),
-      std::span(&fd, 1)));
+  static_cast<void>(
+      process_->channel().send(encode_attach({.cell = cell,
+                                              .first_env = first_env(),
+                                              .sequence = sequence,
+                                              .handed = {handed.begin(), handed.end()}}),
+                               std::span(&fd, 1)));
   attached_ = true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "shoal/process/launcher.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/control_block.h"
+#include "shoal/vector/fault_record.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::vector {
@@ -21,6 +23,9 @@ namespace shoal::vector {
 struct Patience {
   /// Longest wait without a look at deaths and interrupts.
   static constexpr std::chrono::milliseconds kSlice{50};
+  /// Between looks at seats that are being filled.
+  static constexpr std::chrono::milliseconds kShortSlice{5};
+  static constexpr std::chrono::milliseconds kShortestSlice{1};
 
   os::Deadline deadline = os::kNoDeadline;
   std::function<void()> check;  // may be empty; what it throws ends the wait
@@ -31,7 +36,7 @@ struct Patience {
 /// Threads: the caller's.
 class WorkerSeat {
  public:
-  explicit WorkerSeat(process::WorkerSpec spec) : spec_(std::move(spec)) {}
+  explicit WorkerSeat(process::WorkerSpec spec) : cell(spec.index), spec_(std::move(spec)) {}
 
   const process::WorkerSpec& spec() const noexcept { return spec_; }
   int index() const noexcept { return spec_.index; }
@@ -45,6 +50,7 @@ class WorkerSeat {
   void occupy(std::unique_ptr<process::WorkerProcess> process);
   void occupy_again(std::unique_ptr<process::WorkerProcess> process);
   void vacate() noexcept { process_.reset(); }
+  std::unique_ptr<process::WorkerProcess> release_process() noexcept { return std::move(process_); }
   bool occupied() const noexcept { return process_ != nullptr; }
   bool attached() const noexcept { return occupied() && attached_; }
   bool dead() const { return !occupied() || process_->exit_status().has_value(); }
@@ -52,8 +58,11 @@ class WorkerSeat {
   /// Waits for the hello. Throws TimedOut, process::RemoteError, process::WorkerDied, Error for a
   /// hello that does not fit the spec.
   void receive_hello(const Patience& patience);
+  /// The same, until `until`; false when it has not come.
+  bool take_hello(os::Deadline until);
   /// Sends the segment. A worker that is gone shows later, as any death does.
-  void attach(const ControlBlock& control, std::uint64_t sequence);
+  void attach(const ControlBlock& control, std::uint64_t sequence,
+              std::span<const std::byte> handed = {});
 
   /// Waits while the channel is full of messages that the worker has not taken. A worker that is
   /// gone shows when its answer is waited for. Throws TimedOut.
@@ -67,16 +76,34 @@ class WorkerSeat {
   std::string describe() const;
 
   // What the engine keeps here from post to collect.
-  Command command = Command::kNone;   // given for the call under way
-  std::uint64_t posted = 0;           // sequence of the last command given, of this call or another
-  bool owes_fault = false;            // it died: the rows of the next step end as a fault
+  Command command = Command::kNone;  // given for the call under way
+  std::uint64_t posted = 0;          // sequence of the last command given, of this call or another
+  bool owes_fault = false;           // it died: the rows of the next step end as a fault
+  Fault fault;                       // which one, while owed
+  std::string kill_reason;           // of a worker that is killed for what its environment does
+  FaultKind kill_kind{};
+  int kill_env = -1;
+  std::string stack;                      // of a worker that hung
+  int cell = 0;                           // in the control block
+  std::unique_ptr<WorkerSeat> successor;  // of a worker that is to be replaced between episodes
+  bool draining = false;                  // it is ready: environments rest when their episode ends
+  bool keeps_generators = false;          // of the worker before it
+  os::Deadline retry_at{};                // not before, where a successor has failed
+  std::uint64_t recycles = 0;
+  bool has_orders = false;            // some of its rows are not to obey the command
+  os::Deadline start_deadline{};      // of a worker that has not said hello
   bool needs_reset = false;           // its environments are new
+  bool owes_answer = false;           // to the request under way
+  std::vector<std::byte> answer;      // to the request under way
+  std::exception_ptr refusal;         // or why there is none
   std::vector<std::byte> large_info;  // of the last step, where it did not fit into its area
 
  private:
   process::WorkerSpec spec_;
   std::unique_ptr<process::WorkerProcess> process_;
   Hello hello_;
+  void accept_hello(std::span<const std::byte> message);
+
   bool attached_ = false;
   std::uint64_t restarts_ = 0;
 };

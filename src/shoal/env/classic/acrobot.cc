@@ -61,6 +61,8 @@ double wrap(double angle) {
   return angle;
 }
 
+std::pair<double, double> bounds(const ResetOptions& options) { return options.bounds(-0.1, 0.1); }
+
 }  // namespace
 
 Space Acrobot::observation_space() {
@@ -70,16 +72,23 @@ Space Acrobot::observation_space() {
 
 Space Acrobot::action_space() { return Discrete{kActions}; }
 
-void Acrobot::reset(NpRandom& random, std::span<float, kObservations> obs) {
+void Acrobot::check_reset_options(const ResetOptions& options) {
+  options.expect_only({"low", "high"});
+  static_cast<void>(bounds(options));
+}
+
+void Acrobot::reset(NpRandom& random, std::span<float, kObservations> obs,
+                    const ResetOptions& options) {
   // Gymnasium keeps the first state as float32, so its first observation comes from NumPy's float32
   // functions.
   std::array<float, 4> first;
-  for (float& v : first) v = static_cast<float>(random.uniform(-0.1, 0.1));
+  const auto [low, high] = bounds(options);
+  for (float& v : first) v = static_cast<float>(random.uniform(low, high));
   std::copy(first.begin(), first.end(), state_.begin());
-  obs[0] = numpy::cos_small(first[0]);
-  obs[1] = numpy::sin_small(first[0]);
-  obs[2] = numpy::cos_small(first[1]);
-  obs[3] = numpy::sin_small(first[1]);
+  obs[0] = numpy::cosine(first[0]);
+  obs[1] = numpy::sine(first[0]);
+  obs[2] = numpy::cosine(first[1]);
+  obs[3] = numpy::sine(first[1]);
   obs[4] = first[2];
   obs[5] = first[3];
 }

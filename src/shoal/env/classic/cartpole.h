@@ -26,8 +26,16 @@ class CartPole {
   static Space observation_space();
   static Space action_space();
 
-  void reset(NpRandom& random, std::span<float, kObservations> obs);
+  /// Options "low" and "high", as Gymnasium takes them.
+  static void check_reset_options(const ResetOptions& options);
+  void reset(NpRandom& random, std::span<float, kObservations> obs,
+             const ResetOptions& options = {});
   Outcome step(Action action, std::span<float, kObservations> obs);
+
+  /// Steps that many, their arithmetic in vector registers.
+  static constexpr int kLanes = 16;
+  static void step_lanes(CartPole* const* envs, const Action* actions, float* obs,
+                         Outcome* outcomes);
 
   /// x, x_dot, theta, theta_dot.
   std::vector<double> state() const { return {state_.begin(), state_.end()}; }

@@ -3,10 +3,13 @@
 // itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "shoal/env/batch_arrays.h"
+#include "shoal/env/np_random.h"
 #include "shoal/env/registry.h"
 
 namespace shoal::env {
@@ -81,6 +84,60 @@ TEST_P(Classic, ReturnsToAStateThatWasRead) {
   batch->step_range(0, 2);
   EXPECT_EQ(batch->state(0), batch->state(1));
   EXPECT_EQ(arrays.reward[0], arrays.reward[1]);
+}
+
+// Whole groups of environments may be stepped together: with the bits of one after the other.
+TEST_P(Classic, AGroupStepsAsEachOfThemAlone) {
+  constexpr int kCount = 37;
+  const auto group = make_batch(GetParam().id, kCount, R"({"max_episode_steps": 40})");
+  BatchArrays arrays(*group);
+  std::vector<std::unique_ptr<BatchEnv>> alone;
+  std::vector<std::unique_ptr<BatchArrays>> own;
+  for (int i = 0; i < kCount; ++i) {
+    alone.push_back(make_batch(GetParam().id, 1, R"({"max_episode_steps": 40})"));
+    own.push_back(std::make_unique<BatchArrays>(*alone.back()));
+    group->reset(i, i);
+    alone.back()->reset(0, i);
+  }
+  const std::size_t width = GetParam().first.size();
+  const bool discrete = group->action_space().get_if<Discrete>() != nullptr;
+  NpRandom random(5);
+  for (int step = 0; step < 80; ++step) {
+    for (int i = 0; i < kCount; ++i) {
+      if (discrete) {
+        arrays.action(i) = own[static_cast<std::size_t>(i)]->action(0) = random.integers(0, 2);
+      } else {
+        arrays.action<float>(i) = own[static_cast<std::size_t>(i)]->action<float>(0) =
+            static_cast<float>(random.uniform(-2, 2));
+      }
+    }
+    group->step_range(1, kCount);
+    for (int i = 1; i < kCount; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      alone[at]->step_range(0, 1);
+      ASSERT_EQ(group->state(i), alone[at]->state(0)) << "environment " << i << ", step " << step;
+      const auto together = arrays.obs(i, width), single = own[at]->obs(0, width);
+      ASSERT_TRUE(std::equal(together.begin(), together.end(), single.begin()));
+      ASSERT_EQ(arrays.reward[at], own[at]->reward[0]);
+      ASSERT_EQ(arrays.terminated[at], own[at]->terminated[0]);
+      ASSERT_EQ(arrays.truncated[at], own[at]->truncated[0]);
+      if (arrays.truncated[at] == 0 && (step % 7 != 0 || arrays.terminated[at] == 0)) continue;
+      group->reset(i, {});
+      alone[at]->load(0, group->save(i));
+    }
+  }
+}
+
+TEST_P(Classic, ABadActionInAGroupIsNamedAndThoseBeforeItAreStepped) {
+  const auto group = make_batch(GetParam().id, 20);
+  if (group->action_space().get_if<Discrete>() == nullptr) GTEST_SKIP();
+  BatchArrays arrays(*group);
+  for (int i = 0; i < 20; ++i) group->reset(i, i);
+  const auto before = group->state(4), after = group->state(6);
+  arrays.action(5) = 9;
+  EXPECT_THROW(group->step_range(0, 20), InvalidArgument);
+  EXPECT_NE(group->state(4), before);
+  EXPECT_EQ(group->state(6), after);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Classic, testing::ValuesIn(recordings()), [](const auto& info) {

@@ -13,6 +13,8 @@ constexpr double kGoal = 0.5;
 constexpr double kForce = 0.001;
 constexpr double kGravity = 0.0025;
 
+std::pair<double, double> bounds(const ResetOptions& options) { return options.bounds(-0.6, -0.4); }
+
 }  // namespace
 
 Space MountainCar::observation_space() {
@@ -21,8 +23,15 @@ Space MountainCar::observation_space() {
 
 Space MountainCar::action_space() { return Discrete{kActions}; }
 
-void MountainCar::reset(NpRandom& random, std::span<float, kObservations> obs) {
-  position_ = random.uniform(-0.6, -0.4);
+void MountainCar::check_reset_options(const ResetOptions& options) {
+  options.expect_only({"low", "high"});
+  static_cast<void>(bounds(options));
+}
+
+void MountainCar::reset(NpRandom& random, std::span<float, kObservations> obs,
+                        const ResetOptions& options) {
+  const auto [low, high] = bounds(options);
+  position_ = random.uniform(low, high);
   velocity_ = 0;
   obs[0] = static_cast<float>(position_);
   obs[1] = 0;

@@ -25,7 +25,10 @@ class MountainCar {
   static Space observation_space();
   static Space action_space();
 
-  void reset(NpRandom& random, std::span<float, kObservations> obs);
+  /// Options "low" and "high", as Gymnasium takes them.
+  static void check_reset_options(const ResetOptions& options);
+  void reset(NpRandom& random, std::span<float, kObservations> obs,
+             const ResetOptions& options = {});
   Outcome step(Action action, std::span<float, kObservations> obs);
 
   /// position, velocity.

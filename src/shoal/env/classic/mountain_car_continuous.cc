@@ -21,6 +21,8 @@ Real push(float action, Real position) {
   return action * static_cast<float>(kPower) - static_cast<float>(slope);
 }
 
+std::pair<double, double> bounds(const ResetOptions& options) { return options.bounds(-0.6, -0.4); }
+
 }  // namespace
 
 Space MountainCarContinuous::observation_space() {
@@ -29,8 +31,15 @@ Space MountainCarContinuous::observation_space() {
 
 Space MountainCarContinuous::action_space() { return float_box({-1}, {1}); }
 
-void MountainCarContinuous::reset(NpRandom& random, std::span<float, kObservations> obs) {
-  position_ = random.uniform(-0.6, -0.4);
+void MountainCarContinuous::check_reset_options(const ResetOptions& options) {
+  options.expect_only({"low", "high"});
+  static_cast<void>(bounds(options));
+}
+
+void MountainCarContinuous::reset(NpRandom& random, std::span<float, kObservations> obs,
+                                  const ResetOptions& options) {
+  const auto [low, high] = bounds(options);
+  position_ = random.uniform(low, high);
   velocity_ = 0;
   after_step_ = false;
   obs[0] = static_cast<float>(position_);

@@ -23,7 +23,10 @@ class MountainCarContinuous {
   static Space observation_space();
   static Space action_space();
 
-  void reset(NpRandom& random, std::span<float, kObservations> obs);
+  /// Options "low" and "high", as Gymnasium takes them.
+  static void check_reset_options(const ResetOptions& options);
+  void reset(NpRandom& random, std::span<float, kObservations> obs,
+             const ResetOptions& options = {});
   Outcome step(Action action, std::span<float, kObservations> obs);
 
   /// position, velocity. A state that float32 holds exactly is taken for that of a step, any other

@@ -1,9 +1,12 @@
 #include "shoal/env/classic/pendulum.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numbers>
 
 #include "shoal/env/numpy_math.h"
+#include "shoal/os/error.h"
 
 namespace shoal::env::classic {
 namespace {
@@ -28,9 +31,22 @@ Space Pendulum::observation_space() { return float_box({-1, -1, -kMaxSpeed}, {1,
 
 Space Pendulum::action_space() { return float_box({-kMaxTorque}, {kMaxTorque}); }
 
-void Pendulum::reset(NpRandom& random, std::span<float, kObservations> obs) {
-  angle_ = random.uniform(-kPi, kPi);
-  velocity_ = random.uniform(-1.0, 1.0);
+void Pendulum::check_reset_options(const ResetOptions& options) {
+  options.expect_only({"x_init", "y_init"});
+  for (const char* const name : {"x_init", "y_init"}) {
+    if (!(options.number(name, 1) >= 0)) {
+      throw InvalidArgument(fmt::format("reset option \"{}\" must not be negative, it is {}", name,
+                                        options.number(name, 1)));
+    }
+  }
+}
+
+void Pendulum::reset(NpRandom& random, std::span<float, kObservations> obs,
+                     const ResetOptions& options) {
+  const double angle = options.number("x_init", kPi);
+  const double velocity = options.number("y_init", 1.0);
+  angle_ = random.uniform(-angle, angle);
+  velocity_ = random.uniform(-velocity, velocity);
   observe(obs);
 }
 

@@ -20,7 +20,10 @@ class Pendulum {
   static Space observation_space();
   static Space action_space();
 
-  void reset(NpRandom& random, std::span<float, kObservations> obs);
+  /// Options "x_init" and "y_init", as Gymnasium takes them.
+  static void check_reset_options(const ResetOptions& options);
+  void reset(NpRandom& random, std::span<float, kObservations> obs,
+             const ResetOptions& options = {});
   Outcome step(Action action, std::span<float, kObservations> obs);
 
   /// angle (0: upright, not normalised), angular velocity.

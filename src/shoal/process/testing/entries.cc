@@ -86,6 +86,13 @@ int list_descriptors(WorkerContext& context) {
   return 0;
 }
 
+/// Sends as many numbered messages as the payload says.
+int send_many(WorkerContext& context) {
+  const int count = std::stoi(text_of(context.payload));
+  for (int i = 0; i < count; ++i) send_text(context.channel, std::to_string(i));
+  return echo(context);
+}
+
 int sleep_for_ever(WorkerContext& context) {
   send_text(context.channel, "ready");
   for (;;) ::pause();
@@ -104,6 +111,7 @@ EntryTable entries() {
   table.add("write", &write_much);
   table.add("getenv", &get_variable);
   table.add("descriptors", &list_descriptors);
+  table.add("send", &send_many);
   table.add("sleep", &sleep_for_ever);
   return table;
 }
@@ -131,7 +139,7 @@ LaunchOptions options(StartMethod method) {
   return result;
 }
 
-std::string recv_text(os::SeqPacket& channel) {
+std::string recv_text(Channel& channel) {
   os::Message message;
   switch (channel.recv(message, os::testing::test_deadline())) {
     case os::RecvOutcome::kMessage:
@@ -144,7 +152,7 @@ std::string recv_text(os::SeqPacket& channel) {
   return "timed out";
 }
 
-void send_text(os::SeqPacket& channel, const std::string& text) {
+void send_text(Channel& channel, const std::string& text) {
   static_cast<void>(channel.send(std::as_bytes(std::span(text))));
 }
 

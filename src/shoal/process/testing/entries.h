@@ -26,7 +26,7 @@ WorkerSpec spec(std::string entry, const std::string& payload = "");
 LaunchOptions options(StartMethod method);
 
 /// One message as text; "closed" or "timed out" where none comes.
-std::string recv_text(os::SeqPacket& channel);
-void send_text(os::SeqPacket& channel, const std::string& text);
+std::string recv_text(Channel& channel);
+void send_text(Channel& channel, const std::string& text);
 
 }  // namespace shoal::process::testing

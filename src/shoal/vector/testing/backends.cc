@@ -5,9 +5,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "shoal/vector/async_local_vector_env.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/native_stepper.h"
 #include "shoal/vector/native_worker.h"
+#include "shoal/vector/pool_vector_env.h"
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"
 #include "shoal/vector/testing/thread_launcher.h"
@@ -25,6 +27,9 @@ std::vector<int> divide(int num_envs, int num_workers) {
 
 std::unique_ptr<VectorEnv> in_process(Kind kind, std::vector<std::unique_ptr<Stepper>> steppers,
                                       const Options& options) {
+  if (options.batch_size != 0 || options.cohorts != 0) {
+    return std::make_unique<AsyncLocalVectorEnv>(std::move(steppers), options);
+  }
   if (kind == Kind::kSerial) {
     return std::make_unique<SerialVectorEnv>(std::move(steppers), options.autoreset_mode);
   }
@@ -79,20 +84,44 @@ std::shared_ptr<process::Launcher> make_launcher(Kind kind) {
 
 std::unique_ptr<VectorEnv> make_toys(Kind kind, int num_envs, int num_workers,
                                      const Options& options) {
-  const std::vector<int> counts = divide(num_envs, num_workers);
+  const bool alone = kind == Kind::kSerial && (options.batch_size != 0 || options.cohorts != 0);
+  const std::vector<int> counts = divide(num_envs, alone ? 1 : num_workers);
   if (is_in_process(kind)) {
     std::vector<std::unique_ptr<Stepper>> steppers;
     for (const int count : counts) steppers.push_back(std::make_unique<ToyStepper>(count));
     return in_process(kind, std::move(steppers), options);
   }
+  if (options.batch_size != 0 || options.cohorts != 0) {
+    return make_pool_toys(make_toy_pool(kind, num_workers), num_envs, options, "", true);
+  }
   return std::make_unique<ProcessVectorEnv>(make_launcher(kind), toy_specs(counts), options);
+}
+
+std::shared_ptr<WorkerPool> make_toy_pool(Kind kind, int num_workers) {
+  return std::make_shared<WorkerPool>(make_launcher(kind), toy_pool_specs(num_workers));
+}
+
+std::unique_ptr<VectorEnv> make_pool_toys(std::shared_ptr<WorkerPool> pool, int num_envs,
+                                          const Options& options, std::string_view payload,
+                                          bool owns_pool) {
+  std::vector<PoolVectorEnv::Payload> payloads;
+  for (const int count : divide(num_envs, pool->num_workers())) {
+    payloads.push_back({count, bytes_of(payload)});
+  }
+  return std::make_unique<PoolVectorEnv>(std::move(pool), std::move(payloads), options, owns_pool);
 }
 
 std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_envs,
                                        int num_workers, const Options& options) {
-  if (is_in_process(kind)) {
-    return in_process(kind, make_native_steppers(id, num_envs, num_workers, options.env_args),
-                      options);
+  if (kind == Kind::kThread) {
+    return std::make_unique<ThreadVectorEnv>(
+        make_native_steppers(id, num_envs, 1, options.env_args, options.board),
+        options.autoreset_mode, num_workers);
+  }
+  if (kind == Kind::kSerial) {
+    return in_process(
+        kind, make_native_steppers(id, num_envs, num_workers, options.env_args, options.board),
+        options);
   }
   return std::make_unique<ProcessVectorEnv>(
       make_launcher(kind), native_worker_specs(id, num_envs, num_workers, options.env_args),

@@ -8,6 +8,7 @@
 
 #include "shoal/process/launcher.h"
 #include "shoal/vector/vector_env.h"
+#include "shoal/vector/worker_pool.h"
 
 namespace shoal::vector::testing {
 
@@ -27,6 +28,12 @@ std::shared_ptr<process::Launcher> make_launcher(Kind kind);
 /// `num_envs` toys on `num_workers` workers.
 std::unique_ptr<VectorEnv> make_toys(Kind kind, int num_envs, int num_workers,
                                      const Options& options = {});
+
+/// A pool of `num_workers` workers for toys, and toys in it; `payload` as for toy_pool_specs().
+std::shared_ptr<WorkerPool> make_toy_pool(Kind kind, int num_workers);
+std::unique_ptr<VectorEnv> make_pool_toys(std::shared_ptr<WorkerPool> pool, int num_envs,
+                                          const Options& options = {},
+                                          std::string_view payload = "", bool owns_pool = false);
 
 /// `num_envs` native environments of `id` on `num_workers` workers.
 std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_envs,

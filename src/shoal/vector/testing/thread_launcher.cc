@@ -16,7 +16,7 @@ class ThreadWorker final : public process::WorkerProcess {
  public:
   ThreadWorker(process::WorkerSpec spec, process::Entry entry, std::function<void()> on_exit)
       : spec_(std::move(spec)), on_exit_(std::move(on_exit)) {
-    auto [ours, theirs] = os::SeqPacket::pair();
+    auto [ours, theirs] = process::Channel::pair();
     channel_ = std::move(ours);
     process::WorkerContext context{.name = spec_.name,
                                    .index = spec_.index,
@@ -37,7 +37,7 @@ class ThreadWorker final : public process::WorkerProcess {
 
   int pid() const noexcept override { return ::getpid(); }
   const process::WorkerSpec& spec() const noexcept override { return spec_; }
-  os::SeqPacket& channel() noexcept override { return channel_; }
+  process::Channel& channel() noexcept override { return channel_; }
   std::optional<process::ExitStatus> exit_status() const override {
     const std::lock_guard lock(mutex_);
     return status_;
@@ -70,7 +70,7 @@ class ThreadWorker final : public process::WorkerProcess {
 
   process::WorkerSpec spec_;
   std::function<void()> on_exit_;
-  os::SeqPacket channel_;
+  process::Channel channel_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   std::optional<process::ExitStatus> status_;
@@ -80,13 +80,15 @@ class ThreadWorker final : public process::WorkerProcess {
 }  // namespace
 
 std::vector<std::unique_ptr<process::WorkerProcess>> ThreadLauncher::start(
-    std::vector<process::WorkerSpec> specs, std::function<void(int index)> on_exit) {
+    std::vector<process::WorkerSpec> specs, std::function<void(int index)> on_exit,
+    const Greet& greet) {
   std::vector<std::unique_ptr<process::WorkerProcess>> workers;
   for (process::WorkerSpec& spec : specs) {
     const int position = static_cast<int>(workers.size());
     process::Entry entry = entries_.at(spec.entry);
     workers.push_back(std::make_unique<ThreadWorker>(std::move(spec), std::move(entry),
                                                      [on_exit, position] { on_exit(position); }));
+    if (greet) greet(*workers.back());
   }
   return workers;
 }

@@ -14,8 +14,9 @@ class ThreadLauncher final : public process::Launcher {
  public:
   explicit ThreadLauncher(process::EntryTable entries) : entries_(std::move(entries)) {}
 
-  std::vector<std::unique_ptr<process::WorkerProcess>> start(
-      std::vector<process::WorkerSpec> specs, std::function<void(int index)> on_exit) override;
+  std::vector<std::unique_ptr<process::WorkerProcess>> start(std::vector<process::WorkerSpec> specs,
+                                                             std::function<void(int index)> on_exit,
+                                                             const Greet& greet) override;
   process::StartMethod method() const noexcept override { return process::StartMethod::kFork; }
   int zygote_pid() const noexcept override { return -1; }
 

@@ -8,11 +8,15 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "shoal/os/affinity.h"
+#include "shoal/process/stack_dump.h"
+#include "shoal/process/welcome.h"
 #include "shoal/vector/native_worker.h"
+#include "shoal/vector/pool_worker.h"
 #include "shoal/vector/worker_loop.h"
 
 namespace shoal::vector::testing {
@@ -87,9 +91,8 @@ void ToyStepper::begin_episode(int i) {
   write_obs(i);
 }
 
-void ToyStepper::reset() {
-  info_.clear();
-  for (int i = 0; i < count(); ++i) {
+void ToyStepper::reset_range(int lo, int hi) {
+  for (int i = lo; i < hi; ++i) {
     const auto row = static_cast<std::size_t>(lo_ + i);
     if (rows_.reset_mask[row] == 0) continue;
     Toy& toy = envs_[static_cast<std::size_t>(i)];
@@ -100,9 +103,8 @@ void ToyStepper::reset() {
   }
 }
 
-void ToyStepper::step() {
-  info_.clear();
-  for (int i = 0; i < count(); ++i) {
+void ToyStepper::step_range(int lo, int hi) {
+  for (int i = lo; i < hi; ++i) {
     const auto row = static_cast<std::size_t>(lo_ + i);
     rows_.reset[row] = rows_.has_final[row] = 0;
     marker_.at(lo_ + i);
@@ -137,6 +139,24 @@ void ToyStepper::step_toy(int i) {
   }
   rows_.has_final[at] = rows_.reset[at] = 1;
   begin_episode(i);
+}
+
+void ToyStepper::rebuild(int i) {
+  envs_[static_cast<std::size_t>(i)] = {.random = static_cast<std::uint64_t>(lo_ + i)};
+  autoreset_.was_reset(i);
+}
+
+std::vector<std::byte> ToyStepper::hand_over() {
+  std::vector<std::uint64_t> randoms;
+  for (const Toy& toy : envs_) randoms.push_back(toy.random);
+  const auto bytes = std::as_bytes(std::span(randoms));
+  return {bytes.begin(), bytes.end()};
+}
+
+void ToyStepper::take_over(std::span<const std::byte> handed) {
+  for (std::size_t i = 0; i < envs_.size(); ++i) {
+    std::memcpy(&envs_[i].random, handed.data() + i * sizeof(std::uint64_t), sizeof(std::uint64_t));
+  }
 }
 
 void ToyStepper::misbehave(int row, std::int64_t action) {
@@ -203,15 +223,45 @@ std::unique_ptr<Stepper> make_toy(int count, std::string_view payload) {
 
 int toy_entry(process::WorkerContext& context) {
   const std::string payload = text_of(context.payload);
+  process::install_stack_dump(true);
   const std::unique_ptr<Stepper> stepper = make_toy(context.num_envs, payload);
   run_worker(context.channel, *stepper);
+  return 0;
+}
+
+std::vector<process::WorkerSpec> toy_pool_specs(int num_workers) {
+  std::vector<process::WorkerSpec> specs =
+      toy_specs(std::vector<int>(static_cast<std::size_t>(num_workers)));
+  for (process::WorkerSpec& spec : specs) spec.entry = "toy-pool";
+  return specs;
+}
+
+int toy_pool_entry(process::WorkerContext& context) {
+  const auto identity = process::receive_welcome(context);
+  if (!identity) return 0;
+  const auto open = [](std::span<const std::byte> payload, int, int count) {
+    const std::string text = text_of(payload);
+    PoolWorkerHooks::Opened opened{make_toy(count, text), {}, {}};
+    if (text.starts_with("kill at ")) {
+      const std::size_t space = text.rfind(' ');
+      opened.pass = [point = text.substr(8, space - 8),
+                     left = std::stoi(text.substr(space))](const char* passed) mutable {
+        if (point == passed && --left == 0) kill_self();
+      };
+    }
+    return opened;
+  };
+  run_pool_worker(context.channel, *identity,
+                  {.open = open, .describe_opening = {}, .before_park = {}, .after_park = {}});
   return 0;
 }
 
 process::EntryTable test_entries() {
   process::EntryTable entries;
   entries.add("toy", toy_entry);
+  entries.add("toy-pool", toy_pool_entry);
   entries.add(std::string(kNativeVectorEntry), native_vector_entry);
+  entries.add(std::string(kNativePoolEntry), native_pool_entry);
   return entries;
 }
 

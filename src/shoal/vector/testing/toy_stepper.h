@@ -41,8 +41,15 @@ class ToyStepper final : public Stepper {
   const Hello& hello() const override { return hello_; }
   int count() const override { return static_cast<int>(envs_.size()); }
   void attach(const Rows& rows, int lo, EnvMarker marker) override;
-  void reset() override;
-  void step() override;
+  void begin_reset() override { info_.clear(); }
+  void begin_step() override { info_.clear(); }
+  void reset_range(int lo, int hi) override;
+  void step_range(int lo, int hi) override;
+  bool can_rebuild() const override { return true; }
+  void rebuild(int i) override;
+  void hold_resets(bool hold) override { autoreset_.hold(hold); }
+  std::vector<std::byte> hand_over() override;
+  void take_over(std::span<const std::byte> handed) override;
   std::span<const std::byte> info() override { return info_; }
   std::vector<std::byte> request(std::span<const std::byte> message) override;
 
@@ -76,7 +83,12 @@ std::string text_of(std::span<const std::byte> bytes);
 std::vector<process::WorkerSpec> toy_specs(const std::vector<int>& counts);
 int toy_entry(process::WorkerContext& context);
 
-/// The entries of the tests' worker programs: "toy" and "native-vector".
+/// The same as workers of a pool. A session's payload may also be "kill at POINT N": the worker
+/// kills itself when it passes AsyncWorkerHooks::pass with POINT for the N-th time.
+std::vector<process::WorkerSpec> toy_pool_specs(int num_workers);
+int toy_pool_entry(process::WorkerContext& context);
+
+/// The entries of the tests' worker programs: "toy", "toy-pool" and the native ones.
 process::EntryTable test_entries();
 
 /// A stepper for the spec, or what the spec's payload asks for.

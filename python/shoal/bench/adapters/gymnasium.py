@@ -1,0 +1,28 @@
+"""Gymnasium: in this process, and a process and a pipe for each environment."""
+
+from __future__ import annotations
+
+import gymnasium
+
+from shoal.bench.measuring import Measure, Mode, Task, stepping
+
+PACKAGE = "gymnasium"
+
+
+def vector(kind: str, copy: bool = True) -> Mode:
+    def build(task: Task) -> Measure:
+        classes = {"sync": gymnasium.vector.SyncVectorEnv, "async": gymnasium.vector.AsyncVectorEnv}
+        envs = classes[kind]([task.make] * task.num_envs, copy=copy)
+        task.closing.callback(envs.close)
+        envs.reset(seed=0)
+        return stepping(envs.step, task.num_envs)
+
+    return build
+
+
+MODES: dict[str, Mode] = {
+    "sync": vector("sync"),
+    "sync-lent": vector("sync", copy=False),
+    "async": vector("async"),
+    "async-lent": vector("async", copy=False),
+}

@@ -1,0 +1,312 @@
+"""`gymnasium.vector.AsyncVectorEnv` on Shoal's engine: environments in worker processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, logger
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumsAsyncVectorEnv
+
+from shoal import _core
+from shoal.compat.gymnasium.exact_actions import step_exactly
+from shoal.compat.gymnasium.observation_mode import (
+    ObservationMode,
+    check_mode,
+    check_shared_memory,
+    observation_spaces,
+)
+from shoal.compat.gymnasium.processes import Process
+from shoal.errors import ForkRefused, RemoteTraceback, SpacesDiffer
+from shoal.vector.factories import Recipe, recipe_of
+from shoal.vector.faults import FaultPolicy
+from shoal.vector.options import WorkerOptions
+from shoal.vector.preparation import Preparation
+from shoal.vector.vector_env import VectorEnv
+
+__all__ = ["AsyncVectorEnv"]
+
+_CLOSE_TIMEOUT = 60.0
+"""Seconds for environments to close; the peer waits for ever."""
+
+_RESERVED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
+
+
+class AsyncVectorEnv(VectorEnv):
+    """Steps environments in worker processes, one for each.
+
+    Takes the place of `gymnasium.vector.AsyncVectorEnv`: its arguments, attributes and errors. Unlike it:
+
+    - no environment is built in the caller's process;
+    - a worker that dies is a `shoal.WorkerDied` at once, and close() works then and always;
+    - late results of a call that timed out are dropped, not taken for those of the next;
+    - an exception in call() leaves the workers as they are;
+    - observations of Text and OneOf spaces are never stale, whatever `shared_memory` says.
+
+    With a custom `worker`, which speaks the pipes of Gymnasium's own, one of those is returned.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        worker = args[5] if len(args) > 5 else kwargs.get("worker")
+        if worker is not None:
+            if kwargs.pop("num_workers", None) is not None:
+                raise ValueError("AsyncVectorEnv(worker=…) has a process for each environment: leave num_workers out")
+            return GymnasiumsAsyncVectorEnv(*args, **kwargs)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], gymnasium.Env]],
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: str | None = None,
+        daemon: bool = True,
+        worker: None = None,
+        observation_mode: ObservationMode = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_concurrency: int | None = None,
+        *,
+        num_workers: int | None = None,
+    ) -> None:
+        """See `gymnasium.vector.AsyncVectorEnv`; `num_workers` is Shoal's own.
+
+        Args:
+            shared_memory: observations are in shared memory either way; True refuses spaces without arrays, as the peer.
+            context: "fork" gives way to the peer's default, with a warning that names the cause, where it would break.
+            daemon: kept as an attribute. Workers always end with their parent and may always start processes.
+            max_concurrency: so many worker processes share the environments.
+            num_workers: so many worker processes share the environments; by default each has one of its own. As many as
+                there are CPUs is fastest for environments that compute; one each lets those that wait do so together.
+        """
+        mode = AutoresetMode(autoreset_mode)
+        check_mode(observation_mode)
+        _check_max_concurrency(max_concurrency)
+        if context is not None and context not in multiprocessing.get_all_start_methods():
+            raise ValueError(f"cannot find context for {context!r}")
+        recipe = recipe_of(list(env_fns), None, {})
+        workers = len(recipe.factories)
+        for limit in (max_concurrency, num_workers):
+            workers = workers if limit is None else min(workers, _positive("num_workers", limit))
+        same = observation_mode == "same"
+        options = WorkerOptions()
+        board = _core.process.Board.create(options.shared_bytes)
+        engine = _start(recipe, workers, context, mode, copy, options, board, same)
+        try:
+            hellos = [pickle.loads(hello) for w in range(engine.num_workers) if (hello := engine.hello(w))]
+            self._check_hellos(hellos)
+            seen = [
+                space for hello in hellos for space in hello.get("observation_spaces", [hello["observation_space"]])
+            ]
+            batched, single = observation_spaces(observation_mode, seen, len(recipe.factories), type(self).__name__)
+            if shared_memory:
+                check_shared_memory(single)
+            super().__init__(engine, hellos[0], autoreset_mode=mode, copy=copy, board=board, exact=True)
+        except BaseException:
+            engine.close()
+            raise
+        self.env_fns = env_fns
+        self.shared_memory = shared_memory
+        self.context = context
+        self.daemon = daemon
+        self.worker = worker
+        self.observation_mode = observation_mode
+        self.max_concurrency = max_concurrency
+        self.observation_space, self.single_observation_space = batched, single
+        self.observations: Any = None  # of the last reset or step
+        self.spec = None  # factories do not say how the whole could be made again
+        self._was_reset = True  # or not: the environments say whether they may be stepped before
+        self._late: str | None = None  # a call whose time was over, and whose result nobody wants
+
+    @property
+    def processes(self) -> list[Process]:
+        """The worker processes."""
+        pids = [worker["pid"] for worker in self._engine.stats()["workers"]]
+        return [Process(pid, f"Worker<{type(self).__name__}>-{i}", self.daemon) for i, pid in enumerate(pids)]
+
+    @property
+    def _state(self) -> AsyncState:
+        return AsyncState(self._pending or "default")
+
+    def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
+        super().reset_async(seed, options)
+        if options is not None:
+            options.pop("reset_mask", None)  # as the peer: out of the caller's dict
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        result = super().reset_wait(timeout)
+        self.observations = result[0]
+        return result
+
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        result = super().step_wait(timeout)
+        self.observations = result[0]
+        return result
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        if name in _RESERVED_CALLS:
+            raise ValueError(f"Trying to call function `{name}` with `call`, use `{name}` directly instead.")
+        super().call_async(name, *args, **kwargs)
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Ends the workers.
+
+        Args:
+            timeout: seconds for a call that is still under way to end; None waits for it, as long as its worker lives.
+                Workers that take longer are killed.
+            terminate: kills the workers at once: their environments are not closed.
+        """
+        late, self._late = self._late, None
+        if self._pending is not None:
+            logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
+        elif late is not None:
+            self._pending = late
+        if self._pending is not None and not terminate:
+            terminate = not self._finish_pending(timeout)
+        self._pending = None
+        super().close_extras(timeout=_CLOSE_TIMEOUT if timeout is None else timeout, terminate=terminate)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_late") and not self.closed:
+            self._pending = self._late = None  # nobody is there to be warned
+            self.close(terminate=True)
+
+    def _check_hellos(self, hellos: Sequence[dict[str, Any]]) -> None:
+        """The engine has compared all spaces but those that exist in Python only."""
+        for hello in hellos[1:]:
+            if not _core.same_space(hello["action_space"], hellos[0]["action_space"]):
+                raise _action_spaces_differ(hellos[0]["action_space"])
+            if "observation_spaces" not in hello and not _core.same_space(
+                hello["observation_space"], hellos[0]["observation_space"]
+            ):
+                raise _observation_spaces_differ(True)
+
+    def _check_idle(self, call: str) -> None:
+        self._drop_late_result()
+        super()._check_idle(call)
+
+    def step_async(self, actions: Any) -> None:
+        if self._late is not None:
+            self._drop_late_result()
+        step_exactly(self, actions, super().step_async)
+
+    def _drop_late_result(self) -> None:
+        if self._late is None or self.closed:
+            return
+        self._pending, self._late = self._late, None
+        try:
+            self._finish_pending(None)
+        finally:
+            self._pending = None
+
+    def _wait(self, wait: Any, timeout: float | None) -> Any:
+        try:
+            return super()._wait(wait, timeout)
+        except TimeoutError as error:
+            if self._pending is None:  # an environment's own
+                self._warn_of(error)
+                raise
+            self._late, self._pending = self._pending, None
+            raise multiprocessing.TimeoutError(
+                f"The call to `{self._late}_wait` has timed out after {timeout} second(s)."
+            ) from None
+        except Exception as error:
+            if wait != self._answers:
+                self._warn_of(error)
+            raise
+
+    def _warn_of(self, error: Exception) -> None:
+        """What the peer logs about the workers that failed."""
+        cause = error.__cause__
+        if not isinstance(cause, RemoteTraceback):
+            return
+        for failure in (error, *cause.others):
+            trace = failure.__cause__
+            assert isinstance(trace, RemoteTraceback)
+            notes = "".join(f"{note}\n" for note in getattr(failure, "__notes__", ()))
+            logger.error(f"Received the following error from Worker-{trace.env_index} - Shutting it down")
+            logger.error("%s", trace.traceback.removesuffix(notes))
+        logger.error("Raising the last exception back to the main process.")
+
+
+def _check_max_concurrency(limit: Any) -> None:
+    if limit is None:
+        return
+    if not isinstance(limit, int | np.integer):
+        raise ValueError(f"`max_concurrency` must be an integer or None, got {type(limit)}.")
+    if limit < 1:
+        raise ValueError(f"`max_concurrency` must be a positive or None, got {limit}.")
+
+
+def _positive(name: str, value: Any) -> int:
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"AsyncVectorEnv({name}=…) takes 1 or more, got {value}")
+    return number
+
+
+def _start(
+    recipe: Recipe,
+    workers: int,
+    context: str | None,
+    mode: AutoresetMode,
+    copy: bool,
+    options: WorkerOptions,
+    board: _core.process.Board,
+    same: bool,
+) -> _core.VectorEnv:
+    from shoal.vector.processes import start
+
+    def start_with(method: str) -> _core.VectorEnv:
+        return start(
+            recipe,
+            workers,
+            method,
+            mode.name.lower(),
+            FaultPolicy("raise").settings(options.start_timeout),
+            copy,
+            options,
+            Preparation(),
+            board,
+            same_observations=same,
+            exact=True,
+        )
+
+    try:
+        try:
+            return start_with(context or "auto")
+        except ForkRefused as refused:
+            warnings.warn(
+                f"AsyncVectorEnv(context='fork') starts its workers by a fork server: {refused}", stacklevel=3
+            )
+            return start_with("auto")
+    except SpacesDiffer as differ:
+        if "action" in str(differ).partition(":")[0]:
+            raise _action_spaces_differ(differ) from differ
+        raise _observation_spaces_differ(same) from differ
+
+
+def _action_spaces_differ(what: Space | SpacesDiffer) -> RuntimeError:
+    return RuntimeError(
+        f"Some environments have an action space different from `{what}`. In order to batch actions, the action spaces "
+        "from all environments must be equal."
+    )
+
+
+def _observation_spaces_differ(same: bool) -> RuntimeError:
+    if same:
+        return RuntimeError(
+            "AsyncVectorEnv(..., observation_mode='same') however some of the sub-environments observation spaces are not "
+            "equivalent. If this is intentional, use `observation_mode='different'` instead."
+        )
+    return RuntimeError(
+        "AsyncVectorEnv(..., observation_mode='different' or custom space) however the sub-environment's observation "
+        "spaces do not share a common shape and dtype."
+    )

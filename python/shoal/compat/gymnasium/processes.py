@@ -1,0 +1,56 @@
+"""The worker processes of an AsyncVectorEnv as objects that look like multiprocessing's."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+__all__ = ["Process"]
+
+
+class Process:
+    """A worker process, as `multiprocessing.Process` shows one.
+
+    Attributes:
+        pid: of the process.
+        name: "Worker<AsyncVectorEnv>-3".
+        daemon: what the vector environment was told; the worker ends with its parent either way.
+    """
+
+    def __init__(self, pid: int, name: str, daemon: bool) -> None:
+        self.pid = pid
+        self.name = name
+        self.daemon = daemon
+
+    def __repr__(self) -> str:
+        return f"<Process name={self.name!r} pid={self.pid} {'started' if self.is_alive() else 'stopped'}>"
+
+    def is_alive(self) -> bool:
+        return not self._ended(0.0)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for the process to end, at most `timeout` seconds."""
+        self._ended(timeout)
+
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def _ended(self, timeout: float | None) -> bool:
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            return bool(select.select([descriptor], [], [], timeout)[0])
+        finally:
+            os.close(descriptor)

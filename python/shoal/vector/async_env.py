@@ -1,0 +1,197 @@
+"""Vector environments whose environments are stepped one by one: `send()` some, `recv()` those that are ready."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from shoal import _core
+from shoal.vector import infos as info_batches
+from shoal.vector.seeding import Seeds, reset_mask_of, seeds_of
+from shoal.vector.vector_env import VectorEnv
+
+__all__ = ["AsyncVectorEnv"]
+
+Result = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+
+
+class AsyncVectorEnv(VectorEnv):
+    """What `make_vec(…, batch_size=B)`, `cohorts=` and `pool=` return.
+
+        envs.async_reset(seed=0)
+        while …:
+            observations, rewards, terminated, truncated, infos = envs.recv(timeout=10)
+            envs.send(policy(observations), infos["env_id"])
+
+    An environment is *in flight* from `send` or `async_reset` until `recv` returns its row. `recv` returns `batch_size`
+    rows: the first that are ready, in the order in which they were, or with `cohorts=k` one cohort of environments after
+    the other. What `recv` returns is the caller's for as long as it holds it: it views a block of shared memory that is
+    used again when the last view of it is gone. A caller that keeps more than a few is given copies.
+
+    Attributes:
+        batch_size: rows of what recv() returns.
+        env_ids: the environments of the last result's rows, int64; also `infos["env_id"]`.
+
+    Synchronous calls: without batch_size and cohorts, `step(actions)` steps all environments as Gymnasium says. `reset`
+    always does: it waits for what is in flight, throws it away, and returns all observations. `reset` of some
+    (`options["reset_mask"]`), `reset_async`, `step_async` raise `AlreadyPendingCallError` while anything is in flight.
+    `call`, `get_attr`, `set_attr` and `close` may be called at any time; workers answer between steps.
+    """
+
+    def __init__(self, engine: _core.VectorEnv, description: dict[str, Any], *, whole: bool, **common: Any) -> None:
+        super().__init__(engine, description, **common)
+        statistics = common.get("episode_statistics", False)
+        self._io: _core.AsyncIo = _core.AsyncIo(
+            engine, self.single_observation_space, self.single_action_space, statistics
+        )
+        self._whole = whole  # step() is Gymnasium's
+        self._all_rows = _rows(self.num_envs)
+        self._batch_rows = _rows(engine.batch_size)
+        self._has_id = np.ones(engine.batch_size, np.bool_)
+        self._has_id.setflags(write=False)
+
+    @property
+    def batch_size(self) -> int:
+        return self._engine.batch_size
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        return self._io.env_ids
+
+    @property
+    def in_flight(self) -> int:
+        """How many environments were sent and not received."""
+        return self._engine.in_flight
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Steps environments, each with its action, and does not wait.
+
+        Args:
+            actions: one an environment, in the order of env_ids.
+            env_ids: integers; by default those of the last result.
+
+        Raises:
+            ValueError: for ids that are out of range or there twice, actions that do not fit.
+            gymnasium.error.AlreadyPendingCallError: for environments in flight, and beyond max_in_flight.
+            gymnasium.error.ResetNeeded: for environments that were never reset.
+            shoal.WorkerDied: a worker died meanwhile.
+
+        Whatever is raised, nothing was sent.
+        """
+        if self._pending is not None or self.closed:
+            self._check_idle("send")
+        self._io.send(actions, env_ids)
+
+    def async_reset(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
+        """Resets all environments, or those of `options["reset_mask"]`, and does not wait: recv() returns their first
+        observations, with reward 0.
+
+        Raises:
+            gymnasium.error.AlreadyPendingCallError: when one of them is in flight. Nothing was reset.
+        """
+        self._check_idle("async_reset")
+        seeds, mask, options = self._reset_arguments_of(seed, options)
+        if self.in_flight:
+            selected = np.ones(self.num_envs, bool) if mask is None else mask
+            self._check_resettable(selected)
+        self._send_reset_arguments(options, seeds, mask)
+        self._io.send_reset(seeds.values, None if mask is None else mask.view(np.uint8))
+        self._was_reset = True
+
+    def recv(self, timeout: float | None = None) -> Result:
+        """The next `batch_size` results.
+
+        Args:
+            timeout: seconds; by default make_vec's.
+
+        Raises:
+            TimeoutError: naming the environments that are late, and for how long. They stay in flight: call again.
+            gymnasium.error.NoAsyncCallError: when too few are in flight for a batch.
+            shoal.WorkerDied: a worker died.
+        """
+        if self._pending is not None or self.closed:
+            self._check_idle("recv")
+        result = self._io.recv(self.timeout if timeout is None else timeout)
+        observations, rewards, terminated, truncated, ids, extra = result
+        infos = self._infos(extra, self._batch_rows) if extra else {}
+        infos["env_id"] = ids
+        infos["_env_id"] = self._has_id
+        return observations, rewards, terminated, truncated, infos
+
+    def step(self, actions: Any, env_ids: Any = None) -> Result:
+        """send() and recv(); without batch_size and cohorts a step of all environments."""
+        if self._whole and env_ids is None and not self._engine.in_flight:
+            return super().step(actions)
+        self.send(actions, env_ids)
+        return self.recv()
+
+    def discard(self, timeout: float | None = None) -> None:
+        """Waits for all that is in flight and throws it away."""
+        self._check_idle("discard")
+        self._io.discard(self.timeout if timeout is None else timeout)
+
+    def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self._engine.in_flight and "reset_mask" not in (options or {}):
+            self.discard()
+        observations, infos = super().reset(seed=seed, options=options)
+        if not self._whole:
+            infos["env_id"] = self.env_ids
+            infos["_env_id"] = np.ones(self.num_envs, np.bool_)
+        return observations, infos
+
+    def reset_async(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
+        self._check_idle("reset_async")
+        seeds, mask, options = self._reset_arguments_of(seed, options)
+        if self.in_flight:
+            self._io.reset_async(None, None)  # raises
+        self._send_reset_arguments(options, seeds, mask)
+        self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
+        self._pending = "reset"
+
+    def _reset_arguments_of(
+        self, seed: Seeds, options: dict[str, Any] | None
+    ) -> tuple[Any, Any, dict[str, Any] | None]:
+        if seed is None:
+            seed, self._first_seed = self._first_seed, None
+        seeds = seeds_of(seed, self.num_envs)
+        mask = None
+        if options is not None and "reset_mask" in options:
+            options = dict(options)
+            mask = reset_mask_of(options.pop("reset_mask"), self.num_envs)
+        return seeds, mask, options or None
+
+    def _check_resettable(self, selected: np.ndarray) -> None:
+        """Raises what send_reset() would, before anything is said to the workers."""
+        self._engine.check_resettable(np.flatnonzero(selected).tolist())
+
+    def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any, mask: np.ndarray | None = None) -> None:
+        if (options is None and not seeds.large) or self._native:
+            super()._send_reset_arguments(options, seeds)
+            return
+        selected = np.ones(self.num_envs, bool) if mask is None else mask
+        # Environments are reset one by one, each of which takes the arguments.
+        arguments = [
+            (options, seeds.large and seeds.large[lo:hi], int(selected[lo:hi].sum())) for lo, hi in self._ranges()
+        ]
+        self._ask("set_reset_arguments", arguments)
+
+    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv | None = None) -> dict[str, Any]:
+        return super()._infos(extra, self._all_rows if batch is None else batch)
+
+    def _info_entries(self) -> list[info_batches.Entry]:
+        return [(slot, is_final, info) for slot, message in self._io.infos() for _, is_final, info in _entries(message)]
+
+
+def _entries(message: bytes) -> list[info_batches.Entry]:
+    decoded = pickle.loads(message)
+    return decoded[0] if isinstance(decoded, tuple) else decoded
+
+
+def _rows(count: int) -> gymnasium.vector.VectorEnv:
+    """What Gymnasium's batching of infos asks for a number of rows."""
+    rows: gymnasium.vector.VectorEnv = gymnasium.vector.VectorEnv()
+    rows.num_envs = count
+    return rows

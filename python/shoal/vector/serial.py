@@ -1,0 +1,60 @@
+"""Builds the environments of a vector environment in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shoal import _core
+from shoal.identity.this_worker import introduce
+from shoal.vector.factories import Recipe
+from shoal.vector.options import WorkerOptions
+from shoal.vector.preparation import prepare_here
+from shoal.vector.worker import EnvGroup, build_envs
+
+__all__ = ["start"]
+
+
+def start(
+    recipe: Recipe,
+    autoreset_mode: str,
+    options: WorkerOptions,
+    *,
+    config: Any = None,
+    setup: Callable[[], Any] | None = None,
+    seeds: Sequence[int | None] | None = None,
+    check: Callable[[list[Any]], None] | None = None,
+    episode_options: Mapping[str, Any] | None = None,
+    same_observations: bool = True,
+    exact: bool = False,
+    make: Callable[[list[Any], EnvGroup], _core.VectorEnv] | None = None,
+) -> tuple[_core.VectorEnv, EnvGroup, _core.process.Board]:
+    """The engine, what it leaves to Python, and what the environments share.
+
+    Args:
+        check: called with the environments when they are built; what it raises closes them.
+        episode_options: see shoal.vector.episodes.
+        same_observations, exact: as for worker processes (processes.py).
+        make: makes another engine than the one that steps the environments all together.
+    """
+    board = _core.process.Board.create(options.shared_bytes)
+    worker = introduce(_core.process.Identity(num_envs=len(recipe.factories), board=board))
+    with worker.scope():
+        try:
+            prepare_here(config, setup, seeds, worker)
+            envs = build_envs(recipe.factories, 0)
+        except BaseException:
+            worker.close()
+            raise
+        group = EnvGroup(envs, 0, recipe.factories, same_observations, episode_options)
+        try:
+            if check is not None:
+                check(envs)
+            if make is not None:
+                engine = make(envs, group)
+            else:
+                engine = _core.serial_vector_env(envs, group, autoreset_mode, same_observations, exact)
+        except BaseException:
+            group.close()
+            raise
+    return engine, group, board

@@ -1,0 +1,29 @@
+// Environments from shared libraries that are loaded by path.
+//
+// Threads: all functions may be called from any thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace shoal::env {
+
+/// Loads the plug-in `path`, a shared library with SHOAL_REGISTER_ENV lines, and returns the ids
+/// that it registered. A library that is loaded already is not loaded again. It stays loaded for
+/// the life of the process, and worker processes that are started from now on load it too.
+///
+/// Throws InvalidArgument, with nothing registered, for a file that is not there, is no plug-in,
+/// was built for another Shoal, needs a symbol or library that is missing, or registers an id that
+/// is taken.
+std::vector<std::string> load_plugin(const std::filesystem::path& path);
+
+/// The plug-ins of this process, by canonical path, in the order in which they were loaded.
+std::vector<std::string> loaded_plugins();
+
+/// Loads those of the variable SHOAL_PLUGINS (paths with colons between them), once. Every look-up
+/// of an id calls this. Throws what load_plugin() throws, naming the variable; the next call tries
+/// again.
+void load_plugins_of_environment();
+
+}  // namespace shoal::env

@@ -1,0 +1,70 @@
+#include "shoal/os/memory_use.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+#include "shoal/os/cgroup.h"
+#include "shoal/os/fd.h"
+#include "shoal/os/mapping.h"
+
+namespace shoal::os {
+namespace {
+
+/// The value of line "oom_kill N" of a file.
+std::optional<long long> oom_kills(const std::filesystem::path& file) {
+  std::ifstream lines(file);
+  std::string key;
+  long long value = 0;
+  while (lines >> key >> value) {
+    if (key == "oom_kill") return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+MemoryUse memory_use(pid_t pid) noexcept {
+  std::array<char, 64> path{};
+  std::snprintf(path.data(), path.size(), "/proc/%d/statm", static_cast<int>(pid));
+  const Fd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  std::array<char, 128> text{};
+  if (::read(file.get(), text.data(), text.size() - 1) <= 0) return {};
+  unsigned long long total = 0, resident = 0, shared = 0;
+  if (std::sscanf(text.data(), "%llu %llu %llu", &total, &resident, &shared) != 3) return {};
+  const std::uint64_t page = page_size();
+  return {resident * page, (resident > shared ? resident - shared : 0) * page};
+}
+
+OomWatch::OomWatch(std::filesystem::path root) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& folder : cgroup_directories("memory", root)) {
+    files.push_back(folder / "memory.events");
+    files.push_back(folder / "memory.oom_control");
+  }
+  files.push_back(root / "proc/vmstat");
+  for (const auto& file : files) {
+    if (const auto value = oom_kills(file)) {
+      counts_.push_back({fmt::format("oom_kill of {}", file.string()), file, *value});
+    }
+  }
+}
+
+std::optional<std::string> OomWatch::evidence() {
+  std::optional<std::string> found;
+  for (Count& count : counts_) {
+    const long long now = oom_kills(count.file).value_or(count.value);
+    if (now > count.value && !found) {
+      found = fmt::format("{} rose from {} to {}", count.what, count.value, now);
+    }
+    count.value = now;
+  }
+  return found;
+}
+
+}  // namespace shoal::os

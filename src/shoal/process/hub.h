@@ -1,0 +1,158 @@
+// The parent's side of the channels of a zygote's workers: one descriptor, and one for each 64
+// workers.
+//
+//   worker 0 ──┐ shared end of a SOCK_SEQPACKET pair
+//   worker 1 ──┼───────────────────────────────────────▶ Hub ──▶ HubPeer 0, 1, … (queues)
+//   worker … ──┘ each message tagged with its worker
+//                                                         MailboxSender
+//   worker i ◀── a mailbox of its own ◀────────────────── of 64 workers
+//
+// The pair has no name, and no mailbox takes anything from anybody but its sender (os/mailbox.h):
+// who can neither inherit nor receive these descriptors cannot speak here.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "shoal/os/mailbox.h"
+#include "shoal/os/socket.h"
+#include "shoal/process/channel.h"
+#include "shoal/process/event_loop.h"
+#include "shoal/process/hub_cells.h"
+
+namespace shoal::process {
+
+/// What the workers of one zygote process share: their senders and their cells; a resource.
+///
+/// Threads: any.
+class HubLine {
+ public:
+  /// Throws SystemError.
+  HubLine() = default;
+
+  const std::string& name() const noexcept { return name_; }
+  HubCells& cells() noexcept { return cells_; }
+  /// Of a slot that is taken; it is made for the first. Throws SystemError.
+  const os::MailboxSender& sender(int slot);
+
+  /// How many workers it can have at a time; 0 before the zygote has said it.
+  void open(int capacity);
+  int capacity() const;
+  std::size_t free_slots() const;
+  int take_slot();  // -1: all are taken
+  void give_back(int slot);
+
+  static std::string sender_name(const std::string& line, int slot);
+  static std::string mailbox_name(const std::string& line, std::uint64_t request);
+
+ private:
+  const std::string name_ = os::unique_socket_name();
+  HubCells cells_ = HubCells::create();
+  mutable std::mutex mutex_;
+  std::array<os::MailboxSender, HubCells::kCount / os::MailboxSender::kMaxMailboxes> senders_;
+  int capacity_ = 0;
+  std::vector<int> free_slots_;
+};
+
+/// One worker, as the hub and its channel share it.
+///
+/// Threads: push(), close_from_worker() and end() in the hub's loop; the rest as Channel's.
+class HubPeer {
+ public:
+  HubPeer(std::shared_ptr<HubLine> line, int slot, std::uint64_t request);
+  ~HubPeer();
+  HubPeer(const HubPeer&) = delete;
+  HubPeer& operator=(const HubPeer&) = delete;
+
+  std::uint64_t request() const noexcept { return request_; }
+  int slot() const noexcept { return slot_; }
+
+  /// A message, or what kept it from being received.
+  void push(std::variant<os::Message, std::exception_ptr> item);
+  void close_from_worker();
+  /// The worker has ended: its slot is free for another.
+  void end();
+
+  os::SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds,
+                       os::Deadline deadline);
+  os::RecvOutcome recv(os::Message& message, os::Deadline deadline);
+  bool hung_up() const;
+  void close() noexcept;
+
+ private:
+  const std::shared_ptr<HubLine> line_;
+  const std::string mailbox_;
+  const os::MailboxSender& sender_;
+  const int slot_;
+  const std::uint64_t request_;
+  HubCell& cell_;
+  Credit credit_;             // the sender's
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::deque<std::variant<os::Message, std::exception_ptr>> items_;
+  bool worker_closed_ = false;
+  bool closed_ = false;  // by this side: what still comes is dropped
+  bool ended_ = false;
+};
+
+/// The parent's end of a channel through a hub.
+class HubCarrier final : public Channel::Carrier {
+ public:
+  explicit HubCarrier(std::shared_ptr<HubPeer> peer) : peer_(std::move(peer)) {}
+  ~HubCarrier() override { peer_->close(); }
+
+  os::SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds,
+                       os::Deadline deadline) override {
+    return peer_->send(bytes, fds, deadline);
+  }
+  os::RecvOutcome recv(os::Message& message, os::Deadline deadline) override {
+    return peer_->recv(message, deadline);
+  }
+  bool hung_up() const override { return peer_->hung_up(); }
+  void shutdown() noexcept override { peer_->close(); }
+
+ private:
+  std::shared_ptr<HubPeer> peer_;
+};
+
+/// Receives what all workers of a zygote and its branches say; a resource.
+///
+/// Threads: add() from any; the rest in the loop's. Death: the socket is at its end when the
+/// zygote, its branches and all their workers are gone, and then only.
+class Hub {
+ public:
+  explicit Hub(EventLoop& loop) : loop_(loop) {}
+
+  /// Makes the pair and listens; returns the workers' end. `on_end` is called once, at the end.
+  os::SeqPacket open(std::function<void()> on_end);
+
+  /// Before the worker is started.
+  void add(const std::shared_ptr<HubPeer>& peer);
+  void remove(std::uint64_t request);
+
+  /// Hands out all that has come by now.
+  void drain();
+  bool is_open() const noexcept { return static_cast<bool>(socket_); }
+  void close();
+
+ private:
+  void take(os::Message message, std::exception_ptr error);
+
+  EventLoop& loop_;
+  os::SeqPacket socket_;
+  std::function<void()> on_end_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::weak_ptr<HubPeer>> peers_;
+};
+
+}  // namespace shoal::process

@@ -1,0 +1,41 @@
+// A worker's end of its channel, where the parent serves many workers over few descriptors.
+#pragma once
+
+#include <cstdint>
+
+#include "shoal/os/mailbox.h"
+#include "shoal/os/socket.h"
+#include "shoal/process/channel.h"
+#include "shoal/process/hub_cells.h"
+
+namespace shoal::process {
+
+/// Receives from a mailbox of its own and sends into the socket that all workers of a zygote share.
+///
+/// Death: of the parent: the shared socket tells it.
+class HubEnd final : public Channel::Carrier {
+ public:
+  /// `up` is this process's own descriptor of the shared socket; `cell` outlives this.
+  HubEnd(os::Mailbox mailbox, os::SeqPacket up, HubCell& cell, std::uint64_t request);
+  ~HubEnd() override { shutdown(); }
+
+  os::SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds,
+                       os::Deadline deadline) override;
+  os::RecvOutcome recv(os::Message& message, os::Deadline deadline) override;
+  bool hung_up() const override;
+  void shutdown() noexcept override;
+
+ private:
+  void wait_for_room(os::Deadline deadline);
+
+  os::Mailbox mailbox_;
+  os::SeqPacket up_;
+  os::Fd room_;  // an epoll instance; opened when it is needed
+  HubCell& cell_;
+  const std::uint64_t request_;
+  Credit credit_;
+  bool parent_closed_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace shoal::process

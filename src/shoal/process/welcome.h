@@ -1,0 +1,30 @@
+// The first message to a worker: what it shares with its group, and how large the group is.
+//
+//   parent -> worker   u32 magic "SHWL", i32 number of workers; two descriptors: board, lease desk
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "shoal/process/board.h"
+#include "shoal/process/entry.h"
+#include "shoal/process/identity.h"
+#include "shoal/process/launcher.h"
+
+namespace shoal::process {
+
+/// Sends it. A worker that is gone shows as any death does.
+void send_welcome(WorkerProcess& worker, const Board& board, int num_workers);
+
+/// Takes it: the identity of this worker; nothing when the parent is gone or wants the worker to
+/// end. This process leases ports in the order of its parent's program from here on. Throws Error
+/// for another message.
+std::optional<Identity> receive_welcome(WorkerContext& context);
+
+bool is_welcome(std::span<const std::byte> message) noexcept;
+
+/// The first message after it, for a worker that may not have taken it.
+os::RecvOutcome recv_past_welcome(Channel& channel, os::Message& message);
+
+}  // namespace shoal::process

@@ -1,0 +1,200 @@
+#include "shoal/process/zygote_group.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+#include "shoal/os/error.h"
+#include "shoal/process/spawn_program.h"
+
+namespace shoal::process {
+namespace {
+
+constexpr std::chrono::milliseconds kStopGrace{1'000};
+
+// After the end of the zygote: until all its workers are gone, which the kernel kills at once. A
+// process that one of them left behind may look like one of them.
+constexpr std::chrono::milliseconds kLastGrace{1'000};
+
+}  // namespace
+
+void ZygoteGroup::launch(const LaunchOptions& options, const Environment& environment) {
+  supervisor_->loop().call([&] { spawn(options, environment); });
+}
+
+void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environment) {
+  OutputPipe output = OutputPipe::create();
+  OutputPipe errors = OutputPipe::create();
+  auto [ours, theirs] = os::SeqPacket::pair();
+  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), [this] {
+    static_cast<void>(pidfd_.send_signal(SIGKILL));
+  });
+  SpawnedProgram program = spawn_program(options.interpreter, environment, theirs.fd(),
+                                         output.write_end.get(), errors.write_end.get());
+  pidfd_ = std::move(program.pidfd);
+  {
+    const std::lock_guard lock(mutex_);
+    pid_ = program.pid;
+  }
+  readers_ = supervisor_->read_output("zygote", tail_, std::move(output.read_end),
+                                      std::move(errors.read_end));
+  links_.push_back(std::move(link));
+  links_.front()->watch();
+  supervisor_->loop().watch(pidfd_.fd(), POLLIN, [this] { on_ended(); });
+  up_ = hub_.open([this] { on_all_gone(); });
+}
+
+void ZygoteGroup::begin(const LaunchOptions& options) {
+  preload_ =
+      options.preload.empty() ? "nothing" : fmt::format("{}", fmt::join(options.preload, ", "));
+  supervisor_->loop().call([&] {
+    if (!up_) return;  // it has ended already
+    links_.front()->send_setup({.zygote = true,
+                                .hide_gpu = options.hide_gpu,
+                                .threads = options.threads,
+                                .parent_pid = ::getpid(),
+                                .preload = options.preload,
+                                .bootstrap = options.bootstrap,
+                                .line = {}},
+                               *up_);
+    up_.reset();
+  });
+}
+
+bool ZygoteGroup::usable() const {
+  for (const auto& link : links_) {
+    if (!link->usable()) return false;
+  }
+  return !links_.empty();
+}
+
+int ZygoteGroup::pid() const {
+  const std::lock_guard lock(mutex_);
+  return pid_;
+}
+
+void ZygoteGroup::wait_ready(os::Deadline deadline) {
+  if (links_.front()->wait_ready(deadline)) return;
+  stop();
+  throw TimedOut(
+      fmt::format("the zygote was not ready in time (start_timeout): it was still starting up or "
+                  "importing its preload ({})",
+                  preload_));
+}
+
+std::size_t ZygoteGroup::free_places() const {
+  std::size_t places = 0;
+  for (const auto& link : links_) places += link->line()->free_slots();
+  return places;
+}
+
+std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Deadline deadline) {
+  const std::size_t before = links_.size();
+  for (std::size_t free = free_places(); free < count;) {
+    add_branch(deadline);  // all of them fork side by side
+    free += static_cast<std::size_t>(links_.front()->line()->capacity());
+  }
+  for (std::size_t i = before; i < links_.size(); ++i) await_branch(*links_[i], deadline);
+  std::vector<Place> places;
+  while (places.size() < count) {
+    const std::size_t had = places.size();
+    for (const auto& link : links_) {  // in turn, so that all fork at the same time
+      if (places.size() == count) break;
+      const int slot = link->line()->take_slot();
+      if (slot < 0) continue;
+      places.push_back(
+          {link.get(), std::make_shared<HubPeer>(link->line(), slot, next_request_++)});
+    }
+    if (places.size() == had) {  // a branch had room for fewer than the first
+      add_branch(deadline);
+      await_branch(*links_.back(), deadline);
+    }
+  }
+  return places;
+}
+
+void ZygoteGroup::add_branch(os::Deadline deadline) {
+  auto [ours, theirs] = os::SeqPacket::pair();
+  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), [this] {
+    static_cast<void>(pidfd_.send_signal(SIGKILL));
+  });
+  ZygoteLink& branch = *link;
+  supervisor_->loop().call([&] {
+    branch.watch();
+    links_.push_back(std::move(link));
+  });
+  links_.front()->send_branch(next_request_++, branch, theirs, deadline);
+}
+
+void ZygoteGroup::await_branch(ZygoteLink& branch, os::Deadline deadline) {
+  if (branch.wait_ready(deadline)) return;
+  throw TimedOut("a branch of the zygote was not ready in time (start_timeout)");
+}
+
+void ZygoteGroup::stop() noexcept {
+  if (std::exchange(stopped_, true) || !pidfd_) return;
+  try {
+    // It ends its workers, with all that they have started. Deep in an import it just ends.
+    static_cast<void>(pidfd_.send_signal(SIGTERM));
+    if (!pidfd_.wait(os::deadline_after(kStopGrace))) {
+      static_cast<void>(pidfd_.send_signal(SIGKILL));
+      static_cast<void>(pidfd_.wait(os::deadline_after(kStopGrace)));
+    }
+    // Whether or not the loop has seen the end: nothing in it refers to this object any more.
+    supervisor_->loop().call([this] {
+      on_ended();
+      on_all_gone();
+      supervisor_->loop().unwatch(pidfd_.fd());
+      readers_.finish();
+      for (const auto& link : links_) link->detach();
+      hub_.close();
+      alive_.reset();
+    });
+  } catch (const std::exception&) {
+    // Only a lack of memory or descriptors leads here; the zygote ends with this process then.
+  }
+}
+
+void ZygoteGroup::on_ended() {
+  if (pid() < 0 || !pidfd_.ended()) return;
+  up_.reset();
+  for (const auto& link : links_) link->on_control();  // what they said last
+  ExitStatus status{.known = false};
+  try {
+    if (const auto end = pidfd_.reap()) status = {.code = end->code, .signal = end->signal};
+  } catch (const SystemError&) {
+    // Collected by somebody else's wait for all children.
+  }
+  supervisor_->loop().unwatch(pidfd_.fd());
+  readers_.finish();
+  {
+    const std::lock_guard lock(mutex_);
+    pid_ = -1;
+  }
+  std::string why = fmt::format("it ended with {}", status.describe());
+  for (const std::string& line : tail_.lines()) why += "\n  | " + line;
+  for (const auto& link : links_) {
+    link->detach();
+    link->fail(why);
+  }
+  hub_.drain();
+  if (!hub_.is_open()) {
+    on_all_gone();
+  } else {
+    supervisor_->loop().after(kLastGrace, [this, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) on_all_gone();
+    });
+  }
+}
+
+void ZygoteGroup::on_all_gone() {
+  if (pid() >= 0)
+    return;  // the end of the zygote itself is about to be told: on_ended() comes back
+  for (const auto& link : links_) link->finish_all();
+}
+
+}  // namespace shoal::process

@@ -1,0 +1,84 @@
+// A zygote and its branches, as their launcher holds them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/os/pidfd.h"
+#include "shoal/os/socket.h"
+#include "shoal/process/environment.h"
+#include "shoal/process/hub.h"
+#include "shoal/process/launcher.h"
+#include "shoal/process/supervisor.h"
+#include "shoal/process/zygote_link.h"
+
+namespace shoal::process {
+
+/// From the start of a zygote to its end; a resource. It needs a handful of descriptors, and two
+/// for each branch, that is for each 256 workers beyond the first 256 (fewer where `ulimit -n`
+/// leaves a zygote fewer).
+///
+/// Threads: usable() and pid() from any, the rest from one at a time; the private functions that
+/// begin with on_ run in the supervisor's loop. Death: of the zygote or of a branch: all its
+/// workers die, their records end with an unknown status once all of them are gone, requests under
+/// way fail with StartFailed, and usable() is false from then on.
+class ZygoteGroup {
+ public:
+  explicit ZygoteGroup(std::shared_ptr<Supervisor> supervisor)
+      : supervisor_(std::move(supervisor)), hub_(supervisor_->loop()) {}
+  ~ZygoteGroup() { stop(); }
+  ZygoteGroup(const ZygoteGroup&) = delete;
+  ZygoteGroup& operator=(const ZygoteGroup&) = delete;
+
+  /// Starts the program, which waits for begin(). Throws SystemError.
+  void launch(const LaunchOptions& options, const Environment& environment);
+
+  /// Tells the program what to be; returns at once, while it preloads. After launch(), once.
+  void begin(const LaunchOptions& options);
+
+  bool usable() const;
+  int pid() const;  // -1 when it has ended
+
+  /// Throws StartFailed when it cannot get ready, TimedOut (and kills it) at the deadline.
+  void wait_ready(os::Deadline deadline);
+
+  /// A place in a zygote.
+  struct Place {
+    ZygoteLink* link;
+    std::shared_ptr<HubPeer> peer;
+  };
+  /// Places for so many workers, spread over the zygotes; makes branches where they are short. It
+  /// is ready. Throws StartFailed, TimedOut, SystemError.
+  std::vector<Place> reserve(std::size_t count, os::Deadline deadline);
+
+  /// Ends the zygote, and with it the workers that still run. Idempotent.
+  void stop() noexcept;
+
+ private:
+  void spawn(const LaunchOptions& options, const Environment& environment);
+  void add_branch(os::Deadline deadline);
+  static void await_branch(ZygoteLink& branch, os::Deadline deadline);
+  std::size_t free_places() const;
+  void on_ended();
+  void on_all_gone();
+
+  const std::shared_ptr<Supervisor> supervisor_;
+  Hub hub_;
+  LogTail tail_{WorkerProcess::kLogTailLines};
+  os::PidFd pidfd_;
+  std::optional<os::SeqPacket> up_;                 // what the zygote is given by begin()
+  std::string preload_;                             // for messages
+  OutputReaders readers_;                           // the loop's
+  std::vector<std::unique_ptr<ZygoteLink>> links_;  // the first is the zygote; changed in the loop
+  std::uint64_t next_request_ = 1;
+  bool stopped_ = false;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);  // for the loop's timer
+  mutable std::mutex mutex_;                                                // guards the rest
+  int pid_ = -1;
+};
+
+}  // namespace shoal::process

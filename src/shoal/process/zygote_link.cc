@@ -1,0 +1,227 @@
+#include "shoal/process/zygote_link.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <array>
+#include <utility>
+
+#include "shoal/os/error.h"
+#include "shoal/process/error_report.h"
+#include "shoal/process/orphans.h"
+
+namespace shoal::process {
+
+bool ZygoteLink::usable() const {
+  const std::lock_guard lock(mutex_);
+  return state_ != State::kFailed;
+}
+
+StartFailed ZygoteLink::failure() const {
+  const std::lock_guard lock(mutex_);
+  return StartFailed("the zygote cannot start workers: " + why_);
+}
+
+bool ZygoteLink::wait_ready(os::Deadline deadline) {
+  {
+    std::unique_lock lock(mutex_);
+    const auto decided = [this] { return state_ != State::kStarting; };
+    if (deadline == os::kNoDeadline) {
+      changed_.wait(lock, decided);
+    } else if (!changed_.wait_until(lock, deadline, decided)) {
+      return false;
+    }
+    if (state_ == State::kReady) return true;
+  }
+  throw failure();
+}
+
+void ZygoteLink::send_setup(wire::Setup setup, const os::SeqPacket& up) {
+  setup.line = line_->name();
+  const std::array fds{up.fd(), line_->cells().fd()};
+  // kClosed: it has ended already, which its pidfd tells.
+  static_cast<void>(control_.send(wire::encode(setup), fds));
+  line_->cells().close_fd();
+}
+
+void ZygoteLink::send_branch(std::uint64_t request, ZygoteLink& branch,
+                             const os::SeqPacket& control, os::Deadline deadline) {
+  supervisor_.loop().call([&] { branches_[request] = &branch; });
+  ByteWriter writer = wire::begin(wire::Kind::kBranch, request);
+  writer.text(branch.line_->name());
+  const std::array fds{control.fd(), branch.line_->cells().fd()};
+  if (control_.send(writer.take(), fds, deadline) == os::SendOutcome::kTimedOut) {
+    throw TimedOut("the zygote did not take the request for a branch in time (start_timeout)");
+  }
+  branch.line_->cells().close_fd();
+}
+
+void ZygoteLink::start_worker(const PendingWorker& worker, os::Deadline deadline) {
+  const auto message = wire::encode(worker.start, worker.peer->request());
+  if (control_.send(message, {}, deadline) == os::SendOutcome::kTimedOut) {
+    throw TimedOut(fmt::format("the zygote did not take the request for {} in time (start_timeout)",
+                               worker.start.name));
+  }  // sent, or closed: then fail() tells the record
+}
+
+void ZygoteLink::watch() {
+  supervisor_.loop().watch(control_.fd(), POLLIN, [this] { on_control(); });
+}
+
+void ZygoteLink::expect(const PendingWorker& worker) {
+  const std::uint64_t request = worker.peer->request();
+  hub_.add(worker.peer);
+  supervisor_.adopt(worker.record);
+  requests_[request] = {worker.record, worker.peer};
+  if (!usable()) abandon(requests_.find(request), std::make_exception_ptr(failure()));
+}
+
+void ZygoteLink::give_up(const PendingWorker& worker, const std::exception_ptr& error) {
+  const auto found = requests_.find(worker.peer->request());
+  if (found != requests_.end()) abandon(found, error);
+}
+
+void ZygoteLink::on_control() {
+  try {
+    os::Message message;
+    while (control_) {
+      const auto outcome = control_.recv(message, os::Clock::now());
+      if (outcome == os::RecvOutcome::kTimedOut) break;
+      if (outcome == os::RecvOutcome::kClosed) {
+        supervisor_.loop().unwatch(control_.fd());  // the zygote's pidfd tells the rest
+        return;
+      }
+      on_message(message);
+    }
+    send_signals();
+  } catch (const std::exception& error) {
+    // What it says cannot be understood or received: it is of no more use.
+    fail(error.what());
+    supervisor_.loop().unwatch(control_.fd());
+    on_broken_();
+  }
+}
+
+void ZygoteLink::on_message(const os::Message& message) {
+  ByteReader reader(message.bytes);
+  const wire::Header header = wire::read_header(reader);
+  const auto found = requests_.find(header.request);
+  switch (header.kind) {
+    case wire::Kind::kReady: {
+      line_->open(wire::decode_ready(reader).capacity);
+      const std::lock_guard lock(mutex_);
+      if (state_ == State::kStarting) state_ = State::kReady;
+      changed_.notify_all();
+      return;
+    }
+    case wire::Kind::kSetupFailed: {
+      const auto report = ErrorReport::decode(reader.bytes());
+      fail(report ? report->describe() : "it gave no reason");
+      return;
+    }
+    case wire::Kind::kStartFailed:
+      on_start_failed(header.request, reader);
+      return;
+    case wire::Kind::kStarted: {
+      const int pid = reader.number<std::int32_t>();
+      if (found == requests_.end()) return;
+      found->second.record->set_running(pid, [this, request = header.request](int signal) {
+        supervisor_.loop().post([this, request, signal] { queue_signal(request, signal); });
+      });
+      return;
+    }
+    case wire::Kind::kOutput: {
+      const auto stream = reader.number<std::uint8_t>();
+      const std::string text = reader.text();
+      if (found != requests_.end()) supervisor_.take_output(*found->second.record, stream, text);
+      return;
+    }
+    case wire::Kind::kExited: {
+      const wire::Exited exited = wire::decode_exited(reader);
+      if (found != requests_.end()) finish(found, {.code = exited.code, .signal = exited.signal});
+      return;
+    }
+    default:
+      throw Error("a zygote sent a message that only a launcher sends");
+  }
+}
+
+void ZygoteLink::on_start_failed(std::uint64_t request, ByteReader& reader) {
+  const int error_number = reader.number<std::int32_t>();
+  const SystemError error(reader.text(), error_number);
+  if (const auto branch = branches_.find(request); branch != branches_.end()) {
+    branch->second->fail(error.what());
+    branches_.erase(branch);
+  } else if (const auto found = requests_.find(request); found != requests_.end()) {
+    abandon(found, std::make_exception_ptr(error));
+  }
+}
+
+// It has ended: what it said before is handed out first.
+void ZygoteLink::finish(Requests::iterator found, ExitStatus status) {
+  hub_.drain();
+  const Request ended = std::move(found->second);
+  hub_.remove(found->first);
+  requests_.erase(found);
+  ended.peer->end();
+  supervisor_.finish(ended.record, status);
+}
+
+// It never ran.
+void ZygoteLink::abandon(Requests::iterator found, const std::exception_ptr& error) {
+  const Request failed = std::move(found->second);
+  hub_.remove(found->first);
+  requests_.erase(found);
+  failed.peer->end();
+  failed.record->set_failed(error);
+  supervisor_.abandon(failed.record);
+}
+
+void ZygoteLink::queue_signal(std::uint64_t request, int signal) {
+  if (!requests_.contains(request)) return;  // it has ended
+  signals_.emplace_back(request, signal);
+  send_signals();
+}
+
+// Never waits: the zygote may itself be waiting until this loop reads what it has to say.
+void ZygoteLink::send_signals() {
+  const bool waited = !signals_.empty();
+  while (!signals_.empty()) {
+    const auto [request, signal] = signals_.front();
+    ByteWriter writer = wire::begin(wire::Kind::kKill, request);
+    writer.number(static_cast<std::int32_t>(signal));
+    if (control_.send(writer.take(), {}, os::Clock::now()) == os::SendOutcome::kTimedOut) {
+      supervisor_.loop().watch(control_.fd(), POLLIN | POLLOUT, [this] { on_control(); });
+      return;
+    }
+    signals_.pop_front();
+  }
+  if (waited) watch();
+}
+
+void ZygoteLink::fail(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != State::kFailed) why_ = why;
+    state_ = State::kFailed;
+    changed_.notify_all();
+  }
+  const auto error = std::make_exception_ptr(failure());
+  for (auto next = requests_.begin(); next != requests_.end();) {
+    const auto found = next++;
+    if (found->second.record->pid() < 0) abandon(found, error);
+  }
+}
+
+void ZygoteLink::finish_all() {
+  std::vector<pid_t> sessions;
+  for (const auto& [request, worker] : requests_) {
+    if (const int pid = worker.record->pid(); pid > 0) sessions.push_back(pid);
+  }
+  while (!requests_.empty()) finish(requests_.begin(), {.known = false});
+  end_sessions(sessions);  // the zygote can see to what they have started no more
+}
+
+void ZygoteLink::detach() { supervisor_.loop().unwatch(control_.fd()); }
+
+}  // namespace shoal::process

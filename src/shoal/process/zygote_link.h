@@ -1,0 +1,104 @@
+// The launcher's side of one zygote process's control socket (wire.h).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "shoal/os/socket.h"
+#include "shoal/process/hub.h"
+#include "shoal/process/supervisor.h"
+#include "shoal/process/wire.h"
+#include "shoal/process/worker_died.h"
+
+namespace shoal::process {
+
+class ZygoteLink;
+
+/// A worker on its way to a zygote.
+struct PendingWorker {
+  ZygoteLink* link = nullptr;
+  std::shared_ptr<WorkerRecord> record;
+  std::shared_ptr<HubPeer> peer;
+  wire::Start start;
+};
+
+/// A zygote or a branch of one, seen from its launcher; a resource of ZygoteGroup, which outlives
+/// the workers' handles.
+///
+/// Threads: as marked. Death: of the zygote: the group tells it by fail() and finish_all().
+class ZygoteLink {
+ public:
+  /// `on_broken`: what the zygote says cannot be understood; it is to be killed.
+  ZygoteLink(Supervisor& supervisor, Hub& hub, os::SeqPacket control,
+             std::function<void()> on_broken)
+      : supervisor_(supervisor),
+        hub_(hub),
+        control_(std::move(control)),
+        on_broken_(std::move(on_broken)) {}
+
+  const std::shared_ptr<HubLine>& line() const noexcept { return line_; }
+
+  // From any thread.
+  bool usable() const;  // starting or ready
+  /// False at the deadline. Throws StartFailed when it cannot get ready.
+  bool wait_ready(os::Deadline deadline);
+
+  // From the launcher's thread.
+  void send_setup(wire::Setup setup, const os::SeqPacket& up);
+  /// Asks for a branch, which `branch` is to be the link of; `control` is the other end of its
+  /// socket.
+  void send_branch(std::uint64_t request, ZygoteLink& branch, const os::SeqPacket& control,
+                   os::Deadline deadline);
+  /// Asks for a worker that is expected; its record tells what becomes of it. Throws TimedOut and
+  /// SystemError: it was not asked for.
+  void start_worker(const PendingWorker& worker, os::Deadline deadline);
+
+  // In the loop.
+  void watch();
+  void expect(const PendingWorker& worker);
+  /// It was expected, and will not be asked for.
+  void give_up(const PendingWorker& worker, const std::exception_ptr& error);
+  void on_control();
+  /// No more workers come from it; those that do not run yet have failed. The first reason stays.
+  void fail(const std::string& why);
+  /// They have ended with it, which nobody collected the status of.
+  void finish_all();
+  void detach();
+
+ private:
+  enum class State { kStarting, kReady, kFailed };
+  struct Request {
+    std::shared_ptr<WorkerRecord> record;
+    std::shared_ptr<HubPeer> peer;
+  };
+  using Requests = std::unordered_map<std::uint64_t, Request>;
+
+  void on_message(const os::Message& message);
+  void on_start_failed(std::uint64_t request, ByteReader& reader);
+  void finish(Requests::iterator found, ExitStatus status);
+  void abandon(Requests::iterator found, const std::exception_ptr& error);
+  void queue_signal(std::uint64_t request, int signal);
+  void send_signals();
+  StartFailed failure() const;
+
+  Supervisor& supervisor_;
+  Hub& hub_;
+  os::SeqPacket control_;
+  const std::function<void()> on_broken_;
+  const std::shared_ptr<HubLine> line_ = std::make_shared<HubLine>();
+  Requests requests_;                                        // the loop's
+  std::unordered_map<std::uint64_t, ZygoteLink*> branches_;  // the loop's: not ready yet
+  std::deque<std::pair<std::uint64_t, int>> signals_;        // the loop's: not sent yet
+  mutable std::mutex mutex_;                                 // guards the rest
+  std::condition_variable changed_;
+  State state_ = State::kStarting;
+  std::string why_;  // it failed
+};
+
+}  // namespace shoal::process

@@ -1,0 +1,144 @@
+// Places in arrival order: who has a result takes the next place of the batch that is open, writes
+// there, and says so.
+//
+// Batch `sequence` has the tickets [sequence * slots, (sequence + 1) * slots). Its owner opens it
+// in one of a few blocks of memory, so a block serves many batches, one after the other, in any
+// order.
+//
+//   slot word:  bits 63..32 the batch's sequence, 31..2 who claimed it, 1..0 SlotState
+//
+// A claim is one exchange on the slot's own word and names the claimer: whoever dies with a place
+// in hand is found, and the place is filled for it. The cursor only says where to look first; who
+// finds a place taken pushes it on, so nobody waits for a claimer that stands still.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shoal/sync/atomics.h"
+
+namespace shoal::sync {
+
+enum class SlotState : std::uint8_t { kFree, kClaimed, kReady };
+
+/// What a slot word says; a value.
+struct SlotWord {
+  std::uint32_t sequence = 0;
+  std::uint32_t claimer = 0;  // below 2^30; 0 while it is free
+  SlotState state = SlotState::kFree;
+
+  constexpr std::uint64_t packed() const noexcept {
+    return std::uint64_t{sequence} << 32 | std::uint64_t{claimer} << 2 |
+           static_cast<std::uint64_t>(state);
+  }
+  static constexpr SlotWord unpacked(std::uint64_t word) noexcept {
+    return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word) >> 2,
+            static_cast<SlotState>(word & 3)};
+  }
+};
+
+/// A claimed place; a value.
+struct SlotPlace {
+  std::uint32_t sequence = 0;
+  std::uint32_t block = 0;
+  std::uint32_t slot = 0;
+};
+
+/// A view of the shared words; a value that borrows them. All of them zero, with every batch that
+/// is claimed from opened first, is their first state.
+///
+/// Threads, processes: one owner, which opens batches and takes them back; any number claim.
+/// Invariants: places are claimed in the order of their tickets, without a gap; a ticket is claimed
+/// once. The owner keeps that there are never more claimers than open tickets: it opens a batch
+/// before it hands out the work whose result may land there, and reuses a block only after all of
+/// its slots were ready. Memory ordering: what was written before ready() is visible after
+/// is_ready() said so ([slot]); what the owner wrote before open() is visible to a claimer of that
+/// batch when handing out the work was a release and taking it an acquire: the claims in between
+/// hand it on ([cursor], [slot]). Death: a claimer that dies leaves a word that names it. Fork:
+/// parent and child use the same words. Limit: a claimer that stands still for exactly 2^32 batches
+/// mistakes one for another.
+template <class Atomics>
+class BasicArrivalSlots {
+ public:
+  using Word64 = typename Atomics::Word64;
+  using Word = typename Atomics::Word;
+
+  BasicArrivalSlots() = default;
+  /// `blocks` has a power of two of elements, more than are ever open at a time; `words` are
+  /// those of all blocks, `slots` to a block.
+  BasicArrivalSlots(Word64* cursor, std::span<Word> blocks, std::span<Word64> words,
+                    std::uint32_t slots) noexcept
+      : cursor_(cursor), blocks_(blocks), words_(words), slots_(slots) {}
+
+  /// Owner: batch `sequence` takes its places in `block`.
+  void open(std::uint32_t sequence, std::uint32_t block) noexcept {
+    // Relaxed: claimers learn of it with the work that the owner hands out next.
+    const std::uint64_t free = SlotWord{.sequence = sequence}.packed();
+    for (std::uint32_t slot = 0; slot < slots_; ++slot) {
+      word(block, slot).store(free, std::memory_order_relaxed);
+    }
+    blocks_[sequence & (blocks_.size() - 1)].store(block, std::memory_order_relaxed);
+  }
+
+  /// Takes the next place for `claimer`.
+  SlotPlace claim(std::uint32_t claimer) noexcept {
+    std::uint64_t ticket = cursor_->load(std::memory_order_acquire);  // [cursor]
+    for (;;) {
+      const auto sequence = static_cast<std::uint32_t>(ticket / slots_);
+      const auto slot = static_cast<std::uint32_t>(ticket % slots_);
+      // Relaxed, and perhaps of a later batch when this claimer is late: then the word below is.
+      const std::uint32_t block =
+          blocks_[sequence & (blocks_.size() - 1)].load(std::memory_order_relaxed);
+      std::uint64_t expected = SlotWord{.sequence = sequence}.packed();
+      const std::uint64_t mine = SlotWord{sequence, claimer, SlotState::kClaimed}.packed();
+      const bool taken = word(block, slot)
+                             .compare_exchange_strong(expected, mine, std::memory_order_acq_rel,
+                                                      std::memory_order_acquire);  // [slot]
+      std::uint64_t here = ticket;
+      cursor_->compare_exchange_strong(here, ticket + 1, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed);  // [cursor]
+      if (taken) return {sequence, block, slot};
+      ticket = std::max(ticket + 1, cursor_->load(std::memory_order_acquire));  // [cursor]
+    }
+  }
+
+  /// What `claimer` wrote to its place is complete.
+  void ready(const SlotPlace& place, std::uint32_t claimer) noexcept {
+    word(place.block, place.slot)
+        .store(SlotWord{place.sequence, claimer, SlotState::kReady}.packed(),
+               std::memory_order_release);  // [slot]
+  }
+
+  SlotWord look(std::uint32_t block, std::uint32_t slot) const noexcept {
+    return SlotWord::unpacked(word(block, slot).load(std::memory_order_acquire));  // [slot]
+  }
+  bool is_ready(const SlotPlace& place) const noexcept {
+    const SlotWord word = look(place.block, place.slot);
+    return word.sequence == place.sequence && word.state == SlotState::kReady;
+  }
+
+  /// Owner, while nobody claims: the next claim is the first of batch `sequence`.
+  void restart(std::uint64_t sequence) noexcept {
+    // Relaxed: as in open().
+    cursor_->store(sequence * slots_, std::memory_order_relaxed);
+  }
+
+  std::uint32_t slots() const noexcept { return slots_; }
+
+ private:
+  Word64& word(std::uint32_t block, std::uint32_t slot) const noexcept {
+    return words_[static_cast<std::size_t>(block) * slots_ + slot];
+  }
+
+  Word64* cursor_ = nullptr;
+  std::span<Word> blocks_;
+  std::span<Word64> words_;
+  std::uint32_t slots_ = 1;
+};
+
+using ArrivalSlots = BasicArrivalSlots<SystemAtomics>;
+
+}  // namespace shoal::sync

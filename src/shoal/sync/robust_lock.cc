@@ -1,0 +1,59 @@
+#include "shoal/sync/robust_lock.h"
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+
+#include "shoal/os/error.h"
+
+namespace shoal::sync {
+namespace {
+
+void check(int error, const char* attempt) {
+  if (error != 0) throw SystemError(attempt, error);
+}
+
+int lock_until(pthread_mutex_t& mutex, os::Deadline deadline) {
+#ifdef __SANITIZE_THREAD__
+  // ThreadSanitizer knows this one, but (up to GCC 12) not the other; the wall clock does for
+  // tests.
+  const auto until = std::chrono::system_clock::now() + os::time_left(deadline);
+  const std::timespec wall = os::to_timespec(until.time_since_epoch());
+  return ::pthread_mutex_timedlock(&mutex, &wall);
+#else
+  const std::timespec until = os::to_timespec(deadline.time_since_epoch());
+  return ::pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
+#endif
+}
+
+}  // namespace
+
+void RobustLock::init() {
+  pthread_mutexattr_t kind;
+  check(::pthread_mutexattr_init(&kind), "prepare a lock between processes");
+  ::pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
+  ::pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  const int error = ::pthread_mutex_init(&mutex_, &kind);
+  ::pthread_mutexattr_destroy(&kind);
+  check(error, "make a lock between processes");
+}
+
+LockOutcome RobustLock::lock(os::Deadline deadline) noexcept {
+  const int error =
+      deadline == os::kNoDeadline ? ::pthread_mutex_lock(&mutex_) : lock_until(mutex_, deadline);
+  if (error == ETIMEDOUT) return LockOutcome::kTimedOut;
+  if (error == EOWNERDEAD) {
+    ::pthread_mutex_consistent(&mutex_);
+    return LockOutcome::kOwnerDied;
+  }
+  SHOAL_CHECK(error == 0,
+              "a RobustLock that was not initialised, or is locked twice by one thread");
+  return LockOutcome::kLocked;
+}
+
+void RobustLock::unlock() noexcept {
+  SHOAL_CHECK(::pthread_mutex_unlock(&mutex_) == 0, "unlock of a RobustLock that is not held");
+}
+
+}  // namespace shoal::sync

@@ -1,0 +1,203 @@
+// A VectorEnv whose environments are stepped one by one: send() hands out orders, recv() hands out
+// batches of those that are ready. What all hosts of such environments share; who steps (threads,
+// processes) is the derived class's.
+//
+// Blocks: results are written into blocks of batch_size rows, and recv() lends a block to the
+// caller without a copy. A lent block is never written to before the caller has let it go. When
+// the caller keeps so many that too few are left for what may be in flight, recv() hands out a
+// copy instead, so that nothing waits for the caller and nothing is overwritten.
+//
+// Synchronous calls (reset_async, step_async, wait) work too while nothing is in flight; they end
+// in the home rows, environment i in row i.
+//
+// Invariants: an environment has at most one order under way; there is a block for every order
+// that is under way; a call that throws before it began has changed nothing.
+//
+// Threads: the caller's. A lease may be dropped by any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/os/clock.h"
+#include "shoal/sync/wait_outcome.h"
+#include "shoal/vector/async_segment.h"
+#include "shoal/vector/call_state.h"
+#include "shoal/vector/in_flight.h"
+#include "shoal/vector/vector_env.h"
+
+namespace shoal::vector {
+
+class AsyncVectorEnv : public VectorEnv {
+ public:
+  /// Blocks that the caller may keep before recv() begins to copy.
+  static constexpr int kSpareBlocks = 4;
+
+  int num_envs() const noexcept final { return segment_.num_envs(); }
+  int num_workers() const noexcept final { return static_cast<int>(shares_.size()); }
+  const env::Space& single_observation_space() const noexcept final {
+    return spaces_.observation_space;
+  }
+  const env::Space& single_action_space() const noexcept final { return spaces_.action_space; }
+  AutoresetMode autoreset_mode() const noexcept final { return segment_.home().autoreset_mode; }
+  std::span<const shm::TensorView> actions() const noexcept final {
+    return segment_.home().actions;
+  }
+
+  void reset_async(std::span<const std::optional<std::uint64_t>> seeds,
+                   std::span<const std::uint8_t> mask = {}) final;
+  void step_async() final;
+  Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) final;
+
+  int batch_size() const noexcept final { return segment_.batch_size(); }
+  int in_flight() const noexcept final { return flight_.count(); }
+  void send(std::span<const std::int64_t> env_ids) final;
+  /// Throws what send() of these would throw.
+  void require_sendable(std::span<const std::int64_t> env_ids);
+  /// Throws what send_reset() of these would throw.
+  void require_resettable(std::span<const std::int64_t> env_ids) const;
+  /// Throws what a synchronous call of this name would throw.
+  void require_idle(const char* call) {
+    begin_call(call);
+    require_nothing_in_flight(call);
+  }
+  void send_reset(std::span<const std::optional<std::uint64_t>> seeds,
+                  std::span<const std::uint8_t> mask = {}) final;
+  Arrivals recv(std::optional<std::chrono::nanoseconds> timeout = {}) final;
+  void discard(std::optional<std::chrono::nanoseconds> timeout = {}) final;
+
+  /// What environments said in the synchronous call that wait() ended last; valid until the next.
+  const std::vector<Arrivals::Info>& home_infos() const noexcept { return home_infos_; }
+
+  Stats stats() const override;
+  /// Of the last result of recv() or wait(); `row` is the place in it.
+  std::span<const RowFaultRecord> faults() const override { return row_faults_; }
+
+ protected:
+  /// A worker's environments.
+  struct Share {
+    int first_env = 0;
+    int num_envs = 0;
+  };
+
+  explicit AsyncVectorEnv(const Options& options);
+
+  /// Makes the segment. Throws InvalidArgument for options that do not fit the environments.
+  void set_up(Hello spaces, std::vector<Share> shares, AutoresetMode mode);
+
+  AsyncSegment& segment() noexcept { return segment_; }
+  const AsyncSegment& segment() const noexcept { return segment_; }
+  const std::vector<Share>& shares() const noexcept { return shares_; }
+  const Hello& spaces() const noexcept { return spaces_; }
+  const Options& options() const noexcept { return options_; }
+  CallState& state() noexcept { return state_; }
+  InFlight& flight() noexcept { return flight_; }
+  int worker_of(int row) const noexcept { return owner_[static_cast<std::size_t>(row)]; }
+  bool is_ready(std::size_t row) const noexcept;
+
+  /// Worker `worker` has lost its environments, and takes no orders now: those that are still out
+  /// end as faults, the next step of the others does; then all are new ones.
+  void lose(int worker);
+  /// Environment `row` will not come back.
+  void drop(std::size_t row);
+
+  // What the host does.
+
+  /// `worker` has new orders.
+  virtual void wake(int worker) = 0;
+  /// All orders of a call are out.
+  virtual void all_sent() {}
+  /// Works or waits until `gather` is complete, `deadline` at the latest.
+  virtual sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) = 0;
+  /// Between two waits: deals with deaths and messages. True when something has changed.
+  virtual bool look_around() { return false; }
+  /// The info that worker `worker` could not put into the block; empty when it was lost.
+  virtual std::vector<std::byte> take_info(int row, std::uint32_t sequence) = 0;
+  /// The environment of `row` has thrown. Throws, or deals with it so that it can go on.
+  virtual void on_failure(int row, std::span<const std::byte> report) = 0;
+  /// Why the environment of `row` was lost; may be null.
+  virtual Fault fault_of(int /*row*/) { return {}; }
+
+ private:
+  class Leases;
+  /// What a call waits for: these slots of a block, to which its gather counts down.
+  struct Target {
+    const AsyncBlock& block;
+    sync::ArrivalSlots& slots;
+    std::uint32_t word_block;
+    std::uint32_t sequence;
+    std::span<const std::size_t> wanted;
+  };
+
+  void begin_call(const char* call);
+  void check_options() const;
+  int blocks_needed() const noexcept;
+  InboxEntry order_for(std::size_t row, Order order);
+  void open(std::uint64_t sequence);
+  int take_free_block();
+  void push(InboxEntry entry, std::uint64_t now_ns);
+  void wake_all();
+  void send_home(std::vector<std::size_t> rows, Order order);
+  void require_batch() const;
+  std::vector<std::int64_t> expected_ids(std::uint64_t sequence) const;
+  void wait_for(const Target& target, std::optional<std::chrono::nanoseconds> timeout);
+  [[noreturn]] void throw_timed_out();
+  void end_as_fault(std::size_t row, const AsyncBlock& block, std::size_t slot, RowFault fault);
+  void deliver_fault(std::size_t row, RowFault fault);
+  void fill_with_dropped();
+  bool is_left_out(std::size_t row) const noexcept;
+  void write_seeds(std::span<const std::size_t> rows,
+                   std::span<const std::optional<std::uint64_t>> seeds);
+  std::vector<std::size_t> selected_rows(const char* call,
+                                         std::span<const std::optional<std::uint64_t>> seeds,
+                                         std::span<const std::uint8_t> mask) const;
+  void require_nothing_in_flight(const char* call) const;
+  void take_failures(const AsyncBlock& block, std::span<const std::size_t> slots,
+                     std::uint32_t sequence);
+  std::span<const std::byte> info_of(const AsyncBlock& block, std::size_t slot,
+                                     std::uint32_t sequence);
+  void gather_faults(const AsyncBlock& block, std::span<const std::size_t> slots);
+  void gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
+                    std::uint32_t sequence, std::vector<Arrivals::Info>& infos);
+  Arrivals hand_out(std::uint64_t sequence);
+  void free_block(std::uint64_t sequence);
+
+  Options options_;
+  Hello spaces_;
+  std::vector<Share> shares_;
+  std::vector<int> owner_;  // worker, by row; for good
+  AsyncSegment segment_;
+  CallState state_{1};
+  InFlight flight_{0};
+  int max_in_flight_ = 0;
+
+  // Batches that are open: sequences [next_recv_, next_open_), or one of each cohort's.
+  std::uint64_t next_recv_ = 0;
+  std::uint64_t next_open_ = 0;
+  std::uint64_t tickets_ = 0;  // of arrival order, given out
+  std::vector<int> block_of_;  // by sequence % size; -1: not open
+  std::vector<int> free_;      // blocks
+  std::shared_ptr<Leases> leases_;
+
+  std::uint64_t home_round_ = 0;
+  std::vector<std::size_t> home_rows_;  // of the synchronous call under way
+  std::vector<Arrivals::Info> home_infos_;
+  std::deque<std::vector<std::byte>> large_infos_;  // of the last batch
+  std::vector<std::uint8_t> seen_;                  // all zero between calls
+  std::vector<std::uint8_t> to_wake_;               // by worker
+  std::vector<RowFaultRecord> row_faults_;
+  std::vector<std::size_t> all_slots_;  // 0, 1, …, batch_size - 1
+
+  std::uint64_t batches_ = 0;
+  std::uint64_t resets_ = 0;
+  std::uint64_t wait_ns_ = 0;
+  std::uint64_t parks_ = 0;
+};
+
+}  // namespace shoal::vector

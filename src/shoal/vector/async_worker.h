@@ -1,0 +1,77 @@
+// The worker's side of asynchronous environments: takes orders from its inbox, steps, delivers.
+//
+// The same body runs in a worker process, in a thread, and in the caller itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "shoal/process/error_report.h"
+#include "shoal/vector/async_segment.h"
+#include "shoal/vector/stepper.h"
+
+namespace shoal::vector {
+
+/// What the host of a worker does for it. Empty members are skipped.
+struct AsyncWorkerHooks {
+  /// An environment that throws is let go where it can be replaced alone: its next order makes a
+  /// new one.
+  bool tolerant = false;
+  /// Describes the exception that is being handled (inside a catch block). Empty: type and what().
+  std::function<process::ErrorReport()> describe_exception;
+  /// Called on the way of every order, for the tests that kill workers there.
+  std::function<void(const char* point)> pass;
+  /// Brings an info to the caller that has no room in its block, after the place was ready.
+  std::function<void(int row, std::uint32_t sequence, std::span<const std::byte>)> bring_info;
+};
+
+/// One worker's environments of one asynchronous vector environment.
+///
+/// An environment that throws is delivered with AsyncBlock::kFailed and the report as its info; the
+/// others go on.
+///
+/// Threads: one at a time. Death: an order that was taken and not delivered is found by the caller:
+/// its environment is in flight and no place is ready for it.
+class AsyncWorker {
+ public:
+  /// `first_env` is the row of the stepper's first environment; attaches the stepper.
+  AsyncWorker(AsyncSegment segment, int worker, int first_env, std::unique_ptr<Stepper> stepper,
+              AsyncWorkerHooks hooks = {});
+
+  /// True when there are orders.
+  bool pending() const noexcept { return segment_.inbox(worker_).readable() != 0; }
+
+  /// Obeys up to `most` orders; returns how many.
+  int serve(int most);
+
+  /// Whether serve() has completed a batch since the last call: the caller may be about to run.
+  bool take_completed() noexcept { return std::exchange(completed_, false); }
+
+  Stepper& stepper() noexcept { return *stepper_; }
+  AsyncCell& cell() noexcept { return segment_.cell(worker_); }
+
+ private:
+  void take_run(int most);
+  void obey_run();
+  void work(Order order, int lo, int hi);
+  void deliver(const InboxEntry& entry, std::uint8_t fault, std::span<const std::byte> info);
+  void learn_cost(std::uint64_t elapsed_ns, int count) noexcept;
+
+  AsyncSegment segment_;
+  const int worker_;
+  const int first_env_;
+  std::unique_ptr<Stepper> stepper_;
+  AsyncWorkerHooks hooks_;
+  EnvMarker marker_;
+  std::vector<InboxEntry> run_;     // what is obeyed together: neighbours with the same order
+  std::vector<std::uint8_t> gone_;  // environments that were let go
+  double step_ns_ = 0;              // of one environment, smoothed; 0: not known yet
+  bool completed_ = false;
+};
+
+}  // namespace shoal::vector

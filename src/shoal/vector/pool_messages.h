@@ -1,0 +1,58 @@
+// What a worker pool and its workers say to each other on their channel; orders and results go
+// through shared memory.
+//
+// Each message: u32 magic "SHPO", u32 kind, u32 session, i32 first, i32 count, u8 flag, u64
+// sequence, bytes, as process/codec.h writes them; what a kind does not name is 0 or empty.
+//
+//   pool -> worker   JOIN      first: the worker's index; one descriptor: the pool's doors
+//   pool -> worker   OPEN      first env, count of envs, flag: tolerant, bytes: payload
+//   pool -> worker   ATTACH    first: the worker's index; one descriptor: the session's segment
+//   pool -> worker   REQUEST   sequence, bytes
+//   pool -> worker   CLOSE
+//   worker -> pool   HELLO     flag: can_rebuild, bytes as encode_hello() makes them
+//   worker -> pool   FAILED    bytes: an error report; the session is not open
+//   worker -> pool   REPLY     sequence, bytes
+//   worker -> pool   REFUSAL   sequence, bytes: an error report
+//   worker -> pool   INFO      sequence: row << 32 | sequence, bytes: an info too large for its
+//   block worker -> pool   CLOSED
+//
+// A session is one vector environment of the pool's; JOIN is no session's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace shoal::vector {
+
+enum class PoolKind : std::uint32_t {
+  kJoin = 1,
+  kOpen,
+  kAttach,
+  kRequest,
+  kClose,
+  kHello,
+  kFailed,
+  kReply,
+  kRefusal,
+  kInfo,
+  kClosed,
+};
+
+/// Any of them; a value.
+struct PoolMessage {
+  PoolKind kind{};
+  std::uint32_t session = 0;
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+  bool flag = false;
+  std::uint64_t sequence = 0;
+  std::vector<std::byte> bytes;
+
+  std::vector<std::byte> encode() const;
+  /// Throws Error for what is none of them.
+  static PoolMessage decode(std::span<const std::byte> message);
+};
+
+}  // namespace shoal::vector

@@ -1,0 +1,240 @@
+// ProcessEngine: what becomes of rows and seats when a worker dies, hangs or fails.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "shoal/process/stack_dump.h"
+#include "shoal/vector/process_engine.h"
+
+namespace shoal::vector {
+namespace {
+
+// For a hung worker to tell its stack.
+constexpr std::chrono::milliseconds kStackTimeout{1000};
+
+// One line of a report.
+std::string headline(const process::ErrorReport& report) {
+  std::string text = report.env_index >= 0 ? fmt::format("environment {}", report.env_index) : "it";
+  text += fmt::format(" raised {}", report.type);
+  if (!report.message.empty()) text += ": " + report.message.substr(0, report.message.find('\n'));
+  if (report.episode_step >= 0)
+    text += fmt::format(" (step {} of its episode", report.episode_step + 1);
+  if (report.episode_step >= 0 && !report.last_action.empty())
+    text += ", action " + report.last_action;
+  if (report.episode_step >= 0 && report.last_seed)
+    text += fmt::format(", last seed {}", *report.last_seed);
+  return report.episode_step >= 0 ? text + ")" : text;
+}
+
+}  // namespace
+
+// Handles the deaths since the last look: those of workers that had nothing to do.
+void ProcessEngine::look_for_deaths() {
+  const std::uint64_t exits = exits_->load(std::memory_order_acquire);  // [exits]
+  if (exits == exits_seen_) return;
+  for (WorkerSeat& seat : seats_) {
+    if (seat.attached() && seat.dead()) {
+      handle_death(seat, process::DeathCertificate::of(seat.process()));
+    }
+  }
+  exits_seen_ = exits;
+}
+
+// Ends the workers whose environment has passed its deadline; their deaths are handled as any.
+void ProcessEngine::look_for_hangs() {
+  const FaultPolicy& policy = options_.faults;
+  if (policy.reset_timeout.count() <= 0 && policy.step_timeout.count() <= 0) return;
+  for (WorkerSeat& seat : seats_) {
+    if (seat.command == Command::kNone || seat.owes_fault || !busy(seat)) continue;
+    const WorkerCell& cell = cell_of(seat);
+    const std::int32_t word = cell.env_now.load(std::memory_order_acquire);  // [marker]
+    const std::uint64_t since = cell.env_since.load(std::memory_order_relaxed);
+    const bool in_reset = EnvMarker::in_reset(word) || seat.command == Command::kReset;
+    const auto limit = in_reset ? policy.reset_timeout : policy.step_timeout;
+    if (limit.count() <= 0) continue;
+    const std::uint64_t now = os::now_ns();
+    const std::uint64_t start = std::max(since, posted_ns_);  // it may sleep since the last call
+    if (now < start + static_cast<std::uint64_t>(std::chrono::nanoseconds(limit).count())) continue;
+    end_hung(seat, EnvMarker::blamed(word), in_reset, limit);
+  }
+}
+
+void ProcessEngine::end_hung(WorkerSeat& seat, int env, bool in_reset,
+                             std::chrono::milliseconds limit) {
+  health_.change(seat.index(), [](WorkerHealth& health) { health.state = WorkerState::kHung; });
+  const char* const call = in_reset ? "reset" : "step";
+  const std::string who = env >= 0 ? fmt::format("environment {}", env)
+                                   : fmt::format("one of environments {} to {}", seat.first_env(),
+                                                 seat.first_env() + seat.num_envs() - 1);
+  seat.kill_reason = fmt::format("{} did not finish its {} within {:g} s ({}_timeout)", who, call,
+                                 std::chrono::duration<double>(limit).count(), call);
+  seat.kill_env = env;
+  seat.kill_kind = FaultKind::kHang;
+  seat.stack = process::ask_for_stack(seat.process(), kStackTimeout);
+  seat.process().kill(SIGKILL);
+  static_cast<void>(seat.process().join(kStackTimeout));
+}
+
+// Throws for kRaise, and when the policy forgives no more; else the seat owes a fault.
+void ProcessEngine::handle_death(WorkerSeat& seat, process::DeathCertificate certificate) {
+  const FaultRecord record = record_of(seat, certificate);
+  if (options_.faults.on_fault == OnFault::kRaise) {
+    health_.count_fault(seat.index(), std::make_shared<const FaultRecord>(record));
+    certificate.cause = record.message;
+    certificate.stack = seat.stack;
+    certificate.kind = name(record.kind);
+    state_.fail(fmt::format("{} died ({})", seat.describe(), certificate.status.describe()));
+    throw process::WorkerDied(std::move(certificate));
+  }
+  lose_seat(seat, record);
+}
+
+FaultRecord ProcessEngine::record_of(const WorkerSeat& seat,
+                                     const process::DeathCertificate& certificate) {
+  FaultRecord record{.worker = seat.index(),
+                     .first_env = seat.first_env(),
+                     .num_envs = seat.num_envs(),
+                     .pid = certificate.pid,
+                     .status = certificate.status,
+                     .message = {},
+                     .details = {},
+                     .report = certificate.report};
+  const WorkerCell& cell = cell_of(seat);
+  // Who has not been attached has left no mark.
+  record.env = seat.attached() ? EnvMarker::blamed(cell.env_now.load(std::memory_order_relaxed))
+                               : EnvMarker::kNone;
+  const std::string ended = fmt::format("{} (pid {}) ended with {}", seat.describe(),
+                                        certificate.pid, certificate.status.describe());
+  const std::string in = record.env >= 0 ? fmt::format(" in environment {}", record.env) : "";
+  if (!seat.kill_reason.empty()) {
+    record.kind = seat.kill_kind;
+    record.env = seat.kill_env;
+    record.message = fmt::format("{}; its worker was killed", seat.kill_reason);
+  } else if (certificate.report) {
+    record.kind = FaultKind::kException;
+    record.env = certificate.report->env_index;
+    record.message = headline(*certificate.report);
+  } else if (certificate.status.signal == SIGKILL) {
+    const auto evidence = oom_watch_.evidence();
+    record.kind = evidence ? FaultKind::kMemory : FaultKind::kKilled;
+    record.message = ended + in;
+    if (evidence) {
+      record.message +=
+          fmt::format("; the kernel killed it for want of memory, as it seems: {}", *evidence);
+    }
+  } else {
+    record.kind = certificate.status.known && certificate.status.signal == 0 ? FaultKind::kExit
+                                                                             : FaultKind::kKilled;
+    record.message = ended + in;
+  }
+  if (!seat.stack.empty()) record.details += "Its stack:\n" + seat.stack;
+  if (certificate.report) record.details += certificate.report->traceback;
+  for (const std::string& line : certificate.log_tail) record.details += "\n  | " + line;
+  return record;
+}
+
+// Takes a fault down. Throws TooManyFaults.
+Fault ProcessEngine::admit(FaultRecord record) {
+  const int worker = record.worker;
+  const std::string message = record.message;
+  try {
+    Fault fault = ledger_.admit(std::move(record));
+    health_.count_fault(worker, fault);
+    return fault;
+  } catch (const TooManyFaults& error) {
+    const std::string text = error.what();
+    state_.fail(fmt::format("{} {}", text.substr(0, text.find('\n')), message));
+    health_.count_fault(worker, error.faults().back());
+    throw;
+  }
+}
+
+// The worker is gone: its rows end as a fault in the call under way, or in the next one.
+void ProcessEngine::lose_seat(WorkerSeat& seat, FaultRecord record) {
+  if (seat.attached()) wipe_torn_rows(seat);
+  seat.fault = admit(std::move(record));
+  seat.owes_fault = true;
+  seat.needs_reset = true;
+  seat.has_orders = false;
+  seat.successor.reset();
+  seat.draining = false;
+  seat.keeps_generators = false;
+  seat.kill_reason.clear();
+  seat.stack.clear();
+  seat.vacate();
+  const bool for_good = gone_for_good(seat);
+  health_.change(seat.index(), [&](WorkerHealth& health) {
+    health.pid = 0;
+    health.state = for_good ? WorkerState::kDropped : WorkerState::kRestarting;
+  });
+}
+
+// Zeros where a dead worker was writing an observation. The last one comes in its stead where that
+// is in another place (end_row).
+void ProcessEngine::wipe_torn_rows(const WorkerSeat& seat) {
+  const std::int32_t marker =
+      cell_of(seat).env_now.load(std::memory_order_relaxed);  // relaxed: it is dead
+  for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
+    if (!EnvMarker::torn(marker, row)) continue;
+    for (const shm::TensorView& leaf : rows_.obs)
+      std::memset(leaf.row_data(row), 0, leaf.row_bytes());
+  }
+}
+
+void ProcessEngine::end_rows_as_fault(WorkerSeat& seat) {
+  for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
+    end_row(row, RowFault::kFault);
+    faults_.push_back({row, seat.fault});
+  }
+  seat.owes_fault = false;
+  seat.fault.reset();
+  seat.command = Command::kNone;  // it has no info
+}
+
+// Environments of a worker failed, and it goes on with the others.
+void ProcessEngine::lose_rows(WorkerSeat& seat) {
+  for (process::ErrorReport& report :
+       decode_reports(next_of_kind(seat, MessageKind::kFaults).bytes)) {
+    const int row = report.env_index;
+    FaultRecord record{.kind = FaultKind::kException,
+                       .worker = seat.index(),
+                       .env = row,
+                       .first_env = row,
+                       .num_envs = 1,
+                       .pid = seat.process().pid(),
+                       .status = {},
+                       .message = headline(report),
+                       .details = report.traceback,
+                       .report = {}};
+    record.report = std::move(report);
+    const Fault fault = admit(std::move(record));
+    end_row(row, RowFault::kFault);
+    faults_.push_back({row, fault});
+  }
+  seat.has_orders = true;
+}
+
+// Writes a row that is no transition, with the last observation.
+void ProcessEngine::end_row(int row, RowFault why) {
+  const auto at = static_cast<std::size_t>(row);
+  rows_.reward[at] = 0;
+  rows_.terminated[at] = 0;
+  rows_.truncated[at] = 1;
+  rows_.reset[at] = 0;
+  rows_.has_final[at] = 0;
+  rows_.fault[at] = static_cast<std::uint8_t>(why);
+  rows_.carry_over(row);
+  rows_have_faults_ = true;
+}
+
+void ProcessEngine::mark_rows_that_are_not_live() {
+  for (int row = 0; row < rows_.num_envs; ++row) {
+    if (ledger_.live(row) || rows_.fault[static_cast<std::size_t>(row)] != 0) continue;
+    end_row(row, ledger_.state(row));
+  }
+}
+
+}  // namespace shoal::vector

@@ -1,0 +1,256 @@
+"""Random sequences of calls of vector environments, and what two implementations make of the same one.
+
+A program is a list of calls drawn from a seed. It is played on an implementation of Shoal's and on
+`gymnasium.vector.SyncVectorEnv`, and after every call both must have returned the same: values, dtypes, shapes, masks, order
+of keys, or the same kind of exception.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import shoal
+from same import assert_same
+from sample_envs import SPACES, SpaceEnv
+from shoal.compat import gymnasium as compat
+
+# Where Gymnasium is wrong, or says it otherwise, and programs therefore do not go:
+# - seeds that are NumPy integers are a TypeError there (openai/gym#3127 is the environments' side of it);
+# - the first reset with a mask returns None, or fails, for the environments that it leaves out;
+# - it takes `reset_mask` out of the caller's dict, which breaks wrappers (Gymnasium#1696): make_vec does not, the classes of
+#   shoal.compat do; programs give every implementation a dict of its own;
+# - make_vec hands actions on in the action space's dtype: only shoal.compat is given lists and other dtypes.
+
+
+class VariedEnv(SpaceEnv):
+    """Episodes of uneven lengths and infos of every kind, all drawn from the seed."""
+
+    def __init__(self, observation: str, action: str, length: int) -> None:
+        super().__init__(observation, action, render_mode="rgb_array")
+        self.length = length
+        self.elapsed = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.elapsed = 0
+        if seed is None and self._np_random is None:
+            seed = self.length  # drawn by nobody, so that both implementations see the same
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.elapsed += 1
+        return observation, reward, terminated, truncated or self.elapsed >= self.length, info
+
+    def _info(self, options: dict[str, Any] | None) -> dict[str, Any]:
+        info = super()._info(options)
+        draw = self.np_random.integers(0, 12)
+        kinds: dict[int, dict[str, Any]] = {
+            0: {"mixed": 1},
+            1: {"mixed": 1.75},
+            2: {"mixed": True},
+            3: {"half": np.float16(0.5), "complex": 1j},
+            4: {"deep": {"er": {"still": [self.elapsed]}, "array": np.full((2, 2), self.elapsed, np.uint8)}},
+            5: {"deep": {"er": {"other": "text"}}},
+            6: {"set": {1, 2}, "bytes": b"abc", "tuple": (1, "a")},
+            7: {"strings": np.array(["a", "bc"]), "empty": {}},
+        }
+        return {**info, **kinds.get(int(draw), {})}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a program is played on."""
+
+    implementation: str
+    observation: str
+    action: str
+    lengths: tuple[int, ...]
+    mode: str
+    workers: int
+
+    def factories(self) -> list[Any]:
+        return [functools.partial(VariedEnv, self.observation, self.action, length) for length in self.lengths]
+
+    def ours(self) -> shoal.VectorEnv:
+        mode = AutoresetMode[self.mode.upper()]
+        if self.implementation == "SyncVectorEnv":
+            return compat.SyncVectorEnv(self.factories(), autoreset_mode=mode)
+        if self.implementation == "AsyncVectorEnv":
+            return compat.AsyncVectorEnv(
+                self.factories(), shared_memory=False, autoreset_mode=mode, num_workers=self.workers
+            )
+        where = {"backend": "serial"} if self.implementation == "serial" else {"num_workers": self.workers}
+        return shoal.make_vec(self.factories(), autoreset_mode=self.mode, **where)
+
+    def theirs(self) -> SyncVectorEnv:
+        return SyncVectorEnv(self.factories(), autoreset_mode=AutoresetMode[self.mode.upper()])
+
+    @property
+    def exact(self) -> bool:
+        return self.implementation.endswith("VectorEnv")
+
+
+Call = tuple[str, Any]
+
+
+def draw(seed: int) -> tuple[Setting, list[Call]]:
+    """A setting and a program."""
+    rng = np.random.default_rng(seed)
+    names = list(SPACES)
+    num_envs = int(rng.integers(1, 6))
+    setting = Setting(
+        implementation=str(rng.choice(["serial", "process", "process", "AsyncVectorEnv", "SyncVectorEnv"])),
+        observation=str(rng.choice(names)),
+        action=str(rng.choice(names)),
+        lengths=tuple(int(n) for n in rng.integers(1, 9, num_envs)),
+        mode=str(rng.choice(["next_step", "same_step", "disabled"])),
+        workers=int(rng.integers(1, num_envs + 1)),
+    )
+    program = [("action_space.seed", int(rng.integers(1000))), ("reset", (_seeds(rng, num_envs), None, None))]
+    program += [_call(rng, setting) for _ in range(int(rng.integers(5, 40)))]
+    return setting, program
+
+
+def _seeds(rng: np.random.Generator, num_envs: int) -> Any:
+    kind = rng.integers(0, 4)
+    if kind == 0:
+        return None
+    if kind == 1:
+        return int(rng.integers(0, 2**31))
+    seeds = [int(seed) for seed in rng.integers(0, 2**31, num_envs)]
+    return [None if kind == 3 and rng.random() < 0.4 else seed for seed in seeds]
+
+
+def _call(rng: np.random.Generator, setting: Setting) -> Call:
+    num_envs = len(setting.lengths)
+    kind = rng.choice(
+        ["step", "reset", "call", "get_attr", "set_attr", "render", "np_random_seed", "wrong"],
+        p=[0.68, 0.12, 0.05, 0.03, 0.05, 0.02, 0.02, 0.03],
+    )
+    if kind == "step":
+        return "step", str(rng.choice(["sample", "list", "tuple", "items"])) if setting.exact else "sample"
+    if kind == "reset":
+        mask = [bool(m) for m in rng.random(num_envs) < 0.5] if rng.random() < 0.6 else None
+        options = [None, {}, {"level": 3, "name": "x"}, {"array": np.arange(2)}][int(rng.integers(0, 4))]
+        return "reset", (_seeds(rng, num_envs), mask, options)
+    if kind == "call":
+        return "call", [("double", (int(rng.integers(9)),)), ("value", ()), ("length", ())][int(rng.integers(0, 3))]
+    if kind == "set_attr":
+        return "set_attr", int(rng.integers(9)) if rng.random() < 0.5 else list(range(num_envs))
+    if kind == "wrong":
+        return "wrong", str(rng.choice(["few seeds", "mask", "attribute", "few values", "no seed"]))
+    return str(kind), None
+
+
+def play(setting: Setting, program: list[Call]) -> None:
+    """Raises AssertionError at the first difference."""
+    ours, theirs = setting.ours(), setting.theirs()
+    try:
+        ended = np.zeros(len(setting.lengths), np.bool_)
+        for name in ("observation_space", "single_observation_space", "action_space", "single_action_space"):
+            assert getattr(ours, name) == getattr(theirs, name), name
+        assert (ours.metadata, ours.render_mode, ours.num_envs) == (
+            theirs.metadata,
+            theirs.render_mode,
+            theirs.num_envs,
+        )
+        for i, (name, argument) in enumerate(program):
+            where = f"call {i}: {name}"
+            if name == "step" and setting.mode == "disabled" and ended.any():
+                both = [envs.reset(options={"reset_mask": ended}) for envs in (ours, theirs)]
+                assert_same(*both, where + ", reset before it")
+            results = [outcome(envs, name, argument) for envs in (ours, theirs)]
+            assert_same(*results, where)
+            if name == "step":
+                ended = results[1][2] | results[1][3]
+            elif name == "reset":
+                mask = argument[1]
+                ended = ended & ~np.array(mask) if mask is not None and any(mask) else np.zeros_like(ended)
+    finally:
+        ours.close()
+        theirs.close()
+
+
+def outcome(envs: Any, name: str, argument: Any) -> Any:
+    """What a call returns, or the kind of what it raises."""
+    if name == "action_space.seed":
+        envs.action_space.seed(argument)
+        return None
+    if name == "step":
+        return envs.step(_actions(envs, argument))
+    if name == "reset":
+        seed, mask, options = copy.deepcopy(argument)
+        if mask is not None and any(mask):
+            options = {**(options or {}), "reset_mask": np.array(mask)}
+        return envs.reset(seed=seed, options=options)
+    if name == "call":
+        return envs.call(argument[0], *argument[1])
+    if name == "get_attr":
+        return envs.get_attr("elapsed")
+    if name == "set_attr":
+        envs.set_attr("value", copy.deepcopy(argument))
+        return envs.get_attr("value")
+    if name == "render":
+        return envs.render()
+    if name == "np_random_seed":
+        return envs.np_random_seed
+    return _wrong(envs, argument)
+
+
+def _actions(envs: Any, form: str) -> Any:
+    actions = envs.action_space.sample()
+    if (
+        form == "sample"
+        or not isinstance(actions, np.ndarray | tuple)
+        or envs.action_space.__class__.__name__ == "Tuple"
+    ):
+        return actions
+    if form == "items":
+        return list(actions)
+    return actions.tolist() if form == "list" and actions.ndim == 1 else tuple(actions)
+
+
+def _wrong(envs: Any, how: str) -> str:
+    calls = {
+        "few seeds": lambda: envs.reset(seed=[1] * (envs.num_envs + 1)),
+        "mask": lambda: envs.reset(options={"reset_mask": np.zeros(envs.num_envs + 1, np.bool_)}),
+        "attribute": lambda: envs.get_attr("there_is_no_such_thing"),
+        "few values": lambda: envs.set_attr("value", [1] * (envs.num_envs + 1)),
+        "no seed": lambda: envs.reset(options={"reset_mask": [True] * envs.num_envs}),
+    }
+    try:
+        calls[how]()
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+
+def shrunk(setting: Setting, program: list[Call], patience: int = 60) -> list[Call]:
+    """A shorter program that still fails, found by leaving out one call after the other."""
+    kept = list(program)
+    for i in reversed(range(2, len(kept))):
+        if patience == 0:
+            break
+        patience -= 1
+        candidate = kept[:i] + kept[i + 1 :]
+        try:
+            play(setting, candidate)
+        except Exception:
+            kept = candidate
+    return kept
+
+
+def check(seed: int) -> None:
+    """Plays the program of `seed`; a failure shows it, shortened."""
+    setting, program = draw(seed)
+    try:
+        play(setting, program)
+    except Exception as error:
+        calls = "\n  ".join(map(repr, shrunk(setting, program)))
+        raise AssertionError(f"program {seed} on {setting}: {error}\nshortened to\n  {calls}") from error

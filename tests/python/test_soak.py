@@ -1,0 +1,21 @@
+"""A short soak: random crashes, hangs and exceptions, every step and every fault accounted for, nothing left or grown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
+
+
+def test_every_step_and_every_fault_is_accounted_for() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, str(SOAK), "--steps", "60000", "--mean", "20", "--seed", "3", "--envs", "16"]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert run.stdout, run.stderr
+    result = json.loads(run.stdout)
+    assert run.returncode == 0 and not result["problems"], result
+    assert set(result["reported"]) == {"exception", "exit", "hang", "killed"}

@@ -1,0 +1,49 @@
+"""Random programs (random_calls.py): Shoal's vector environments against gymnasium.vector.SyncVectorEnv.
+
+pytest tests/python/test_vector_random.py --random-programs 5000 --random-seed 100000
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import random_calls
+
+BATCH = 10
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "first" in metafunc.fixturenames:
+        first = metafunc.config.getoption("--random-seed")
+        metafunc.parametrize("first", range(first, first + metafunc.config.getoption("--random-programs"), BATCH))
+
+
+def test_random_programs_have_the_outcomes_of_gymnasiums(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        random_calls.check(seed)
+
+
+def test_a_difference_is_found_and_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: this one breaks the 3rd step of ours."""
+    setting, program = next(
+        (setting, program)
+        for setting, program in map(random_calls.draw, range(1000))
+        if setting.implementation == "serial" and sum(name == "step" for name, _ in program) > 8
+    )
+    ours = random_calls.Setting.ours
+
+    def broken(self: random_calls.Setting) -> object:
+        envs, steps = ours(self), iter(range(100))
+        step = envs.step
+
+        def wrong_step(actions: object) -> object:
+            result = step(actions)
+            return (*result[:1], result[1] + (next(steps) >= 2), *result[2:])
+
+        envs.step = wrong_step
+        return envs
+
+    monkeypatch.setattr(random_calls.Setting, "ours", broken)
+    with pytest.raises(AssertionError, match="step"):
+        random_calls.play(setting, program)
+    assert [name for name, _ in random_calls.shrunk(setting, program)][2:] == ["step"] * 3

@@ -1,0 +1,258 @@
+"""snapshot(), restore() and clone(): back to where environments were, bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import EzPickle
+
+import shoal
+from same import assert_same
+
+BACKENDS: dict[str, dict[str, Any]] = {
+    "serial": {"backend": "serial"},
+    "process": {"backend": "process", "num_workers": 2},
+    "native-serial": {"backend": "serial"},
+    "native-thread": {"backend": "thread", "num_workers": 2},
+    "native-process": {"backend": "process", "num_workers": 2},
+}
+IDS = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"]
+Make = Callable[..., shoal.VectorEnv]
+
+
+@pytest.fixture(params=BACKENDS)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    made: list[shoal.VectorEnv] = []
+
+    def make_and_keep(env: Any, *args: Any, **kwargs: Any) -> shoal.VectorEnv:
+        native = request.param.startswith("native")
+        if native and not isinstance(env, str):
+            pytest.skip("for Python environments")
+        made.append(shoal.make_vec(f"shoal/{env}" if native else env, *args, **{**BACKENDS[request.param], **kwargs}))
+        return made[-1]
+
+    yield make_and_keep
+    for envs in made:
+        envs.close()
+
+
+def actions_of(envs: shoal.VectorEnv, steps: int, seed: int) -> list[Any]:
+    envs.action_space.seed(seed)
+    return [envs.action_space.sample() for _ in range(steps)]
+
+
+def timeless(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    infos = {**result[-1]}
+    if "episode" in infos:
+        infos["episode"] = {key: value for key, value in infos["episode"].items() if key != "t"}
+    return (*result[:-1], infos)
+
+
+def run(envs: shoal.VectorEnv, actions: list[Any]) -> tuple[Any, ...]:
+    return tuple(timeless(envs.step(action)) for action in actions)
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+@pytest.mark.parametrize("name", IDS)
+def test_the_same_actions_give_the_same_bits_again(make: Make, name: str, mode: str) -> None:
+    envs = make(
+        name,
+        5,
+        autoreset_mode=mode,
+        max_episode_steps=23,
+        frame_stack=3,
+        reward_clip=(-1, 0.5),
+        episode_statistics=True,
+    )
+    envs.reset(seed=11)
+    # Taken at every point of an episode, with resets pending and not.
+    for taken_after in (0, 1, 21, 1, 1, 7):
+        run(envs, actions_of(envs, taken_after, taken_after))
+        taken = envs.snapshot()
+        actions = actions_of(envs, 60, 3)
+        first = run(envs, actions)
+        for _ in range(2):
+            envs.restore(pickle.loads(pickle.dumps(taken)))
+            assert_same(run(envs, actions), first, f"{taken_after} steps")
+        envs.restore(taken)
+
+
+def test_only_those_that_are_named_go_back(make: Make) -> None:
+    envs, twin = make("CartPole-v1", 4), make("CartPole-v1", 4)
+    for both in (envs, twin):
+        both.reset(seed=2)
+    actions = actions_of(envs, 12, 1)
+    run(envs, actions[:4]), run(twin, actions[:4])
+    taken = envs.snapshot([1, 3])
+    assert taken.ids == (1, 3) and len(taken) == 2
+    run(envs, actions[4:8]), run(twin, actions[4:8])
+    envs.restore(taken)
+    after, control = envs.step(actions[8])[0], twin.step(actions[8])[0]
+    assert np.array_equal(after[[0, 2]], control[[0, 2]]) and not np.array_equal(after[[1, 3]], control[[1, 3]])
+
+
+def test_environments_become_each_other(make: Make) -> None:
+    envs = make("CartPole-v1", 4)
+    envs.reset(seed=2)
+    for action in actions_of(envs, 5, 1):
+        envs.step(action)
+    envs.clone(0, [1, 3])
+    for _ in range(100):  # through automatic resets: the random streams are the same, too
+        obs = envs.step([1, 1, 0, 1])[0]
+        assert np.array_equal(obs[0], obs[1]) and np.array_equal(obs[0], obs[3])
+    envs.clone([2, 0], [0, 2])
+    before, after = obs, envs.step([1] * 4)[0]
+    assert not np.array_equal(before, after)
+    with pytest.raises(ValueError, match="as many, or one"):
+        envs.clone([0, 1], [2])
+
+
+def test_another_vector_environment_goes_on_from_a_snapshot(make: Make) -> None:
+    envs, other = make("CartPole-v1", 3), make("CartPole-v1", 5)
+    envs.reset(seed=7)
+    run(envs, actions_of(envs, 9, 0))
+    taken = envs.snapshot()
+    with pytest.raises(ResetNeeded):
+        other.restore(taken)
+    other.reset(seed=0)
+    other.restore(taken, [4, 0, 2])
+    for _ in range(60):
+        assert np.array_equal(other.step([1] * 5)[0][[4, 0, 2]], envs.step([1] * 3)[0])
+
+
+def test_a_masked_reset_shows_where_the_others_are(make: Make) -> None:
+    envs = make("CartPole-v1", 3)
+    envs.reset(seed=0)
+    taken = envs.snapshot()
+    there = envs.step([0, 0, 0])[0]
+    taken_there = envs.snapshot()
+    envs.restore(taken)
+    envs.step([1, 1, 1])
+    envs.restore(taken_there)
+    after = envs.reset(seed=0, options={"reset_mask": np.array([True, False, False])})[0]
+    assert np.array_equal(after[1:], there[1:])
+
+
+def test_wrong_numbers_and_states_are_refused_and_change_nothing(make: Make) -> None:
+    envs, other = make("CartPole-v1", 2), make("Acrobot-v1", 2)
+    with pytest.raises(ResetNeeded):
+        envs.snapshot()
+    envs.reset(seed=0), other.reset(seed=0)
+    taken = envs.snapshot()
+    for ids in ([2], [-1], 2):
+        with pytest.raises(ValueError, match="there is no environment"):
+            envs.snapshot(ids)
+    with pytest.raises(TypeError, match="numbers of environments"):
+        envs.snapshot([1.5])
+    with pytest.raises(ValueError, match="2 environments for 1"):
+        envs.restore(taken, [0])
+    with pytest.raises(ValueError, match="twice"):
+        envs.restore(taken, [0, 0])
+    with pytest.raises(TypeError, match="what snapshot"):
+        envs.restore(b"bytes")
+    with pytest.raises(ValueError, match="another observation space"):
+        other.restore(taken)
+    garbled = type(taken)((0,), (b"garbage",))
+    with pytest.raises(ValueError, match="not the state of an environment"):
+        envs.restore(garbled)
+    first = run(envs, [[0, 1]] * 5)
+    envs.restore(taken)
+    assert_same(run(envs, [[0, 1]] * 5), first, "after refusals")
+    envs.step_async([0, 0])
+    with pytest.raises(gymnasium.error.AlreadyPendingCallError):
+        envs.snapshot()
+    envs.step_wait()
+
+
+class Counter(gymnasium.Env[Any, Any]):
+    observation_space = spaces.Box(0, 1e6, (1,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.count = 0.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.array([self.count]), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        return np.array([self.count]), 0.0, False, False, {}
+
+
+class Forgetful(Counter, EzPickle):
+    def __init__(self) -> None:
+        EzPickle.__init__(self)
+        Counter.__init__(self)
+
+
+class CopiedOnly(Counter):
+    """Has a lock, which cannot be pickled, and says how it is copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CopiedOnly:
+        twin = CopiedOnly()
+        twin.count = self.count
+        return twin
+
+
+class Neither(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"), [(Forgetful, "Forgetful does not support snapshots: it is an EzPickle"), (Neither, "lock")]
+)
+def test_an_environment_that_cannot_be_taken_is_named_with_the_reason(make: Make, env: Any, reason: str) -> None:
+    envs = make(env, 2)
+    envs.reset(seed=0)
+    with pytest.raises(TypeError, match=reason):
+        envs.snapshot()
+    assert envs.step([0, 0])[0].tolist() == [[1.0], [1.0]]
+
+
+def test_an_environment_that_can_only_be_copied_stays_in_its_worker(make: Make) -> None:
+    envs = make(CopiedOnly, 2)
+    envs.reset(seed=0)
+    envs.step([0, 0])
+    taken = envs.snapshot()
+    for _ in range(2):
+        envs.step([0, 0])
+        envs.restore(taken)
+        assert envs.step([0, 0])[0].tolist() == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_what_is_in_flight_has_to_come_back_first(backend: str) -> None:
+    with contextlib.closing(
+        shoal.make_vec("shoal/CartPole-v1", 4, batch_size=2, backend=backend, num_workers=2)
+    ) as envs:
+        envs.reset(seed=0)
+        taken = envs.snapshot()
+        envs.send(np.zeros(4, np.int64), np.arange(4))
+        for call in (envs.snapshot, lambda: envs.restore(taken)):
+            with pytest.raises(gymnasium.error.AlreadyPendingCallError, match="in flight"):
+                call()
+        rows: dict[int, Any] = {}
+        for _ in range(2):
+            observations = envs.recv()[0]
+            rows |= dict(zip(envs.env_ids.tolist(), observations.tolist(), strict=True))
+        envs.restore(taken)
+        envs.send(np.zeros(4, np.int64), np.arange(4))
+        for _ in range(2):
+            observations = envs.recv()[0]
+            assert [rows[i] for i in envs.env_ids.tolist()] == observations.tolist()
