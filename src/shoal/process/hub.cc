@@ -153,12 +153,11 @@ void HubPeer::close() noexcept {
   }
 }
 
-os::SeqPacket Hub::open(std::function<void()> on_end) {
+os::SeqPacket Hub::open() {
   auto [ours, workers] = os::SeqPacket::pair();
   const int bytes = 256 * 1024;  // the kernel doubles it, within net.core.wmem_max
   ::setsockopt(workers.fd(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   socket_ = std::move(ours);
-  on_end_ = std::move(on_end);
   loop_.watch(socket_.fd(), POLLIN, [this] { drain(); });
   return std::move(workers);
 }
@@ -183,7 +182,6 @@ void Hub::drain() {
       if (outcome == os::RecvOutcome::kTimedOut) return;
       if (outcome == os::RecvOutcome::kClosed) {
         close();
-        if (const auto on_end = std::exchange(on_end_, nullptr)) on_end();
         return;
       }
     } catch (const Error&) {

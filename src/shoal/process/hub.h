@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -127,14 +126,14 @@ class HubCarrier final : public Channel::Carrier {
 
 /// Receives what all workers of a zygote and its branches say; a resource.
 ///
-/// Threads: add() from any; the rest in the loop's. Death: the socket is at its end when the
-/// zygote, its branches and all their workers are gone, and then only.
+/// Threads: add() from any; the rest in the loop's. Death: the socket is at its end when nobody is
+/// left who could say more: the zygote, its branches and all their workers.
 class Hub {
  public:
   explicit Hub(EventLoop& loop) : loop_(loop) {}
 
-  /// Makes the pair and listens; returns the workers' end. `on_end` is called once, at the end.
-  os::SeqPacket open(std::function<void()> on_end);
+  /// Makes the pair and listens; returns the workers' end.
+  os::SeqPacket open();
 
   /// Before the worker is started.
   void add(const std::shared_ptr<HubPeer>& peer);
@@ -142,7 +141,6 @@ class Hub {
 
   /// Hands out all that has come by now.
   void drain();
-  bool is_open() const noexcept { return static_cast<bool>(socket_); }
   void close();
 
  private:
@@ -150,7 +148,6 @@ class Hub {
 
   EventLoop& loop_;
   os::SeqPacket socket_;
-  std::function<void()> on_end_;
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::weak_ptr<HubPeer>> peers_;
 };

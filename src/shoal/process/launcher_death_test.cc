@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "shoal/os/pidfd.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/testing/entries.h"
@@ -44,6 +45,19 @@ TEST(ZygoteDeath, TakesItsWorkersAlongAndTheNextStartMakesAnother) {
   auto next = start(*launcher, spec("exit", "4"));
   EXPECT_EQ(next->join(kLong), (ExitStatus{.code = 4}));
   EXPECT_NE(launcher->zygote_pid(), zygote);
+}
+
+// A process closes its descriptors, of the hub's socket too, a while before it has ended: here as
+// long as it takes to free the memory.
+TEST(ZygoteDeath, IsToldOfAWorkerThatHasEnded) {
+  constexpr const char* kBytes = "300000000";
+  auto launcher = Launcher::create(options(StartMethod::kForkserver));
+  auto worker = start(*launcher, spec("hold", kBytes));
+  ASSERT_EQ(recv_text(worker->channel()), "ready");
+  const os::PidFd pidfd = os::PidFd::open(worker->pid());
+  ::kill(launcher->zygote_pid(), SIGKILL);
+  ASSERT_TRUE(worker->join(kLong));
+  EXPECT_TRUE(pidfd.ended());
 }
 
 TEST(ZygoteDeath, BeforeItIsReadyIsStartFailedWithItsLastLines) {

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <utility>
 
@@ -16,9 +17,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kStopGrace{1'000};
 
-// After the end of the zygote: until all its workers are gone, which the kernel kills at once. A
-// process that one of them left behind may look like one of them.
-constexpr std::chrono::milliseconds kLastGrace{1'000};
+// After the end of the zygote, for its workers, which the kernel kills at once: only one that waits
+// for a device stays.
+constexpr std::chrono::milliseconds kLastGrace{5'000};
+
+// Without a descriptor to watch a worker's end with.
+constexpr std::chrono::milliseconds kLookAgain{10};
 
 }  // namespace
 
@@ -45,7 +49,7 @@ void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environ
   links_.push_back(std::move(link));
   links_.front()->watch();
   supervisor_->loop().watch(pidfd_.fd(), POLLIN, [this] { on_ended(); });
-  up_ = hub_.open([this] { on_all_gone(); });
+  up_ = hub_.open();
 }
 
 void ZygoteGroup::begin(const LaunchOptions& options) {
@@ -148,11 +152,11 @@ void ZygoteGroup::stop() noexcept {
     supervisor_->loop().call([this] {
       on_ended();
       on_all_gone();
+      alive_.reset();
       supervisor_->loop().unwatch(pidfd_.fd());
       readers_.finish();
       for (const auto& link : links_) link->detach();
       hub_.close();
-      alive_.reset();
     });
   } catch (const std::exception&) {
     // Only a lack of memory or descriptors leads here; the zygote ends with this process then.
@@ -181,19 +185,42 @@ void ZygoteGroup::on_ended() {
     link->detach();
     link->fail(why);
   }
-  hub_.drain();
-  if (!hub_.is_open()) {
-    on_all_gone();
-  } else {
-    supervisor_->loop().after(kLastGrace, [this, alive = std::weak_ptr(alive_)] {
-      if (!alive.expired()) on_all_gone();
-    });
+  for (const auto& link : links_) {
+    for (const pid_t pid : link->running()) dying_.push_back(pid);
   }
+  supervisor_->loop().after(kLastGrace, [this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) on_all_gone();
+  });
+  await_workers();
+}
+
+// One after the other: a lack of descriptors is what some launchers have branches for. Not by the
+// hub's socket: a worker closes its end before it has ended, and what it started may hold a copy.
+void ZygoteGroup::await_workers() {
+  const auto again = [this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) await_workers();
+  };
+  if (last_) supervisor_->loop().unwatch(last_.fd());
+  last_ = {};
+  for (; !dying_.empty(); dying_.pop_back()) {
+    try {
+      last_ = os::PidFd::open(dying_.back());
+      if (last_.ended()) continue;
+      supervisor_->loop().watch(last_.fd(), POLLIN, again);
+      return;
+    } catch (const SystemError& error) {
+      if (error.error_number() == ESRCH) continue;
+      supervisor_->loop().after(kLookAgain, again);
+      return;
+    }
+  }
+  on_all_gone();
 }
 
 void ZygoteGroup::on_all_gone() {
-  if (pid() >= 0)
-    return;  // the end of the zygote itself is about to be told: on_ended() comes back
+  if (last_) supervisor_->loop().unwatch(last_.fd());
+  last_ = {};
+  dying_.clear();
   for (const auto& link : links_) link->finish_all();
 }
 

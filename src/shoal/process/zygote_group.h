@@ -64,6 +64,7 @@ class ZygoteGroup {
   static void await_branch(ZygoteLink& branch, os::Deadline deadline);
   std::size_t free_places() const;
   void on_ended();
+  void await_workers();
   void on_all_gone();
 
   const std::shared_ptr<Supervisor> supervisor_;
@@ -74,6 +75,8 @@ class ZygoteGroup {
   std::string preload_;                             // for messages
   OutputReaders readers_;                           // the loop's
   std::vector<std::unique_ptr<ZygoteLink>> links_;  // the first is the zygote; changed in the loop
+  std::vector<pid_t> dying_;                        // the loop's: workers of a zygote that ended
+  os::PidFd last_;                                  // the loop's: of the one that is awaited
   std::uint64_t next_request_ = 1;
   bool stopped_ = false;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);  // for the loop's timer

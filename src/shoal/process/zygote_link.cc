@@ -213,11 +213,16 @@ void ZygoteLink::fail(const std::string& why) {
   }
 }
 
-void ZygoteLink::finish_all() {
-  std::vector<pid_t> sessions;
+std::vector<pid_t> ZygoteLink::running() const {
+  std::vector<pid_t> pids;
   for (const auto& [request, worker] : requests_) {
-    if (const int pid = worker.record->pid(); pid > 0) sessions.push_back(pid);
+    if (const int pid = worker.record->pid(); pid > 0) pids.push_back(pid);
   }
+  return pids;
+}
+
+void ZygoteLink::finish_all() {
+  const std::vector<pid_t> sessions = running();
   while (!requests_.empty()) finish(requests_.begin(), {.known = false});
   end_sessions(sessions);  // the zygote can see to what they have started no more
 }

@@ -1,6 +1,8 @@
 // The launcher's side of one zygote process's control socket (wire.h).
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -9,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "shoal/os/socket.h"
 #include "shoal/process/hub.h"
@@ -67,6 +70,7 @@ class ZygoteLink {
   void on_control();
   /// No more workers come from it; those that do not run yet have failed. The first reason stays.
   void fail(const std::string& why);
+  std::vector<pid_t> running() const;
   /// They have ended with it, which nobody collected the status of.
   void finish_all();
   void detach();

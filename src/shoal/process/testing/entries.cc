@@ -1,7 +1,9 @@
 #include "shoal/process/testing/entries.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +14,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/fd.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::process::testing {
@@ -93,6 +96,15 @@ int send_many(WorkerContext& context) {
   return echo(context);
 }
 
+/// Ends late: the kernel frees as many bytes as the payload says after it has closed the channel.
+int hold_memory(WorkerContext& context) {
+  const auto bytes = static_cast<off_t>(std::stol(text_of(context.payload)));
+  const os::Fd memory(::memfd_create("held", MFD_CLOEXEC));
+  if (!memory || ::fallocate(memory.get(), 0, 0, bytes) != 0) return 1;
+  send_text(context.channel, "ready");
+  for (;;) ::pause();
+}
+
 int sleep_for_ever(WorkerContext& context) {
   send_text(context.channel, "ready");
   for (;;) ::pause();
@@ -112,6 +124,7 @@ EntryTable entries() {
   table.add("getenv", &get_variable);
   table.add("descriptors", &list_descriptors);
   table.add("send", &send_many);
+  table.add("hold", &hold_memory);
   table.add("sleep", &sleep_for_ever);
   return table;
 }

@@ -16,6 +16,7 @@ namespace shoal::process::testing {
 /// 0. "describe": sends what it knows of itself as lines: name, index, first_env, num_envs, then
 /// echoes. "getenv": sends the value of the variable that the payload names, or "unset".
 /// "descriptors": sends its open descriptors, one line each.
+/// "hold": holds as many bytes of memory by a descriptor as the payload says, and does as "sleep".
 /// "sleep": sends "ready" and waits for signals for ever, without looking at its channel.
 EntryTable entries();
 
