@@ -6,6 +6,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Shoal's C++ engine. Use it through the shoal package.";
   module.attr("version") = shoal::version();
   shoal::python::bind_errors(module);
+  shoal::python::bind_ipc(module);
   shoal::python::bind_process(module);
   shoal::python::bind_identity(module);
   shoal::python::bind_env(module);

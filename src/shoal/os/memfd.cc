@@ -38,16 +38,20 @@ Fd create_file(const std::string& name, std::size_t bytes) {
   return Fd(fd);
 }
 
-/// Looks before it asks: short of memory the kernel would not refuse, but kill a process of its
-/// choice.
-void check_room(const std::string& name, std::size_t bytes) {
-  const auto attempt = fmt::format("allocate {} bytes of shared memory for \"{}\"", bytes, name);
+void check_file_size(const std::string& attempt, std::size_t bytes) {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
     throw SystemError(attempt + " (larger than any file)", EFBIG);
   }
   if (const std::uint64_t limit = max_file_bytes(); bytes > limit) {
     throw SystemError(fmt::format("{} (ulimit -f allows {} bytes)", attempt, limit), EFBIG);
   }
+}
+
+/// Looks before it asks: short of memory the kernel would not refuse, but kill a process of its
+/// choice.
+void check_room(const std::string& name, std::size_t bytes) {
+  const auto attempt = fmt::format("allocate {} bytes of shared memory for \"{}\"", bytes, name);
+  check_file_size(attempt, bytes);
   if (bytes < kWorthALook) return;
   if (const MemoryLimit limit = available_memory(); bytes > limit.bytes) {
     throw SystemError(fmt::format("{} ({} leaves {} bytes; use fewer environments or smaller "
@@ -57,13 +61,19 @@ void check_room(const std::string& name, std::size_t bytes) {
   }
 }
 
-/// Allocates every page now, so that no later access can fail.
-void populate(const Fd& fd, const std::string& name, std::size_t bytes) {
+int allocate_range(int fd, int mode, std::size_t offset, std::size_t bytes) noexcept {
   int error;
   do {
-    error = ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    error = ::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0
+                ? 0
+                : errno;
   } while (error == EINTR);
-  if (error != 0) {
+  return error;
+}
+
+/// Allocates every page now, so that no later access can fail.
+void populate_all(const Fd& fd, const std::string& name, std::size_t bytes) {
+  if (const int error = allocate_range(fd.get(), 0, 0, bytes); error != 0) {
     throw SystemError(fmt::format("allocate {} bytes of shared memory for \"{}\"", bytes, name),
                       error);
   }
@@ -81,9 +91,27 @@ Memfd Memfd::create(const std::string& name, std::size_t bytes) {
   if (bytes == 0) throw InvalidArgument(fmt::format("shared memory \"{}\" of 0 bytes", name));
   check_room(name, bytes);
   Fd fd = create_file(name, bytes);
-  populate(fd, name, bytes);
+  populate_all(fd, name, bytes);
   seal(fd, name, kSizeSeals);
   return Memfd(std::move(fd), bytes);
+}
+
+Memfd Memfd::create_sparse(const std::string& name, std::size_t bytes) {
+  if (bytes == 0) throw InvalidArgument(fmt::format("shared memory \"{}\" of 0 bytes", name));
+  const auto attempt = fmt::format("make the sparse memory file \"{}\" of {} bytes", name, bytes);
+  check_file_size(attempt, bytes);
+  Fd fd = create_file(name, bytes);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw SystemError(attempt);
+  seal(fd, name, kSizeSeals);
+  return Memfd(std::move(fd), bytes);
+}
+
+int Memfd::populate(std::size_t offset, std::size_t bytes) const noexcept {
+  return allocate_range(fd_.get(), 0, offset, bytes);
+}
+
+int Memfd::punch(std::size_t offset, std::size_t bytes) const noexcept {
+  return allocate_range(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
 }
 
 Memfd Memfd::create_readonly(const std::string& name, std::span<const std::byte> content) {

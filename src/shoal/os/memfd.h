@@ -13,7 +13,8 @@ namespace shoal::os {
 ///
 /// Processes: pass fd() over a SeqPacket; the receiver calls open(). No name in any file system, so
 /// nothing is left behind however its holders die. Invariant: sealed against shrinking, growing and
-/// further sealing, and every page is allocated: an access inside bytes() raises no SIGBUS.
+/// further sealing, and (but for create_sparse()) every page is allocated: an access inside bytes()
+/// raises no SIGBUS.
 class Memfd {
  public:
   Memfd() noexcept = default;
@@ -22,6 +23,17 @@ class Memfd {
   /// errors. Throws InvalidArgument for 0 bytes; SystemError(ENOMEM), naming it, the size and the
   /// limit, when memory is short.
   static Memfd create(const std::string& name, std::size_t bytes);
+
+  /// A zeroed file of `bytes` without any memory of its own yet: populate() a range before using
+  /// it. Throws as create() does, but for want of memory.
+  static Memfd create_sparse(const std::string& name, std::size_t bytes);
+
+  /// Allocates the pages of a range; what is there stays. Returns 0, or the errno of what the
+  /// kernel refused. Some 0.1 ms a MiB. Any thread.
+  [[nodiscard]] int populate(std::size_t offset, std::size_t bytes) const noexcept;
+
+  /// Gives the whole pages of a range back to the kernel; they read as zeros from now on.
+  [[nodiscard]] int punch(std::size_t offset, std::size_t bytes) const noexcept;
 
   /// A file with this content, which nobody can write any more. Content of 0 bytes is allowed.
   static Memfd create_readonly(const std::string& name, std::span<const std::byte> content);

@@ -38,7 +38,7 @@ MemoryUse memory_use(pid_t pid) noexcept {
   unsigned long long total = 0, resident = 0, shared = 0;
   if (std::sscanf(text.data(), "%llu %llu %llu", &total, &resident, &shared) != 3) return {};
   const std::uint64_t page = page_size();
-  return {resident * page, (resident > shared ? resident - shared : 0) * page};
+  return {resident * page, (resident > shared ? resident - shared : 0) * page, total * page};
 }
 
 OomWatch::OomWatch(std::filesystem::path root) {

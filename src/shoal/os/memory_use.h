@@ -13,7 +13,8 @@ namespace shoal::os {
 
 struct MemoryUse {
   std::uint64_t resident_bytes = 0;
-  std::uint64_t own_bytes = 0;  // resident, without files and shared memory
+  std::uint64_t own_bytes = 0;      // resident, without files and shared memory
+  std::uint64_t virtual_bytes = 0;  // of address space
 };
 
 /// Of a process; zeros when it is gone or not visible. A few microseconds.

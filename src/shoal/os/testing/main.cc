@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 
 namespace {
@@ -30,8 +31,11 @@ std::map<int, std::string> open_descriptors() {
   return found;
 }
 
-/// A process keeps one of these from its first port lease, or its first worker, until its end.
-bool is_kept(const std::string& target) { return target.rfind("/memfd:shoal leases", 0) == 0; }
+/// A process keeps one of these from its first port lease, its first worker, or its first shared
+/// block until its end.
+bool is_kept(const std::string& target) {
+  return target.rfind("/memfd:shoal leases", 0) == 0 || target.rfind("/memfd:shoal heap", 0) == 0;
+}
 
 /// Running or not yet collected.
 bool has_children() {
@@ -46,9 +50,9 @@ class LeakCheck : public testing::EmptyTestEventListener {
   }
 
   void OnTestEnd(const testing::TestInfo&) override {
-    int kept = 0;
+    std::set<std::string> kept;
     for (const auto& [fd, target] : open_descriptors()) {
-      if (is_kept(target) && ++kept == 1) continue;
+      if (is_kept(target) && kept.insert(target).second) continue;
       if (descriptors_.count(fd) == 0) {
         ADD_FAILURE() << "the test left descriptor " << fd << " open (" << target << ")";
       }

@@ -1,0 +1,52 @@
+// The table of a heap's processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shoal/ipc/heap_segment.h"
+#include "shoal/ipc/process_slot.h"
+#include "shoal/os/process_id.h"
+
+namespace shoal::ipc {
+
+/// Under the heap's lock, as parts of a transaction, unless said otherwise. A value.
+class ProcessSlots {
+ public:
+  using Transaction = layout::Transaction;
+  using State = layout::SlotState;
+  explicit ProcessSlots(const HeapSegment& segment) noexcept : segment_(&segment) {}
+
+  /// A slot for `process`: kAlive, or kUnborn for a child that it is about to have. Nothing when
+  /// all are taken. Throws OutOfMemory.
+  std::optional<ProcessSlot> take(Transaction& change, os::ProcessId process, State state) const;
+
+  /// The child of a fork takes the slot that its parent made for it; false when that was given
+  /// back already, since the parent is dead.
+  bool adopt(Transaction& change, ProcessSlot slot, os::ProcessId process) const;
+
+  /// For a slot whose process holds nothing any more.
+  void release(Transaction& change, std::uint32_t index) const;
+
+  /// Without the lock, too: who is in the slot now; nobody when it is free.
+  ProcessSlot at(std::uint32_t index) const noexcept;
+
+  /// Without the lock, too: whether that process still runs, by what the kernel says (some
+  /// microseconds). One that is not born yet lives as long as its parent.
+  bool alive(ProcessSlot slot) const noexcept;
+
+  /// Without the lock, too: its process id, 0 when it has left.
+  os::ProcessId process(ProcessSlot slot) const noexcept;
+
+  std::uint32_t count() const noexcept;  // indices from 0 that were ever taken
+
+  std::uint64_t place(std::uint32_t index) const noexcept {
+    return segment_->header().slots_at + std::uint64_t{index} * sizeof(layout::ProcessWords);
+  }
+  State state(std::uint32_t index) const noexcept;
+
+ private:
+  const HeapSegment* segment_;
+};
+
+}  // namespace shoal::ipc
