@@ -23,6 +23,7 @@ struct SystemAtomics {
     return os::futex_wait(word, expected, deadline);
   }
   static void wake_all(Word& word) noexcept { os::futex_wake_all(word); }
+  static void wake_one(Word& word) noexcept { os::futex_wake(word, 1); }
 };
 
 /// Tells the processor that this is a spin loop.

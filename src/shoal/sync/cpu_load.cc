@@ -7,6 +7,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "shoal/os/fd.h"
+
 namespace shoal::sync {
 namespace {
 
@@ -14,11 +16,9 @@ constexpr double kWeight = 0.25;  // of a new sample
 
 }  // namespace
 
-CpuLoad::CpuLoad(int cpus, const std::filesystem::path& loadavg) noexcept
-    : loadavg_(::open(loadavg.c_str(), O_RDONLY | O_CLOEXEC)), cpus_(cpus) {}
+CpuLoad::CpuLoad(int cpus, const std::filesystem::path& loadavg) : loadavg_(loadavg), cpus_(cpus) {}
 
 bool CpuLoad::crowded(std::uint64_t now_ns) noexcept {
-  if (!loadavg_) return false;
   if (now_ns >= next_sample_ns_) {
     next_sample_ns_ = now_ns + kSamplePeriodNs;
     sample();
@@ -29,7 +29,9 @@ bool CpuLoad::crowded(std::uint64_t now_ns) noexcept {
 void CpuLoad::sample() noexcept {
   // "0.20 0.18 0.12 2/345 6789": runnable threads before the slash of the fourth field.
   std::array<char, 128> buffer{};
-  const ssize_t bytes = ::pread(loadavg_.get(), buffer.data(), buffer.size(), 0);
+  const os::Fd file(::open(loadavg_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return;
+  const ssize_t bytes = ::read(file.get(), buffer.data(), buffer.size());
   if (bytes <= 0) return;
   const std::string_view text(buffer.data(), static_cast<std::size_t>(bytes));
   const auto slash = text.find('/');

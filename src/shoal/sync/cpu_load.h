@@ -5,18 +5,18 @@
 #include <filesystem>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/fd.h"
 
 namespace shoal::sync {
 
 /// Samples the number of runnable threads of the machine from /proc/loadavg, at most once a period.
 ///
-/// Threads: one at a time. Fork: the child reads through its own copy of the descriptor.
+/// Threads: one at a time. It holds no descriptor: there may be one for each thing that is waited
+/// for.
 class CpuLoad {
  public:
   /// `cpus` are those of the machine. Without a readable `loadavg` it is never crowded.
   explicit CpuLoad(int cpus = online_cpus(),
-                   const std::filesystem::path& loadavg = "/proc/loadavg") noexcept;
+                   const std::filesystem::path& loadavg = "/proc/loadavg");
 
   static constexpr std::uint64_t kSamplePeriodNs = 10'000'000;
 
@@ -31,7 +31,7 @@ class CpuLoad {
  private:
   void sample() noexcept;
 
-  os::Fd loadavg_;
+  std::filesystem::path loadavg_;
   int cpus_;
   std::uint64_t next_sample_ns_ = 0;
   double runnable_ = 1.0;

@@ -12,6 +12,7 @@
 #include "shoal/sync/chunk_range.h"
 #include "shoal/sync/doorbell.h"
 #include "shoal/sync/gather.h"
+#include "shoal/sync/sleepers.h"
 #include "shoal/sync/spsc_indices.h"
 
 // Last, since it redefines keywords; what it redefines is taken back at once.
@@ -97,6 +98,11 @@ class ModelWord {
     sleepers_.notify_all($);
     bucket_.unlock($);
   }
+  void wake_one() {
+    bucket_.lock($);
+    sleepers_.notify_one($);
+    bucket_.unlock($);
+  }
 
  private:
   static rl::memory_order effective(std::memory_order order) {
@@ -118,6 +124,9 @@ struct ModelAtomics {
   }
   static void wake_all(Word& word) {
     if (kFault != Fault::kNoWake) word.wake();
+  }
+  static void wake_one(Word& word) {
+    if (kFault != Fault::kNoWake) word.wake_one();
   }
 };
 
@@ -413,6 +422,62 @@ struct ChunkModel : rl::test_suite<ChunkModel<kFault>, 3> {
   }
 };
 
+/// Two items are brought one by one for two who sleep until there is one. With a third who gives up
+/// at any moment, and calls another if there is one that he was called for.
+template <Fault kFault, bool kOneGivesUp>
+struct SleepersModel : rl::test_suite<SleepersModel<kFault, kOneGivesUp>, kOneGivesUp ? 4 : 3> {
+  using Bell = BasicSleepers<ModelAtomics<kFault>>;
+  Bell bell;
+  rl::mutex lock;
+  rl::var<int> items;
+
+  void before() { items($) = 0; }
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (int i = 0; i < 2; ++i) bring();
+    } else if (index < 3) {
+      take();
+    } else {
+      give_up();
+    }
+  }
+
+  void bring() {
+    lock.lock($);
+    items($) = items($) + 1;
+    const auto whom = bell.call_one();
+    lock.unlock($);
+    bell.wake(whom);
+  }
+
+  void take() {
+    for (;;) {
+      lock.lock($);
+      if (items($) > 0) {
+        items($) = items($) - 1;
+        lock.unlock($);
+        return;
+      }
+      const std::uint32_t ticket = bell.enlist();
+      lock.unlock($);
+      static_cast<void>(bell.sleep(ticket, os::kNoDeadline));
+    }
+  }
+
+  void give_up() {
+    lock.lock($);
+    const std::uint32_t ticket = bell.enlist();
+    lock.unlock($);
+    const bool woken = bell.sleep(ticket, os::Deadline::min()) == WaitOutcome::kReady;
+    lock.lock($);
+    if (!woken) bell.leave(ticket);
+    const auto whom = items($) > 0 ? bell.call_one() : Bell::Wake::kNobody;
+    lock.unlock($);
+    bell.wake(whom);
+  }
+};
+
 /// Where Relacy reports to. It replaces operator new while it simulates, so its report must not
 /// allocate.
 class Report : public std::streambuf {
@@ -480,7 +545,14 @@ TEST(Model, EveryChunkIsTakenOnceAndPublishes) {
   expect_clean<ChunkModel<Fault::kNone>>(rl::fair_context_bound_scheduler_type);
 }
 
+TEST(Model, EveryItemFindsASleeper) {
+  expect_clean<SleepersModel<Fault::kNone, false>>(rl::random_scheduler_type);
+  expect_clean<SleepersModel<Fault::kNone, false>>(rl::fair_context_bound_scheduler_type);
+  expect_clean<SleepersModel<Fault::kNone, true>>(rl::random_scheduler_type);
+}
+
 TEST(Model, ALostWakeUpIsNoticed) {
+  EXPECT_EQ((result_of<SleepersModel<Fault::kNoWake, false>>()), rl::test_result_deadlock);
   EXPECT_EQ(result_of<RingModel<Fault::kNoWake>>(), rl::test_result_deadlock);
   EXPECT_EQ(result_of<RoundModel<Fault::kNoWake>>(), rl::test_result_deadlock);
   EXPECT_EQ((result_of<ArrivalModel<Fault::kNoWake, 2>>()), rl::test_result_deadlock);

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "shoal/os/error.h"
+#include "shoal/sync/atomics.h"
 
 namespace shoal::sync {
 namespace {
@@ -40,8 +41,26 @@ void RobustLock::init() {
 }
 
 LockOutcome RobustLock::lock(os::Deadline deadline) noexcept {
-  const int error =
-      deadline == os::kNoDeadline ? ::pthread_mutex_lock(&mutex_) : lock_until(mutex_, deadline);
+  return outcome_of(deadline == os::kNoDeadline ? ::pthread_mutex_lock(&mutex_)
+                                                : lock_until(mutex_, deadline));
+}
+
+std::optional<LockOutcome> RobustLock::try_lock() noexcept {
+  const int error = ::pthread_mutex_trylock(&mutex_);
+  if (error == EBUSY) return std::nullopt;
+  return outcome_of(error);
+}
+
+LockOutcome RobustLock::spin_lock() noexcept {
+  constexpr int kTries = 64;  // a few microseconds
+  for (int i = 0; i < kTries; ++i) {
+    if (const auto outcome = try_lock()) return *outcome;
+    for (int pauses = 0; pauses < 8; ++pauses) pause();
+  }
+  return lock();
+}
+
+LockOutcome RobustLock::outcome_of(int error) noexcept {
   if (error == ETIMEDOUT) return LockOutcome::kTimedOut;
   if (error == EOWNERDEAD) {
     ::pthread_mutex_consistent(&mutex_);

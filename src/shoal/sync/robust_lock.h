@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include <cstddef>
+#include <optional>
 
 #include "shoal/os/clock.h"
 
@@ -27,9 +28,16 @@ class alignas(64) RobustLock {
   /// kLocked and kOwnerDied: the caller holds it. Locking it twice in one thread is a bug and
   /// aborts.
   [[nodiscard]] LockOutcome lock(os::Deadline deadline = os::kNoDeadline) noexcept;
+  /// The same without waiting; nothing when somebody else holds it.
+  [[nodiscard]] std::optional<LockOutcome> try_lock() noexcept;
+  /// Tries for as long as a short critical section of another CPU takes, then waits: for locks that
+  /// are held for less than a sleep and a wake-up cost.
+  [[nodiscard]] LockOutcome spin_lock() noexcept;
   void unlock() noexcept;
 
  private:
+  LockOutcome outcome_of(int error) noexcept;
+
   pthread_mutex_t mutex_;
 };
 static_assert(sizeof(RobustLock) == 64);

@@ -42,6 +42,15 @@ TEST(RobustLock, TheDeadlineEndsAWait) {
   shared.lock().unlock();
 }
 
+TEST(RobustLock, ATryDoesNotWait) {
+  const Shared shared;
+  ASSERT_EQ(shared.lock().try_lock(), LockOutcome::kLocked);
+  std::thread([&] { EXPECT_EQ(shared.lock().try_lock(), std::nullopt); }).join();
+  shared.lock().unlock();
+  ASSERT_EQ(shared.lock().spin_lock(), LockOutcome::kLocked);
+  shared.lock().unlock();
+}
+
 TEST(RobustLock, ThreadsAndProcessesTakeTurns) {
   const Shared shared;
   constexpr int kTurns = 20'000;

@@ -13,6 +13,10 @@ struct CountingAtomics : SystemAtomics {
     ++wakes;
     SystemAtomics::wake_all(word);
   }
+  static void wake_one(Word& word) noexcept {
+    ++wakes;
+    SystemAtomics::wake_one(word);
+  }
 };
 
 }  // namespace shoal::sync::testing

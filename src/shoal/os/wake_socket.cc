@@ -1,0 +1,85 @@
+#include "shoal/os/wake_socket.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "shoal/os/error.h"
+
+namespace shoal::os {
+namespace {
+
+struct Address {
+  sockaddr_un name{};
+  socklen_t bytes = 0;
+};
+
+Address address_of(const WakeName& name) noexcept {
+  static constexpr char kPrefix[] = "\0shoal-wake-";  // the 0 first: abstract
+  static constexpr std::size_t kPrefixBytes = sizeof kPrefix - 1;
+  static constexpr char kDigits[] = "0123456789abcdef";
+  Address address;
+  address.name.sun_family = AF_UNIX;
+  std::memcpy(address.name.sun_path, kPrefix, kPrefixBytes);
+  char* out = address.name.sun_path + kPrefixBytes;
+  for (const std::uint64_t bits : name.bits) {
+    for (int shift = 60; shift >= 0; shift -= 4) *out++ = kDigits[bits >> shift & 0xf];
+  }
+  address.bytes = static_cast<socklen_t>(out - reinterpret_cast<char*>(&address.name));
+  return address;
+}
+
+Fd datagram_socket() {
+  Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) throw SystemError("create a socket for wake-ups (a Unix datagram socket)");
+  return fd;
+}
+
+}  // namespace
+
+WakeSocket WakeSocket::create() {
+  WakeSocket socket;
+  socket.fd_ = datagram_socket();
+  if (::getrandom(&socket.name_.bits, sizeof socket.name_.bits, 0) !=
+      static_cast<ssize_t>(sizeof socket.name_.bits)) {
+    throw SystemError("get random bytes for the name of a socket");
+  }
+  const Address address = address_of(socket.name_);
+  if (::bind(socket.fd_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) !=
+      0) {
+    throw SystemError("name a socket for wake-ups");
+  }
+  return socket;
+}
+
+bool WakeSocket::clear() noexcept {
+  char byte;
+  bool readable = false;
+  while (::recv(fd_.get(), &byte, sizeof byte, MSG_DONTWAIT) >= 0 || errno == EINTR) {
+    readable = true;
+  }
+  return readable;
+}
+
+Waker Waker::create() {
+  Waker waker;
+  waker.fd_ = datagram_socket();
+  return waker;
+}
+
+bool Waker::wake(const WakeName& name) const noexcept {
+  const Address address = address_of(name);
+  const char byte = 0;
+  for (;;) {
+    const ssize_t sent = ::sendto(fd_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_NOSIGNAL,
+                                  reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
+    if (sent >= 0 || errno == EAGAIN) return true;  // EAGAIN: full, so it is readable
+    if (errno != EINTR) return false;
+  }
+}
+
+}  // namespace shoal::os
