@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal import _core
 from shoal.vector import infos as info_batches
-from shoal.vector.seeding import Seeds, reset_mask_of, seeds_of
+from shoal.vector.seeding import Seeds
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv"]
@@ -151,23 +151,12 @@ class AsyncVectorEnv(VectorEnv):
         self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
         self._pending = "reset"
 
-    def _reset_arguments_of(
-        self, seed: Seeds, options: dict[str, Any] | None
-    ) -> tuple[Any, Any, dict[str, Any] | None]:
-        if seed is None:
-            seed, self._first_seed = self._first_seed, None
-        seeds = seeds_of(seed, self.num_envs)
-        mask = None
-        if options is not None and "reset_mask" in options:
-            options = dict(options)
-            mask = reset_mask_of(options.pop("reset_mask"), self.num_envs)
-        return seeds, mask, options or None
-
     def _check_resettable(self, selected: np.ndarray) -> None:
         """Raises what send_reset() would, before anything is said to the workers."""
         self._engine.check_resettable(np.flatnonzero(selected).tolist())
 
     def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any, mask: np.ndarray | None = None) -> None:
+        options = options or None
         if (options is None and not seeds.large) or self._native:
             super()._send_reset_arguments(options, seeds)
             return

@@ -19,7 +19,7 @@ from shoal.errors import RemoteTraceback
 from shoal.identity.shared import SharedDict
 from shoal.vector import infos as info_batches
 from shoal.vector.episodes import add_statistics, options_text
-from shoal.vector.seeding import Seeds, reset_mask_of, seeds_of
+from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_of
 from shoal.vector.send_recv import WholeBatches
 from shoal.vector.snapshots import Snapshots
 from shoal.vector.worker import EnvGroup
@@ -97,13 +97,7 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
 
     def reset_async(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
         self._check_idle("reset_async")
-        if seed is None:
-            seed, self._first_seed = self._first_seed, None
-        seeds = seeds_of(seed, self.num_envs)
-        mask = None
-        if options is not None and "reset_mask" in options:
-            options = dict(options)
-            mask = reset_mask_of(options.pop("reset_mask"), self.num_envs)
+        seeds, mask, options = self._reset_arguments_of(seed, options)
         self._send_reset_arguments(options, seeds)
         self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
         self._pending = "reset"
@@ -286,6 +280,19 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
 
     def _info_entries(self) -> list[info_batches.Entry]:
         return self._io.infos()
+
+    def _reset_arguments_of(
+        self, seed: Seeds, options: dict[str, Any] | None
+    ) -> tuple[CheckedSeeds, np.ndarray | None, dict[str, Any] | None]:
+        """The seeds, by default those of make_vec for the first reset; the mask, or None; the options without it."""
+        if seed is None:
+            seed, self._first_seed = self._first_seed, None
+        seeds = seeds_of(seed, self.num_envs)
+        mask = None
+        if options is not None and "reset_mask" in options:
+            options = dict(options)
+            mask = reset_mask_of(options.pop("reset_mask"), self.num_envs)
+        return seeds, mask, options
 
     def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any) -> None:
         if self._native:
