@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from shoal import _core
-from shoal.errors import StartFailed
 from shoal.vector import pool_worker, serial
 from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.episodes import native_arguments
@@ -16,7 +15,7 @@ from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
 from shoal.vector.pool import WorkerPool
 from shoal.vector.preparation import Preparation, prepare
-from shoal.vector.processes import _pack_factories, _shares, _unfit_for_preload
+from shoal.vector.processes import _pack_factories, _shares, with_guessed_preload
 
 __all__ = ["AsyncChoice", "choice_of", "make_async"]
 
@@ -169,17 +168,7 @@ def _open_privately(
         pool = WorkerPool._private(num_workers, context, options, preload)
         return _open(pool, recipe, preparation, episodes, engine_options, context, owned=True, start=True), pool.board
 
-    preloadable = [] if context == "spawn" else recipe.preload  # nobody shares what a spawned worker imports
-    guessed = [name for name in preloadable if name not in _unfit_for_preload and name not in options.preload]
-    if not guessed:
-        return open_with(())
-    try:
-        return open_with(guessed)
-    except StartFailed:
-        # Nobody asked for these modules to be preloaded: if that was it, it works without.
-        opened = open_with(())
-        _unfit_for_preload.update(guessed)
-        return opened
+    return with_guessed_preload(recipe, context, options, open_with)
 
 
 def _native(

@@ -38,7 +38,7 @@ class WorkerPool:
     ) -> None:
         self.options = worker if worker is not None else WorkerOptions()
         self.context = context
-        self._prepare(_checked(num_workers), ())
+        self._prepare(_checked(num_workers), self.options.preload)
         self._start()
 
     @classmethod
@@ -55,12 +55,8 @@ class WorkerPool:
         self.board = _core.process.Board.create(options.shared_bytes)
         self.launcher = shoal.process.launcher(
             self.context,
-            preload=[pool_worker.__name__, *options.preload, *preload],
-            threads=options.threads,
-            hide_gpu=options.gpu == "none",
-            env=options.env,
-            start_timeout=options.start_timeout,
-            allow_unsafe_fork=options.allow_unsafe_fork,
+            preload=[pool_worker.__name__, *preload],
+            **options.for_launcher,
         )
 
     def _start(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import shoal.process
 from shoal import _core
@@ -14,7 +14,9 @@ from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import Preparation
 
-__all__ = ["start"]
+__all__ = ["start", "with_guessed_preload"]
+
+Started = TypeVar("Started")
 
 _unfit_for_preload: set[str] = set()
 """Modules that cannot be imported in a zygote (they start threads, or they fail): workers import them themselves."""
@@ -65,17 +67,27 @@ def start(
             step_before_reset=exact,
         )
 
+    return with_guessed_preload(recipe, context, options, start_with)
+
+
+def with_guessed_preload(
+    recipe: Recipe, context: str, options: WorkerOptions, start: Callable[[Sequence[str]], Started]
+) -> Started:
+    """`start` with the modules to preload: those of the options, and those that the recipe's factories are from.
+
+    Nobody asked for the latter: where no worker starts with them, `start` is called a second time, without. If that was
+    it, they are not tried again.
+    """
     preloadable = [] if context == "spawn" else recipe.preload  # nobody shares what a spawned worker imports
     guessed = [name for name in preloadable if name not in _unfit_for_preload and name not in options.preload]
     if not guessed:
-        return start_with(options.preload)
+        return start(options.preload)
     try:
-        return start_with([*options.preload, *guessed])
+        return start([*options.preload, *guessed])
     except StartFailed:
-        # Nobody asked for these modules to be preloaded: if that was it, it works without.
-        engine = start_with(options.preload)
+        started = start(options.preload)
         _unfit_for_preload.update(guessed)
-        return engine
+        return started
 
 
 def _shares(num_envs: int, num_workers: int) -> list[int]:
