@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-import sys
 import threading
 import types
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +15,7 @@ import shoal
 from sample_envs import CounterEnv
 from shoal.identity import snapshots
 from shoal.process.pickling import PicklingError
+from written_modules import written_modules
 
 BACKENDS: dict[str, dict[str, Any]] = {
     "serial": {"backend": "serial"},
@@ -73,18 +70,8 @@ class SettingsEnv(CounterEnv):
 DEFAULTS = (1, ("default",), 1, "function", 1, (), 1, True, 1, 1)
 
 
-@pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[types.ModuleType, types.ModuleType]]:
-    """A module of settings, and one of environments that has imported parts of it."""
-    names = ("settings_under_test", "envs_under_test")
-    for name, source in zip(names, (SETTINGS, ENVS), strict=True):
-        (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    yield tuple(importlib.import_module(name) for name in names)  # type: ignore[misc]
-    for name in names:
-        sys.modules.pop(name, None)
-    shoal.process.close_launchers()  # they have imported these
+# A module of settings, and one of environments that has imported parts of it.
+modules = written_modules(settings_under_test=SETTINGS, envs_under_test=ENVS)
 
 
 def another() -> None: ...

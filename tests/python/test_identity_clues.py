@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-import types
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,6 +9,7 @@ import pytest
 
 import shoal
 from sample_envs import CounterEnv
+from written_modules import written_modules
 
 SETTINGS = """
 class Options:
@@ -63,18 +59,7 @@ class Lookup(CounterEnv):
 """
 
 
-@pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[types.ModuleType, types.ModuleType]]:
-    names = ("clued_settings", "clued_envs")
-    for name, source in zip(names, (SETTINGS, ENVS), strict=True):
-        (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    yield tuple(importlib.import_module(name) for name in names)  # type: ignore[misc]
-    for name in names:
-        sys.modules.pop(name, None)
-    shoal.process.close_launchers()
-
+modules = written_modules(clued_settings=SETTINGS, clued_envs=ENVS)
 
 CASES = {
     "module": (AttributeError, "has clued_settings.PORT, the worker has not", "config=[clued_settings]"),
