@@ -14,6 +14,8 @@ namespace {
 
 // Longest wait without a look at deaths and interrupts.
 constexpr std::chrono::milliseconds kSlice{50};
+// While somebody is started anew.
+constexpr std::chrono::milliseconds kShortSlice{1};
 
 }  // namespace
 
@@ -42,6 +44,7 @@ void AsyncVectorEnv::set_up(Hello spaces, std::vector<Share> shares, AutoresetMo
                                             .mode = mode});
   state_ = CallState(n);
   flight_ = InFlight(n);
+  seeds_.resize(static_cast<std::size_t>(n));
   leases_ = std::make_shared<Leases>(segment_, blocks);
   block_of_.assign(static_cast<std::size_t>(2 * blocks), -1);
   for (int b = blocks; b-- > 0;) free_.push_back(b);
@@ -137,18 +140,29 @@ void AsyncVectorEnv::push(InboxEntry entry, std::uint64_t now_ns) {
   InFlight::Env& env = flight_.env(entry.row);
   if (entry.order == Order::kReset) {
     env.was_reset = true;
-    env.owes_fault = env.needs_renewal = false;
+    env.owes_fault = env.keeps_generator = false;
+    if (std::exchange(env.needs_renewal, false) && !std::exchange(env.renewing, true)) ++renewals_;
+    if (env.hold != 0 && !env.dropped) before_reset(entry.row);
   }
   const bool owes_fault = std::exchange(env.owes_fault, false);
-  if (!owes_fault && std::exchange(env.needs_renewal, false)) entry.order = Order::kRenew;
   flight_.begin(entry, now_ns);
   if (owes_fault || env.dropped) {
     deliver_fault(entry.row, owes_fault ? RowFault::kFault : RowFault::kDropped);
-    return;
+  } else if (env.hold != 0) {
+    env.held = true;
+    ++held_;
+  } else {
+    post(entry.row);
   }
-  const int worker = worker_of(static_cast<int>(entry.row));
+}
+
+// Leaves the order of `row` in its worker's inbox.
+void AsyncVectorEnv::post(std::size_t row) {
+  InFlight::Env& env = flight_.env(row);
+  if (env.needs_renewal && env.entry.order == Order::kStep) prepare_renewal(row);
+  const int worker = worker_of(static_cast<int>(row));
   sync::SpscIndices& inbox = segment_.inbox(worker);
-  segment_.entry(worker, inbox.write_index()) = entry;
+  segment_.entry(worker, inbox.write_index()) = env.entry;
   inbox.publish(1);
   to_wake_[static_cast<std::size_t>(worker)] = 1;
 }
@@ -253,6 +267,8 @@ Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
   const auto sequence = static_cast<std::uint32_t>(next_recv_);
   wait_for({block, segment_.slots(), static_cast<std::uint32_t>(b), sequence, all_slots_}, timeout);
   take_failures(block, all_slots_, sequence);
+  if (renewals_ > 0) settle_renewals(block, all_slots_);
+  before_hand_out(block, all_slots_);
   ++batches_;
   return hand_out(next_recv_);
 }
@@ -335,7 +351,9 @@ void AsyncVectorEnv::wait_for(const Target& target,
     return ready == target.wanted.size();
   };
   while (!complete()) {
-    const os::Deadline slice_end = std::min(deadline, os::deadline_after(kSlice));
+    if (held_ > 0 && pass_over_the_down(target)) continue;
+    const os::Deadline slice_end =
+        std::min(deadline, os::deadline_after(restless() ? kShortSlice : kSlice));
     ++parks_;
     const sync::WaitOutcome outcome = await(*target.block.gather, slice_end);
     if (complete()) break;

@@ -10,6 +10,11 @@
 // Synchronous calls (reset_async, step_async, wait) work too while nothing is in flight; they end
 // in the home rows, environment i in row i.
 //
+// An environment that is not there (its worker died, or it failed and waits for its back-off) is
+// *down*: its orders wait here. In arrival order it simply comes later. Where a result has a place
+// for it (cohorts, synchronous steps) nobody waits for it, unless all of that result are down: its
+// row says RowFault::kDown. Resets wait.
+//
 // Invariants: an environment has at most one order under way; there is a block for every order
 // that is under way; a call that throws before it began has changed nothing.
 //
@@ -101,11 +106,22 @@ class AsyncVectorEnv : public VectorEnv {
   int worker_of(int row) const noexcept { return owner_[static_cast<std::size_t>(row)]; }
   bool is_ready(std::size_t row) const noexcept;
 
-  /// Worker `worker` has lost its environments, and takes no orders now: those that are still out
-  /// end as faults, the next step of the others does; then all are new ones.
+  /// Worker `worker` has lost its environments and takes no orders until come_back(): those that
+  /// are still out end as faults, the next step of the others does; then all are new ones.
   void lose(int worker);
+  /// Worker `worker` takes orders again.
+  void come_back(int worker);
   /// Environment `row` will not come back.
   void drop(std::size_t row);
+  /// Orders of `row` wait here from now on, for one reason more; or for one less.
+  void hold(std::size_t row, InFlight::Hold why) { flight_.env(row).hold |= why; }
+  void release(std::size_t row, InFlight::Hold why);
+  /// The next step of `row` is the first of a new environment, which has the old one's generator.
+  void renew_quietly(std::size_t row);
+  /// Worker `worker` has orders that it has not obeyed since `start_ns`; the oldest of those.
+  std::optional<InboxEntry> overdue(int worker, std::uint64_t start_ns, std::uint64_t now_ns) const;
+  /// Hands orders that were released to their workers.
+  void wake_all();
 
   // What the host does.
 
@@ -123,6 +139,19 @@ class AsyncVectorEnv : public VectorEnv {
   virtual void on_failure(int row, std::span<const std::byte> report) = 0;
   /// Why the environment of `row` was lost; may be null.
   virtual Fault fault_of(int /*row*/) { return {}; }
+  /// Whether something is going on that is worth a look every millisecond of a wait.
+  virtual bool restless() const { return false; }
+  /// Whether a step may pass over `row`, whose orders wait here.
+  virtual bool may_pass_over(std::size_t /*row*/) { return true; }
+  /// How many new environments `row` has had.
+  virtual int restarts_of(std::size_t /*row*/) const { return 0; }
+  /// The new environment of `row` has been reset.
+  virtual void is_back(std::size_t /*row*/) {}
+  /// An explicit reset of `row` is about to be ordered.
+  virtual void before_reset(std::size_t /*row*/) {}
+  /// These slots of `block` are about to be handed out.
+  virtual void before_hand_out(const AsyncBlock& /*block*/,
+                               std::span<const std::size_t> /*slots*/) {}
 
  private:
   class Leases;
@@ -142,7 +171,7 @@ class AsyncVectorEnv : public VectorEnv {
   void open(std::uint64_t sequence);
   int take_free_block();
   void push(InboxEntry entry, std::uint64_t now_ns);
-  void wake_all();
+  void post(std::size_t row);
   void send_home(std::vector<std::size_t> rows, Order order);
   void require_batch() const;
   std::vector<std::int64_t> expected_ids(std::uint64_t sequence) const;
@@ -150,6 +179,11 @@ class AsyncVectorEnv : public VectorEnv {
   [[noreturn]] void throw_timed_out();
   void end_as_fault(std::size_t row, const AsyncBlock& block, std::size_t slot, RowFault fault);
   void deliver_fault(std::size_t row, RowFault fault);
+  void wipe(std::size_t row);
+  void pass_over(std::size_t row);
+  bool pass_over_the_down(const Target& target);
+  void prepare_renewal(std::size_t row);
+  void settle_renewals(const AsyncBlock& block, std::span<const std::size_t> slots);
   void fill_with_dropped();
   bool is_left_out(std::size_t row) const noexcept;
   void write_seeds(std::span<const std::size_t> rows,
@@ -176,6 +210,9 @@ class AsyncVectorEnv : public VectorEnv {
   CallState state_{1};
   InFlight flight_{0};
   int max_in_flight_ = 0;
+  int held_ = 0;                                     // orders that wait here
+  int renewals_ = 0;                                 // orders that are an environment's first
+  std::vector<std::optional<std::uint64_t>> seeds_;  // each row's last explicit one
 
   // Batches that are open: sequences [next_recv_, next_open_), or one of each cohort's.
   std::uint64_t next_recv_ = 0;

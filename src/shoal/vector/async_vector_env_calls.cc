@@ -1,9 +1,7 @@
-// AsyncVectorEnv: the synchronous calls, what is thrown away, and what becomes of lost
-// environments.
+// AsyncVectorEnv: the synchronous calls, and what is thrown away.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "shoal/vector/async_leases.h"
@@ -46,6 +44,7 @@ void AsyncVectorEnv::write_seeds(std::span<const std::size_t> rows,
     const bool has_seed = !seeds.empty() && seeds[row].has_value();
     home.has_seed[row] = has_seed;
     home.seed[row] = has_seed ? *seeds[row] : 0;
+    seeds_[row] = has_seed ? seeds[row] : std::nullopt;
   }
 }
 
@@ -103,6 +102,8 @@ Batch AsyncVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const auto round = static_cast<std::uint32_t>(home_round_);
   wait_for({home, segment_.home_slots(), 0, round, home_rows_}, timeout);
   take_failures(home, home_rows_, round);
+  if (renewals_ > 0) settle_renewals(home, home_rows_);
+  before_hand_out(home, home_rows_);
   home_infos_.clear();
   large_infos_.clear();
   gather_infos(home, home_rows_, round, home_infos_);
@@ -119,6 +120,10 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
   for (const std::int64_t id : flight_.ids()) {
     const auto row = static_cast<std::size_t>(id);
     while (!is_ready(row)) {
+      if (flight_.env(row).held) {
+        pass_over(row);
+        continue;
+      }
       // The batch that is complete last, or never.
       const std::uint64_t last =
           (tickets_ - 1) / static_cast<std::uint64_t>(options_.batch_size) % block_of_.size();
@@ -147,6 +152,7 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
               .sequence;
       std::vector<Arrivals::Info> infos;
       take_failures(from, slots, sequence);
+      if (renewals_ > 0) settle_renewals(from, slots);
       gather_infos(from, slots, sequence, infos);  // so that none is left at the host
       for (const std::size_t slot : slots)
         flight_.end(static_cast<std::size_t>(from.env_ids[slot]));
@@ -163,107 +169,6 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
     const auto cohorts = static_cast<std::uint64_t>(options_.cohorts);
     next_recv_ += cohorts - next_recv_ % cohorts;  // never a sequence that was open before
   }
-}
-
-// The place of `row`, which is in flight, is filled by the caller: nobody else will.
-void AsyncVectorEnv::deliver_fault(std::size_t row, RowFault fault) {
-  const InboxEntry& entry = flight_.env(row).entry;
-  const bool to_home = entry.block == segment_.home_block();
-  sync::ArrivalSlots& slots = to_home ? segment_.home_slots() : segment_.slots();
-  sync::SlotPlace place{entry.sequence, to_home ? 0U : entry.block, entry.slot};
-  if (entry.block == InboxEntry::kArrival) {
-    bool claimed = false;  // by who died with it in hand
-    for (const int block : block_of_) {
-      for (std::uint32_t slot = 0; block >= 0 && slot < slots.slots() && !claimed; ++slot) {
-        const sync::SlotWord word = slots.look(static_cast<std::uint32_t>(block), slot);
-        if (word.state != sync::SlotState::kClaimed || word.claimer != row) continue;
-        place = {word.sequence, static_cast<std::uint32_t>(block), slot};
-        claimed = true;
-      }
-    }
-    if (!claimed) place = slots.claim(static_cast<std::uint32_t>(row));
-  }
-  const AsyncBlock& block =
-      segment_.block(to_home ? segment_.home_block() : static_cast<int>(place.block));
-  end_as_fault(row, block, place.slot, fault);
-  slots.ready(place, static_cast<std::uint32_t>(row));
-  block.gather->arrive(place.sequence);
-}
-
-// Truncated, with the last observation, or zeros where that was being written.
-void AsyncVectorEnv::end_as_fault(std::size_t row, const AsyncBlock& block, std::size_t slot,
-                                  RowFault fault) {
-  const Rows& home = segment_.home();
-  const std::int32_t marker = segment_.cell(worker_of(static_cast<int>(row)))
-                                  .env_now.load(std::memory_order_relaxed);  // relaxed: it is dead
-  if (EnvMarker::torn(marker, static_cast<int>(row))) {
-    for (const shm::TensorView& leaf : home.obs) {
-      std::memset(leaf.row_data(static_cast<std::int64_t>(row)), 0, leaf.row_bytes());
-    }
-  }
-  home.reward[row] = 0;
-  home.terminated[row] = 0;
-  home.truncated[row] = 1;
-  home.reset[row] = 0;
-  home.has_final[row] = 0;
-  if (block.base != segment_.block(segment_.home_block()).base) {
-    copy_row(home, row, block.rows, slot);
-  }
-  block.rows.fault[slot] = static_cast<std::uint8_t>(fault);
-  block.env_ids[slot] = static_cast<std::int64_t>(row);
-  block.info_sizes[slot] = 0;
-  flight_.env(row).needs_renewal = true;
-  flight_.env(row).owes_fault = false;
-}
-
-void AsyncVectorEnv::drop(std::size_t row) { flight_.drop(row); }
-
-// A dropped environment takes no place in arrival order: it would always be there first.
-bool AsyncVectorEnv::is_left_out(std::size_t row) const noexcept {
-  const InFlight::Env& env = flight_.env(row);
-  return options_.cohorts == 0 && env.dropped && !env.owes_fault;
-}
-
-// The rows of the coming batch that nobody else can fill, now that environments were dropped.
-void AsyncVectorEnv::fill_with_dropped() {
-  const int live = num_envs() - flight_.dropped();
-  if (live == 0) {
-    throw InvalidState("recv: every environment has been dropped; make new ones to go on");
-  }
-  std::vector<std::int64_t> rows = expected_ids(next_recv_);
-  int missing = static_cast<int>(rows.size());
-  if (options_.cohorts == 0) {
-    rows.resize(static_cast<std::size_t>(num_envs()));
-    for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = static_cast<std::int64_t>(row);
-    missing = live < options_.batch_size && flight_.count() >= live
-                  ? options_.batch_size - flight_.count()
-                  : 0;
-  }
-  const std::uint64_t now_ns = os::now_ns();
-  for (const std::int64_t id : rows) {
-    const auto row = static_cast<std::size_t>(id);
-    const InFlight::Env& env = flight_.env(row);
-    if (missing <= 0 || !env.dropped || env.in_flight) continue;
-    push(order_for(row, Order::kStep), now_ns);
-    --missing;
-  }
-}
-
-void AsyncVectorEnv::lose(int worker) {
-  const Share& share = shares_[static_cast<std::size_t>(worker)];
-  segment_.inbox(worker).reset();
-  for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
-    const auto row = static_cast<std::size_t>(i);
-    InFlight::Env& env = flight_.env(row);
-    if (env.in_flight && !is_ready(row)) {
-      deliver_fault(row, RowFault::kFault);
-    } else {
-      env.owes_fault = env.was_reset;
-      env.needs_renewal = true;
-    }
-  }
-  segment_.cell(worker).env_now.store(EnvMarker::kNone, std::memory_order_relaxed);  // relaxed: as
-  // above
 }
 
 Stats AsyncVectorEnv::stats() const {

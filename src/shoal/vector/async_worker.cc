@@ -29,8 +29,9 @@ AsyncWorker::AsyncWorker(AsyncSegment segment, int worker, int first_env,
       hooks_(std::move(hooks)),
       marker_(&segment_.cell(worker).env_now, &segment_.cell(worker).env_since),
       gone_(static_cast<std::size_t>(stepper_->count()), 0) {
-  hooks_.tolerant = hooks_.tolerant && stepper_->can_rebuild();
   stepper_->attach(segment_.home(), first_env_, marker_);
+  guard_ = FaultGuard(*stepper_, segment_.home(), first_env_, marker_, hooks_.tolerant,
+                      [this] { return describe_failure(); });
 }
 
 int AsyncWorker::serve(int most) {
@@ -79,17 +80,17 @@ void AsyncWorker::obey_run() {
       deliver_range(lo, end, stepper_->info());
       break;
     } catch (...) {
-      process::ErrorReport report = hooks_.describe_exception
-                                        ? hooks_.describe_exception()
-                                        : process::ErrorReport::from_current_exception();
       const int blamed = EnvMarker::blamed(marker_.word()) - first_env_;
       const bool known = lo <= blamed && blamed < end;
-      if (report.env_index < 0 && (known || end - lo == 1)) {
-        report.env_index = first_env_ + (known ? blamed : lo);
-      }
-      if (known && hooks_.tolerant) {
-        stepper_->discard(blamed);
-        gone_[static_cast<std::size_t>(blamed)] = 1;
+      process::ErrorReport report;
+      if (const int gone = guard_.contain(lo, end); gone >= 0) {
+        gone_[static_cast<std::size_t>(gone)] = 1;
+        report = guard_.take_report();
+      } else {
+        report = describe_failure();
+        if (report.env_index < 0 && (known || end - lo == 1)) {
+          report.env_index = first_env_ + (known ? blamed : lo);
+        }
       }
       const std::vector<std::byte> bytes = report.encode();
       // Where nobody can be blamed, all that were stepped at once have failed.
@@ -119,9 +120,6 @@ void AsyncWorker::work(Order order, int lo, int hi) {
   const auto first = static_cast<std::size_t>(first_env_ + lo);
   const auto count = static_cast<std::size_t>(hi - lo);
   std::fill_n(home.reset_mask.begin() + static_cast<std::ptrdiff_t>(first), count, std::uint8_t{1});
-  if (order == Order::kRenew) {
-    std::fill_n(home.has_seed.begin() + static_cast<std::ptrdiff_t>(first), count, std::uint8_t{0});
-  }
   stepper_->begin_reset();
   for (int i = lo; i < hi; ++i) {
     if (gone_[static_cast<std::size_t>(i)] == 0) continue;
@@ -162,6 +160,11 @@ void AsyncWorker::deliver(const InboxEntry& entry, std::uint8_t fault,
   if (!fits && hooks_.bring_info) {
     hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
   }
+}
+
+process::ErrorReport AsyncWorker::describe_failure() {
+  return hooks_.describe_exception ? hooks_.describe_exception()
+                                   : process::ErrorReport::from_current_exception();
 }
 
 void AsyncWorker::learn_cost(std::uint64_t elapsed_ns, int count) noexcept {

@@ -13,6 +13,7 @@
 
 #include "shoal/process/error_report.h"
 #include "shoal/vector/async_segment.h"
+#include "shoal/vector/fault_guard.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::vector {
@@ -46,6 +47,11 @@ class AsyncWorker {
   /// True when there are orders.
   bool pending() const noexcept { return segment_.inbox(worker_).readable() != 0; }
 
+  /// How many orders there are.
+  int pending_orders() const noexcept {
+    return static_cast<int>(segment_.inbox(worker_).readable());
+  }
+
   /// Obeys up to `most` orders; returns how many.
   int serve(int most);
 
@@ -60,6 +66,7 @@ class AsyncWorker {
   void obey_run();
   void work(Order order, int lo, int hi);
   void deliver(const InboxEntry& entry, std::uint8_t fault, std::span<const std::byte> info);
+  process::ErrorReport describe_failure();
   void learn_cost(std::uint64_t elapsed_ns, int count) noexcept;
 
   AsyncSegment segment_;
@@ -68,6 +75,7 @@ class AsyncWorker {
   std::unique_ptr<Stepper> stepper_;
   AsyncWorkerHooks hooks_;
   EnvMarker marker_;
+  FaultGuard guard_;
   std::vector<InboxEntry> run_;     // what is obeyed together: neighbours with the same order
   std::vector<std::uint8_t> gone_;  // environments that were let go
   double step_ns_ = 0;              // of one environment, smoothed; 0: not known yet

@@ -40,7 +40,9 @@ int FaultGuard::run_range(bool reset, int lo, int hi) {
     }
     return hi;
   } catch (...) {
-    return contain(lo, hi) + 1;
+    const int failed = contain(lo, hi);
+    if (failed < 0) throw;
+    return failed + 1;
   }
 }
 
@@ -52,16 +54,14 @@ void FaultGuard::rebuild(bool reset, int i) {
     stepper_->reset_range(i, i + 1);
     if (!reset) rows_.reset[row] = 1;
   } catch (...) {
-    static_cast<void>(contain(i, i + 1));
+    if (contain(i, i + 1) < 0) throw;
   }
 }
 
-// For an exception that is being handled: the environment of [lo, hi) whose it is. Throws it on
-// where nothing can be done.
 int FaultGuard::contain(int lo, int hi) {
   const std::int32_t word = marker_.word();
   const int row = EnvMarker::blamed(word);
-  if (!tolerant_ || row < lo_ + lo || row >= lo_ + hi) throw;
+  if (!tolerant_ || row < lo_ + lo || row >= lo_ + hi) return -1;
   process::ErrorReport report = describe_();
   report.env_index = row;
   reports_.push_back(std::move(report));
@@ -72,6 +72,12 @@ int FaultGuard::contain(int lo, int hi) {
   }
   stepper_->discard(row - lo_);
   return row - lo_;
+}
+
+process::ErrorReport FaultGuard::take_report() {
+  process::ErrorReport report = std::move(reports_.back());
+  reports_.pop_back();
+  return report;
 }
 
 }  // namespace shoal::vector

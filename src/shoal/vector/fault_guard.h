@@ -44,6 +44,13 @@ class FaultGuard {
   void reset(bool has_orders) { run(true, has_orders); }
   void step(bool has_orders) { run(false, has_orders); }
 
+  /// For an exception that is being handled, of a reset or step of environments [lo, hi) of the
+  /// stepper: lets the one go whose it is, and reports it. Returns which; -1 where nothing can be
+  /// done, or nobody knows whose it is.
+  int contain(int lo, int hi);
+  /// The report of who was let go last, which is then forgotten.
+  process::ErrorReport take_report();
+
   /// Of the environments that failed in the last reset or step.
   std::span<const process::ErrorReport> reports() const noexcept { return reports_; }
 
@@ -51,7 +58,6 @@ class FaultGuard {
   void run(bool reset, bool has_orders);
   int run_range(bool reset, int lo, int hi);
   void rebuild(bool reset, int i);
-  int contain(int lo, int hi);
   RowOrder order(int i) const {
     return static_cast<RowOrder>(rows_.order[static_cast<std::size_t>(lo_ + i)]);
   }

@@ -26,12 +26,23 @@ class InFlight {
  public:
   explicit InFlight(int num_envs) : envs_(static_cast<std::size_t>(num_envs)) {}
 
+  /// Why orders of an environment wait with the caller's side. One bit each.
+  enum Hold : std::uint8_t {
+    kAway = 1,     // its worker is not there
+    kBackOff = 2,  // it failed before: the next one comes later
+    kResting = 4,  // its worker is about to be replaced
+  };
+
   struct Env {
     bool in_flight = false;
     bool was_reset = false;
-    bool dropped = false;        // it will not come back
-    bool owes_fault = false;     // it was lost: its next step ends as a fault
-    bool needs_renewal = false;  // its next step is a reset: it is a new environment
+    bool dropped = false;          // it will not come back
+    bool owes_fault = false;       // it was lost: its next step ends as a fault
+    bool needs_renewal = false;    // its next step is a reset: it is a new environment
+    bool keeps_generator = false;  // of the environment before it: that reset has no seed
+    bool renewing = false;         // the order under way is the first of a new environment
+    bool held = false;             // the order under way waits here, not at a worker
+    std::uint8_t hold = 0;         // Hold bits: why orders wait here
     std::uint64_t sent_ns = 0;
     InboxEntry entry{};  // where its result goes
   };

@@ -28,9 +28,11 @@ static_assert(sizeof(DoorsHeader) == 16);
 ///
 /// Memory ordering: `mail` counts the messages that were sent to the worker, after each was sent
 /// (release by the pool, acquire by the worker, [mail]); the ring that follows is the hint.
+/// `serving` is a hint for who waits.
 struct PoolDoor {
   sync::Doorbell bell;
   alignas(128) std::atomic<std::uint64_t> mail;
+  std::atomic<std::uint32_t> serving;  // the session whose code the worker runs; 0: none
 };
 static_assert(sizeof(PoolDoor) == 256);
 

@@ -5,14 +5,22 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
+#include <thread>
 #include <utility>
 
+#include "shoal/process/stack_dump.h"
 #include "shoal/vector/messages.h"
+#include "shoal/vector/worker_seat.h"
 
 namespace shoal::vector {
 namespace {
 
 constexpr std::chrono::milliseconds kSlice{50};
+// Between looks at a worker that is started anew.
+constexpr std::chrono::milliseconds kShortSlice{1};
+// For a worker that hangs while it starts to tell its stack.
+constexpr std::chrono::milliseconds kStackTimeout{1000};
 
 // For workers that are still in somebody's step when they are told to close.
 constexpr std::chrono::milliseconds kBusyCloseTimeout{1000};
@@ -35,45 +43,32 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
   for (std::size_t w = 0; w < payloads.size(); ++w) {
     if (payloads[w].num_envs == 0) continue;
     shares.push_back({first_env, payloads[w].num_envs});
-    first_env += payloads[w].num_envs;
     Part part;
-    part.pool_worker = static_cast<int>(w);
+    part.scene = {.worker = static_cast<int>(w),
+                  .name = fmt::format("worker {}", w),
+                  .first_env = first_env,
+                  .num_envs = payloads[w].num_envs};
     part.payload = std::move(payloads[w].bytes);
     parts_.push_back(std::move(part));
+    first_env += payloads[w].num_envs;
   }
   if (parts_.empty()) throw InvalidArgument("a vector environment needs at least one environment");
   exits_seen_ = pool_->exits();
-  const os::Deadline deadline = os::deadline_after(options.faults.start_timeout);
   try {
-    for (std::size_t w = 0; w < parts_.size(); ++w) {
-      part(static_cast<int>(w)).life = pool_->life(parts_[w].pool_worker);
-      pool_->send(parts_[w].pool_worker, {.kind = PoolKind::kOpen,
-                                          .session = session_,
-                                          .first = shares[w].first_env,
-                                          .count = shares[w].num_envs,
-                                          .flag = options.faults.on_fault != OnFault::kRaise,
-                                          .bytes = parts_[w].payload});
-    }
-    for (std::size_t w = 0; w < parts_.size(); ++w) {
-      receive_hello(static_cast<int>(w), deadline);
-      check_same_spaces(parts_[0].hello, parts_[w].hello, shares[w].first_env);
+    for (std::size_t w = 0; w < parts_.size(); ++w) open(static_cast<int>(w));
+    receive_hellos(os::deadline_after(options.faults.start_timeout));
+    for (const Part& part : parts_) {
+      check_same_spaces(parts_[0].hello, part.hello, part.scene.first_env);
     }
     set_up(parts_[0].hello, shares, options.autoreset_mode);
     ledger_ = FaultLedger(options.faults, num_envs());
     fault_of_.resize(static_cast<std::size_t>(num_envs()));
-    for (std::size_t w = 0; w < shares.size(); ++w) {
-      health_.change(static_cast<int>(w), [&](WorkerHealth& health) {
-        health.first_env = shares[w].first_env;
-        health.num_envs = shares[w].num_envs;
-      });
-    }
     for (Part& part : parts_) {
-      pool_->send(part.pool_worker,
-                  {.kind = PoolKind::kAttach,
-                   .session = session_,
-                   .first = static_cast<std::int32_t>(&part - parts_.data()),
-                   .bytes = {}},
-                  segment().fd());
+      health_.change(index_of(part), [&](WorkerHealth& health) {
+        health.first_env = part.scene.first_env;
+        health.num_envs = part.scene.num_envs;
+      });
+      attach(index_of(part));
     }
   } catch (...) {
     close_within(kBusyCloseTimeout);
@@ -83,15 +78,6 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
 
 PoolVectorEnv::~PoolVectorEnv() { close_within(options().close_timeout); }
 
-std::string PoolVectorEnv::describe(int worker) const {
-  const Share& share = shares()[static_cast<std::size_t>(worker)];
-  if (share.num_envs == 1) {
-    return fmt::format("worker {} (environment {})", part(worker).pool_worker, share.first_env);
-  }
-  return fmt::format("worker {} (environments {} to {})", part(worker).pool_worker, share.first_env,
-                     share.first_env + share.num_envs - 1);
-}
-
 process::ErrorReport PoolVectorEnv::report_in(std::span<const std::byte> bytes) {
   if (auto report = process::ErrorReport::decode(bytes)) return *std::move(report);
   process::ErrorReport lost;
@@ -100,25 +86,99 @@ process::ErrorReport PoolVectorEnv::report_in(std::span<const std::byte> bytes) 
   return lost;
 }
 
+// Asks a worker to build this session's environments.
+void PoolVectorEnv::open(int worker) {
+  Part& at = part(worker);
+  at.life = pool_->life(at.scene.worker);
+  pool_->send(at.scene.worker, {.kind = PoolKind::kOpen,
+                                .session = session_,
+                                .first = at.scene.first_env,
+                                .count = at.scene.num_envs,
+                                .flag = options().faults.on_fault != OnFault::kRaise,
+                                .bytes = at.payload});
+}
+
+void PoolVectorEnv::attach(int worker) {
+  Part& at = part(worker);
+  at.state = Part::State::kUp;
+  at.stalled_ns = 0;
+  pool_->send(at.scene.worker,
+              {.kind = PoolKind::kAttach, .session = session_, .first = worker, .bytes = {}},
+              segment().fd());
+}
+
+// A worker that fails at once is reported at once, also while the hello of an earlier one is waited
+// for.
+void PoolVectorEnv::receive_hellos(os::Deadline deadline) {
+  std::vector<int> missing(parts_.size());
+  std::iota(missing.begin(), missing.end(), 0);
+  while (!missing.empty()) {
+    const os::Deadline until = std::min(deadline, os::deadline_after(kSlice));
+    const bool came = receive_hello(missing.front(), until);
+    if (came) missing.erase(missing.begin());
+    if (came) continue;
+    std::erase_if(missing, [&](int worker) { return receive_hello(worker, os::Clock::now()); });
+    if (options().interrupt_check) options().interrupt_check();
+    if (!missing.empty() && os::Clock::now() >= deadline) throw_late_start(part(missing.front()));
+  }
+}
+
+bool PoolVectorEnv::receive_hello(int worker, os::Deadline until) {
+  Part& from = part(worker);
+  // Looked at first: what it sent before its end is still taken.
+  const bool ended = pool_->dead(from.scene.worker, from.life);
+  while (auto message =
+             pool_->receive(session_, from.scene.worker, ended ? os::Clock::now() : until)) {
+    if (message->kind == PoolKind::kHello) {
+      take_hello(from, *message);
+      return true;
+    }
+    if (message->kind != PoolKind::kFailed) continue;
+    throw process::RemoteError(from.scene.name, report_in(message->bytes));
+  }
+  if (ended) throw_death(pool_->death(from.scene.worker, from.life).certificate);
+  if (pool_->closed()) throw InvalidState("the worker pool of these environments is closed");
+  return false;
+}
+
+void PoolVectorEnv::take_hello(Part& from, const PoolMessage& message) {
+  HelloMessage hello = decode_hello(message.bytes);
+  from.can_rebuild = message.flag;
+  from.hello = std::move(hello.hello);
+}
+
+// The worker is of no more use, to any session: it is busy with what does not end.
+void PoolVectorEnv::throw_late_start(const Part& late) {
+  const auto limit = options().faults.start_timeout;
+  KillReason reason = KillReason::hung_start(late.scene.describe(), limit);
+  reason.stack = pool_->stack(late.scene.worker, late.life, kStackTimeout);
+  const std::string text = account_of_late_start(
+      fmt::format("{} did not send its hello in time", late.scene.describe()), limit, reason.stack);
+  pool_->end(late.scene.worker, late.life, session_, std::move(reason));
+  throw TimedOut(text);
+}
+
 // The next message that is wanted; the others are dealt with. Throws TimedOut and WorkerDied.
 PoolMessage PoolVectorEnv::await_message(int worker, os::Deadline deadline, const char* waiting_for,
                                          const std::function<bool(const PoolMessage&)>& wanted) {
   const Part& from = part(worker);
+  const int from_worker = from.scene.worker;
   for (;;) {
-    const bool ended = pool_->dead(from.pool_worker, from.life);  // looked at first: what it sent
-    const os::Deadline until =                                    // before its end is still taken
+    // Looked at first: what it sent before its end is still taken.
+    const bool ended = pool_->dead(from_worker, from.life);
+    const os::Deadline until =
         ended ? os::Clock::now() : std::min(deadline, os::deadline_after(kSlice));
-    if (auto message = pool_->receive(session_, from.pool_worker, until)) {
+    if (auto message = pool_->receive(session_, from_worker, until)) {
       if (wanted(*message)) return *std::move(message);
       if (message->kind == PoolKind::kInfo) keep_info(*std::move(message));
       continue;
     }
-    if (ended) throw process::WorkerDied(pool_->certificate(from.pool_worker, from.life));
+    if (ended) throw process::WorkerDied(pool_->death(from_worker, from.life).certificate);
     if (pool_->closed()) throw InvalidState("the worker pool of these environments is closed");
     if (options().interrupt_check) options().interrupt_check();
     if (os::Clock::now() >= deadline) {
       throw TimedOut(
-          fmt::format("worker {} did not send its {} in time", from.pool_worker, waiting_for));
+          fmt::format("{} did not send its {} in time", from.scene.describe(), waiting_for));
     }
   }
 }
@@ -128,22 +188,7 @@ void PoolVectorEnv::keep_info(PoolMessage message) {
       std::move(message.bytes);
 }
 
-void PoolVectorEnv::receive_hello(int worker, os::Deadline deadline) {
-  Part& from = part(worker);
-  const PoolMessage message =
-      await_message(worker, deadline, "hello", [](const PoolMessage& candidate) {
-        return candidate.kind == PoolKind::kHello || candidate.kind == PoolKind::kFailed;
-      });
-  if (message.kind == PoolKind::kFailed) {
-    throw process::RemoteError(fmt::format("worker {}", from.pool_worker),
-                               report_in(message.bytes));
-  }
-  HelloMessage hello = decode_hello(message.bytes);
-  from.can_rebuild = message.flag;
-  from.hello = std::move(hello.hello);
-}
-
-void PoolVectorEnv::wake(int worker) { pool_->ring(part(worker).pool_worker); }
+void PoolVectorEnv::wake(int worker) { pool_->ring(part(worker).scene.worker); }
 
 // Never a spin: the workers need the CPU, and the last of them hands its own over (pool_worker.cc).
 sync::WaitOutcome PoolVectorEnv::await(sync::Gather& gather, os::Deadline deadline) {
@@ -172,10 +217,10 @@ std::vector<std::byte> PoolVectorEnv::take_info(int row, std::uint32_t sequence)
 
 std::uint64_t PoolVectorEnv::ask(int worker, std::span<const std::byte> message) {
   const std::uint64_t sequence = ++sequence_;
-  pool_->send(part(worker).pool_worker, {.kind = PoolKind::kRequest,
-                                         .session = session_,
-                                         .sequence = sequence,
-                                         .bytes = {message.begin(), message.end()}});
+  pool_->send(part(worker).scene.worker, {.kind = PoolKind::kRequest,
+                                          .session = session_,
+                                          .sequence = sequence,
+                                          .bytes = {message.begin(), message.end()}});
   return sequence;
 }
 
@@ -193,8 +238,23 @@ PoolMessage PoolVectorEnv::await_answer(int worker, std::uint64_t sequence, os::
 
 std::vector<std::byte> PoolVectorEnv::take_answer(int worker, PoolMessage answer) {
   if (answer.kind == PoolKind::kReply) return std::move(answer.bytes);
-  throw process::RemoteError(fmt::format("worker {}", part(worker).pool_worker),
-                             report_in(answer.bytes));
+  throw process::RemoteError(part(worker).scene.name, report_in(answer.bytes));
+}
+
+// Until the worker has its environments (again). Throws TimedOut.
+void PoolVectorEnv::await_up(int worker, os::Deadline deadline) {
+  while (part(worker).state != Part::State::kUp) {
+    if (part(worker).state == Part::State::kGone) {
+      throw InvalidState(fmt::format("{} has been dropped: there is nobody to ask",
+                                     part(worker).scene.describe()));
+    }
+    if (os::Clock::now() >= deadline) {
+      throw TimedOut(fmt::format("{} has not come back in time", part(worker).scene.describe()));
+    }
+    std::this_thread::sleep_for(kShortSlice);
+    if (options().interrupt_check) options().interrupt_check();
+    static_cast<void>(look_around());
+  }
 }
 
 std::vector<std::byte> PoolVectorEnv::request(int worker, std::span<const std::byte> message,
@@ -203,6 +263,7 @@ std::vector<std::byte> PoolVectorEnv::request(int worker, std::span<const std::b
   hello(worker);  // refuses a worker that there is not
   static_cast<void>(look_around());
   const os::Deadline deadline = timeout ? os::deadline_after(*timeout) : os::kNoDeadline;
+  await_up(worker, deadline);
   const std::uint64_t sequence = ask(worker, message);
   return take_answer(worker, await_answer(worker, sequence, deadline));
 }
@@ -214,10 +275,17 @@ void PoolVectorEnv::request_async(std::span<const std::vector<std::byte>> messag
   }
   state().require_idle("request");
   static_cast<void>(look_around());
+  const auto nobody = [&](std::size_t w) {  // who has been dropped answers nothing
+    return messages[w].empty() || parts_[w].state == Part::State::kGone;
+  };
+  const os::Deadline deadline = os::deadline_after(options().faults.start_timeout);
+  for (std::size_t w = 0; w < messages.size(); ++w) {
+    if (!nobody(w)) await_up(static_cast<int>(w), deadline);
+  }
   state().begin_request();
   asked_.clear();
   for (std::size_t w = 0; w < messages.size(); ++w) {
-    if (messages[w].empty()) continue;
+    if (nobody(w)) continue;
     const int worker = static_cast<int>(w);
     asked_.push_back({worker, ask(worker, messages[w]), {}});
   }
@@ -260,8 +328,8 @@ Stats PoolVectorEnv::stats() const {
   Stats stats = AsyncVectorEnv::stats();
   for (std::size_t w = 0; w < parts_.size(); ++w) {
     if (!pool_) continue;
-    stats.workers[w].pid = pool_->pid(parts_[w].pool_worker);
-    stats.workers[w].restarts = pool_->restarts(parts_[w].pool_worker);
+    stats.workers[w].pid = pool_->pid(parts_[w].scene.worker);
+    stats.workers[w].restarts = pool_->restarts(parts_[w].scene.worker);
   }
   return stats;
 }
@@ -276,12 +344,12 @@ std::vector<WorkerHealth> PoolVectorEnv::health() const {
       continue;
     }
     if (worker.state == WorkerState::kRestarting || worker.state == WorkerState::kDropped) continue;
-    worker.pid = pool->pid(parts_[w].pool_worker);
+    worker.pid = pool->pid(parts_[w].scene.worker);
     worker.rss_bytes = rss_of(worker.pid);
     const AsyncCell& cell = segment().cell(static_cast<int>(w));
     const std::int32_t word = cell.env_now.load(std::memory_order_acquire);  // [marker]
     if (word == EnvMarker::kNone || worker.state == WorkerState::kStarting) continue;
-    worker.state = WorkerState::kStepping;
+    if (worker.state == WorkerState::kIdle) worker.state = WorkerState::kStepping;
     worker.env = EnvMarker::blamed(word);
     worker.since = std::chrono::nanoseconds(static_cast<std::int64_t>(
         os::coarse_now_ns() - cell.env_since.load(std::memory_order_relaxed)));  // after [marker]
@@ -307,13 +375,13 @@ void PoolVectorEnv::close_within(std::chrono::milliseconds timeout) noexcept {
   try {
     const os::Deadline deadline = os::deadline_after(limit);
     for (const Part& part : parts_) {
-      if (part.life == 0 || pool->dead(part.pool_worker, part.life)) continue;
-      pool->send(part.pool_worker, {.kind = PoolKind::kClose, .session = session_, .bytes = {}});
+      if (part.life == 0 || pool->dead(part.scene.worker, part.life)) continue;
+      pool->send(part.scene.worker, {.kind = PoolKind::kClose, .session = session_, .bytes = {}});
     }
     for (const Part& part : parts_) {
-      while (part.life != 0 && !pool->dead(part.pool_worker, part.life)) {
-        const auto message = pool->receive(session_, part.pool_worker, deadline);
-        if (!message) pool->give_up(part.pool_worker);
+      while (part.life != 0 && !pool->dead(part.scene.worker, part.life)) {
+        const auto message = pool->receive(session_, part.scene.worker, deadline);
+        if (!message) pool->give_up(part.scene.worker);
         if (!message || message->kind == PoolKind::kClosed) break;
       }
     }

@@ -5,11 +5,14 @@
 // does the next step of its other environments (truncated 1, fault 1, reward 0, obs the last one,
 // or zeros where that was being written); their step after that is a reset. Meanwhile a new worker
 // is started, at once or after FaultPolicy::backoff; orders wait for it, other environments go on.
-// OnFault::kDrop: the same rows have RowFault::kDropped; from then on the ids of dropped
-// environments are left out by send(), and fill batches that would never be full.
+// OnFault::kDrop: the same rows have RowFault::kFault; from then on the ids of dropped
+// environments are left out by send(), and fill batches that would never be full (kDropped).
 //
 // Failure of an environment: OnFault::kRaise: process::RemoteError. Otherwise it alone is replaced
-// where its stepper can do that, else its worker is.
+// where its stepper can do that, after its back-off, else its worker is.
+//
+// Deadlines: as ProcessVectorEnv; a worker that passes one of this session's is killed, for all
+// sessions of its pool.
 //
 // More than max_restarts faults within restart_window, or no environment left, throw TooManyFaults.
 //
@@ -29,6 +32,7 @@
 
 #include "shoal/os/memory_use.h"
 #include "shoal/vector/async_vector_env.h"
+#include "shoal/vector/fault_account.h"
 #include "shoal/vector/fault_ledger.h"
 #include "shoal/vector/health.h"
 #include "shoal/vector/worker_pool.h"
@@ -68,16 +72,22 @@ class PoolVectorEnv final : public AsyncVectorEnv {
  private:
   /// The session in one worker of the pool.
   struct Part {
-    int pool_worker = 0;
+    enum class State : std::uint8_t {
+      kUp,       // its environments stand
+      kAway,     // they do not; the next try is at restart_at
+      kOpening,  // its worker builds them anew, until start_deadline
+      kGone,     // they were dropped
+    };
+    FaultScene scene;  // worker: of the pool
     std::vector<std::byte> payload;
     Hello hello;
     bool can_rebuild = false;
+    State state = State::kOpening;
     std::uint64_t life = 0;
-    bool down = false;  // it died, or could not be opened again; the next try is at restart_at
     os::Deadline restart_at{};
-    bool opening = false;                      // it was opened again, and has not said hello
-    bool gone = false;                         // it died, and its environments were dropped
-    std::optional<process::ErrorReport> hang;  // why it was killed
+    os::Deadline start_deadline{};
+    std::uint64_t stalled_ns = 0;  // since when it does not take its orders, and how many it had
+    std::uint64_t stalled_at = 0;  // obeyed then; 0: it does
   };
 
   void wake(int worker) override;
@@ -86,39 +96,61 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   std::vector<std::byte> take_info(int row, std::uint32_t sequence) override;
   void on_failure(int row, std::span<const std::byte> report) override;
   Fault fault_of(int row) override { return fault_of_[static_cast<std::size_t>(row)]; }
+  bool restless() const override { return unsettled_ > 0 || backing_off_ > 0; }
+  int restarts_of(std::size_t row) const override {
+    return ledger_.restarts(static_cast<int>(row));
+  }
+  void is_back(std::size_t row) override { ledger_.back(static_cast<int>(row)); }
+  void before_reset(std::size_t row) override;
 
-  void open_again(int worker);
-  void schedule_restart(int worker);
+  // Starting, and asking (pool_vector_env.cc).
+  void open(int worker);
+  void receive_hellos(os::Deadline deadline);
+  bool receive_hello(int worker, os::Deadline until);
+  void take_hello(Part& from, const PoolMessage& message);
+  [[noreturn]] void throw_late_start(const Part& late);
+  void attach(int worker);
   void keep_info(PoolMessage message);
   static process::ErrorReport report_in(std::span<const std::byte> bytes);
-  void receive_hello(int worker, os::Deadline deadline);
-  bool look_for_deaths();
-  bool restart_due();
-  bool look_for_failed_openings();
-  void look_for_hangs();
-  void handle_death(int worker, process::DeathCertificate certificate);
-  FaultRecord record_of(int worker, const process::DeathCertificate& certificate, FaultKind kind);
-  void admit(FaultRecord record);
-  std::string describe(int worker) const;
   std::uint64_t ask(int worker, std::span<const std::byte> message);
+  void await_up(int worker, os::Deadline deadline);
   PoolMessage await_answer(int worker, std::uint64_t sequence, os::Deadline deadline);
   std::vector<std::byte> take_answer(int worker, PoolMessage answer);
   PoolMessage await_message(int worker, os::Deadline deadline, const char* waiting_for,
                             const std::function<bool(const PoolMessage&)>& wanted);
+
+  // What becomes of those that are lost (pool_vector_env_deaths.cc).
+  bool look_for_deaths();
+  void look_for_hangs();
+  bool stalls(int worker, std::uint64_t now_ns);
+  void end_hung(int worker, int env, bool in_reset);
+  void handle_death(int worker, PoolDeath death);
+  void lose_part(int worker, FaultRecord record);
+  Fault admit(FaultRecord record);
+  bool tend();
+  bool restart(int worker);
+  bool tend_opening(int worker);
+  void end_back_offs();
+  void dismiss_if_all_are_dropped(int worker);
+  void set_state(Part& part, Part::State state);
   Part& part(int worker) { return parts_[static_cast<std::size_t>(worker)]; }
   const Part& part(int worker) const { return parts_[static_cast<std::size_t>(worker)]; }
+  int index_of(const Part& part) const { return static_cast<int>(&part - parts_.data()); }
 
   std::shared_ptr<WorkerPool> pool_;
   const bool owns_pool_;
   const int owner_pid_;
   const std::uint32_t session_;
   std::vector<Part> parts_;  // by worker of this vector environment
+  int unsettled_ = 0;        // parts that are away or opening
+  int backing_off_ = 0;      // environments that are to come later
+  std::uint64_t hangs_seen_ns_ = 0;
   std::uint64_t exits_seen_ = 0;
   std::uint64_t sequence_ = 0;  // of requests
   struct Asked {
     int worker;
     std::uint64_t sequence;
-    std::optional<PoolMessage> answer;
+    std::optional<PoolMessage> answer;  // with kind 0: there is none to be had
   };
   std::vector<Asked> asked_;  // by request_async()
   FaultLedger ledger_;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include "shoal/os/clock.h"
@@ -11,7 +10,10 @@
 namespace shoal::vector {
 namespace {
 
+// For a hung worker to tell its stack.
 constexpr std::chrono::milliseconds kStackTimeout{1000};
+// Between two looks for hangs.
+constexpr std::uint64_t kHangLookNs = 10'000'000;
 
 }  // namespace
 
@@ -22,8 +24,22 @@ bool PoolVectorEnv::look_around() {
   }
   look_for_hangs();
   const bool died = look_for_deaths();
-  const bool restarted = restart_due();
-  return look_for_failed_openings() || died || restarted;
+  return (restless() && tend()) || died;
+}
+
+void PoolVectorEnv::set_state(Part& part, Part::State state) {
+  const auto unsettled = [](Part::State s) {
+    return s == Part::State::kAway || s == Part::State::kOpening;
+  };
+  unsettled_ += static_cast<int>(unsettled(state)) - static_cast<int>(unsettled(part.state));
+  part.state = state;
+  health_.change(index_of(part), [&](WorkerHealth& health) {
+    health.state = state == Part::State::kUp        ? WorkerState::kIdle
+                   : state == Part::State::kAway    ? WorkerState::kRestarting
+                   : state == Part::State::kOpening ? WorkerState::kStarting
+                                                    : WorkerState::kDropped;
+    if (state == Part::State::kOpening) ++health.restarts;
+  });
 }
 
 // Handles the deaths since the last look.
@@ -31,225 +47,273 @@ bool PoolVectorEnv::look_for_deaths() {
   const std::uint64_t exits = pool_->exits();
   if (exits == exits_seen_) return false;
   bool any = false;
-  for (std::size_t w = 0; w < parts_.size(); ++w) {
-    Part& at = parts_[w];
-    if (at.down || at.gone || !pool_->dead(at.pool_worker, at.life)) continue;
-    handle_death(static_cast<int>(w), pool_->certificate(at.pool_worker, at.life));
+  for (Part& at : parts_) {
+    const bool sits = at.state == Part::State::kUp || at.state == Part::State::kOpening;
+    if (!sits || !pool_->dead(at.scene.worker, at.life)) continue;
+    handle_death(index_of(at), pool_->death(at.scene.worker, at.life));
     any = true;
   }
   exits_seen_ = exits;
   return any;
 }
 
-void PoolVectorEnv::handle_death(int worker, process::DeathCertificate certificate) {
-  const Share& share = shares()[static_cast<std::size_t>(worker)];
-  certificate.first_env = share.first_env;
-  certificate.num_envs = share.num_envs;
+void PoolVectorEnv::handle_death(int worker, PoolDeath death) {
   Part& at = part(worker);
-  const bool hung = at.hang.has_value();
-  if (hung) certificate.report = std::exchange(at.hang, {});
+  process::DeathCertificate& certificate = death.certificate;
+  certificate.first_env = at.scene.first_env;
+  certificate.num_envs = at.scene.num_envs;
+  if (death.reason && death.session != session_) {
+    death.reason->env = -1;
+    death.reason->message =
+        fmt::format("another vector environment of the pool: {}", death.reason->message);
+  }
+  const KillReason* const reason = death.reason ? &*death.reason : nullptr;
+  const int env = at.state == Part::State::kUp
+                      ? EnvMarker::blamed(segment().cell(worker).env_now.load(
+                            std::memory_order_relaxed))  // relaxed: it is dead
+                      : EnvMarker::kNone;
+  FaultRecord record = account_of_death(at.scene, certificate, env, reason, oom_watch_);
   if (options().faults.on_fault == OnFault::kRaise) {
-    state().fail(fmt::format("{} died ({})", describe(worker), certificate.status.describe()));
+    health_.count_fault(worker, std::make_shared<const FaultRecord>(record));
+    complete(certificate, record, reason);
+    state().fail(fmt::format("{} died ({})", at.scene.describe(), certificate.status.describe()));
     throw process::WorkerDied(std::move(certificate));
   }
-  at.opening = false;
-  const bool exited = certificate.status.known && certificate.status.signal == 0;
-  const FaultKind kind = hung                 ? FaultKind::kHang
-                         : certificate.report ? FaultKind::kException
-                         : exited             ? FaultKind::kExit
-                                              : FaultKind::kKilled;
-  admit(record_of(worker, certificate, kind));
+  lose_part(worker, std::move(record));
+}
+
+// A worker's environments are gone: it died, or could not build them.
+void PoolVectorEnv::lose_part(int worker, FaultRecord record) {
+  Part& at = part(worker);
+  std::erase_if(infos_, [&](const auto& info) { return worker_of(info.first.first) == worker; });
+  admit(std::move(record));
+  for (int row = at.scene.first_env; row < at.scene.first_env + at.scene.num_envs; ++row) {
+    const auto& env = flight().env(static_cast<std::size_t>(row));
+    if ((env.hold & InFlight::kBackOff) != 0) --backing_off_;
+  }
   lose(worker);
-  if (options().faults.on_fault == OnFault::kDrop) {
-    at.gone = true;
-    for (int i = 0; i < share.num_envs; ++i) drop(static_cast<std::size_t>(share.first_env + i));
-    health_.change(worker, [](WorkerHealth& health) { health.state = WorkerState::kDropped; });
+  if (options().faults.on_fault == OnFault::kRestart) {
+    at.restart_at = ledger_.due(at.scene.first_env);
+    set_state(at, Part::State::kAway);
     return;
   }
-  schedule_restart(worker);
-}
-
-FaultRecord PoolVectorEnv::record_of(int worker, const process::DeathCertificate& certificate,
-                                     FaultKind kind) {
-  const Share& share = shares()[static_cast<std::size_t>(worker)];
-  FaultRecord record;
-  record.kind = kind;
-  record.worker = part(worker).pool_worker;
-  record.first_env = share.first_env;
-  record.num_envs = share.num_envs;
-  record.pid = certificate.pid;
-  record.status = certificate.status;
-  record.report = certificate.report;
-  const int blamed = EnvMarker::blamed(
-      segment().cell(worker).env_now.load(std::memory_order_relaxed));  // relaxed: it is dead
-  const auto& report = certificate.report;
-  record.env = report && report->env_index >= 0 ? report->env_index : blamed;
-  record.message =
-      report ? fmt::format("{}: {}", report->type, report->message)
-             : fmt::format("{} died: {}", describe(worker), certificate.status.describe());
-  record.details = certificate.describe();
-  if (kind == FaultKind::kKilled) {
-    if (const auto evidence = oom_watch_.evidence()) {
-      record.kind = FaultKind::kMemory;
-      record.message += ", as it seems for want of memory";
-      record.details += "\n" + *evidence;
-    }
+  set_state(at, Part::State::kGone);
+  for (int row = at.scene.first_env; row < at.scene.first_env + at.scene.num_envs; ++row) {
+    drop(static_cast<std::size_t>(row));
   }
-  return record;
 }
 
-// Throws TooManyFaults.
-void PoolVectorEnv::admit(FaultRecord record) {
+// Takes a fault down. Throws TooManyFaults.
+Fault PoolVectorEnv::admit(FaultRecord record) {
   const int first_env = record.first_env;
   const int num_envs = record.num_envs;
+  const std::string message = record.message;
   try {
-    const Fault fault = ledger_.admit(std::move(record));
+    Fault fault = ledger_.admit(std::move(record));
     health_.count_fault(worker_of(first_env), fault);
     std::fill_n(fault_of_.begin() + first_env, num_envs, fault);
+    return fault;
   } catch (const TooManyFaults& faults) {
-    state().fail(faults.what());
+    const std::string text = faults.what();
+    state().fail(fmt::format("{} {}", text.substr(0, text.find('\n')), message));
+    health_.count_fault(worker_of(first_env), faults.faults().back());
     throw;
   }
 }
 
-// At once, or after the back-off where it is not the first time within the window.
-void PoolVectorEnv::schedule_restart(int worker) {
-  Part& at = part(worker);
-  at.down = true;
-  at.restart_at = ledger_.due(shares()[static_cast<std::size_t>(worker)].first_env);
-  health_.change(worker, [](WorkerHealth& health) { health.state = WorkerState::kRestarting; });
-}
-
-// Opens the session again in workers whose time has come.
-bool PoolVectorEnv::restart_due() {
+// Goes on with all that is away as far as that takes no waiting.
+bool PoolVectorEnv::tend() {
   bool any = false;
-  for (std::size_t w = 0; w < parts_.size(); ++w) {
-    Part& at = parts_[w];
-    if (!at.down || os::Clock::now() < at.restart_at) continue;
-    try {
-      if (pool_->dead(at.pool_worker, at.life)) pool_->restart(at.pool_worker, at.life);
-    } catch (const std::exception& error) {
-      state().fail(fmt::format("no replacement could be started for {}: {}",
-                               describe(static_cast<int>(w)), error.what()));
-      throw;
+  for (std::size_t w = 0; unsettled_ > 0 && w < parts_.size(); ++w) {
+    const int worker = static_cast<int>(w);
+    if (parts_[w].state == Part::State::kAway && os::Clock::now() >= parts_[w].restart_at) {
+      any = restart(worker) || any;
     }
-    open_again(static_cast<int>(w));
-    any = true;
+    if (parts_[w].state == Part::State::kOpening) any = tend_opening(worker) || any;
   }
+  if (backing_off_ > 0) end_back_offs();
+  wake_all();
   return any;
 }
 
-// Does not wait for it: orders stay in the inbox until the environments stand.
-void PoolVectorEnv::open_again(int worker) {
-  const Share& share = shares()[static_cast<std::size_t>(worker)];
+// Opens the session again, in a new worker where the old one is gone. Orders wait.
+bool PoolVectorEnv::restart(int worker) {
   Part& at = part(worker);
-  at.life = pool_->life(at.pool_worker);
-  at.down = false;
-  at.opening = true;
-  for (int i = 0; i < share.num_envs; ++i) ledger_.back(share.first_env + i);
-  health_.change(worker, [](WorkerHealth& health) {
-    health.state = WorkerState::kStarting;
-    ++health.restarts;
-  });
-  pool_->send(at.pool_worker, {.kind = PoolKind::kOpen,
-                               .session = session_,
-                               .first = share.first_env,
-                               .count = share.num_envs,
-                               .flag = true,
-                               .bytes = at.payload});
-  pool_->send(at.pool_worker,
-              {.kind = PoolKind::kAttach, .session = session_, .first = worker, .bytes = {}},
-              segment().fd());
+  try {
+    if (pool_->dead(at.scene.worker, at.life)) pool_->restart(at.scene.worker, at.life);
+  } catch (const InvalidState&) {
+    throw;
+  } catch (const Error&) {
+    lose_part(worker, account_of_failed_start(at.scene, "could not be started",
+                                              process::ErrorReport::from_current_exception()));
+    return true;
+  }
+  open(worker);
+  at.start_deadline = os::deadline_after(options().faults.start_timeout);
+  at.scene.pid = pool_->pid(at.scene.worker);
+  set_state(at, Part::State::kOpening);
+  return true;
 }
 
 // Environments that could not be built again are a fault of their worker's, which lives on.
-bool PoolVectorEnv::look_for_failed_openings() {
-  bool any = false;
-  for (std::size_t w = 0; w < parts_.size(); ++w) {
-    Part& at = parts_[w];
-    while (at.opening) {
-      auto message = pool_->receive(session_, at.pool_worker, os::Clock::now());
-      if (!message) break;
-      if (message->kind == PoolKind::kInfo) keep_info(*std::move(message));
-      if (message->kind == PoolKind::kHello) {
-        at.opening = false;
-        health_.change(static_cast<int>(w),
-                       [](WorkerHealth& health) { health.state = WorkerState::kIdle; });
-      } else if (message->kind == PoolKind::kFailed) {
-        at.opening = false;
-        process::DeathCertificate certificate;
-        certificate.worker = fmt::format("worker {}", at.pool_worker);
-        certificate.report = report_in(message->bytes);
-        admit(record_of(static_cast<int>(w), certificate, FaultKind::kException));
-        schedule_restart(static_cast<int>(w));
-        any = true;
+bool PoolVectorEnv::tend_opening(int worker) {
+  Part& at = part(worker);
+  while (auto message = pool_->receive(session_, at.scene.worker, os::Clock::now())) {
+    if (message->kind == PoolKind::kHello) {
+      take_hello(at, *message);
+      try {
+        check_same_spaces(spaces(), at.hello, at.scene.first_env);
+      } catch (const InvalidArgument& error) {  // no restart would change that
+        state().fail(
+            fmt::format("the replacement of {} failed: {}", at.scene.describe(), error.what()));
+        throw;
       }
+      set_state(at, Part::State::kUp);
+      attach(worker);
+      come_back(worker);
+      return true;
     }
+    if (message->kind != PoolKind::kFailed) continue;
+    lose_part(worker, account_of_failed_start(at.scene, "could not build its environments",
+                                              report_in(message->bytes)));
+    return true;
   }
-  return any;
+  if (os::Clock::now() < at.start_deadline) return false;
+  const auto limit = options().faults.start_timeout;
+  KillReason reason = KillReason::hung_start("the replacement of " + at.scene.describe(), limit);
+  reason.stack = pool_->stack(at.scene.worker, at.life, kStackTimeout);
+  FaultRecord record = account_of_hung_start(at.scene, limit, reason.stack);
+  pool_->end(at.scene.worker, at.life, session_, std::move(reason));
+  lose_part(worker, std::move(record));
+  return true;
+}
+
+void PoolVectorEnv::end_back_offs() {
+  const os::Deadline now = os::Clock::now();
+  for (int row = 0; row < num_envs(); ++row) {
+    const auto at = static_cast<std::size_t>(row);
+    if ((flight().env(at).hold & InFlight::kBackOff) == 0 || now < ledger_.due(row)) continue;
+    --backing_off_;
+    release(at, InFlight::kBackOff);
+  }
+}
+
+// An explicit reset does not wait for a back-off.
+void PoolVectorEnv::before_reset(std::size_t row) {
+  if ((flight().env(row).hold & InFlight::kBackOff) == 0) return;
+  --backing_off_;
+  release(row, InFlight::kBackOff);
 }
 
 void PoolVectorEnv::look_for_hangs() {
   const FaultPolicy& policy = options().faults;
-  if (policy.step_timeout.count() == 0 && policy.reset_timeout.count() == 0) return;
-  for (std::size_t w = 0; w < parts_.size(); ++w) {
-    Part& at = parts_[w];
-    const AsyncCell& cell = segment().cell(static_cast<int>(w));
+  if (policy.step_timeout.count() <= 0 && policy.reset_timeout.count() <= 0) return;
+  const std::uint64_t now_ns = os::coarse_now_ns();
+  if (now_ns < hangs_seen_ns_ + kHangLookNs) return;
+  hangs_seen_ns_ = now_ns;
+  for (Part& at : parts_) {
+    if (at.state != Part::State::kUp) continue;
+    const int worker = index_of(at);
+    const AsyncCell& cell = segment().cell(worker);
     const std::int32_t word = cell.env_now.load(std::memory_order_acquire);  // [marker]
-    const int row = EnvMarker::blamed(word);
-    if (at.down || at.gone || at.opening || at.hang || row == EnvMarker::kNone) continue;
-    const auto limit = EnvMarker::in_reset(word) ? policy.reset_timeout : policy.step_timeout;
-    const std::chrono::nanoseconds taken(static_cast<std::int64_t>(
-        os::coarse_now_ns() - cell.env_since.load(std::memory_order_relaxed)));  // after [marker]
-    if (limit.count() == 0 || taken < limit) continue;
-    process::ErrorReport report;
-    report.type = "shoal::TimedOut";
-    report.env_index = row;
-    report.message = fmt::format(
-        "environment {}: its {} has taken {:.3g} s, of {:.3g} s that it may; its worker was killed",
-        row, EnvMarker::in_reset(word) ? "reset" : "step",
-        std::chrono::duration<double>(taken).count(), std::chrono::duration<double>(limit).count());
-    report.traceback = pool_->stack(at.pool_worker, at.life, kStackTimeout);
-    at.hang = std::move(report);
-    pool_->kill(at.pool_worker, at.life, SIGKILL);
+    if (word == EnvMarker::kNone) {
+      if (stalls(worker, now_ns)) end_hung(worker, -1, policy.step_timeout.count() <= 0);
+      continue;
+    }
+    at.stalled_ns = 0;
+    const bool in_reset = EnvMarker::in_reset(word);
+    const auto limit = in_reset ? policy.reset_timeout : policy.step_timeout;
+    const std::uint64_t since = cell.env_since.load(std::memory_order_relaxed);  // after [marker]
+    const auto limit_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(limit).count());
+    if (limit_ns == 0 || now_ns < since + limit_ns) continue;
+    if (cell.env_now.load(std::memory_order_acquire) != word) continue;
+    end_hung(worker, EnvMarker::blamed(word), in_reset);
   }
+}
+
+// A worker that runs nobody's code and does not take the orders that it has: it was stopped, or it
+// is stuck in the kernel. Seen so twice, a deadline apart, with no order obeyed in between.
+bool PoolVectorEnv::stalls(int worker, std::uint64_t now_ns) {
+  Part& at = part(worker);
+  const AsyncCell& cell = segment().cell(worker);
+  const std::uint64_t obeyed = cell.steps.load(std::memory_order_relaxed) +  // relaxed: a hint
+                               cell.resets.load(std::memory_order_relaxed);
+  const std::uint32_t serving = pool_->serving(at.scene.worker);
+  if (serving != 0 && serving != session_) {
+    at.stalled_ns = 0;
+    return false;
+  }
+  if (at.stalled_ns == 0 || at.stalled_at != obeyed) {
+    const bool waits = overdue(worker, now_ns, now_ns).has_value();
+    at.stalled_ns = waits ? now_ns : 0;
+    at.stalled_at = obeyed;
+    return false;
+  }
+  const FaultPolicy& policy = options().faults;
+  const auto limit = policy.step_timeout.count() > 0 ? policy.step_timeout : policy.reset_timeout;
+  const auto limit_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(limit).count());
+  if (now_ns < at.stalled_ns + limit_ns) return false;
+  if (overdue(worker, at.stalled_ns, now_ns)) return true;
+  at.stalled_ns = 0;
+  return false;
+}
+
+void PoolVectorEnv::end_hung(int worker, int env, bool in_reset) {
+  Part& at = part(worker);
+  health_.change(worker, [](WorkerHealth& health) { health.state = WorkerState::kHung; });
+  const FaultPolicy& policy = options().faults;
+  KillReason reason = KillReason::hang(env, at.scene.first_env, at.scene.num_envs, in_reset,
+                                       in_reset ? policy.reset_timeout : policy.step_timeout);
+  reason.stack = pool_->stack(at.scene.worker, at.life, kStackTimeout);
+  pool_->end(at.scene.worker, at.life, session_, std::move(reason));
+  handle_death(worker, pool_->death(at.scene.worker, at.life));
 }
 
 void PoolVectorEnv::on_failure(int row, std::span<const std::byte> bytes) {
   const int worker = worker_of(row);
   Part& at = part(worker);
   process::ErrorReport report = report_in(bytes);
-  const std::string what =
-      fmt::format("environment {} failed: {}: {}", row, report.type, report.message);
-  const std::string name = fmt::format("worker {}", at.pool_worker);
   if (options().faults.on_fault == OnFault::kRaise) {
-    state().fail(what);
-    throw process::RemoteError(name, std::move(report));
+    state().fail(
+        fmt::format("{} failed: {}: {}", at.scene.describe(), report.type, report.message));
+    throw process::RemoteError(at.scene.name, std::move(report));
   }
-  if (at.down || at.gone) return;  // it was killed for another row of the same step
-  const bool alone = at.can_rebuild && report.env_index == row;
-  process::DeathCertificate certificate;
-  certificate.worker = name;
-  certificate.report = std::move(report);
-  if (alone) {
-    FaultRecord record = record_of(worker, certificate, FaultKind::kException);
-    record.first_env = row;
-    record.num_envs = 1;
-    record.pid = pool_->pid(at.pool_worker);
-    record.status.reset();
-    record.details = certificate.report->traceback;
-    admit(std::move(record));
+  if (at.state != Part::State::kUp) return;  // it was killed for another row of the same step
+  at.scene.pid = pool_->pid(at.scene.worker);
+  if (at.can_rebuild && report.env_index == row) {
+    admit(account_of_failure(at.scene, std::move(report)));
     if (options().faults.on_fault == OnFault::kDrop) {
       drop(static_cast<std::size_t>(row));
-    } else {
-      ledger_.back(row);  // its next order makes a new one
+      dismiss_if_all_are_dropped(worker);
+    } else if (ledger_.due(row) > os::Clock::now()) {
+      ++backing_off_;
+      hold(static_cast<std::size_t>(row), InFlight::kBackOff);
     }
     return;
   }
-  pool_->kill(at.pool_worker, at.life, SIGKILL);
-  process::DeathCertificate end = pool_->certificate(at.pool_worker, at.life);
-  end.report = std::move(certificate.report);
-  handle_death(worker, std::move(end));
+  KillReason reason{.kind = FaultKind::kException,
+                    .env = report.env_index,
+                    .message = fmt::format("{}: {}", report.type, report.message),
+                    .stack = {}};
+  pool_->end(at.scene.worker, at.life, session_, std::move(reason));
+  PoolDeath death = pool_->death(at.scene.worker, at.life);
+  death.reason.reset();
+  death.certificate.report = std::move(report);
+  handle_death(worker, std::move(death));
+}
+
+// Nobody of this session lives in that worker any more.
+void PoolVectorEnv::dismiss_if_all_are_dropped(int worker) {
+  Part& at = part(worker);
+  for (int row = at.scene.first_env; row < at.scene.first_env + at.scene.num_envs; ++row) {
+    if (!ledger_.dropped(row)) return;
+  }
+  set_state(at, Part::State::kGone);
+  if (owns_pool_) {
+    pool_->dismiss(at.scene.worker, at.life);
+  } else {
+    pool_->send(at.scene.worker, {.kind = PoolKind::kClose, .session = session_, .bytes = {}});
+  }
 }
 
 }  // namespace shoal::vector

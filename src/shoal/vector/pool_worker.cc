@@ -66,6 +66,10 @@ class PoolWorker {
   void answer(const PoolMessage& request);
   bool serve_all();
   sync::WaitOutcome wait(std::uint32_t seen);
+  /// `session`'s code runs from now on; 0: nobody's.
+  void serving(std::uint32_t session) {
+    door_->serving.store(session, std::memory_order_relaxed);  // relaxed: a hint
+  }
   bool send(const PoolMessage& message) {
     return channel_.send(message.encode()) == os::SendOutcome::kSent;
   }
@@ -116,13 +120,17 @@ bool PoolWorker::take_mail() {
 bool PoolWorker::obey(PoolMessage message, std::vector<os::Fd> fds) {
   switch (message.kind) {
     case PoolKind::kOpen:
+      serving(message.session);
       open(message);
+      serving(0);
       return true;
     case PoolKind::kAttach:
       if (fds.size() == 1) attach(message.session, message.first, std::move(fds.front()));
       return true;
     case PoolKind::kRequest:
+      serving(message.session);
       answer(message);
+      serving(0);
       return true;
     case PoolKind::kClose:
       sessions_.erase(message.session);
@@ -216,9 +224,11 @@ bool PoolWorker::serve_all() {
   for (auto& [id, session] : sessions_) {
     if (!session.worker || !session.worker->pending()) continue;
     const process::IdentityScope scope(session.identity);
+    serving(id);
     any = session.worker->serve(kTurn) > 0 || any;
     completed_ = session.worker->take_completed() || completed_;
   }
+  if (any) serving(0);
   return any;
 }
 

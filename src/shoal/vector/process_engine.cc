@@ -141,10 +141,9 @@ void ProcessEngine::receive_hellos() {
     try {
       seat.receive_hello(patience);
     } catch (const TimedOut& error) {
-      throw TimedOut(
-          fmt::format("{} (start_timeout={:g} s). Its stack:\n{}", error.what(),
-                      std::chrono::duration<double>(options_.faults.start_timeout).count(),
-                      process::ask_for_stack(seat.process(), std::chrono::milliseconds{1000})));
+      throw TimedOut(account_of_late_start(
+          error.what(), options_.faults.start_timeout,
+          process::ask_for_stack(seat.process(), std::chrono::milliseconds{1000})));
     }
     check_same_spaces(seats_.front().hello(), seat.hello(), seat.first_env());
   }

@@ -18,6 +18,7 @@
 #include "shoal/process/launcher.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/control_block.h"
+#include "shoal/vector/fault_account.h"
 #include "shoal/vector/fault_ledger.h"
 #include "shoal/vector/health.h"
 #include "shoal/vector/messages.h"

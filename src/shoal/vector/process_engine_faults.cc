@@ -15,20 +15,6 @@ namespace {
 // For a hung worker to tell its stack.
 constexpr std::chrono::milliseconds kStackTimeout{1000};
 
-// One line of a report.
-std::string headline(const process::ErrorReport& report) {
-  std::string text = report.env_index >= 0 ? fmt::format("environment {}", report.env_index) : "it";
-  text += fmt::format(" raised {}", report.type);
-  if (!report.message.empty()) text += ": " + report.message.substr(0, report.message.find('\n'));
-  if (report.episode_step >= 0)
-    text += fmt::format(" (step {} of its episode", report.episode_step + 1);
-  if (report.episode_step >= 0 && !report.last_action.empty())
-    text += ", action " + report.last_action;
-  if (report.episode_step >= 0 && report.last_seed)
-    text += fmt::format(", last seed {}", *report.last_seed);
-  return report.episode_step >= 0 ? text + ")" : text;
-}
-
 }  // namespace
 
 // Handles the deaths since the last look: those of workers that had nothing to do.
@@ -65,15 +51,8 @@ void ProcessEngine::look_for_hangs() {
 void ProcessEngine::end_hung(WorkerSeat& seat, int env, bool in_reset,
                              std::chrono::milliseconds limit) {
   health_.change(seat.index(), [](WorkerHealth& health) { health.state = WorkerState::kHung; });
-  const char* const call = in_reset ? "reset" : "step";
-  const std::string who = env >= 0 ? fmt::format("environment {}", env)
-                                   : fmt::format("one of environments {} to {}", seat.first_env(),
-                                                 seat.first_env() + seat.num_envs() - 1);
-  seat.kill_reason = fmt::format("{} did not finish its {} within {:g} s ({}_timeout)", who, call,
-                                 std::chrono::duration<double>(limit).count(), call);
-  seat.kill_env = env;
-  seat.kill_kind = FaultKind::kHang;
-  seat.stack = process::ask_for_stack(seat.process(), kStackTimeout);
+  seat.killed = KillReason::hang(env, seat.first_env(), seat.num_envs(), in_reset, limit);
+  seat.killed->stack = process::ask_for_stack(seat.process(), kStackTimeout);
   seat.process().kill(SIGKILL);
   static_cast<void>(seat.process().join(kStackTimeout));
 }
@@ -83,9 +62,7 @@ void ProcessEngine::handle_death(WorkerSeat& seat, process::DeathCertificate cer
   const FaultRecord record = record_of(seat, certificate);
   if (options_.faults.on_fault == OnFault::kRaise) {
     health_.count_fault(seat.index(), std::make_shared<const FaultRecord>(record));
-    certificate.cause = record.message;
-    certificate.stack = seat.stack;
-    certificate.kind = name(record.kind);
+    complete(certificate, record, seat.killed ? &*seat.killed : nullptr);
     state_.fail(fmt::format("{} died ({})", seat.describe(), certificate.status.describe()));
     throw process::WorkerDied(std::move(certificate));
   }
@@ -94,46 +71,12 @@ void ProcessEngine::handle_death(WorkerSeat& seat, process::DeathCertificate cer
 
 FaultRecord ProcessEngine::record_of(const WorkerSeat& seat,
                                      const process::DeathCertificate& certificate) {
-  FaultRecord record{.worker = seat.index(),
-                     .first_env = seat.first_env(),
-                     .num_envs = seat.num_envs(),
-                     .pid = certificate.pid,
-                     .status = certificate.status,
-                     .message = {},
-                     .details = {},
-                     .report = certificate.report};
-  const WorkerCell& cell = cell_of(seat);
   // Who has not been attached has left no mark.
-  record.env = seat.attached() ? EnvMarker::blamed(cell.env_now.load(std::memory_order_relaxed))
-                               : EnvMarker::kNone;
-  const std::string ended = fmt::format("{} (pid {}) ended with {}", seat.describe(),
-                                        certificate.pid, certificate.status.describe());
-  const std::string in = record.env >= 0 ? fmt::format(" in environment {}", record.env) : "";
-  if (!seat.kill_reason.empty()) {
-    record.kind = seat.kill_kind;
-    record.env = seat.kill_env;
-    record.message = fmt::format("{}; its worker was killed", seat.kill_reason);
-  } else if (certificate.report) {
-    record.kind = FaultKind::kException;
-    record.env = certificate.report->env_index;
-    record.message = headline(*certificate.report);
-  } else if (certificate.status.signal == SIGKILL) {
-    const auto evidence = oom_watch_.evidence();
-    record.kind = evidence ? FaultKind::kMemory : FaultKind::kKilled;
-    record.message = ended + in;
-    if (evidence) {
-      record.message +=
-          fmt::format("; the kernel killed it for want of memory, as it seems: {}", *evidence);
-    }
-  } else {
-    record.kind = certificate.status.known && certificate.status.signal == 0 ? FaultKind::kExit
-                                                                             : FaultKind::kKilled;
-    record.message = ended + in;
-  }
-  if (!seat.stack.empty()) record.details += "Its stack:\n" + seat.stack;
-  if (certificate.report) record.details += certificate.report->traceback;
-  for (const std::string& line : certificate.log_tail) record.details += "\n  | " + line;
-  return record;
+  const int env = seat.attached()
+                      ? EnvMarker::blamed(cell_of(seat).env_now.load(std::memory_order_relaxed))
+                      : EnvMarker::kNone;
+  return account_of_death(seat.scene(), certificate, env, seat.killed ? &*seat.killed : nullptr,
+                          oom_watch_);
 }
 
 // Takes a fault down. Throws TooManyFaults.
@@ -162,8 +105,7 @@ void ProcessEngine::lose_seat(WorkerSeat& seat, FaultRecord record) {
   seat.successor.reset();
   seat.draining = false;
   seat.keeps_generators = false;
-  seat.kill_reason.clear();
-  seat.stack.clear();
+  seat.killed.reset();
   seat.vacate();
   const bool for_good = gone_for_good(seat);
   health_.change(seat.index(), [&](WorkerHealth& health) {
@@ -199,18 +141,7 @@ void ProcessEngine::lose_rows(WorkerSeat& seat) {
   for (process::ErrorReport& report :
        decode_reports(next_of_kind(seat, MessageKind::kFaults).bytes)) {
     const int row = report.env_index;
-    FaultRecord record{.kind = FaultKind::kException,
-                       .worker = seat.index(),
-                       .env = row,
-                       .first_env = row,
-                       .num_envs = 1,
-                       .pid = seat.process().pid(),
-                       .status = {},
-                       .message = headline(report),
-                       .details = report.traceback,
-                       .report = {}};
-    record.report = std::move(report);
-    const Fault fault = admit(std::move(record));
+    const Fault fault = admit(account_of_failure(seat.scene(), std::move(report)));
     end_row(row, RowFault::kFault);
     faults_.push_back({row, fault});
   }

@@ -22,10 +22,6 @@ constexpr std::chrono::milliseconds kHandOverTimeout{1000};
 // Before another successor is tried where one has failed.
 constexpr std::chrono::milliseconds kRetry{5000};
 
-std::string mib(std::uint64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
 }  // namespace
 
 // Between calls: goes on with every replacement as far as that takes no waiting.
@@ -59,10 +55,7 @@ void ProcessEngine::look_for_hogs() {
 }
 
 void ProcessEngine::end_hog(WorkerSeat& seat, std::uint64_t bytes, int env) {
-  seat.kill_reason = fmt::format("{} uses {} of memory, and memory_hard_limit is {}",
-                                 seat.describe(), mib(bytes), mib(options_.memory_hard_limit));
-  seat.kill_kind = FaultKind::kMemory;
-  seat.kill_env = env;
+  seat.killed = KillReason::hog(seat.describe(), bytes, options_.memory_hard_limit, env);
   seat.process().kill(SIGKILL);
   static_cast<void>(seat.process().join(kHandOverTimeout));
 }

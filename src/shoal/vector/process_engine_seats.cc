@@ -15,15 +15,6 @@ namespace {
 // For a worker that hangs while it starts to tell its stack.
 constexpr std::chrono::milliseconds kStackTimeout{1000};
 
-// The seed of a row's new environment: another one than that of the environment before it, and the
-// same whenever the same happens. One round of splitmix64.
-std::uint64_t next_seed(std::uint64_t seed, int restarts) {
-  std::uint64_t x = seed + 0x9e3779b97f4a7c15 * static_cast<std::uint64_t>(restarts + 1);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return (x ^ (x >> 31)) >> 1;  // below 2**63, which every generator takes
-}
-
 }  // namespace
 
 bool ProcessEngine::gone_for_good(const WorkerSeat& seat) const {
@@ -78,37 +69,12 @@ void ProcessEngine::tend_seat(WorkerSeat& seat) {
 
 void ProcessEngine::lost_while_starting(WorkerSeat& seat, const char* what,
                                         process::ErrorReport report) {
-  FaultRecord record{.kind = FaultKind::kException,
-                     .worker = seat.index(),
-                     .env = report.env_index,
-                     .first_env = seat.first_env(),
-                     .num_envs = seat.num_envs(),
-                     .pid = seat.occupied() ? seat.process().pid() : -1,
-                     .status = {},
-                     .message = fmt::format("the replacement of {} {}: {}: {}", seat.describe(),
-                                            what, report.type, report.message),
-                     .details = report.traceback,
-                     .report = {}};
-  record.report = std::move(report);
-  lose_seat(seat, std::move(record));
+  lose_seat(seat, account_of_failed_start(seat.scene(), what, std::move(report)));
 }
 
 void ProcessEngine::hung_while_starting(WorkerSeat& seat) {
   const std::string stack = process::ask_for_stack(seat.process(), kStackTimeout);
-  lose_seat(seat, {.kind = FaultKind::kHang,
-                   .worker = seat.index(),
-                   .env = -1,
-                   .first_env = seat.first_env(),
-                   .num_envs = seat.num_envs(),
-                   .pid = seat.process().pid(),
-                   .status = {},
-                   .message = fmt::format(
-                       "the replacement of {} did not build its environments within {:g} s "
-                       "(start_timeout); it was killed",
-                       seat.describe(),
-                       std::chrono::duration<double>(options_.faults.start_timeout).count()),
-                   .details = "Its stack:\n" + stack,
-                   .report = {}});
+  lose_seat(seat, account_of_hung_start(seat.scene(), options_.faults.start_timeout, stack));
 }
 
 // Until every wanted seat has its worker, or is gone for good. Throws TimedOut.
@@ -208,7 +174,7 @@ bool ProcessEngine::prepare_reset(int row, bool keep_seed) {
   rows_.reset_mask[at] = 1;
   if (keep_seed) return true;
   rows_.has_seed[at] = seeds_[at].has_value();
-  if (seeds_[at]) rows_.seed[at] = next_seed(*seeds_[at], ledger_.restarts(row));
+  if (seeds_[at]) rows_.seed[at] = renewal_seed(*seeds_[at], ledger_.restarts(row));
   return false;
 }
 

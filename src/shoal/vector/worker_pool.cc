@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "shoal/os/affinity.h"
@@ -15,6 +16,8 @@ namespace {
 
 // How long receive() keeps the others from the channels at a time.
 constexpr std::chrono::milliseconds kTurn{5};
+// For a worker that was killed to end.
+constexpr std::chrono::milliseconds kEndTimeout{1000};
 
 }  // namespace
 
@@ -64,6 +67,7 @@ void WorkerPool::start(std::span<Seat*> seats) {
 void WorkerPool::welcome(Seat& seat) {
   const int index = seat.spec.index;
   doors_.door(index).mail.store(0, std::memory_order_relaxed);  // relaxed: sent with the doors
+  doors_.door(index).serving.store(0, std::memory_order_relaxed);
   const int pid = seat.process->pid();
   if (!cpus_.empty() && pid != owner_pid_) {
     try {
@@ -97,21 +101,21 @@ bool WorkerPool::dead(int worker, std::uint64_t life) const {
   return at.life != life || !at.process || at.process->exit_status().has_value();
 }
 
-process::DeathCertificate WorkerPool::end_of(Seat& at) {
-  process::DeathCertificate certificate = process::DeathCertificate::of(*at.process);
-  if (!certificate.report) certificate.report = at.report;
-  return certificate;
+PoolDeath WorkerPool::end_of(Seat& at) {
+  PoolDeath death{process::DeathCertificate::of(*at.process), at.killed, at.killed_for};
+  if (!death.certificate.report) death.certificate.report = at.report;
+  return death;
 }
 
-process::DeathCertificate WorkerPool::certificate(int worker, std::uint64_t life) {
+PoolDeath WorkerPool::death(int worker, std::uint64_t life) {
   const std::lock_guard lock(mutex_);
   Seat& at = seat(worker);
   if (at.life == life && at.process) return end_of(at);
   if (at.last_death) return *at.last_death;
-  process::DeathCertificate unknown;
-  unknown.worker = at.spec.name;
-  unknown.index = worker;
-  unknown.status.known = false;
+  PoolDeath unknown;
+  unknown.certificate.worker = at.spec.name;
+  unknown.certificate.index = worker;
+  unknown.certificate.status.known = false;
   return unknown;
 }
 
@@ -124,6 +128,7 @@ void WorkerPool::restart(int worker, std::uint64_t life) {
   }  // what it said before its end
   if (at.process) at.last_death = end_of(at);
   at.report.reset();
+  at.killed.reset();
   at.process.reset();
   at.given_up = false;
   Seat* one = &at;
@@ -137,10 +142,25 @@ std::string WorkerPool::stack(int worker, std::uint64_t life, std::chrono::milli
   return process::ask_for_stack(*at.process, timeout);
 }
 
-void WorkerPool::kill(int worker, std::uint64_t life, int signal) noexcept {
+void WorkerPool::end(int worker, std::uint64_t life, std::uint32_t session, KillReason reason) {
   const std::lock_guard lock(mutex_);
   Seat& at = seat(worker);
-  if (at.life == life && at.process) at.process->kill(signal);
+  if (at.life != life || !at.process) return;
+  if (!at.killed && !at.process->exit_status()) {
+    at.killed = std::move(reason);
+    at.killed_for = session;
+  }
+  at.process->kill(SIGKILL);
+  static_cast<void>(at.process->join(kEndTimeout));
+}
+
+void WorkerPool::dismiss(int worker, std::uint64_t life) noexcept {
+  const std::lock_guard lock(mutex_);
+  Seat& at = seat(worker);
+  if (at.life != life || !at.process) return;
+  at.process->channel().shutdown();
+  doors_.door(worker).mail.fetch_add(1, std::memory_order_release);  // [mail]
+  ring(worker);
 }
 
 void WorkerPool::send(int worker, const PoolMessage& message, int fd) {

@@ -29,6 +29,7 @@
 #include "shoal/process/board.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/worker_died.h"
+#include "shoal/vector/fault_account.h"
 #include "shoal/vector/pool_doors.h"
 #include "shoal/vector/pool_messages.h"
 
@@ -41,6 +42,13 @@ struct PoolOptions {
   std::shared_ptr<process::Board> board = {};
   /// For the environments to close; then the workers are killed.
   std::chrono::milliseconds close_timeout{10'000};
+};
+
+/// The end of a worker, as its sessions are told of it. A value.
+struct PoolDeath {
+  process::DeathCertificate certificate;
+  std::optional<KillReason> reason;  // where a session has ended it
+  std::uint32_t session = 0;         // which one
 };
 
 class WorkerPool {
@@ -73,11 +81,16 @@ class WorkerPool {
   std::uint64_t exits() const noexcept {
     return exits_->load(std::memory_order_acquire);  // [exits]
   }
-  /// Of the life of worker `worker` that has ended.
-  process::DeathCertificate certificate(int worker, std::uint64_t life);
+  /// Of the life of worker `worker` that has ended, or is about to.
+  PoolDeath death(int worker, std::uint64_t life);
   /// Begins a new life, unless `life` is not the last one. Throws what Launcher::start() throws.
   void restart(int worker, std::uint64_t life);
-  void kill(int worker, std::uint64_t life, int signal) noexcept;
+  /// Kills a worker for what an environment of `session` does, and waits for its end; the first
+  /// reason counts.
+  void end(int worker, std::uint64_t life, std::uint32_t session, KillReason reason);
+
+  /// Tells a worker to end, and does not wait.
+  void dismiss(int worker, std::uint64_t life) noexcept;
 
   /// Where a worker that does not answer is: its stack, as text.
   std::string stack(int worker, std::uint64_t life, std::chrono::milliseconds timeout);
@@ -91,6 +104,10 @@ class WorkerPool {
   std::optional<PoolMessage> receive(std::uint32_t session, int worker, os::Deadline deadline);
   /// A worker that does not answer is not waited for when the pool closes.
   void give_up(int worker) noexcept;
+  /// Which session's code worker `worker` runs; 0: none. A hint.
+  std::uint32_t serving(int worker) const noexcept {
+    return doors_.door(worker).serving.load(std::memory_order_relaxed);  // relaxed: a hint
+  }
   /// Forgets what came for a session.
   void forget(std::uint32_t session) noexcept;
 
@@ -100,13 +117,15 @@ class WorkerPool {
     std::unique_ptr<process::WorkerProcess> process;
     std::uint64_t life = 0;
     bool given_up = false;
-    std::optional<process::ErrorReport> report;           // of its end, where it was read already
-    std::optional<process::DeathCertificate> last_death;  // of the life before
+    std::optional<process::ErrorReport> report;  // of its end, where it was read already
+    std::optional<KillReason> killed;            // by this side
+    std::uint32_t killed_for = 0;                // the session that did
+    std::optional<PoolDeath> last_death;         // of the life before
   };
 
   void start(std::span<Seat*> seats);
   void welcome(Seat& seat);
-  static process::DeathCertificate end_of(Seat& seat);
+  static PoolDeath end_of(Seat& seat);
   bool take_message(Seat& seat, int worker, os::Deadline deadline);
   Seat& seat(int worker) { return seats_[static_cast<std::size_t>(worker)]; }
   const Seat& seat(int worker) const { return seats_[static_cast<std::size_t>(worker)]; }

@@ -18,10 +18,12 @@ void WorkerSeat::occupy_again(std::unique_ptr<process::WorkerProcess> process) {
   ++restarts_;
 }
 
-std::string WorkerSeat::describe() const {
-  if (num_envs() == 1) return fmt::format("{} (environment {})", spec_.name, first_env());
-  return fmt::format("{} (environments {} to {})", spec_.name, first_env(),
-                     first_env() + num_envs() - 1);
+FaultScene WorkerSeat::scene() const {
+  return {.worker = index(),
+          .name = spec_.name,
+          .first_env = first_env(),
+          .num_envs = num_envs(),
+          .pid = occupied() ? process_->pid() : -1};
 }
 
 void WorkerSeat::send(std::span<const std::byte> message, const Patience& patience) {

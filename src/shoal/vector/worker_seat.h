@@ -14,6 +14,7 @@
 #include "shoal/process/launcher.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/control_block.h"
+#include "shoal/vector/fault_account.h"
 #include "shoal/vector/fault_record.h"
 #include "shoal/vector/stepper.h"
 
@@ -72,19 +73,16 @@ class WorkerSeat {
   /// The error report of the step of this worker that failed.
   process::ErrorReport next_report(const Patience& patience);
 
-  /// "worker 1 (environments 32 to 63)".
-  std::string describe() const;
+  std::string describe() const { return scene().describe(); }
+  FaultScene scene() const;
 
   // What the engine keeps here from post to collect.
   Command command = Command::kNone;  // given for the call under way
   std::uint64_t posted = 0;          // sequence of the last command given, of this call or another
   bool owes_fault = false;           // it died: the rows of the next step end as a fault
   Fault fault;                       // which one, while owed
-  std::string kill_reason;           // of a worker that is killed for what its environment does
-  FaultKind kill_kind{};
-  int kill_env = -1;
-  std::string stack;                      // of a worker that hung
-  int cell = 0;                           // in the control block
+  std::optional<KillReason> killed;  // by this side, and why
+  int cell = 0;                      // in the control block
   std::unique_ptr<WorkerSeat> successor;  // of a worker that is to be replaced between episodes
   bool draining = false;                  // it is ready: environments rest when their episode ends
   bool keeps_generators = false;          // of the worker before it
