@@ -156,9 +156,9 @@ def _refuse_for_native(**arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(
-                f"make_vec({name}=…) is for Python environments: nothing that Python code sets up reaches native ones, whose "
-                "workers need not even have an interpreter. Tell them by env_kwargs=…, by the options of reset(), or by "
-                "variables that their code reads (worker=shoal.WorkerOptions(env=…))"
+                f"make_vec({name}=…) is for Python environments: native ones run no Python in their workers, so that nothing "
+                "there would see it. Tell them what they need by env_kwargs=…, by the options of reset(), or by environment "
+                "variables, which workers inherit"
             )
 
 
