@@ -2,6 +2,7 @@
 
     python benchmarks/soak.py                      # 10 million steps
     python benchmarks/soak.py --steps 100000 --mean 40
+    python benchmarks/soak.py --mode async         # send() and recv(), half of the environments a batch
 
 Every row of every batch must be what its environment's history says (a step, a reset, or a row that is no transition for a
 fault that is known); every fault that is injected must be reported once, by its kind; memory, descriptors and processes of
@@ -81,26 +82,73 @@ class Books:
         self.rows = collections.Counter[str]()
         self.injected = collections.Counter[str]()
         self.reported = collections.Counter[str]()
-        self.last_number = 0
+        self.numbers = set[int]()
 
-    def check(self, result: tuple[Any, ...]) -> None:
+    @property
+    def outstanding(self) -> bool:
+        """Whether a fault was injected that nobody has told of yet."""
+        return self.injected.total() > self.reported.total()
+
+    def check(self, result: tuple[Any, ...], ids: np.ndarray) -> None:
+        """`ids`: the environments of the rows."""
         observations, rewards, terminated, truncated, infos = result
+        length, over = self.length[ids], self.over[ids]
         fault = infos.get("_fault", False)
         down = infos.get("down", False)
-        lost = np.logical_or(fault, down) if "fault" in infos or "down" in infos else np.zeros(len(self.over), bool)
+        lost = np.logical_or(fault, down) if "fault" in infos or "down" in infos else np.zeros(len(over), bool)
         observed = observations[:, 0]
-        steps, resets = ~lost & ~self.over, ~lost & self.over
-        assert (observed[steps] == self.length[steps] + 1).all() and (rewards[steps] == 1).all()
+        steps, resets = ~lost & ~over, ~lost & over
+        assert (observed[steps] == length[steps] + 1).all() and (rewards[steps] == 1).all()
         assert (terminated[steps] == (observed[steps] >= LENGTH)).all() and not truncated[~lost].any()
         assert (observed[resets] == 0).all() and not (rewards[~steps].any() or terminated[~steps].any())
         assert truncated[lost].all()
         self.rows.update(step=int(steps.sum()), reset=int(resets.sum()), lost=int(lost.sum()))
-        self.length = observed.copy()
-        self.over = terminated | truncated
+        self.length[ids] = observed
+        self.over[ids] = terminated | truncated
         for record in infos["fault"][fault] if "fault" in infos else ():
-            if record.number > self.last_number:
+            if record.number not in self.numbers:
                 self.reported[record.kind] += 1
-                self.last_number = record.number
+                self.numbers.add(record.number)
+
+
+class Steps:
+    """Steps all environments at a time."""
+
+    def __init__(self, envs: shoal.VectorEnv, books: Books) -> None:
+        self.envs, self.books = envs, books
+        self.ids = np.arange(envs.num_envs)  # whose actions come next
+        self.rows_a_batch = envs.num_envs
+
+    def advance(self, actions: np.ndarray) -> None:
+        self.books.check(self.envs.step(actions), self.ids)
+
+    def round(self) -> None:
+        """One harmless step of every environment."""
+        self.advance(np.zeros(self.envs.num_envs, np.int64))
+
+
+class Arrivals:
+    """Steps whoever is ready; all are in flight but for those of the last batch."""
+
+    def __init__(self, envs: Any, books: Books) -> None:
+        self.envs, self.books = envs, books
+        self.rows_a_batch = envs.batch_size
+        everybody = np.arange(envs.num_envs)
+        envs.send(np.zeros(len(everybody), np.int64), everybody)
+        self._receive()
+
+    def advance(self, actions: np.ndarray) -> None:
+        self.envs.send(actions, self.ids)
+        self._receive()
+
+    def round(self) -> None:
+        for _ in range(self.envs.num_envs // self.rows_a_batch):
+            self.advance(np.zeros(self.rows_a_batch, np.int64))
+
+    def _receive(self) -> None:
+        result = self.envs.recv()
+        self.ids = result[4]["env_id"].copy()
+        self.books.check(result, self.ids)
 
 
 def usage() -> dict[str, int]:
@@ -117,26 +165,28 @@ def usage() -> dict[str, int]:
     return found
 
 
-def settle(envs: shoal.VectorEnv, books: Books) -> dict[str, int]:
+def settle(driver: Steps | Arrivals) -> dict[str, int]:
     """Steps until every environment is back, and looks."""
+    books, envs = driver.books, driver.envs
     while True:
-        books.check(envs.step(np.zeros(envs.num_envs, np.int64)))
-        if not books.over.any() and all(worker["state"] == "idle" for worker in envs.health()):
+        driver.round()
+        if not books.over.any() and all(worker["state"] in ("idle", "stepping") for worker in envs.health()):
             time.sleep(0.3)  # for what the ended workers have left to be collected
             return usage()
 
 
-def inject(dice: random.Random, envs: shoal.VectorEnv, books: Books, actions: np.ndarray) -> None:
+def inject(dice: random.Random, driver: Steps | Arrivals, actions: np.ndarray) -> None:
     """At most one fault at a time, so that each is seen: another one of the same worker would not happen."""
+    books = driver.books
     choice = dice.choices([*WEIGHT, None], [*WEIGHT.values(), EXTERNAL])[0]
-    row = dice.randrange(envs.num_envs)
+    row = dice.randrange(len(driver.ids))
     if choice is not None:
-        if not books.over[row]:  # else its action is ignored
+        if not books.over[driver.ids[row]]:  # else its action is ignored
             actions[row] = choice
             books.injected[KIND[choice]] += 1
         return
-    worker = dice.choice(envs.health())
-    if worker["state"] == "idle" and worker["pid"]:
+    worker = dice.choice(driver.envs.health())
+    if worker["state"] in ("idle", "stepping") and worker["pid"]:
         os.kill(worker["pid"], signal.SIGKILL)
         books.injected["killed"] += 1
 
@@ -144,26 +194,28 @@ def inject(dice: random.Random, envs: shoal.VectorEnv, books: Books, actions: np
 def soak(arguments: argparse.Namespace) -> dict[str, Any]:
     dice = random.Random(arguments.seed)
     policy = shoal.FaultPolicy("restart", max_restarts=10**9, backoff=0.0, step_timeout=arguments.step_timeout)
-    envs = shoal.make_vec(Unstable, arguments.envs, num_workers=arguments.workers, on_fault=policy, copy=True)
+    a_batch = {"batch_size": arguments.envs // 2} if arguments.mode == "async" else {}
+    envs: Any = shoal.make_vec(Unstable, arguments.envs, num_workers=arguments.workers, on_fault=policy, **a_batch)
     books = Books(arguments.envs)
     envs.reset(seed=arguments.seed)
+    driver = Arrivals(envs, books) if a_batch else Steps(envs, books)
     warm_up, before = max(1, arguments.steps // 20), None
-    start, batches, next_note = time.monotonic(), 1, arguments.steps // 10
+    start, next_note = time.monotonic(), arguments.steps // 10
     until_next = 1
     while books.rows["step"] < arguments.steps:
-        actions = np.zeros(arguments.envs, np.int64)
+        actions = np.zeros(driver.rows_a_batch, np.int64)
         until_next -= 1
-        if until_next <= 0:
-            inject(dice, envs, books, actions)
+        if until_next <= 0 and not books.outstanding:
+            inject(dice, driver, actions)
             until_next = 1 + int(dice.expovariate(1 / arguments.mean))
-        books.check(envs.step(actions))
+        driver.advance(actions)
         if before is None and books.rows["step"] >= warm_up:
-            before = settle(envs, books)
+            before = settle(driver)
         if books.rows["step"] >= next_note:
             next_note += arguments.steps // 10
             print(f"{books.rows['step']:>11,} steps, {sum(books.reported.values())} faults", usage(), file=sys.stderr)
     seconds = time.monotonic() - start
-    after = settle(envs, books)
+    after = settle(driver)
     health = collections.Counter[str]()
     for worker in envs.health():
         health.update(worker["faults"])
@@ -171,6 +223,7 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
     batches = envs.stats()["steps"]
     envs.close()
     result = {
+        "mode": arguments.mode,
         "steps": books.rows["step"],
         "resets": books.rows["reset"],
         "lost_rows": books.rows["lost"],
@@ -185,8 +238,8 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
     problems = []
     if books.injected != books.reported or +health != books.reported:
         problems.append(f"injected {books.injected}, reported {books.reported}, counted by health() {+health}")
-    if sum(books.rows.values()) != batches * arguments.envs:
-        problems.append(f"{sum(books.rows.values())} rows in {batches} batches of {arguments.envs}")
+    if sum(books.rows.values()) != batches * driver.rows_a_batch:
+        problems.append(f"{sum(books.rows.values())} rows in {batches} batches of {driver.rows_a_batch}")
     for key, value in after.items():
         if value > before[key] + (arguments.mib if key.endswith("_mib") else 0):
             problems.append(f"{key} rose from {before[key]} to {value}")
@@ -195,6 +248,7 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=["sync", "async"], default="sync")
     parser.add_argument("--steps", type=int, default=10_000_000)
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)

@@ -22,14 +22,17 @@ BOUND = 2.0
 START = 60.0
 """Seconds until the victim must step."""
 
+modes = pytest.mark.parametrize("mode", ["sync", "async"])
+"""Environments stepped all together, or one by one."""
+
 
 class Victim:
     """A running victim.py; `zygote` and `workers` are its processes, by pidfd."""
 
-    def __init__(self, on_fault: str) -> None:
+    def __init__(self, on_fault: str, mode: str) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("victim.py")), on_fault],
+            [sys.executable, str(Path(__file__).with_name("victim.py")), on_fault, mode],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -68,8 +71,8 @@ class Victim:
 
 
 @contextlib.contextmanager
-def victim(on_fault: str = "raise") -> Iterator[Victim]:
-    running = Victim(on_fault)
+def victim(on_fault: str = "raise", mode: str = "sync") -> Iterator[Victim]:
+    running = Victim(on_fault, mode)
     try:
         yield running
     finally:
@@ -107,24 +110,26 @@ def play(rounds: int, seed: int) -> Iterator[random.Random]:
         yield random.Random(f"{seed} {turn}")
 
 
+@modes
 @pytest.mark.timeout(3600)
-def test_a_killed_worker_is_a_typed_error(rounds: int) -> None:
+def test_a_killed_worker_is_a_typed_error(rounds: int, mode: str) -> None:
     for dice in play(rounds, 1):
         index = dice.randrange(2)
-        with victim() as running:
+        with victim(mode=mode) as running:
             kill_soon(running.workers[index], dice)
             assert running.line(BOUND) == f"died {index} -9"
             assert_ended(*running.workers)
 
 
+@modes
 @pytest.mark.timeout(3600)
-def test_a_killed_worker_is_restarted(rounds: int) -> None:
-    with victim("restart") as running:
+def test_a_killed_worker_is_restarted(rounds: int, mode: str) -> None:
+    with victim("restart", mode) as running:
         kill_soon(running.workers[0], random.Random(0))
         assert running.line(BOUND) == "restarted 0 1 2 3"
     for dice in play(rounds, 2):
         index = dice.randrange(2)
-        with victim("restart") as running:
+        with victim("restart", mode) as running:
             before = running.open_descriptors()
             kill_soon(running.workers[index], dice)
             rows = "0 1 2 3" if index == 0 else "4 5 6 7"
@@ -133,18 +138,20 @@ def test_a_killed_worker_is_restarted(rounds: int) -> None:
             assert len(running.open_descriptors()) <= len(before) + 1  # one may be on its way to the new worker
 
 
+@modes
 @pytest.mark.timeout(3600)
-def test_a_killed_zygote_takes_its_workers_and_is_a_typed_error(rounds: int) -> None:
+def test_a_killed_zygote_takes_its_workers_and_is_a_typed_error(rounds: int, mode: str) -> None:
     for dice in play(rounds, 3):
-        with victim() as running:
+        with victim(mode=mode) as running:
             kill_soon(running.zygote, dice)
             assert running.line(BOUND).startswith("died ")
             assert_ended(*running.workers)
 
 
+@modes
 @pytest.mark.timeout(3600)
-def test_a_killed_parent_leaves_no_process(rounds: int) -> None:
+def test_a_killed_parent_leaves_no_process(rounds: int, mode: str) -> None:
     for dice in play(rounds, 4):
-        with victim() as running:
+        with victim(mode=mode) as running:
             kill_soon(running.pidfd, dice)
             assert_ended(running.zygote, *running.workers)

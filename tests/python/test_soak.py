@@ -8,12 +8,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
-def test_every_step_and_every_fault_is_accounted_for() -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_every_step_and_every_fault_is_accounted_for(mode: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, str(SOAK), "--steps", "60000", "--mean", "20", "--seed", "3", "--envs", "16"]
+    command = [
+        sys.executable,
+        str(SOAK),
+        "--steps",
+        "60000",
+        "--mean",
+        "20",
+        "--seed",
+        "3",
+        "--envs",
+        "16",
+        "--mode",
+        mode,
+    ]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert run.stdout, run.stderr
     result = json.loads(run.stdout)
