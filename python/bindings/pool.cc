@@ -1,0 +1,256 @@
+// shoal._core.pool: what shoal.multiprocessing.Pool schedules with.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "bindings.h"
+#include "shoal/ipc/task_job.h"
+#include "shoal/ipc/task_scheduler.h"
+#include "shoal/ipc/task_seat.h"
+#include "shoal/os/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shoal::python {
+namespace {
+
+using ipc::TaskBytes;
+using ipc::TaskJob;
+using ipc::TaskScheduler;
+using ipc::TaskSeat;
+using Event = TaskScheduler::Event;
+
+std::span<const std::byte> view(const nb::bytes& bytes) {
+  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
+}
+
+nb::bytes to_python(const TaskBytes& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
+
+os::Deadline deadline(std::optional<double> seconds) {
+  if (!seconds) return os::kNoDeadline;
+  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
+  return os::deadline_after(std::chrono::nanoseconds(
+      static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1e9)));
+}
+
+/// Waits in short turns, so that Ctrl-C is seen: `wait(until)` returns whether it is done.
+template <class Wait>
+bool interruptible(std::optional<double> timeout, Wait wait) {
+  constexpr std::chrono::milliseconds kTurn{50};
+  const os::Deadline end = deadline(timeout);
+  for (;;) {
+    bool done;
+    {
+      const nb::gil_scoped_release unlocked;
+      done = wait(std::min(end, os::deadline_after(kTurn)));
+    }
+    if (done) return true;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (os::Clock::now() >= end) return false;
+  }
+}
+
+/// Copies with the GIL released, where that is worth it.
+TaskBytes copied(const nb::bytes& bytes) {
+  const auto all = view(bytes);
+  return {all.begin(), all.end()};
+}
+
+using Outcome = std::tuple<std::uint32_t, bool, nb::bytes>;
+
+/// None: there is none, and none will come. Raises TimeoutError.
+template <class Take>
+std::optional<Outcome> take(std::optional<double> timeout, Take take) {
+  TaskJob::Outcome outcome;
+  TaskJob::Wait how = TaskJob::Wait::kTimedOut;
+  interruptible(timeout, [&](os::Deadline until) {
+    how = take(outcome, until);
+    return how != TaskJob::Wait::kTimedOut;
+  });
+  if (how == TaskJob::Wait::kTimedOut) throw TimedOut("no result came in time");
+  if (how == TaskJob::Wait::kExhausted) return std::nullopt;
+  return Outcome{outcome.index, outcome.ok, to_python(outcome.bytes)};
+}
+
+void bind_job(nb::module_& module) {
+  nb::class_<TaskJob>(module, "Job", "The outcomes of the tasks of one call.")
+      .def(nb::new_([] { return std::make_shared<TaskJob>(); }))
+      .def("finished", &TaskJob::finished)
+      .def("first_failure", &TaskJob::first_failure,
+           "The task whose failure came first; None while there is none.")
+      .def(
+          "wait",
+          [](const TaskJob& job, std::optional<double> timeout) {
+            return interruptible(timeout, [&](os::Deadline until) { return job.wait(until); });
+          },
+          "timeout"_a = nb::none(), "Waits for all outcomes; returns whether they are there.")
+      .def(
+          "take",
+          [](TaskJob& job, std::uint32_t index, std::optional<double> timeout) {
+            return take(timeout, [&](TaskJob::Outcome& outcome, os::Deadline until) {
+              return job.take(index, outcome, until);
+            });
+          },
+          "index"_a, "timeout"_a = nb::none(),
+          "(index, whether it returned, pickle), once; None when there is no such task.")
+      .def(
+          "take_any",
+          [](TaskJob& job, std::optional<double> timeout) {
+            return take(timeout, [&](TaskJob::Outcome& outcome, os::Deadline until) {
+              return job.take_any(outcome, until);
+            });
+          },
+          "timeout"_a = nb::none(), "As take(), of the outcome that came first.");
+}
+
+void bind_event(nb::module_& module) {
+  nb::enum_<Event::Kind>(module, "EventKind")
+      .value("DIED", Event::kDied)
+      .value("BROKEN", Event::kBroken)
+      .value("NOTIFY", Event::kNotify)
+      .value("FINISHED", Event::kFinished)
+      .value("NOTHING", Event::kNothing);
+  nb::class_<Event>(module, "Event", "What the pool's owner has to look after.")
+      .def_ro("kind", &Event::kind)
+      .def_ro("seat", &Event::seat)
+      .def_ro("ready", &Event::ready, "DIED: it had begun to work.")
+      .def_ro("retired", &Event::retired, "DIED: it was to leave.")
+      .def_ro("blamed", &Event::blamed, "DIED: it had begun a task that has no outcome.")
+      .def_ro("ticket", &Event::ticket)
+      .def_prop_ro("bytes", [](const Event& event) { return to_python(event.bytes); });
+}
+
+void bind_scheduler(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<TaskScheduler>(module, "Scheduler",
+                            "Which task goes to which worker, and what is outstanding.")
+      .def(nb::init<int, std::size_t>(), "seats"_a,
+           "ring_bytes"_a = ipc::TaskBoard::kDefaultRingBytes)
+      .def_prop_ro("board_fd", &TaskScheduler::board_fd)
+      .def("prepare", &TaskScheduler::prepare, "seat"_a, "quota"_a, Release(),
+           "Before a worker is started; quota: tasks that it may do, 0 for any number.")
+      .def("occupy", &TaskScheduler::occupy, "seat"_a, "pid"_a, Release(), "After it was started.")
+      .def("vacate", &TaskScheduler::vacate, "seat"_a, Release(), "It could not be started.")
+      .def("open", &TaskScheduler::open, "job"_a, Release())
+      .def(
+          "add",
+          [](TaskScheduler& scheduler, const std::shared_ptr<TaskJob>& job, std::uint32_t index,
+             const nb::bytes& payload) {
+            TaskBytes bytes = copied(payload);
+            const nb::gil_scoped_release unlocked;
+            return scheduler.add(job, index, std::move(bytes));
+          },
+          "job"_a, "index"_a, "payload"_a, "False: the pool was stopped.")
+      .def(
+          "put",
+          [](TaskScheduler& scheduler, const std::shared_ptr<TaskJob>& job, std::uint32_t index,
+             bool ok, const nb::bytes& payload) {
+            TaskBytes bytes = copied(payload);
+            const nb::gil_scoped_release unlocked;
+            scheduler.put(job, {index, ok, std::move(bytes)});
+          },
+          "job"_a, "index"_a, "ok"_a, "payload"_a, "The outcome of a task that is not sent.")
+      .def("seal", &TaskScheduler::seal, "job"_a, "length"_a, "ticket"_a = 0, Release(),
+           "No more tasks; with a ticket there is a NOTIFY once all are done.")
+      .def(
+          "wait_for_room",
+          [](const TaskScheduler& scheduler, std::size_t bytes) {
+            interruptible(std::nullopt, [&](os::Deadline until) {
+              return scheduler.wait_for_room(bytes, until);
+            });
+          },
+          "bytes"_a, "Waits until tasks that no worker was given have at most so many bytes.")
+      .def(
+          "pump",
+          [](TaskScheduler& scheduler, std::optional<double> timeout) {
+            return scheduler.pump(deadline(timeout));
+          },
+          "timeout"_a = nb::none(), Release(), "Keeps the pool going until there is an event.")
+      .def(
+          "bury",
+          [](TaskScheduler& scheduler, int seat, const nb::bytes& error) {
+            TaskBytes bytes = copied(error);
+            const nb::gil_scoped_release unlocked;
+            return scheduler.bury(seat, bytes);
+          },
+          "seat"_a, "error"_a,
+          "After DIED: the outcome of the task that it had begun; returns whether another worker "
+          "is wanted.")
+      .def("close", &TaskScheduler::close, Release())
+      .def(
+          "stop",
+          [](TaskScheduler& scheduler, const nb::bytes& error) {
+            TaskBytes bytes = copied(error);
+            const nb::gil_scoped_release unlocked;
+            scheduler.stop(bytes);
+          },
+          "error"_a, "What has no outcome gets this one.");
+}
+
+void bind_seat(nb::module_& module) {
+  nb::class_<TaskSeat>(module, "Seat", "A worker's end.")
+      .def(
+          "__init__",
+          [](TaskSeat* self, int fd, int index) { new (self) TaskSeat(os::Fd(fd), index); }, "fd"_a,
+          "index"_a, "Takes over the descriptor of the board.")
+      .def(
+          "next",
+          [](TaskSeat& seat) -> std::optional<std::pair<std::uint64_t, nb::bytes>> {
+            for (;;) {
+              auto outcome = TaskSeat::Outcome::kTimedOut;
+              interruptible(std::nullopt, [&](os::Deadline until) {
+                outcome = seat.wait(until);
+                return outcome != TaskSeat::Outcome::kTimedOut;
+              });
+              if (outcome == TaskSeat::Outcome::kStopped) return std::nullopt;
+              const auto task = seat.begin();
+              if (!task) continue;
+              nb::object bytes = nb::steal(
+                  PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(task->total_bytes)));
+              if (!bytes.is_valid()) throw nb::python_error();
+              auto* data = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
+              {
+                const nb::gil_scoped_release unlocked;
+                outcome = seat.read({data, static_cast<std::size_t>(task->total_bytes)});
+              }
+              if (outcome == TaskSeat::Outcome::kStopped) return std::nullopt;
+              return std::pair{task->tag, nb::cast<nb::bytes>(bytes)};
+            }
+          },
+          "(tag, pickle) of the next task, which has begun; None: leave.")
+      .def(
+          "send",
+          [](TaskSeat& seat, ipc::TaskReport report, std::uint64_t tag, const nb::bytes& payload) {
+            const nb::gil_scoped_release unlocked;
+            return seat.send(report, tag, view(payload)) == TaskSeat::Outcome::kReady;
+          },
+          "report"_a, "tag"_a, "payload"_a, "False: the pool is gone.");
+  nb::enum_<ipc::TaskReport>(module, "Report")
+      .value("READY", ipc::TaskReport::kReady)
+      .value("DONE", ipc::TaskReport::kDone)
+      .value("RAISED", ipc::TaskReport::kRaised)
+      .value("CANNOT_BEGIN", ipc::TaskReport::kCannotBegin);
+}
+
+}  // namespace
+
+void bind_pool(nb::module_& parent) {
+  nb::module_ module = parent.def_submodule("pool");
+  bind_job(module);
+  bind_event(module);
+  bind_scheduler(module);
+  bind_seat(module);
+}
+
+}  // namespace shoal::python

@@ -1,0 +1,86 @@
+#include "shoal/ipc/task_board.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shoal/ipc/task_seat.h"
+#include "shoal/os/error.h"
+#include "shoal/os/testing/child.h"
+
+namespace shoal::ipc {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+TEST(TaskBoard, RefusesWhatIsNoBoard) {
+  EXPECT_THROW(TaskBoard::create(0), InvalidArgument);
+  EXPECT_THROW(TaskBoard::create(1, 5000), InvalidArgument);
+  const shm::Arena other = shm::Arena::create("rows", 10'000);
+  EXPECT_THROW(TaskBoard::attach(os::Fd(::dup(other.fd()))), Error);
+}
+
+TEST(TaskRing, GivesBackWhatWasWrittenInOrderWhereverTheEndOfTheRingIs) {
+  const TaskBoard board = TaskBoard::create(1, 4096);
+  TaskRing ring = board.tasks(0);
+  std::mt19937 random(7);
+  std::uint64_t written = 0, read = 0;
+  std::vector<std::size_t> sizes;
+  while (read < 20'000) {
+    if (random() % 2 == 0 && written < 20'000) {
+      const std::string text(random() % (ring.max_payload() + 1), static_cast<char>(written));
+      TaskRecord head{};
+      head.tag = written;
+      if (ring.try_write(head, bytes_of(text)) != nullptr) {
+        sizes.push_back(text.size());
+        ++written;
+      }
+    } else if (TaskRecord* record = ring.front()) {
+      ASSERT_EQ(record->tag, read);
+      const auto payload = TaskRing::payload(record);
+      ASSERT_EQ(payload.size(), sizes[read]);
+      for (const std::byte byte : payload) {
+        ASSERT_EQ(byte, static_cast<std::byte>(static_cast<char>(read)));
+      }
+      ring.pop(record);
+      ++read;
+    }
+  }
+  EXPECT_EQ(ring.front(), nullptr);
+}
+
+TEST(TaskRing, ARecordIsTakenOrRevokedAndNeverBoth) {
+  const TaskBoard board = TaskBoard::create(1, 4096);
+  TaskRing ring = board.tasks(0);
+  TaskRecord* record = ring.try_write(TaskRecord{}, {});
+  EXPECT_TRUE(record->move_to(TaskRecord::kTaken));
+  EXPECT_FALSE(record->move_to(TaskRecord::kRevoked));
+}
+
+TEST(TaskSeat, LeavesWhenItsOwnerIsKilled) {
+  // The owner of a board is who made it: a child, which is killed; the seat is in this process.
+  const shm::Arena mailbox = shm::Arena::create("mailbox", 64);
+  auto* fd = mailbox.at<sync::SystemAtomics::Word>(0);
+  os::testing::Child owner([&] {
+    const TaskBoard mine = TaskBoard::create(1, 4096);
+    fd->store(static_cast<std::uint32_t>(mine.fd()), std::memory_order_release);
+    for (;;) ::pause();
+    return 0;
+  });
+  while (fd->load(std::memory_order_acquire) == 0) ::usleep(1000);
+  const std::string path = "/proc/" + std::to_string(owner.pid()) + "/fd/" + std::to_string(*fd);
+  TaskSeat seat(os::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)), 0);
+  EXPECT_EQ(seat.wait(os::deadline_after(std::chrono::milliseconds(1))),
+            TaskSeat::Outcome::kTimedOut);
+  owner.kill();
+  EXPECT_EQ(seat.wait(os::testing::test_deadline()), TaskSeat::Outcome::kStopped);
+}
+
+}  // namespace
+}  // namespace shoal::ipc

@@ -1,0 +1,170 @@
+// Which task goes to which worker of a pool, and what is outstanding.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "shoal/ipc/task_board.h"
+#include "shoal/ipc/task_job.h"
+#include "shoal/os/pidfd.h"
+
+namespace shoal::ipc {
+
+/// The owner's side of a pool; a resource. It starts no processes: its owner does, and tells it.
+///
+/// Tasks begin in the order in which they were added. A worker that is busy is given a few more
+/// beforehand, as many as it does in about a millisecond; what it has not begun is taken back and
+/// given to a worker that has nothing to do.
+///
+/// Threads: any may add and wait; one calls pump() over and over, without which nothing arrives.
+/// Death: of a worker: its task fails by bury(), tasks that it had not begun go to others, results
+/// that it had sent count. Fork: the copy in a forked child is inert.
+class TaskScheduler {
+ public:
+  struct Event {
+    enum Kind : std::uint8_t {
+      kDied,      // the process of `seat` has ended: call bury(), then perhaps seat another
+      kBroken,    // a worker cannot begin: `bytes` is its initializer's exception
+      kNotify,    // a job that was to be told of is finished: `ticket`
+      kFinished,  // nothing is left to do, and nothing will be
+      kNothing,   // woken, or the deadline passed
+    } kind = kNothing;
+    int seat = -1;
+    bool ready = false;    // kDied: it had begun to work
+    bool retired = false;  // kDied: it was to leave, having done its quota or been stopped
+    bool blamed = false;   // kDied: it had begun a task that has no outcome
+    std::uint64_t ticket = 0;
+    TaskBytes bytes;
+  };
+
+  explicit TaskScheduler(int seats, std::size_t ring_bytes = TaskBoard::kDefaultRingBytes);
+  ~TaskScheduler();
+  TaskScheduler(const TaskScheduler&) = delete;
+  TaskScheduler& operator=(const TaskScheduler&) = delete;
+
+  int board_fd() const noexcept { return board_.fd(); }
+  int seats() const noexcept { return static_cast<int>(seats_.size()); }
+
+  /// Before the process of a free seat is started. `quota`: tasks that it may do; 0 for any number.
+  void prepare(int seat, std::size_t quota);
+  /// Afterwards. A process that has ended already is a death like any other.
+  void occupy(int seat, pid_t pid);
+  /// The process could not be started: the seat is free again.
+  void vacate(int seat);
+
+  /// Announces a job, whose tasks are then added in any number of calls until seal(). Throws
+  /// InvalidState once the scheduler is closed, or in a forked child.
+  void open(const std::shared_ptr<TaskJob>& job);
+  /// Adds task `index` of an open job; false when the scheduler was stopped: then the task has its
+  /// outcome.
+  bool add(const std::shared_ptr<TaskJob>& job, std::uint32_t index, TaskBytes payload);
+  /// Puts the outcome of a task that never was sent.
+  void put(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome);
+  /// No more tasks of this job: there are `length`. `ticket`: not 0: kNotify once it is finished.
+  void seal(const std::shared_ptr<TaskJob>& job, std::size_t length, std::uint64_t ticket = 0);
+
+  /// Bytes of tasks that no worker has been given.
+  std::size_t pending_bytes() const;
+  /// Waits until they are at most `bytes`, or nothing will be done any more; false at the deadline.
+  [[nodiscard]] bool wait_for_room(std::size_t bytes, os::Deadline deadline) const;
+
+  /// Collects results, hands out tasks, looks after deaths, until there is an event for the owner.
+  Event pump(os::Deadline deadline);
+
+  /// After kDied: `error` becomes the outcome of the task that the worker had begun, and the seat
+  /// is free. Returns whether another worker is wanted there.
+  bool bury(int seat, const TaskBytes& error);
+
+  /// Ends a pump() that waits.
+  void wake();
+
+  /// open() is refused from here on; workers leave when all tasks are done.
+  void close();
+  /// No task begins any more, and those without an outcome get `error`.
+  void stop(const TaskBytes& error);
+
+ private:
+  struct Task {
+    std::uint64_t id;
+    std::shared_ptr<TaskJob> job;
+    std::uint32_t index;
+    TaskBytes payload;
+  };
+  struct Sent {
+    Task task;
+    TaskRecord* record;       // its first
+    std::uint32_t end;        // behind the first record, in the ring's count
+    std::size_t written = 0;  // bytes of the payload that were put into the ring
+    bool is_whole() const noexcept { return written == task.payload.size(); }
+  };
+  struct Seat {
+    enum State : std::uint8_t { kFree, kPrepared, kStarting, kReady, kDead } state = kFree;
+    os::PidFd process;
+    TaskRing tasks, results;
+    std::deque<Sent> sent;  // without an outcome, in the order in which they are done
+    std::size_t quota = 0, given = 0;
+    bool occupied = false;  // its process is known
+    bool began = false;     // it has said that it is ready
+    bool stopped = false;
+    bool dirty = false;  // its ring has something that its doorbell has not told of
+    TaskBytes partial;   // of a result that is still coming
+
+    bool has_quota() const noexcept { return quota == 0 || given < quota; }
+    bool is_idle() const noexcept { return state == kReady && sent.empty() && has_quota(); }
+    bool is_occupied() const noexcept {
+      return occupied && (state == kStarting || state == kReady);
+    }
+    bool is_leaving() const noexcept {
+      return is_occupied() && (stopped || (!has_quota() && sent.empty()));
+    }
+  };
+
+  bool is_owner() const noexcept;
+  void drain(int index);
+  void take_result(int index, const TaskRecord& record);
+  void deliver(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome);
+  void notify_if_finished(const std::shared_ptr<TaskJob>& job);
+  void add_event(Event event);
+
+  void schedule();
+  void go_on_sending(Seat& seat);
+  bool give(Seat& seat);
+  bool has_room(const Seat& seat) const noexcept;
+  Seat* idlest() noexcept;
+  void rebalance();
+  void take_back(Seat& seat, std::size_t count);
+  void requeue(std::vector<Task> tasks);
+  void ring_dirty() noexcept;
+
+  bool is_begun(const Seat& seat) const noexcept;
+  void look_for_deaths();
+  bool somebody_leaves() const noexcept;
+  bool is_done() const noexcept;
+  bool is_finished() const noexcept;
+
+  const pid_t owner_;
+  TaskBoard board_;
+  mutable std::mutex mutex_;  // guards the rest
+  mutable std::condition_variable drained_;
+  std::vector<Seat> seats_;
+  std::deque<Task> pending_;
+  std::size_t pending_bytes_ = 0;
+  std::deque<Event> events_;
+  std::unordered_map<const TaskJob*, std::uint64_t> tickets_;
+  std::size_t open_jobs_ = 0;
+  std::uint64_t next_id_ = 1;
+  double task_nanos_ = 1e9;  // a moving mean of how long a task runs
+  os::Deadline next_look_{};
+  TaskBytes stop_error_;
+  bool closed_ = false, stopped_ = false, broken_ = false;
+};
+
+}  // namespace shoal::ipc

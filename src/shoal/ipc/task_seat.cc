@@ -1,0 +1,102 @@
+#include "shoal/ipc/task_seat.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "shoal/os/error.h"
+
+namespace shoal::ipc {
+namespace {
+
+constexpr std::chrono::milliseconds kSlice{100};
+
+}  // namespace
+
+TaskSeat::TaskSeat(os::Fd board, int index)
+    : board_(TaskBoard::attach(std::move(board))),
+      owner_(os::PidFd::open(board_.owner())),
+      words_(board_.seat(index)),
+      tasks_(board_.tasks(index)),
+      results_(board_.results(index)),
+      policy_({.cap = std::chrono::microseconds(100), .group_size = board_.seats() + 1}) {}
+
+bool TaskSeat::owner_is_gone() { return owner_.ended(); }
+
+TaskSeat::Outcome TaskSeat::wait(os::Deadline deadline) {
+  for (;;) {
+    const std::uint32_t seen = words_.tasks.generation();
+    if (tasks_.front() != nullptr) return Outcome::kReady;
+    if (words_.stop.load(std::memory_order_acquire) != 0) return Outcome::kStopped;
+    const os::Deadline slice = std::min(deadline, os::deadline_after(kSlice));
+    if (words_.tasks.wait(seen, policy_, slice) == sync::WaitOutcome::kReady) continue;
+    if (owner_is_gone()) return Outcome::kStopped;
+    if (os::Clock::now() >= deadline) return Outcome::kTimedOut;
+  }
+}
+
+std::optional<TaskSeat::Task> TaskSeat::begin() {
+  TaskRecord* record = tasks_.front();
+  if (record == nullptr) return std::nullopt;
+  if (!record->move_to(TaskRecord::kTaken)) {
+    tasks_.pop(record);
+    return std::nullopt;
+  }
+  begun_ = os::Clock::now();
+  return Task{record->tag, record->total};
+}
+
+TaskSeat::Outcome TaskSeat::read(std::span<std::byte> out) {
+  std::size_t filled = 0;
+  for (;;) {
+    TaskRecord* record = tasks_.front();
+    if (record == nullptr) {  // more of this message is to come
+      const std::uint32_t seen = words_.tasks.generation();
+      if (tasks_.front() != nullptr) continue;
+      if (words_.tasks.park(seen, os::deadline_after(kSlice)) != sync::WaitOutcome::kReady &&
+          owner_is_gone()) {
+        return Outcome::kStopped;
+      }
+      continue;
+    }
+    const auto part = TaskRing::payload(record);
+    SHOAL_CHECK(part.size() <= out.size() - filled, "a task longer than it said");
+    if (!part.empty()) std::memcpy(out.data() + filled, part.data(), part.size());
+    filled += part.size();
+    const bool more = record->more != 0;
+    tasks_.pop(record);
+    if (!more) return Outcome::kReady;
+    board_.results().ring();  // there is room again
+  }
+}
+
+TaskSeat::Outcome TaskSeat::make_room() {
+  // The owner takes results out at any time: this wait is short, and rare.
+  board_.results().ring();
+  const std::uint32_t seen = words_.tasks.generation();
+  static_cast<void>(words_.tasks.park(seen, os::deadline_after(std::chrono::milliseconds(1))));
+  return owner_is_gone() ? Outcome::kStopped : Outcome::kReady;
+}
+
+TaskSeat::Outcome TaskSeat::send(TaskReport report, std::uint64_t tag,
+                                 std::span<const std::byte> payload) {
+  TaskRecord head{};
+  head.tag = tag;
+  head.total = payload.size();
+  head.kind = static_cast<std::uint32_t>(report);
+  head.nanos =
+      static_cast<std::uint64_t>(std::chrono::nanoseconds(os::Clock::now() - begun_).count());
+  do {
+    const auto part = payload.first(std::min<std::size_t>(payload.size(), results_.max_payload()));
+    head.more = part.size() < payload.size() ? 1 : 0;
+    while (results_.try_write(head, part) == nullptr) {
+      if (make_room() == Outcome::kStopped) return Outcome::kStopped;
+    }
+    payload = payload.subspan(part.size());
+    board_.results().ring();
+  } while (!payload.empty());
+  return Outcome::kReady;
+}
+
+}  // namespace shoal::ipc

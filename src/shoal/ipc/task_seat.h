@@ -1,0 +1,65 @@
+// A pool's worker: takes tasks, gives results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "shoal/ipc/task_board.h"
+#include "shoal/os/clock.h"
+#include "shoal/os/fd.h"
+#include "shoal/os/pidfd.h"
+#include "shoal/sync/spin_policy.h"
+
+namespace shoal::ipc {
+
+/// One seat of a board, in the process that sits there; a resource.
+///
+/// Threads: one. Death: of this process anywhere: the task that it had begun is known to the owner,
+/// those it had not begun are given to others, and results that were sent whole have arrived. Of
+/// the owner: calls end with kStopped within about 100 ms.
+class TaskSeat {
+ public:
+  enum class Outcome : std::uint8_t {
+    kReady,
+    kStopped,   // the pool wants this worker to leave, or is gone
+    kTimedOut,  // nothing yet: look around, then wait again
+  };
+
+  struct Task {
+    std::uint64_t tag;
+    std::uint64_t total_bytes;
+  };
+
+  /// Throws Error when the descriptor is not a board's; SystemError when its owner is gone.
+  TaskSeat(os::Fd board, int index);
+
+  /// Waits for something in the ring of tasks.
+  [[nodiscard]] Outcome wait(os::Deadline deadline);
+
+  /// After kReady: begins the oldest task; nothing when it was given to somebody else meanwhile.
+  std::optional<Task> begin();
+
+  /// The rest of begin(): copies the payload into `out`, of total_bytes. Waits for what is still on
+  /// its way.
+  [[nodiscard]] Outcome read(std::span<std::byte> out);
+
+  /// Sends a result; waits while the owner has no room for it.
+  [[nodiscard]] Outcome send(TaskReport report, std::uint64_t tag,
+                             std::span<const std::byte> payload);
+
+ private:
+  bool owner_is_gone();
+  Outcome make_room();
+
+  TaskBoard board_;
+  os::PidFd owner_;
+  SeatWords& words_;
+  TaskRing tasks_;
+  TaskRing results_;
+  sync::SpinPolicy policy_;
+  os::Deadline begun_{};
+};
+
+}  // namespace shoal::ipc
