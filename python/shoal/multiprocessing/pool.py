@@ -20,25 +20,17 @@ workers; there is no pipe, and a thread of Python only starts workers.
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import os
-import sys
-import threading
-import types
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from multiprocessing import TimeoutError, util
+from multiprocessing import util
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from shoal import _core
-from shoal.errors import Error, WorkerDied
-from shoal.multiprocessing import pool_worker
-from shoal.multiprocessing.descriptor import Descriptor
-from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, WorkerSettings, dumps, loads, pack_task
+from shoal.multiprocessing.pool_crew import MAX_PENDING_BYTES, BrokenPool, Crew, feed
+from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
+from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, WorkerSettings, dumps, pack_task
 
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import LogRelay
@@ -61,19 +53,8 @@ RUN = "RUN"
 CLOSE = "CLOSE"
 TERMINATE = "TERMINATE"
 
-_MAX_PENDING_BYTES = 64 * 2**20
 _CHUNKS_PER_WORKER = 16  # so many that one slow chunk at the end holds up little
 _MAX_INLINE = 4096  # tasks that imap() pickles before it returns
-_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
-_FAILED_STARTS = 3
-_LONG_CALL = 1.0  # seconds that terminate() waits for a callback, or an iterable
-
-_EventKind = _core.pool.EventKind
-_TimedOut = builtins.TimeoutError  # what shoal._core raises
-
-
-class BrokenPool(Error):
-    """A pool does no more: its workers cannot begin, or it was terminated."""
 
 
 class Pool:
@@ -99,7 +80,7 @@ class Pool:
     """
 
     _state: str = INIT
-    _crew: _Crew | None = None
+    _crew: Crew | None = None
     _pool: list[Any]
 
     @staticmethod
@@ -133,7 +114,7 @@ class Pool:
         self._owner = os.getpid()
         settings = WorkerSettings(threads=threads, seed=_entropy(seed), cpus=_cpus(affinity, processes))
         call = (initializer, tuple(initargs))
-        self._crew = _Crew(self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, relay)
+        self._crew = Crew(self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, relay)
         self._terminate = util.Finalize(self, self._crew.terminate, exitpriority=15)  # type: ignore[attr-defined]
         self._state = RUN
 
@@ -244,9 +225,9 @@ class Pool:
         crew.scheduler.open(result._job)
         payloads = _chunks(MAP, func, iterable, chunksize)
         if isinstance(iterable, (list, tuple, range)) and len(iterable) <= _MAX_INLINE * chunksize:
-            _feed_guarded(crew.scheduler, result._job, payloads)
+            feed(crew.scheduler, result._job, payloads)
         else:
-            crew.feed(result._job, payloads)
+            crew.feed_later(result._job, payloads)
         return result
 
     def _run(self, result: ApplyResult, payloads: Iterator[bytes], wait: bool = True) -> None:
@@ -258,11 +239,11 @@ class Pool:
         try:
             for payload in payloads:
                 size += len(payload)
-                if size > _MAX_PENDING_BYTES:
+                if size > MAX_PENDING_BYTES:
                     if not wait:
-                        crew.feed(result._job, itertools.chain([payload], payloads), count, result)
+                        crew.feed_later(result._job, itertools.chain([payload], payloads), count, result)
                         return
-                    crew.scheduler.wait_for_room(_MAX_PENDING_BYTES)
+                    crew.scheduler.wait_for_room(MAX_PENDING_BYTES)
                 count += 1
                 if not crew.scheduler.add(result._job, count - 1, payload):
                     break
@@ -275,7 +256,7 @@ class Pool:
         if self._state != RUN:
             raise ValueError("Pool not running")
 
-    def _require_crew(self) -> _Crew:
+    def _require_crew(self) -> Crew:
         if self._crew is None or self._owner != os.getpid():
             raise ValueError("Pool not running: it is another process's")
         return self._crew
@@ -305,237 +286,12 @@ class Pool:
         """CPython's: here, workers are replaced as they end."""
 
 
-class _Crew:
-    """The workers of a pool, and the thread that replaces them. It does not know the Pool, so that a forgotten one ends."""
-
-    def __init__(
-        self,
-        make: Any,
-        ctx: Any,
-        pool: list[Any],
-        processes: int,
-        call: Any,
-        quota: int,
-        settings: WorkerSettings,
-        relay: LogRelay | None,
-    ) -> None:
-        self.scheduler = _core.pool.Scheduler(processes)
-        self._make = make
-        self._ctx = ctx
-        self._pool = pool
-        self._call = call
-        self._quota = quota
-        self._settings = settings
-        self._relay = relay
-        self._started = itertools.count()
-        self._failed_starts = 0
-        self._owner = os.getpid()
-        self._lock = threading.Lock()  # a worker is being started, or the pool is being terminated
-        self._terminated = False
-        self._tickets: dict[int, ApplyResult] = {}
-        self._next_ticket = itertools.count(1)
-        self._threads: dict[str, tuple[threading.Thread, SimpleQueue[Any]]] = {}
-        self._board = Descriptor(self.scheduler.board_fd)
-        try:
-            for seat in range(processes):
-                self._start(seat)
-        except BaseException:
-            self._end_workers()
-            raise
-        self._keeper = threading.Thread(target=self._keep, name="shoal-pool", daemon=True)
-        self._keeper.start()
-
-    def _start(self, seat: int) -> None:
-        number = next(self._started)
-        arguments = (
-            self._board,
-            seat,
-            number,
-            *self._call,
-            self._quota,
-            self._settings,
-            self._relay and self._relay.end(),
-        )
-        self.scheduler.prepare(seat, self._quota)
-        try:
-            worker = self._make(self._ctx, target=pool_worker.work, args=arguments)
-            worker.name = worker.name.replace("Process", "PoolWorker")
-            worker.daemon = True
-            worker.start()
-        except BaseException:
-            self.scheduler.vacate(seat)
-            raise
-        if seat < len(self._pool):
-            self._pool[seat] = worker
-        else:
-            self._pool.append(worker)
-        self.scheduler.occupy(seat, worker.pid)
-
-    def _keep(self) -> None:
-        try:
-            while True:
-                event = self.scheduler.pump()
-                if event.kind == _EventKind.FINISHED:
-                    return
-                self._look_after(event)
-        except BaseException as error:  # nobody would hear of it, and everybody would wait
-            self.scheduler.stop(dumps(BrokenPool(f"the pool's own thread failed: {error!r}")))
-            raise
-
-    def _look_after(self, event: _core.pool.Event) -> None:
-        if event.kind == _EventKind.NOTIFY:
-            self._hand_to("callbacks", self._call_back, self._tickets.pop(event.ticket))
-        elif event.kind == _EventKind.BROKEN:
-            cause = loads(event.bytes)
-            self._break(f"the initializer of the pool's workers raised {type(cause).__name__}: {cause}", cause)
-        elif event.kind == _EventKind.DIED:
-            self._replace(event)
-
-    def _break(self, what: str, cause: BaseException | None = None) -> None:
-        error = BrokenPool(what)
-        self.scheduler.stop(dumps(pool_worker.Caused(error, cause) if cause else error))
-
-    def _replace(self, event: _core.pool.Event) -> None:
-        worker = self._pool[event.seat]
-        worker.join(_GRACE)
-        code = worker.exitcode
-        self._failed_starts = 0 if event.ready or event.retired else self._failed_starts + 1
-        tail = self._log_tail(worker.pid)
-        last_lines = "\nIts last lines:\n  " + "\n  ".join(tail[-10:]) if tail else ""
-        error = WorkerDied(
-            f"{worker.name} (pid {worker.pid}) {_end(code)} while it ran a task; it has been replaced, and no other task "
-            f"is affected{last_lines}",
-            worker=worker.name,
-            index=event.seat,
-            pid=worker.pid,
-            exitcode=code,
-            log_tail=tail,
-            kind="killed" if code is None or code < 0 else "exit",
-        )
-        wanted = self.scheduler.bury(event.seat, dumps(error))
-        if self._failed_starts and (self._failed_starts >= _FAILED_STARTS or (code is not None and code >= 0)):
-            self._break(f"{worker.name} (pid {worker.pid}) {_end(code)} before it could begin; see what it printed")
-            return
-        with self._lock:
-            if not wanted or self._terminated:
-                return
-            try:
-                self._start(event.seat)
-            except Exception as cause:
-                self._break(f"no worker could be started in the place of one that had ended: {cause!r}", cause)
-
-    def _log_tail(self, pid: int) -> tuple[str, ...]:
-        if self._relay is None:
-            return ()
-        self._relay.drain(pid, 1.0)
-        return self._relay.tail(pid)
-
-    # --- threads that exist when they are needed
-
-    def _hand_to(self, name: str, what: Callable[[Any], None], item: Any) -> None:
-        with self._lock:
-            if name not in self._threads:
-                items: SimpleQueue[Any] = SimpleQueue()
-                thread = threading.Thread(target=_serve, args=(items, what), name=f"shoal-pool-{name}", daemon=True)
-                self._threads[name] = (thread, items)
-                thread.start()
-            self._threads[name][1].put(item)
-
-    def feed(self, job: Any, payloads: Iterator[bytes], first: int = 0, result: ApplyResult | None = None) -> None:
-        """Adds the tasks of an open job in a thread."""
-        scheduler = self.scheduler
-        ticket = self.ticket(result) if result else 0
-        self._hand_to(
-            "feeder", lambda feed: feed(), lambda: _feed_guarded(scheduler, job, payloads, first, ticket, True)
-        )
-
-    def ticket(self, result: ApplyResult) -> int:
-        """By which the scheduler tells of the end of a result that has callbacks."""
-        if result._event is None:
-            return 0
-        number = next(self._next_ticket)
-        self._tickets[number] = result
-        return number
-
-    @staticmethod
-    def _call_back(result: ApplyResult) -> None:
-        result._call_back()
-
-    # --- the end
-
-    def terminate(self) -> None:
-        if self._owner != os.getpid():
-            return
-        with self._lock:
-            self._terminated = True
-        self.scheduler.stop(dumps(BrokenPool("the pool was terminated before this task was done")))
-        if threading.current_thread() is not self._keeper:
-            self._keeper.join()
-        self._end_workers()
-        self._stop_threads()
-
-    def _end_workers(self) -> None:
-        started = [worker for worker in self._pool if worker.exitcode is None]
-        for worker in started:
-            worker.terminate()
-        for worker in started:
-            worker.join(*([_GRACE] if hasattr(worker, "kill") else []))
-            if worker.exitcode is None and hasattr(worker, "kill"):
-                worker.kill()
-                worker.join()
-
-    def join(self) -> None:
-        self._keeper.join()
-        for worker in list(self._pool):
-            worker.join()
-        self._stop_threads()
-
-    def _stop_threads(self) -> None:
-        """One that is in the caller's code for long is left there: it is told that there is nothing left to do."""
-        with self._lock:
-            threads = [*self._threads.values()]
-            self._threads.clear()
-        for _, items in threads:
-            items.put(None)
-        for thread, _ in threads:
-            if thread is not threading.current_thread():
-                thread.join(_LONG_CALL)
-
-
-def _serve(items: SimpleQueue[Any], what: Callable[[Any], None]) -> None:
-    while (item := items.get()) is not None:
-        try:
-            what(item)
-        except BaseException:  # of a callback: the others are not to suffer
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))  # type: ignore[arg-type]
-        del item
-
-
 def _chunks(mode: int, func: Any, iterable: Iterable[Any], size: int) -> Iterator[bytes]:
     """The tasks of a map. `func` is pickled once."""
     pickled = dumps(func, "func")
     items = iter(iterable)
     while chunk := list(itertools.islice(items, size)):
         yield pack_task(mode, pickled, chunk)
-
-
-def _feed_guarded(
-    scheduler: Any, job: Any, payloads: Iterator[bytes], first: int = 0, ticket: int = 0, wait: bool = False
-) -> None:
-    """Adds tasks until there are no more; what the iterable raises, or pickling it, is the outcome of the task after."""
-    count = first
-    try:
-        for payload in payloads:
-            if wait:
-                scheduler.wait_for_room(_MAX_PENDING_BYTES)
-            count += 1
-            if not scheduler.add(job, count - 1, payload):
-                break
-    except Exception as error:
-        scheduler.put(job, count, False, pool_worker.dump_exception(error, remote=False))
-        count += 1
-    finally:
-        scheduler.seal(job, count, ticket)
 
 
 def _context(context: Any, threads: int | None) -> Any:
@@ -571,167 +327,3 @@ def _cpus(affinity: str | Sequence[Iterable[int]], processes: int) -> tuple[tupl
         if not cpus or not set(cpus) <= set(mine):
             raise ValueError(f"Pool(affinity=…): this process may use the CPUs {mine}, and not {list(cpus)}")
     return sets
-
-
-def _end(code: int | None) -> str:
-    if code is None:
-        return "ended"
-    if code >= 0:
-        return f"exited with code {code}"
-    import signal
-
-    try:
-        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"was killed by signal {-code}"
-
-
-class ApplyResult:
-    """What apply_async() returns.
-
-    Threads: any.
-    """
-
-    def __init__(
-        self,
-        pool: Pool,
-        callback: Callable[[Any], object] | None,
-        error_callback: Callable[[BaseException], object] | None,
-    ) -> None:
-        self._pool: Pool | None = pool  # which lives for as long as somebody waits
-        self._job = _core.pool.Job()
-        self._callback = callback
-        self._error_callback = error_callback
-        self._event = threading.Event() if callback or error_callback else None  # set after the callback
-        self._lock = threading.Lock()
-        self._outcome: tuple[bool, Any] | None = None
-
-    def ready(self) -> bool:
-        """Whether there is a result, and its callback has been called."""
-        return self._event.is_set() if self._event else self._job.finished()
-
-    def successful(self) -> bool:
-        """Whether it returned. Raises ValueError while it is not ready."""
-        if not self.ready():
-            raise ValueError(f"{self!r} not ready")
-        return self._load()[0]
-
-    def wait(self, timeout: float | None = None) -> None:
-        if self._event:
-            self._event.wait(timeout)
-        else:
-            self._job.wait(timeout)
-
-    def get(self, timeout: float | None = None) -> Any:
-        """What the call returned; raises what it raised, or WorkerDied, or BrokenPool.
-
-        Raises:
-            multiprocessing.TimeoutError: there was no result in `timeout` seconds.
-        """
-        self.wait(timeout)
-        if not self.ready():
-            raise TimeoutError(f"no result in {timeout} s")
-        ok, value = self._load()
-        if ok:
-            return value
-        raise value
-
-    def _load(self) -> tuple[bool, Any]:
-        with self._lock:
-            if self._outcome is None:
-                try:
-                    self._outcome = self._collect()
-                except Exception as error:  # it cannot be unpickled here
-                    self._outcome = False, error
-                self._pool = None
-            return self._outcome
-
-    def _collect(self) -> tuple[bool, Any]:
-        failure = self._job.first_failure()
-        if failure is None:
-            return True, self._value()
-        outcome = self._job.take(failure, 0)
-        assert outcome is not None
-        return False, loads(outcome[2])
-
-    def _value(self) -> Any:
-        outcome = self._job.take(0, 0)
-        assert outcome is not None
-        return loads(outcome[2])
-
-    def _call_back(self) -> None:
-        assert self._event is not None
-        try:
-            ok, value = self._load()
-            callback = self._callback if ok else self._error_callback
-            if callback is not None:
-                callback(value)
-        finally:
-            self._event.set()
-
-    __class_getitem__ = classmethod(types.GenericAlias)
-
-
-AsyncResult = ApplyResult
-
-
-class MapResult(ApplyResult):
-    """What map_async() returns. It is ready when all chunks are done; get() raises what came first."""
-
-    def _value(self) -> list[Any]:
-        values: list[Any] = []
-        for index in itertools.count():
-            outcome = self._job.take(index, 0)
-            if outcome is None:
-                return values
-            values += loads(outcome[2])
-        raise AssertionError
-
-
-class IMapIterator:
-    """What imap() returns.
-
-    Threads: one at a time.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool: Pool | None = pool
-        self._job = _core.pool.Job()
-        self._values: deque[Any] = deque()
-        self._index = 0
-
-    def __iter__(self) -> IMapIterator:
-        return self
-
-    def next(self, timeout: float | None = None) -> Any:
-        """The next value.
-
-        Raises:
-            multiprocessing.TimeoutError: there was none in `timeout` seconds.
-        """
-        while not self._values:
-            try:
-                outcome = self._take(timeout)
-            except _TimedOut as error:
-                raise TimeoutError(f"no result in {timeout} s") from error
-            if outcome is None:
-                self._pool = None
-                raise StopIteration
-            _, ok, data = outcome
-            self._index += 1
-            if not ok:
-                raise loads(data)
-            self._values.extend(loads(data))
-        return self._values.popleft()
-
-    __next__ = next
-
-    def _take(self, timeout: float | None) -> Any:
-        return self._job.take(self._index, timeout)
-
-
-class IMapUnorderedIterator(IMapIterator):
-    """What imap_unordered() returns."""
-
-    def _take(self, timeout: float | None) -> Any:
-        return self._job.take_any(timeout)

@@ -1,0 +1,269 @@
+"""The workers of a pool: who starts them, replaces them, and ends them; and the threads that a pool needs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from shoal import _core
+from shoal.errors import Error, WorkerDied
+from shoal.multiprocessing import pool_worker
+from shoal.multiprocessing.descriptor import Descriptor
+from shoal.multiprocessing.pool_results import ApplyResult
+from shoal.multiprocessing.pool_worker import WorkerSettings, dumps, loads
+
+if TYPE_CHECKING:
+    from shoal.multiprocessing.logging import LogRelay
+
+__all__ = ["GRACE", "MAX_PENDING_BYTES", "BrokenPool", "Crew", "feed"]
+
+MAX_PENDING_BYTES = 64 * 2**20  # of tasks that no worker was given: more are not pickled
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+_FAILED_STARTS = 3
+_LONG_CALL = 1.0  # seconds that terminate() waits for a callback, or an iterable
+
+_EventKind = _core.pool.EventKind
+
+
+class BrokenPool(Error):
+    """A pool does no more: its workers cannot begin, or it was terminated."""
+
+
+class Crew:
+    """The workers of a pool, and the thread that replaces them. It does not know the Pool, so that a forgotten one ends."""
+
+    def __init__(
+        self,
+        make: Any,
+        ctx: Any,
+        pool: list[Any],
+        processes: int,
+        call: Any,
+        quota: int,
+        settings: WorkerSettings,
+        relay: LogRelay | None,
+    ) -> None:
+        self.scheduler = _core.pool.Scheduler(processes)
+        self._make = make
+        self._ctx = ctx
+        self._pool = pool
+        self._call = call
+        self._quota = quota
+        self._settings = settings
+        self._relay = relay
+        self._started = itertools.count()
+        self._failed_starts = 0
+        self._owner = os.getpid()
+        self._lock = threading.Lock()  # a worker is being started, or the pool is being terminated
+        self._terminated = False
+        self._tickets: dict[int, ApplyResult] = {}
+        self._next_ticket = itertools.count(1)
+        self._threads: dict[str, tuple[threading.Thread, SimpleQueue[Any]]] = {}
+        self._board = Descriptor(self.scheduler.board_fd)
+        try:
+            for seat in range(processes):
+                self._start(seat)
+        except BaseException:
+            self._end_workers()
+            raise
+        self._keeper = threading.Thread(target=self._keep, name="shoal-pool", daemon=True)
+        self._keeper.start()
+
+    def _start(self, seat: int) -> None:
+        number = next(self._started)
+        arguments = (
+            self._board,
+            seat,
+            number,
+            *self._call,
+            self._quota,
+            self._settings,
+            self._relay and self._relay.end(),
+        )
+        self.scheduler.prepare(seat, self._quota)
+        try:
+            worker = self._make(self._ctx, target=pool_worker.work, args=arguments)
+            worker.name = worker.name.replace("Process", "PoolWorker")
+            worker.daemon = True
+            worker.start()
+        except BaseException:
+            self.scheduler.vacate(seat)
+            raise
+        if seat < len(self._pool):
+            self._pool[seat] = worker
+        else:
+            self._pool.append(worker)
+        self.scheduler.occupy(seat, worker.pid)
+
+    def _keep(self) -> None:
+        try:
+            while True:
+                event = self.scheduler.pump()
+                if event.kind == _EventKind.FINISHED:
+                    return
+                self._look_after(event)
+        except BaseException as error:  # nobody would hear of it, and everybody would wait
+            self.scheduler.stop(dumps(BrokenPool(f"the pool's own thread failed: {error!r}")))
+            raise
+
+    def _look_after(self, event: _core.pool.Event) -> None:
+        if event.kind == _EventKind.NOTIFY:
+            self._hand_to("callbacks", self._call_back, self._tickets.pop(event.ticket))
+        elif event.kind == _EventKind.BROKEN:
+            cause = loads(event.bytes)
+            self._break(f"the initializer of the pool's workers raised {type(cause).__name__}: {cause}", cause)
+        elif event.kind == _EventKind.DIED:
+            self._replace(event)
+
+    def _break(self, what: str, cause: BaseException | None = None) -> None:
+        error = BrokenPool(what)
+        self.scheduler.stop(dumps(pool_worker.Caused(error, cause) if cause else error))
+
+    def _replace(self, event: _core.pool.Event) -> None:
+        worker = self._pool[event.seat]
+        worker.join(GRACE)
+        code = worker.exitcode
+        self._failed_starts = 0 if event.ready or event.retired else self._failed_starts + 1
+        tail = self._log_tail(worker.pid)
+        last_lines = "\nIts last lines:\n  " + "\n  ".join(tail[-10:]) if tail else ""
+        error = WorkerDied(
+            f"{worker.name} (pid {worker.pid}) {_end(code)} while it ran a task; it has been replaced, and no other task "
+            f"is affected{last_lines}",
+            worker=worker.name,
+            index=event.seat,
+            pid=worker.pid,
+            exitcode=code,
+            log_tail=tail,
+            kind="killed" if code is None or code < 0 else "exit",
+        )
+        wanted = self.scheduler.bury(event.seat, dumps(error))
+        if self._failed_starts and (self._failed_starts >= _FAILED_STARTS or (code is not None and code >= 0)):
+            self._break(f"{worker.name} (pid {worker.pid}) {_end(code)} before it could begin; see what it printed")
+            return
+        with self._lock:
+            if not wanted or self._terminated:
+                return
+            try:
+                self._start(event.seat)
+            except Exception as cause:
+                self._break(f"no worker could be started in the place of one that had ended: {cause!r}", cause)
+
+    def _log_tail(self, pid: int) -> tuple[str, ...]:
+        if self._relay is None:
+            return ()
+        self._relay.drain(pid, 1.0)
+        return self._relay.tail(pid)
+
+    # --- threads that exist when they are needed
+
+    def _hand_to(self, name: str, what: Callable[[Any], None], item: Any) -> None:
+        with self._lock:
+            if name not in self._threads:
+                items: SimpleQueue[Any] = SimpleQueue()
+                thread = threading.Thread(target=_serve, args=(items, what), name=f"shoal-pool-{name}", daemon=True)
+                self._threads[name] = (thread, items)
+                thread.start()
+            self._threads[name][1].put(item)
+
+    def feed_later(self, job: Any, payloads: Iterator[bytes], first: int = 0, result: ApplyResult | None = None) -> None:
+        """Adds the tasks of an open job in a thread."""
+        scheduler = self.scheduler
+        ticket = self.ticket(result) if result else 0
+        self._hand_to("feeder", lambda run: run(), lambda: feed(scheduler, job, payloads, first, ticket, True))
+
+    def ticket(self, result: ApplyResult) -> int:
+        """By which the scheduler tells of the end of a result that has callbacks."""
+        if result._event is None:
+            return 0
+        number = next(self._next_ticket)
+        self._tickets[number] = result
+        return number
+
+    @staticmethod
+    def _call_back(result: ApplyResult) -> None:
+        result._call_back()
+
+    # --- the end
+
+    def terminate(self) -> None:
+        if self._owner != os.getpid():
+            return
+        with self._lock:
+            self._terminated = True
+        self.scheduler.stop(dumps(BrokenPool("the pool was terminated before this task was done")))
+        if threading.current_thread() is not self._keeper:
+            self._keeper.join()
+        self._end_workers()
+        self._stop_threads()
+
+    def _end_workers(self) -> None:
+        started = [worker for worker in self._pool if worker.exitcode is None]
+        for worker in started:
+            worker.terminate()
+        for worker in started:
+            worker.join(*([GRACE] if hasattr(worker, "kill") else []))
+            if worker.exitcode is None and hasattr(worker, "kill"):
+                worker.kill()
+                worker.join()
+
+    def join(self) -> None:
+        self._keeper.join()
+        for worker in list(self._pool):
+            worker.join()
+        self._stop_threads()
+
+    def _stop_threads(self) -> None:
+        """One that is in the caller's code for long is left there: it is told that there is nothing left to do."""
+        with self._lock:
+            threads = [*self._threads.values()]
+            self._threads.clear()
+        for _, items in threads:
+            items.put(None)
+        for thread, _ in threads:
+            if thread is not threading.current_thread():
+                thread.join(_LONG_CALL)
+
+
+def _serve(items: SimpleQueue[Any], what: Callable[[Any], None]) -> None:
+    while (item := items.get()) is not None:
+        try:
+            what(item)
+        except BaseException:  # of a callback: the others are not to suffer
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))  # type: ignore[arg-type]
+        del item
+
+
+def feed(
+    scheduler: Any, job: Any, payloads: Iterator[bytes], first: int = 0, ticket: int = 0, wait: bool = False
+) -> None:
+    """Adds tasks until there are no more; what the iterable raises, or pickling it, is the outcome of the task after."""
+    count = first
+    try:
+        for payload in payloads:
+            if wait:
+                scheduler.wait_for_room(MAX_PENDING_BYTES)
+            count += 1
+            if not scheduler.add(job, count - 1, payload):
+                break
+    except Exception as error:
+        scheduler.put(job, count, False, pool_worker.dump_exception(error, remote=False))
+        count += 1
+    finally:
+        scheduler.seal(job, count, ticket)
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "ended"
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was killed by signal {-code}"
