@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from shoal._core import env as env
 from shoal._core import ipc as ipc
+from shoal._core import pool as pool
 from shoal._core import process as process
 
 version: str = "0.1.0"

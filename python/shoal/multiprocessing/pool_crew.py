@@ -60,7 +60,8 @@ class Crew:
         self._started = itertools.count()
         self._failed_starts = 0
         self._owner = os.getpid()
-        self._lock = threading.Lock()  # a worker is being started, or the pool is being terminated
+        # A worker is being started, or the pool is being terminated; by a collection of garbage, both in one thread.
+        self._lock = threading.RLock()
         self._terminated = False
         self._tickets: dict[int, ApplyResult] = {}
         self._next_ticket = itertools.count(1)
@@ -99,7 +100,7 @@ class Crew:
             self._pool[seat] = worker
         else:
             self._pool.append(worker)
-        self.scheduler.occupy(seat, worker.pid)
+        self.scheduler.occupy(seat, getattr(worker, "pid", -1))
 
     def _keep(self) -> None:
         try:
