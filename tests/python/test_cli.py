@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cli_calls import assert_one_line
 from shoal import __version__
 from shoal.cli import main
 
@@ -27,15 +28,6 @@ def shoal(capsys, tmp_path, monkeypatch):
         return (status, *capsys.readouterr())
 
     return call
-
-
-def assert_one_line(result: tuple[int, str, str], status: int, *parts: str) -> None:
-    """The command failed with `status` and one line on stderr that has all `parts`; stdout is empty."""
-    code, out, err = result
-    assert (code, out) == (status, "")
-    assert err.startswith("shoal: ") and err.count("\n") == 1, err
-    for part in parts:
-        assert part in err
 
 
 def run_of(folder: Path, records: list[dict]) -> Path:

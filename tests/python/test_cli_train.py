@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cli_calls import assert_one_line
 from shoal.cli import main
 
 SHORT = ["--total-steps", "512", "--num-envs", "4", "--quiet"]
@@ -43,14 +44,6 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "run"
     assert main(["train", "shoal/CartPole-v1", *SHORT, "--seed", "3", "--run-dir", str(folder)]) == 0
     return folder
-
-
-def assert_one_line(result: tuple[int, str, str], status: int, *parts: str) -> None:
-    code, out, err = result
-    assert (code, out) == (status, "")
-    assert err.startswith("shoal: ") and err.count("\n") == 1, err
-    for part in parts:
-        assert part in err
 
 
 # --- what a run leaves and says
