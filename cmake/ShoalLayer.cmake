@@ -99,5 +99,5 @@ function(shoal_test group source)
     # It takes a lock whose owner died within the time limit of a waiter for one that is not locked (GCC 12).
     set(left_out TEST_FILTER "-*/fork:ForkHazards.TheOverrideForks:RobustLock.TheDeathOfItsHolderFreesIt:RobustLock.AWaiterIsWokenByTheDeathOfTheHolder:SharedValues.AKilledWriterLeavesThemWhole")
   endif()
-  gtest_discover_tests(${target} ${left_out} PROPERTIES TIMEOUT 120 LABELS ${group} DISCOVERY_MODE PRE_TEST)
+  gtest_discover_tests(${target} ${left_out} NO_PRETTY_VALUES PROPERTIES TIMEOUT 120 LABELS ${group} DISCOVERY_MODE PRE_TEST)
 endfunction()

@@ -144,7 +144,8 @@ TEST_P(EvaluateTest, AnEpisodeWithoutEndIsCut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, EvaluateTest,
-                         testing::Values(AutoresetMode::kNextStep, AutoresetMode::kSameStep));
+                         testing::Values(AutoresetMode::kNextStep, AutoresetMode::kSameStep),
+                         [](const auto& info) { return std::string(vector::name(info.param)); });
 
 TEST(Evaluate, SeedsEveryEnvironmentOnce) {
   ScriptedEnvs envs({{4}, {5}}, AutoresetMode::kNextStep);

@@ -83,9 +83,10 @@ class NativeStepperTest : public ::testing::TestWithParam<AutoresetMode> {
 class NextStep : public NativeStepperTest {};
 class SameStep : public NativeStepperTest {};
 class Disabled : public NativeStepperTest {};
-INSTANTIATE_TEST_SUITE_P(Mode, NextStep, ::testing::Values(AutoresetMode::kNextStep));
-INSTANTIATE_TEST_SUITE_P(Mode, SameStep, ::testing::Values(AutoresetMode::kSameStep));
-INSTANTIATE_TEST_SUITE_P(Mode, Disabled, ::testing::Values(AutoresetMode::kDisabled));
+const auto name_of = [](const auto& info) { return std::string(name(info.param)); };
+INSTANTIATE_TEST_SUITE_P(Mode, NextStep, ::testing::Values(AutoresetMode::kNextStep), name_of);
+INSTANTIATE_TEST_SUITE_P(Mode, SameStep, ::testing::Values(AutoresetMode::kSameStep), name_of);
+INSTANTIATE_TEST_SUITE_P(Mode, Disabled, ::testing::Values(AutoresetMode::kDisabled), name_of);
 
 TEST_P(NextStep, StepsAllInOneCallWhenNoneIsDue) {
   stepper_.reset();
