@@ -102,6 +102,12 @@ def test_an_unpicklable_part_is_named_before_any_process_starts() -> None:
         ({"on_fault": "ignore"}, ValueError, "'raise', 'restart' or 'drop'"),
         ({"seed": [1, 2, 3]}, ValueError, "length must match num_envs=2"),
         ({"env_kwargs": {"no_such_argument": 1}}, TypeError, "no_such_argument"),
+        ({"env_kwargs": ["length"]}, TypeError, "takes a dict of keyword arguments"),
+        ({"copy": "no"}, TypeError, "takes True or False"),
+        ({"timeout": "1"}, TypeError, "takes seconds"),
+        ({"timeout": -1}, ValueError, "0 or more seconds"),
+        ({"seed": "a"}, TypeError, "seed must be an int"),
+        ({"worker": {"threads": 2}}, TypeError, "shoal.WorkerOptions"),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_choices(
@@ -331,3 +337,12 @@ class _Returning(CounterEnv):
 
     def _observation(self) -> Any:
         return self.observation if self.steps else super()._observation()
+
+
+def test_wrong_arguments_of_reset_are_named(make: Make) -> None:
+    envs = make(CounterEnv, 2)
+    with pytest.raises(TypeError, match="seed must be an int"):
+        envs.reset(seed=1.5)
+    with pytest.raises(TypeError, match="takes a dict, got 3"):
+        envs.reset(options=3)
+    assert envs.reset(seed=1)[0].tolist() == [[1, 0], [1, 0]]

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import EnvSpec
@@ -64,6 +65,11 @@ def build_vec(
 ) -> VectorEnv:
     """`shoal.make_vec`, whose arguments these are."""
     options = worker if worker is not None else WorkerOptions()
+    if env_kwargs is not None and not isinstance(env_kwargs, Mapping):
+        raise TypeError(f"make_vec(env_kwargs=…) takes a dict of keyword arguments, got {env_kwargs!r}")
+    if not isinstance(copy, bool):
+        raise TypeError(f"make_vec(copy=…) takes True or False, got {copy!r}")
+    _check_timeout(timeout)
     kwargs = dict(env_kwargs or {})
     mode = _autoreset_mode(autoreset_mode)
     _one_of("context", context, CONTEXTS)
@@ -275,6 +281,15 @@ def _num_workers(num_workers: int | None, count: int) -> int:
     if num_workers < 0:
         raise ValueError(f"make_vec(num_workers=…) takes 0 or more, got {num_workers}")
     return min(count, int(num_workers))
+
+
+def _check_timeout(timeout: Any) -> None:
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, Real):
+        raise TypeError(f"make_vec(timeout=…) takes seconds, or None to wait for ever, got {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"make_vec(timeout=…) takes 0 or more seconds, got {timeout!r}")
 
 
 def _one_of(argument: str, value: Any, choices: Sequence[str]) -> None:

@@ -97,6 +97,8 @@ def make_vec(
         ValueError: for an argument that is not one of its choices; environments whose spaces differ.
     """
     arguments = locals()
+    if worker is not None and not isinstance(worker, WorkerOptions):
+        raise TypeError(f"make_vec(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
     if pool is None and num_workers != 0 and backend in ("auto", "process") and "gymnasium" not in sys.modules:
         several = num_workers is not None or num_envs not in (None, 1) or isinstance(env, list | tuple)
         if (several or backend == "process") and not (isinstance(env, str) and _core.env.is_registered(env)):

@@ -36,6 +36,8 @@ class WorkerPool:
     def __init__(
         self, num_workers: int | None = None, *, context: str = "auto", worker: WorkerOptions | None = None
     ) -> None:
+        if worker is not None and not isinstance(worker, WorkerOptions):
+            raise TypeError(f"WorkerPool(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
         self.options = worker if worker is not None else WorkerOptions()
         self.context = context
         self._prepare(_checked(num_workers), self.options.preload)

@@ -29,7 +29,12 @@ def seeds_of(seed: Seeds, num_envs: int) -> CheckedSeeds:
     if isinstance(seed, int | np.integer):
         seeds: list[int | None] = [int(seed) + i for i in range(num_envs)]
     else:
-        seeds = [None if s is None else operator.index(s) for s in seed]
+        try:
+            seeds = [None if s is None else operator.index(s) for s in seed]
+        except TypeError:
+            raise TypeError(
+                f"seed must be an int, None, or a sequence of these for each environment, got {seed!r}"
+            ) from None
     if len(seeds) != num_envs:
         raise ValueError(
             f"If seeds are passed as a list the length must match num_envs={num_envs} but got length={len(seeds)}."

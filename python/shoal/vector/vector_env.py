@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -289,6 +289,8 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
             seed, self._first_seed = self._first_seed, None
         seeds = seeds_of(seed, self.num_envs)
         mask = None
+        if options is not None and not isinstance(options, Mapping):
+            raise TypeError(f"reset(options=…) takes a dict, got {options!r}")
         if options is not None and "reset_mask" in options:
             options = dict(options)
             mask = reset_mask_of(options.pop("reset_mask"), self.num_envs)
