@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -164,6 +166,24 @@ class CounterEnv(gymnasium.Env):
 
     def _observation(self) -> np.ndarray:
         return np.array([self.resets, self.steps], np.float64)
+
+
+class GatedEnv(CounterEnv):
+    """Its steps at action 1, and its calls of pass_gate(), end when the file `gate` is there."""
+
+    def __init__(self, gate: Path) -> None:
+        super().__init__()
+        self.gate = gate
+
+    def pass_gate(self) -> str:
+        while not self.gate.exists():
+            time.sleep(0.001)
+        return "passed"
+
+    def step(self, action: Any) -> Any:
+        if action == 1:
+            self.pass_gate()
+        return super().step(action)
 
 
 class TwoArgumentError(Exception):

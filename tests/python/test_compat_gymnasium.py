@@ -6,8 +6,8 @@ import functools
 import gc
 import multiprocessing
 import re
-import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_differing_spaces
 import shoal
 import shoal.compat.gymnasium as compat
 from same import assert_same
-from sample_envs import CounterEnv, FaultyEnv, PlainWordSpace, SpaceEnv
+from sample_envs import CounterEnv, FaultyEnv, GatedEnv, PlainWordSpace, SpaceEnv
 
 CLASSES = {"sync": compat.SyncVectorEnv, "async": compat.AsyncVectorEnv}
 
@@ -191,26 +191,21 @@ def test_calls_out_of_order_have_the_peers_words() -> None:
         compat.AsyncVectorEnv.call_async(envs, "_setattr")
 
 
-class SleepyEnv(CounterEnv):
-    action_space = spaces.Box(0, 9, (), np.float64)
-
-    def step(self, action: Any) -> Any:
-        time.sleep(float(action))
-        return super().step(action)
-
-
-def test_the_result_of_a_call_whose_time_was_over_is_not_the_next_ones() -> None:
-    envs = compat.AsyncVectorEnv([SleepyEnv] * 2)
+def test_the_result_of_a_call_whose_time_was_over_is_not_the_next_ones(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = compat.AsyncVectorEnv([functools.partial(GatedEnv, gate)] * 2)
     envs.reset()
-    envs.step_async(np.array([0.3, 0.0]))
+    envs.step_async([1, 0])
     with pytest.raises(
         multiprocessing.TimeoutError, match=re.escape("`step_wait` has timed out after 0.01 second(s).")
     ):
         envs.step_wait(timeout=0.01)
+    gate.touch()
     assert envs.get_attr("steps") == (1, 1)  # it has been stepped, and nobody wants to know
-    observations, rewards, *_ = envs.step(np.array([0.0, 0.0]))
+    observations, rewards, *_ = envs.step([0, 0])
     assert observations.tolist() == [[1, 2], [1, 2]] and rewards.tolist() == [0.0, 0.0]
-    envs.step_async(np.array([30.0, 0.0]))
+    gate.unlink()
+    envs.step_async([1, 0])
     with pytest.raises(multiprocessing.TimeoutError):
         envs.step_wait(timeout=0.01)
     envs.close(terminate=True)

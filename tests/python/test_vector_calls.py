@@ -19,7 +19,7 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics, RescaleAction
 
 import shoal
-from sample_envs import CounterEnv, FaultyEnv, SpaceEnv
+from sample_envs import CounterEnv, FaultyEnv, GatedEnv, SpaceEnv
 from vector_backends import PYTHON_BACKENDS, Make, make_on
 
 make = make_on(PYTHON_BACKENDS)
@@ -168,22 +168,20 @@ def test_all_workers_are_asked_at_the_same_time(tmp_path: Path) -> None:
     envs.close()
 
 
-def test_a_call_that_takes_too_long_stays_under_way() -> None:
-    envs = shoal.make_vec(Sleeper, 2, num_workers=2)
-    envs.call_async("sleep", 0.2)
+def test_a_call_that_takes_too_long_stays_under_way(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = shoal.make_vec(functools.partial(GatedEnv, gate), 2, num_workers=2)
+    envs.call_async("pass_gate")
     with pytest.raises(TimeoutError):
         envs.call_wait(timeout=0.01)
     with pytest.raises(AlreadyPendingCallError):
         envs.reset()
-    assert envs.call_wait() == ("slept", "slept")
+    gate.touch()
+    assert envs.call_wait() == ("passed", "passed")
     envs.close()
 
 
 class Sleeper(CounterEnv):
-    def sleep(self, seconds: float) -> str:
-        time.sleep(seconds)
-        return "slept"
-
     def step(self, action: Any) -> Any:
         time.sleep(3600 * int(action))
         return super().step(action)

@@ -93,7 +93,7 @@ def until_live(envs: shoal.VectorEnv) -> tuple[Any, ...]:
     ],
 )
 def test_restart_ends_the_rows_as_truncated_with_a_record(make: Make, action: int, kind: str, lost: list[int]) -> None:
-    envs = make(Troubled, 4, on_fault=shoal.FaultPolicy("restart", step_timeout=0.3))
+    envs = make(Troubled, 4, on_fault=shoal.FaultPolicy("restart", step_timeout=1))
     envs.reset(seed=5)
     envs.step([0, 0, 0, 0])
     observation, reward, terminated, truncated, infos = envs.step([0, 0, action, 0])
@@ -109,7 +109,7 @@ def test_restart_ends_the_rows_as_truncated_with_a_record(make: Make, action: in
         assert fault.seed == 7 and fault.episode_step == 1 and str(action) in fault.action
         assert "step" in fault.details and "Traceback" in fault.details
     if kind == "hang":
-        assert "did not finish its step within 0.3 s" in fault.message
+        assert "did not finish its step within 1 s" in fault.message
         assert "test_vector_faults.py" in fault.details, fault.details
         assert ("wait_for_ever" in fault.details) == (action == HANG)
     observation, *_ = until_live(envs)
@@ -211,16 +211,16 @@ def test_an_environment_that_raises_in_its_reset_is_a_fault_of_that_reset(make: 
 
 
 def test_a_hang_raises_with_the_python_stack(make: Make) -> None:
-    envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("raise", step_timeout=0.2))
+    envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("raise", step_timeout=1))
     envs.reset(seed=0)
-    with pytest.raises(shoal.WorkerDied, match=r"environment 1 did not finish its step within 0.2 s.*") as caught:
+    with pytest.raises(shoal.WorkerDied, match=r"environment 1 did not finish its step within 1 s.*") as caught:
         envs.step([0, HANG])
     assert caught.value.kind == "hang" and caught.value.exitcode == -signal.SIGKILL
     assert "in wait_for_ever" in str(caught.value)
 
 
 def test_the_timeout_of_a_call_leaves_it_under_way(make: Make) -> None:
-    envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("restart", step_timeout=0.5))
+    envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("restart", step_timeout=1))
     envs.reset(seed=0)
     envs.step_async(np.array([0, HANG]))
     with pytest.raises(TimeoutError, match="in environment 1"):
@@ -229,7 +229,7 @@ def test_the_timeout_of_a_call_leaves_it_under_way(make: Make) -> None:
 
 
 def test_a_stopped_worker_is_a_hang_that_says_so(make: Make) -> None:
-    envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("restart", step_timeout=0.2))
+    envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("restart", step_timeout=1))
     envs.reset(seed=0)
     os.kill(envs.health()[1]["pid"], signal.SIGSTOP)
     fault = envs.step([0, 0])[-1]["fault"][1]
@@ -244,7 +244,7 @@ def test_a_hung_reset_has_a_deadline_of_its_own(make: Make) -> None:
                 time.sleep(1)
             return result
 
-    envs = make(SlowReset, 2, on_fault=shoal.FaultPolicy("restart", reset_timeout=0.2))
+    envs = make(SlowReset, 2, on_fault=shoal.FaultPolicy("restart", reset_timeout=1))
     envs.reset(seed=0)
     _, infos = envs.reset(options={"hang": True, "reset_mask": np.array([False, True])})
     assert infos["fault"][1].kind == "hang" and "did not finish its reset" in infos["fault"][1].message

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import shoal
-from sample_envs import CounterEnv, SpaceEnv
+from sample_envs import CounterEnv, GatedEnv, SpaceEnv
 
 
 class DyingEnv(CounterEnv):
@@ -110,13 +110,16 @@ def test_with_restart_the_rows_of_a_dead_worker_end_and_go_on() -> None:
     envs.close()
 
 
-def test_a_deadline_leaves_the_step_under_way() -> None:
-    envs = shoal.make_vec(SlowOnce, 2, num_workers=2, timeout=0.2)
+def test_a_deadline_leaves_the_step_under_way(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = shoal.make_vec(functools.partial(GatedEnv, gate), 2, num_workers=2)
     envs.reset()
+    envs.timeout = 0.05
     with pytest.raises(TimeoutError):
         envs.step([1, 0])
     with pytest.raises(shoal.vector.vector_env.AlreadyPendingCallError):
         envs.step([0, 0])
+    gate.touch()
     assert envs.step_wait(timeout=60)[0].tolist() == [[1, 1], [1, 1]]
     envs.close()
 
@@ -359,15 +362,6 @@ def test_a_failed_start_leaves_nothing() -> None:
     for _ in range(3):
         fail()
     assert descriptors() == before
-
-
-class SlowOnce(CounterEnv):
-    """Takes a second at action 1."""
-
-    def step(self, action: Any) -> Any:
-        if action == 1:
-            time.sleep(1)
-        return super().step(action)
 
 
 @pytest.mark.parametrize("affinity", ["auto", "none"])

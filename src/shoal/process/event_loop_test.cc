@@ -76,18 +76,23 @@ TEST(EventLoop, AHandlerMayDropAnotherOneThatIsReadyToo) {
 }
 
 TEST(EventLoop, TimersRunInTheOrderOfTheirTimes) {
-  EventLoop loop;
-  std::vector<int> order;
-  std::promise<void> done;
-  loop.call([&] {
-    loop.after(std::chrono::milliseconds(20), [&] {
-      order.push_back(2);
-      done.set_value();
+  // Once more where this thread was kept from the CPU until the first was due.
+  for (bool in_time = false; !in_time;) {
+    EventLoop loop;
+    std::vector<int> order;
+    std::promise<void> done;
+    loop.call([&] {
+      const os::Deadline in_time_until = os::deadline_after(std::chrono::milliseconds(10));
+      loop.after(std::chrono::milliseconds(20), [&] {
+        order.push_back(2);
+        done.set_value();
+      });
+      loop.after(std::chrono::milliseconds(1), [&] { order.push_back(1); });
+      in_time = os::Clock::now() < in_time_until;
     });
-    loop.after(std::chrono::milliseconds(1), [&] { order.push_back(1); });
-  });
-  done.get_future().get();
-  EXPECT_EQ(order, (std::vector{1, 2}));
+    done.get_future().get();
+    if (in_time) EXPECT_EQ(order, (std::vector{1, 2}));
+  }
 }
 
 TEST(EventLoop, BlocksEverySignalThatCanBeBlocked) {
