@@ -8,6 +8,7 @@ namespace shoal::python {
 void bind_errors(nanobind::module_& module);
 void bind_process(nanobind::module_& module);
 void bind_ipc(nanobind::module_& module);
+void bind_ipc_queue(nanobind::module_& module);
 void bind_identity(nanobind::module_& module);
 void bind_env(nanobind::module_& module);
 void bind_vector(nanobind::module_& module);

@@ -7,6 +7,7 @@ NB_MODULE(_core, module) {
   module.attr("version") = shoal::version();
   shoal::python::bind_errors(module);
   shoal::python::bind_ipc(module);
+  shoal::python::bind_ipc_queue(module);
   shoal::python::bind_process(module);
   shoal::python::bind_identity(module);
   shoal::python::bind_env(module);

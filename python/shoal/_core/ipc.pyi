@@ -1,5 +1,7 @@
 """The heap that a family of processes shares."""
 
+from typing import overload
+
 class Block:
     """
     A reference on a block of the shared heap: a writable buffer of bytes. The block lives while any process, message or view holds it.
@@ -75,3 +77,99 @@ def contains(address: int) -> bool:
 
 def arm_fault_point(name: str, nth: int = 1) -> None:
     """For tests: SIGKILL at the n-th pass through a named point."""
+
+class Queue:
+    """Objects from any process of the family to any other."""
+
+    @overload
+    def __init__(self, *, max_items: int = 0, max_bytes: int = 0) -> None:
+        """
+        A new one. put() waits while it holds max_items items, or messages of max_bytes bytes without the tensors and arrays in them (0: no limit).
+        """
+
+    @overload
+    def __init__(self, block: Block) -> None:
+        """That of another process. Raises shoal.Error for a block that is none."""
+
+    def put(self, obj: object | None, block: bool = True, timeout: float | None = None) -> None:
+        """
+        Puts an object; what cannot be pickled raises here. Raises queue.Full after `timeout` seconds (None: never), or at once without `block`.
+        """
+
+    def get(self, block: bool = True, timeout: float | None = None) -> object:
+        """
+        Takes the oldest object. Raises queue.Empty after `timeout` seconds (None: never), or at once without `block`; ValueError after close().
+        """
+
+    def put_bytes(self, data: object) -> None:
+        """Puts bytes as they are, for get_bytes()."""
+
+    def get_bytes(self) -> bytes:
+        """
+        The oldest message as bytes: of put_bytes(), or the pickle of an object.
+        """
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """
+        Waits until there is an object, for `timeout` seconds (None: for ever).
+        """
+
+    def qsize(self) -> int: ...
+    def empty(self) -> bool: ...
+    def full(self) -> bool: ...
+    def count_done(self) -> bool:
+        """Counts a task as done; False when all are."""
+
+    def wait_done(self) -> None:
+        """Waits until all objects that were put are counted as done."""
+
+    def fileno(self) -> int:
+        """A descriptor of this process that is readable while there are objects."""
+
+    @property
+    def block(self) -> Block: ...
+
+class Connection:
+    """One end of a pipe."""
+
+    def __init__(
+        self, reader: Block | None, writer: Block | None, own: Block, peer_offset: int, peer_serial: int
+    ) -> None:
+        """
+        From the blocks of its queues, the one that says that this end is held, and that of the other end.
+        """
+
+    def send(self, obj: object | None) -> None:
+        """
+        Sends an object. Raises BrokenPipeError when nobody holds the other end.
+        """
+
+    def recv(self) -> object:
+        """
+        The next object. Raises EOFError when there is none and nobody holds the other end.
+        """
+
+    def send_raw(self, data: object) -> None:
+        """send_bytes() of a whole contiguous buffer."""
+
+    def recv_bytes(self, maxlength: int | None = None) -> bytes:
+        """
+        The next message as bytes. Raises EOFError as recv(), OSError for one that is longer.
+        """
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Waits until recv() would not, for `timeout` seconds (None: for ever)."""
+
+    def fileno(self) -> int:
+        """
+        A descriptor of this process that is readable while recv() would not wait.
+        """
+
+    def close(self) -> None: ...
+    def parts(self) -> tuple: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def readable(self) -> bool: ...
+    @property
+    def writable(self) -> bool: ...

@@ -1,0 +1,153 @@
+#include "object_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "plain_codec.h"
+#include "shoal/ipc/block.h"
+
+namespace nb = nanobind;
+
+namespace shoal::python {
+namespace {
+
+using ipc::Message;
+using ipc::Offset;
+using ipc::QueueOutcome;
+using ipc::QueueWait;
+
+/// From here on, copying takes longer than letting go of the GIL.
+constexpr std::size_t kLongCopy = 64 * 1024;
+constexpr os::Deadline kNow = os::Deadline::min();
+
+bool signal_raised() {
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+/// `attempt(wait)` without the GIL; raises what a signal handler raised.
+template <class Attempt>
+QueueOutcome without_gil(os::Deadline deadline, const ipc::Token* peer, Attempt attempt) {
+  QueueOutcome outcome;
+  {
+    const nb::gil_scoped_release unlocked;
+    outcome = attempt(QueueWait{deadline, peer, signal_raised});
+  }
+  if (outcome == QueueOutcome::kInterrupted) throw nb::python_error();
+  return outcome;
+}
+
+/// First with the GIL, without waiting: it is the shortest way, and mostly enough.
+template <class Attempt>
+QueueOutcome at_once_or_wait(os::Deadline deadline, const ipc::Token* peer, Attempt attempt) {
+  const QueueOutcome outcome = attempt(QueueWait{kNow, peer});
+  if (outcome != QueueOutcome::kTimedOut || deadline == kNow) return outcome;
+  return without_gil(deadline, peer, attempt);
+}
+
+std::span<const std::byte> bytes_of_object(nb::handle bytes) {
+  return {reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes.ptr())),
+          static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+}
+
+nb::object reduction() { return nb::module_::import_("shoal.multiprocessing.reduction"); }
+
+nb::object pickle_loads(Message& message) {
+  if (!message.block()) {
+    const auto bytes = message.bytes();
+    return reduction().attr("loads")(nb::bytes(bytes.data(), bytes.size()));
+  }
+  // The message lives as long as anything that was unpickled in place.
+  return reduction().attr("loads")(nb::cast(message.block()));
+}
+
+}  // namespace
+
+os::Deadline queue_deadline(bool block, std::optional<double> timeout) {
+  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
+  if (!block) return kNow;
+  if (!timeout) return os::kNoDeadline;
+  if (*timeout <= 0) return kNow;
+  return os::deadline_after(
+      std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(*timeout, kLongest) * 1e9)));
+}
+
+QueueOutcome ObjectQueue::put_message(MessageForm form, std::span<const std::byte> bytes,
+                                      std::span<const Offset> blocks, os::Deadline deadline,
+                                      const ipc::Token* peer) {
+  const auto attempt = [&](const QueueWait& how) {
+    return queue_.put(static_cast<std::uint16_t>(form), bytes, blocks, how);
+  };
+  if (bytes.size() >= kLongCopy) return without_gil(deadline, peer, attempt);
+  return at_once_or_wait(deadline, peer, attempt);
+}
+
+QueueOutcome ObjectQueue::put(nb::handle object, os::Deadline deadline, const ipc::Token* peer) {
+  PlainCodec codec;
+  if (codec.encode(object)) {
+    return put_message(MessageForm::kPlain, codec.bytes(), {}, deadline, peer);
+  }
+  if (PyBytes_CheckExact(object.ptr())) {
+    const nb::object kept = nb::borrow(object);
+    return put_message(MessageForm::kBytes, bytes_of_object(object), {}, deadline, peer);
+  }
+  const nb::object pickled = reduction().attr("dumps")(object);
+  const nb::object data = pickled[0];
+  const nb::object held = pickled[1];
+  std::vector<Offset> blocks;
+  for (const nb::handle block : held) blocks.push_back(nb::cast<ipc::Block&>(block).offset());
+  Py_buffer view;
+  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  struct Release {
+    Py_buffer& view;
+    ~Release() { PyBuffer_Release(&view); }
+  } const release{view};
+  return put_message(MessageForm::kPickle,
+                     {static_cast<const std::byte*>(view.buf), static_cast<std::size_t>(view.len)},
+                     blocks, deadline, peer);
+}
+
+QueueOutcome ObjectQueue::put_raw(std::span<const std::byte> bytes, os::Deadline deadline,
+                                  const ipc::Token* peer) {
+  return put_message(MessageForm::kRaw, bytes, {}, deadline, peer);
+}
+
+QueueOutcome ObjectQueue::get(Message& message, os::Deadline deadline, const ipc::Token* peer) {
+  return at_once_or_wait(deadline, peer,
+                         [&](const QueueWait& how) { return queue_.get(message, how); });
+}
+
+QueueOutcome ObjectQueue::poll(os::Deadline deadline, const ipc::Token* peer) {
+  return at_once_or_wait(deadline, peer, [&](const QueueWait& how) { return queue_.poll(how); });
+}
+
+QueueOutcome ObjectQueue::join() {
+  return at_once_or_wait(os::kNoDeadline, nullptr,
+                         [&](const QueueWait& how) { return queue_.join(how); });
+}
+
+nb::object ObjectQueue::object_of(Message& message) {
+  const auto bytes = message.bytes();
+  switch (static_cast<MessageForm>(message.tag())) {
+    case MessageForm::kPlain:
+      return PlainCodec::decode(bytes);
+    case MessageForm::kBytes:
+      return nb::bytes(bytes.data(), bytes.size());
+    case MessageForm::kRaw:
+    case MessageForm::kPickle:
+      break;
+  }
+  return pickle_loads(message);
+}
+
+nb::bytes ObjectQueue::bytes_of(Message& message) {
+  const auto bytes = message.bytes();
+  const auto form = static_cast<MessageForm>(message.tag());
+  if (form == MessageForm::kPlain || form == MessageForm::kBytes) {
+    return nb::cast<nb::bytes>(nb::module_::import_("pickle").attr("dumps")(object_of(message), 5));
+  }
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace shoal::python
