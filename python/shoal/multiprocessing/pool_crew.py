@@ -172,7 +172,9 @@ class Crew:
                 thread.start()
             self._threads[name][1].put(item)
 
-    def feed_later(self, job: Any, payloads: Iterator[bytes], first: int = 0, result: ApplyResult | None = None) -> None:
+    def feed_later(
+        self, job: Any, payloads: Iterator[bytes], first: int = 0, result: ApplyResult | None = None
+    ) -> None:
         """Adds the tasks of an open job in a thread."""
         scheduler = self.scheduler
         ticket = self.ticket(result) if result else 0

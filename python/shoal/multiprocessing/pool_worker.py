@@ -18,6 +18,8 @@ from multiprocessing.reduction import ForkingPickler
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
+import cloudpickle
+
 from shoal import _core
 
 __all__ = [
@@ -64,8 +66,8 @@ class WorkerSettings(NamedTuple):
             sys.modules["torch"].set_num_threads(self.threads)
         if self.seed is None:
             random.seed()
-            if "numpy" in sys.modules:
-                sys.modules["numpy"].random.seed()
+            if "numpy.random" in sys.modules:  # which `import numpy` leaves out
+                sys.modules["numpy.random"].seed()
         else:
             _seed(self.seed, number)
 
@@ -109,8 +111,6 @@ def dumps(obj: Any, name: str = "object") -> bytes:
 
 
 def _dump(obj: Any) -> bytes:
-    import cloudpickle
-
     with io.BytesIO() as file:
         pickler = cloudpickle.Pickler(file, 5)
         pickler.dispatch_table = pickler.dispatch_table.new_child(ForkingPickler._extra_reducers)  # type: ignore[attr-defined]
