@@ -69,6 +69,8 @@ vector::Options options_of(const nb::dict& keywords) {
   take<int>(left, "cohorts", [&](int value) { options.cohorts = value; });
   take<int>(left, "max_in_flight", [&](int value) { options.max_in_flight = value; });
   take<bool>(left, "pin_workers", [&](bool value) { options.pin_workers = value; });
+  take<std::uint64_t>(left, "memory_hard_limit",
+                      [&](std::uint64_t value) { options.memory_hard_limit = value; });
   take<nb::dict>(left, "faults",
                  [&](const nb::dict& policy) { options.faults = fault_policy(policy); });
   if (left.size() != 0) {

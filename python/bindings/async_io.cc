@@ -69,20 +69,17 @@ AsyncIo::AsyncIo(const std::shared_ptr<vector::VectorEnv>& envs, nb::handle obse
       actions_(action_space),
       episode_statistics_(episode_statistics) {
   ensure_numpy();
-  if (observations_.objects() != 0 || actions_.objects() != 0) {
-    throw InvalidArgument(
-        "environments that are stepped one by one (batch_size, cohorts, pool) need spaces whose "
-        "samples are arrays of fixed size; leave those arguments out, or replace Text, Sequence, "
-        "Graph, OneOf and spaces of your own");
-  }
   const std::int64_t n = envs_.num_envs();
+  observed_ = ObjectRows(observations_.objects(), envs_.num_envs());
+  finals_ = ObjectRows(observations_.objects(), envs_.num_envs());
   shm::LayoutBuilder layout;
   std::vector<std::size_t> offsets;
   for (const shm::TensorView& leaf : envs_.actions()) {
     offsets.push_back(layout.add_bytes(static_cast<std::size_t>(n) * leaf.row_bytes()));
   }
   const std::string name = "shoal actions";
-  staging_ = os::Mapping::map(os::Memfd::create(name, layout.bytes(os::page_size())), name);
+  if (!offsets.empty())
+    staging_ = os::Mapping::map(os::Memfd::create(name, layout.bytes(os::page_size())), name);
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     staged_.push_back({staging_.data() + offsets[i], n, envs_.actions()[i].row});
   }
@@ -132,12 +129,35 @@ void AsyncIo::stage(nb::handle actions) {
         fmt::format("send(): {} env_ids for {} environments", ids_.size(), envs_.num_envs()));
   }
   for (shm::TensorView& leaf : staged_) leaf.rows = static_cast<std::int64_t>(ids_.size());
+  if (actions_.objects() != 0)
+    sent_ = ObjectRows(actions_.objects(), static_cast<int>(ids_.size()));
   try {
-    actions_.store_batch(actions.ptr(), staged_);
+    actions_.store_batch(actions.ptr(), staged_, &sent_);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(
         fmt::format("send(): actions that do not fit, one for each env_id: {}", error.what()));
   }
+}
+
+// Actions without arrays go to the environments in this process as they are, to others pickled.
+void AsyncIo::hand_over_objects() {
+  if (actions_.objects() == 0) return;
+  if (PyStepper* stepper = local_stepper(envs_)) {
+    for (std::size_t i = 0; i < ids_.size(); ++i)
+      stepper->actions().set_row(static_cast<int>(ids_[i]), sent_.row(static_cast<int>(i)));
+    return;
+  }
+  const nb::object dumps = nb::module_::import_("cloudpickle").attr("dumps");
+  std::vector<std::vector<std::byte>> messages;  // all before the first is left: one may fail
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    const nb::object action = dumps(sent_.row(static_cast<int>(i)));
+    const auto bytes =
+        nb::cast<nb::bytes>(dumps(nb::make_tuple("set_action", nb::make_tuple(ids_[i], action))));
+    const auto* data = static_cast<const std::byte*>(bytes.data());
+    messages.emplace_back(data, data + bytes.size());
+  }
+  for (std::size_t i = 0; i < ids_.size(); ++i)
+    envs_.tell_with_step(static_cast<std::size_t>(ids_[i]), std::move(messages[i]));
 }
 
 // From the staging to the environments' own rows, which nobody reads now.
@@ -164,6 +184,7 @@ void AsyncIo::send(nb::handle actions, nb::handle ids) {
   take_ids(ids);
   envs_.require_sendable(ids_);
   stage(actions);
+  hand_over_objects();
   spread();
   const nb::gil_scoped_release unlocked;
   envs_.send(ids_);
@@ -201,6 +222,7 @@ void AsyncIo::step_async(nb::handle actions) {
   std::iota(ids_.begin(), ids_.end(), std::int64_t{0});
   envs_.require_idle("step");
   stage(actions);
+  hand_over_objects();
   spread();
   const nb::gil_scoped_release unlocked;
   envs_.step_async();
@@ -215,12 +237,15 @@ nb::object AsyncIo::recv(std::optional<double> timeout) {
   const nb::object keeper = keeper_of(std::exchange(arrivals.lease, {}));
   last_ = std::move(arrivals);
   const vector::Batch& batch = last_.batch;
+  if (has_objects()) last_ids_.assign(last_.env_ids.begin(), last_.env_ids.end());
+  if (observations_.objects() != 0) take_objects();
+  const ObjectRows objects = observed_of(last_ids_);
   const int extra = this->extra();
   // Of their own: the block may be the next one's when its arrays are gone.
   has_final_.assign(batch.has_final.begin(), batch.has_final.end());
   fault_.assign(batch.fault.begin(), batch.fault.end());
   env_ids_ = view_of(shm::DType::kI64, last_.env_ids, keeper);
-  return nb::make_tuple(observations_.view_batch(batch.obs, keeper),
+  return nb::make_tuple(observations_.view_batch(batch.obs, keeper, &objects),
                         view_of(shm::DType::kF64, batch.reward, keeper),
                         view_of(shm::DType::kBool, batch.terminated, keeper),
                         view_of(shm::DType::kBool, batch.truncated, keeper), env_ids_, extra);
@@ -238,6 +263,11 @@ vector::Batch AsyncIo::wait(std::optional<double> timeout) {
     last_.batch = envs_.wait(duration(timeout));
   }
   last_.infos = envs_.home_infos();
+  if (observations_.objects() != 0) {
+    last_ids_.resize(static_cast<std::size_t>(envs_.num_envs()));
+    std::iota(last_ids_.begin(), last_ids_.end(), std::int64_t{0});
+    take_objects();
+  }
   env_ids_ = all_ids_;
   has_final_.assign(last_.batch.has_final.begin(), last_.batch.has_final.end());
   fault_.assign(last_.batch.fault.begin(), last_.batch.fault.end());
@@ -248,19 +278,22 @@ nb::object AsyncIo::reset_wait(std::optional<double> timeout) {
   const vector::Batch batch = wait(timeout);
   // A row that this reset left alone still has the final observation of the step before.
   std::fill(has_final_.begin(), has_final_.end(), std::uint8_t{0});
-  return nb::make_tuple(observations_.load_batch(batch.obs),
+  const ObjectRows objects = observed_of(last_ids_);
+  return nb::make_tuple(observations_.load_batch(batch.obs, &objects),
                         extra() & ~static_cast<int>(BatchIo::kFinal));
 }
 
 nb::object AsyncIo::step_wait(std::optional<double> timeout) {
   const vector::Batch batch = wait(timeout);
-  return nb::make_tuple(observations_.load_batch(batch.obs),
+  const ObjectRows objects = observed_of(last_ids_);
+  return nb::make_tuple(observations_.load_batch(batch.obs, &objects),
                         copy_of(shm::DType::kF64, batch.reward), flags(batch.terminated),
                         flags(batch.truncated), extra());
 }
 
 int AsyncIo::extra() const {
-  int extra = last_.infos.empty() ? BatchIo::kNothing : BatchIo::kInfos;
+  const bool infos = observations_.objects() != 0 ? nb::len(decoded_) != 0 : !last_.infos.empty();
+  int extra = infos ? BatchIo::kInfos : BatchIo::kNothing;
   if (any(last_.batch.has_final)) extra |= BatchIo::kFinal;
   if (any_not_zero(last_.batch.fault)) extra |= BatchIo::kFault;
   const bool ended = any_not_zero(last_.batch.terminated) || any_not_zero(last_.batch.truncated);
@@ -270,7 +303,31 @@ int AsyncIo::extra() const {
 
 nb::object AsyncIo::episodes() const { return episodes_of(last_.batch); }
 
+// Observations without arrays come with the infos (py_stepper.h).
+void AsyncIo::take_objects() {
+  decoded_ = nb::list();
+  const nb::object loads = nb::module_::import_("pickle").attr("loads");
+  for (const vector::Arrivals::Info& info : last_.infos) {
+    if (info.bytes.empty()) continue;
+    const nb::object message = loads(nb::bytes(info.bytes.data(), info.bytes.size()));
+    const nb::object entries = message[0];
+    if (nb::len(entries) != 0) decoded_.append(nb::make_tuple(info.slot, message));
+    for (nb::handle pair : message[1]) observed_.set_row(nb::cast<int>(pair[0]), pair[1]);
+    for (nb::handle pair : message[2]) finals_.set_row(nb::cast<int>(pair[0]), pair[1]);
+  }
+}
+
+// The caller's own copies, a row an id.
+ObjectRows AsyncIo::observed_of(std::span<const std::int64_t> ids) const {
+  ObjectRows rows(observations_.objects(), static_cast<int>(ids.size()));
+  if (observations_.objects() == 0) return rows;
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    rows.set_row(static_cast<int>(i), deep_copy(observed_.row(static_cast<int>(ids[i]))));
+  return rows;
+}
+
 nb::object AsyncIo::infos() const {
+  if (observations_.objects() != 0) return decoded_;
   nb::list messages;
   for (const vector::Arrivals::Info& info : last_.infos) {
     messages.append(nb::make_tuple(info.slot, nb::bytes(info.bytes.data(), info.bytes.size())));
@@ -279,7 +336,10 @@ nb::object AsyncIo::infos() const {
 }
 
 nb::object AsyncIo::final_observation(int slot) const {
-  return observations_.load(last_.batch.final_obs, slot);
+  const int env = observations_.objects() == 0
+                      ? 0
+                      : static_cast<int>(last_ids_[static_cast<std::size_t>(slot)]);
+  return observations_.load(last_.batch.final_obs, slot, &finals_, env);
 }
 
 nb::object AsyncIo::has_final() const { return flags(has_final_); }
@@ -298,6 +358,10 @@ int AsyncIo::traverse(visitproc visit, void* arg) const {
   const nb::handle envs = nb::find(owner_);
   Py_VISIT(envs.ptr());
   Py_VISIT(env_ids_.ptr());
+  Py_VISIT(decoded_.ptr());
+  for (const ObjectRows* rows : {&observed_, &finals_, &sent_}) {
+    if (const int stop = rows->traverse(visit, arg)) return stop;
+  }
   return 0;
 }
 

@@ -43,7 +43,7 @@ class AsyncIo {
 
   // Of the last result, whichever call gave it.
 
-  /// A list of (slot, bytes) of the environments that said something.
+  /// A list of (slot, message) of the environments that said something: bytes, or decoded.
   nanobind::object infos() const;
   nanobind::object final_observation(int slot) const;
   nanobind::object has_final() const;
@@ -64,6 +64,10 @@ class AsyncIo {
   };
 
   Seeds seeds_of(nanobind::handle seeds, nanobind::handle mask) const;
+  bool has_objects() const { return observations_.objects() + actions_.objects() != 0; }
+  void take_objects();
+  ObjectRows observed_of(std::span<const std::int64_t> ids) const;
+  void hand_over_objects();
   void take_ids(nanobind::handle ids);
   void stage(nanobind::handle actions);
   void spread() noexcept;
@@ -75,6 +79,13 @@ class AsyncIo {
   vector::AsyncVectorEnv& envs_;
   CopyPlan observations_;
   CopyPlan actions_;
+  // What has no arrays, by environment; and the actions of the call under way, by place.
+  ObjectRows observed_;
+  ObjectRows finals_;
+  ObjectRows sent_;
+  nanobind::list decoded_;              // where there are objects: what came, as (slot, entries)
+  std::vector<std::int64_t> last_ids_;  // likewise: the environments of the last result
+
   os::Mapping staging_;  // room for num_envs actions on their way to their rows
   std::vector<shm::TensorView> staged_;
   std::vector<std::int64_t> ids_;  // of the call under way

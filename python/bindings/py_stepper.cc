@@ -240,7 +240,10 @@ void PyStepper::step_range(int lo, int hi) {
 void PyStepper::take_actions() {
   const nb::object sent = face_.attr("take_actions")();
   if (sent.is_none()) return;
-  for (int i = 0; i < count(); ++i) taken_.set_row(i, sent[i]);
+  for (int i = 0; i < count(); ++i) {
+    const nb::object own = sent[i];
+    if (!own.is_none()) taken_.set_row(i, own);
+  }
 }
 
 nb::object PyStepper::action_of(int i) const {

@@ -8,7 +8,8 @@
 //   request(message: bytes) -> bytes            attributes, calls, rendering
 //   take_reset_arguments() -> (dict, list)|None options and seeds of the coming explicit reset
 //   take_actions() -> list|None                 of the coming step, where they have no arrays: a
-//                                               tuple an environment (object_rows.h)
+//                                               tuple an environment (object_rows.h), or None
+//                                               where it keeps the one before
 //   take_whole_actions() -> list|None           of the coming step, in place of the rows: an action
 //                                               an environment
 //   encode(entries, observed, finals) -> bytes  for info(): infos as (row, is_final, dict), and the

@@ -14,6 +14,7 @@ import pytest
 
 import shoal
 from test_vector_faults import EXIT, HANG, HANG_IN_C, KILL, RAISE, SEGFAULT, SYS_EXIT, Make, Troubled
+from test_vector_memory import MIB, Leaking
 
 WAYS: dict[str, dict[str, Any]] = {
     "arrival": {"batch_size": 2},
@@ -384,3 +385,29 @@ def test_nothing_stays_in_flight_when_what_is_down_is_thrown_away(make: Make) ->
     assert envs.in_flight == 0
     envs.reset(seed=0)
     assert live(play(envs, {0: 0, 1: 0}))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_more_than_the_hard_limit_of_memory_is_a_fault(make: Make, shared: bool) -> None:
+    worker = shoal.WorkerOptions(memory_hard_limit=500 * MIB)
+    pool = shoal.WorkerPool(2, worker=worker) if shared else None
+    where: dict[str, Any] = {"pool": pool} if pool else {"worker": worker}
+    envs = make(lambda: Leaking(1), 2, batch_size=1, on_fault="restart", **where)
+    envs.reset(seed=0)
+    rows: dict[int, Row] = {}
+    while not rows or rows[1]["fault"] is None:
+        rows = play(envs, {0: 0, 1: 1})
+        assert rows[0]["fault"] is None
+    fault = rows[1]["fault"]
+    assert fault.kind == "memory" and "and memory_hard_limit is 500.0 MiB; its worker was killed" in fault.message
+    while not live(rows):
+        rows = play(envs, {0: 0, 1: 0})
+    assert envs.health()[1]["restarts"] == 1
+    if pool:
+        envs.close()
+        pool.close()
+
+
+def test_a_limit_that_replaces_workers_between_episodes_says_that_it_cannot() -> None:
+    with pytest.raises(ValueError, match="memory_hard_limit=…, which is a fault"):
+        shoal.make_vec(Troubled, 2, batch_size=1, worker=shoal.WorkerOptions(memory_limit=500 * MIB))

@@ -130,6 +130,22 @@ def test_nothing_is_left_of_a_worker_that_is_killed(context: str, env: Callable[
     assert_ended(staying)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_nothing_is_left_of_the_workers_of_environments_that_are_stepped_one_by_one(killed: bool) -> None:
+    envs: Any = shoal.make_vec(Nested, 2, num_workers=2, batch_size=1, on_fault="restart")
+    envs.reset()
+    pids = envs.get_attr("pids")
+    gone, staying = ([os.pidfd_open(pid) for pid in own] for own in (pids[1], pids[0]))
+    if killed:
+        envs.send([1], [1])
+        envs.recv(timeout=60)
+        assert_ended(gone)
+        gone = []
+        assert all(Path(f"/proc/{pid}/fd").exists() for pid in pids[0])
+    envs.close()
+    assert_ended([*gone, *staying])
+
+
 def test_nothing_is_left_when_the_zygote_is_killed() -> None:
     with_zygote = shoal.make_vec(Quiet, 2, num_workers=2)
     with_zygote.reset()

@@ -47,6 +47,7 @@ class AsyncVectorEnv(VectorEnv):
         self._io: _core.AsyncIo = _core.AsyncIo(
             engine, self.single_observation_space, self.single_action_space, statistics
         )
+        self._sends_actions = False  # _io does, with each order
         self._whole = whole  # step() is Gymnasium's
         self._all_rows = _rows(self.num_envs)
         self._batch_rows = _rows(engine.batch_size)
@@ -174,8 +175,8 @@ class AsyncVectorEnv(VectorEnv):
         return [(slot, is_final, info) for slot, message in self._io.infos() for _, is_final, info in _entries(message)]
 
 
-def _entries(message: bytes) -> list[info_batches.Entry]:
-    decoded = pickle.loads(message)
+def _entries(message: bytes | tuple[Any, ...]) -> list[info_batches.Entry]:
+    decoded = pickle.loads(message) if isinstance(message, bytes) else message
     return decoded[0] if isinstance(decoded, tuple) else decoded
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from shoal import _core
 from shoal.vector import pool_worker, serial
 from shoal.vector.async_env import AsyncVectorEnv
+from shoal.vector.build import _described
 from shoal.vector.episodes import native_arguments
 from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
@@ -90,7 +90,13 @@ def make_async(
         "faults": faults,
         "autoreset_mode": common["autoreset_mode"].name.lower(),
         "pin_workers": options.pin_workers,
+        "memory_hard_limit": (options if choice.pool is None else choice.pool.options).memory_limits[1],
     }
+    if (options if choice.pool is None else choice.pool.options).memory_limit:
+        raise ValueError(
+            "WorkerOptions(memory_limit=…) replaces workers between episodes, which goes with environments that are stepped "
+            "all together. With batch_size, cohorts or pool take memory_hard_limit=…, which is a fault that on_fault=… deals with"
+        )
     if choice.pool is not None and choice.pool.closed:
         raise RuntimeError("make_vec(pool=…): this pool is closed; make a new one")
     if recipe.native_id:
@@ -126,8 +132,7 @@ def make_async(
         board = pool.board
     else:
         engine, board = _open_privately(recipe, num_workers, context, options, preparation, episodes, engine_options)
-    description = pickle.loads(engine.hello(0))
-    return AsyncVectorEnv(engine, description, whole=whole, board=board, **common)
+    return AsyncVectorEnv(engine, _described(engine), whole=whole, board=board, **common)
 
 
 def _open(

@@ -28,7 +28,7 @@ class WorkerOptions:
             has more is replaced between episodes, without a fault: a new worker takes over the environments' `np_random`
             and goes on with the next episodes, so that environments which carry nothing else from one episode to the next
             give the same trajectories. An environment whose episode has ended meanwhile waits for the others of its worker:
-            its row is down (`infos["down"]`).
+            its row is down (`infos["down"]`). Not with batch_size, cohorts or pool.
         memory_hard_limit: bytes with which it is killed, which is a fault of the kind "memory"; twice `memory_limit` by
             default.
         start_timeout: seconds until every worker must have built its environments.

@@ -91,6 +91,7 @@ class EnvGroup:
         self._same_observations = same_observations
         self._spaces = [(env.observation_space, env.action_space) for env in envs]
         self._actions: list[tuple[Any, ...]] | None = None
+        self._own_actions: dict[int, bytes] = {}
         self._whole_actions: list[Any] | None = None
         self._reset_arguments: tuple[dict[str, Any] | None, Sequence[int | None] | None] | None = None
         self._resets = 0
@@ -195,7 +196,16 @@ class EnvGroup:
         self._actions = actions
         return []
 
-    def take_actions(self) -> list[tuple[Any, ...]] | None:
+    def set_action(self, env: int, action: bytes) -> list[Any]:
+        """The same for the next step of environment `env` alone; pickled."""
+        self._own_actions[env - self.first] = action
+        return []
+
+    def take_actions(self) -> Sequence[tuple[Any, ...] | None] | None:
+        """None for the environments whose action was not set."""
+        if self._own_actions:
+            own, self._own_actions = self._own_actions, {}
+            return [pickle.loads(own[i]) if i in own else None for i in range(len(self.envs))]
         actions, self._actions = self._actions, None
         return actions
 

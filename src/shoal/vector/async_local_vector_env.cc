@@ -68,6 +68,12 @@ void AsyncLocalVectorEnv::wake(int worker) {
   lanes_[static_cast<std::size_t>(worker)]->has_work = true;
 }
 
+void AsyncLocalVectorEnv::tell(int worker, std::span<const std::byte> message) {
+  Lane& lane = *lanes_[static_cast<std::size_t>(worker)];
+  const std::lock_guard lock(lane.mutex);
+  static_cast<void>(lane.worker->stepper().request(message));
+}
+
 void AsyncLocalVectorEnv::all_sent() {
   if (lanes_.size() == 1) return;
   const bool alone = order_ns_ > 0 && flight().count() * order_ns_ < kAloneBelowNs;

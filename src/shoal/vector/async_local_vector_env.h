@@ -64,6 +64,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   };
 
   void wake(int worker) override;
+  void tell(int worker, std::span<const std::byte> message) override;
   void all_sent() override;
   sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) override;
   std::vector<std::byte> take_info(int row, std::uint32_t sequence) override;

@@ -161,6 +161,10 @@ void AsyncVectorEnv::post(std::size_t row) {
   InFlight::Env& env = flight_.env(row);
   if (env.needs_renewal && env.entry.order == Order::kStep) prepare_renewal(row);
   const int worker = worker_of(static_cast<int>(row));
+  if (!told_.empty()) {
+    const std::vector<std::byte> message = std::exchange(told_[row], {});
+    if (!message.empty() && env.entry.order == Order::kStep) tell(worker, message);
+  }
   sync::SpscIndices& inbox = segment_.inbox(worker);
   segment_.entry(worker, inbox.write_index()) = env.entry;
   inbox.publish(1);
@@ -185,6 +189,11 @@ void AsyncVectorEnv::require_sendable(std::span<const std::int64_t> env_ids) {
         "sent",
         after, max_in_flight_));
   }
+}
+
+void AsyncVectorEnv::tell_with_step(std::size_t row, std::vector<std::byte> message) {
+  if (told_.empty()) told_.resize(static_cast<std::size_t>(num_envs()));
+  told_[row] = std::move(message);
 }
 
 void AsyncVectorEnv::send(std::span<const std::int64_t> env_ids) {

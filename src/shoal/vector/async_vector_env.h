@@ -65,6 +65,9 @@ class AsyncVectorEnv : public VectorEnv {
   void send(std::span<const std::int64_t> env_ids) final;
   /// Throws what send() of these would throw.
   void require_sendable(std::span<const std::int64_t> env_ids);
+  /// The worker of `row` is told this, as by request(), right before that environment's next step.
+  /// Not while it is in flight.
+  void tell_with_step(std::size_t row, std::vector<std::byte> message);
   /// Throws what send_reset() of these would throw.
   void require_resettable(std::span<const std::int64_t> env_ids) const;
   /// Throws what a synchronous call of this name would throw.
@@ -127,6 +130,8 @@ class AsyncVectorEnv : public VectorEnv {
 
   /// `worker` has new orders.
   virtual void wake(int worker) = 0;
+  /// `worker` is told this before the orders that follow.
+  virtual void tell(int worker, std::span<const std::byte> message) = 0;
   /// All orders of a call are out.
   virtual void all_sent() {}
   /// Works or waits until `gather` is complete, `deadline` at the latest.
@@ -211,6 +216,7 @@ class AsyncVectorEnv : public VectorEnv {
   InFlight flight_{0};
   int max_in_flight_ = 0;
   int held_ = 0;                                     // orders that wait here
+  std::vector<std::vector<std::byte>> told_;         // by row, with its next step; or empty
   int renewals_ = 0;                                 // orders that are an environment's first
   std::vector<std::optional<std::uint64_t>> seeds_;  // each row's last explicit one
 

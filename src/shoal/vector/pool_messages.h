@@ -8,6 +8,7 @@
 //   pool -> worker   OPEN      first env, count of envs, flag: tolerant, bytes: payload
 //   pool -> worker   ATTACH    first: the worker's index; one descriptor: the session's segment
 //   pool -> worker   REQUEST   sequence, bytes
+//   pool -> worker   TELL      bytes: as REQUEST, without an answer, before the orders that follow
 //   pool -> worker   CLOSE
 //   worker -> pool   HELLO     flag: can_rebuild, bytes as encode_hello() makes them
 //   worker -> pool   FAILED    bytes: an error report; the session is not open
@@ -38,6 +39,7 @@ enum class PoolKind : std::uint32_t {
   kRefusal,
   kInfo,
   kClosed,
+  kTell,
 };
 
 /// Any of them; a value.

@@ -190,6 +190,12 @@ void PoolVectorEnv::keep_info(PoolMessage message) {
 
 void PoolVectorEnv::wake(int worker) { pool_->ring(part(worker).scene.worker); }
 
+void PoolVectorEnv::tell(int worker, std::span<const std::byte> message) {
+  pool_->send(
+      part(worker).scene.worker,
+      {.kind = PoolKind::kTell, .session = session_, .bytes = {message.begin(), message.end()}});
+}
+
 // Never a spin: the workers need the CPU, and the last of them hands its own over (pool_worker.cc).
 sync::WaitOutcome PoolVectorEnv::await(sync::Gather& gather, os::Deadline deadline) {
   return gather.park(deadline);

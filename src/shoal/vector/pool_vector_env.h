@@ -91,6 +91,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   };
 
   void wake(int worker) override;
+  void tell(int worker, std::span<const std::byte> message) override;
   sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) override;
   bool look_around() override;
   std::vector<std::byte> take_info(int row, std::uint32_t sequence) override;
@@ -122,6 +123,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   // What becomes of those that are lost (pool_vector_env_deaths.cc).
   bool look_for_deaths();
   void look_for_hangs();
+  void look_for_hogs();
   bool stalls(int worker, std::uint64_t now_ns);
   void end_hung(int worker, int env, bool in_reset);
   void handle_death(int worker, PoolDeath death);
@@ -141,10 +143,11 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   const bool owns_pool_;
   const int owner_pid_;
   const std::uint32_t session_;
-  std::vector<Part> parts_;  // by worker of this vector environment
-  int unsettled_ = 0;        // parts that are away or opening
-  int backing_off_ = 0;      // environments that are to come later
-  std::uint64_t hangs_seen_ns_ = 0;
+  std::vector<Part> parts_;          // by worker of this vector environment
+  int unsettled_ = 0;                // parts that are away or opening
+  int backing_off_ = 0;              // environments that are to come later
+  std::uint64_t hangs_seen_ns_ = 0;  // when they were looked for last
+  std::uint64_t hogs_seen_ns_ = 0;
   std::uint64_t exits_seen_ = 0;
   std::uint64_t sequence_ = 0;  // of requests
   struct Asked {

@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kStackTimeout{1000};
 // Between two looks for hangs.
 constexpr std::uint64_t kHangLookNs = 10'000'000;
+// Between two looks at the workers' memory, which take some microseconds each.
+constexpr std::uint64_t kHogLookNs = 20'000'000;
 
 }  // namespace
 
@@ -23,6 +25,7 @@ bool PoolVectorEnv::look_around() {
     throw InvalidState("the worker pool of these environments was closed; make new ones to go on");
   }
   look_for_hangs();
+  look_for_hogs();
   const bool died = look_for_deaths();
   return (restless() && tend()) || died;
 }
@@ -267,6 +270,26 @@ void PoolVectorEnv::end_hung(int worker, int env, bool in_reset) {
   reason.stack = pool_->stack(at.scene.worker, at.life, kStackTimeout);
   pool_->end(at.scene.worker, at.life, session_, std::move(reason));
   handle_death(worker, pool_->death(at.scene.worker, at.life));
+}
+
+void PoolVectorEnv::look_for_hogs() {
+  const std::uint64_t limit = options().memory_hard_limit;
+  if (limit == 0) return;
+  const std::uint64_t now_ns = os::coarse_now_ns();
+  if (now_ns < hogs_seen_ns_ + kHogLookNs) return;
+  hogs_seen_ns_ = now_ns;
+  for (Part& at : parts_) {
+    if (at.state != Part::State::kUp) continue;
+    const int pid = pool_->pid(at.scene.worker);
+    const std::uint64_t bytes = pid > 0 ? os::memory_use(pid).own_bytes : 0;
+    if (bytes <= limit) continue;
+    const int worker = index_of(at);
+    const int env = EnvMarker::blamed(
+        segment().cell(worker).env_now.load(std::memory_order_acquire));  // [marker]
+    pool_->end(at.scene.worker, at.life, session_,
+               KillReason::hog(at.scene.describe(), bytes, limit, env));
+    handle_death(worker, pool_->death(at.scene.worker, at.life));
+  }
 }
 
 void PoolVectorEnv::on_failure(int row, std::span<const std::byte> bytes) {

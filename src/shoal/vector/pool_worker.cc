@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <utility>
@@ -64,6 +65,7 @@ class PoolWorker {
   void open(const PoolMessage& message);
   void attach(std::uint32_t id, int worker, os::Fd segment);
   void answer(const PoolMessage& request);
+  void be_told(const PoolMessage& message);
   bool serve_all();
   sync::WaitOutcome wait(std::uint32_t seen);
   /// `session`'s code runs from now on; 0: nobody's.
@@ -131,6 +133,9 @@ bool PoolWorker::obey(PoolMessage message, std::vector<os::Fd> fds) {
       serving(message.session);
       answer(message);
       serving(0);
+      return true;
+    case PoolKind::kTell:
+      be_told(message);
       return true;
     case PoolKind::kClose:
       sessions_.erase(message.session);
@@ -218,14 +223,29 @@ void PoolWorker::answer(const PoolMessage& request) {
   }
 }
 
+void PoolWorker::be_told(const PoolMessage& message) {
+  const auto found = sessions_.find(message.session);
+  if (found == sessions_.end() || !found->second.worker) return;
+  Session& session = found->second;
+  try {
+    const process::IdentityScope scope(session.identity);
+    static_cast<void>(session.worker->stepper().request(message.bytes));
+  } catch (...) {
+    report(message.session, session.opened.describe_exception, PoolKind::kRefusal);
+  }
+}
+
 // Some orders of every session; false when there were none.
 bool PoolWorker::serve_all() {
   bool any = false;
   for (auto& [id, session] : sessions_) {
-    if (!session.worker || !session.worker->pending()) continue;
+    const int orders = session.worker ? session.worker->pending_orders() : 0;
+    if (orders == 0) continue;
+    // What was sent before these orders is taken first.
+    if (door_->mail.load(std::memory_order_acquire) != read_) return true;  // [mail]
     const process::IdentityScope scope(session.identity);
     serving(id);
-    any = session.worker->serve(kTurn) > 0 || any;
+    any = session.worker->serve(std::min(kTurn, orders)) > 0 || any;
     completed_ = session.worker->take_completed() || completed_;
   }
   if (any) serving(0);
