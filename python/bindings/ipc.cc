@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
+
 #include "bindings.h"
 #include "shoal/ipc/block.h"
 #include "shoal/ipc/heap.h"
@@ -57,6 +59,32 @@ nb::dict stats() {
   figures["processes"] = stats.processes;
   figures["held_here"] = stats.held_here;
   return figures;
+}
+
+nb::dict holders() {
+  const ipc::HolderStats stats = Heap::exists() ? Heap::here()->holders() : ipc::HolderStats{};
+  nb::list processes;
+  for (const auto& process : stats.processes) {
+    nb::dict entry;
+    entry["pid"] = process.pid;
+    entry["slot"] = process.slot.packed();
+    entry["blocks"] = process.blocks;
+    entry["bytes"] = process.bytes;
+    processes.append(entry);
+  }
+  constexpr std::array<const char*, ipc::kBlockKinds> kNames = {"data", "message", "queue", "sync"};
+  nb::dict kinds;
+  for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
+    nb::dict entry;
+    entry["blocks"] = stats.kinds[kind].blocks;
+    entry["bytes"] = stats.kinds[kind].bytes;
+    entry["references"] = stats.kinds[kind].references;
+    kinds[kNames[kind]] = entry;
+  }
+  nb::dict all;
+  all["processes"] = processes;
+  all["kinds"] = kinds;
+  return all;
 }
 
 Block block_at(std::uintptr_t address) {
@@ -118,6 +146,10 @@ void bind_ipc(nb::module_& parent) {
       nb::call_guard<nb::gil_scoped_release>(),
       "What does not balance in the heap's accounts: nothing, when all is well.");
   module.def("stats", stats, "Figures of the heap; zeros when there is none.");
+  module.def(
+      "holders", holders,
+      "Who holds how much: `processes` (pid, slot, blocks, bytes) and, for each of the `kinds` "
+      "data, message, queue and sync, its blocks, their bytes, and the references they hold.");
   module.def(
       "acquire", [](Offset offset, std::uint64_t serial) { return Block::acquire(offset, serial); },
       "offset"_a, "serial"_a = 0,

@@ -64,6 +64,11 @@ def check() -> list[str]:
 def stats() -> dict:
     """Figures of the heap; zeros when there is none."""
 
+def holders() -> dict:
+    """
+    Who holds how much: `processes` (pid, slot, blocks, bytes) and, for each of the `kinds` data, message, queue and sync, its blocks, their bytes, and the references they hold.
+    """
+
 def acquire(offset: int, serial: int = 0) -> Block:
     """
     Another reference on a block that somebody holds. Raises shoal.Error when it was freed.

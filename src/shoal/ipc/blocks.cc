@@ -10,10 +10,6 @@ using namespace layout;
 
 namespace {
 
-/// A dirty run is cut up for a smaller block only when it is at most this much longer: the long
-/// ones are for the next long blocks.
-constexpr std::uint64_t kCutDirty = 8;
-
 std::uint64_t slab_list(std::uint64_t block_class) noexcept {
   return SHOAL_HEAP_WORD(slabs) + block_class * 8;
 }
@@ -41,8 +37,7 @@ std::optional<std::uint64_t> Blocks::take(Transaction& change, const BlockSpec& 
       return block;
     }
   }
-  const std::uint64_t pages = spec.run_pages();
-  const auto run = segment_->runs().take(change, RunState::kDirty, pages, pages * kCutDirty);
+  const auto run = segment_->runs().take(change, RunState::kDirty, spec.run_pages());
   if (!run) return std::nullopt;
   if (const auto block = put_run(change, *run, spec)) return block;
   return take(change, spec);  // from the slab that the run has become

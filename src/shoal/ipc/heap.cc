@@ -123,7 +123,7 @@ Offset Heap::allocate(std::size_t bytes, BlockKind kind) {
     } catch (const OutOfMemory&) {
       if (freed) throw;
       sweep();
-      purge(0);
+      purge(0, true);
     }
   }
 }
@@ -206,7 +206,7 @@ void Heap::release(Offset payload) noexcept {
     full = segment_.load(SHOAL_HEAP_WORD(free_pages) + 8) > cache_pages_;
   }
   if (dying) finish_dying();
-  if (full) purge(cache_pages_ / 2);
+  if (full) purge(cache_pages_ - cache_pages_ / 16, false);
 }
 
 void Heap::hold(Offset holder, std::span<const Offset> blocks) {

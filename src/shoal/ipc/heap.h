@@ -17,6 +17,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,7 @@ struct HeapOptions {
 
 /// What a block is for; in statistics only.
 enum class BlockKind : std::uint8_t { kData = 0, kMessage = 1, kQueue = 2, kSync = 3 };
+inline constexpr std::size_t kBlockKinds = 4;
 
 /// A word of the heap (8-byte aligned offset) that changes together with a reference.
 struct Write {
@@ -56,6 +58,23 @@ struct HeapStats {
   std::uint64_t cached_bytes = 0;  // of memory that is free for the next blocks
   std::uint64_t processes = 0;     // slots in use
   std::uint64_t held_here = 0;     // blocks that this process holds
+};
+
+/// Who holds how much. A block with several holders counts for each of them.
+struct HolderStats {
+  struct Process {
+    ProcessSlot slot;
+    pid_t pid = 0;
+    std::uint64_t blocks = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct Kind {
+    std::uint64_t blocks = 0;      // of this kind
+    std::uint64_t bytes = 0;       // of them
+    std::uint64_t references = 0;  // that they hold themselves
+  };
+  std::vector<Process> processes;
+  std::array<Kind, kBlockKinds> kinds;  // by BlockKind
 };
 
 /// A resource; at most one a process.
@@ -96,6 +115,10 @@ class Heap {
   /// or attach, do so by themselves.
   std::size_t sweep();
 
+  /// sweep() for this process alone, when somebody has learned that it ended; nothing where there
+  /// is no heap, or it was no member. Costs nothing for those that live.
+  static void process_ended(pid_t pid) noexcept;
+
   /// A block of uninitialised bytes, 64-byte aligned, that this process holds once. Throws
   /// OutOfMemory.
   Offset allocate(std::size_t bytes, BlockKind kind = BlockKind::kData);
@@ -129,6 +152,9 @@ class Heap {
 
   HeapStats stats() const;
 
+  /// Walks all blocks, as check() does.
+  HolderStats holders() const;
+
   /// Walks everything, with the heap locked, and returns what does not fit together: nothing, when
   /// all is well. Milliseconds for 10,000 blocks.
   std::vector<std::string> check() const;
@@ -148,8 +174,8 @@ class Heap {
   void acquire_pages(const BlockSpec& spec, PageRun& run);
   void give_back_pending(std::uint64_t first_page) noexcept;
   [[noreturn]] void throw_out_of_memory(const BlockSpec& spec, const std::string& why) const;
-  void look_at_memory(std::uint64_t bytes);
-  void purge(std::uint64_t keep_pages) noexcept;
+  void look_at_memory(const BlockSpec& spec);
+  void purge(std::uint64_t keep_pages, bool must) noexcept;
   void finish_dying() noexcept;
   bool sweep_slot(ProcessSlot slot);
 

@@ -28,6 +28,32 @@ class Audit {
     return std::move(faults_);
   }
 
+  /// Who holds what; of a heap whose accounts balance.
+  HolderStats holders() {
+    walk_pages();
+    HolderStats stats;
+    for (std::uint32_t index = 0; index < slots_.count(); ++index) {
+      const ProcessSlot slot = slots_.at(index);
+      if (!slot) continue;
+      HolderStats::Process process{.slot = slot, .pid = slots_.process(slot).pid};
+      for_each_held(Holder::process(slots_.place(index)), [&](std::uint64_t block) {
+        ++process.blocks;
+        process.bytes += word(block + offsetof(BlockWords, bytes));
+      });
+      stats.processes.push_back(process);
+    }
+    for (const auto* blocks : {&small_, &large_}) {
+      for (const std::uint64_t block : *blocks) {
+        const std::uint64_t kind = kind_of_tag(word(block + offsetof(BlockWords, tag)));
+        HolderStats::Kind& found = stats.kinds[kind % kBlockKinds];
+        ++found.blocks;
+        found.bytes += word(block + offsetof(BlockWords, bytes));
+        for_each_held(Holder::block(block), [&](std::uint64_t) { ++found.references; });
+      }
+    }
+    return stats;
+  }
+
  private:
   struct Found {
     std::uint64_t refs = 0;
@@ -154,6 +180,14 @@ class Audit {
     }
   }
 
+  template <class Visit>
+  void for_each_held(Holder holder, const Visit& visit) const {
+    for (std::uint64_t ref = word(holder.list_place()); ref != 0;
+         ref = word(ref + offsetof(RefWords, next))) {
+      visit(word(ref + offsetof(RefWords, block)));
+    }
+  }
+
   void walk_references() {
     for (std::uint32_t index = 0; index < slots_.count(); ++index) {
       const std::uint64_t place = slots_.place(index);
@@ -230,6 +264,11 @@ class Audit {
 std::vector<std::string> Heap::check() const {
   const HeapLock lock(segment_);
   return Audit(segment_).run();
+}
+
+HolderStats Heap::holders() const {
+  const HeapLock lock(segment_);
+  return Audit(segment_).holders();
 }
 
 HeapStats Heap::stats() const {

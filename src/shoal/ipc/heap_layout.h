@@ -131,7 +131,8 @@ struct ProcessWords {
   std::uint64_t start_time;  // likewise
   std::uint64_t held;        // list of its references
   std::uint64_t pending;     // page + 1 of the run that it is getting or giving back
-  std::uint64_t spare[3];
+  std::uint64_t image;
+  std::uint64_t spare[2];
 };
 
 /// What changes all the time.

@@ -1,6 +1,7 @@
 // Where the memory of new blocks comes from, and when it goes back to the kernel.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "shoal/ipc/heap.h"
@@ -11,10 +12,17 @@ namespace shoal::ipc {
 
 using namespace layout;
 
+namespace {
+
+/// About two milliseconds.
+constexpr std::uint64_t kPunchedAtOnce = (std::uint64_t{16} << 20) / kPage;
+
+}  // namespace
+
 /// A run with memory, noted in this process's slot as pending: sweep() finds it there.
 void Heap::acquire_pages(const BlockSpec& spec, PageRun& run) {
   const std::uint64_t pages = spec.run_pages();
-  look_at_memory(pages * kPage);
+  look_at_memory(spec);
   {
     HeapLock lock(segment_);
     auto found = segment_.runs().take(lock.change, RunState::kClean, pages);
@@ -52,15 +60,21 @@ void Heap::give_back_pending(std::uint64_t first_page) noexcept {
   lock.change.commit();
 }
 
-void Heap::purge(std::uint64_t keep_pages) noexcept {
-  const std::unique_lock guard(pages_mutex_, std::try_to_lock);
-  if (!guard) return;  // somebody does
+void Heap::purge(std::uint64_t keep_pages, bool must) noexcept {
+  std::unique_lock guard(pages_mutex_, std::defer_lock);
+  if (must) {
+    guard.lock();
+  } else if (!guard.try_lock()) {
+    return;  // somebody does
+  }
   for (;;) {
     std::uint64_t first = 0;
     {
       HeapLock lock(segment_);
-      if (lock.change.get(SHOAL_HEAP_WORD(free_pages) + 8) <= keep_pages) return;
-      const auto run = segment_.runs().take_longest_dirty(lock.change);
+      const std::uint64_t dirty = lock.change.get(SHOAL_HEAP_WORD(free_pages) + 8);
+      if (dirty <= keep_pages) return;
+      const auto run = segment_.runs().take_longest_dirty(
+          lock.change, std::min(dirty - keep_pages, kPunchedAtOnce));
       if (!run) return;
       segment_.runs().tag(lock.change, *run, RunState::kPending);
       lock.change.set(self_place() + offsetof(ProcessWords, pending), run->first + 1);
@@ -74,14 +88,15 @@ void Heap::purge(std::uint64_t keep_pages) noexcept {
 
 /// A look at free memory costs as much as getting 100 KiB of it: once for an eighth of what is
 /// left.
-void Heap::look_at_memory(std::uint64_t bytes) {
+void Heap::look_at_memory(const BlockSpec& spec) {
+  const std::uint64_t bytes = spec.run_pages() * kPage;
   if (bytes > budget_bytes_) {
     const os::MemoryLimit limit = os::available_memory();
     if (bytes > limit.bytes) {
       throw OutOfMemory(
-          fmt::format("allocate {} bytes in the shared heap ({} leaves {} bytes; share "
-                      "less at a time, or free memory)",
-                      bytes, limit.source, limit.bytes));
+          fmt::format("allocate {} bytes in the shared heap ({} leaves {} bytes; share less at a "
+                      "time, or free memory)",
+                      spec.bytes, limit.source, limit.bytes));
     }
     budget_bytes_ = std::max(bytes, limit.bytes / 8);
   }

@@ -150,7 +150,7 @@ void HeapSegment::make_ready(Transaction& change, std::uint64_t ready_place, std
 
 HeapLock::HeapLock(const HeapSegment& segment) noexcept
     : change(segment.header().journal, segment.base()), lock_(segment.header().lock) {
-  if (lock_.lock() == sync::LockOutcome::kOwnerDied) {
+  if (lock_.spin_lock() == sync::LockOutcome::kOwnerDied) {
     segment.header().journal.recover(segment.base());
   }
 }

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "shoal/ipc/heap.h"
+#include "shoal/ipc/heap_fork.h"
 #include "shoal/os/fault_point.h"
 
 namespace shoal::ipc {
@@ -21,11 +22,32 @@ std::size_t Heap::sweep() {
   return swept;
 }
 
+void Heap::process_ended(pid_t pid) noexcept {
+  std::shared_ptr<Heap> heap;
+  {
+    const std::lock_guard lock(HeapFork::mutex());
+    heap = HeapFork::heap();
+  }
+  if (heap == nullptr || heap->lost_) return;
+  for (std::uint32_t index = 0; index < heap->slots_.count(); ++index) {
+    const ProcessSlot slot = heap->slots_.at(index);
+    if (!slot || heap->slots_.process(slot).pid != pid || heap->slots_.alive(slot)) continue;
+    const std::lock_guard guard(heap->pages_mutex_);
+    heap->sweep_slot(slot);
+  }
+  heap->finish_dying();
+}
+
 /// Any number of processes may sweep the same slot: each step is whole, and looks whether there is
 /// anything left to do. False when somebody else made the last one.
 bool Heap::sweep_slot(ProcessSlot slot) {
   constexpr int kAtOnce = 32;  // for others to get their turn
   const std::uint64_t place = slots_.place(slot.index);
+  {
+    HeapLock lock(segment_);
+    if (!slots_.condemn(lock.change, slot)) return false;
+    lock.change.commit();
+  }
   for (;;) {
     std::uint64_t pending = 0;
     {

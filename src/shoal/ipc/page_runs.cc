@@ -39,8 +39,7 @@ std::size_t next_bin(const Transaction& change, RunState kind, std::size_t bin) 
 
 }  // namespace
 
-std::optional<PageRun> PageRuns::take(Transaction& change, State kind, std::uint64_t pages,
-                                      std::uint64_t limit) const {
+std::optional<PageRun> PageRuns::take(Transaction& change, State kind, std::uint64_t pages) const {
   const std::size_t first_bin = layout::bin_of(pages);
   for (std::size_t bin = next_bin(change, kind, first_bin); bin < kBins;
        bin = next_bin(change, kind, bin + 1)) {
@@ -48,7 +47,6 @@ std::optional<PageRun> PageRuns::take(Transaction& change, State kind, std::uint
     for (int look = 0; head != 0 && look < kLooks; ++look) {
       const PageRun found{head - 1, length(change, head - 1)};
       if (found.pages >= pages) {
-        if (found.pages > limit) return std::nullopt;
         unlink(change, found, kind);
         if (found.pages > pages) {
           const PageRun rest{found.first + pages, found.pages - pages};
@@ -63,7 +61,8 @@ std::optional<PageRun> PageRuns::take(Transaction& change, State kind, std::uint
   return std::nullopt;
 }
 
-std::optional<PageRun> PageRuns::take_longest_dirty(Transaction& change) const {
+std::optional<PageRun> PageRuns::take_longest_dirty(Transaction& change,
+                                                    std::uint64_t limit) const {
   for (std::size_t word = kBins / 64; word-- > 0;) {
     const std::uint64_t bits = change.get(bits_place(State::kDirty, word * 64));
     if (bits == 0) continue;
@@ -71,7 +70,11 @@ std::optional<PageRun> PageRuns::take_longest_dirty(Transaction& change) const {
     const std::uint64_t page = change.get(bin_place(State::kDirty, bin)) - 1;
     const PageRun run{page, length(change, page)};
     unlink(change, run, State::kDirty);
-    return run;
+    if (run.pages <= limit) return run;
+    const PageRun rest{run.first, run.pages - limit};
+    tag(change, rest, State::kDirty);
+    link(change, rest, State::kDirty);
+    return PageRun{rest.first + rest.pages, limit};
   }
   return std::nullopt;
 }

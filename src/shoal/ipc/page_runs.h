@@ -25,10 +25,9 @@ class PageRuns {
 
   PageRuns(std::uint64_t runs_at, std::uint64_t pages) noexcept : at_(runs_at), pages_(pages) {}
 
-  /// Cuts a run of `pages` from a free one of `kind` (kClean or kDirty) that has at most `limit`
-  /// pages; the caller must tag it. Nothing when there is none.
-  std::optional<PageRun> take(Transaction& change, State kind, std::uint64_t pages,
-                              std::uint64_t limit = UINT64_MAX) const;
+  /// Cuts a run of `pages` from a free one of `kind` (kClean or kDirty), from one of the shortest
+  /// that are long enough; the caller must tag it. Nothing when there is none.
+  std::optional<PageRun> take(Transaction& change, State kind, std::uint64_t pages) const;
 
   /// Pages that nobody ever had, from the top; the caller must tag them. Their RunWords must have
   /// memory (HeapWords::runs_ready).
@@ -40,8 +39,8 @@ class PageRuns {
   /// Makes a run free, joined with free neighbours of the same kind.
   void put(Transaction& change, PageRun run, State kind) const;
 
-  /// The longest dirty run, cut from its list; the caller must tag it.
-  std::optional<PageRun> take_longest_dirty(Transaction& change) const;
+  /// The end of the longest dirty run, of at most `limit` pages; the caller must tag it.
+  std::optional<PageRun> take_longest_dirty(Transaction& change, std::uint64_t limit) const;
 
   State state(const Transaction& change, std::uint64_t page) const {
     return static_cast<State>(change.get(tag_place(page)) & 0xff);

@@ -34,18 +34,29 @@ std::optional<ProcessSlot> ProcessSlots::take(Transaction& change, os::ProcessId
   }
   const std::uint64_t epoch = (change.get(place(index)) >> 32) + 1;
   change.set(place(index), tag_of(epoch, state));
-  change.set(place(index) + offsetof(ProcessWords, pid), static_cast<std::uint64_t>(process.pid));
-  change.set(place(index) + offsetof(ProcessWords, start_time), process.start_time);
+  write(change, index, process);
   return ProcessSlot{index, static_cast<std::uint32_t>(epoch)};
 }
 
 bool ProcessSlots::adopt(Transaction& change, ProcessSlot slot, os::ProcessId process) const {
   if (change.get(place(slot.index)) != tag_of(slot.epoch, State::kUnborn)) return false;
   change.set(place(slot.index), tag_of(slot.epoch, State::kAlive));
-  change.set(place(slot.index) + offsetof(ProcessWords, pid),
-             static_cast<std::uint64_t>(process.pid));
-  change.set(place(slot.index) + offsetof(ProcessWords, start_time), process.start_time);
+  write(change, slot.index, process);
   return true;
+}
+
+bool ProcessSlots::condemn(Transaction& change, ProcessSlot slot) const {
+  if (at(slot.index) != slot) return false;
+  const State now = state(slot.index);
+  if (now == State::kAlive && alive(slot)) return false;
+  if (now != State::kDead) change.set(place(slot.index), tag_of(slot.epoch, State::kDead));
+  return true;
+}
+
+void ProcessSlots::write(Transaction& change, std::uint32_t index, os::ProcessId process) const {
+  change.set(place(index) + offsetof(ProcessWords, pid), static_cast<std::uint64_t>(process.pid));
+  change.set(place(index) + offsetof(ProcessWords, start_time), process.start_time);
+  change.set(place(index) + offsetof(ProcessWords, image), process.image);
 }
 
 void ProcessSlots::release(Transaction& change, std::uint32_t index) const {
@@ -60,14 +71,15 @@ ProcessSlot ProcessSlots::at(std::uint32_t index) const noexcept {
 
 bool ProcessSlots::alive(ProcessSlot slot) const noexcept {
   const os::ProcessId id = process(slot);
-  return id.pid != 0 && os::is_running(id);
+  return id.pid != 0 && state(slot.index) != State::kDead && os::is_running(id);
 }
 
 os::ProcessId ProcessSlots::process(ProcessSlot slot) const noexcept {
   if (!slot || slot.index >= count() || at(slot.index) != slot) return {};
   const os::ProcessId id{
       static_cast<pid_t>(segment_->load(place(slot.index) + offsetof(ProcessWords, pid))),
-      segment_->load(place(slot.index) + offsetof(ProcessWords, start_time))};
+      segment_->load(place(slot.index) + offsetof(ProcessWords, start_time)),
+      segment_->load(place(slot.index) + offsetof(ProcessWords, image))};
   // A slot that changed hands meanwhile told of two processes.
   return at(slot.index) == slot ? id : os::ProcessId{};
 }

@@ -25,6 +25,11 @@ class ProcessSlots {
   /// back already, since the parent is dead.
   bool adopt(Transaction& change, ProcessSlot slot, os::ProcessId process) const;
 
+  /// The first step of sweeping a slot: from now on it is dead for everybody, and no child can
+  /// adopt it. False when there is nothing to sweep: the slot has changed hands, or a child that
+  /// was not born before lives.
+  bool condemn(Transaction& change, ProcessSlot slot) const;
+
   /// For a slot whose process holds nothing any more.
   void release(Transaction& change, std::uint32_t index) const;
 
@@ -46,6 +51,8 @@ class ProcessSlots {
   State state(std::uint32_t index) const noexcept;
 
  private:
+  void write(Transaction& change, std::uint32_t index, os::ProcessId process) const;
+
   const HeapSegment* segment_;
 };
 

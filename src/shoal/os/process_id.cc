@@ -17,11 +17,12 @@ struct Stat {
   char state = '?';
   unsigned long long threads = 0;
   unsigned long long start_time = 0;
+  unsigned long long start_stack = 0;  // random for each exec; 0 where we may not see it
 };
 
 enum class Look { kFound, kGone, kHidden };
 
-/// Of /proc/PID/stat: fields 3, 20 and 22, which follow the name in its parentheses.
+/// Of /proc/PID/stat: fields 3, 20, 22 and 28, which follow the name in its parentheses.
 Look look_at(pid_t pid, Stat& found) noexcept {
   std::array<char, 32> path{};
   std::snprintf(path.data(), path.size(), "/proc/%d/stat", static_cast<int>(pid));
@@ -36,13 +37,14 @@ Look look_at(pid_t pid, Stat& found) noexcept {
   if (rest == nullptr || rest[1] == '\0') return Look::kHidden;
   found.state = rest[2];
   const char* field = rest + 2;
-  for (int number = 3; number < 22; ++number) {
+  for (int number = 4; number <= 28; ++number) {
     field = std::strchr(field, ' ');
     if (field == nullptr) return Look::kHidden;
     ++field;
-    if (number + 1 == 20) found.threads = std::strtoull(field, nullptr, 10);
+    if (number == 20) found.threads = std::strtoull(field, nullptr, 10);
+    if (number == 22) found.start_time = std::strtoull(field, nullptr, 10);
+    if (number == 28) found.start_stack = std::strtoull(field, nullptr, 10);
   }
-  found.start_time = std::strtoull(field, nullptr, 10);
   return Look::kFound;
 }
 
@@ -52,7 +54,7 @@ ProcessId this_process() noexcept {
   Stat stat;
   const pid_t pid = ::getpid();
   static_cast<void>(look_at(pid, stat));
-  return {pid, stat.start_time};
+  return {pid, stat.start_time, stat.start_stack};
 }
 
 bool is_running(const ProcessId& process) noexcept {
@@ -63,6 +65,8 @@ bool is_running(const ProcessId& process) noexcept {
   if (look == Look::kGone) return false;
   if (look == Look::kHidden) return true;
   if (process.start_time != 0 && stat.start_time != process.start_time) return false;
+  if (process.image != 0 && stat.start_stack != 0 && stat.start_stack != process.image)
+    return false;
   // The first thread may end before the others: that is no end of the process.
   const bool ended = stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
   return !ended;

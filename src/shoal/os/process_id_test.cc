@@ -1,5 +1,6 @@
 #include "shoal/os/process_id.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,27 @@ TEST(ProcessId, AProcessThatNobodyCollectedHasEnded) {
   ASSERT_TRUE(child.pidfd().send_signal(SIGKILL));
   ASSERT_TRUE(child.pidfd().wait(testing::test_deadline()));
   EXPECT_FALSE(is_running(id));
+}
+
+TEST(ProcessId, AnotherProgramIsAnotherProcess) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  Child child([&]() -> int {
+    const ProcessId me = this_process();
+    if (::write(writer.get(), &me, sizeof me) != sizeof me) return 1;
+    return ::execlp("sleep", "sleep", "1000", nullptr);
+  });
+  writer.reset();
+  ProcessId id;
+  ASSERT_EQ(::read(reader.get(), &id, sizeof id), static_cast<ssize_t>(sizeof id));
+  EXPECT_NE(id.image, 0U);
+  char end = 0;
+  ASSERT_EQ(::read(reader.get(), &end, 1), 0);  // closed by the exec
+  EXPECT_FALSE(is_running(id));
+  id.image = 0;
+  EXPECT_TRUE(is_running(id));
 }
 
 TEST(FaultPoint, KillsAtTheNthPass) {

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/process/orphans.h"
 
@@ -98,6 +99,7 @@ void Supervisor::finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus 
   if (found->second.output) found->second.output->finish();
   if (found->second.errors) found->second.errors->finish();
   watched_.erase(found);
+  ipc::Heap::process_ended(record->pid());
   record->set_ended(status);
 }
 

@@ -95,20 +95,16 @@ class BasicTransaction {
 
   std::uint64_t get(std::uint64_t place) const {
     if ((seen_ & bit(place)) != 0) {
-      for (std::size_t i = 0; i < count_; ++i) {
-        if (changes_[i].place == place) return changes_[i].value;
-      }
+      if (const std::size_t at = find(place); at < count_) return changes_[at].value;
     }
     return Journal::word(base_, place).load(std::memory_order_relaxed);
   }
 
   void set(std::uint64_t place, std::uint64_t value) {
     if ((seen_ & bit(place)) != 0) {
-      for (std::size_t i = 0; i < count_; ++i) {
-        if (changes_[i].place == place) {
-          changes_[i].value = value;
-          return;
-        }
+      if (const std::size_t at = find(place); at < count_) {
+        changes_[at].value = value;
+        return;
       }
     }
     SHOAL_CHECK(count_ < kMaxChanges, "a transaction larger than its journal");
@@ -130,6 +126,12 @@ class BasicTransaction {
   /// Most places that were never set are told apart from the others by one bit of 64.
   static std::uint64_t bit(std::uint64_t place) noexcept {
     return std::uint64_t{1} << ((place * 0x9e3779b97f4a7c15U) >> 58);
+  }
+
+  [[gnu::noinline]] std::size_t find(std::uint64_t place) const noexcept {
+    std::size_t at = 0;
+    while (at < count_ && changes_[at].place != place) ++at;
+    return at;
   }
 
   Journal& journal_;
