@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,6 +26,7 @@
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/own_thread.h"
+#include "shoal/process/parent_watch.h"
 #include "shoal/process/program.h"
 #include "shoal/process/stack_dump.h"
 #include "shoal/process/welcome.h"
@@ -78,10 +80,11 @@ bool interruptible(std::optional<double> timeout, Wait wait) {
   }
 }
 
-void send(process::Channel& channel, const nb::bytes& message, std::optional<double> timeout) {
+void send(process::Channel& channel, const nb::bytes& message, std::optional<double> timeout,
+          const std::vector<int>& fds = {}) {
   auto outcome = os::SendOutcome::kTimedOut;
   interruptible(timeout, [&](os::Deadline until) {
-    outcome = channel.send(view(message), {}, until);
+    outcome = channel.send(view(message), fds, until);
     return outcome != os::SendOutcome::kTimedOut;
   });
   if (outcome == os::SendOutcome::kTimedOut)
@@ -106,6 +109,21 @@ std::optional<nb::bytes> recv(process::Channel& channel, const std::string& from
     throw process::RemoteError(from, std::move(*report));
   }
   return to_python(message.bytes);
+}
+
+/// None: the other end is closed. The caller owns the descriptors.
+std::optional<std::pair<nb::bytes, std::vector<int>>> recv_with_fds(
+    process::WorkerContext& context) {
+  os::Message message;
+  auto outcome = os::RecvOutcome::kTimedOut;
+  {
+    const nb::gil_scoped_release unlocked;
+    outcome = context.channel.recv(message);
+  }
+  if (outcome != os::RecvOutcome::kMessage) return std::nullopt;
+  std::vector<int> fds;
+  for (os::Fd& fd : message.fds) fds.push_back(fd.release());
+  return std::pair(to_python(message.bytes), std::move(fds));
 }
 
 using SharedCallable = std::shared_ptr<nb::callable>;
@@ -136,9 +154,22 @@ process::Entry python_entry(SharedCallable run) {
   };
 }
 
+/// What an entry table runs for "process": an object of shoal.multiprocessing's Process.
+int run_process(process::WorkerContext& context) {
+  const nb::gil_scoped_acquire gil;
+  try {
+    const nb::module_ module = nb::module_::import_("shoal.multiprocessing.child");
+    return nb::cast<int>(module.attr("run_process")(nb::cast(&context, nb::rv_policy::reference)));
+  } catch (...) {
+    std::fprintf(stderr, "%s\n", report_current_exception().describe().c_str());
+    return 1;
+  }
+}
+
 process::EntryTable entries(nb::callable run) {
   process::EntryTable table;
   table.add("python", python_entry(shared(std::move(run))));
+  table.add("process", &run_process);
   table.add(std::string(vector::kNativeVectorEntry), &vector::native_vector_entry);
   return table;
 }
@@ -172,7 +203,7 @@ std::shared_ptr<const process::ForkHooks> fork_hooks(nb::callable run) {
 std::shared_ptr<process::Launcher> create_launcher(
     const std::string& method, std::vector<std::string> interpreter,
     std::vector<std::string> preload, process::Environment environment, int threads, bool hide_gpu,
-    double start_timeout, bool allow_unsafe_fork, bool relay_output, bool ahead,
+    double start_timeout, bool allow_unsafe_fork, bool relay_output, bool ahead, bool plain,
     const nb::bytes& bootstrap, nb::callable run) {
   process::LaunchOptions options;
   options.method = process::start_method_from_name(method);
@@ -185,6 +216,7 @@ std::shared_ptr<process::Launcher> create_launcher(
   options.allow_unsafe_fork = allow_unsafe_fork;
   options.relay_output = relay_output;
   options.ahead = ahead;
+  options.plain = plain;
   options.bootstrap = copy(bootstrap);
   options.fork_hooks = fork_hooks(std::move(run));
   const nb::gil_scoped_release unlocked;
@@ -208,6 +240,39 @@ std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& la
   return launcher.start(std::move(specs), {}, [&](process::WorkerProcess& worker) {
     process::send_welcome(worker, *board, count);
   });
+}
+
+/// One worker of a plain launcher: it runs `payload` as "process" and is sent `fds` first. When it
+/// has ended, the eventfd `sentinel` becomes readable; it stays open until the worker is destroyed.
+std::unique_ptr<process::WorkerProcess> start_process(process::Launcher& launcher,
+                                                      const std::string& name,
+                                                      const nb::bytes& payload,
+                                                      const std::vector<int>& fds, int sentinel) {
+  constexpr std::size_t kFdsAMessage = 64;
+  process::WorkerSpec spec;
+  spec.name = name;
+  spec.entry = "process";
+  spec.payload = copy(payload);
+  std::vector<process::WorkerSpec> specs;
+  specs.push_back(std::move(spec));
+  const nb::gil_scoped_release unlocked;
+  auto workers = launcher.start(
+      std::move(specs),
+      [sentinel](int) {
+        const std::uint64_t one = 1;
+        static_cast<void>(::write(sentinel, &one, sizeof one) + 0);
+      },
+      [&](process::WorkerProcess& worker) {
+        for (std::size_t at = 0; at < fds.size(); at += kFdsAMessage) {
+          const std::size_t count = std::min(kFdsAMessage, fds.size() - at);
+          const std::byte more{at + count < fds.size()};
+          if (worker.channel().send({&more, 1}, std::span(fds).subspan(at, count)) !=
+              os::SendOutcome::kSent) {
+            return;  // it has ended, which its exit code tells
+          }
+        }
+      });
+  return std::move(workers.front());
 }
 
 std::optional<int> exitcode(std::optional<process::ExitStatus> status) {
@@ -238,6 +303,10 @@ void bind_context(nb::module_& module) {
             send(context.channel, message, timeout);
           },
           "message"_a, "timeout"_a = nb::none(), "Sends bytes to the parent.")
+      .def("recv_with_fds", &recv_with_fds,
+           "Bytes and descriptors from the parent, which are the caller's then; None when it wants "
+           "this worker to end.")
+      .def("close", [](WorkerContext& context) { context.channel.close(); })
       .def(
           "recv",
           [](WorkerContext& context, std::optional<double> timeout) {
@@ -330,11 +399,17 @@ void bind_process(nb::module_& parent) {
           [](process::Launcher& launcher, std::vector<std::string> preload,
              const nb::bytes& bootstrap) { launcher.begin(std::move(preload), copy(bootstrap)); },
           "preload"_a, "bootstrap"_a)
-      .def("start", &start, "payloads"_a);
+      .def("start", &start, "payloads"_a)
+      .def("start_process", &start_process, "name"_a, "payload"_a, "fds"_a, "sentinel"_a,
+           "Starts one worker of a plain launcher, which runs shoal.multiprocessing's `payload` "
+           "with "
+           "these descriptors; `sentinel` is an eventfd, open for as long as the worker is held, "
+           "that becomes readable when it has ended.");
   module.def("create_launcher", &create_launcher, nb::kw_only(), "method"_a, "interpreter"_a,
              "preload"_a, "environment"_a, "threads"_a, "hide_gpu"_a, "start_timeout"_a,
-             "allow_unsafe_fork"_a, "relay_output"_a, "ahead"_a, "bootstrap"_a, "run"_a);
-  module.def("fork_hazards", &process::fork_hazards,
+             "allow_unsafe_fork"_a, "relay_output"_a, "ahead"_a, "plain"_a = false, "bootstrap"_a,
+             "run"_a);
+  module.def("fork_hazards", &process::fork_hazards, "threads"_a = true,
              "Why forking this process is unsafe, one sentence each; empty when nothing is known "
              "against it.");
   module.def("foreign_threads", &process::foreign_threads,
@@ -343,6 +418,10 @@ void bind_process(nb::module_& parent) {
              "Whether the variable tells a process its place in a group (torchrun, MPI, Slurm).");
   module.def("worker_variables", &process::worker_settings, "threads"_a, "hide_gpu"_a,
              "environment"_a, "The variables that workers get on top of their caller's.");
+  module.def(
+      "end_after_parent",
+      [](int parent) { process::end_after_parent(parent, process::kParentGrace); }, "parent"_a,
+      "The kernel ends this process some seconds after the process `parent`, its parent.");
   module.def("install_stack_dump", [] { return process::install_stack_dump(false); });
   module.def("stack_signal", &process::stack_signal);
   module.def("gpu_in_use", &process::gpu_in_use,

@@ -36,7 +36,9 @@ def _descendants() -> set[int]:
         found |= children
     module = sys.modules.get("shoal.process._launcher")
     launchers = [*module._launchers.values(), *module._ahead.values()] if module else []
-    return found - {launcher.zygote_pid for launcher in launchers}
+    tracker = sys.modules.get("multiprocessing.resource_tracker")  # CPython's, one for each program
+    kept = {tracker._resource_tracker._pid} if tracker else set()
+    return found - {launcher.zygote_pid for launcher in launchers} - kept
 
 
 def _name(pid: int) -> str:

@@ -18,6 +18,12 @@ class WorkerContext:
     def send(self, message: bytes, timeout: float | None = None) -> None:
         """Sends bytes to the parent."""
 
+    def recv_with_fds(self) -> tuple[bytes, list[int]] | None:
+        """
+        Bytes and descriptors from the parent, which are the caller's then; None when it wants this worker to end.
+        """
+
+    def close(self) -> None: ...
     def recv(self, timeout: float | None = None) -> bytes | None:
         """Bytes from the parent; None when it wants this worker to end."""
 
@@ -76,6 +82,10 @@ class Launcher:
     def zygote_pid(self) -> int: ...
     def begin(self, preload: Sequence[str], bootstrap: bytes) -> None: ...
     def start(self, payloads: Sequence[bytes]) -> list[WorkerProcess]: ...
+    def start_process(self, name: str, payload: bytes, fds: Sequence[int], sentinel: int) -> WorkerProcess:
+        """
+        Starts one worker of a plain launcher, which runs shoal.multiprocessing's `payload` with these descriptors; `sentinel` is an eventfd, open for as long as the worker is held, that becomes readable when it has ended.
+        """
 
 def create_launcher(
     *,
@@ -89,10 +99,11 @@ def create_launcher(
     allow_unsafe_fork: bool,
     relay_output: bool,
     ahead: bool,
+    plain: bool = False,
     bootstrap: bytes,
     run: Callable,
 ) -> Launcher: ...
-def fork_hazards() -> list[str]:
+def fork_hazards(threads: bool = True) -> list[str]:
     """
     Why forking this process is unsafe, one sentence each; empty when nothing is known against it.
     """
@@ -109,6 +120,11 @@ def is_launcher_variable(name: str) -> bool:
 
 def worker_variables(threads: int, hide_gpu: bool, environment: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The variables that workers get on top of their caller's."""
+
+def end_after_parent(parent: int) -> None:
+    """
+    The kernel ends this process some seconds after the process `parent`, its parent.
+    """
 
 def install_stack_dump() -> int: ...
 def stack_signal() -> int: ...

@@ -42,21 +42,24 @@ class Launcher:
         allow_unsafe_fork: bool = False,
         relay_output: bool = True,
         ahead: str = "",
+        plain: bool = False,
     ) -> None:
         """As `launcher()` says. With "auto" or "forkserver" the zygote begins to import `preload` at once.
 
         Args:
             ahead: a module that the zygote imports already while the caller finds out what the rest of the preload is, and
                 says so by begin().
+            plain: for start_process() alone; what its processes inherit is in shoal.multiprocessing.process.
         """
         refuse_to_start()
         environment = [(str(name), str(value)) for name, value in (env or {}).items()]
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._baseline = _settings.capture()
         self._is_fork = context == "fork"
+        self._is_plain = plain
         self._handle = _core.process.create_launcher(
             method=context,
-            interpreter=_interpreter(ahead),
+            interpreter=_interpreter(ahead, plain),
             preload=list(preload),
             environment=environment,
             threads=threads,
@@ -65,6 +68,7 @@ class Launcher:
             allow_unsafe_fork=allow_unsafe_fork,
             relay_output=relay_output,
             ahead=bool(ahead),
+            plain=plain,
             bootstrap=self._bootstrap(),
             run=_worker.run_forked,
         )
@@ -135,18 +139,35 @@ class Launcher:
         flush_standard_streams()
         return self.handle.start(payloads)
 
+    def start_process(self, name: str, payload: Any, fds: Sequence[int], sentinel: int) -> WorkerProcess:
+        """One process of a plain launcher, for shoal.multiprocessing, whose `run_process()` gets `payload` and `fds`.
+
+        Args:
+            sentinel: an eventfd that becomes readable when it has ended; open for as long as the result is held.
+        """
+        refuse_to_start()
+        return self.handle.start_process(name, pickle.dumps((self._changed_settings(), payload)), fds, sentinel)
+
     def _changed_settings(self) -> _settings.Settings:
         """What a worker has to take over that its interpreter does not have yet."""
         now = _settings.capture()
         if self._is_fork:  # it has everything but the variables that are set and removed for workers
             left_out = filter(_core.process.is_launcher_variable, now["environ"])
             return {"environ": dict.fromkeys(left_out) | self._variables}
-        return _settings.encode(_settings.changes(self._baseline, now, fixed=self._variables))
+        changes = _settings.changes(self._baseline, now, fixed=self._variables)
+        if self._is_plain and (own := _settings.own_launcher_variables()):
+            changes["environ"] = {**changes.get("environ", {}), **own}
+        return _settings.encode(changes)
 
 
-def _interpreter(ahead: str) -> list[str]:
+def _interpreter(ahead: str, plain: bool) -> list[str]:
     """The command that makes a fresh interpreter like this one run `_program.main()`, at best with `ahead` imported."""
-    if not sys.executable:
+    executable = sys.executable
+    if plain:  # multiprocessing.set_executable()
+        from multiprocessing import spawn
+
+        executable = os.fsdecode(spawn.get_executable() or "")
+    if not executable:
         raise RuntimeError(
             "sys.executable is empty, so no fresh interpreter can be started (an embedded Python?): set it to the path of "
             "the python program"
@@ -155,7 +176,7 @@ def _interpreter(ahead: str) -> list[str]:
     code = f"import sys; sys.path.insert(0, {package_folder!r}); from shoal.process._program import main; "
     code += f"main({ahead!r}, {_settings.capture()['path']!r})" if ahead else "main()"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
-    return [sys.executable, *flags, "-c", code]
+    return [executable, *flags, "-c", code]
 
 
 def flush_standard_streams() -> None:
@@ -179,6 +200,7 @@ def launcher(
     env: Mapping[str, str] | None = None,
     start_timeout: float = 60.0,
     allow_unsafe_fork: bool = False,
+    plain: bool = False,
 ) -> Launcher:
     """The launcher of this process with these options; made on first use and kept, so that its zygote stays warm.
 
@@ -190,6 +212,7 @@ def launcher(
         env: variables on top of this process's own; launcher variables (torchrun, MPI, Slurm ranks) are left out.
         start_timeout: seconds until the zygote must be ready, and the workers must exist.
         allow_unsafe_fork: with "fork": do so although it is known to break here.
+        plain: for Launcher.start_process() alone.
 
     Raises:
         ForkRefused: `context="fork"`, and something stands against it; the message names all of it.
@@ -201,6 +224,7 @@ def launcher(
         "env": env,
         "start_timeout": start_timeout,
         "allow_unsafe_fork": allow_unsafe_fork,
+        "plain": plain,
     }
     kind = _kind(context, options)
     key = (kind, tuple(preload))
@@ -225,7 +249,8 @@ def start_ahead(context: str, ahead: str, **options: Any) -> None:
 def _kind(context: str, options: Mapping[str, Any]) -> tuple[Any, ...]:
     """What launchers with the same options have in common, whatever they preload."""
     values = {**options, "env": tuple(sorted((options["env"] or {}).items()))}
-    return (context, sys.executable, *sorted(values.items()))
+    plain = values.setdefault("plain", False)
+    return (context, tuple(_interpreter("", plain)), *sorted(values.items()))
 
 
 def close_launchers() -> None:

@@ -6,6 +6,7 @@ mostly nothing.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import sys
@@ -43,6 +44,42 @@ def changes(before: Settings, now: Settings, fixed: Container[str] = ()) -> Sett
             if name not in fixed and not _core.process.is_launcher_variable(name)
         }
     return result
+
+
+def launcher_variables() -> list[str]:
+    """The variables by which a launcher (torchrun, mpirun) told this process its place in a group, as it was started with
+    them. What the program has set itself since then, of the same name, is its own."""
+    from shoal import _core
+
+    started_with = _started_with()
+    return [
+        name
+        for name, value in os.environ.items()
+        if _core.process.is_launcher_variable(name) and started_with.get(name) == value
+    ]
+
+
+def own_launcher_variables() -> dict[str, str]:
+    """Those that the program has set itself: for processes that it starts to be a group (MASTER_ADDR, RANK …)."""
+    from shoal import _core
+
+    hidden = set(launcher_variables())
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in hidden and _core.process.is_launcher_variable(name)
+    }
+
+
+@functools.cache
+def _started_with() -> dict[str, str]:
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
 
 
 def encode(settings: Settings) -> Settings:

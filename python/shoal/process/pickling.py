@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-__all__ = ["PicklingError", "dumps", "find_unpicklable"]
+__all__ = ["PicklingError", "dumps", "explain", "find_unpicklable"]
 
 _MAX_DEPTH = 12
 _MAX_OBJECTS = 20_000
@@ -47,6 +47,13 @@ def dumps(obj: Any, name: str = "factory", *, gpu: bool = True) -> bytes:
         steps = _way_to_unpicklable(obj, name, error, dump)
         path, _, cause = steps[-1]
         raise PicklingError(_explain(steps), path) from cause
+
+
+def explain(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str = "object") -> PicklingError:
+    """What to raise where `dump(obj)` raised `error`, for an object that is sent to another process: it names the
+    innermost part that cannot be pickled."""
+    path, part, cause = _way_to_unpicklable(obj, name, error, dump)[-1]
+    return PicklingError(f"{path}: {_reason(part, cause)}. Another process cannot get it. {_advice(part)}", path)
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -66,11 +66,13 @@ WorkerContext worker_context(const wire::Start& start, bool hide_gpu) {
   return context;
 }
 
-void become_worker(const EntryTable& entries, const std::string& entry,
-                   WorkerContext context) noexcept {
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C is the parent's affair: it ends its workers
-  ::prctl(PR_SET_NAME, context.name.c_str());
-  lead_own_session();
+void become_worker(const EntryTable& entries, const std::string& entry, WorkerContext context,
+                   bool plain) noexcept {
+  if (!plain) {
+    std::signal(SIGINT, SIG_IGN);  // Ctrl-C is the parent's affair: it ends its workers
+    ::prctl(PR_SET_NAME, context.name.c_str());
+    lead_own_session();
+  }
   int code = kExitFailed;
   try {
     code = entries.at(entry)(context);

@@ -29,8 +29,8 @@ WorkerContext worker_context(const wire::Start& start, bool hide_gpu);
 
 /// Runs the entry and ends the process with its exit code, by _exit: what the process inherited
 /// (exit handlers, destructors of its parent's objects) is not run. A failure goes to the parent as
-/// an ErrorReport.
+/// an ErrorReport. `plain` as in LaunchOptions.
 [[noreturn]] void become_worker(const EntryTable& entries, const std::string& entry,
-                                WorkerContext context) noexcept;
+                                WorkerContext context, bool plain = false) noexcept;
 
 }  // namespace shoal::process

@@ -70,7 +70,7 @@ Environment worker_settings(int threads, bool hide_gpu, const Environment& extra
   Environment settings;
   for (const char* variable :
        {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"}) {
-    settings.emplace_back(variable, std::to_string(threads));
+    if (threads > 0) settings.emplace_back(variable, std::to_string(threads));
   }
   if (hide_gpu) {
     settings.emplace_back("CUDA_VISIBLE_DEVICES", "");

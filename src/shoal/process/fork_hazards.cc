@@ -40,7 +40,7 @@ std::string describe_threads(const std::vector<std::string>& threads) {
 
 }  // namespace
 
-std::vector<std::string> fork_hazards() {
+std::vector<std::string> fork_hazards(bool threads) {
   std::vector<std::string> hazards;
   if (cuda_initialised()) {
     hazards.emplace_back(
@@ -48,8 +48,9 @@ std::vector<std::string> fork_hazards() {
   } else if (const auto gpu = gpu_in_use()) {
     hazards.push_back(fmt::format("{}; a GPU's state cannot be used in a forked child", *gpu));
   }
-  if (const auto threads = foreign_threads(); !threads.empty()) {
-    hazards.push_back(describe_threads(threads));
+  if (threads) {
+    const auto others = foreign_threads();
+    if (!others.empty()) hazards.push_back(describe_threads(others));
   }
   std::set<std::string_view> named;
   for (const std::string& path : loaded_libraries()) {

@@ -24,7 +24,7 @@ std::unique_ptr<Launcher> Launcher::create(LaunchOptions options) {
     throw InvalidArgument(fmt::format("start method '{}' needs the argv of a program to start",
                                       process::name(options.method)));
   }
-  if (options.threads < 1) {
+  if (options.threads < (options.plain ? 0 : 1)) {
     throw InvalidArgument(fmt::format("threads must be at least 1, not {}", options.threads));
   }
   switch (options.method) {

@@ -46,7 +46,7 @@ struct LaunchOptions {
   std::vector<std::string> preload;      // Python modules, or plug-ins of a native zygote
   std::vector<std::pair<std::string, std::string>>
       environment;       // set on top of the cleaned parent's environment
-  int threads = 1;       // OMP, MKL, OpenBLAS, NumExpr
+  int threads = 1;       // OMP, MKL, OpenBLAS, NumExpr; 0: as inherited
   bool hide_gpu = true;  // CUDA_VISIBLE_DEVICES="" and kin, verified
   std::chrono::milliseconds start_timeout{60'000};  // for the preload, and for each start()
   bool allow_unsafe_fork = false;                   // kFork in spite of fork_hazards()
@@ -56,6 +56,10 @@ struct LaunchOptions {
       fork_hooks;  // kFork: what surrounds the fork, and the child's entries
   bool relay_output =
       true;  // workers' lines go to this process's stdout and stderr, tagged, as they come
+  /// kForkserver, kSpawn: workers are processes like any other of this program. They stay in its
+  /// session, keep its stdout and stderr and the default SIGINT, what they start is their own
+  /// affair, and when their parent dies they have kParentGrace to notice it.
+  bool plain = false;
 };
 
 /// One worker to start.

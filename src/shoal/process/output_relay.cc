@@ -135,4 +135,22 @@ OutputPipe OutputPipe::create() {
   return pipe;
 }
 
+ProgramOutput ProgramOutput::create(bool own) {
+  ProgramOutput streams;
+  if (own) {
+    streams.nothing = os::Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (!streams.nothing) throw SystemError("open /dev/null");
+  } else {
+    streams.output = OutputPipe::create();
+    streams.errors = OutputPipe::create();
+  }
+  return streams;
+}
+
+int ProgramOutput::fd(int stream) const noexcept {
+  const OutputPipe& pipe = stream == STDERR_FILENO ? errors : output;
+  if (pipe.write_end) return pipe.write_end.get();
+  return ::fcntl(stream, F_GETFD) >= 0 ? stream : nothing.get();
+}
+
 }  // namespace shoal::process

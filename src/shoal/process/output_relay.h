@@ -106,4 +106,15 @@ struct OutputPipe {
   static OutputPipe create();
 };
 
+/// Where a started program's output goes: through pipes of ours, or to our own stdout and stderr.
+struct ProgramOutput {
+  OutputPipe output;
+  OutputPipe errors;
+  os::Fd nothing;  // in place of a closed stdout or stderr of ours
+  /// Throws SystemError.
+  static ProgramOutput create(bool own);
+  /// Of STDOUT_FILENO or STDERR_FILENO; borrowed.
+  int fd(int stream) const noexcept;
+};
+
 }  // namespace shoal::process

@@ -15,6 +15,7 @@
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/hub_cells.h"
 #include "shoal/process/own_thread.h"
+#include "shoal/process/parent_watch.h"
 #include "shoal/process/zygote.h"
 
 namespace shoal::process {
@@ -109,7 +110,8 @@ bool Program::tell(const ErrorReport& report) {
 
 int Program::serve(const ForkHooks& hooks) {
   Zygote zygote(std::move(control_), os::SeqPacket(std::move(fds_.at(0))),
-                HubCells::attach(std::move(fds_.at(1))), setup_.line, setup_.hide_gpu);
+                HubCells::attach(std::move(fds_.at(1))), setup_.line,
+                {.hide_gpu = setup_.hide_gpu, .plain = setup_.plain});
   return zygote.serve(hooks);
 }
 
@@ -124,7 +126,8 @@ void Program::run_single(const ForkHooks& hooks) {
   control_.close();
   WorkerContext context = worker_context(start, setup_.hide_gpu);
   context.channel = Channel(os::SeqPacket(std::move(message.fds[0])));
-  become_worker(hooks.entries, start.entry, std::move(context));
+  if (setup_.plain) end_after_parent(setup_.parent_pid, kParentGrace);
+  become_worker(hooks.entries, start.entry, std::move(context), setup_.plain);
 }
 
 }  // namespace shoal::process

@@ -53,15 +53,19 @@ class SpawnLauncher final : public Launcher {
     auto record = std::make_shared<WorkerRecord>(std::move(spec), position, on_exit);
     auto [ours, theirs] = os::SeqPacket::pair();
     auto [control, program_control] = os::SeqPacket::pair();
-    OutputPipe output = OutputPipe::create();
-    OutputPipe errors = OutputPipe::create();
+    ProgramOutput output = ProgramOutput::create(options_.plain);
     supervisor_->loop().call([&] {
       SpawnedProgram program =
           spawn_program(options_.interpreter, environment_, program_control.fd(),
-                        output.write_end.get(), errors.write_end.get());
+                        output.fd(STDOUT_FILENO), output.fd(STDERR_FILENO));
       record->set_running(program.pid, std::move(program.pidfd));
-      supervisor_->adopt(record, std::move(output.read_end), std::move(errors.read_end));
-      supervisor_->watch_child(record);
+      if (options_.plain) {
+        supervisor_->adopt(record);
+      } else {
+        supervisor_->adopt(record, std::move(output.output.read_end),
+                           std::move(output.errors.read_end));
+      }
+      supervisor_->watch_child(record, !options_.plain);
     });
     auto handle = std::make_unique<WorkerHandle>(supervisor_, record, Channel(std::move(ours)));
     send_request(control, start, theirs);
@@ -72,6 +76,7 @@ class SpawnLauncher final : public Launcher {
                     const os::SeqPacket& channel) {
     const wire::Setup setup{.zygote = false,
                             .hide_gpu = options_.hide_gpu,
+                            .plain = options_.plain,
                             .threads = options_.threads,
                             .parent_pid = ::getpid(),
                             .preload = options_.preload,

@@ -34,6 +34,7 @@ class ForkRefused : public Error {
 ///
 /// OpenBLAS's idle threads do not count: it stops them itself before every fork, and this call does
 /// so too.
-std::vector<std::string> fork_hazards();
+/// `threads`: count those, too.
+std::vector<std::string> fork_hazards(bool threads = true);
 
 }  // namespace shoal::process

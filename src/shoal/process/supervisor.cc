@@ -77,11 +77,13 @@ void Supervisor::take_output(WorkerRecord& record, int stream, std::string_view 
   if (lines) lines->add(piece);
 }
 
-void Supervisor::watch_child(const std::shared_ptr<WorkerRecord>& record) {
+void Supervisor::watch_child(const std::shared_ptr<WorkerRecord>& record, bool leads_session) {
   const int pidfd = record->pidfd();
-  loop_.watch(pidfd, POLLIN, [this, record, pidfd] {
-    if (left_sessions_.empty()) loop_.after(kOrphanGrace, [this] { end_left_sessions(); });
-    left_sessions_.push_back(record->pid());
+  loop_.watch(pidfd, POLLIN, [this, record, pidfd, leads_session] {
+    if (leads_session) {
+      if (left_sessions_.empty()) loop_.after(kOrphanGrace, [this] { end_left_sessions(); });
+      left_sessions_.push_back(record->pid());
+    }
     finish(record, collect(pidfd));
   });
 }

@@ -50,8 +50,8 @@ class Supervisor {
   void take_output(WorkerRecord& record, int stream, std::string_view piece);
 
   /// Watches a worker that is a child of this process: collects its status itself. The record is
-  /// running.
-  void watch_child(const std::shared_ptr<WorkerRecord>& record);
+  /// running. `leads_session`: what is left of its session is ended after it.
+  void watch_child(const std::shared_ptr<WorkerRecord>& record, bool leads_session = true);
 
   /// The worker has ended: drains what it wrote, then tells. No effect when that was done already.
   void finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus status);

@@ -31,6 +31,7 @@ std::vector<std::byte> encode(const Setup& setup) {
   ByteWriter writer = begin(Kind::kSetup);
   writer.number(static_cast<std::uint8_t>(setup.zygote));
   writer.number(static_cast<std::uint8_t>(setup.hide_gpu));
+  writer.number(static_cast<std::uint8_t>(setup.plain));
   writer.number(static_cast<std::int32_t>(setup.threads));
   writer.number(static_cast<std::int32_t>(setup.parent_pid));
   writer.number(static_cast<std::uint32_t>(setup.preload.size()));
@@ -44,6 +45,7 @@ Setup decode_setup(ByteReader& reader) {
   Setup setup;
   setup.zygote = reader.number<std::uint8_t>() != 0;
   setup.hide_gpu = reader.number<std::uint8_t>() != 0;
+  setup.plain = reader.number<std::uint8_t>() != 0;
   setup.threads = reader.number<std::int32_t>();
   setup.parent_pid = reader.number<std::int32_t>();
   const auto count = reader.number<std::uint32_t>();

@@ -9,7 +9,8 @@
 //   | magic  | version | kind | request        | body …
 //
 //   kind         direction   body                                                  descriptors
-//   kSetup       → program   u8 zygote, u8 hide_gpu, i32 threads, i32 parent_pid,
+//   kSetup       → program   u8 zygote, u8 hide_gpu, u8 plain,
+//                            i32 threads, i32 parent_pid,
 //                            u32 n, n × text preload, text bootstrap, text line    zygote: up,
 //                            cells
 //   kReady       ← zygote    i32 pid, i32 capacity                                 -
@@ -46,7 +47,7 @@ namespace shoal::process::wire {
 
 inline constexpr int kControlFd = 3;
 inline constexpr std::uint32_t kMagic = 0x5a4c4853;  // "SHLZ"
-inline constexpr std::uint16_t kVersion = 2;
+inline constexpr std::uint16_t kVersion = 3;
 
 enum class Kind : std::uint16_t {
   kSetup = 1,
@@ -64,6 +65,7 @@ enum class Kind : std::uint16_t {
 struct Setup {
   bool zygote = true;
   bool hide_gpu = true;
+  bool plain = false;  // LaunchOptions::plain
   int threads = 1;
   int parent_pid = 0;
   std::vector<std::string> preload;

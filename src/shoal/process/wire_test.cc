@@ -19,6 +19,7 @@ TEST(Wire, HeaderLiesAsDocumented) {
 TEST(Wire, SetupArrivesAsItWasSent) {
   const wire::Setup sent{.zygote = false,
                          .hide_gpu = false,
+                         .plain = true,
                          .threads = 3,
                          .parent_pid = 4711,
                          .preload = {"numpy", "gymnasium"},
@@ -30,6 +31,7 @@ TEST(Wire, SetupArrivesAsItWasSent) {
   const wire::Setup received = decode_setup(reader);
   EXPECT_EQ(received.zygote, sent.zygote);
   EXPECT_EQ(received.hide_gpu, sent.hide_gpu);
+  EXPECT_EQ(received.plain, sent.plain);
   EXPECT_EQ(received.threads, sent.threads);
   EXPECT_EQ(received.parent_pid, sent.parent_pid);
   EXPECT_EQ(received.preload, sent.preload);

@@ -20,6 +20,7 @@
 #include "shoal/process/hub_end.h"
 #include "shoal/process/orphans.h"
 #include "shoal/process/output_relay.h"
+#include "shoal/process/parent_watch.h"
 
 namespace shoal::process {
 namespace {
@@ -55,13 +56,12 @@ void call(const std::function<void()>& hook) {
 
 }  // namespace
 
-Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, HubCells cells, std::string line,
-               bool hide_gpu)
+Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, HubCells cells, std::string line, Kind kind)
     : control_(std::move(control)),
       up_(std::move(up)),
       cells_(std::move(cells)),
       line_(std::move(line)),
-      hide_gpu_(hide_gpu),
+      kind_(kind),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw SystemError("make a zygote's epoll instance");
 }
@@ -71,7 +71,7 @@ Zygote::~Zygote() = default;
 int Zygote::serve(const ForkHooks& hooks) {
   const os::BlockSignals blocked{SIGCHLD, SIGTERM};
   child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM});
-  adopt_orphans();
+  if (!kind_.plain) adopt_orphans();
   if (!is_branch_) {
     // Not SIGKILL any more: what the workers have started is to end with this process. The parent
     // may be gone already: then the control socket is closed, or copies of it are as good as.
@@ -91,12 +91,13 @@ int Zygote::serve(const ForkHooks& hooks) {
       const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
       if (key == kControlKey) {
         if (on_control(hooks)) continue;
-        end_everybody();
+        if (!kind_.plain) end_everybody();
         return kExitDone;
       } else if (key == kChildEndedKey) {
         while (const auto signal = child_ended_->read()) {
           if (*signal != SIGTERM) continue;
-          end_everybody();
+          const bool parent_died = !is_branch_ && ::getppid() != launcher_;
+          if (!kind_.plain || !parent_died) end_everybody();
           return kExitDone;
         }
         report_ended_children();
@@ -164,8 +165,10 @@ void Zygote::start_worker(const ForkHooks& hooks, std::uint64_t request, const w
   OutputPipe errors;
   os::Mailbox mailbox;
   try {
-    output = OutputPipe::create();
-    errors = OutputPipe::create();
+    if (!kind_.plain) {
+      output = OutputPipe::create();
+      errors = OutputPipe::create();
+    }
     // Before the fork: when the launcher hears of the worker, it can send to it.
     mailbox = os::Mailbox::open(HubLine::mailbox_name(line_, request),
                                 HubLine::sender_name(line_, start.slot));
@@ -184,8 +187,8 @@ void Zygote::start_worker(const ForkHooks& hooks, std::uint64_t request, const w
   }
   if (pid < 0) return;
   children_[pid] = request;
-  watch(output.read_end.get(), output_key(request, STDOUT_FILENO));
-  watch(errors.read_end.get(), output_key(request, STDERR_FILENO));
+  if (output.read_end) watch(output.read_end.get(), output_key(request, STDOUT_FILENO));
+  if (errors.read_end) watch(errors.read_end.get(), output_key(request, STDERR_FILENO));
   workers_[request] = {pid, {std::move(output.read_end), std::move(errors.read_end)}};
   ByteWriter writer = wire::begin(wire::Kind::kStarted, request);
   writer.number(static_cast<std::int32_t>(pid));
@@ -197,14 +200,18 @@ void Zygote::run_worker(const ForkHooks& hooks, std::uint64_t request, const wir
                         pid_t zygote) noexcept {
   try {
     let_go_of_parents(zygote);
-    output.read_end.reset();
-    errors.read_end.reset();
-    redirect_output(std::move(output.write_end), std::move(errors.write_end));
-    WorkerContext context = worker_context(start, hide_gpu_);
+    if (kind_.plain) {
+      end_after_parent(zygote, kParentGrace);
+    } else {
+      output.read_end.reset();
+      errors.read_end.reset();
+      redirect_output(std::move(output.write_end), std::move(errors.write_end));
+    }
+    WorkerContext context = worker_context(start, kind_.hide_gpu);
     context.channel = Channel(std::make_unique<HubEnd>(std::move(mailbox), std::move(up_),
                                                        cells_.at(start.slot), request));
     call(hooks.after_fork_child);
-    become_worker(hooks.entries, start.entry, std::move(context));
+    become_worker(hooks.entries, start.entry, std::move(context), kind_.plain);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s could not start: %s\n", start.name.c_str(), error.what());
     ::_exit(kExitFailed);
@@ -229,7 +236,7 @@ void Zygote::run_branch(const ForkHooks& hooks, os::SeqPacket control, HubCells 
   try {
     let_go_of_parents(zygote);
     call(hooks.after_fork_child);
-    Zygote branch(std::move(control), std::move(up_), std::move(cells), std::move(line), hide_gpu_);
+    Zygote branch(std::move(control), std::move(up_), std::move(cells), std::move(line), kind_);
     branch.is_branch_ = true;
     code = branch.serve(hooks);
   } catch (const std::exception& error) {
@@ -299,7 +306,7 @@ void Zygote::report_ended_children() {
     send(wire::encode(wire::Exited{.pid = pid, .code = code, .signal = signal}, request));
     worker_ended = true;
   }
-  if (worker_ended) look_for_orphans(kOrphanGrace);
+  if (worker_ended && !kind_.plain) look_for_orphans(kOrphanGrace);
 }
 
 // What workers that have ended left behind. (A preload starts no processes that live on; if it did,

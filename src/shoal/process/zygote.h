@@ -36,12 +36,18 @@ namespace shoal::process {
 /// to HubCells::kCount. Its branches are its children, too.
 ///
 /// Threads: none but the caller's. Death: of the launcher: serve() ends its workers, with all that
-/// they have started, and returns; a branch is killed by the kernel. Of a worker: what it has left
-/// behind is killed, too (orphans.h). Of this process: the kernel kills its workers and branches.
-/// Of a branch: serve() ends this process as well.
+/// they have started, and returns (plain ones have kParentGrace); a branch is killed by the kernel.
+/// Of a worker: what it has left behind is killed, too (orphans.h), unless it was plain. Of this
+/// process: the kernel kills its workers and branches. Of a branch: serve() ends this process as
+/// well.
 class Zygote {
  public:
-  Zygote(os::SeqPacket control, os::SeqPacket up, HubCells cells, std::string line, bool hide_gpu);
+  /// Of its workers, as in LaunchOptions.
+  struct Kind {
+    bool hide_gpu = true;
+    bool plain = false;
+  };
+  Zygote(os::SeqPacket control, os::SeqPacket up, HubCells cells, std::string line, Kind kind);
   ~Zygote();
   Zygote(const Zygote&) = delete;
   Zygote& operator=(const Zygote&) = delete;
@@ -84,7 +90,7 @@ class Zygote {
   os::SeqPacket up_;
   HubCells cells_;
   const std::string line_;
-  const bool hide_gpu_;
+  const Kind kind_;
   const pid_t launcher_ = ::getppid();
   bool is_branch_ = false;
   os::Fd epoll_;

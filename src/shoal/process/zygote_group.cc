@@ -31,21 +31,22 @@ void ZygoteGroup::launch(const LaunchOptions& options, const Environment& enviro
 }
 
 void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environment) {
-  OutputPipe output = OutputPipe::create();
-  OutputPipe errors = OutputPipe::create();
+  ProgramOutput output = ProgramOutput::create(options.plain);
   auto [ours, theirs] = os::SeqPacket::pair();
   auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), [this] {
     static_cast<void>(pidfd_.send_signal(SIGKILL));
   });
   SpawnedProgram program = spawn_program(options.interpreter, environment, theirs.fd(),
-                                         output.write_end.get(), errors.write_end.get());
+                                         output.fd(STDOUT_FILENO), output.fd(STDERR_FILENO));
   pidfd_ = std::move(program.pidfd);
   {
     const std::lock_guard lock(mutex_);
     pid_ = program.pid;
   }
-  readers_ = supervisor_->read_output("zygote", tail_, std::move(output.read_end),
-                                      std::move(errors.read_end));
+  if (!options.plain) {
+    readers_ = supervisor_->read_output("zygote", tail_, std::move(output.output.read_end),
+                                        std::move(output.errors.read_end));
+  }
   links_.push_back(std::move(link));
   links_.front()->watch();
   supervisor_->loop().watch(pidfd_.fd(), POLLIN, [this] { on_ended(); });
@@ -59,6 +60,7 @@ void ZygoteGroup::begin(const LaunchOptions& options) {
     if (!up_) return;  // it has ended already
     links_.front()->send_setup({.zygote = true,
                                 .hide_gpu = options.hide_gpu,
+                                .plain = options.plain,
                                 .threads = options.threads,
                                 .parent_pid = ::getpid(),
                                 .preload = options.preload,

@@ -1,0 +1,263 @@
+"""How a Process object becomes a process: over Shoal's launchers, or by a fork of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import context as _cpython
+from multiprocessing import popen_fork, resource_tracker, util
+from types import FunctionType
+from typing import Any
+
+from shoal import _core
+from shoal.multiprocessing import child, reduction
+from shoal.multiprocessing.context import Options
+from shoal.process import _launcher
+from shoal.process._importing import refuse_to_start
+
+__all__ = ["ForkPopen", "LaunchedPopen", "own_pidfd", "set_preload"]
+
+_UNKNOWN_EXIT = 255  # as CPython reports a process whose status nobody could collect
+
+_preload: tuple[str, ...] = ()
+_launch_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child: another thread may have held it."""
+    global _launch_lock
+    _launch_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def set_preload(modules: Sequence[str]) -> None:
+    """What `set_forkserver_preload` says. `__main__`, CPython's default, means nothing here: what it defines travels."""
+    global _preload
+    _preload = tuple(name for name in modules if name != "__main__")
+
+
+class LaunchedPopen:
+    """A process of a zygote, or a spawned one; what `multiprocessing.process.BaseProcess` calls its popen.
+
+    Attributes:
+        pid: of the process.
+        sentinel: a descriptor that becomes readable when the process has ended and its exit code is known.
+        returncode: None while it runs.
+
+    Threads: any.
+    """
+
+    DupFd = child.InheritedFd
+
+    def __init__(self, process_obj: Any, method: str, options: Options) -> None:
+        refuse_to_start()
+        util._flush_std_streams()  # type: ignore[attr-defined]
+        self.method = method
+        self.returncode: int | None = None
+        self._fds: list[int] = []
+        self._fd_names: dict[str, int] = {}
+        self.sentinel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            self._held = [self._start(process_obj, options)]
+        except BaseException:
+            os.close(self.sentinel)
+            raise
+        self.pid = self._held[0].pid
+        self.finalizer = util.Finalize(self, _release, (self._held, self.sentinel))
+
+    def duplicate_for_child(self, fd: int) -> int:
+        """While the process object is pickled: `fd` goes with it; returns the number that the process finds it by."""
+        self._fds.append(fd)
+        return len(self._fds) - 1
+
+    def _start(self, process_obj: Any, options: Options) -> Any:
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            with contextlib.suppress(OSError):
+                os.fstat(fd)
+                self._fd_names[name] = self.duplicate_for_child(fd)
+        self._fd_names["parent"] = self.duplicate_for_child(own_pidfd())
+        self._fd_names["heap"] = self.duplicate_for_child(_core.ipc.fd())
+        self._fd_names["tracker"] = self.duplicate_for_child(resource_tracker.getfd())
+        data, self._blocks = _pickled(process_obj, self)
+        preparation = pickle.dumps(child.preparation(process_obj, self.method, self._fd_names))
+        with _launch_lock:
+            launcher = _launcher.launcher(
+                self.method,
+                preload=_preload_of(self.method, options),
+                threads=options.threads or 0,
+                hide_gpu=not options.gpu,
+                env=dict(options.env),
+                plain=True,
+            )
+        return launcher.start_process(process_obj.name, (preparation, data), self._fds, self.sentinel)
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        if self.returncode is None:
+            worker = self._held[0]
+            if flag != os.WNOHANG:
+                worker.join()
+            if not worker.is_alive:
+                code = worker.exitcode
+                self.returncode = _UNKNOWN_EXIT if code is None else code
+                self._blocks.clear()
+                _core.ipc.sweep()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        if self.returncode is None:
+            self._held[0].join(timeout if timeout is None else max(0.0, timeout))
+        return self.poll()
+
+    def _send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            self._held[0].kill(number)
+
+    def interrupt(self) -> None:
+        self._send_signal(signal.SIGINT)
+
+    def terminate(self) -> None:
+        self._send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        self.finalizer()
+
+
+def _release(held: list[Any], sentinel: int) -> None:
+    held.clear()  # first: the worker writes to the eventfd
+    os.close(sentinel)
+
+
+class ForkPopen(popen_fork.Popen):
+    """A fork of this process. `sentinel` is its pidfd."""
+
+    def __init__(self, process_obj: Any, options: Options) -> None:
+        refuse_to_start()
+        if not options.allow_unsafe_fork:
+            _refuse_hazards()
+        self._options = options
+        super().__init__(process_obj)
+
+    def _launch(self, process_obj: Any) -> None:
+        parent = os.getpid()
+        parent_sentinel = own_pidfd()
+        code = 1
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                child.after_fork(parent, process_obj, self._options)
+                code = process_obj._bootstrap(parent_sentinel=parent_sentinel)
+            finally:
+                os._exit(code)
+        self.sentinel = os.pidfd_open(self.pid)  # not collected: still its number
+        self.finalizer = util.Finalize(self, os.close, (self.sentinel,))
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        if self.returncode is None and super().poll(flag) is not None and _core.ipc.exists():
+            _core.ipc.sweep()
+        return self.returncode
+
+
+_own_pidfd: tuple[int, int] | None = None  # (process id, descriptor)
+
+
+def own_pidfd() -> int:
+    """Of this process, for those that it starts to watch."""
+    global _own_pidfd
+    if _own_pidfd is None or _own_pidfd[0] != os.getpid():
+        _own_pidfd = (os.getpid(), os.pidfd_open(os.getpid()))
+    return _own_pidfd[1]
+
+
+def _preload_of(method: str, options: Options) -> tuple[str, ...]:
+    """A zygote has what this process's objects are likely to be made of."""
+    if method != "forkserver":
+        return (child.__name__, *options.preload)
+    heavy = tuple(name for name in ("numpy", "torch") if name in sys.modules)
+    return tuple(dict.fromkeys((child.__name__, *heavy, *_preload, *options.preload)))
+
+
+def _refuse_hazards() -> None:
+    """CPython's own threads are not counted: it gives their locks to the child. Native ones have locks of their own."""
+    hazards = _core.process.fork_hazards(threads=_native_threads_run())
+    if not hazards:
+        return
+    from shoal.errors import ForkRefused
+
+    raise ForkRefused(
+        "start method 'fork' is not safe in this process:\n  - " + "\n  - ".join(hazards) + "\nUse 'auto' (or "
+        "'forkserver', 'spawn'), which start from a fresh process, or get_context('fork', allow_unsafe_fork=True)."
+    )
+
+
+def _native_threads_run() -> bool:
+    """Whether threads other than Python's are alive. One of Python's that is beginning or has just ended is known to the
+    kernel alone for a moment."""
+    for _ in range(50):
+        of_python = {str(thread.native_id) for thread in threading.enumerate()}
+        if all(thread.partition(" ")[0] in of_python for thread in _core.process.foreign_threads()):
+            return False
+        time.sleep(0.002)
+    return True
+
+
+class _ByReferencePickler(reduction.Pickler):
+    """What `__main__` defines travels as its name."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType):
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+@contextlib.contextmanager
+def _spawning(popen: Any) -> Iterator[None]:
+    before = _cpython.get_spawning_popen()
+    _cpython.set_spawning_popen(popen)
+    try:
+        yield
+    finally:
+        _cpython.set_spawning_popen(before)
+
+
+def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
+    """`process_obj` for the new process, with its descriptors in `popen`, and the blocks that it names.
+
+    Raises:
+        PicklingError: naming the part that cannot be pickled.
+    """
+    first = len(popen._fds)
+    with _spawning(popen):
+        try:
+            return reduction.dumps(process_obj)
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            del popen._fds[first:]
+            # A global of the main script that cannot be pickled: the new process can run the script for it.
+            with contextlib.suppress(Exception), io.BytesIO() as file:
+                pickler = _ByReferencePickler(file)
+                pickler.dump(process_obj)
+                return file.getvalue(), pickler.blocks
+            from shoal.process.pickling import explain
+
+            for name in ("target", "args", "kwargs"):
+                part = getattr(process_obj, f"_{name}")
+                try:
+                    _dump_by_value(part)
+                except Exception as cause:
+                    raise explain(part, cause, _dump_by_value, name) from cause
+            raise explain(process_obj, error, _dump_by_value, type(process_obj).__name__) from error
+
+
+def _dump_by_value(obj: Any) -> bytes:
+    return reduction.dumps(obj)[0]

@@ -1,0 +1,6 @@
+"""CPython's tests of multiprocessing, for the start method "forkserver"."""
+
+import test._test_multiprocessing as tests
+
+tests.PRELOAD = ["__main__", __name__]
+tests.install_tests_in_module_dict(globals(), "forkserver")

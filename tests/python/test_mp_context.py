@@ -1,0 +1,429 @@
+"""shoal.multiprocessing: contexts, Process objects, and what a started process has."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal.multiprocessing as mp
+from shoal.process.pickling import PicklingError
+
+METHODS = ["forkserver", "spawn", pytest.param("fork", marks=pytest.mark.own_process)]
+FRESH = ["forkserver", "spawn"]
+
+
+def run(ctx: Any, target: Callable[..., Any], *args: Any) -> int:
+    process = ctx.Process(target=target, args=args)
+    process.start()
+    process.join(60)
+    assert not process.is_alive()
+    code = process.exitcode
+    process.close()
+    return code
+
+
+def ask(ctx: Any, question: Callable[[], Any]) -> Any:
+    """What `question` returns in a new process."""
+    reader, writer = ctx.Pipe(duplex=False)
+    with reader, writer:
+        process = ctx.Process(target=lambda out: out.send(question()), args=(writer,))
+        process.start()
+        writer.close()
+        answer = reader.recv()
+        process.join()
+        return answer
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lambdas_closures_and_local_classes_run_in_a_process(method: str) -> None:
+    class Local:
+        def __call__(self) -> int:
+            return 5
+
+    five = Local()
+    assert ask(mp.get_context(method), lambda: (five(), os.getpid() != 0)) == (5, True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_exit_codes_are_cpythons(method: str) -> None:
+    ctx = mp.get_context(method)
+    assert run(ctx, int) == 0
+    assert run(ctx, sys.exit, 7) == 7
+    assert run(ctx, sys.exit, None) == 0
+    assert run(ctx, sys.exit, "a text") == 1
+    assert run(ctx, os._exit, 300) == 44
+    assert run(ctx, int, "no number") == 1
+    assert run(ctx, lambda: os.kill(os.getpid(), signal.SIGKILL)) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_terminate_and_kill_end_a_process_and_the_sentinel_tells(method: str) -> None:
+    ctx = mp.get_context(method)
+    for end, code in (("terminate", -signal.SIGTERM), ("kill", -signal.SIGKILL)):
+        process = ctx.Process(target=time.sleep, args=(100,))
+        process.start()
+        assert not connection.wait([process.sentinel], timeout=0)
+        assert process.is_alive() and process.exitcode is None
+        with pytest.raises(ValueError, match="still running"):
+            process.close()
+        getattr(process, end)()
+        assert connection.wait([process.sentinel], timeout=30) == [process.sentinel]
+        assert process.exitcode == code
+        process.join()
+        process.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_traceback_goes_to_the_stderr_of_now(method: str, capfd: pytest.CaptureFixture[str]) -> None:
+    ctx = mp.get_context(method)
+    assert run(ctx, lambda: print("to stdout")) == 0
+    assert run(ctx, lambda: [][3]) == 1
+    out, err = capfd.readouterr()
+    assert out == "to stdout\n"
+    assert "IndexError: list index out of range" in err and err.startswith("Process ")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_process_knows_its_name_and_its_parent(method: str) -> None:
+    ctx = mp.get_context(method)
+    reader, writer = ctx.Pipe()
+
+    def tell(out: Any) -> None:
+        me, parent = mp.current_process(), mp.parent_process()
+        out.send((me.name, me.daemon, bytes(me.authkey), parent.pid, parent.is_alive()))
+
+    process = ctx.Process(target=tell, args=(writer,), name="Ada", daemon=True)
+    process.start()
+    assert process in mp.active_children()
+    assert reader.recv() == ("Ada", True, bytes(mp.current_process().authkey), os.getpid(), True)
+    process.join()
+    assert process not in mp.active_children()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ctrl_c_reaches_a_process(method: str) -> None:
+    ctx = mp.get_context(method)
+    assert ask(ctx, lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_of_now_are_inherited(method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ctx = mp.get_context(method)
+    run(ctx, int)  # whatever is started ahead of time has the old ones
+    monkeypatch.setenv("SHOAL_TEST_SETTING", method)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["program", "--flag"])
+    seen = ask(
+        ctx,
+        lambda: (os.environ["SHOAL_TEST_SETTING"], os.environ["OMP_NUM_THREADS"], os.getcwd(), __import__("sys").argv),
+    )
+    assert seen == (method, "3", str(tmp_path), ["program", "--flag"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_options_of_a_context(method: str) -> None:
+    ctx = mp.get_context(method, threads=2, gpu=False, env={"SHOAL_TEST_OPTION": "on"})
+    assert ctx is mp.get_context(method, threads=2, gpu=False, env={"SHOAL_TEST_OPTION": "on"})
+    names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SHOAL_TEST_OPTION")
+    assert ask(ctx, lambda: [os.environ.get(name) for name in names]) == ["2", "", "on"]
+    assert ask(mp.get_context(method), lambda: os.environ.get("SHOAL_TEST_OPTION")) is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_may_start_processes(method: str) -> None:
+    def nested() -> int:
+        return run(mp.get_context(method), sys.exit, 9)
+
+    assert ask(mp.get_context(method), nested) == 9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_daemons_may_not_start_processes(method: str) -> None:
+    def nested() -> None:
+        try:
+            run(mp.get_context("spawn"), int)
+        except AssertionError as error:
+            assert "daemonic processes are not allowed to have children" in str(error)
+            sys.exit(5)
+
+    process = mp.get_context(method).Process(target=nested, daemon=True)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 5
+
+
+@pytest.mark.parametrize("method", FRESH)
+def test_what_cannot_be_pickled_is_named_before_anything_starts(method: str) -> None:
+    with socket.socket() as plain:
+        config = {"connection": plain.detach() and (i for i in range(3))}
+    ctx = mp.get_context(method)
+    with pytest.raises(PicklingError, match=r"args\[0\]\['connection'\]: cannot pickle 'generator' object"):
+        ctx.Process(target=print, args=(config,)).start()
+    with pytest.raises(PicklingError, match=r"target\.<closure>\.config\['connection'\]"):
+        ctx.Process(target=lambda: config).start()
+
+
+@pytest.mark.parametrize("method", FRESH)
+def test_a_process_whose_arguments_cannot_be_unpickled_says_why(method: str, capfd: pytest.CaptureFixture[str]) -> None:
+    class Refuses:
+        def __reduce__(self) -> Any:
+            return int, ("no number",)
+
+    assert run(mp.get_context(method), print, Refuses()) == 1
+    assert "ValueError: invalid literal for int()" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("method", FRESH)
+def test_many_descriptors_go_with_a_process(method: str) -> None:
+    ctx = mp.get_context(method)
+    pipes = [ctx.Pipe(duplex=False) for _ in range(150)]
+
+    def answer(writers: list[Any]) -> None:
+        for i, writer in enumerate(writers):
+            writer.send(i)
+
+    assert run(ctx, answer, [writer for _, writer in pipes]) == 0
+    assert [reader.recv() for reader, _ in pipes] == list(range(150))
+    for ends in pipes:
+        for end in ends:
+            end.close()
+
+
+def test_get_context_knows_its_methods() -> None:
+    assert mp.get_all_start_methods() == ["forkserver", "spawn", "fork"]
+    assert mp.get_context("auto") is mp.get_context("forkserver") is mp.get_context()
+    assert isinstance(mp.get_context("spawn"), multiprocessing.context.BaseContext)
+    assert pickle.loads(pickle.dumps(mp.get_context("spawn", threads=1))) is mp.get_context("spawn", threads=1)
+    with pytest.raises(ValueError, match="cannot find context for 'thread'; there are 'auto', 'forkserver'"):
+        mp.get_context("thread")
+    with pytest.raises(TypeError, match="speed"):
+        mp.get_context("spawn", speed=3)
+
+
+def test_a_second_set_start_method_names_the_first() -> None:
+    from shoal.multiprocessing.context import DefaultContext
+
+    default = DefaultContext()
+    assert default.get_start_method(allow_none=True) is None
+    assert default.get_start_method() == "forkserver"
+    default.set_start_method("spawn")  # reading it has not fixed it
+    with pytest.raises(
+        RuntimeError, match=r"already been set: start method 'spawn', set at .*test_mp_context\.py, line"
+    ):
+        default.set_start_method("fork")
+    default.set_start_method("fork", force=True)
+    assert default.get_start_method() == "fork"
+    assert multiprocessing.get_start_method(allow_none=True) in (None, "fork")  # CPython's is nobody's business here
+
+
+def test_every_public_name_of_cpython_and_torch_is_there() -> None:
+    missing = [name for name in multiprocessing.__all__ if not hasattr(mp, name)]
+    torchs = ["spawn", "start_processes", "ProcessContext", "SpawnContext", "ProcessRaisedException"]
+    missing += [name for name in [*torchs, "ProcessExitedException", "ProcessException"] if not hasattr(mp, name)]
+    assert not missing
+
+
+def test_importing_it_is_light() -> None:
+    heavy = "{'torch', 'numpy', 'cloudpickle', 'gymnasium'} & set(sys.modules)"
+    code = f"import shoal.multiprocessing, sys; sys.exit(bool({heavy}))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_a_preload_that_fails_is_told_by_start() -> None:
+    mp.set_forkserver_preload(["shoal_no_such_module"])
+    try:
+        with pytest.raises(RuntimeError, match="shoal_no_such_module"):
+            mp.get_context("forkserver").Process(target=int).start()
+    finally:
+        mp.set_forkserver_preload([])
+    assert run(mp.get_context("forkserver"), int) == 0
+
+
+@pytest.mark.own_process
+def test_fork_is_refused_where_native_threads_run() -> None:
+    import threading
+
+    import torch
+
+    import shoal
+
+    assert run(mp.get_context("fork"), int) == 0
+    threading.Thread(target=time.sleep, args=(0.0,)).start()
+    torch.set_num_threads(4)
+    torch.ones(600, 600) @ torch.ones(600, 600)
+    (torch.ones(400, 400, 40).sin() + 1).sum()  # OpenMP's threads
+    with pytest.raises(shoal.ForkRefused, match="other threads? (is|are) alive"):
+        mp.get_context("fork").Process(target=int).start()
+    assert run(mp.get_context("fork", allow_unsafe_fork=True), int) == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_executors_take_our_contexts(method: str) -> None:
+    ctx = mp.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=ctx) as executor:
+        assert list(executor.map(abs, [-1, -2, -3], timeout=60)) == [1, 2, 3]
+
+
+def program(tmp_path: Path, text: str, *arguments: str, **variables: str) -> str:
+    """Runs a script; returns what it printed."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(text))
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, script, *arguments], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_script_without_a_guard_is_not_run_again(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys
+        import shoal.multiprocessing as mp
+        print("script", flush=True)
+        class Point:
+            def __init__(self, x): self.x = x
+        def double(point, out): out.send(Point(2 * point.x))
+        reader, writer = mp.Pipe()
+        process = mp.get_context(sys.argv[1]).Process(target=double, args=(Point(4), writer))
+        process.start()
+        answer = reader.recv()
+        process.join()
+        print(answer.x, type(answer) is Point, process.exitcode)
+        """,
+        method,
+    )
+    assert printed.split("\n") == ["script", "8 True 0", ""]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_name_of_main_that_did_not_travel_runs_the_script_once(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import pickle, sys
+        import shoal.multiprocessing as mp
+        class Point:
+            pass
+        def load(data): print(type(pickle.loads(data)).__name__, flush=True)
+        if __name__ == "__main__":
+            process = mp.get_context(sys.argv[1]).Process(target=print, args=("nothing",))
+            process.start(); process.join()
+            process = mp.get_context(sys.argv[1]).Process(target=eval, args=("__import__('pickle').loads(data)", {"data": pickle.dumps(Point())}))
+            process.start(); process.join()
+            print(process.exitcode)
+        else:
+            print("again", __name__, flush=True)
+        """,
+        method,
+    )
+    assert printed.split("\n") == ["nothing", "again __mp_main__", "0", ""]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_script_without_a_guard_that_has_to_run_again_is_an_error_and_no_recursion(
+    method: str, tmp_path: Path
+) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import pickle, sys
+        import shoal.multiprocessing as mp
+        class Point:
+            pass
+        sys.stderr = sys.stdout
+        process = mp.get_context(sys.argv[1]).Process(
+            target=eval, args=("__import__('pickle').loads(data)", {"data": pickle.dumps(Point())}))
+        process.start(); process.join()
+        print(process.exitcode)
+        """,
+        method,
+    )
+    assert printed.count("worker processes were about to be started while") == 1, printed
+    assert printed.endswith("\n1\n")
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_launcher_variables_are_hidden_but_not_the_programs_own(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import os, sys
+        import shoal.multiprocessing as mp
+        os.environ["MASTER_ADDR"] = "localhost"; os.environ["WORLD_SIZE"] = "7"
+        names = ("RANK", "OMPI_COMM_WORLD_RANK", "WORLD_SIZE", "MASTER_ADDR")
+        def show(): print(*map(os.environ.get, names), flush=True)
+        for depth in range(2):
+            process = mp.get_context(sys.argv[1]).Process(target=show)
+            process.start(); process.join()
+        """,
+        method,
+        RANK="3",
+        OMPI_COMM_WORLD_RANK="3",
+        WORLD_SIZE="4",
+    )
+    assert printed == "None None 7 localhost\n" * 2
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_non_daemons_are_joined_at_exit_and_daemons_ended(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys, time
+        import shoal.multiprocessing as mp
+        def late(out):
+            out.recv()
+            print("joined", flush=True)
+        ctx = mp.get_context(sys.argv[1])
+        reader, writer = ctx.Pipe()
+        ctx.Process(target=late, args=(reader,)).start()
+        ctx.Process(target=time.sleep, args=(1000,), daemon=True).start()
+        writer.send(1)
+        """,
+        method,
+    )
+    assert printed == "joined\n"
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_processes_end_after_a_killed_parent(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import os, signal, sys, time
+        import shoal.multiprocessing as mp
+        def parent_dies(out, method):
+            child = mp.get_context(method).Process(target=time.sleep, args=(1000,))
+            child.start()
+            out.send(child.pid)
+            time.sleep(1000)
+        ctx = mp.get_context(sys.argv[1])
+        reader, writer = ctx.Pipe()
+        process = ctx.Process(target=parent_dies, args=(writer, sys.argv[1]))
+        process.start()
+        grandchild = os.pidfd_open(reader.recv())
+        process.kill(); process.join()
+        print(mp.connection.wait([grandchild], timeout=30) == [grandchild])
+        """,
+        method,
+    )
+    assert printed == "True\n"
