@@ -91,7 +91,9 @@ TEST(EventLoop, TimersRunInTheOrderOfTheirTimes) {
       in_time = os::Clock::now() < in_time_until;
     });
     done.get_future().get();
-    if (in_time) EXPECT_EQ(order, (std::vector{1, 2}));
+    if (in_time) {
+      EXPECT_EQ(order, (std::vector{1, 2}));
+    }
   }
 }
 
