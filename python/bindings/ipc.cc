@@ -7,10 +7,12 @@
 #include <array>
 
 #include "bindings.h"
+#include "packed_arrays.h"
 #include "shoal/ipc/block.h"
 #include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
+#include "tree_pickle.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -117,6 +119,8 @@ void bind_block(nb::module_& module) {
 void bind_ipc(nb::module_& parent) {
   nb::module_ module = parent.def_submodule("ipc", "The heap that a family of processes shares.");
   bind_block(module);
+  bind_packed_arrays(module);
+  bind_tree_pickle(module);
   module.def("exists", &Heap::exists, "Whether this process has a heap already.");
   module.def(
       "create", [](std::uint64_t nbytes) { Heap::create({.bytes = nbytes}); }, "nbytes"_a = 0,

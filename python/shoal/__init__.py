@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from shoal._version import __version__
 
 if TYPE_CHECKING:
-    from shoal import errors, identity, learn, process, vector
+    from shoal import errors, identity, learn, multiprocessing, process, vector
     from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
+    from shoal.multiprocessing.tensors import share_module
     from shoal.vector.faults import Fault, FaultPolicy
     from shoal.vector.make import make_vec
     from shoal.vector.options import WorkerOptions
@@ -46,7 +47,9 @@ __all__ = [
     "identity",
     "learn",
     "make_vec",
+    "multiprocessing",
     "process",
+    "share_module",
     "vector",
     "worker",
 ]
@@ -68,9 +71,10 @@ _MODULE_OF = {
     "WorkerOptions": "shoal.vector.options",
     "WorkerPool": "shoal.vector.pool",
     "make_vec": "shoal.vector.make",
+    "share_module": "shoal.multiprocessing.tensors",
     "worker": "shoal.identity",
 }
-_SUBMODULES = frozenset({"errors", "identity", "learn", "process", "vector"})
+_SUBMODULES = frozenset({"errors", "identity", "learn", "multiprocessing", "process", "vector"})
 
 
 def __getattr__(name: str) -> Any:

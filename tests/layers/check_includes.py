@@ -2,7 +2,8 @@
 """Reads every include of the C++ sources and fails on one that points the wrong way.
 
 The rules: a layer of src/shoal includes itself and the layers before it; LibTorch enters at learn; Python enters at
-python/bindings; there, only the files of the _learn module (learn*) see learn and LibTorch.
+python/bindings; there, only the files of the modules _learn (learn*) and _torch (torch*) see LibTorch, and only the former
+see learn.
 
     check_includes.py [repository root]
 """
@@ -55,11 +56,11 @@ def fault_in_layer(layer: str, bracket: str, include: str) -> str | None:
 def fault_in_bindings(source: Path, include: str) -> str | None:
     if source.name.startswith("learn"):
         return None
-    if TORCH.match(include):
-        return "_core uses LibTorch; only the files of _learn (learn*) may"
+    if TORCH.match(include) and not source.name.startswith("torch"):
+        return "_core uses LibTorch; only the files of _learn (learn*) and _torch (torch*) may"
     other = layer_of(include)
     if other == "learn":
-        return "_core includes learn; only the files of _learn (learn*) may"
+        return "another module than _learn includes learn; only its files (learn*) may"
     if other is not None and other not in LAYERS:
         return f"there is no layer {other}"
     return None

@@ -33,6 +33,7 @@ class CheckIncludes(unittest.TestCase):
             ("src/shoal/version.cc", '#include "shoal/version.h"\n'),
             ("python/bindings/vector.cc", '#include <Python.h>\n#include "rows.h"\n#include "shoal/vector/rows.h"\n'),
             ("python/bindings/learn.cc", '#include <torch/torch.h>\n#include "shoal/learn/ppo.h"\n'),
+            ("python/bindings/torch_module.cc", '#include <torch/torch.h>\n#include "shoal/shm/arena.h"\n'),
             ("src/shoal/os/a.h", '// #include "shoal/vector/rows.h" would be wrong here\n'),
         ]:
             with self.subTest(path):
@@ -51,7 +52,8 @@ class CheckIncludes(unittest.TestCase):
             ("src/shoal/utils/a.cc", "", "there is no layer utils"),
             ("src/shoal/version.cc", '#include "shoal/os/fd.h"\n', "beside the layers"),
             ("python/bindings/vector.cc", "#include <torch/torch.h>\n", "_core uses LibTorch"),
-            ("python/bindings/core_module.cc", '#include "shoal/learn/ppo.h"\n', "_core includes learn"),
+            ("python/bindings/core_module.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
+            ("python/bindings/torch_module.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
         ]:
             with self.subTest(path + text):
                 faults = self.faults(path, text)

@@ -21,7 +21,7 @@ if not (ROOT / "shoal").is_file():
 _CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES NONE)
-foreach(module _core _learn shoal-worker)
+foreach(module _core _learn _torch shoal-worker)
   set(source ${CMAKE_SOURCE_DIR}/src/${module}.cc)
   set(output ${CMAKE_SOURCE_DIR}/python/shoal/${module})
   if(NOT module STREQUAL shoal-worker)
@@ -66,7 +66,7 @@ class Project:
         (root / "python/shoal/__init__.py").write_text("")
         (root / "python/shoal/_version.py").write_text("")
         (root / "python/shoal/cli/__init__.py").write_text(_CLI)
-        for module in ("_core", "_learn", "shoal-worker"):
+        for module in ("_core", "_learn", "_torch", "shoal-worker"):
             (root / f"src/{module}.cc").write_text(module)
             (root / f"src/{module}.cc").chmod(0o755)
 

@@ -28,6 +28,33 @@ class Block:
     @property
     def address(self) -> int: ...
 
+def pack_array(array: object, blocks: list) -> object:
+    """
+    The array as bytes for unpack_array(); None for elements that are Python objects. The block that they name, if any, is appended to `blocks`.
+    """
+
+def pack_plain_array(array: object, blocks: list) -> object:
+    """
+    As pack_array(), and None where unpack_array() must be given the dtype.
+    """
+
+def unpack_array(packed: bytes, dtype: object | None = None) -> object: ...
+def needs_dtype(array: object) -> bool:
+    """Whether unpack_array() must be given the array's dtype."""
+
+def is_shared_array(array: object) -> bool:
+    """Whether the array's elements lie in the heap."""
+
+def pickle_tree(obj: object | None, blocks: list) -> object:
+    """
+    A tree of builtins and of objects with a packer as a pickle, or None for what is more; blocks that it names are appended to `blocks`, also in the latter case.
+    """
+
+def add_packer(type: object, packer: object, module: str, name: str) -> None:
+    """
+    Objects of exactly this type are pickled as a call of the function `name` of `module` with packer(obj, blocks), which is bytes, or None to leave the tree to others.
+    """
+
 def exists() -> bool:
     """Whether this process has a heap already."""
 

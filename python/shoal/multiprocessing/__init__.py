@@ -25,6 +25,9 @@ _OF_CONTEXT = [
 _MODULE_OF = {
     **dict.fromkeys(("ProcessContext", "ProcessException", "ProcessExitedException"), "spawning"),
     **dict.fromkeys(("ProcessRaisedException", "SpawnContext", "spawn", "start_processes"), "spawning"),
+    "SharedArray": "arrays",
+    **dict.fromkeys(("SharedTensor", "is_shared", "share_memory_", "share_module"), "tensors"),
+    **dict.fromkeys(("get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"), "tensors"),
 }
 # Modules of this package where it has them, CPython's otherwise.
 _MODULES = frozenset(

@@ -260,4 +260,6 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
 
 
 def _dump_by_value(obj: Any) -> bytes:
-    return reduction.dumps(obj)[0]
+    with io.BytesIO() as file:
+        reduction.Pickler(file).dump(obj)
+        return file.getvalue()

@@ -1,57 +1,133 @@
-"""How objects become messages.
+"""How objects become messages: pickles beside which tensors and arrays stay where they are.
 
     data, blocks = dumps(obj)      # hold `blocks` until the other side has loaded, or give them to the queue
     obj = loads(data)
 
 Protocol 5 with cloudpickle's rules: lambdas, closures, local classes and what a notebook defines travel by value. What is
-registered with `ForkingPickler.register` (here, or in `multiprocessing.reduction`) or `copyreg` holds here too.
+registered with `ForkingPickler.register` (here, or in `multiprocessing.reduction`) or `copyreg` holds here too. The
+bytes of torch's CPU tensors and of larger NumPy arrays lie in the heap of the family of processes: the pickle names
+their blocks, so it can be loaded by processes of the same family only, while somebody holds the blocks.
 """
 
 from __future__ import annotations
 
+import copyreg
+import importlib
+import importlib.util
 import io
 import pickle
+import sys
 from collections import ChainMap
 from collections.abc import Callable
+from multiprocessing import reduction as _cpython
 from multiprocessing.reduction import ForkingPickler, register
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import Any
 
 import cloudpickle
 
-if TYPE_CHECKING:
-    from shoal._core.ipc import Block
+from shoal._core import ipc
+from shoal.process.pickling import PicklingError, explain
 
-__all__ = ["ForkingPickler", "Pickler", "add_reducer", "dumps", "loads", "register"]
+__all__ = ["ForkingPickler", "Pickler", "PicklingError", "add_reducer", "dump", "dumps", "loads", "register"]
 
-_reducers: dict[type, Callable[[Any, list[Block]], Any]] = {}
+Reducer = Callable[[Any, "list[ipc.Block]"], Any]
+
+# Of exactly these types; for an object that a reducer does not want it returns NotImplemented.
+_reducers: dict[type, Reducer] = {}
+# Modules that add their reducers once the library is imported, by whomever.
+_waiting = {"torch": "shoal.multiprocessing.tensors", "numpy": "shoal.multiprocessing.arrays"}
 
 
-def add_reducer(kind: type, reducer: Callable[[Any, list[Block]], Any]) -> None:
+def add_reducer(kind: type, reducer: Reducer) -> None:
     """Pickles objects whose type is exactly `kind` by `reducer(obj, blocks)`, which returns what `__reduce__` may
     return and appends the blocks that it names."""
     _reducers[kind] = reducer
 
 
+def _look_again() -> bool:
+    """Whether a library that was waited for has come."""
+    found = [name for name in _waiting if name in sys.modules]
+    for name in found:
+        if name == "torch" and importlib.util.find_spec("shoal._torch") is None:
+            _waiting.pop(name)  # a build without torch: its own reducers go on
+            continue
+        importlib.import_module(_waiting[name])
+        _waiting.pop(name, None)
+    return bool(found)
+
+
 class Pickler(cloudpickle.Pickler):
     """Writes one message to `file`; `blocks` are those that it names."""
 
-    dispatch_table = ChainMap(ForkingPickler._extra_reducers, *cloudpickle.Pickler.dispatch_table.maps)
+    dispatch_table = ChainMap(
+        ForkingPickler._extra_reducers, *cloudpickle.Pickler.dispatch_table.maps
+    )  # the last one is copyreg's
 
     def __init__(self, file: Any, protocol: int | None = None) -> None:
         super().__init__(file, protocol=5 if protocol is None else protocol)
-        self.blocks: list[Block] = []
+        self.blocks: list[ipc.Block] = []
 
     def reducer_override(self, obj: Any) -> Any:
-        reducer = _reducers.get(type(obj))
-        return super().reducer_override(obj) if reducer is None else reducer(obj, self.blocks)
+        kind = type(obj)
+        reducer = _reducers.get(kind)
+        if reducer is not None:
+            return reducer(obj, self.blocks)
+        if kind is FunctionType:
+            if obj.__module__ in _OWN_MODULES:
+                return NotImplemented
+            return self._function_reduce(obj)
+        if _waiting and _look_again():
+            return self.reducer_override(obj)
+        if issubclass(kind, type):
+            return super().reducer_override(obj)
+        return NotImplemented
 
 
-def dumps(obj: Any) -> tuple[bytes, list[Block]]:
-    """`obj` as a message, and the blocks that must live until it is loaded."""
+assert Pickler.dispatch_table.maps[-1] is copyreg.dispatch_table
+# Their functions are found by name: no need to look into them.
+_OWN_MODULES = frozenset({"shoal.multiprocessing.tensors", "shoal.multiprocessing.arrays"})
+
+
+def dumps(obj: Any) -> tuple[bytes, list[ipc.Block]]:
+    """`obj` as a message, and the blocks that must live until it is loaded.
+
+    torch's CPU storages move into the heap, in place: both sides share them. A NumPy array that lies in the heap is
+    shared; another one is copied.
+
+    Raises:
+        PicklingError: naming the part of `obj` that cannot be pickled.
+        RuntimeError: for a tensor that is no leaf and requires a gradient, in torch's words.
+        OSError: there is not enough memory for a block.
+    """
+    blocks: list[ipc.Block] = []
+    data = ipc.pickle_tree(obj, blocks)
+    if data is not None:
+        return data, blocks
     with io.BytesIO() as file:
         pickler = Pickler(file)
-        pickler.dump(obj)
+        try:
+            pickler.dump(obj)
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise explain(obj, error, _dump_again) from error
         return file.getvalue(), pickler.blocks
 
 
+def _dump_again(obj: Any) -> bytes:
+    with io.BytesIO() as file:
+        Pickler(file).dump(obj)
+        return file.getvalue()
+
+
+def dump(obj: Any, file: Any, protocol: int | None = None) -> list[ipc.Block]:
+    """Writes `obj` as a message to `file`; returns the blocks that must live until it is loaded."""
+    pickler = Pickler(file, protocol)
+    pickler.dump(obj)
+    return pickler.blocks
+
+
 loads = pickle.loads
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_cpython, name)  # send_handle, DupFd, … are CPython's

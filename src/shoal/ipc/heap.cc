@@ -308,6 +308,18 @@ Offset Heap::offset_of(const void* payload) const noexcept {
   return static_cast<Offset>(static_cast<const std::byte*>(payload) - base());
 }
 
+Offset Heap::held_around(const void* address) noexcept {
+  if (!contains(address)) return 0;
+  const Offset wanted = offset_of(address);
+  const std::lock_guard lock(mutex_);
+  if (held_.find(wanted - sizeof(BlockWords)) != nullptr) return wanted;
+  for (const Held& held : held_.places()) {
+    const Offset payload = held.block + sizeof(BlockWords);
+    if (held.block != 0 && payload <= wanted && wanted - payload < size_of(payload)) return payload;
+  }
+  return 0;
+}
+
 void Heap::finish_dying() noexcept {
   constexpr int kAtOnce = 32;  // for others to get their turn
   for (bool more = true; more;) {

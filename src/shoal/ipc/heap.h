@@ -150,6 +150,10 @@ class Heap {
   bool contains(const void* address) const noexcept;     // within the heap's address space
   Offset offset_of(const void* payload) const noexcept;  // of an address that at() gave
 
+  /// The block that this process holds and that this address lies in; 0 when there is none. At its
+  /// start in the time of a look-up, within it in that of a walk over all that is held here.
+  Offset held_around(const void* address) noexcept;
+
   HeapStats stats() const;
 
   /// Walks all blocks, as check() does.

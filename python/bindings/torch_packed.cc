@@ -1,0 +1,168 @@
+#include "torch_packed.h"
+
+#include <ATen/MapAllocator.h>
+#include <c10/core/TensorImpl.h>
+#include <libshm.h>
+
+#include <array>
+#include <cstring>
+
+#include "acquire_block.h"
+#include "shoal/os/error.h"
+
+namespace shoal::python {
+namespace {
+
+enum class Kind : std::uint8_t { kTensor = 1, kStorage = 2 };
+
+enum Flags : std::uint8_t {
+  kRequiresGrad = 1,
+  kParameter = 2,
+  kConjugate = 4,
+  kNegative = 8,
+};
+
+struct Head {
+  std::uint64_t heap;
+  ipc::Offset block;  // 0: no bytes
+  std::uint64_t serial;
+  std::uint64_t start;
+  std::uint64_t bytes;
+  std::int8_t dtype;
+  std::uint8_t flags;
+  std::uint8_t dims;
+  Kind kind;
+};
+constexpr std::size_t kHeadBytes = 44;
+static_assert(offsetof(Head, kind) == kHeadBytes - 1);
+
+constexpr std::size_t kMaxDims = 64;
+
+bool in_shared_memory_of_torch(const c10::DataPtr& data) {
+  return at::MapAllocator::fromDataPtr(data) != nullptr ||
+         at::RefcountedMapAllocator::fromDataPtr(data) != nullptr ||
+         THManagedMapAllocator::fromDataPtr(data) != nullptr;
+}
+
+std::optional<Place> place_for(c10::StorageImpl& storage, Head& head) {
+  head.bytes = storage.nbytes();
+  if (head.bytes == 0) return std::nullopt;
+  Place place = place_in_heap(storage);
+  head.heap = place.block.heap()->id();
+  head.block = place.block.offset();
+  head.serial = place.block.serial();
+  head.start = place.start;
+  return place;
+}
+
+void check(bool right) {
+  if (!right)
+    throw InvalidArgument(
+        "these bytes describe no tensor: they are damaged, or of another build of Shoal");
+}
+
+Head read_head(std::string_view packed, Kind kind) {
+  Head head;
+  check(packed.size() >= kHeadBytes);
+  std::memcpy(&head, packed.data(), kHeadBytes);
+  check(head.kind == kind && head.dims <= kMaxDims && head.dtype >= 0 &&
+        head.dtype < static_cast<int>(c10::ScalarType::NumOptions));
+  return head;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> storage_of(const Head& head) {
+  if (head.block == 0) {
+    return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
+                                                 c10::GetAllocator(c10::DeviceType::CPU), true);
+  }
+  Place place{acquire_block(head.heap, head.block, head.serial), head.start};
+  check(head.start <= place.block.size() && head.bytes <= place.block.size() - head.start);
+  return storage_at(std::move(place), head.bytes);
+}
+
+/// Whether a view of this form stays inside of its storage.
+bool fits(const Head& head, std::int64_t offset, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+          std::size_t item_bytes) {
+  std::int64_t last = offset;
+  if (offset < 0) return false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 0 || strides[i] < 0) return false;
+    if (sizes[i] == 0) return true;
+    std::int64_t reach;
+    if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      return false;
+    }
+  }
+  return static_cast<std::uint64_t>(last) < head.bytes / item_bytes;
+}
+
+}  // namespace
+
+bool is_plain(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return tensor.defined() && impl->device_type() == c10::DeviceType::CPU &&
+         impl->layout() == c10::kStrided && !impl->is_nested() && !impl->is_python_dispatch() &&
+         !impl->has_symbolic_sizes_strides() && impl->has_storage() &&
+         tensor.dim() <= static_cast<std::int64_t>(kMaxDims) &&
+         !c10::isQIntType(tensor.scalar_type()) &&
+         !in_shared_memory_of_torch(impl->unsafe_storage().unsafeGetStorageImpl()->data_ptr());
+}
+
+Packed pack(const at::Tensor& tensor, bool parameter) {
+  Head head{};
+  head.kind = Kind::kTensor;
+  head.dtype = static_cast<std::int8_t>(tensor.scalar_type());
+  head.dims = static_cast<std::uint8_t>(tensor.dim());
+  head.flags = static_cast<std::uint8_t>(
+      (tensor.requires_grad() ? kRequiresGrad : 0) | (parameter ? kParameter : 0) |
+      (tensor.is_conj() ? kConjugate : 0) | (tensor.is_neg() ? kNegative : 0));
+  Packed packed;
+  packed.place =
+      place_for(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), head);
+  const std::size_t words = 1 + 2 * std::size_t{head.dims};
+  packed.bytes.resize(kHeadBytes + words * sizeof(std::int64_t));
+  char* out = packed.bytes.data();
+  std::memcpy(out, &head, kHeadBytes);
+  std::array<std::int64_t, 1 + 2 * kMaxDims> view;
+  view[0] = tensor.storage_offset();
+  for (std::size_t i = 0; i < head.dims; ++i) {
+    view[1 + i] = tensor.sizes()[i];
+    view[1 + head.dims + i] = tensor.strides()[i];
+  }
+  std::memcpy(out + kHeadBytes, view.data(), words * sizeof(std::int64_t));
+  return packed;
+}
+
+Packed pack(c10::StorageImpl& storage) {
+  Head head{};
+  head.kind = Kind::kStorage;
+  Packed packed;
+  packed.place = place_for(storage, head);
+  packed.bytes.assign(reinterpret_cast<const char*>(&head), kHeadBytes);
+  return packed;
+}
+
+Unpacked unpack(std::string_view packed) {
+  const Head head = read_head(packed, Kind::kTensor);
+  const std::size_t words = 1 + 2 * std::size_t{head.dims};
+  check(packed.size() == kHeadBytes + words * sizeof(std::int64_t));
+  std::array<std::int64_t, 1 + 2 * kMaxDims> view;
+  std::memcpy(view.data(), packed.data() + kHeadBytes, words * sizeof(std::int64_t));
+  const c10::IntArrayRef sizes(view.data() + 1, head.dims);
+  const c10::IntArrayRef strides(view.data() + 1 + head.dims, head.dims);
+  const auto dtype = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(head.dtype));
+  check(fits(head, view[0], sizes, strides, dtype.itemsize()));
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage_of(head)), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, view[0]);
+  if (head.flags & kConjugate) tensor._set_conj(true);
+  if (head.flags & kNegative) tensor._set_neg(true);
+  return {std::move(tensor), (head.flags & kRequiresGrad) != 0, (head.flags & kParameter) != 0};
+}
+
+c10::intrusive_ptr<c10::StorageImpl> unpack_storage_of(std::string_view packed) {
+  return storage_of(read_head(packed, Kind::kStorage));
+}
+
+}  // namespace shoal::python

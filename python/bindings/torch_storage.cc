@@ -1,0 +1,152 @@
+#include "torch_storage.h"
+
+#include <Python.h>
+#include <c10/core/CPUAllocator.h>
+#include <pthread.h>
+
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "shoal/ipc/heap.h"
+
+namespace shoal::python {
+namespace {
+
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+/// Copies from this size on are made without the GIL.
+constexpr std::uint64_t kLongCopyBytes = 128 * 1024;
+
+/// What a storage in the heap owns, as the context of its data pointer.
+struct Held {
+  Place place;
+  std::uint64_t bytes;
+  /// What the storage had before, where somebody may hold its address: t.numpy() does, and marks
+  /// the storage as one of fixed size.
+  c10::DataPtr before;
+};
+
+struct Entry {
+  WeakStorage storage;
+  const Held* held;
+};
+
+/// The storages of this process by the address of their bytes.
+struct Known {
+  std::mutex mutex;
+  std::unordered_map<const void*, Entry> by_address;
+};
+
+/// Never destroyed: storages are released until the very end of the process.
+Known& known() {
+  static Known* const instance = [] {
+    static Known* made = new Known;
+    // A child has the table whole, whichever thread was at it.
+    pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); },
+                   [] { made->mutex.unlock(); });
+    return made;
+  }();
+  return *instance;
+}
+
+void release(void* context) {
+  Held* held = static_cast<Held*>(context);
+  std::optional<WeakStorage> forgotten;  // goes without the lock
+  {
+    const std::lock_guard lock(known().mutex);
+    const auto at = known().by_address.find(held->place.block.data() + held->place.start);
+    if (at != known().by_address.end() && at->second.held == held) {
+      forgotten = std::move(at->second.storage);
+      known().by_address.erase(at);
+    }
+  }
+  delete held;
+}
+
+c10::DataPtr data_of(Held* held) {
+  return {held->place.block.data() + held->place.start, held, &release, c10::DeviceType::CPU};
+}
+
+/// Makes `storage` the one that is found at its place.
+void remember(const c10::intrusive_ptr<c10::StorageImpl>& storage, const Held* held) {
+  std::optional<WeakStorage> replaced;
+  const std::lock_guard lock(known().mutex);
+  const auto [at, fresh] = known().by_address.try_emplace(
+      held->place.block.data() + held->place.start, Entry{WeakStorage(storage), held});
+  if (fresh) return;
+  replaced = std::exchange(at->second.storage, WeakStorage(storage));
+  at->second.held = held;
+}
+
+class WithoutGil {
+ public:
+  explicit WithoutGil(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
+  ~WithoutGil() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+const Held* held_by(const c10::StorageImpl& storage) {
+  return storage.data_ptr().cast_context<Held>(&release);
+}
+
+}  // namespace
+
+std::optional<Place> place_of(const c10::StorageImpl& storage) {
+  if (const Held* held = held_by(storage)) return held->place;
+  const void* data = storage.data();
+  if (data == nullptr || !ipc::Heap::exists()) return std::nullopt;
+  // An array's memory, or another library's, may lie in the heap.
+  const ipc::Offset around = ipc::Heap::here()->held_around(data);
+  if (around == 0) return std::nullopt;
+  ipc::Block block = ipc::Block::acquire(around);
+  const auto start = static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - block.data());
+  return Place{std::move(block), start};
+}
+
+Place place_in_heap(c10::StorageImpl& storage) {
+  const void* data = storage.mutable_data();  // what is copied on write becomes its own
+  if (auto place = place_of(storage)) return *std::move(place);
+  const std::uint64_t bytes = storage.nbytes();
+  auto held = std::make_unique<Held>(Held{Place{ipc::Block::allocate(bytes), 0}, bytes, {}});
+  {
+    const WithoutGil without(bytes >= kLongCopyBytes);
+    std::memcpy(held->place.block.data(), data, bytes);
+  }
+  // Another thread may have moved it meanwhile.
+  if (auto place = place_of(storage)) return *std::move(place);
+  Place place = held->place;
+  c10::DataPtr& now = storage._mutable_data_ptr_no_checks();
+  if (!storage.resizable()) held->before = std::move(now);
+  Held* const kept = held.release();
+  storage.set_data_ptr_noswap(data_of(kept));
+  storage.set_resizable(false);
+  remember(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage), kept);
+  return place;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> storage_at(Place place, std::uint64_t bytes) {
+  const void* address = place.block.data() + place.start;
+  {
+    const std::lock_guard lock(known().mutex);
+    const auto at = known().by_address.find(address);
+    if (at != known().by_address.end() && at->second.held->bytes == bytes) {
+      if (auto storage = at->second.storage.lock()) return storage;
+    }
+  }
+  Held* const held = new Held{std::move(place), bytes, {}};
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       data_of(held), /*allocator=*/nullptr,
+                                                       /*resizable=*/false);
+  remember(storage, held);
+  return storage;
+}
+
+}  // namespace shoal::python

@@ -1,0 +1,223 @@
+"""torch's tensors that several processes see. Imports torch: nothing imports this before somebody has."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch.multiprocessing import reductions as _stock
+
+from shoal import _torch
+from shoal._core import ipc
+from shoal.multiprocessing import reduction
+
+__all__ = [
+    "SharedTensor",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "is_shared",
+    "set_sharing_strategy",
+    "share_memory_",
+    "share_module",
+]
+
+_Shared = TypeVar("_Shared", torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
+
+_NON_LEAF = (
+    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
+    "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
+    "(e.g., putting it on the queue)."
+)
+
+
+def share_memory_(obj: _Shared) -> _Shared:
+    """Moves the bytes of a CPU tensor or storage to where all processes of the family see them, in place, and returns
+    it. All views of it follow. Nothing happens to what lies there already.
+
+    Sending a tensor does this by itself. A storage that is shared has a fixed size, and `Tensor.numpy()` arrays made
+    of it before keep the old bytes. Raises ValueError for what is not on the CPU, OSError when memory is short.
+    """
+    for storage in _storages(obj):
+        _torch.share(storage)
+    return obj
+
+
+def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
+    """`data` as a tensor that several processes see: a tensor is moved in place and returned, what else
+    `torch.as_tensor(data, **options)` takes is copied."""
+    if not isinstance(data, torch.Tensor):
+        data = torch.tensor(data, **options)
+    elif options:
+        data = data.to(**options)
+    return share_memory_(data)
+
+
+def is_shared(obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage) -> bool:
+    """Whether its bytes lie where all processes of the family see them, on the CPU (by us), in torch's own shared
+    memory, or on a CUDA device."""
+    storages = _storages(obj)
+    return all(storage.is_shared() or _torch.is_shared(storage) for storage in storages)
+
+
+def share_module(module: torch.nn.Module) -> torch.nn.Module:
+    """Puts all parameters and buffers of a module where all processes of the family see them, in place, and returns it.
+
+    What one process writes to them the others see: Hogwild training. Gradients stay each process's own, tied weights
+    stay tied, and parameters that are sent stay parameters.
+    """
+    for tensor in [*module.parameters(), *module.buffers()]:
+        share_memory_(tensor.detach())
+    return module
+
+
+def _storages(obj: Any) -> list[torch.UntypedStorage]:
+    if isinstance(obj, torch.UntypedStorage):
+        return [obj]
+    if isinstance(obj, torch.TypedStorage):
+        return [obj._untyped_storage]
+    if not isinstance(obj, torch.Tensor):
+        raise TypeError(f"a tensor or a storage of torch is needed, not {type(obj).__name__}")
+    return [part.untyped_storage() for part in _dense_parts(obj)]
+
+
+def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.is_nested:
+        return [tensor.values()]
+    return [tensor]
+
+
+# --- sharing strategies, as torch.multiprocessing has them ----------------------------------------------------------
+
+_STRATEGIES = {"heap", "file_descriptor", "file_system"}
+_strategy = "heap"
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The names that `set_sharing_strategy` takes."""
+    return set(_STRATEGIES)
+
+
+def get_sharing_strategy() -> str:
+    """The name that was set last; "heap" before."""
+    return _strategy
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Takes the names of torch's strategies, for programs that set one. All tensors lie in the heap of the family
+    whichever it is: no descriptor a tensor as with torch's "file_descriptor", no file as with its "file_system"."""
+    global _strategy
+    if new_strategy not in _STRATEGIES:
+        raise ValueError(f"there is no sharing strategy {new_strategy!r}; there are {sorted(_STRATEGIES)}")
+    _strategy = new_strategy
+
+
+# --- what crosses ---------------------------------------------------------------------------------------------------
+
+
+def _reduce_tensor(tensor: torch.Tensor, blocks: list[ipc.Block]) -> Any:
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(_NON_LEAF)
+    torch.utils.hooks.warn_if_has_hooks(tensor)
+    packed = _torch.pack_tensor(tensor, blocks)
+    if packed is not None:
+        return _tensor, (packed,)
+    return _reduce_other(tensor)
+
+
+def _tensor(packed: bytes) -> torch.Tensor:
+    return _torch.unpack_tensor(packed)
+
+
+def _reduce_other(tensor: torch.Tensor) -> Any:
+    """Tensors that are made of others, or whose bytes are elsewhere."""
+    if tensor.is_quantized:
+        return tensor._reduce_ex_internal(2)
+    if tensor.is_nested and type(tensor) is torch.Tensor:
+        sizes = (tensor._nested_tensor_size(), tensor._nested_tensor_strides(), tensor._nested_tensor_storage_offsets())
+        return _nested, (tensor.values().detach(), *sizes, tensor.requires_grad)
+    if tensor.layout is torch.sparse_coo:
+        parts = (tensor._indices().detach(), tensor._values().detach())
+        return _sparse_coo, (*parts, tensor.shape, tensor.is_coalesced(), tensor.requires_grad)
+    if tensor.layout is not torch.strided and tensor.layout is not torch._mkldnn:
+        parts = tuple(part.detach() for part in _dense_parts(tensor))
+        return _sparse_compressed, (*parts, tensor.shape, str(tensor.layout), tensor.requires_grad)
+    if tensor.device.type == "cpu" and tensor.layout is torch.strided:
+        view = (tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.requires_grad)
+        return _on_storage, (type(tensor), tensor.untyped_storage(), tensor.dtype, view)
+    if tensor.device.type in ("cuda", "meta"):
+        return _stock.reduce_tensor(tensor)
+    return NotImplemented
+
+
+def _on_storage(kind: type, storage: torch.UntypedStorage, dtype: torch.dtype, view: tuple[Any, ...]) -> torch.Tensor:
+    return _stock.rebuild_tensor(kind, torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True), view)
+
+
+def _nested(
+    values: torch.Tensor, sizes: torch.Tensor, strides: torch.Tensor, offsets: torch.Tensor, requires_grad: bool
+) -> torch.Tensor:
+    return torch._nested_view_from_buffer(values, sizes, strides, offsets).requires_grad_(requires_grad)
+
+
+def _sparse_coo(
+    indices: torch.Tensor, values: torch.Tensor, shape: torch.Size, is_coalesced: bool, requires_grad: bool
+) -> torch.Tensor:
+    made = torch.sparse_coo_tensor(indices, values, shape, is_coalesced=is_coalesced, check_invariants=False)
+    return made.requires_grad_(requires_grad)
+
+
+def _sparse_compressed(
+    compressed: torch.Tensor,
+    plain: torch.Tensor,
+    values: torch.Tensor,
+    shape: torch.Size,
+    layout: str,
+    requires_grad: bool,
+) -> torch.Tensor:
+    layout = getattr(torch, layout.removeprefix("torch."))
+    made = torch.sparse_compressed_tensor(compressed, plain, values, shape, layout=layout, check_invariants=False)
+    return made.requires_grad_(requires_grad)
+
+
+def _reduce_storage(storage: torch.UntypedStorage, blocks: list[ipc.Block]) -> Any:
+    if storage.device.type != "cpu":
+        raise RuntimeError(
+            f"Cannot pickle {storage.device.type} storage; try pickling a {storage.device.type} tensor instead"
+        )
+    if storage.is_shared():
+        return _reduce_storage_of_torch(storage)
+    return _storage, (_torch.pack_storage(storage, blocks),)
+
+
+def _storage(packed: bytes) -> torch.UntypedStorage:
+    return _torch.unpack_storage(packed)
+
+
+def _reduce_storage_of_torch(storage: torch.UntypedStorage) -> Any:
+    """In torch's own shared memory: others may see it there, so there it stays, and crosses as torch does it: its
+    descriptor is fetched from this process, which must live until then."""
+    if torch.multiprocessing.get_sharing_strategy() == "file_system":
+        return _stock.reduce_storage(storage)
+    from multiprocessing import resource_sharer
+
+    descriptor, size = storage._share_fd_cpu_()
+    _stock.shared_cache[_stock.fd_id(descriptor)] = _stock.StorageWeakRef(storage)
+    return _stock.rebuild_storage_fd, (type(storage), resource_sharer.DupFd(descriptor), size)
+
+
+def _reduce_typed_storage(storage: torch.TypedStorage, blocks: list[ipc.Block]) -> Any:
+    return _stock.reduce_typed_storage(storage)
+
+
+_unpack = _torch.unpack_tensor
+for _kind in (torch.Tensor, torch.nn.Parameter):
+    reduction.add_reducer(_kind, _reduce_tensor)
+    ipc.add_packer(_kind, _torch.pack_plain_tensor, __name__, "_unpack")
+reduction.add_reducer(torch.UntypedStorage, _reduce_storage)
+reduction.add_reducer(torch.TypedStorage, _reduce_typed_storage)
