@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
+import multiprocessing.pool
 import os
 import pickle
 import signal
@@ -277,6 +278,27 @@ def test_executors_take_our_contexts(method: str) -> None:
     ctx = mp.get_context(method)
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=ctx) as executor:
         assert list(executor.map(abs, [-1, -2, -3], timeout=60)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_cpythons_pool_takes_our_contexts(method: str) -> None:
+    with multiprocessing.pool.Pool(2, context=mp.get_context(method)) as pool:
+        assert pool.map(abs, [-1, -2, -3]) == [1, 2, 3]
+        pool.close()
+        pool.join()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_end_of_a_process_ends_its_pipe(method: str) -> None:
+    ctx = mp.get_context(method)
+    reader, writer = ctx.Pipe(duplex=False)
+    process = ctx.Process(target=lambda out: out.send(1), args=(writer,))
+    process.start()
+    writer.close()
+    assert reader.recv() == 1
+    with pytest.raises(EOFError):  # nobody has asked for the exit code yet
+        reader.recv()
+    process.join()
 
 
 def program(tmp_path: Path, text: str, *arguments: str, **variables: str) -> str:

@@ -59,14 +59,14 @@ def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str,
 def run_process(context: WorkerContext) -> int:
     """Runs the Process object of the payload in this fresh process; returns its exit code."""
     try:
-        fds = _receive_fds(context)
-        context.close()
-        process_obj, prepared = _prepare(context.payload, fds)
+        process_obj, prepared = _prepare(context.payload, _receive_fds(context))
+        context.close()  # tells the parent that the blocks that the payload names are held here
     except BaseException:
         traceback.print_exc()
         util._flush_std_streams()  # type: ignore[attr-defined]
         return 1
-    code = process_obj._bootstrap(parent_sentinel=fds[prepared["fds"]["parent"]])
+    parent = _inherited_fds[prepared["fds"]["parent"]]
+    code = process_obj._bootstrap(parent_sentinel=parent)
     if prepared["method"] == "spawn":
         _run_exit_handlers()
     return code & 0xFF

@@ -72,7 +72,8 @@ class LaunchedPopen:
             os.close(self.sentinel)
             raise
         self.pid = self._held[0].pid
-        self.finalizer = util.Finalize(self, _release, (self._held, self.sentinel))
+        waiting = _hold_until_loaded(self._held[0], self._blocks) if self._blocks else None
+        self.finalizer = util.Finalize(self, _release, (self._held, self.sentinel, waiting))
 
     def duplicate_for_child(self, fd: int) -> int:
         """While the process object is pickled: `fd` goes with it; returns the number that the process finds it by."""
@@ -108,7 +109,6 @@ class LaunchedPopen:
             if not worker.is_alive:
                 code = worker.exitcode
                 self.returncode = _UNKNOWN_EXIT if code is None else code
-                self._blocks.clear()
                 _core.ipc.sweep()
         return self.returncode
 
@@ -134,7 +134,22 @@ class LaunchedPopen:
         self.finalizer()
 
 
-def _release(held: list[Any], sentinel: int) -> None:
+def _hold_until_loaded(worker: Any, blocks: list[Any]) -> threading.Thread:
+    """Holds the blocks that the payload names until the process does so itself, or has ended; no longer, since who else
+    holds an end of a pipe is how the other end knows that it is open."""
+
+    def wait() -> None:
+        worker.recv()  # nothing comes, and then the end of the channel
+        blocks.clear()
+
+    thread = threading.Thread(target=wait, name="shoal start", daemon=True)
+    thread.start()
+    return thread
+
+
+def _release(held: list[Any], sentinel: int, waiting: threading.Thread | None) -> None:
+    if waiting is not None and waiting is not threading.current_thread():
+        waiting.join()
     held.clear()  # first: the worker writes to the eventfd
     os.close(sentinel)
 

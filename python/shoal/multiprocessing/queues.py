@@ -85,17 +85,18 @@ class _NoLock:
 
 
 class _Reader:
-    """What CPython's queues call `_reader`, for those who use it directly."""
+    """What CPython's queues call `_reader`, for those who use it directly: its pools do, and close the end that they do not
+    need."""
 
     def __init__(self, queue: _QueueBase) -> None:
         self._queue = queue
 
     @property
     def closed(self) -> bool:
-        return self._queue._closed
+        return self._queue._get == self._queue._refuse
 
     def close(self) -> None:
-        self._queue.close()
+        self._queue._get = self._queue._refuse
 
     def fileno(self) -> int:
         return self._queue.fileno()
@@ -118,10 +119,10 @@ class _Writer:
 
     @property
     def closed(self) -> bool:
-        return self._queue._closed
+        return self._queue._put == self._queue._refuse
 
     def close(self) -> None:
-        self._queue.close()
+        self._queue._put = self._queue._refuse
 
     def send(self, obj: Any) -> None:
         self._queue._core.put(obj)
