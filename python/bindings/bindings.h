@@ -6,6 +6,7 @@
 namespace shoal::python {
 
 void bind_errors(nanobind::module_& module);
+void bind_synchronize(nanobind::module_& module);
 void bind_process(nanobind::module_& module);
 void bind_ipc(nanobind::module_& module);
 void bind_ipc_queue(nanobind::module_& module);

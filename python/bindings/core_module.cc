@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   shoal::python::bind_errors(module);
   shoal::python::bind_ipc(module);
   shoal::python::bind_ipc_queue(module);
+  shoal::python::bind_synchronize(module);
   shoal::python::bind_process(module);
   shoal::python::bind_identity(module);
   shoal::python::bind_env(module);

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "Error",
     "ForkRefused",
+    "OwnerDied",
     "RemoteError",
     "RemoteTraceback",
     "SpacesDiffer",
@@ -60,6 +61,18 @@ class WorkerDied(Error):
         self.exitcode = exitcode
         self.log_tail = log_tail
         self.kind = kind
+
+
+class OwnerDied(Error):
+    """A process was killed while it held what the caller waited for; what that protects may be half done.
+
+    Attributes:
+        pid: its process id; -1 where it is not known any more.
+    """
+
+    def __init__(self, message: str, *, pid: int = -1) -> None:
+        super().__init__(message)
+        self.pid = pid
 
 
 class TooManyFaults(Error):

@@ -71,6 +71,54 @@ class BaseContext(_cpython.BaseContext):
         """The start methods there are, the default first."""
         return list(METHODS)
 
+    def Lock(self, **options: Any) -> Any:
+        """shoal.multiprocessing.synchronize.Lock, with its options; so the others."""
+        return self._synchronizer("Lock", options)
+
+    def RLock(self, **options: Any) -> Any:
+        return self._synchronizer("RLock", options)
+
+    def Semaphore(self, value: int = 1, **options: Any) -> Any:
+        return self._synchronizer("Semaphore", options, value)
+
+    def BoundedSemaphore(self, value: int = 1, **options: Any) -> Any:
+        return self._synchronizer("BoundedSemaphore", options, value)
+
+    def Condition(self, lock: Any = None) -> Any:
+        return self._synchronizer("Condition", {}, lock)
+
+    def Event(self) -> Any:
+        return self._synchronizer("Event", {})
+
+    def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> Any:
+        return self._synchronizer("Barrier", {}, parties, action, timeout)
+
+    def _synchronizer(self, name: str, options: Mapping[str, Any], *arguments: Any) -> Any:
+        from shoal.multiprocessing import synchronize
+
+        return getattr(synchronize, name)(*arguments, ctx=self.get_context(), **options)
+
+    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:
+        """shoal.multiprocessing.sharedctypes.RawValue; so the others."""
+        from shoal.multiprocessing.sharedctypes import RawValue
+
+        return RawValue(typecode_or_type, *args)
+
+    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:
+        from shoal.multiprocessing.sharedctypes import RawArray
+
+        return RawArray(typecode_or_type, size_or_initializer)
+
+    def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:
+        from shoal.multiprocessing.sharedctypes import Value
+
+        return Value(typecode_or_type, *args, lock=lock, ctx=self.get_context())
+
+    def Array(self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:
+        from shoal.multiprocessing.sharedctypes import Array
+
+        return Array(typecode_or_type, size_or_initializer, lock=lock, ctx=self.get_context())
+
     def Queue(self, maxsize: int = 0) -> Any:
         """shoal.multiprocessing.queues.Queue"""
         from shoal.multiprocessing.queues import Queue

@@ -108,6 +108,8 @@ class Heap {
   ProcessSlot self() const noexcept { return self_; }
   /// Whether that process still runs; asks the kernel (some microseconds).
   bool alive(ProcessSlot slot) const noexcept { return slots_.alive(slot); }
+  /// Who is in the slot of that index now; nobody when it is free.
+  ProcessSlot slot_at(std::uint32_t index) const noexcept { return slots_.at(index); }
   /// Its process id, 0 when its slot is not its own any more.
   pid_t pid_of(ProcessSlot slot) const noexcept { return slots_.process(slot).pid; }
 

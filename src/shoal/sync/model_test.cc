@@ -4,10 +4,6 @@
 // release/acquire pair a data race.
 #include <gtest/gtest.h>
 
-#include <ostream>
-#include <streambuf>
-#include <string>
-
 #include "shoal/sync/arrival_slots.h"
 #include "shoal/sync/chunk_range.h"
 #include "shoal/sync/doorbell.h"
@@ -15,120 +11,13 @@
 #include "shoal/sync/sleepers.h"
 #include "shoal/sync/spsc_indices.h"
 
-// Last, since it redefines keywords; what it redefines is taken back at once.
-#include <relacy/relacy.hpp>
-#undef VAR
-#undef assert
-#undef calloc
-#undef delete
-#undef errno
-#undef free
-#undef malloc
-#undef memory_order_acq_rel
-#undef memory_order_acquire
-#undef memory_order_consume
-#undef memory_order_relaxed
-#undef memory_order_release
-#undef memory_order_seq_cst
-#undef new
-#undef realloc
+// Last, since it redefines keywords.
+#include "shoal/sync/testing/model.h"
 
 namespace shoal::sync {
 namespace {
 
-rl::memory_order to_relacy(std::memory_order order) {
-  switch (order) {
-    case std::memory_order_relaxed:
-      return rl::mo_relaxed;
-    case std::memory_order_consume:
-      return rl::mo_consume;
-    case std::memory_order_acquire:
-      return rl::mo_acquire;
-    case std::memory_order_release:
-      return rl::mo_release;
-    case std::memory_order_acq_rel:
-      return rl::mo_acq_rel;
-    case std::memory_order_seq_cst:
-      break;
-  }
-  return rl::mo_seq_cst;
-}
-
-/// What to break, to see that the checker notices.
-enum class Fault { kNone, kRelaxedOrders, kNoWake };
-
-/// A word of the model, with the kernel's side of its futex: looking at the word and going to sleep
-/// are one step under the lock of the futex's hash bucket, and so is waking.
-template <Fault kFault, class T = std::uint32_t>
-class ModelWord {
- public:
-  T load(std::memory_order order) const {
-    return const_cast<rl::atomic<T>&>(value_)($).load(effective(order));
-  }
-  void store(T value, std::memory_order order) { value_($).store(value, effective(order)); }
-  T fetch_or(T bits, std::memory_order order) { return value_($).fetch_or(bits, effective(order)); }
-  bool compare_exchange_weak(T& expected, T desired, std::memory_order success,
-                             std::memory_order failure) {
-    return value_($).compare_exchange_weak(expected, desired, effective(success),
-                                           effective(failure));
-  }
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
-                               std::memory_order failure) {
-    return value_($).compare_exchange_strong(expected, desired, effective(success),
-                                             effective(failure));
-  }
-
-  os::FutexOutcome sleep(std::uint32_t expected, bool timed) {
-    bucket_.lock($);
-    if (value_($).load(rl::mo_relaxed) != expected) {
-      bucket_.unlock($);
-      return os::FutexOutcome::kChanged;
-    }
-    bool woken = true;
-    if (timed) {
-      woken = sleepers_.wait_for(bucket_, 1, $);
-    } else {
-      sleepers_.wait(bucket_, $);
-    }
-    bucket_.unlock($);
-    return woken ? os::FutexOutcome::kWoken : os::FutexOutcome::kTimedOut;
-  }
-  void wake() {
-    bucket_.lock($);
-    sleepers_.notify_all($);
-    bucket_.unlock($);
-  }
-  void wake_one() {
-    bucket_.lock($);
-    sleepers_.notify_one($);
-    bucket_.unlock($);
-  }
-
- private:
-  static rl::memory_order effective(std::memory_order order) {
-    return kFault == Fault::kRelaxedOrders ? rl::mo_relaxed : to_relacy(order);
-  }
-
-  rl::atomic<T> value_{T{0}};
-  rl::mutex bucket_;
-  rl::condition_variable sleepers_;
-};
-
-template <Fault kFault>
-struct ModelAtomics {
-  using Word = ModelWord<kFault>;
-  using Word64 = ModelWord<kFault, std::uint64_t>;
-
-  static os::FutexOutcome wait(const Word& word, std::uint32_t expected, os::Deadline deadline) {
-    return const_cast<Word&>(word).sleep(expected, deadline != os::kNoDeadline);
-  }
-  static void wake_all(Word& word) {
-    if (kFault != Fault::kNoWake) word.wake();
-  }
-  static void wake_one(Word& word) {
-    if (kFault != Fault::kNoWake) word.wake_one();
-  }
-};
+using namespace testing;
 
 /// One rings twice; two wait for each ring and read what was written before it.
 template <Fault kFault>
@@ -477,43 +366,6 @@ struct SleepersModel : rl::test_suite<SleepersModel<kFault, kOneGivesUp>, kOneGi
     bell.wake(whom);
   }
 };
-
-/// Where Relacy reports to. It replaces operator new while it simulates, so its report must not
-/// allocate.
-class Report : public std::streambuf {
- public:
-  Report() : text_(1 << 20, ' ') { setp(text_.data(), text_.data() + text_.size()); }
-  std::string text() const { return text_.substr(0, static_cast<std::size_t>(pptr() - pbase())); }
-
- private:
-  std::string text_;
-};
-
-template <class Model>
-rl::test_result_e simulate(rl::scheduler_type_e scheduler, unsigned iterations, Report& report) {
-  std::ostream output(&report);
-  rl::test_params params;
-  params.output_stream = &output;
-  params.progress_stream = &output;
-  params.search_type = scheduler;
-  params.iteration_count = iterations;
-  rl::simulate<Model>(params);
-  return params.test_result;
-}
-
-template <class Model>
-void expect_clean(rl::scheduler_type_e scheduler) {
-  constexpr unsigned kIterations = 300'000;  // of the random scheduler; the other ends by itself
-  Report report;
-  EXPECT_EQ(simulate<Model>(scheduler, kIterations, report), rl::test_result_success)
-      << report.text();
-}
-
-template <class Model>
-rl::test_result_e result_of() {
-  Report report;
-  return simulate<Model>(rl::random_scheduler_type, 20'000, report);
-}
 
 TEST(Model, EveryRingEndsEveryWaitAndPublishes) {
   expect_clean<RingModel<Fault::kNone>>(rl::random_scheduler_type);

@@ -1,0 +1,82 @@
+// A condition variable of the family, in a block; its lock is a Lock beside it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "shoal/ipc/block.h"
+#include "shoal/ipc/lock.h"
+#include "shoal/ipc/owners.h"
+#include "shoal/ipc/shared_spin_policy.h"
+#include "shoal/os/clock.h"
+#include "shoal/sync/condition.h"
+
+namespace shoal::ipc {
+
+/// A value that holds its block: copies, also in other processes, are the same condition.
+///
+/// Threads, processes: any of the family; wait() and notify() by who has the lock. Invariant:
+/// notify(n) ends n waits of living waiters, those that began first, if there are as many. Death: a
+/// dead waiter's notification is handed on within a slice. Fork: the waiter is the parent. Limit:
+/// of more than kWaiters waiters at a time, those beyond wake at every notification.
+class Condition {
+ public:
+  static constexpr std::uint32_t kWaiters = 64;
+  using Place = sync::Condition::Place;
+
+  Condition() : block_(Block::allocate(sync::Condition::bytes(kWaiters), BlockKind::kSync)) {
+    std::memset(block_.data(), 0, sync::Condition::bytes(kWaiters));
+    words().init(kWaiters);
+  }
+  explicit Condition(Block block) noexcept : block_(std::move(block)) {}
+
+  const Block& block() const noexcept { return block_; }
+
+  /// Lets go of `lock`, which this thread has, until notified or `deadline`; then has it again, as
+  /// deep. Whether it was notified; `taken_back` says how the lock was had again.
+  bool wait(Lock& lock, os::Deadline deadline, Acquisition* taken_back = nullptr) noexcept {
+    const Place place = enter();
+    const std::uint32_t depth = lock.release_all();
+    while (sleep(place, deadline) == sync::WaitOutcome::kInterrupted) {
+    }
+    const bool notified = leave(place);
+    Acquisition acquired = lock.acquire();
+    while (acquired.outcome != sync::WaitOutcome::kReady) acquired = lock.acquire();
+    lock.restore_depth(depth);
+    if (taken_back != nullptr) *taken_back = acquired;
+    return notified;
+  }
+
+  // wait() in its parts, for who must look around meanwhile.
+  [[nodiscard]] Place enter() noexcept {
+    const Owners owners(*block_.heap());
+    return words().enter(owners.self(), owners.liveness());
+  }
+  [[nodiscard]] sync::WaitOutcome sleep(Place place, os::Deadline deadline) noexcept {
+    const Owners owners(*block_.heap());
+    return wait_in_slices(
+        deadline, kSlice,
+        [&](os::Deadline until) {
+          return words().wait(place, SharedSpinPolicy::of_signals(), until);
+        },
+        [&] {
+          words().hand_on(owners.liveness());
+          return false;
+        });
+  }
+  [[nodiscard]] bool leave(Place place) noexcept { return words().leave(place); }
+
+  std::uint32_t notify(std::uint32_t count) noexcept {
+    return words().notify(count, Owners(*block_.heap()).liveness());
+  }
+  std::uint32_t waiting() const noexcept { return words().waiting(); }
+
+ private:
+  sync::Condition& words() const noexcept {
+    return *reinterpret_cast<sync::Condition*>(block_.data());
+  }
+
+  Block block_;
+};
+
+}  // namespace shoal::ipc
