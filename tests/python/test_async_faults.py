@@ -65,10 +65,9 @@ def play(envs: Any, actions: dict[int, int]) -> dict[int, Row]:
     """One step of these environments, in as many batches as that takes."""
     order = sorted(actions)
     rows: dict[int, Row] = {}
-    if envs.batch_size == envs.num_envs and not getattr(envs, "in_flight", 0) and len(order) == envs.num_envs:
+    if envs._whole and not envs.in_flight and len(order) == envs.num_envs:
         result = envs.step(np.array([actions[i] for i in order]))
-        infos = {**result[4], "env_id": np.arange(envs.num_envs)}
-        return rows_of((*result[:4], infos))
+        return rows_of((*result[:4], {**result[4], "env_id": np.arange(envs.num_envs)}))
     envs.send(np.array([actions[i] for i in order]), order)
     while len(rows) < len(order):
         rows |= rows_of(envs.recv(timeout=60))
