@@ -59,7 +59,7 @@ def new_tensor(nbytes: int) -> Make:
 def kept_tensor(nbytes: int) -> Make:
     import torch
 
-    tensor = torch.zeros(nbytes, dtype=torch.uint8).share_memory_()
+    tensor = torch.zeros(nbytes, dtype=torch.uint8)  # shared by its first put
     return lambda: tensor
 
 
@@ -132,7 +132,7 @@ def measure(run: Callable[[int], float], batch: int, seconds: float) -> float:
 def compare(payload: str, contestants: list[str], seconds: float, rounds: int) -> None:
     nbytes, prepare = PAYLOADS[payload]
     batch = max(1, min(64, 2**25 // nbytes))
-    make = prepare()
+    makes = {name: prepare() for name in contestants}  # torch moves what it sends to its own shared memory
     pairs = {name: Pair(CONTESTANTS[name]) for name in contestants}
     found: dict[str, dict[str, list[float]]] = {what: {name: [] for name in pairs} for what in ("stream", "trip")}
     for _ in range(rounds):
@@ -140,7 +140,11 @@ def compare(payload: str, contestants: list[str], seconds: float, rounds: int) -
             for name, pair in pairs.items():
                 run = getattr(pair, what)
                 times[name].append(
-                    measure(lambda count, run=run: run(make, count, batch), batch if what == "stream" else 1, seconds)
+                    measure(
+                        lambda count, run=run, make=makes[name]: run(make, count, batch),
+                        batch if what == "stream" else 1,
+                        seconds,
+                    )
                 )
     for pair in pairs.values():
         pair.close()
