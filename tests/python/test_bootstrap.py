@@ -238,9 +238,10 @@ def test_a_first_call_killed_during_the_build_is_completed_by_the_next(project):
     process.communicate(timeout=30)
     (project.root / "src/compile.sh").write_text('cp "$1" "$2"\n')
     assert project.call().returncode == 0
-    assert [(project.root / f"python/shoal/{module}.so").read_text() for module in ("_core", "_learn")] == [
+    assert [(project.root / f"python/shoal/{module}.so").read_text() for module in ("_core", "_learn", "_torch")] == [
         "_core",
         "_learn",
+        "_torch",
     ]
 
 
@@ -252,7 +253,7 @@ def test_two_first_calls_at_once_set_up_once(bare):
     assert [process.returncode for process in processes] == [0, 0]
     assert sorted(out.split("|")[-1] for out, _ in outputs) == ["0\n", "1\n"]
     assert sum("Creating .venv" in err for _, err in outputs) == 1
-    assert log.read_text().count("once") == 3  # two modules and a program
+    assert log.read_text().count("once") == 4  # three modules and a program
 
 
 def test_a_moved_folder_still_works(project):
