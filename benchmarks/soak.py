@@ -83,6 +83,7 @@ class Books:
         self.injected = collections.Counter[str]()
         self.reported = collections.Counter[str]()
         self.numbers = set[int]()
+        self.pending: tuple[int, str] | None = None  # the environment that is to fail by its next action, and how
 
     @property
     def outstanding(self) -> bool:
@@ -109,6 +110,12 @@ class Books:
             if record.number not in self.numbers:
                 self.reported[record.kind] += 1
                 self.numbers.add(record.number)
+        if not self.outstanding:
+            self.pending = None
+        elif self.pending and (row := ids == self.pending[0]).any() and not steps[row].any():
+            # Its worker had ended before: the row tells of that, and nobody has seen the action.
+            self.injected[self.pending[1]] -= 1
+            self.pending = None
 
 
 class Steps:
@@ -170,7 +177,9 @@ def settle(driver: Steps | Arrivals) -> dict[str, int]:
     books, envs = driver.books, driver.envs
     while True:
         driver.round()
-        if not books.over.any() and all(worker["state"] in ("idle", "stepping") for worker in envs.health()):
+        if not (books.over.any() or books.outstanding) and all(
+            worker["state"] in ("idle", "stepping") for worker in envs.health()
+        ):
             time.sleep(0.3)  # for what the ended workers have left to be collected
             return usage()
 
@@ -184,6 +193,7 @@ def inject(dice: random.Random, driver: Steps | Arrivals, actions: np.ndarray) -
         if not books.over[driver.ids[row]]:  # else its action is ignored
             actions[row] = choice
             books.injected[KIND[choice]] += 1
+            books.pending = (int(driver.ids[row]), KIND[choice])
         return
     worker = dice.choice(driver.envs.health())
     if worker["state"] in ("idle", "stepping") and worker["pid"]:

@@ -266,4 +266,7 @@ def test_nothing_stays_open(launcher: Launcher) -> None:
         workers = launcher.start([(lambda context: 0,)] * 2)
         assert all(worker.join(LONG) for worker in workers)
         del workers
+    deadline = time.monotonic() + LONG
+    while count() != before and time.monotonic() < deadline:  # the supervisor closes after it has told of the end
+        time.sleep(0.01)
     assert count() == before
