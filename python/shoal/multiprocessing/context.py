@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import context as _cpython
 from typing import Any
 
-from shoal.multiprocessing.process import ForkProcess, ForkServerProcess, Process, SpawnProcess
+from shoal.multiprocessing.process import ForkProcess, ForkServerProcess, Process, ProcessOfMethod, SpawnProcess
 
 __all__ = ["BaseContext", "DefaultContext", "ForkContext", "ForkServerContext", "Options", "SpawnContext"]
 
@@ -171,7 +171,7 @@ class BaseContext(_cpython.BaseContext):
 class _Concrete(BaseContext):
     """One start method, with options."""
 
-    _process: type[Process]
+    _process: type[ProcessOfMethod]
 
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
@@ -280,7 +280,7 @@ def _options(env: Mapping[str, str] | Sequence[Any] = (), preload: Sequence[str]
 
 
 @functools.cache
-def _process_class(base: type[Process], options: Options) -> type[Process]:
+def _process_class(base: type[ProcessOfMethod], options: Options) -> type[Process]:
     """A Process that starts with these options."""
 
     def start(process: Process) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "ForkProcess",
     "ForkServerProcess",
     "Process",
+    "ProcessOfMethod",
     "SpawnProcess",
     "active_children",
     "current_process",
@@ -41,34 +42,34 @@ class Process(_cpython.Process):
 
         return default_context.get_context().Process._Popen(process_obj)
 
-    @classmethod
-    def _launch(cls, process_obj: Any, options: Options) -> Any:
-        raise NotImplementedError
-
     @staticmethod
     def _after_fork() -> None:
         BaseProcess._after_fork()  # type: ignore[attr-defined]
 
 
-class ForkServerProcess(Process):
-    """A process forked from a zygote."""
+class ProcessOfMethod(Process):
+    """A process of one start method."""
 
-    _start_method = "forkserver"
-
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
+    @classmethod
+    def _Popen(cls, process_obj: Any) -> Any:
         from shoal.multiprocessing.context import Options
 
-        return ForkServerProcess._launch(process_obj, Options())
+        return cls._launch(process_obj, Options())
 
     @classmethod
     def _launch(cls, process_obj: Any, options: Options) -> Any:
         from shoal.multiprocessing.popen import LaunchedPopen
 
-        return LaunchedPopen(process_obj, "forkserver", options)
+        return LaunchedPopen(process_obj, cls._start_method, options)
 
 
-class SpawnProcess(Process):
+class ForkServerProcess(ProcessOfMethod):
+    """A process forked from a zygote."""
+
+    _start_method = "forkserver"
+
+
+class SpawnProcess(ProcessOfMethod):
     """A process that is a fresh interpreter."""
 
     _start_method = "spawn"
@@ -77,29 +78,11 @@ class SpawnProcess(Process):
     def _after_fork() -> None:
         """Nothing was forked."""
 
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        from shoal.multiprocessing.context import Options
 
-        return SpawnProcess._launch(process_obj, Options())
-
-    @classmethod
-    def _launch(cls, process_obj: Any, options: Options) -> Any:
-        from shoal.multiprocessing.popen import LaunchedPopen
-
-        return LaunchedPopen(process_obj, "spawn", options)
-
-
-class ForkProcess(Process):
+class ForkProcess(ProcessOfMethod):
     """A process forked from this one."""
 
     _start_method = "fork"
-
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        from shoal.multiprocessing.context import Options
-
-        return ForkProcess._launch(process_obj, Options())
 
     @classmethod
     def _launch(cls, process_obj: Any, options: Options) -> Any:
