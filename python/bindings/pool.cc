@@ -18,6 +18,7 @@
 #include "shoal/ipc/task_scheduler.h"
 #include "shoal/ipc/task_seat.h"
 #include "shoal/os/error.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -37,31 +38,6 @@ std::span<const std::byte> view(const nb::bytes& bytes) {
 
 nb::bytes to_python(const TaskBytes& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-os::Deadline deadline(std::optional<double> seconds) {
-  if (!seconds) return os::kNoDeadline;
-  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
-  return os::deadline_after(std::chrono::nanoseconds(
-      static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1e9)));
-}
-
-/// Waits in short turns, so that Ctrl-C is seen: `wait(until)` returns whether it is done.
-template <class Wait>
-bool interruptible(std::optional<double> timeout, Wait wait) {
-  constexpr std::chrono::milliseconds kTurn{50};
-  const os::Deadline end = deadline(timeout);
-  for (;;) {
-    bool done;
-    {
-      const nb::gil_scoped_release unlocked;
-      done = wait(std::min(end, os::deadline_after(kTurn)));
-    }
-    if (done) return true;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (os::Clock::now() >= end) return false;
-  }
-}
-
-/// Copies with the GIL released, where that is worth it.
 TaskBytes copied(const nb::bytes& bytes) {
   const auto all = view(bytes);
   return {all.begin(), all.end()};

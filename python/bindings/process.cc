@@ -32,6 +32,7 @@
 #include "shoal/process/welcome.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/native_worker.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -57,27 +58,6 @@ std::chrono::milliseconds milliseconds(std::optional<double> seconds) {
   constexpr double kLongest = 1e9;  // seconds; more overflows no clock
   return std::chrono::milliseconds(
       static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1000.0));
-}
-
-os::Deadline deadline(std::optional<double> seconds) {
-  return seconds ? os::deadline_after(milliseconds(seconds)) : os::kNoDeadline;
-}
-
-/// Waits in short turns, so that Ctrl-C is seen: `wait(until)` returns whether it is done.
-template <class Wait>
-bool interruptible(std::optional<double> timeout, Wait wait) {
-  constexpr std::chrono::milliseconds kTurn{50};
-  const os::Deadline end = deadline(timeout);
-  for (;;) {
-    bool done;
-    {
-      const nb::gil_scoped_release unlocked;
-      done = wait(std::min(end, os::deadline_after(kTurn)));
-    }
-    if (done) return true;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (os::Clock::now() >= end) return false;
-  }
 }
 
 void send(process::Channel& channel, const nb::bytes& message, std::optional<double> timeout,
