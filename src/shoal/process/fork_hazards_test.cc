@@ -78,6 +78,13 @@ TEST(ForkHazards, OtherThreadsAreCountedAndNamed) {
   EXPECT_THAT(fork_hazards(), ::testing::IsEmpty());
 }
 
+TEST(ForkHazards, AThreadThatWasJoinedIsNone) {
+  for (int i = 0; i < 2000; ++i) {
+    std::thread([] {}).join();
+    ASSERT_THAT(fork_hazards(), ::testing::IsEmpty()) << "after " << i << " threads";
+  }
+}
+
 TEST(ForkHazards, ADeclaredThreadCountsOnlyWhileItIsDeclared) {
   std::promise<void> declared;
   std::promise<void> undeclare;

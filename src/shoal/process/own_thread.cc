@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -59,6 +61,23 @@ bool is_sanitizers(const std::string& task) {
 #else
 bool is_sanitizers(const std::string&) { return false; }
 #endif
+
+/// Whether the thread runs no code of this program any more. It stays in the list of tasks for a
+/// moment after pthread_join() has returned.
+bool is_exiting(const std::string& task) {
+  constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel's sched.h
+  std::ifstream file("/proc/self/task/" + task + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // state, parent, group, session, terminal, its group, flags; the name before them may hold
+  // anything
+  std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
+  std::string skipped;
+  unsigned flags = kExiting;  // no line: it has just ended
+  for (int i = 0; i < 6; ++i) fields >> skipped;
+  fields >> flags;
+  return (flags & kExiting) != 0;
+}
 
 std::string thread_name(const std::string& task) {
   std::ifstream file("/proc/self/task/" + task + "/comm");
@@ -107,9 +126,7 @@ std::vector<std::string> foreign_threads() {
     pid_t tid = 0;
     std::from_chars(task.data(), task.data() + task.size(), tid);
     if (tid == caller || std::ranges::find(own, tid) != own.end() || is_sanitizers(task)) continue;
-    const std::string name = thread_name(task);
-    if (!name.empty())
-      names.push_back(fmt::format("{} ({})", tid, name));  // empty: it has just ended
+    if (!is_exiting(task)) names.push_back(fmt::format("{} ({})", tid, thread_name(task)));
   }
   return names;
 }
