@@ -86,6 +86,18 @@ def test_an_unpicklable_part_is_named_before_any_process_starts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ({"render_mode": "rgb_array"}, r"env_kwargs=\{'render_mode': 'rgb_array'\}"),
+        ({"num_worker": 2}, r"no argument 'num_worker'. Did you mean 'num_workers'\?"),
+    ],
+)
+def test_an_argument_of_the_environments_or_a_slip_names_what_was_meant(argument: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        shoal.make_vec("CartPole-v1", 2, **argument)
+
+
+@pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
         ({"num_envs": 0}, ValueError, "at least 1"),

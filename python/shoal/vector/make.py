@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shoal import _core
 from shoal.vector.options import WorkerOptions
@@ -44,6 +46,7 @@ def make_vec(
     max_in_flight: int | None = None,
     pool: WorkerPool | None = None,
     worker: WorkerOptions | None = None,
+    **unknown: NoReturn,
 ) -> VectorEnv:
     """Builds `num_envs` environments and steps them together.
 
@@ -92,11 +95,13 @@ def make_vec(
     Raises:
         gymnasium.error.NameNotFound: for an unknown id; the message names the nearest.
         gymnasium.error.DependencyNotInstalled: for an id of Atari, MuJoCo or Box2D without its package, which it names.
-        TypeError: for an environment where a factory is needed, and for a factory, setup or config that cannot be sent to a
+        TypeError: for an argument that make_vec has not; for an environment where a factory is needed, and for a factory, setup or config that cannot be sent to a
             worker; the message names the part that is in the way.
         ValueError: for an argument that is not one of its choices; environments whose spaces differ.
     """
     arguments = locals()
+    if arguments.pop("unknown"):
+        raise _no_such_argument(*next(iter(unknown.items())))
     if worker is not None and not isinstance(worker, WorkerOptions):
         raise TypeError(f"make_vec(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
     if pool is None and num_workers != 0 and backend in ("auto", "process") and "gymnasium" not in sys.modules:
@@ -106,6 +111,13 @@ def make_vec(
     from shoal.vector.build import build_vec
 
     return build_vec(**arguments)
+
+
+def _no_such_argument(name: str, value: Any) -> TypeError:
+    text = f"make_vec() has no argument {name!r}"
+    if near := difflib.get_close_matches(name, inspect.signature(make_vec).parameters, n=1, cutoff=0.8):
+        return TypeError(f"{text}. Did you mean {near[0]!r}?")
+    return TypeError(f"{text}. What the environments take goes into env_kwargs: env_kwargs={{{name!r}: {value!r}}}")
 
 
 def _start_zygote_ahead(context: str, options: WorkerOptions) -> None:

@@ -6,7 +6,7 @@
 namespace shoal {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::ContainsRegex;
 
 TEST(SystemError, SaysWhatWasAttemptedAndTheKernelsReason) {
   const SystemError error("create a memfd of 4096 bytes", ENOMEM);
@@ -18,6 +18,11 @@ TEST(SystemError, SaysWhatWasAttemptedAndTheKernelsReason) {
 TEST(SystemError, TakesErrnoByDefault) {
   errno = EBADF;
   EXPECT_EQ(SystemError("read").error_number(), EBADF);
+}
+
+TEST(SystemError, NamesTheLimitOfDescriptors) {
+  EXPECT_THAT(SystemError("open a pipe", EMFILE).what(),
+              ContainsRegex("Too many open files \\(errno 24; the limit, ulimit -n, is [0-9]+\\)"));
 }
 
 TEST(CheckDeathTest, AbortsWithReasonConditionAndPlace) {

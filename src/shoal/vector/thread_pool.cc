@@ -57,6 +57,10 @@ void ThreadPool::start_round(const Share& share) {
   round_.lanes = share.helpers + 1;
   if (share.helpers == 0) return;
   ++round_.number;
+  // relaxed: who still reads less leaves a lane's chunks to its own thread.
+  if (round_.lanes > lanes_used_.load(std::memory_order_relaxed)) {
+    lanes_used_.store(round_.lanes, std::memory_order_relaxed);
+  }
   gather_->start(round_.number, static_cast<std::uint32_t>(share.chunks));
   for (int lane = 0; lane < round_.lanes; ++lane) {
     const auto part = [&](int i) {
@@ -127,10 +131,11 @@ void ThreadPool::run_share(int index) noexcept {
 
 /// A chunk of the lane that has most left.
 int ThreadPool::steal(int thief) noexcept {
+  const int lanes = lanes_used_.load(std::memory_order_relaxed);
   for (;;) {
     int victim = -1;
     int most = 0;
-    for (int lane = 0; lane < threads(); ++lane) {
+    for (int lane = 0; lane < lanes; ++lane) {
       const int left = lanes_[static_cast<std::size_t>(lane)].chunks.left();
       if (lane == thief || left <= most) continue;
       victim = lane;

@@ -101,6 +101,8 @@ class ThreadPool {
   std::unique_ptr<sync::Gather> gather_;
   sync::SpinPolicy caller_policy_;
   Round round_;
+  // Lanes that any round has had: a thief looks no further, however many more there may be.
+  std::atomic<int> lanes_used_{1};
   std::atomic<bool> quit_{false};
   bool under_way_ = false;
   bool own_share_done_ = false;
