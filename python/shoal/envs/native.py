@@ -20,7 +20,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
     """Steps the native environment `env_id` in this process.
 
     It has no time limit of its own: `gymnasium.make` wraps it in `TimeLimit`, as it does every environment. Where
-    Gymnasium has an environment of the same name, that one draws this one's state.
+    Gymnasium has an environment of the same name, that one draws this one's state; environments of pictures draw themselves.
 
     Args:
         env_id: an id of the native registry, such as "shoal/CartPole-v1".
@@ -72,7 +72,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
     def render(self) -> Any:
         if self._painter is None:
             raise gymnasium.error.ResetNeeded("render() needs the environment to be made with a render_mode")
-        self._painter.state = np.array(self._batch.state())
+        self._painter.state = self.state
         if hasattr(self._painter, "last_u"):  # Pendulum draws the torque of the last step
             self._painter.last_u = None if self._action is None else float(np.clip(self._action[0], -2.0, 2.0))
         return self._painter.render()
@@ -94,8 +94,33 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         return _sample(self.observation_space, iter(self._obs))
 
 
-def _painter(env_id: str, render_mode: str) -> gymnasium.Env[Any, Any]:
-    """Gymnasium's environment of the same name, to draw with."""
+# What makes an environment observe the picture that it renders as.
+_PICTURES = {"shoal/SegmentedWorld-v0": {"observation": "rgb"}}
+
+
+class _PicturePainter:
+    """Draws the states of an environment of pictures with another one, whatever it observes itself."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, env_id: str) -> None:
+        self._batch = _core.env.BatchEnv(env_id, 1, json.dumps(_PICTURES[env_id]))
+        self.state: np.ndarray = np.array(())
+
+    def render(self) -> np.ndarray:
+        self._batch.set_state(self.state.tolist())
+        return self._batch.obs[0][0].copy()
+
+    def close(self) -> None:
+        pass
+
+
+def _painter(env_id: str, render_mode: str) -> Any:
+    """What draws the environment, given its `state`: at best Gymnasium's environment of the same name."""
+    if env_id in _PICTURES:
+        if render_mode not in _PicturePainter.metadata["render_modes"]:
+            raise ValueError(f"{env_id} draws pictures, render_mode='rgb_array', and not {render_mode!r}")
+        return _PicturePainter(env_id)
     twin = env_id.rpartition("/")[2]
     if twin == env_id or twin not in gymnasium.registry:
         raise ValueError(f"{env_id} cannot be drawn: Gymnasium has no environment {twin} whose renderer could be used")

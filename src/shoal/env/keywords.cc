@@ -42,6 +42,18 @@ double Keywords::take_double(std::string_view name, double fallback) {
   return value->get<double>();
 }
 
+std::string Keywords::take_choice(std::string_view name,
+                                  std::initializer_list<std::string_view> choices) {
+  const nlohmann::json* const value = find(name);
+  if (value == nullptr) return std::string(*choices.begin());
+  if (value->is_string() &&
+      std::ranges::find(choices, value->get_ref<const std::string&>()) != choices.end()) {
+    return value->get<std::string>();
+  }
+  throw InvalidArgument(fmt::format("argument {} must be one of {}, not {}", name,
+                                    fmt::join(choices, ", "), value->dump()));
+}
+
 void Keywords::expect_no_more() const {
   for (const auto& [name, value] : args_.items()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;

@@ -2,6 +2,7 @@
 // error.
 #pragma once
 
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ class Keywords {
   /// another type.
   bool take_bool(std::string_view name, bool fallback);
   double take_double(std::string_view name, double fallback);
+  /// One of `choices`; the first of them when it is absent.
+  std::string take_choice(std::string_view name, std::initializer_list<std::string_view> choices);
 
   /// Throws InvalidArgument, listing the names taken so far, when an argument is left.
   void expect_no_more() const;

@@ -15,6 +15,7 @@
 #include "shoal/env/classic/built_ins.h"
 #include "shoal/env/frame_stack.h"
 #include "shoal/env/plugin.h"
+#include "shoal/env/segmented/built_in.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {
@@ -27,10 +28,14 @@ struct Entry {
 
 struct Registry {
   Registry() {
-    for (auto& [spec, factory] : classic::built_ins()) {
-      const std::string id = spec.id;
-      entries.emplace(id, Entry{std::move(spec), std::move(factory)});
-    }
+    for (auto& [spec, factory] : classic::built_ins()) add(std::move(spec), std::move(factory));
+    auto [spec, factory] = segmented::built_in();
+    add(std::move(spec), std::move(factory));
+  }
+
+  void add(EnvSpec spec, BatchFactory factory) {
+    std::string id = spec.id;
+    entries.emplace(std::move(id), Entry{std::move(spec), std::move(factory)});
   }
 
   std::mutex mutex;

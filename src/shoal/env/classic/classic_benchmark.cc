@@ -31,6 +31,7 @@ SHOAL_BENCHMARK_STEP(pendulum, "shoal/Pendulum-v1");
 SHOAL_BENCHMARK_STEP(acrobot, "shoal/Acrobot-v1");
 SHOAL_BENCHMARK_STEP(mountain_car, "shoal/MountainCar-v0");
 SHOAL_BENCHMARK_STEP(mountain_car_continuous, "shoal/MountainCarContinuous-v0");
+SHOAL_BENCHMARK_STEP(segmented_world, "shoal/SegmentedWorld-v0");
 
 }  // namespace
 }  // namespace shoal::env
