@@ -152,21 +152,24 @@ void Blocks::unlink_slab(Transaction& change, std::uint64_t slab) const {
   if (next != 0) change.set(next + offsetof(SlabWords, previous), previous);
 }
 
-std::uint64_t Blocks::find(Offset payload, std::uint64_t serial) const {
+bool Blocks::is_live(Offset payload, std::uint64_t serial) const noexcept {
   const std::uint64_t block = payload - sizeof(BlockWords);
   const std::uint64_t end = segment_->page_place(segment_->load(SHOAL_HEAP_WORD(top)));
   const bool inside =
       payload % 64 == 0 && payload >= segment_->data_at() + sizeof(BlockWords) && payload < end;
-  const bool live =
-      inside && segment_->load(block + offsetof(BlockWords, tag)) >> 32 == kBlockMagic &&
-      state_of_tag(segment_->load(block + offsetof(BlockWords, tag))) == BlockState::kLive;
-  if (!live || (serial != 0 && segment_->load(block + offsetof(BlockWords, serial)) != serial)) {
+  return inside && segment_->load(block + offsetof(BlockWords, tag)) >> 32 == kBlockMagic &&
+         state_of_tag(segment_->load(block + offsetof(BlockWords, tag))) == BlockState::kLive &&
+         (serial == 0 || segment_->load(block + offsetof(BlockWords, serial)) == serial);
+}
+
+std::uint64_t Blocks::find(Offset payload, std::uint64_t serial) const {
+  if (!is_live(payload, serial)) {
     throw Error(
         fmt::format("there is no block at offset {:#x} of the shared heap{}: it was freed, "
                     "because nobody held it any more",
                     payload, serial == 0 ? "" : fmt::format(" with serial {}", serial)));
   }
-  return block;
+  return payload - sizeof(BlockWords);
 }
 
 }  // namespace shoal::ipc

@@ -46,6 +46,10 @@ class Blocks {
   /// One step of freeing what dying blocks hold; false when there are none.
   bool finish_one(Transaction& change) const;
 
+  /// Whether there is a live block at this offset of a payload, with this serial (0: any). Needs
+  /// the lock only.
+  bool is_live(Offset payload, std::uint64_t serial) const noexcept;
+
   /// Throws Error when there is no live block at this offset of a payload, or (`serial` != 0) it is
   /// not the one that had this serial. Returns its place. Needs the lock only.
   std::uint64_t find(Offset payload, std::uint64_t serial) const;

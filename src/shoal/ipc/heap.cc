@@ -299,6 +299,20 @@ std::uint64_t Heap::serial_of(Offset block) const noexcept {
   return segment_.load(block - sizeof(BlockWords) + offsetof(BlockWords, serial));
 }
 
+bool Heap::lives(Offset payload, std::uint64_t serial) const noexcept {
+  const HeapLock lock(segment_);
+  return blocks_.is_live(payload, serial);
+}
+
+bool Heap::is_sole_holder(Offset payload) noexcept {
+  const std::lock_guard guard(mutex_);
+  const std::uint64_t block = payload - sizeof(BlockWords);
+  const Held* held = held_.find(block);
+  if (lost_ || held == nullptr || held->count != 1) return false;
+  const HeapLock lock(segment_);
+  return segment_.load(block + offsetof(BlockWords, refs)) == 1;
+}
+
 bool Heap::contains(const void* address) const noexcept {
   const auto* byte = static_cast<const std::byte*>(address);
   return byte >= base() + segment_.data_at() && byte < base() + segment_.bytes();

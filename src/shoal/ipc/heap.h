@@ -152,6 +152,13 @@ class Heap {
   bool contains(const void* address) const noexcept;     // within the heap's address space
   Offset offset_of(const void* payload) const noexcept;  // of an address that at() gave
 
+  /// Whether anybody still holds the block that had this serial.
+  bool lives(Offset block, std::uint64_t serial) const noexcept;
+
+  /// Whether this process holds the block once and nobody else holds it: then nobody but the caller
+  /// can come to hold it. Sees what the last other holder did before it let go.
+  bool is_sole_holder(Offset block) noexcept;
+
   /// The block that this process holds and that this address lies in; 0 when there is none. At its
   /// start in the time of a look-up, within it in that of a walk over all that is held here.
   Offset held_around(const void* address) noexcept;

@@ -85,10 +85,13 @@ const Driver& Driver::get() {
   const std::lock_guard lock(mutex);
   if (ready == nullptr) {
     auto driver = std::make_unique<const Driver>(load());
-    driver->check(driver->cuInit(0), [] {
-      return std::string(
-          "initialise the CUDA driver (cuInit); in a process that was forked after CUDA was used "
-          "it never can");
+    const abi::Result result = driver->cuInit(0);
+    driver->check(result, [&] {
+      return fmt::format("initialise the CUDA driver (cuInit{})",
+                         result == abi::kNotInitialized
+                             ? "; a process that was forked after CUDA was used never can"
+                         : result == abi::kNoDevice ? "; see CUDA_VISIBLE_DEVICES"
+                                                    : "");
     });
     ready = driver.release();
   }

@@ -4,14 +4,20 @@
 
 namespace shoal::shm::cuda {
 
-IpcPlace ipc_place_of(const Device& device, abi::Address address) {
+bool can_cross(const Device& device, abi::Address address) {
   const Driver& driver = device.driver();
   const Device::Current current(device);
   int capable = 0;
   // The attribute came with CUDA 11.3; without it, cuIpcGetMemHandle says what it thinks.
-  if (driver.cuPointerGetAttribute(&capable, abi::kPointerLegacyIpcCapable, address) ==
-          abi::kSuccess &&
-      capable == 0) {
+  return driver.cuPointerGetAttribute(&capable, abi::kPointerLegacyIpcCapable, address) !=
+             abi::kSuccess ||
+         capable != 0;
+}
+
+IpcPlace ipc_place_of(const Device& device, abi::Address address) {
+  const Driver& driver = device.driver();
+  const Device::Current current(device);
+  if (!can_cross(device, address)) {
     throw InvalidArgument(fmt::format(
         "the memory at {:#x} of CUDA device {} cannot cross to another process: torch's expandable "
         "segments and cudaMallocAsync make such memory. Move the tensor with share_memory_(), or "

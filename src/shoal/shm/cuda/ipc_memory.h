@@ -18,8 +18,11 @@ struct IpcPlace {
   std::uint64_t offset = 0;  // of the address in it
 };
 
-/// Throws InvalidArgument when the memory is of a kind that cannot cross (torch's expandable
-/// segments, cudaMallocAsync), DriverError.
+/// Whether the memory at an address is of a kind that can: torch's expandable segments and
+/// cudaMallocAsync's is not. True where the driver does not know.
+bool can_cross(const Device& device, abi::Address address);
+
+/// Throws InvalidArgument when the memory cannot cross, DriverError.
 IpcPlace ipc_place_of(const Device& device, abi::Address address);
 
 /// An allocation of another process, mapped here; a resource. Threads: any.

@@ -23,6 +23,9 @@ class StandIn {
   }
   void go(abi::Stream stream = nullptr) const { call<void(abi::Stream)>("stand_in_go")(stream); }
 
+  /// Whether all streams record graphs.
+  void capture(bool on) const { call<void(int)>("stand_in_capture")(on ? 1 : 0); }
+
   abi::Address allocate(std::size_t bytes) const {
     abi::Address address = 0;
     check(call<abi::Result(abi::Address*, std::size_t)>("cuMemAlloc_v2")(&address, bytes));

@@ -4,7 +4,8 @@
 // at a time and never its own, and what a dead process had not shared is gone.
 //
 // Beside the driver's functions: stand_in_count(name), stand_in_fail(function, result, nth),
-// stand_in_hold(stream) and stand_in_go(stream).
+// stand_in_hold(stream), stand_in_go(stream)
+// and stand_in_capture(on).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -220,6 +221,12 @@ void stand_in_go(Stream stream) {
   const std::lock_guard lock(state().mutex);
   stream_of(stream).held = false;
   advance();
+}
+
+/// Whether all streams record graphs.
+void stand_in_capture(int on) {
+  const std::lock_guard lock(state().mutex);
+  state().counts["capturing"] = on;
 }
 
 // --- the driver -------------------------------------------------------------------------------

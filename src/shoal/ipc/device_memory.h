@@ -1,0 +1,132 @@
+// This process's part in device memory that the family shares.
+//
+// A block of the heap stands for the memory, and a message names the block, as it does for memory
+// on the CPU: who holds the block may use the memory, and may send it on. What this process gave
+// (torch's allocator made it, or a segment of Shoal's) is kept until nobody else holds its block,
+// whether that one let go or was killed. What it received is mapped once and let go when the work
+// that was queued before is done.
+//
+// Threads: any. Death: of the process that gave memory: a segment's lives on; what torch's
+// allocator made cannot be received any more, and whoever has it mapped should not count on it.
+// Fork: a child cannot use any of it; what it has of its parent it leaves alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "shoal/ipc/block.h"
+#include "shoal/ipc/device_events.h"
+#include "shoal/ipc/device_segments.h"
+#include "shoal/shm/cuda/ipc_memory.h"
+#include "shoal/shm/cuda/memory.h"
+
+namespace shoal::ipc {
+
+/// The process that gave the memory has ended, and the memory with it.
+class MemoryGone : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Memory of a device as this process may use it; a copy holds it once more. To be given back with
+/// DeviceMemory::release() where work on a stream may still use it.
+struct DeviceView {
+  Block record;
+  std::shared_ptr<const shm::cuda::Device> device;
+  shm::cuda::abi::Address address = 0;
+  std::uint64_t bytes = 0;
+  // What keeps the address mapped: one of them, or none for what torch's allocator here made.
+  std::shared_ptr<const shm::cuda::Memory> segment;
+  std::shared_ptr<const shm::cuda::IpcMemory> foreign;
+};
+
+struct DeviceMemoryStats {
+  std::uint64_t given = 0;      // kept for others, or for storages of this process
+  std::uint64_t left = 0;       // of them, those of which this process has no storage
+  std::uint64_t releasing = 0;  // let go, once work on streams is done
+  std::uint64_t mapped = 0;     // of other processes
+  std::uint64_t segments = 0;
+  std::uint64_t marks = 0;  // sent, and work on them is not done
+};
+
+class DeviceMemory {
+ public:
+  using Device = std::shared_ptr<const shm::cuda::Device>;
+  using Stream = shm::cuda::abi::Stream;
+  using Address = shm::cuda::abi::Address;
+
+  static DeviceMemory& here();
+
+  /// Throws NoDriver, DriverError, InvalidArgument.
+  Device device(int index);
+
+  /// Memory that `keep` keeps becomes one that others can receive; `keep` is dropped when nobody
+  /// holds it any more. Throws InvalidArgument for memory that cannot cross, DriverError.
+  DeviceView give(int device, Address address, std::uint64_t bytes, std::shared_ptr<void> keep);
+
+  /// Memory of a segment, not initialised; `bytes` > 0. Throws DriverError, OutOfMemory.
+  DeviceView allocate(int device, std::uint64_t bytes);
+
+  /// What a record stands for. Throws MemoryGone, Error where this process does not see the device,
+  /// DriverError.
+  DeviceView open(Block record);
+
+  /// To be called before a message names the view, on the stream that wrote it. Returns the mark
+  /// for await(): a block that the message holds, too, or an empty one. Throws InvalidState while
+  /// the stream records a graph.
+  Block mark(const DeviceView& view, Stream stream);
+  void await(const Block& mark, const DeviceView& view, Stream stream);
+
+  /// Gives a view back: others may have its memory when the work that is on the stream now is done.
+  /// Does not wait.
+  void release(DeviceView view, Stream stream) noexcept;
+
+  /// Looks what of the above has come to its end.
+  void collect() noexcept;
+
+  /// Waits for the work whose results are on their way: before this process ends.
+  void finish() noexcept;
+
+  DeviceMemoryStats stats();
+
+ private:
+  using Key = std::pair<Offset, std::uint64_t>;  // a block and its serial
+  struct Given {
+    DeviceView view;
+    std::shared_ptr<void> keep;
+  };
+  struct Releasing {
+    DeviceView view;
+    Stream stream;
+    std::optional<shm::cuda::Event> event;  // none yet: the stream was recording a graph
+  };
+  using Garbage = std::vector<std::shared_ptr<void>>;
+
+  Device device_locked(int index);
+  int index_of(const shm::cuda::abi::Uuid& uuid);
+  void leave_at_desk(const DeviceView& view);
+  std::shared_ptr<const shm::cuda::Memory> segment_of(const DeviceView& view, Key segment);
+  std::shared_ptr<const shm::cuda::IpcMemory> foreign_of(const DeviceView& view);
+  bool is_over(Releasing& releasing);
+  void let_go(DeviceView view, Garbage& garbage);
+  bool drop_given(Key key, Garbage& garbage);
+  void step(std::size_t at_most, Garbage& garbage);
+
+  std::mutex mutex_;
+  std::map<int, Device> devices_;
+  DeviceEvents events_;
+  DeviceSegments segments_;
+  std::map<Key, Given> given_;
+  std::deque<Key> left_;
+  std::deque<Releasing> releasing_;
+  std::map<Key, std::weak_ptr<const shm::cuda::Memory>> imported_;
+  std::map<shm::cuda::abi::IpcHandle, std::weak_ptr<const shm::cuda::IpcMemory>> opened_;
+};
+
+}  // namespace shoal::ipc
