@@ -15,5 +15,6 @@ void bind_env(nanobind::module_& module);
 void bind_vector(nanobind::module_& module);
 void bind_async(nanobind::module_& module);
 void bind_pool(nanobind::module_& module);
+void bind_serve(nanobind::module_& module);
 
 }  // namespace shoal::python

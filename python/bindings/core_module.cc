@@ -15,4 +15,5 @@ NB_MODULE(_core, module) {
   shoal::python::bind_vector(module);
   shoal::python::bind_async(module);
   shoal::python::bind_pool(module);
+  shoal::python::bind_serve(module);
 }

@@ -1,5 +1,7 @@
 // C++ exceptions become the Python exceptions that a Python programmer expects. The classes are in
 // shoal/errors.py.
+#include "shoal/serve/errors.h"
+
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
@@ -81,6 +83,16 @@ void set_python_error(const std::exception_ptr& pending) {
     std::rethrow_exception(pending);
   } catch (const vector::SpacesDiffer& error) {
     raise(python_errors().attr("SpacesDiffer"), error);
+  } catch (const serve::DeadlineExceeded& error) {
+    raise(python_errors().attr("DeadlineExceeded"), error);
+  } catch (const serve::OverCapacity& error) {
+    raise(python_errors().attr("OverCapacity"), error);
+  } catch (const serve::Cancelled& error) {
+    raise(python_errors().attr("Cancelled"), error);
+  } catch (const serve::ServiceDied& error) {
+    raise(python_errors().attr("ServiceDied"), error);
+  } catch (const serve::ModelError& error) {
+    raise(python_errors().attr("ModelError")(error.what(), "traceback"_a = error.traceback()));
   } catch (const InvalidArgument& error) {
     raise(PyExc_ValueError, error);
   } catch (const TimedOut& error) {

@@ -8,6 +8,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -176,6 +177,9 @@ void bind_identity(nb::module_& parent) {
   module.def(
       "this_worker_key", [] { return process::this_worker().key(); },
       "Identity.key of this_worker(), without an object for it.");
+  module.def(
+      "this_worker_env", [] { return std::max(0, process::this_worker().env_index()); },
+      "env_index of this_worker(), 0 where it has none.");
   module.def("become", &process::become, "identity"_a.none(),
              "From here on this process is that worker.");
   module.def("receive_welcome", &process::receive_welcome, "context"_a,

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from shoal._version import __version__
 
 if TYPE_CHECKING:
-    from shoal import errors, identity, learn, multiprocessing, process, vector
+    from shoal import errors, identity, learn, multiprocessing, process, serve, vector
     from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
     from shoal.multiprocessing.tensors import share_module
+    from shoal.serve.service import ModelService
     from shoal.vector.faults import Fault, FaultPolicy
     from shoal.vector.make import make_vec
     from shoal.vector.options import WorkerOptions
@@ -31,6 +32,7 @@ __all__ = [
     "Fault",
     "FaultPolicy",
     "ForkRefused",
+    "ModelService",
     "PortLease",
     "RemoteError",
     "SharedDict",
@@ -49,6 +51,7 @@ __all__ = [
     "make_vec",
     "multiprocessing",
     "process",
+    "serve",
     "share_module",
     "vector",
     "worker",
@@ -59,6 +62,7 @@ _MODULE_OF = {
     "Fault": "shoal.vector.faults",
     "FaultPolicy": "shoal.vector.faults",
     "ForkRefused": "shoal.errors",
+    "ModelService": "shoal.serve.service",
     "PortLease": "shoal.identity",
     "RemoteError": "shoal.errors",
     "SharedDict": "shoal.identity",
@@ -74,7 +78,7 @@ _MODULE_OF = {
     "share_module": "shoal.multiprocessing.tensors",
     "worker": "shoal.identity",
 }
-_SUBMODULES = frozenset({"errors", "identity", "learn", "multiprocessing", "process", "vector"})
+_SUBMODULES = frozenset({"errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})
 
 
 def __getattr__(name: str) -> Any:

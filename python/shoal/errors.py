@@ -7,11 +7,16 @@ import traceback
 from typing import Any, NamedTuple
 
 __all__ = [
+    "Cancelled",
+    "DeadlineExceeded",
     "Error",
     "ForkRefused",
+    "ModelError",
+    "OverCapacity",
     "OwnerDied",
     "RemoteError",
     "RemoteTraceback",
+    "ServiceDied",
     "SpacesDiffer",
     "StartFailed",
     "TooManyFaults",
@@ -85,6 +90,35 @@ class TooManyFaults(Error):
     def __init__(self, message: str, *, faults: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.faults = faults
+
+
+class OverCapacity(Error):
+    """A model service has no room for a row now, and the caller did not want to wait for it; or more rows were asked about
+    at once than may be in flight."""
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """The deadline of a request to a model passed before there was a reply."""
+
+
+class Cancelled(Error):
+    """A request to a model was cancelled, or its result has been taken already."""
+
+
+class ModelError(Error):
+    """A model failed on this row (the others of its batch have their replies), or refuses rows like it.
+
+    Attributes:
+        traceback: of the model's exception, as Python prints it; may be empty.
+    """
+
+    def __init__(self, message: str, *, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+class ServiceDied(Error):
+    """A model service has ended, or was closed; the message says how. Requests under way have no reply."""
 
 
 class SpacesDiffer(ValueError):

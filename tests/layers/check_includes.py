@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-LAYERS = ("os", "shm", "sync", "ipc", "process", "env", "vector", "collect", "learn")
+LAYERS = ("os", "shm", "sync", "ipc", "process", "env", "vector", "serve", "collect", "learn")
 SUFFIXES = {".h", ".cc", ".hpp", ".cpp", ".inc"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -6,6 +6,7 @@ from shoal._core import env as env
 from shoal._core import ipc as ipc
 from shoal._core import pool as pool
 from shoal._core import process as process
+from shoal._core import serve as serve
 from shoal._core import synchronize as synchronize
 
 version: str = "0.1.0"

@@ -215,6 +215,9 @@ def this_worker() -> Identity: ...
 def this_worker_key() -> int:
     """Identity.key of this_worker(), without an object for it."""
 
+def this_worker_env() -> int:
+    """env_index of this_worker(), 0 where it has none."""
+
 def become(identity: Identity | None) -> None:
     """From here on this process is that worker."""
 

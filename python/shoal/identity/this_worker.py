@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from shoal._core.process import Counter, Identity
     from shoal.identity.ports import PortLease
     from shoal.identity.shared import SharedDict
+    from shoal.serve.client import ServiceModel
+    from shoal.serve.local import LocalModel
+    from shoal.serve.models import Models
 
 __all__ = ["Worker", "become", "introduce", "worker"]
 
@@ -24,6 +27,7 @@ class Worker:
     Attributes:
         config: what `make_vec(config=…)` named, as it is here: a mapping from names to modules, classes and objects.
         context: what `make_vec(setup=…)` returned in this worker, or None.
+        models: where model() looks: what `WorkerOptions(models=…)` named, or None.
 
     Threads: any. What says which environment runs (env_index, seed) means that of the calling thread, or, in a thread
     that an environment started, the one that the worker runs.
@@ -31,6 +35,7 @@ class Worker:
 
     config: Mapping[str, Any] = MappingProxyType({})
     context: Any = None
+    models: Models | None = None
     _is_plain = False
     _is_process = False  # what this process became; others come and go within it
 
@@ -38,6 +43,7 @@ class Worker:
         self._identity = identity
         self._leases: dict[int, PortLease] = {}
         self._counters: dict[str, Counter] = {}
+        self._models: dict[str, ServiceModel | LocalModel] = {}
         self._large_seeds: dict[int, int] = {}  # of 65 bits or more, or negative
         self._pid = os.getpid()
 
@@ -108,6 +114,31 @@ class Worker:
         from shoal.identity.shared import SharedDict
 
         return SharedDict(self._identity.board)
+
+    def model(self, name: str) -> ServiceModel | LocalModel:
+        """The model `name`: of the `shoal.ModelService` that the worker was given (`WorkerOptions(models=service)`), or one
+        that this process loads itself (`WorkerOptions(models={…})`, or anywhere `shoal.serve.use({…})`). All are called
+        alike: `worker.model("segment")(image)`, NumPy in, NumPy out.
+
+        Raises:
+            RuntimeError: when there are no models here.
+            ValueError: when there is none of this name; the message names those there are.
+        """
+        found = self._models.get(name)
+        if found is None:
+            from shoal.serve.models import models_here
+
+            models = self.models or models_here()
+            if models is None:
+                raise RuntimeError(
+                    f"shoal.worker().model({name!r}): this process was given no models. For the workers of make_vec: "
+                    "worker=shoal.WorkerOptions(models=shoal.ModelService({…})); in a plain process: "
+                    "shoal.serve.use({…}), with a dict from names to models"
+                )
+            found = models.find(name)
+            if models is self.models:  # what a plain process uses may change
+                self._models[name] = found
+        return found
 
     def lease_port(self, range: range | tuple[int, int] | None = None, kind: str = "tcp") -> PortLease:
         """A port that no other lease of this machine has and that can be bound, on all addresses, without SO_REUSEADDR.

@@ -126,7 +126,8 @@ def make_async(
         )
         return AsyncVectorEnv(engine, group.description(), group=group, board=board, whole=whole, **common)
     pool = choice.pool
-    preparation = prepare(config, setup, seeds, context)
+    models = (options if pool is None else pool.options).models
+    preparation = prepare(config, setup, seeds, context, models)
     if pool is not None:
         engine = _open(pool, recipe, preparation, episodes, engine_options, context, owned=False)
         board = pool.board

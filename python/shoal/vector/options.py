@@ -23,6 +23,8 @@ class WorkerOptions:
             environment, class or function is added by itself.
         env: environment variables, on top of the caller's.
         config: as make_vec(config=…).
+        models: what `shoal.worker().model(name)` gives: those of a `shoal.ModelService`, or of a dict as it takes one, from
+            which every worker loads its own.
         shared_bytes: what the values of `shoal.worker().shared` may take together, pickled.
         memory_limit: bytes that a worker process may have of its own (resident, without files and shared memory). One that
             has more is replaced between episodes, without a fault: a new worker takes over the environments' `np_random`
@@ -41,6 +43,7 @@ class WorkerOptions:
     preload: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     config: Any = None
+    models: Any = None
     shared_bytes: int = 64 * 1024
     memory_limit: int | None = None
     memory_hard_limit: int | None = None

@@ -23,11 +23,13 @@ class Preparation(NamedTuple):
         config: of shoal.identity.snapshots.take(), or None.
         setup: pickled, or as it is for a forked worker, or None.
         seeds: of the environments, or None.
+        models: shoal.serve.models.Models, pickled, or as they are for a forked worker, or None.
     """
 
     config: bytes | None = None
     setup: bytes | Setup | None = None
     seeds: Sequence[int | None] | None = None
+    models: bytes | Any = None
 
     def of(self, lo: int, hi: int) -> Preparation:
         """That of the worker of environments lo to hi - 1."""
@@ -41,11 +43,14 @@ class Preparation(NamedTuple):
 
                 worker.config = snapshots.restore(self.config)
             setup = pickle.loads(self.setup) if isinstance(self.setup, bytes) else self.setup
+            worker.models = pickle.loads(self.models) if isinstance(self.models, bytes) else self.models
         set_seeds(worker, self.seeds)
         run_setup(setup, worker)
 
 
-def prepare(config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, context: str) -> Preparation:
+def prepare(
+    config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, context: str, models: Any = None
+) -> Preparation:
     """Snapshots and pickles, before any process starts.
 
     Raises:
@@ -55,24 +60,38 @@ def prepare(config: Any, setup: Setup | None, seeds: Sequence[int | None] | None
     from shoal.identity import snapshots
     from shoal.process.pickling import PicklingError, dumps
 
-    packed: bytes | Setup | None = None
-    if setup is not None:
-        check_setup(setup)
+    def pack(what: Any, name: str) -> Any:
         try:
-            packed = dumps(setup, "setup")
+            return None if what is None else dumps(what, name)
         except PicklingError:
             if context != "fork":
                 raise
-            packed = setup  # a forked worker inherits it
-    return Preparation(None if config is None else snapshots.take(config), packed, seeds)
+            return what  # a forked worker inherits it
+
+    check_setup(setup)
+    found = find_models(models)
+    taken = None if config is None else snapshots.take(config)
+    return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"))
 
 
-def prepare_here(config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, worker: Worker) -> None:
+def find_models(models: Any) -> Any:
+    """Raises TypeError for what are no models."""
+    if models is None:
+        return None
+    from shoal.serve.models import models_from
+
+    return models_from(models, "WorkerOptions(models=…)")
+
+
+def prepare_here(
+    config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, worker: Worker, models: Any = None
+) -> None:
     """For environments of this process: what `config` lists is as it is already."""
     if config is not None:
         from shoal.identity import snapshots
 
         worker.config = snapshots.things(config)
+    worker.models = find_models(models)
     set_seeds(worker, seeds)
     check_setup(setup)
     run_setup(setup, worker)

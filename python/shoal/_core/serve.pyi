@@ -1,0 +1,129 @@
+"""The model service."""
+
+from collections.abc import Sequence
+
+class Batch:
+    """Rows that a model is to answer together."""
+
+    @property
+    def model(self) -> int: ...
+    @property
+    def pinned(self) -> int: ...
+    @property
+    def structure(self) -> bytes: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def max_rows(self) -> int: ...
+    @property
+    def envs(self) -> list:
+        """(client, environment) of each row."""
+
+    @property
+    def resets(self) -> list: ...
+    def inputs(self, rows: int) -> list:
+        """
+        Arrays over the rows in shared memory, padded to `rows`; theirs until finish().
+        """
+
+    def one_input(self, row: int) -> list:
+        """The same of one row."""
+
+    def reply(self, arrays: list, version: int, first: int, count: int) -> None: ...
+    def fail(self, row: int, text: str, version: int) -> None: ...
+    def finish(self, padded_rows: int = 0) -> None: ...
+
+class Probe:
+    """Rows of a new kind, with one of them."""
+
+    @property
+    def model(self) -> int: ...
+    @property
+    def pinned(self) -> int: ...
+    @property
+    def structure(self) -> bytes: ...
+    def inputs(self) -> list:
+        """The example as a batch of one row."""
+
+    def open(self, outputs: list, structure: bytes) -> None:
+        """`outputs` are the model's arrays for the example."""
+
+    def refuse(self, message: str, traceback: str = "", model_error: bool = True) -> None: ...
+
+class Command:
+    """What the service's owner asks of a server."""
+
+    @property
+    def bytes(self) -> bytes: ...
+    def answer(self, bytes: bytes) -> None: ...
+
+class Gone:
+    """A client has ended; client 0: the service has."""
+
+    @property
+    def client(self) -> int: ...
+
+class Server:
+    """One instance of a model service."""
+
+    def __init__(
+        self, address: str, instance: int, models: Sequence[tuple[str, int, float]], max_lanes: int = 64
+    ) -> None: ...
+    def next(self, timeout: float | None = None) -> object:
+        """
+        What is to be done next: a Batch, Probe, Command or Gone; None after `timeout` seconds.
+        """
+
+    def run_echo(self) -> None:
+        """Answers every row with itself until the service ends."""
+
+    def set_version(self, model: int, version: int, is_update: bool) -> None: ...
+
+class FrontDesk:
+    """Where the clients of a model service arrive."""
+
+    def __init__(self) -> None: ...
+    @property
+    def address(self) -> str: ...
+    def wait_ready(self, instance: int, generation: int, timeout: float | None = None) -> bool: ...
+    def wait_gone(self, instance: int) -> None:
+        """Returns when that server has ended; not interrupted."""
+
+    def command(self, instance: int, bytes: bytes, timeout: float | None = None) -> bytes: ...
+    def statistics(self, instances: int) -> dict:
+        """Of every model, by name, summed over the instances; times in seconds."""
+
+    def close(self, obituary: str) -> None: ...
+
+class Future:
+    """Rows that a model service was asked about."""
+
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the replies; returns whether they are there."""
+
+    def cancel(self) -> None: ...
+    def take(self, batched: bool) -> tuple:
+        """(arrays, structure, version), once, after wait()."""
+
+class Client:
+    """A connection to a model service."""
+
+    def __init__(self, address: str, timeout: float | None = None) -> None: ...
+    @property
+    def models(self) -> list[str]: ...
+    def model(self, name: str) -> int:
+        """Its number. Raises ValueError naming those there are."""
+
+    def submit(
+        self,
+        arrays: list,
+        model: int,
+        structure: bytes,
+        batched: bool,
+        pinned: int = 0,
+        env: int = 0,
+        reset: bool = False,
+        wait_for_room: bool = True,
+        timeout: float | None = None,
+    ) -> Future: ...

@@ -1,0 +1,40 @@
+"""One model for all workers: a service that answers the rows of all of them in batches.
+
+with shoal.ModelService({"segment": load_segmenter}, max_batch=64) as service:
+    envs = shoal.make_vec(SegmentedWorld, 16, worker=shoal.WorkerOptions(models=service))
+
+mask = shoal.worker().model("segment")(image)       # in the environment: NumPy in, NumPy out
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.serve.client import Reply, ServiceModel
+    from shoal.serve.local import LocalModel
+    from shoal.serve.models import use
+    from shoal.serve.service import ModelService
+
+__all__ = ["LocalModel", "ModelService", "Reply", "ServiceModel", "use"]
+
+_MODULE_OF = {
+    "LocalModel": "shoal.serve.local",
+    "ModelService": "shoal.serve.service",
+    "Reply": "shoal.serve.client",
+    "ServiceModel": "shoal.serve.client",
+    "use": "shoal.serve.models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'shoal.serve' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,201 @@
+"""A model of a service, as those see it who ask it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from shoal import _core
+from shoal.errors import DeadlineExceeded, ServiceDied
+from shoal.serve.structure import answer_from, pack_arguments
+
+__all__ = ["Directory", "Reply", "ServiceModel"]
+
+_RETRIES = 3
+"""How often a call is made again whose server has died, where the service starts another."""
+
+
+class _Connections(threading.local):
+    """Those of one thread, by address."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.clients: dict[str, _core.serve.Client] = {}
+
+
+_connections = _Connections()
+
+
+def _client(address: str, timeout: float | None) -> _core.serve.Client:
+    if _connections.pid != os.getpid():  # a forked child: they are its parent's
+        _connections.pid, _connections.clients = os.getpid(), {}
+    client = _connections.clients.get(address)
+    if client is None:
+        client = _connections.clients[address] = _core.serve.Client(address, timeout)
+    return client
+
+
+class Directory:
+    """Where a service's models are found; what travels to the workers.
+
+    Attributes:
+        address: of its front desk.
+        names: of its models.
+        restarts: whether it starts another server when one dies.
+        timeout: seconds after which a request ends, where the caller sets none.
+    """
+
+    def __init__(self, address: str, names: tuple[str, ...], restarts: bool, timeout: float | None) -> None:
+        self.address = address
+        self.names = names
+        self.restarts = restarts
+        self.timeout = timeout
+
+    def find(self, name: str) -> ServiceModel:
+        return ServiceModel(self, name)
+
+
+class Reply:
+    """Rows that were submitted. One that is dropped unread is cancelled.
+
+    Attributes:
+        version: of the weights that answered; the oldest of them for a batch. None before result().
+    """
+
+    version: int | None = None
+
+    def __init__(self, model: ServiceModel, future: _core.serve.Future, batched: bool) -> None:
+        self._model = model
+        self._future = future
+        self._batched = batched
+
+    def done(self) -> bool:
+        """Whether result() would return at once."""
+        return self._future.done()
+
+    def cancel(self) -> None:
+        """It is not computed, if no batch has taken it yet; result() raises Cancelled."""
+        self._future.cancel()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The model's answer, once.
+
+        Raises:
+            ModelError, DeadlineExceeded, Cancelled, ServiceDied: shoal.errors.
+            TimeoutError: when `timeout` seconds have passed first; it may be asked for again.
+        """
+        try:
+            if not self._future.wait(timeout):
+                raise TimeoutError(f"the model {self._model.name!r} has not answered after {timeout} s")
+        except ServiceDied:
+            self._model.forget_connection()
+            raise
+        leaves, structure, self.version = self._future.take(self._batched)
+        self._model.version = self.version
+        return answer_from(leaves, structure)
+
+
+class ServiceModel:
+    """A model of a ModelService: NumPy arrays in, NumPy arrays out.
+
+        mask = model(image)                     # one row
+        masks = model.batch(images)             # rows along the first dimension
+        reply = model.submit(image); …; mask = reply.result()
+
+    A call may have several arguments, also by keyword; each is an array, or a tuple or dict of arrays. The model sees them
+    stacked, with the rows of other callers, and answers with arrays whose first dimension is the rows, or with a tuple,
+    list or dict of such. Rows whose shapes or dtypes differ go into different batches.
+
+    Attributes:
+        name: of the model.
+        version: of the weights that gave the last answer; None before.
+        pinned: the version of the weights that is to answer; 0 is the latest.
+
+    Threads: any; each has a connection of its own. Fork: a child makes new ones. It can be pickled.
+    """
+
+    version: int | None = None
+
+    def __init__(self, directory: Directory, name: str, pinned: int = 0) -> None:
+        if name not in directory.names:
+            raise ValueError(f"the service has no model {name!r}; it has {', '.join(directory.names)}")
+        self._directory = directory
+        self._number = directory.names.index(name)
+        self.name = name
+        self.pinned = pinned
+
+    def __call__(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """The model's answer to one row.
+
+        Args:
+            timeout: seconds; None: the service's.
+
+        Raises:
+            ModelError: the model raised; `traceback` is its traceback.
+            DeadlineExceeded: `timeout` seconds have passed.
+            ServiceDied: the service has ended.
+        """
+        return self._ask(args, kwargs, False, timeout)
+
+    def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """The same for rows along the first dimension of every array; they need not be answered in one batch."""
+        return self._ask(args, kwargs, True, timeout)
+
+    def submit(
+        self, *args: Any, timeout: float | None = None, wait: bool = True, batched: bool = False, **kwargs: Any
+    ) -> Reply:
+        """Asks without waiting for the answer. The arrays may be written to as soon as this returns.
+
+        Args:
+            timeout: seconds until it must be answered.
+            wait: False raises OverCapacity where there is no room in a batch now.
+            batched: rows along the first dimension.
+        """
+        return self._submit(args, kwargs, batched, timeout, wait)
+
+    def gather(self, replies: Sequence[Reply], timeout: float | None = None) -> list[Any]:
+        """The results of all of them, in their order."""
+        return [reply.result(timeout) for reply in replies]
+
+    def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None) -> Any:
+        for attempt in range(_RETRIES + 1):
+            try:
+                return self._submit(args, kwargs, batched, timeout).result()
+            except ServiceDied:
+                if not self._directory.restarts or attempt == _RETRIES:
+                    raise
+        raise AssertionError
+
+    def _submit(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, wait: bool = True) -> Reply:
+        leaves, structure = pack_arguments(args, kwargs)
+        if timeout is None:
+            timeout = self._directory.timeout
+        env = _core.process.this_worker_env()
+        try:
+            client = _client(self._directory.address, timeout)
+            future = client.submit(
+                leaves,
+                self._number,
+                structure,
+                batched,
+                pinned=self.pinned,
+                env=env,
+                wait_for_room=wait,
+                timeout=timeout,
+            )
+        except (ServiceDied, DeadlineExceeded):
+            self.forget_connection()
+            raise
+        return Reply(self, future, batched)
+
+    def forget_connection(self) -> None:
+        """This thread's: the next call makes another, to whoever has taken a dead server's place."""
+        _connections.clients.pop(self._directory.address, None)
+
+    def __reduce__(self) -> Any:
+        return ServiceModel, (self._directory, self.name, self.pinned)
+
+    def __repr__(self) -> str:
+        return f"<model {self.name!r} of a service at {self._directory.address}>"

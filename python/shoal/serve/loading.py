@@ -1,0 +1,117 @@
+"""What `ModelService` and `WorkerOptions(models=)` are given for a model, as something that answers batches."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.serve.structure import Arguments
+
+__all__ = ["Loaded", "check", "load"]
+
+Answer = Callable[[Arguments], Any]
+
+
+class Loaded:
+    """A model in this process.
+
+    Attributes:
+        version: of its weights; 1 as it was loaded.
+    """
+
+    def __init__(self, model: Any, device: str) -> None:
+        self.model = model
+        self.version = 1
+        self._torch: Any = None
+        if _is_module(model):
+            import torch
+
+            self._torch = torch
+            self._device = torch.device(device)
+            self.model = model.eval().to(self._device)
+
+    def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
+        """A batch in, a batch out, as the model makes it."""
+        if self._torch is None:
+            return self.model(*args, **kwargs)
+        with self._torch.inference_mode():
+            return self.model(*self._tensors(args), **self._tensors(kwargs))
+
+    def set_state(self, state: Mapping[str, Any], version: int) -> None:
+        """New weights, between two batches."""
+        load = getattr(self.model, "load_state_dict", None)
+        if load is None:
+            raise TypeError(
+                f"a model that is a {type(self.model).__name__} has no load_state_dict(), so no weights to update"
+            )
+        if self._torch is None:
+            load(state)
+        else:
+            with self._torch.no_grad():
+                load({name: self._torch.as_tensor(value) for name, value in state.items()})
+        self.version = version
+
+    def _tensors(self, tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {key: self._tensors(value) for key, value in tree.items()}
+        if isinstance(tree, list | tuple):
+            return type(tree)(self._tensors(value) for value in tree)
+        tensor = self._torch.from_numpy(tree)
+        return tensor if self._device.type == "cpu" else tensor.to(self._device)
+
+
+def check(models: Any, what: str) -> dict[str, Any]:
+    """Refuses what no model can be loaded from, before any process starts."""
+    if not isinstance(models, Mapping) or not models:
+        raise TypeError(f"{what} takes a dict from names to models, got {models!r}")
+    for name, model in models.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{what}: a model's name is a str, got {name!r}")
+        if not callable(model) and not isinstance(model, str | os.PathLike):
+            raise TypeError(
+                f"{what}: {name!r} is to be a torch.nn.Module, a function of a batch, a function without arguments that "
+                f"returns one of these, or the path of a file; got {model!r}"
+            )
+        if isinstance(model, str | os.PathLike) and not Path(model).is_file():
+            raise FileNotFoundError(f"{what}: {name!r} is to be loaded from {os.fspath(model)!r}, which is no file")
+    return dict(models)
+
+
+def load(model: Any, device: str = "cpu") -> Loaded:
+    """A module as it is; a function of a batch as it is; what a function without arguments returns; TorchScript of a file."""
+    if isinstance(model, str | os.PathLike):
+        import torch
+
+        return Loaded(torch.jit.load(os.fspath(model), map_location=device), device)
+    if not _is_module(model) and _is_factory(model):
+        made = model()
+        if not callable(made):
+            raise TypeError(f"the factory {model!r} of a model returned {made!r}, which cannot be called with a batch")
+        return Loaded(made, device)
+    return Loaded(model, device)
+
+
+def _is_module(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _is_factory(model: Any) -> bool:
+    """Whether it is called without arguments to get the model: a class, or a function that needs none."""
+    if inspect.isclass(model):
+        return True
+    try:
+        parameters = inspect.signature(model).parameters.values()
+    except (TypeError, ValueError):  # builtins
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return not any(
+        p.kind is inspect.Parameter.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
+        for p in parameters
+    )

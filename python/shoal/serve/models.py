@@ -1,0 +1,49 @@
+"""Which models `shoal.worker().model(name)` finds in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from shoal.serve.client import ServiceModel
+    from shoal.serve.local import LocalModel
+    from shoal.serve.service import ModelService
+
+__all__ = ["Models", "models_from", "models_here", "use"]
+
+
+class Models(Protocol):
+    """Finds a model by its name."""
+
+    def find(self, name: str) -> ServiceModel | LocalModel: ...
+
+
+_here: Models | None = None
+
+
+def use(models: ModelService | Mapping[str, Any] | None) -> None:
+    """What `shoal.worker().model(name)` gives in this process where no worker was given models: those of a service, or
+    models that are loaded here when they are first asked for, and called directly.
+
+        shoal.serve.use({"segment": load_segmenter})
+
+    Args:
+        models: a ModelService; a dict as ModelService takes it; None for none.
+    """
+    global _here
+    _here = None if models is None else models_from(models, "shoal.serve.use()")
+
+
+def models_here() -> Models | None:
+    return _here
+
+
+def models_from(models: Any, what: str) -> Models:
+    """A ModelService's, or those of a dict; can be pickled where the dict can."""
+    directory = getattr(models, "directory", None)
+    if directory is not None:
+        return directory
+    from shoal.serve.local import LocalModels
+
+    return LocalModels(models, what)

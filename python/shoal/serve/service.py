@@ -1,0 +1,287 @@
+"""`ModelService`: starts the servers of models and looks after them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import shoal.process
+from shoal import _core
+from shoal.errors import ServiceDied, StartFailed
+from shoal.process.pickling import dumps
+from shoal.serve import server
+from shoal.serve.client import Directory, ServiceModel
+from shoal.serve.loading import check, load
+
+if TYPE_CHECKING:
+    from shoal._core.process import WorkerProcess
+
+__all__ = ["ModelService"]
+
+_CONTEXTS = ("auto", "fork", "forkserver", "spawn", "thread")
+_GRACE = 5.0
+"""Seconds for a server to end by itself once it is told to, before it is killed."""
+_HOPELESS = 3
+"""Servers that die in a row without having answered a row: no other is started."""
+
+
+class ModelService:
+    """Models that all workers ask, each loaded once: requests that come together are computed together.
+
+        with shoal.ModelService({"segment": load_segmenter}, max_batch=64) as service:
+            envs = shoal.make_vec(SegmentedWorld, 16, worker=shoal.WorkerOptions(models=service))
+
+    A batch leaves as soon as its model is idle and there is a row; with `max_delay`, when its oldest row is that old, when
+    it is full, or when all clients that ask for such rows wait.
+
+    Attributes:
+        address: where it is found on this machine; an abstract Unix socket, for processes of this user.
+
+    Threads: any. Fork: a child may ask the models, and does not own the service.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        *,
+        device: str = "cpu",
+        max_batch: int = 64,
+        max_delay: float = 0.0,
+        instances: int = 1,
+        buckets: Sequence[int] = (),
+        timeout: float | None = None,
+        context: str = "auto",
+        threads: int | None = None,
+        preload: Sequence[str] = (),
+        on_fault: str = "raise",
+        start_timeout: float = 60.0,
+    ) -> None:
+        """Starts the servers, and returns when all of them have loaded the models.
+
+        Args:
+            models: by name, each a `torch.nn.Module` (it is put into eval mode, and called with tensors under
+                `torch.inference_mode()`); a function of a batch, called with NumPy arrays; a function without arguments,
+                or a class, that returns one of these, called in the server; or the path of a TorchScript file.
+            device: where torch's modules compute.
+            max_batch: rows of a batch, at most.
+            max_delay: seconds that a row may wait for others while its model is idle.
+            instances: server processes, each with the models; a client stays with one.
+            buckets: batch sizes that the models are to see: smaller batches are padded with copies of their first row.
+                By default a model sees batches of any size.
+            timeout: seconds after which a request ends with DeadlineExceeded; None: none, but the end of the service.
+            context: how the servers start, as in make_vec; "thread": in a thread of this process, to look at a model with
+                a debugger.
+            threads: of OpenMP, MKL, OpenBLAS and torch in each server; by default the CPUs shared out among instances.
+            preload: modules that are imported before the models are unpickled.
+            on_fault: "raise": once no server is left, requests end with ServiceDied; "restart": another server is started
+                in the place of one that died, and calls that were under way are made again.
+            start_timeout: seconds until the models must be loaded.
+
+        Raises:
+            TypeError, ValueError: for arguments that do not fit, before any process starts.
+            Exception: what loading a model raised in a server.
+        """
+        checked = check(models, "ModelService()")
+        self._check(max_batch, max_delay, instances, timeout, context, on_fault)
+        self._plan = server.Plan(tuple(checked), max_batch, float(max_delay), _buckets(buckets, max_batch), str(device))
+        self._instances = instances
+        self._on_fault = on_fault
+        self._start_timeout = start_timeout
+        self._closing = False
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._workers: list[WorkerProcess | None] = [None] * instances
+        self._watchers: list[threading.Thread] = []
+        self._desk = _core.serve.FrontDesk()
+        self.directory = Directory(self._desk.address, self._plan.names, on_fault == "restart", timeout)
+        if context == "thread":
+            self._start_threads(list(checked.values()))
+        else:
+            share = max(1, (os.cpu_count() or 1) // instances)
+            self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device))
+            self._launcher = shoal.process.launcher(
+                context,
+                preload=[server.__name__, *preload],
+                threads=share if threads is None else threads,
+                hide_gpu=_on_cpu(device),
+                start_timeout=start_timeout,
+            )
+            self._start_processes()
+        _open.add(self)
+
+    @staticmethod
+    def _check(
+        max_batch: int, max_delay: float, instances: int, timeout: float | None, context: str, on_fault: str
+    ) -> None:
+        for name, value in (("max_batch", max_batch), ("instances", instances)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"ModelService({name}=…) takes a positive int, got {value!r}")
+        if not 0 <= max_delay < 1e6:
+            raise ValueError(f"ModelService(max_delay=…) takes seconds, 0 or more, got {max_delay!r}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"ModelService(timeout=…) takes None or a positive number of seconds, got {timeout!r}")
+        if context not in _CONTEXTS:
+            raise ValueError(f"ModelService(context=…) takes one of {', '.join(map(repr, _CONTEXTS))}, got {context!r}")
+        if on_fault not in ("raise", "restart"):
+            raise ValueError(f"ModelService(on_fault=…) takes 'raise' or 'restart', got {on_fault!r}")
+
+    @property
+    def address(self) -> str:
+        return self.directory.address
+
+    def model(self, name: str) -> ServiceModel:
+        """The model, to be asked from this process; what `shoal.worker().model(name)` is in a worker."""
+        return self.directory.find(name)
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """What the servers have counted, by model: `rows` that were answered, in how many `batches`, `failed_rows`,
+        `expired_rows`, `dropped_rows`, `padding_waste` (the share of computed rows that nobody had asked for), the
+        `version` of the weights and the number of `clients`; and as distributions (count, mean, p50, p90, p99, max)
+        `batch_rows`, and in seconds `queue_wait` (until the batch left), `run` (a batch) and `latency` (until the reply).
+        """
+        return self._desk.statistics(self._instances)
+
+    def close(self) -> None:
+        """Ends the servers. Requests under way end with ServiceDied. May be called again."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._closing = True
+        self._desk.close("the model service was closed")
+        for watcher in self._watchers:
+            if watcher is not threading.current_thread():
+                watcher.join()
+        for worker in self._workers:
+            if worker is not None and not worker.join(_GRACE):
+                worker.kill()
+                worker.join()
+        self._workers = [None] * self._instances
+        _open.discard(self)
+
+    def __enter__(self) -> ModelService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ModelService of {', '.join(self._plan.names)} at {self.address}>"
+
+    # Servers
+
+    def _start_threads(self, models: list[Any]) -> None:
+        for i in range(self._instances):
+            executor = server.Executor(
+                self.address, i, [load(model, self._plan.device) for model in models], self._plan
+            )
+            thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
+            thread.start()
+            self._watchers.append(thread)
+
+    def _start_processes(self) -> None:
+        try:
+            calls = [self._call(i) for i in range(self._instances)]
+            self._workers = list(self._launcher.start(calls))
+            for i in range(self._instances):
+                self._wait_ready(i, 1)
+        except BaseException:
+            self._desk.close("the model service could not be started")
+            self._workers = []
+            raise
+        for i in range(self._instances):
+            watcher = threading.Thread(target=self._watch, args=(i,), name=f"shoal-models-{i}", daemon=True)
+            watcher.start()
+            self._watchers.append(watcher)
+
+    def _call(self, instance: int) -> tuple[Any, ...]:
+        return server.run, self.address, instance, self._packed, self._plan
+
+    def _wait_ready(self, instance: int, generation: int) -> None:
+        worker = self._workers[instance]
+        waited = 0.0
+        while not self._desk.wait_ready(instance, generation, 0.1):
+            waited += 0.1
+            if not worker.is_alive:
+                worker.recv()  # raises what it reported
+                raise StartFailed(_obituary(worker, "before its models were loaded"))
+            if waited > self._start_timeout:
+                worker.kill()
+                raise StartFailed(
+                    f"a server of models has not loaded them after {self._start_timeout} s (start_timeout)"
+                )
+
+    def _watch(self, instance: int) -> None:
+        """The thread that waits for a server's end and sees to what follows."""
+        generation = 1
+        hopeless = 0
+        while True:
+            before = self._rows()
+            self._desk.wait_gone(instance)
+            if self._closing:
+                return
+            worker = self._workers[instance]
+            worker.join(_GRACE)
+            reason = _obituary(worker, "while it was needed")
+            hopeless = hopeless + 1 if self._rows() == before else 0
+            try:
+                if self._on_fault != "restart" or hopeless >= _HOPELESS:
+                    raise ServiceDied(reason)
+                generation += 1
+                self._restart(instance, generation)
+            except Exception as error:
+                if not self._closing:
+                    self._give_up(instance, reason if isinstance(error, ServiceDied) else f"{reason}\n{error}")
+                return
+
+    def _rows(self) -> int:
+        return sum(model["rows"] for model in self.stats().values())
+
+    def _restart(self, instance: int, generation: int) -> None:
+        (worker,) = self._launcher.start([self._call(instance)])
+        with self._lock:
+            if self._closing:
+                worker.kill()
+                raise ServiceDied("closed")
+            self._workers[instance] = worker
+        self._wait_ready(instance, generation)
+
+    def _give_up(self, instance: int, reason: str) -> None:
+        others = [worker for i, worker in enumerate(self._workers) if i != instance and worker is not None]
+        if not any(worker.is_alive for worker in others):
+            self._desk.close(reason)
+
+
+def _on_cpu(device: Any) -> bool:
+    return str(device) == "cpu"
+
+
+def _buckets(buckets: Sequence[int], max_batch: int) -> tuple[int, ...]:
+    sizes = sorted(set(buckets))
+    for size in sizes:
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= max_batch:
+            raise ValueError(f"ModelService(buckets=…) takes sizes from 1 to max_batch={max_batch}, got {size!r}")
+    return tuple(sizes) if not sizes or sizes[-1] == max_batch else (*sizes, max_batch)
+
+
+def _obituary(worker: WorkerProcess, when: str) -> str:
+    code = worker.exitcode
+    how = "for an unknown reason" if code is None else f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    lines = [f"a server of the model service (pid {worker.pid}) ended {how} {when}"]
+    if tail := worker.log_tail:
+        lines += ["its last lines:", *(f"    {line}" for line in tail[-20:])]
+    return "\n".join(lines)
+
+
+_open: weakref.WeakSet[ModelService] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for service in list(_open):
+        service.close()
+
+
+atexit.register(_close_all)

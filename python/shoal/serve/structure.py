@@ -1,0 +1,94 @@
+"""What a model is given and what it answers, as a list of arrays and the bytes that put it together again.
+
+Nothing (b"") stands for the one array alone: one positional argument, or an answer that is an array.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments"]
+
+_LEAF = "*"
+Arguments = tuple[list[Any], dict[str, Any]]
+
+
+def pack_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], bytes]:
+    """The arrays of a call, and its structure."""
+    if len(args) == 1 and not kwargs and not isinstance(args[0], tuple | dict):
+        return [args[0]], b""
+    leaves: list[Any] = []
+    spec = (_flatten(tuple(args), leaves, _same), _flatten(dict(kwargs), leaves, _same))
+    return leaves, pickle.dumps(spec)
+
+
+def arguments_from(leaves: Sequence[Any], structure: bytes) -> Arguments:
+    if not structure:
+        return [leaves[0]], {}
+    rest = iter(leaves)
+    args, kwargs = pickle.loads(structure)
+    return list(_unflatten(args, rest)), _unflatten(kwargs, rest)
+
+
+def pack_answer(answer: Any) -> tuple[list[np.ndarray[Any, Any]], bytes]:
+    """The arrays of an answer, and its structure; tensors become arrays of this process's memory.
+
+    Raises:
+        TypeError: for what is no array, tensor, or tuple, list or dict of them.
+    """
+    array = _array_of(answer)
+    if array is not None:
+        return [array], b""
+    leaves: list[Any] = []
+    spec = _flatten(answer, leaves, _checked_array)
+    return leaves, pickle.dumps(spec)
+
+
+def answer_from(leaves: Sequence[Any], structure: bytes) -> Any:
+    return leaves[0] if not structure else _unflatten(pickle.loads(structure), iter(leaves))
+
+
+def _flatten(tree: Any, leaves: list[Any], leaf: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, Mapping):
+        return "d", [(key, _flatten(value, leaves, leaf)) for key, value in tree.items()]
+    if isinstance(tree, tuple) or (isinstance(tree, list) and leaf is _checked_array):
+        return "t" if isinstance(tree, tuple) else "l", [_flatten(value, leaves, leaf) for value in tree]
+    leaves.append(leaf(tree))
+    return _LEAF
+
+
+def _unflatten(spec: Any, leaves: Any) -> Any:
+    if spec == _LEAF:
+        return next(leaves)
+    kind, parts = spec
+    if kind == "d":
+        return {key: _unflatten(part, leaves) for key, part in parts}
+    items = [_unflatten(part, leaves) for part in parts]
+    return tuple(items) if kind == "t" else items
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _array_of(value: Any) -> np.ndarray[Any, Any] | None:
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch, which need not be imported here
+        tensor = value.detach().cpu()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    return None
+
+
+def _checked_array(value: Any) -> np.ndarray[Any, Any]:
+    array = _array_of(value)
+    if array is None:
+        raise TypeError(
+            f"the model answered with a {type(value).__name__}: an answer is an array or tensor whose first dimension is "
+            "the rows, or a tuple, list or dict of them"
+        )
+    return array

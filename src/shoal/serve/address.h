@@ -1,0 +1,31 @@
+// Where a model service is found: an abstract Unix socket, which nobody has to be handed and which
+// goes with its process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "shoal/os/clock.h"
+#include "shoal/os/socket.h"
+
+namespace shoal::serve {
+
+inline constexpr std::string_view kAddressPrefix = "shoal-serve-";
+
+/// A name that no other service of this machine has.
+std::string fresh_address();
+
+/// Listens at the abstract name. Close-on-exec, non-blocking. Throws SystemError.
+os::Fd listen_at(const std::string& address);
+
+/// A connection that waits at `listener`; none when there is none (any more).
+os::Fd accept_from(const os::Fd& listener);
+
+/// Throws ServiceDied when nobody listens there, SystemError, Error for a peer of another user.
+os::SeqPacket connect_to(const std::string& address);
+
+/// The process that connected; 0 when it lives where this one cannot see it.
+pid_t peer_of(int socket);
+
+}  // namespace shoal::serve

@@ -1,0 +1,210 @@
+// Requests and replies; how a client gets to its lanes is in client_lanes.cc.
+#include "shoal/serve/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shoal/os/fault_point.h"
+#include "shoal/serve/errors.h"
+
+namespace shoal::serve {
+
+sync::SpinPolicy& Client::spin() {
+  const std::uint32_t group = hall_.clients() + 1;
+  if (group != spin_group_) {
+    spin_group_ = group;
+    spin_ = sync::SpinPolicy({.group_size = static_cast<int>(group)}, sync::CpuLoad(), cpus_);
+  }
+  return spin_;
+}
+
+Request Client::submit(LaneSeat& at, const Rows& rows) {
+  reclaim(at);
+  if (rows.count == 0 || at.free.size() < rows.count) {
+    throw OverCapacity(
+        fmt::format("{} rows were to be in flight at once, {} may be", rows.count, at.free.size()));
+  }
+  Request request{.at = &at, .places = {}, .deadline = rows.deadline};
+  for (std::uint32_t row = 0; row < rows.count; ++row) {
+    const std::uint32_t slot = at.free.back();
+    at.free.pop_back();
+    request.places.push_back({slot, at.seat->cell(slot).word.queue()});
+  }
+  SHOAL_FAULT_POINT("serve.submit.queued");
+  try {
+    std::uint32_t written = 0;
+    while (written < rows.count) {
+      const std::uint32_t seen = at.lane->opened().generation();
+      const std::uint32_t more = write_rows(at, rows, request, written);
+      if (more == 0) wait_for_buffer(at, rows, seen);
+      written += more;
+    }
+  } catch (...) {
+    cancel(request);
+    throw;
+  }
+  return request;
+}
+
+/// How many rows of `rows`, from `first` on, found room in the open batch and are in it.
+std::uint32_t Client::write_rows(LaneSeat& at, const Rows& rows, Request& request,
+                                 std::uint32_t first) {
+  Lane& lane = *at.lane;
+  const std::uint32_t open = lane.open();
+  if (open == 0 || open > lane.buffers()) return 0;
+  const std::uint32_t buffer = open - 1;
+  at.seat->announce_claim(buffer);
+  SHOAL_FAULT_POINT("serve.submit.announced");
+  const sync::RowRange range = lane.claims(buffer).claim(rows.count - first, lane.max_rows());
+  SHOAL_FAULT_POINT("serve.submit.claimed");
+  std::uint32_t written = 0;
+  bool in_order = true;  // rows that the batch left without are the last of those written
+  for (std::uint32_t i = 0; i < range.count; ++i) {
+    // After a row was missed the rest is not to overtake it: the claimed rows stay unwanted.
+    const std::uint32_t index = first + written;
+    if (in_order && write_row(at, buffer, range.first + i, rows, index, request.places[index])) {
+      ++written;
+    } else {
+      in_order = false;
+    }
+  }
+  at.seat->end_claim();
+  SHOAL_FAULT_POINT("serve.submit.ready");
+  if (range.count > 0) hall_.work().ring();
+  return written;
+}
+
+bool Client::write_row(LaneSeat& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
+                       std::uint32_t index, Request::Place place) {
+  Lane& lane = *at.lane;
+  RowCell& cell = lane.cell(buffer, row);
+  cell.seat = at.seat->id();
+  cell.slot = place.slot;
+  cell.generation = place.generation;
+  cell.submitted_ns = os::now_ns();
+  cell.deadline_ns = rows.deadline == os::kNoDeadline
+                         ? 0
+                         : static_cast<std::uint64_t>(rows.deadline.time_since_epoch().count());
+  cell.env = rows.env;
+  cell.flags = rows.reset ? RowCell::kReset : 0;
+  for (std::size_t leaf = 0; leaf < lane.leaves(); ++leaf) {
+    const std::size_t bytes = lane.leaf_bytes(leaf);
+    std::memcpy(lane.input(buffer, leaf, row), rows.leaves[leaf] + index * bytes, bytes);
+  }
+  SHOAL_FAULT_POINT("serve.submit.written");
+  return cell.word.ready();
+}
+
+void Client::wait_for_buffer(LaneSeat& at, const Rows& rows, std::uint32_t seen) {
+  if (!rows.wait_for_room) {
+    throw OverCapacity(fmt::format(
+        "the open batch of {} rows is full and the model is busy: ask again later, wait for room, "
+        "or make the service's max_batch larger",
+        at.lane->max_rows()));
+  }
+  const os::Deadline slice = std::min(rows.deadline, os::deadline_after(kSlice));
+  if (at.lane->opened().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) return;
+  if (!alive()) throw_died();
+  if (os::Clock::now() >= rows.deadline) {
+    throw DeadlineExceeded("the deadline passed before there was room in a batch");
+  }
+}
+
+bool Client::done(const Request& request) const noexcept {
+  return std::ranges::all_of(request.places, [&](const Request::Place& place) {
+    return request.at->seat->cell(place.slot).word.state() == sync::ReplyState::kDone;
+  });
+}
+
+bool Client::wait(Request& request, os::Deadline until) {
+  Seat& seat = *request.at->seat;
+  bool told = false;
+  for (;;) {
+    const std::uint32_t seen = seat.done().generation();
+    if (done(request)) break;
+    if (request.at->lane->tells_when_waiting() && !seat.waiting()) {
+      seat.set_waiting(true);
+      told = true;
+      hall_.work().ring();
+    }
+    const os::Deadline slice = std::min({until, request.deadline, os::deadline_after(kSlice)});
+    if (seat.done().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) continue;
+    if (done(request)) break;
+    if (!alive()) throw_died();
+    const os::Deadline now = os::Clock::now();
+    if (now >= request.deadline) {
+      cancel(request);
+      throw DeadlineExceeded("the deadline passed before there was a reply");
+    }
+    if (now >= until) {
+      if (told) seat.set_waiting(false);
+      return false;
+    }
+  }
+  return true;
+}
+
+void Client::check(const Request& request) const {
+  for (std::uint32_t row = 0; row < request.places.size(); ++row) {
+    switch (status(request, row)) {
+      case ReplyStatus::kOk:
+        continue;
+      case ReplyStatus::kDeadlineExceeded:
+        throw DeadlineExceeded("the deadline passed while the row waited for the model");
+      default: {
+        const std::string text(error(request, row));
+        throw ModelError(text.substr(text.find_last_of('\n', text.size() - 2) + 1), text);
+      }
+    }
+  }
+}
+
+ReplyStatus Client::status(const Request& request, std::uint32_t row) const noexcept {
+  return request.at->seat->cell(request.places[row].slot).status;
+}
+
+std::string_view Client::error(const Request& request, std::uint32_t row) const noexcept {
+  return request.at->seat->text(request.places[row].slot);
+}
+
+std::uint64_t Client::version(const Request& request, std::uint32_t row) const noexcept {
+  return request.at->seat->cell(request.places[row].slot).version;
+}
+
+const std::byte* Client::output(const Request& request, std::uint32_t row,
+                                std::size_t leaf) const noexcept {
+  return request.at->seat->output(request.places[row].slot, leaf);
+}
+
+void Client::release(Request& request) noexcept {
+  for (const Request::Place& place : request.places) {
+    request.at->seat->cell(place.slot).word.release(place.generation);
+    request.at->free.push_back(place.slot);
+  }
+  request.places.clear();
+}
+
+void Client::cancel(Request& request) noexcept {
+  for (const Request::Place& place : request.places) {
+    if (request.at->seat->cell(place.slot).word.abandon(place.generation)) {
+      request.at->free.push_back(place.slot);
+    } else {
+      request.at->leaving.push_back(place.slot);
+    }
+  }
+  request.places.clear();
+}
+
+/// Slots of cancelled rows whose batch is finished by now.
+void Client::reclaim(LaneSeat& at) noexcept {
+  std::erase_if(at.leaving, [&](std::uint32_t slot) {
+    if (at.seat->cell(slot).word.state() != sync::ReplyState::kFree) return false;
+    at.free.push_back(slot);
+    return true;
+  });
+}
+
+}  // namespace shoal::serve

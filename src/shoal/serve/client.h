@@ -1,0 +1,148 @@
+// Asks a model service: rows in, rows out.
+//
+//   Client client = Client::connect(address);
+//   LaneSeat& lane = client.open(kind, example);               // once for each kind of row
+//   Request request = client.submit(lane, rows);
+//   client.wait(lane, request);                                // throws what became of it
+//   lane.output(request, 0, leaf) …; client.release(lane, request);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/os/clock.h"
+#include "shoal/os/pidfd.h"
+#include "shoal/os/socket.h"
+#include "shoal/serve/hall.h"
+#include "shoal/serve/lane.h"
+#include "shoal/serve/messages.h"
+#include "shoal/serve/seat.h"
+#include "shoal/sync/spin_policy.h"
+
+namespace shoal::serve {
+
+/// Rows to be asked about; borrows them.
+struct Rows {
+  /// By array: the first row; the others follow, each of the lane's bytes.
+  std::span<const std::byte* const> leaves;
+  std::uint32_t count = 1;
+  std::int32_t env = 0;  // of this client's: whose recurrent state the rows go with
+  bool reset = false;    // … which begins anew
+  os::Deadline deadline = os::kNoDeadline;
+  bool wait_for_room = true;  // false: OverCapacity when the open batch is full
+};
+
+/// A seat of this client's at a lane. There may be several, when more rows were to be in flight
+/// than the first one has slots.
+struct LaneSeat {
+  std::shared_ptr<Lane> lane;
+  std::unique_ptr<Seat> seat;
+  RowSpec outputs;
+  std::vector<std::byte> structure;    // of a reply, for the face above
+  std::vector<std::uint32_t> free;     // slots
+  std::vector<std::uint32_t> leaving;  // slots of cancelled rows that are being computed
+};
+
+/// Rows in flight, to be given to wait() or cancel() of the client that made it. A value, of no use
+/// after release().
+struct Request {
+  struct Place {
+    std::uint32_t slot = 0;
+    std::uint32_t generation = 0;
+  };
+  LaneSeat* at = nullptr;
+  std::vector<Place> places;
+  os::Deadline deadline = os::kNoDeadline;
+};
+
+/// A resource.
+///
+/// Threads: one at a time. Processes: of the service's user. Death: of the server: every call ends
+/// with ServiceDied within kSlice and some. Of this process: see Server. Fork: a child must not use
+/// it; it may destroy it.
+class Client {
+ public:
+  static constexpr std::chrono::milliseconds kSlice{20};
+
+  /// Waits until a server takes it in. Throws ServiceDied, with what is known of the end;
+  /// DeadlineExceeded. `idle` is called every kSlice while connect() or open() waits; what it
+  /// throws ends the wait, and this client.
+  static std::unique_ptr<Client> connect(const std::string& address,
+                                         os::Deadline deadline = os::kNoDeadline,
+                                         std::function<void()> idle = {});
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  std::span<const std::string> models() const noexcept { return hello_.models; }
+  /// The number of `name` among the models. Throws InvalidArgument naming those there are.
+  std::uint32_t model(std::string_view name) const;
+
+  /// The newest seat at this kind of lane with at least `slots` slots, asked for where there is
+  /// none: `example` is one row, its arrays one behind the other, which the model is tried with if
+  /// no client has asked for such rows before. Throws ModelError, InvalidArgument, ServiceDied,
+  /// DeadlineExceeded.
+  LaneSeat& open(const LaneKind& kind, std::span<const std::byte* const> example,
+                 std::uint32_t slots = 1, os::Deadline deadline = os::kNoDeadline);
+  /// The same, or nullptr where open() would have to ask.
+  LaneSeat* find(const LaneKind& kind, std::uint32_t slots = 1) noexcept;
+
+  /// Writes the rows into open batches. Needs rows.count free slots. Throws OverCapacity,
+  /// DeadlineExceeded, ServiceDied; then none of the rows is in flight.
+  Request submit(LaneSeat& at, const Rows& rows);
+
+  /// Whether all replies are there; never blocks.
+  bool done(const Request& request) const noexcept;
+
+  /// Waits for all replies, until `until` at the latest: false when that passed first. Throws
+  /// DeadlineExceeded, after the request's own deadline (it is cancelled then), and ServiceDied.
+  [[nodiscard]] bool wait(Request& request, os::Deadline until = os::kNoDeadline);
+
+  /// After wait(): throws ModelError or DeadlineExceeded when that is the reply of some row.
+  void check(const Request& request) const;
+  ReplyStatus status(const Request& request, std::uint32_t row) const noexcept;
+  std::string_view error(const Request& request, std::uint32_t row) const noexcept;
+  std::uint64_t version(const Request& request, std::uint32_t row) const noexcept;
+  const std::byte* output(const Request& request, std::uint32_t row,
+                          std::size_t leaf) const noexcept;
+
+  /// After wait(): the slots may be used again.
+  void release(Request& request) noexcept;
+  /// The replies are not wanted; rows that no batch has taken yet are not computed.
+  void cancel(Request& request) noexcept;
+
+  /// Whether the server still runs; asks the kernel.
+  bool alive() const;
+
+ private:
+  Client() = default;
+  void greet(os::Deadline deadline);
+  void receive(os::Message& message, os::Deadline deadline);
+  LaneSeat& seated(const LaneKind& kind, os::Message message);
+  std::uint32_t write_rows(LaneSeat& at, const Rows& rows, Request& request, std::uint32_t first);
+  bool write_row(LaneSeat& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
+                 std::uint32_t index, Request::Place place);
+  void wait_for_buffer(LaneSeat& at, const Rows& rows, std::uint32_t seen);
+  void reclaim(LaneSeat& at) noexcept;
+  void leave_idle(const LaneKind& kind, const LaneSeat* kept);
+  [[noreturn]] void throw_died() const;
+  sync::SpinPolicy& spin();
+
+  std::string address_;
+  os::SeqPacket socket_;
+  os::PidFd server_;
+  Hall hall_;
+  Hello hello_;
+  std::vector<std::unique_ptr<LaneSeat>> seats_;  // newest last
+  sync::SpinPolicy spin_;
+  std::uint32_t spin_group_ = 0;
+  int cpus_ = 1;
+  std::function<void()> idle_;
+};
+
+}  // namespace shoal::serve

@@ -1,0 +1,187 @@
+// How a client meets its server, and gets to lanes and seats.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "shoal/os/affinity.h"
+#include "shoal/os/poll.h"
+#include "shoal/serve/address.h"
+#include "shoal/serve/client.h"
+#include "shoal/serve/errors.h"
+
+namespace shoal::serve {
+namespace {
+
+/// How long a hello is waited for before the client knocks again. What it was handed to may have
+/// died, and a process that was forked at that moment may hold the connection open.
+constexpr std::chrono::seconds kPatience{1};
+
+}  // namespace
+
+std::unique_ptr<Client> Client::connect(const std::string& address, os::Deadline deadline,
+                                        std::function<void()> idle) {
+  std::unique_ptr<Client> client(new Client);
+  client->idle_ = std::move(idle);
+  client->address_ = address;
+  client->cpus_ = os::allowed_cpus();
+  for (;;) {
+    client->socket_ = connect_to(address);
+    try {
+      client->greet(std::min(deadline, os::deadline_after(kPatience)));
+      return client;
+    } catch (const DeadlineExceeded&) {
+      if (os::Clock::now() >= deadline) throw;
+    }
+  }
+}
+
+// The server sees the connection close.
+Client::~Client() = default;
+
+void Client::greet(os::Deadline deadline) {
+  os::Message message;
+  receive(message, deadline);
+  if (kind_of(message.bytes) == MessageKind::kObituary) {
+    throw ServiceDied(Obituary::decode(message.bytes).text);
+  }
+  hello_ = Hello::decode(message.bytes);
+  if (message.fds.size() != 2) throw Error("the hello of a model service lacks its memory");
+  hall_ = Hall::attach(std::move(message.fds[0]));
+  server_ = os::PidFd(std::move(message.fds[1]));
+}
+
+/// An answer that nobody waits for would be taken for the next one: a wait that ends early ends the
+/// connection.
+void Client::receive(os::Message& message, os::Deadline deadline) {
+  for (;;) {
+    const os::Deadline slice = std::min(deadline, os::deadline_after(kSlice));
+    const os::RecvOutcome outcome = socket_.recv(message, slice);
+    if (outcome == os::RecvOutcome::kMessage) return;
+    if (outcome == os::RecvOutcome::kClosed || (server_ && server_.ended())) throw_died();
+    if (os::Clock::now() >= deadline) {
+      socket_.shutdown();
+      throw DeadlineExceeded("the model service did not answer before the deadline");
+    }
+    if (!idle_) continue;
+    try {
+      idle_();
+    } catch (...) {
+      socket_.shutdown();
+      throw;
+    }
+  }
+}
+
+std::uint32_t Client::model(std::string_view name) const {
+  const auto found = std::ranges::find(hello_.models, name);
+  if (found == hello_.models.end()) {
+    throw InvalidArgument(fmt::format("the model service has no model '{}'; it has {}", name,
+                                      fmt::join(hello_.models, ", ")));
+  }
+  return static_cast<std::uint32_t>(found - hello_.models.begin());
+}
+
+LaneSeat* Client::find(const LaneKind& kind, std::uint32_t slots) noexcept {
+  for (auto at = seats_.rbegin(); at != seats_.rend(); ++at) {
+    LaneSeat& seat = **at;
+    if (seat.lane->kind() == kind) {  // the newest of a kind has the most slots
+      reclaim(seat);
+      return seat.free.size() >= slots ? &seat : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+LaneSeat& Client::open(const LaneKind& kind, std::span<const std::byte* const> example,
+                       std::uint32_t slots, os::Deadline deadline) {
+  if (LaneSeat* at = find(kind, slots)) return *at;
+  std::uint32_t in_flight = 0;
+  for (const auto& at : seats_) {
+    if (at->lane->kind() == kind) {
+      in_flight = std::max<std::uint32_t>(
+          in_flight, at->seat->slots() - static_cast<std::uint32_t>(at->free.size()));
+    }
+  }
+  Open request{.kind = kind, .slots = std::bit_ceil(slots + in_flight), .example = {}};
+  for (std::size_t leaf = 0; leaf < kind.inputs.size(); ++leaf) {
+    const std::byte* row = example[leaf];
+    request.example.insert(request.example.end(), row, row + kind.inputs[leaf].bytes());
+  }
+  if (socket_.send(request.encode(), {}, deadline) != os::SendOutcome::kSent) throw_died();
+  os::Message message;
+  receive(message, deadline);
+  if (kind_of(message.bytes) == MessageKind::kRefused) {
+    const Refused refused = Refused::decode(message.bytes);
+    if (refused.kind == RefusalKind::kModelError) {
+      throw ModelError(refused.message, refused.traceback);
+    }
+    throw InvalidArgument(refused.message);
+  }
+  LaneSeat& at = seated(kind, std::move(message));
+  leave_idle(kind, &at);
+  if (at.free.size() < slots) {
+    throw OverCapacity(
+        fmt::format("{} rows were to be in flight at once, {} may be", slots, at.seat->slots()));
+  }
+  return at;
+}
+
+LaneSeat& Client::seated(const LaneKind& kind, os::Message message) {
+  Opened opened = Opened::decode(message.bytes);
+  if (message.fds.size() != 2) throw Error("a lane of a model service came without its memory");
+  auto at = std::make_unique<LaneSeat>();
+  const auto same =
+      std::ranges::find_if(seats_, [&](const auto& other) { return other->lane->kind() == kind; });
+  at->lane = same != seats_.end()
+                 ? (*same)->lane
+                 : std::shared_ptr<Lane>(Lane::attach(std::move(message.fds[0]), kind));
+  at->seat = Seat::attach(std::move(message.fds[1]), opened.outputs);
+  at->outputs = std::move(opened.outputs);
+  at->structure = std::move(opened.structure);
+  for (std::uint32_t slot = at->seat->slots(); slot > 0; --slot) at->free.push_back(slot - 1);
+  seats_.push_back(std::move(at));
+  return *seats_.back();
+}
+
+/// Seats of this kind that nothing is in flight at, but for `kept`, go back.
+void Client::leave_idle(const LaneKind& kind, const LaneSeat* kept) {
+  std::erase_if(seats_, [&](const auto& at) {
+    if (at.get() == kept || at->lane->kind() != kind) return false;
+    reclaim(*at);
+    if (at->free.size() < at->seat->slots()) return false;
+    static_cast<void>(socket_.send(Leave{at->seat->id()}.encode()));
+    return true;
+  });
+}
+
+bool Client::alive() const {
+  if (server_ && server_.ended()) return false;
+  os::Message message;
+  // Nothing is said to a client that has not asked: what can be read is the end.
+  return !os::poll_one(socket_.fd(), POLLIN, os::Clock::now());
+}
+
+void Client::throw_died() const {
+  constexpr std::chrono::milliseconds kPatience{500};
+  std::string text = "the server of the model service has ended";
+  if (!address_.empty()) {
+    try {
+      os::SeqPacket again = connect_to(address_);
+      os::Message message;
+      // Who looks after the service may not have seen its end yet.
+      if (again.recv(message, os::deadline_after(kPatience)) == os::RecvOutcome::kMessage) {
+        text = kind_of(message.bytes) == MessageKind::kObituary
+                   ? Obituary::decode(message.bytes).text
+                   : text + "; another has taken its place";
+      }
+    } catch (const ServiceDied& error) {
+      text = error.what();
+    }
+  }
+  throw ServiceDied(text);
+}
+
+}  // namespace shoal::serve

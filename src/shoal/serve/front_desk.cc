@@ -1,0 +1,218 @@
+#include "shoal/serve/front_desk.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/os/log.h"
+#include "shoal/serve/address.h"
+#include "shoal/serve/errors.h"
+#include "shoal/serve/messages.h"
+
+namespace shoal::serve {
+namespace {
+
+constexpr std::chrono::seconds kReadsAtOnce{5};
+
+bool has_hung_up(int socket) {
+  pollfd entry{socket, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
+}  // namespace
+
+FrontDesk::FrontDesk()
+    : pid_(::getpid()),
+      address_(fresh_address()),
+      clients_(listen_at(address_)),
+      servers_(listen_at(address_ + ".link")),
+      loop_(new process::EventLoop) {
+  loop_->call([this] {
+    loop_->watch(clients_.get(), POLLIN, [this] { accept_clients(); });
+    loop_->watch(servers_.get(), POLLIN, [this] { accept_servers(); });
+  });
+}
+
+FrontDesk::~FrontDesk() {
+  if (::getpid() != pid_) return;  // a forked child: the thread is not here
+  close("the model service is closed");
+  delete loop_;
+}
+
+void FrontDesk::accept_clients() {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(waiting_, [](const os::Fd& client) { return has_hung_up(client.get()); });
+    while (os::Fd client = accept_from(clients_)) waiting_.push_back(std::move(client));
+  }
+  hand_out();
+}
+
+/// Each to the instance that was given the fewest.
+void FrontDesk::hand_out() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) tell_obituary();
+  while (!waiting_.empty()) {
+    Instance* best = nullptr;
+    for (auto& [number, instance] : instances_) {
+      if (instance.link && (best == nullptr || instance.admitted < best->admitted)) {
+        best = &instance;
+      }
+    }
+    if (best == nullptr) return;
+    const int client = waiting_.front().get();
+    try {
+      const auto outcome =
+          best->link->send(encode_admit(), {&client, 1}, os::deadline_after(kReadsAtOnce));
+      if (outcome != os::SendOutcome::kSent) {
+        best->link.reset();  // its end is about to be heard
+        continue;
+      }
+    } catch (const Error& error) {
+      os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    }
+    ++best->admitted;
+    waiting_.pop_front();
+  }
+}
+
+void FrontDesk::tell_obituary() {
+  const std::vector<std::byte> text = Obituary{obituary_}.encode();
+  for (os::Fd& client : waiting_) {
+    try {
+      static_cast<void>(os::SeqPacket(std::move(client)).send(text, {}, os::Clock::now()));
+    } catch (const Error&) {  // it has gone itself
+    }
+  }
+  waiting_.clear();
+}
+
+void FrontDesk::accept_servers() {
+  while (os::Fd socket = accept_from(servers_)) {
+    try {
+      auto link = std::make_shared<os::SeqPacket>(std::move(socket));
+      loop_->watch(link->fd(), POLLIN, [this, link] { greet_server(link); });
+    } catch (const Error& error) {
+      os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    }
+  }
+}
+
+void FrontDesk::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
+  os::Message message;
+  std::uint32_t number = 0;
+  try {
+    const os::RecvOutcome outcome = link->recv(message, os::Clock::now());
+    if (outcome == os::RecvOutcome::kTimedOut) return;
+    if (outcome != os::RecvOutcome::kMessage || message.fds.empty()) {
+      loop_->unwatch(link->fd());
+      return;
+    }
+    number = Ready::decode(message.bytes).instance;
+    auto hall = std::make_shared<Hall>(Hall::attach(std::move(message.fds[0])));
+    const std::lock_guard lock(mutex_);
+    Instance& instance = instances_[number];
+    instance.current = instance.link = link;
+    instance.hall = std::move(hall);
+    instance.admitted = 0;
+    ++instance.generation;
+    if (closed_) link->shutdown();
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    loop_->unwatch(link->fd());
+    return;
+  }
+  loop_->watch(link->fd(), POLLIN, [this, number, link] { hear(number, link); });
+  changed_.notify_all();
+  hand_out();
+}
+
+void FrontDesk::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
+  os::Message message;
+  try {
+    const os::RecvOutcome outcome = link->recv(message, os::Clock::now());
+    if (outcome == os::RecvOutcome::kTimedOut) return;
+    if (outcome == os::RecvOutcome::kClosed) {
+      lose(number, link);
+      return;
+    }
+    Command answer = Command::decode(message.bytes);
+    const std::lock_guard lock(mutex_);
+    const auto waited = instances_[number].answers.find(answer.id);
+    if (waited != instances_[number].answers.end()) waited->second = std::move(answer.bytes);
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+  }
+  changed_.notify_all();
+}
+
+void FrontDesk::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
+  loop_->unwatch(link->fd());
+  {
+    const std::lock_guard lock(mutex_);
+    Instance& instance = instances_[number];
+    if (instance.current == link) {
+      instance.link.reset();
+      instance.current.reset();
+    }
+  }
+  changed_.notify_all();
+}
+
+bool FrontDesk::wait_ready(std::uint32_t number, std::uint64_t generation, os::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline,
+                             [&] { return instances_[number].generation >= generation; });
+}
+
+bool FrontDesk::wait_gone(std::uint32_t number, os::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [&] { return !instances_[number].current; });
+}
+
+std::optional<std::vector<std::byte>> FrontDesk::command(std::uint32_t number,
+                                                         std::span<const std::byte> bytes,
+                                                         os::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  Instance& instance = instances_[number];
+  const std::shared_ptr<os::SeqPacket> link = instance.link;
+  const std::uint64_t id = next_command_++;
+  if (!link) throw ServiceDied("the model service has no server now");
+  auto& answer = instance.answers[id];
+  const auto forget = [&] { instance.answers.erase(id); };
+  const Command said{id, {bytes.begin(), bytes.end()}};
+  const auto outcome = link->send(said.encode(MessageKind::kCommand), {}, deadline);
+  if (outcome == os::SendOutcome::kSent) {
+    changed_.wait_until(lock, deadline, [&] { return answer || instance.current != link; });
+  }
+  std::optional<std::vector<std::byte>> result = std::move(answer);
+  forget();
+  if (!result && (outcome == os::SendOutcome::kClosed || instance.current != link)) {
+    throw ServiceDied("the server of the model service ended before it answered");
+  }
+  return result;
+}
+
+std::shared_ptr<const Hall> FrontDesk::hall(std::uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = instances_.find(number);
+  return found == instances_.end() ? nullptr : found->second.hall;
+}
+
+void FrontDesk::close(const std::string& obituary) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    obituary_ = obituary;
+    for (auto& [number, instance] : instances_) {
+      if (instance.link) instance.link->shutdown();
+    }
+  }
+  hand_out();
+}
+
+}  // namespace shoal::serve

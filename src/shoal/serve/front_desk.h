@@ -1,0 +1,90 @@
+// Where the clients of a model service arrive: it outlives the servers, hands each new client to
+// one of them, and tells those who come too late what has become of it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/os/socket.h"
+#include "shoal/process/event_loop.h"
+#include "shoal/serve/hall.h"
+
+namespace shoal::serve {
+
+/// A resource of the process that made the service.
+///
+/// Threads: any. An own thread (process::EventLoop) accepts. Processes: clients and servers connect
+/// to address(). Invariants: a client waits while there is no server and may yet be one; it goes to
+/// the instance that was given the fewest. Death: of a server: its clients notice by themselves;
+/// the next ones go elsewhere or wait. Of this process: servers and clients see it close. Fork: a
+/// child must not use it, and does not destroy it.
+class FrontDesk {
+ public:
+  /// Throws SystemError.
+  FrontDesk();
+  ~FrontDesk();
+  FrontDesk(const FrontDesk&) = delete;
+  FrontDesk& operator=(const FrontDesk&) = delete;
+
+  const std::string& address() const noexcept { return address_; }
+
+  /// Waits until the server of `instance` is there, for the `generation`-th time (from 1).
+  [[nodiscard]] bool wait_ready(std::uint32_t instance, std::uint64_t generation,
+                                os::Deadline deadline);
+  /// Waits until the server of `instance` that is there, or was last, has gone.
+  [[nodiscard]] bool wait_gone(std::uint32_t instance, os::Deadline deadline);
+
+  /// Has the server's backend do something; returns its answer, or nothing when the deadline passed
+  /// first. Throws ServiceDied when it goes before it has answered.
+  std::optional<std::vector<std::byte>> command(std::uint32_t instance,
+                                                std::span<const std::byte> bytes,
+                                                os::Deadline deadline);
+
+  /// What the server of `instance` counts, or counted last; nothing before the first one.
+  std::shared_ptr<const Hall> hall(std::uint32_t instance) const;
+
+  /// From now on whoever comes is told `obituary`, and the servers are told to end.
+  void close(const std::string& obituary);
+
+ private:
+  struct Instance {
+    std::shared_ptr<os::SeqPacket> current;  // none while there is no server
+    std::shared_ptr<os::SeqPacket> link;     // the same, while it takes clients
+    std::shared_ptr<const Hall> hall;
+    std::uint64_t generation = 0;
+    std::uint64_t admitted = 0;
+    std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  // to those who wait
+  };
+
+  void accept_clients();
+  void accept_servers();
+  void greet_server(const std::shared_ptr<os::SeqPacket>& link);
+  void hear(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);
+  void lose(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);
+  void hand_out();
+  void tell_obituary();
+
+  const int pid_;
+  const std::string address_;
+  os::Fd clients_;
+  os::Fd servers_;
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::map<std::uint32_t, Instance> instances_;
+  std::deque<os::Fd> waiting_;  // clients
+  std::uint64_t next_command_ = 1;
+  bool closed_ = false;
+  std::string obituary_;
+  process::EventLoop* const loop_;  // owned; a forked child, which has no such thread, leaves it
+};
+
+}  // namespace shoal::serve

@@ -1,0 +1,68 @@
+// What a server and all its clients share: the bell that says that there is work, and the
+// statistics.
+//
+//   offset  bytes  field
+//        0    128  work     rung for every row that is ready, and for whatever else the executor is
+//        to see
+//      128      4  magic    "SHAL"
+//      132      4  version  kHallVersion
+//      136      4  models
+//      140      4  clients  connected now: how many may want a CPU
+//      144      8  started  os::now_ns() of the server's start
+//      152    104  zero
+//      256      …  ModelStatistics of each model
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/serve/statistics.h"
+#include "shoal/shm/arena.h"
+#include "shoal/sync/doorbell.h"
+
+namespace shoal::serve {
+
+inline constexpr std::uint32_t kHallVersion = 1;
+
+struct HallHeader {
+  sync::Doorbell work;
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t models;
+  std::atomic<std::uint32_t> clients;
+  std::uint64_t started_ns;
+  char zero[104];
+};
+static_assert(sizeof(HallHeader) == 256);
+
+/// The segment; a resource. Threads and processes: as its members say.
+class Hall {
+ public:
+  Hall() = default;
+  /// Throws InvalidArgument for a name that is empty, too long or there twice.
+  static Hall create(std::span<const std::string> models);
+  /// Throws Error when it is none.
+  static Hall attach(os::Fd fd);
+
+  sync::Doorbell& work() const noexcept { return header_->work; }
+  /// Relaxed: a hint for those who would spin.
+  std::uint32_t clients() const noexcept {
+    return header_->clients.load(std::memory_order_relaxed);
+  }
+  void set_clients(std::uint32_t n) const noexcept {
+    header_->clients.store(n, std::memory_order_relaxed);
+  }
+  std::span<ModelStatistics> models() const noexcept { return models_; }
+  std::uint64_t started_ns() const noexcept { return header_->started_ns; }
+  int fd() const noexcept { return arena_.fd(); }
+  explicit operator bool() const noexcept { return header_ != nullptr; }
+
+ private:
+  shm::Arena arena_;
+  HallHeader* header_ = nullptr;
+  std::span<ModelStatistics> models_;
+};
+
+}  // namespace shoal::serve

@@ -1,0 +1,104 @@
+// What is said over the sockets of a model service; requests for answers do not pass here, but once
+// for each kind of row.
+//
+//   client ─ connects ▶ front desk ─ kAdmit + socket ▶ server of an instance
+//   client ◀ kHello + hall, pidfd ─ server           (or: client ◀ kObituary ─ front desk)
+//   client ─ kOpen ▶ server;  client ◀ kOpened + lane, seat ─ server  or  ◀ kRefused
+//   client ─ kLeave ▶ server                         the seat is not used any more
+//   server ─ kReady + hall ▶ front desk;  front desk ─ kCommand ▶ server ─ kAnswer ▶ front desk
+//
+// Every message is its kind and then what the structure of the same name writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/serve/lane.h"
+#include "shoal/serve/row_spec.h"
+
+namespace shoal::serve {
+
+enum class MessageKind : std::uint32_t {
+  kHello = 0x53525601,
+  kObituary,
+  kOpen,
+  kOpened,
+  kRefused,
+  kLeave,
+  kAdmit,
+  kReady,
+  kCommand,
+  kAnswer,
+};
+
+/// The kind of a message; throws Error for what is none.
+MessageKind kind_of(std::span<const std::byte> message);
+
+struct Hello {
+  std::vector<std::string> models;
+  std::vector<std::byte> encode() const;
+  static Hello decode(std::span<const std::byte> message);
+};
+
+/// Why there is no server any more, from who knows.
+struct Obituary {
+  std::string text;
+  std::vector<std::byte> encode() const;
+  static Obituary decode(std::span<const std::byte> message);
+};
+
+/// A seat at the lane of this kind is wanted.
+struct Open {
+  LaneKind kind;
+  std::uint32_t slots = 1;
+  std::vector<std::byte> example;  // one row, its arrays one behind the other, unaligned
+  std::vector<std::byte> encode() const;
+  static Open decode(std::span<const std::byte> message);
+};
+
+struct Opened {
+  RowSpec outputs;
+  std::vector<std::byte> structure;  // of a reply, for the face above
+  std::vector<std::byte> encode() const;
+  static Opened decode(std::span<const std::byte> message);
+};
+
+enum class RefusalKind : std::uint32_t {
+  kModelError,  // the model fails on the example; text is the message, then the traceback
+  kInvalid,     // there is no such model or version, or too many lanes
+};
+
+struct Refused {
+  RefusalKind kind = RefusalKind::kInvalid;
+  std::string message;
+  std::string traceback;
+  std::vector<std::byte> encode() const;
+  static Refused decode(std::span<const std::byte> message);
+};
+
+struct Leave {
+  std::uint32_t seat = 0;
+  std::vector<std::byte> encode() const;
+  static Leave decode(std::span<const std::byte> message);
+};
+
+std::vector<std::byte> encode_admit();
+
+struct Ready {
+  std::uint32_t instance = 0;
+  std::vector<std::byte> encode() const;
+  static Ready decode(std::span<const std::byte> message);
+};
+
+/// Both ways: a command to the server and its answer.
+struct Command {
+  std::uint64_t id = 0;
+  std::vector<std::byte> bytes;
+  std::vector<std::byte> encode(MessageKind kind) const;
+  static Command decode(std::span<const std::byte> message);
+};
+
+}  // namespace shoal::serve

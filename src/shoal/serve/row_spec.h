@@ -1,0 +1,29 @@
+// What one row of a request or of a reply is made of: a list of arrays.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/process/codec.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::serve {
+
+/// The arrays of one row, in order, without a batch dimension.
+using RowSpec = std::vector<shm::TensorSpec>;
+
+/// Bytes of a row whose arrays are each aligned to kLeafAlignment.
+inline constexpr std::size_t kLeafAlignment = 64;
+std::size_t aligned_bytes(const shm::TensorSpec& leaf) noexcept;
+std::size_t row_bytes(const RowSpec& spec) noexcept;
+
+void write(process::ByteWriter& writer, const RowSpec& spec);
+/// Throws Error for a spec that no writer makes.
+RowSpec read_row_spec(process::ByteReader& reader);
+
+/// "float32[4], uint8[84, 84]".
+std::string describe(const RowSpec& spec);
+
+}  // namespace shoal::serve

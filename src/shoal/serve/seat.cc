@@ -1,0 +1,81 @@
+#include "shoal/serve/seat.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shoal/shm/layout.h"
+
+namespace shoal::serve {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x54414553;  // "SEAT"
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kMaxSlots = 1u << 20;
+
+struct Offsets {
+  std::size_t cells = 0, outputs = 0, bytes = 0, stride = 0;
+};
+
+Offsets offsets_of(const RowSpec& outputs, std::uint32_t slots) {
+  shm::LayoutBuilder builder;
+  Offsets offsets;
+  offsets.stride = std::max(row_bytes(outputs), Seat::kMaxTextBytes);
+  builder.add<SeatHeader>();
+  offsets.cells = builder.add<SlotCell>(slots);
+  offsets.outputs = builder.add_bytes(offsets.stride * slots, 4096);
+  offsets.bytes = builder.bytes(4096);
+  return offsets;
+}
+
+}  // namespace
+
+Seat::Seat(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots)
+    : arena_(std::move(arena)), slots_(slots), header_(arena_.at<SeatHeader>(0)) {
+  const Offsets offsets = offsets_of(outputs, slots);
+  cells_ = arena_.at<SlotCell>(offsets.cells, slots);
+  outputs_ = arena_.base() + offsets.outputs;
+  stride_ = offsets.stride;
+  std::size_t at = 0;
+  for (const shm::TensorSpec& leaf : outputs) {
+    leaf_offsets_.push_back(at);
+    leaf_bytes_.push_back(leaf.bytes());
+    at += aligned_bytes(leaf);
+  }
+}
+
+std::unique_ptr<Seat> Seat::create(std::uint32_t id, const RowSpec& outputs, std::uint32_t slots) {
+  slots = std::clamp(slots, 1u, kMaxSlots);
+  shm::Arena arena = shm::Arena::create("shoal-serve-seat", offsets_of(outputs, slots).bytes);
+  std::unique_ptr<Seat> seat(new Seat(std::move(arena), outputs, slots));
+  seat->header_->magic = kMagic;
+  seat->header_->version = kVersion;
+  seat->header_->id = id;
+  seat->header_->slots = slots;
+  return seat;
+}
+
+std::unique_ptr<Seat> Seat::attach(os::Fd fd, const RowSpec& outputs) {
+  shm::Arena arena = shm::Arena::attach(std::move(fd));
+  const auto* header = arena.size() < sizeof(SeatHeader) ? nullptr : arena.at<SeatHeader>(0);
+  if (header == nullptr || header->magic != kMagic || header->version != kVersion ||
+      header->slots > kMaxSlots || offsets_of(outputs, header->slots).bytes > arena.size()) {
+    throw Error("this is no seat at a model service for replies of " + describe(outputs));
+  }
+  arena.close_fd();
+  const std::uint32_t slots = header->slots;
+  return std::unique_ptr<Seat>(new Seat(std::move(arena), outputs, slots));
+}
+
+void Seat::set_text(std::uint32_t slot, std::string_view text) const noexcept {
+  if (text.size() > kMaxTextBytes) text.remove_prefix(text.size() - kMaxTextBytes);
+  cells_[slot].text_bytes = static_cast<std::uint32_t>(text.size());
+  std::memcpy(outputs_ + std::size_t{slot} * stride_, text.data(), text.size());
+}
+
+std::string_view Seat::text(std::uint32_t slot) const noexcept {
+  const std::size_t bytes = std::min<std::size_t>(cells_[slot].text_bytes, kMaxTextBytes);
+  return {reinterpret_cast<const char*>(outputs_ + std::size_t{slot} * stride_), bytes};
+}
+
+}  // namespace shoal::serve

@@ -1,0 +1,115 @@
+// A client's place at a lane: its bell, what it is doing, and where its replies are written.
+//
+//   offset    field
+//        0    SeatHeader
+//             for each slot: SlotCell
+//             for each slot: its reply, every array aligned to kLeafAlignment; or the text of an
+//             error
+//
+// Replies are written here and not into the batch: a client that is slow to read them holds up
+// nobody else's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "shoal/serve/row_spec.h"
+#include "shoal/shm/arena.h"
+#include "shoal/sync/doorbell.h"
+#include "shoal/sync/reply_word.h"
+
+namespace shoal::serve {
+
+enum class ReplyStatus : std::uint32_t {
+  kOk,
+  kModelError,        // the slot holds the text
+  kDeadlineExceeded,  // it had passed when the batch left
+};
+
+struct SeatHeader {
+  sync::Doorbell done;  // rung when a reply is there
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t id;
+  std::uint32_t slots;
+  char zero[112];
+  // By the client: 1 + the buffer whose rows it is about to claim or writes; 0: none.
+  alignas(128) sync::SystemAtomics::Word claiming;
+  // By the client, taken back by the server with each reply: it can add nothing to a batch.
+  sync::SystemAtomics::Word waiting;
+};
+static_assert(sizeof(SeatHeader) == 384);
+
+struct alignas(64) SlotCell {
+  sync::ReplyWord word;
+  ReplyStatus status;
+  std::uint32_t text_bytes;
+  std::uint32_t batch_rows;  // of the batch that it was answered in
+  std::uint64_t version;     // of the weights that it was answered with
+};
+static_assert(sizeof(SlotCell) == 64);
+
+/// The segment, mapped; a resource.
+///
+/// Threads, processes: one client (one thread at a time) and the server. Memory ordering: what is
+/// before claiming is cleared is visible to who sees it cleared ([claiming]); waiting is a hint.
+/// Death: of a client: the server unmaps it. Of the server: it goes with its client.
+class Seat {
+ public:
+  static constexpr std::size_t kMaxTextBytes = 8192;
+
+  /// Throws SystemError when memory is short.
+  static std::unique_ptr<Seat> create(std::uint32_t id, const RowSpec& outputs,
+                                      std::uint32_t slots);
+  /// Throws Error when the segment is none for such replies.
+  static std::unique_ptr<Seat> attach(os::Fd fd, const RowSpec& outputs);
+
+  std::uint32_t id() const noexcept { return header_->id; }
+  std::uint32_t slots() const noexcept { return slots_; }
+  int fd() const noexcept { return arena_.fd(); }
+  void close_fd() noexcept { arena_.close_fd(); }
+
+  sync::Doorbell& done() const noexcept { return header_->done; }
+  SlotCell& cell(std::uint32_t slot) const noexcept { return cells_[slot]; }
+  std::byte* output(std::uint32_t slot, std::size_t leaf) const noexcept {
+    return outputs_ + std::size_t{slot} * stride_ + leaf_offsets_[leaf];
+  }
+  std::size_t leaf_bytes(std::size_t leaf) const noexcept { return leaf_bytes_[leaf]; }
+  std::size_t leaves() const noexcept { return leaf_bytes_.size(); }
+
+  /// The server's: cut to the end of kMaxTextBytes.
+  void set_text(std::uint32_t slot, std::string_view text) const noexcept;
+  std::string_view text(std::uint32_t slot) const noexcept;
+
+  void announce_claim(std::uint32_t buffer) const noexcept {
+    // Relaxed: the claim that follows publishes it to who closes the buffer.
+    header_->claiming.store(buffer + 1, std::memory_order_relaxed);
+  }
+  void end_claim() const noexcept {
+    header_->claiming.store(0, std::memory_order_release);  // [claiming]
+  }
+  bool is_claiming(std::uint32_t buffer) const noexcept {
+    return header_->claiming.load(std::memory_order_acquire) == buffer + 1;  // [claiming]
+  }
+  // Relaxed: a hint that decides when a batch leaves, not what is in it.
+  void set_waiting(bool waiting) const noexcept {
+    header_->waiting.store(waiting ? 1 : 0, std::memory_order_relaxed);
+  }
+  bool waiting() const noexcept { return header_->waiting.load(std::memory_order_relaxed) != 0; }
+
+ private:
+  Seat(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots);
+
+  shm::Arena arena_;
+  std::uint32_t slots_;
+  SeatHeader* header_;
+  SlotCell* cells_;
+  std::byte* outputs_;
+  std::size_t stride_;
+  std::vector<std::size_t> leaf_offsets_;
+  std::vector<std::size_t> leaf_bytes_;
+};
+
+}  // namespace shoal::serve

@@ -1,0 +1,330 @@
+// The executor's side: which batch leaves when, and what becomes of its rows. Clients come and go
+// in server_clients.cc.
+#include "shoal/serve/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shoal/os/affinity.h"
+#include "shoal/os/fault_point.h"
+#include "shoal/serve/address.h"
+#include "shoal/serve/errors.h"
+#include "shoal/serve/server_state.h"
+
+namespace shoal::serve {
+namespace {
+
+constexpr std::chrono::milliseconds kSlice{50};
+
+std::vector<std::string> names(const std::vector<ModelOptions>& models) {
+  std::vector<std::string> all;
+  for (const ModelOptions& model : models) all.push_back(model.name);
+  return all;
+}
+
+sync::SpinPolicy spin_policy(std::uint32_t group, int cpus) {
+  return sync::SpinPolicy({.group_size = static_cast<int>(group)}, sync::CpuLoad(), cpus);
+}
+
+os::Deadline at_ns(std::uint64_t ns) {
+  return os::Deadline(std::chrono::nanoseconds(static_cast<std::int64_t>(ns)));
+}
+
+}  // namespace
+
+Server::Server(ServerOptions options)
+    : options_(std::move(options)),
+      hall_(Hall::create(names(options_.models))),
+      hello_(Hello{names(options_.models)}.encode()),
+      own_pid_(os::PidFd::open(::getpid())),
+      spin_(spin_policy(1, os::allowed_cpus())),
+      cpus_(os::allowed_cpus()) {
+  link_ = connect_to(options_.address + ".link");
+  const int hall = hall_.fd();
+  const auto outcome = link_.send(Ready{options_.instance}.encode(), {&hall, 1});
+  if (outcome != os::SendOutcome::kSent) {
+    throw ServiceDied("the process that started this server of models has ended");
+  }
+  loop_.call([this] { watch_link(); });
+}
+
+Server::~Server() {
+  loop_.call([this] {
+    if (link_) loop_.unwatch(link_.fd());
+    for (const auto& [id, peer] : peers_) {
+      loop_.unwatch(peer->socket.fd());
+      loop_.unwatch(peer->process.fd());
+      peer->socket.shutdown();
+    }
+    peers_.clear();
+  });
+}
+
+Work Server::next(os::Deadline deadline) {
+  for (;;) {
+    const std::uint32_t seen = hall_.work().generation();
+    if (auto work = next_event()) return std::move(*work);
+    look_at_quarantine();
+    const std::uint64_t now = os::now_ns();
+    std::uint64_t look_again = UINT64_MAX;
+    if (LaneState* lane = due_lane(now, look_again)) {
+      Batch batch = take(*lane);
+      if (!batch.rows.empty()) return batch;
+      give_back(batch);
+      continue;
+    }
+    if (os::Clock::now() >= deadline) return NoWork{};
+    os::Deadline until = std::min(deadline, os::deadline_after(kSlice));
+    if (look_again != UINT64_MAX) until = std::min(until, at_ns(look_again));
+    wait_for_work(seen, until);
+  }
+}
+
+void Server::wait_for_work(std::uint32_t seen, os::Deadline until) {
+  const std::uint32_t group = hall_.clients() + 1;
+  if (group != spin_group_) {
+    spin_group_ = group;
+    spin_ = spin_policy(group, cpus_);
+  }
+  static_cast<void>(hall_.work().wait(seen, spin_, until));  // whatever it was: look around
+}
+
+LaneState* Server::due_lane(std::uint64_t now, std::uint64_t& look_again) {
+  LaneState* chosen = nullptr;
+  std::uint64_t oldest_of_all = UINT64_MAX;
+  for (const auto& state : lanes_) {
+    Lane& lane = *state->lane;
+    if (lane.open() == 0) continue;
+    const std::uint32_t buffer = lane.open() - 1;
+    const std::uint32_t claimed = lane.claims(buffer).claimed();
+    std::uint64_t oldest = UINT64_MAX;
+    for (std::uint32_t row = 0; row < claimed; ++row) {
+      const RowCell& cell = lane.cell(buffer, row);
+      if (cell.word.state() == sync::RowState::kReady) {
+        oldest = std::min(oldest, cell.submitted_ns);
+        if (state->max_delay_ns == 0) break;  // rows are claimed nearly in the order of their age
+      }
+    }
+    if (oldest == UINT64_MAX) continue;
+    const bool due = state->max_delay_ns == 0 || claimed >= lane.max_rows() ||
+                     now - std::min(now, oldest) >= state->max_delay_ns || quorum(*state);
+    if (!due) {
+      look_again = std::min(look_again, oldest + state->max_delay_ns);
+    } else if (oldest < oldest_of_all) {
+      oldest_of_all = oldest;
+      chosen = state.get();
+    }
+  }
+  return chosen;
+}
+
+bool Server::quorum(const LaneState& state) const noexcept {
+  return std::ranges::all_of(state.seats, [](const Seat* seat) { return seat->waiting(); });
+}
+
+Batch Server::take(LaneState& state) {
+  Lane& lane = *state.lane;
+  Batch batch;
+  batch.lane = &state;
+  batch.model = lane.kind().model;
+  batch.pinned = lane.kind().pinned;
+  batch.buffer = lane.open() - 1;
+  const std::uint32_t claimed = lane.claims(batch.buffer).close();
+  SHOAL_FAULT_POINT("serve.take.closed");
+  lane.set_open(0);
+  open_buffer(state);
+  wait_for_stragglers(state, batch.buffer, claimed);
+  batch.left_ns = os::now_ns();
+  collect(state, batch.buffer, claimed, batch);
+  if (!batch.rows.empty()) {
+    add(statistics(batch.model).batches);
+    statistics(batch.model).batch_rows.record(batch.rows.size());
+  }
+  return batch;
+}
+
+void Server::wait_for_stragglers(LaneState& state, std::uint32_t buffer, std::uint32_t claimed) {
+  Lane& lane = *state.lane;
+  const os::Deadline end = os::deadline_after(kStragglerWait);
+  for (std::uint32_t row = 0; row < claimed; ++row) {
+    const sync::RowWord& word = lane.cell(buffer, row).word;
+    while (word.state() == sync::RowState::kEmpty) {
+      const std::uint32_t seen = hall_.work().generation();
+      const bool comes = std::ranges::any_of(
+          state.seats, [&](const Seat* seat) { return seat->is_claiming(buffer); });
+      if (word.state() != sync::RowState::kEmpty) break;
+      if (!comes || os::Clock::now() >= end) break;
+      static_cast<void>(hall_.work().wait(seen, spin_, end));
+    }
+  }
+}
+
+void Server::collect(LaneState& state, std::uint32_t buffer, std::uint32_t claimed, Batch& batch) {
+  Lane& lane = *state.lane;
+  bool missed = false;
+  std::vector<std::uint32_t> from;
+  for (std::uint32_t row = 0; row < claimed; ++row) {
+    RowCell& cell = lane.cell(buffer, row);
+    if (cell.word.state() == sync::RowState::kEmpty && cell.word.miss()) {
+      missed = true;
+    } else if (begin_row(state, cell, batch)) {
+      from.push_back(row);
+    }
+  }
+  if (missed) state.quarantine.push_back({buffer, claimed});
+  batch.quarantined = missed;
+  // The model is to see no gaps. Whoever was missed may still write into its row: then the others
+  // move to memory of this process.
+  for (std::size_t leaf = 0; leaf < lane.leaves(); ++leaf) {
+    const std::size_t bytes = lane.leaf_bytes(leaf);
+    std::byte* to = lane.input(buffer, leaf, 0);
+    if (missed) {
+      state.scratch.resize(lane.leaves());
+      state.scratch[leaf].resize(bytes * lane.max_rows());
+      to = state.scratch[leaf].data();
+    }
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::byte* row = lane.input(buffer, leaf, from[i]);
+      if (to + i * bytes != row) std::memcpy(to + i * bytes, row, bytes);
+    }
+  }
+}
+
+bool Server::begin_row(LaneState& state, const RowCell& cell, Batch& batch) {
+  const auto found = seats_.find(cell.seat);
+  ModelStatistics& counts = statistics(batch.model);
+  if (found == seats_.end() || found->second.lane != &state ||
+      cell.slot >= found->second.seat->slots()) {
+    add(counts.dropped_rows);
+    return false;
+  }
+  Seat& seat = *found->second.seat;
+  const BatchRow row{.seat = &seat,
+                     .slot = cell.slot,
+                     .generation = cell.generation,
+                     .submitted_ns = cell.submitted_ns,
+                     .client = found->second.client,
+                     .env = cell.env,
+                     .reset = (cell.flags & RowCell::kReset) != 0};
+  if (!seat.cell(row.slot).word.begin(row.generation)) {
+    add(counts.dropped_rows);
+    return false;
+  }
+  if (cell.deadline_ns != 0 && cell.deadline_ns <= batch.left_ns) {
+    add(counts.expired_rows);
+    seat.cell(row.slot).status = ReplyStatus::kDeadlineExceeded;
+    static_cast<void>(seat.cell(row.slot).word.finish(row.generation));
+    seat.set_waiting(false);
+    seat.done().ring();
+    return false;
+  }
+  counts.queue_wait_ns.record(batch.left_ns - std::min(batch.left_ns, row.submitted_ns));
+  batch.rows.push_back(row);
+  return true;
+}
+
+const LaneKind& Server::kind(const Batch& batch) const noexcept { return batch.lane->lane->kind(); }
+
+const RowSpec& Server::outputs(const Batch& batch) const noexcept { return batch.lane->outputs; }
+
+std::uint32_t Server::max_rows(const Batch& batch) const noexcept {
+  return batch.lane->lane->max_rows();
+}
+
+std::byte* Server::input(const Batch& batch, std::size_t leaf, std::uint32_t row) const noexcept {
+  const Lane& lane = *batch.lane->lane;
+  if (!batch.quarantined) return lane.input(batch.buffer, leaf, row);
+  return batch.lane->scratch[leaf].data() + row * lane.leaf_bytes(leaf);
+}
+
+std::byte* Server::output(const Batch& batch, std::uint32_t row, std::size_t leaf) const noexcept {
+  return batch.rows[row].seat->output(batch.rows[row].slot, leaf);
+}
+
+void Server::reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexcept {
+  answered(batch, row, ReplyStatus::kOk, version);
+}
+
+void Server::fail(Batch& batch, std::uint32_t row, std::string_view text,
+                  std::uint64_t version) noexcept {
+  batch.rows[row].seat->set_text(batch.rows[row].slot, text);
+  add(statistics(batch.model).failed_rows);
+  answered(batch, row, ReplyStatus::kModelError, version);
+}
+
+void Server::answered(Batch& batch, std::uint32_t i, ReplyStatus status,
+                      std::uint64_t version) noexcept {
+  BatchRow& row = batch.rows[i];
+  SHOAL_CHECK(!row.answered, "a row got two replies");
+  row.answered = true;
+  SlotCell& cell = row.seat->cell(row.slot);
+  cell.status = status;
+  cell.version = version;
+  cell.batch_rows = static_cast<std::uint32_t>(batch.rows.size());
+  SHOAL_FAULT_POINT("serve.reply.written");
+  ModelStatistics& counts = statistics(batch.model);
+  add(counts.rows);
+  const std::uint64_t now = os::now_ns();
+  counts.latency_ns.record(now - std::min(now, row.submitted_ns));
+  row.seat->set_waiting(false);
+  static_cast<void>(row.seat->cell(row.slot).word.finish(row.generation));
+  SHOAL_FAULT_POINT("serve.reply.finished");
+  // One ring for neighbours of one client.
+  const bool more = i + 1 < batch.rows.size() && batch.rows[i + 1].seat == row.seat &&
+                    !batch.rows[i + 1].answered;
+  if (!more) row.seat->done().ring();
+}
+
+void Server::finish(Batch& batch, std::uint32_t padded_rows) {
+  for (std::uint32_t row = 0; row < batch.rows.size(); ++row) {
+    if (!batch.rows[row].answered) fail(batch, row, "the model gave no reply for this row", 0);
+  }
+  ModelStatistics& counts = statistics(batch.model);
+  add(counts.padded_rows, padded_rows);
+  counts.run_ns.record(os::now_ns() - batch.left_ns);
+  give_back(batch);
+}
+
+/// What is quarantined comes back by look_at_quarantine().
+void Server::give_back(const Batch& batch) {
+  if (!batch.quarantined) free_buffer(*batch.lane, batch.buffer);
+}
+
+void Server::free_buffer(LaneState& state, std::uint32_t buffer) {
+  for (std::uint32_t row = 0; row < state.lane->max_rows(); ++row) {
+    state.lane->cell(buffer, row).word.clear();
+  }
+  state.free.push_back(buffer);
+  if (state.lane->open() == 0) open_buffer(state);
+}
+
+void Server::open_buffer(LaneState& state) {
+  if (state.free.empty()) return;
+  const std::uint32_t buffer = state.free.back();
+  state.free.pop_back();
+  state.lane->claims(buffer).open();
+  state.lane->set_open(buffer + 1);
+  SHOAL_FAULT_POINT("serve.open.stored");
+  state.lane->opened().ring();
+}
+
+void Server::look_at_quarantine() {
+  for (const auto& state : lanes_) {
+    std::erase_if(state->quarantine, [&](const Quarantined& held) {
+      const Lane& lane = *state->lane;
+      const bool claimed = std::ranges::any_of(
+          state->seats, [&](const Seat* seat) { return seat->is_claiming(held.buffer); });
+      for (std::uint32_t row = 0; claimed && row < held.claimed; ++row) {
+        const sync::RowState word = lane.cell(held.buffer, row).word.state();
+        if (word == sync::RowState::kMissed) return false;
+      }
+      free_buffer(*state, held.buffer);
+      return true;
+    });
+  }
+}
+
+}  // namespace shoal::serve

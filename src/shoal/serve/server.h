@@ -1,0 +1,213 @@
+// One instance of a model service: takes the requests of its clients as batches and gives their
+// replies back. What computes the replies is whoever calls next(): serve::run() with a Backend, or
+// Python.
+//
+//   Server server({.address = …, .models = {{.name = "segment", .max_batch = 64}}});
+//   while (auto work = server.next()) { … server.reply(batch, row, version); … }
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "shoal/os/pidfd.h"
+#include "shoal/os/socket.h"
+#include "shoal/process/event_loop.h"
+#include "shoal/serve/hall.h"
+#include "shoal/serve/lane.h"
+#include "shoal/serve/messages.h"
+#include "shoal/serve/seat.h"
+#include "shoal/sync/spin_policy.h"
+
+namespace shoal::serve {
+
+struct ModelOptions {
+  std::string name;
+  std::uint32_t max_batch = 64;
+  /// A batch leaves when its oldest row is this old, when it is full, or when every client of its
+  /// lane waits; in any case only when nothing else is being computed. Zero: as soon as that is so.
+  std::chrono::nanoseconds max_delay{0};
+};
+
+struct ServerOptions {
+  std::string address;  // of the front desk
+  std::uint32_t instance = 0;
+  std::vector<ModelOptions> models;
+  std::uint32_t max_lanes = 64;    // of one model: kinds of rows
+  std::uint32_t max_slots = 4096;  // of one client at one lane: rows in flight
+};
+
+/// A row of a batch, and whom its reply goes to.
+struct BatchRow {
+  Seat* seat = nullptr;
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint64_t submitted_ns = 0;
+  std::uint32_t client = 0;  // no two clients of a server have the same
+  std::int32_t env = 0;      // of that client's
+  bool reset = false;
+  bool answered = false;
+};
+
+struct LaneState;
+
+/// Rows that left together, the first rows.size() of their buffer; to be finished before next() is
+/// called again.
+struct Batch {
+  LaneState* lane = nullptr;
+  std::uint32_t model = 0;
+  std::uint64_t pinned = 0;
+  std::uint32_t buffer = 0;
+  std::vector<BatchRow> rows;
+  std::uint64_t left_ns = 0;
+  bool quarantined = false;  // its rows were copied: a missed claimer may still write to the buffer
+};
+
+/// Rows of a new kind: what does the model make of this example? Answer with open_lane() or
+/// refuse(), before next() is called again.
+struct Probe {
+  std::uint32_t client = 0;
+  Open request;
+};
+
+/// What the front desk's owner says to the backend; to be answered with answer().
+struct ServerCommand {
+  std::uint64_t id = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// A client has gone: what is kept for it may go too.
+struct ClientGone {
+  std::uint32_t client = 0;
+};
+
+/// Nobody wants this server any more.
+struct ServerEnd {};
+
+/// Nothing until the deadline.
+struct NoWork {};
+
+using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, ServerEnd>;
+
+/// A resource.
+///
+/// Threads: one executor calls everything. An own thread (process::EventLoop) talks with clients
+/// and sees them die. Processes: the clients may be of any process of the same user. Invariants: a
+/// row gets one reply; a batch has rows of one lane; what a client writes into shared memory is
+/// checked before it is believed. Death: of a client on any line: its rows are dropped, its seats
+/// unmapped, and no batch waits for it longer than kStragglerWait. Of this process: its clients see
+/// its sockets close. Fork: a child has no use of it.
+class Server {
+ public:
+  static constexpr std::chrono::milliseconds kStragglerWait{2};
+
+  /// Connects to the front desk. Throws ServiceDied, InvalidArgument, SystemError.
+  explicit Server(ServerOptions options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  [[nodiscard]] Work next(os::Deadline deadline = os::kNoDeadline);
+
+  // Of a batch.
+  const LaneKind& kind(const Batch& batch) const noexcept;
+  const RowSpec& outputs(const Batch& batch) const noexcept;
+  std::uint32_t max_rows(const Batch& batch) const noexcept;
+  std::byte* input(const Batch& batch, std::size_t leaf, std::uint32_t row = 0) const noexcept;
+  /// Where the reply goes, array by array, before reply().
+  std::byte* output(const Batch& batch, std::uint32_t row, std::size_t leaf) const noexcept;
+  /// `version` is that of the weights that made it.
+  void reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexcept;
+  void fail(Batch& batch, std::uint32_t row, std::string_view text, std::uint64_t version) noexcept;
+  /// Fails the rows without a reply, and frees the buffer. `padded_rows` were computed for nobody.
+  void finish(Batch& batch, std::uint32_t padded_rows = 0);
+
+  /// Replies of the probed kind are such, and the asker gets its seat. Throws SystemError when
+  /// memory is short.
+  void open_lane(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
+  void refuse(const Probe& probe, const Refused& why);
+  void answer(const ServerCommand& command, std::span<const std::byte> bytes);
+
+  const ServerOptions& options() const noexcept { return options_; }
+  ModelStatistics& statistics(std::uint32_t model) const noexcept { return hall_.models()[model]; }
+  std::size_t clients() const noexcept { return hall_.clients(); }
+
+ private:
+  struct Peer;
+  struct OpenEvent {
+    std::shared_ptr<Peer> peer;
+    Open request;
+  };
+  struct LeaveEvent {
+    std::uint32_t client = 0;
+    std::uint32_t seat = 0;
+  };
+  using Event = std::variant<OpenEvent, LeaveEvent, ServerCommand, ClientGone, ServerEnd>;
+
+  // In the loop's thread.
+  void watch_link();
+  void admit_here(os::Fd socket);
+  void hear(const std::shared_ptr<Peer>& peer);
+  void lose(const std::shared_ptr<Peer>& peer);
+  void post(Event event);
+
+  // The executor's.
+  std::optional<Work> next_event();
+  std::optional<Work> open(OpenEvent event);
+  void seat_client(const std::shared_ptr<Peer>& peer, LaneState& lane, std::uint32_t slots);
+  void send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> bytes,
+            std::initializer_list<int> fds = {});
+  void drop_seats_of(std::uint32_t client);
+  void drop_seat(std::uint32_t seat);
+  LaneState* due_lane(std::uint64_t now, std::uint64_t& look_again);
+  bool quorum(const LaneState& lane) const noexcept;
+  Batch take(LaneState& lane);
+  void wait_for_stragglers(LaneState& lane, std::uint32_t buffer, std::uint32_t claimed);
+  void collect(LaneState& lane, std::uint32_t buffer, std::uint32_t claimed, Batch& batch);
+  bool begin_row(LaneState& lane, const RowCell& cell, Batch& batch);
+  void give_back(const Batch& batch);
+  void free_buffer(LaneState& lane, std::uint32_t buffer);
+  void look_at_quarantine();
+  void open_buffer(LaneState& lane);
+  void answered(Batch& batch, std::uint32_t row, ReplyStatus status,
+                std::uint64_t version) noexcept;
+  void wait_for_work(std::uint32_t seen, os::Deadline until);
+
+  const ServerOptions options_;
+  Hall hall_;
+  std::vector<std::byte> hello_;
+  os::PidFd own_pid_;
+  os::SeqPacket link_;
+
+  std::mutex mutex_;  // guards events_
+  std::deque<Event> events_;
+
+  // The executor's.
+  std::vector<std::unique_ptr<LaneState>> lanes_;
+  struct SeatState {
+    std::unique_ptr<Seat> seat;
+    std::uint32_t client = 0;
+    LaneState* lane = nullptr;
+  };
+  std::unordered_map<std::uint32_t, SeatState> seats_;
+  std::uint32_t next_seat_ = 1;
+  std::shared_ptr<Peer> asker_;  // of the probe under way
+  sync::SpinPolicy spin_;
+  std::uint32_t spin_group_ = 1;
+  const int cpus_;
+
+  // The loop's thread.
+  std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
+  std::uint32_t next_client_ = 1;
+  process::EventLoop loop_;  // last: its thread uses the rest
+};
+
+}  // namespace shoal::serve

@@ -1,0 +1,242 @@
+// The other side of Server: clients come, ask for lanes and seats, and go. What concerns the
+// executor reaches it as an event.
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "shoal/os/log.h"
+#include "shoal/serve/address.h"
+#include "shoal/serve/errors.h"
+#include "shoal/serve/server.h"
+#include "shoal/serve/server_state.h"
+
+namespace shoal::serve {
+namespace {
+
+/// How long a client may leave a message of the server unread: it asks for each and waits.
+constexpr std::chrono::seconds kClientReads{5};
+/// One open, one under way, and some whose rows were being written when their batch left.
+constexpr std::uint32_t kBuffers = 4;
+/// What a seat may take without having been asked for, so that a few rows may be in flight.
+constexpr std::size_t kSeatBytes = std::size_t{1} << 20;
+constexpr std::size_t kSeatSlots = 16;
+
+}  // namespace
+
+void Server::post(Event event) {
+  {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+  }
+  hall_.work().ring();
+}
+
+void Server::watch_link() {
+  loop_.watch(link_.fd(), POLLIN, [this] {
+    os::Message message;
+    try {
+      const os::RecvOutcome outcome = link_.recv(message, os::Clock::now());
+      if (outcome == os::RecvOutcome::kTimedOut) return;
+      if (outcome == os::RecvOutcome::kClosed) {
+        loop_.unwatch(link_.fd());
+        post(ServerEnd{});
+        return;
+      }
+      if (kind_of(message.bytes) == MessageKind::kAdmit) {
+        for (os::Fd& fd : message.fds) admit_here(std::move(fd));
+      } else {
+        Command command = Command::decode(message.bytes);
+        post(ServerCommand{command.id, std::move(command.bytes)});
+      }
+    } catch (const std::exception& error) {
+      os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    }
+  });
+}
+
+void Server::admit_here(os::Fd socket) {
+  auto peer = std::make_shared<Peer>();
+  try {
+    peer->pid = peer_of(socket.get());
+    peer->process = os::PidFd::open(peer->pid);
+    peer->socket = os::SeqPacket(std::move(socket));
+    const int fds[] = {hall_.fd(), own_pid_.fd()};
+    if (peer->socket.send(hello_, fds, os::deadline_after(kClientReads)) !=
+        os::SendOutcome::kSent) {
+      return;
+    }
+  } catch (const std::exception&) {  // it has gone already
+    return;
+  }
+  peer->id = next_client_++;
+  peers_[peer->id] = peer;
+  hall_.set_clients(static_cast<std::uint32_t>(peers_.size()));
+  loop_.watch(peer->socket.fd(), POLLIN, [this, peer] { hear(peer); });
+  loop_.watch(peer->process.fd(), POLLIN, [this, peer] { lose(peer); });
+}
+
+void Server::hear(const std::shared_ptr<Peer>& peer) {
+  os::Message message;
+  try {
+    const os::RecvOutcome outcome = peer->socket.recv(message, os::Clock::now());
+    if (outcome == os::RecvOutcome::kTimedOut) return;
+    if (outcome == os::RecvOutcome::kClosed) {
+      lose(peer);
+      return;
+    }
+    switch (kind_of(message.bytes)) {
+      case MessageKind::kOpen:
+        post(OpenEvent{peer, Open::decode(message.bytes)});
+        return;
+      case MessageKind::kLeave:
+        post(LeaveEvent{peer->id, Leave::decode(message.bytes).seat});
+        return;
+      default:
+        throw Error("a client of the model service sent what clients do not send");
+    }
+  } catch (const std::exception& error) {
+    os::log(os::LogLevel::kWarning, "model service: process {}: {}", peer->pid, error.what());
+    lose(peer);
+  }
+}
+
+void Server::lose(const std::shared_ptr<Peer>& peer) {
+  if (peers_.erase(peer->id) == 0) return;
+  hall_.set_clients(static_cast<std::uint32_t>(peers_.size()));
+  loop_.unwatch(peer->socket.fd());
+  loop_.unwatch(peer->process.fd());
+  peer->socket.shutdown();
+  post(ClientGone{peer->id});
+}
+
+std::optional<Work> Server::next_event() {
+  for (;;) {
+    Event event;
+    {
+      const std::lock_guard lock(mutex_);
+      if (events_.empty()) return std::nullopt;
+      event = std::move(events_.front());
+      events_.pop_front();
+    }
+    if (auto* opening = std::get_if<OpenEvent>(&event)) {
+      if (auto work = open(std::move(*opening))) return work;
+    } else if (const auto* leaving = std::get_if<LeaveEvent>(&event)) {
+      const auto seat = seats_.find(leaving->seat);
+      if (seat != seats_.end() && seat->second.client == leaving->client) drop_seat(leaving->seat);
+    } else if (const auto* gone = std::get_if<ClientGone>(&event)) {
+      drop_seats_of(gone->client);
+      return *gone;
+    } else if (auto* command = std::get_if<ServerCommand>(&event)) {
+      return std::move(*command);
+    } else {
+      return ServerEnd{};
+    }
+  }
+}
+
+std::optional<Work> Server::open(OpenEvent event) {
+  const LaneKind& kind = event.request.kind;
+  const auto lane =
+      std::ranges::find_if(lanes_, [&](const auto& state) { return state->lane->kind() == kind; });
+  if (lane != lanes_.end()) {
+    seat_client(event.peer, **lane, event.request.slots);
+    return std::nullopt;
+  }
+  std::size_t example = 0;
+  for (const shm::TensorSpec& leaf : kind.inputs) example += leaf.bytes();
+  const auto of_model = std::ranges::count_if(
+      lanes_, [&](const auto& state) { return state->lane->kind().model == kind.model; });
+  std::string refusal;
+  if (kind.model >= options_.models.size() || example != event.request.example.size()) {
+    refusal = "a client asked for a model that there is not, or described its rows wrongly";
+  } else if (static_cast<std::uint32_t>(of_model) >= options_.max_lanes) {
+    refusal = fmt::format(
+        "the model '{}' has been asked for rows of {} different shapes and dtypes already, and "
+        "this "
+        "one, {}, is new: bring the rows to a few shapes before they are sent",
+        options_.models[kind.model].name, of_model, describe(kind.inputs));
+  }
+  if (!refusal.empty()) {
+    send(event.peer, Refused{RefusalKind::kInvalid, refusal, ""}.encode());
+    return std::nullopt;
+  }
+  asker_ = std::move(event.peer);
+  return Probe{asker_->id, std::move(event.request)};
+}
+
+void Server::open_lane(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure) {
+  const ModelOptions& model = options_.models[probe.request.kind.model];
+  auto state = std::make_unique<LaneState>();
+  state->lane =
+      Lane::create(static_cast<std::uint32_t>(lanes_.size()), probe.request.kind,
+                   {.buffers = kBuffers, .max_rows = model.max_batch}, model.max_delay.count() > 0);
+  state->outputs = std::move(outputs);
+  state->structure = std::move(structure);
+  state->max_delay_ns = static_cast<std::uint64_t>(model.max_delay.count());
+  for (std::uint32_t buffer = 0; buffer < kBuffers; ++buffer) state->free.push_back(buffer);
+  open_buffer(*state);
+  lanes_.push_back(std::move(state));
+  seat_client(std::exchange(asker_, nullptr), *lanes_.back(), probe.request.slots);
+}
+
+void Server::refuse(const Probe&, const Refused& why) {
+  send(std::exchange(asker_, nullptr), why.encode());
+}
+
+void Server::seat_client(const std::shared_ptr<Peer>& peer, LaneState& state, std::uint32_t slots) {
+  try {
+    SeatState place;
+    const std::size_t cheap = kSeatBytes / std::max(row_bytes(state.outputs), Seat::kMaxTextBytes);
+    slots =
+        std::max(slots, static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kSeatSlots)));
+    place.seat = Seat::create(next_seat_++, state.outputs, std::min(slots, options_.max_slots));
+    place.client = peer->id;
+    place.lane = &state;
+    const std::uint32_t id = place.seat->id();
+    send(peer, Opened{state.outputs, state.structure}.encode(),
+         {state.lane->fd(), place.seat->fd()});
+    place.seat->close_fd();
+    state.seats.push_back(place.seat.get());
+    seats_[id] = std::move(place);
+  } catch (const SystemError& error) {
+    send(peer, Refused{RefusalKind::kInvalid, error.what(), ""}.encode());
+  }
+}
+
+void Server::send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> bytes,
+                  std::initializer_list<int> fds) {
+  try {
+    const auto outcome =
+        peer->socket.send(bytes, {fds.begin(), fds.size()}, os::deadline_after(kClientReads));
+    if (outcome == os::SendOutcome::kSent) return;
+  } catch (const SystemError& error) {
+    os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+  }
+  peer->socket.shutdown();  // it has gone, or stands still: hear() finds it so
+}
+
+void Server::drop_seats_of(std::uint32_t client) {
+  std::vector<std::uint32_t> theirs;
+  for (const auto& [id, place] : seats_) {
+    if (place.client == client) theirs.push_back(id);
+  }
+  for (const std::uint32_t id : theirs) drop_seat(id);
+}
+
+void Server::drop_seat(std::uint32_t seat) {
+  const auto found = seats_.find(seat);
+  std::erase(found->second.lane->seats, found->second.seat.get());
+  seats_.erase(found);
+}
+
+void Server::answer(const ServerCommand& command, std::span<const std::byte> bytes) {
+  const Command said{command.id, {bytes.begin(), bytes.end()}};
+  // The front desk always reads; where it has gone, so has who asked.
+  static_cast<void>(link_.send(said.encode(MessageKind::kAnswer)));
+}
+
+}  // namespace shoal::serve

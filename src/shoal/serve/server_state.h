@@ -1,0 +1,37 @@
+// What the sources of Server share; not for others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shoal/serve/server.h"
+
+namespace shoal::serve {
+
+/// A buffer that left while rows of it were still being written.
+struct Quarantined {
+  std::uint32_t buffer = 0;
+  std::uint32_t claimed = 0;
+};
+
+/// A lane, as its server knows it.
+struct LaneState {
+  std::unique_ptr<Lane> lane;
+  RowSpec outputs;
+  std::vector<std::byte> structure;
+  std::vector<Seat*> seats;
+  std::vector<std::uint32_t> free;  // buffers
+  std::vector<Quarantined> quarantine;
+  std::vector<std::vector<std::byte>> scratch;  // the rows of a batch that some row missed, by leaf
+  std::uint64_t max_delay_ns = 0;
+};
+
+struct Server::Peer {
+  std::uint32_t id = 0;
+  pid_t pid = 0;
+  os::PidFd process;
+  os::SeqPacket socket;
+};
+
+}  // namespace shoal::serve

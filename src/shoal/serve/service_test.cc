@@ -1,0 +1,327 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "shoal/serve/errors.h"
+#include "shoal/serve/testing/echo_service.h"
+
+namespace shoal::serve {
+namespace {
+
+using os::testing::test_deadline;
+using testing::Asker;
+using testing::echo_options;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::rows_of;
+using testing::serve_echoes;
+
+std::string what_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// A desk, and where asked for a server in a thread.
+class Service : public ::testing::Test {
+ protected:
+  void start(ServerOptions options) {
+    options.address = desk.address();
+    thread = std::thread([options] { serve_echoes(options); });
+  }
+  void TearDown() override {
+    desk.close("the test is over");
+    if (thread.joinable()) thread.join();
+  }
+
+  FrontDesk desk;
+  std::thread thread;
+};
+
+TEST_F(Service, AReplyIsTheModelsAnswerToItsRow) {
+  start(echo_options(""));
+  Asker asker(desk.address());
+  EXPECT_THAT(asker.client().models(), ElementsAre("echo"));
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(asker.ask(i), i);
+}
+
+TEST_F(Service, AClientMayComeBeforeTheServer) {
+  auto asked = std::async(std::launch::async, [&] { return Asker(desk.address()).ask(7); });
+  start(echo_options(""));
+  EXPECT_EQ(asked.get(), 7);
+}
+
+TEST_F(Service, ManyClientsGetTheirOwnReplies) {
+  start(echo_options("", 4));
+  std::vector<std::thread> clients;
+  std::atomic<int> wrong{0};
+  for (int c = 0; c < 8; ++c) {
+    clients.emplace_back([&, c] {
+      Asker asker(desk.address(), 4 + c % 2);  // two lanes
+      for (int i = 0; i < 500; ++i) {
+        if (asker.ask(c * 1000 + i) != c * 1000 + i) ++wrong;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(wrong, 0);
+  const auto hall = desk.hall(0);
+  ASSERT_TRUE(hall);
+  EXPECT_EQ(hall->models()[0].rows.load(), 4000u);
+  EXPECT_EQ(hall->models()[0].latency_ns.summary().count, 4000u);
+}
+
+TEST_F(Service, ManyRowsOfOneRequestMayTakeSeveralBatches) {
+  start(echo_options("", 4));
+  Asker asker(desk.address(), 1);
+  LaneSeat& at = asker.lane(10);
+  const std::vector<std::int64_t> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const auto* first = reinterpret_cast<const std::byte*>(values.data());
+  Request request =
+      asker.client().submit(at, {.leaves = {&first, 1}, .count = 10, .deadline = test_deadline()});
+  ASSERT_TRUE(asker.client().wait(request));
+  for (std::uint32_t row = 0; row < 10; ++row) {
+    std::int64_t value = -1;
+    std::memcpy(&value, asker.client().output(request, row, 0), sizeof value);
+    EXPECT_EQ(value, row);
+    EXPECT_EQ(asker.client().version(request, row), 1u);
+  }
+  asker.client().release(request);
+  EXPECT_EQ(at.free.size(), at.seat->slots());
+}
+
+TEST_F(Service, SeveralRequestsMayBeInFlight) {
+  start(echo_options(""));
+  Asker asker(desk.address());
+  std::vector<Request> requests;
+  for (int i = 0; i < 20; ++i) requests.push_back(asker.submit(i));
+  for (int i = 19; i >= 0; --i) EXPECT_EQ(asker.result(requests[i]), i);
+}
+
+TEST_F(Service, AnUnknownModelIsNamedWithThoseThereAre) {
+  start(echo_options(""));
+  Asker asker(desk.address());
+  EXPECT_THAT(what_of([&] { static_cast<void>(asker.client().model("other")); }),
+              HasSubstr("no model 'other'; it has echo"));
+}
+
+TEST_F(Service, TooManyKindsOfRowsAreRefused) {
+  ServerOptions options = echo_options("");
+  options.max_lanes = 2;
+  start(options);
+  EXPECT_EQ(Asker(desk.address(), 1).ask(1), 1);
+  EXPECT_EQ(Asker(desk.address(), 2).ask(1), 1);
+  EXPECT_THAT(what_of([&] { Asker(desk.address(), 3).ask(1); }),
+              HasSubstr("rows of 2 different shapes and dtypes already"));
+}
+
+TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
+  start(echo_options("", 8, std::chrono::hours(1)));
+  Asker one(desk.address()), two(desk.address());
+  one.lane();
+  two.lane();
+  Request first = one.submit(1);
+  auto second = std::async(std::launch::async, [&] { return two.ask(2); });
+  EXPECT_EQ(one.result(first), 1);
+  EXPECT_EQ(second.get(), 2);
+  EXPECT_EQ(desk.hall(0)->models()[0].batches.load(), 1u);
+}
+
+TEST_F(Service, ADeadClientDoesNotCountForTheQuorum) {
+  start(echo_options("", 8, std::chrono::hours(1)));
+  Asker one(desk.address());
+  one.lane();
+  {
+    Asker two(desk.address());
+    two.lane();
+  }
+  EXPECT_EQ(one.ask(1), 1);
+}
+
+TEST_F(Service, CloseTellsClientsThatWait) {
+  start(echo_options("", 8, std::chrono::hours(1)));
+  Asker one(desk.address()), two(desk.address());
+  two.lane();  // which never waits: one's row stays
+  Request request = one.submit(1);
+  desk.close("closed by the test");
+  EXPECT_THAT(what_of([&] { static_cast<void>(one.client().wait(request)); }),
+              HasSubstr("closed by the test"));
+  EXPECT_THROW(Asker(desk.address()).ask(1), ServiceDied);
+}
+
+/// A server whose executor is the test: it goes on when it is told to.
+class ByHand : public ::testing::Test {
+ protected:
+  /// A client that has its seat.
+  std::unique_ptr<Asker> seated(std::int64_t numbers = 1, std::uint32_t slots = 1) {
+    auto asker = std::async(std::launch::async, [&] {
+      auto made = std::make_unique<Asker>(desk.address(), numbers);
+      made->lane(slots);
+      return made;
+    });
+    while (asker.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      Work work = server.next(os::deadline_after(std::chrono::milliseconds(1)));
+      if (const auto* probe = std::get_if<Probe>(&work)) {
+        server.open_lane(*probe, probe->request.kind.inputs, {});
+      }
+    }
+    return asker.get();
+  }
+
+  Batch next_batch() {
+    for (;;) {
+      Work work = server.next(test_deadline());
+      if (auto* batch = std::get_if<Batch>(&work)) return std::move(*batch);
+      if (std::holds_alternative<NoWork>(work)) throw Error("no batch came");
+    }
+  }
+
+  void echo(Batch& batch) {
+    EchoBackend().run(server, batch);
+    server.finish(batch);
+  }
+
+  FrontDesk desk;
+  Server server{echo_options(desk.address(), 4)};
+};
+
+TEST_F(ByHand, RowsThatCameMeanwhileGoTogether) {
+  auto one = seated(), two = seated();
+  Request first = one->submit(1);
+  Request second = two->submit(2);
+  Batch batch = next_batch();
+  EXPECT_EQ(batch.rows.size(), 2u);
+  echo(batch);
+  EXPECT_EQ(one->result(first), 1);
+  EXPECT_EQ(two->result(second), 2);
+}
+
+TEST_F(ByHand, AFullBatchIsOverCapacityForWhoDoesNotWait) {
+  auto one = seated(1, 8);
+  std::vector<Request> requests;
+  requests.push_back(one->submit(0));
+  Batch running = next_batch();
+  for (int i = 1; i <= 4; ++i) requests.push_back(one->submit(i));
+  const auto impatient = [](Rows& rows) { rows.wait_for_room = false; };
+  EXPECT_THROW(one->submit(5, impatient), OverCapacity);
+  const auto short_of_time = [](Rows& rows) {
+    rows.deadline = os::deadline_after(std::chrono::milliseconds(5));
+  };
+  EXPECT_THROW(one->submit(5, short_of_time), DeadlineExceeded);
+  echo(running);
+  Batch full = next_batch();
+  EXPECT_EQ(full.rows.size(), 4u);
+  requests.push_back(one->submit(5, impatient));
+  echo(full);
+  Batch last = next_batch();
+  echo(last);
+  for (int i = 0; i <= 5; ++i) EXPECT_EQ(one->result(requests[i]), i);
+}
+
+TEST_F(ByHand, OneRowMayFail) {
+  auto one = seated(), two = seated();
+  Request first = one->submit(1);
+  Request second = two->submit(2);
+  Batch batch = next_batch();
+  server.fail(batch, 0, "Traceback: …\nValueError: row", 5);
+  std::memcpy(server.output(batch, 1, 0), server.input(batch, 0, 1), sizeof(std::int64_t));
+  server.reply(batch, 1, 5);
+  server.finish(batch);
+  EXPECT_EQ(two->result(second), 2);
+  EXPECT_EQ(what_of([&] { one->result(first); }), "ValueError: row");
+  EXPECT_EQ(server.statistics(0).failed_rows.load(), 1u);
+}
+
+TEST_F(ByHand, ARowWithoutAReplyFails) {
+  auto one = seated();
+  Request request = one->submit(1);
+  Batch batch = next_batch();
+  server.finish(batch);
+  EXPECT_THAT(what_of([&] { one->result(request); }), HasSubstr("gave no reply"));
+}
+
+TEST_F(ByHand, ACancelledRowIsNotComputed) {
+  auto one = seated(), two = seated();
+  Request dropped = one->submit(1);
+  one->client().cancel(dropped);
+  Request kept = two->submit(2);
+  Batch batch = next_batch();
+  ASSERT_EQ(batch.rows.size(), 1u);
+  EXPECT_EQ(*reinterpret_cast<std::int64_t*>(server.input(batch, 0, 0)), 2);
+  echo(batch);
+  EXPECT_EQ(two->result(kept), 2);
+  EXPECT_EQ(server.statistics(0).dropped_rows.load(), 1u);
+}
+
+TEST_F(ByHand, ACancelledSlotIsUsedAgainOnlyWhenItsBatchIsFinished) {
+  auto one = seated();
+  Request request = one->submit(1);
+  Batch batch = next_batch();
+  LaneSeat& at = *request.at;
+  one->client().cancel(request);
+  EXPECT_EQ(at.free.size(), at.seat->slots() - 1);
+  echo(batch);
+  one->client().find(one->kind());
+  EXPECT_EQ(at.free.size(), at.seat->slots());
+}
+
+TEST_F(ByHand, AnExpiredRowIsNotComputed) {
+  auto one = seated();
+  Request request = one->submit(1, [](Rows& rows) { rows.deadline = os::Clock::now(); });
+  EXPECT_TRUE(std::holds_alternative<NoWork>(
+      server.next(os::deadline_after(std::chrono::milliseconds(1)))));
+  EXPECT_EQ(server.statistics(0).expired_rows.load(), 1u);
+  EXPECT_THROW(one->result(request), DeadlineExceeded);
+}
+
+TEST_F(ByHand, AWaitEndsAtTheRequestsDeadline) {
+  auto one = seated();
+  Request request = one->submit(
+      1, [](Rows& rows) { rows.deadline = os::deadline_after(std::chrono::milliseconds(10)); });
+  EXPECT_THROW(one->result(request), DeadlineExceeded);
+  EXPECT_TRUE(request.places.empty());
+}
+
+TEST_F(ByHand, ABatchLeavesWithoutARowThatIsNotWritten) {
+  auto slow = seated(), quick = seated();
+  LaneSeat& at = slow->lane();
+  const std::uint32_t buffer = at.lane->open() - 1;
+  at.seat->announce_claim(buffer);
+  ASSERT_EQ(at.lane->claims(buffer).claim(1, 4).count, 1u);
+  Request request = quick->submit(2);
+  Batch batch = next_batch();
+  ASSERT_EQ(batch.rows.size(), 1u);
+  EXPECT_EQ(*reinterpret_cast<std::int64_t*>(server.input(batch, 0, 0)), 2);
+  echo(batch);
+  EXPECT_EQ(quick->result(request), 2);
+  // Nobody else gets the buffer while the slow one may write to it.
+  for (int i = 0; i < 8; ++i) {
+    request = quick->submit(i);
+    batch = next_batch();
+    EXPECT_NE(batch.buffer, buffer);
+    echo(batch);
+    EXPECT_EQ(quick->result(request), i);
+  }
+  EXPECT_FALSE(at.lane->cell(buffer, 0).word.ready());
+  at.seat->end_claim();
+  std::set<std::uint32_t> used;
+  for (int i = 0; i < 4; ++i) {
+    request = quick->submit(i);
+    batch = next_batch();
+    used.insert(batch.buffer);
+    echo(batch);
+    EXPECT_EQ(quick->result(request), i);
+  }
+  EXPECT_TRUE(used.contains(buffer));
+}
+
+}  // namespace
+}  // namespace shoal::serve
