@@ -5,13 +5,18 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <future>
+#include <thread>
+#include <utility>
 
 #include "bindings.h"
 #include "packed_arrays.h"
 #include "shoal/ipc/block.h"
+#include "shoal/ipc/descriptor_desk.h"
 #include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
+#include "shoal/process/own_thread.h"
 #include "tree_pickle.h"
 
 namespace nb = nanobind;
@@ -97,6 +102,19 @@ Block block_at(std::uintptr_t address) {
   return Block::acquire(Heap::here()->offset_of(payload));
 }
 
+/// On a thread that does not stand in the way of fork, declared before this returns.
+bool open_desk() {
+  return ipc::open_descriptor_desk([](std::function<void()> serve) {
+    std::promise<void> declared;
+    std::thread([&declared, serve = std::move(serve)] {
+      const process::OwnThread own;
+      declared.set_value();
+      serve();
+    }).detach();
+    declared.get_future().wait();
+  });
+}
+
 void bind_block(nb::module_& module) {
   nb::class_<Block>(module, "Block", nb::type_slots(block_slots),
                     "A reference on a block of the shared heap: a writable buffer of bytes. The "
@@ -167,6 +185,10 @@ void bind_ipc(nb::module_& parent) {
         return Heap::exists() && Heap::here()->contains(reinterpret_cast<const void*>(address));
       },
       "address"_a, "Whether an address lies in the shared heap.");
+  module.def(
+      "open_desk", &open_desk,
+      "Has this process keep descriptors of device memory for the family, unless another one "
+      "does; whether it does now.");
   module.def("arm_fault_point", &os::arm_fault_point, "name"_a, "nth"_a = 1,
              "For tests: SIGKILL at the n-th pass through a named point.");
 }

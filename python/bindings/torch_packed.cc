@@ -9,11 +9,12 @@
 
 #include "acquire_block.h"
 #include "shoal/os/error.h"
+#include "torch_device.h"
 
 namespace shoal::python {
 namespace {
 
-enum class Kind : std::uint8_t { kTensor = 1, kStorage = 2 };
+enum class Kind : std::uint8_t { kTensor = 1, kStorage = 2, kDeviceTensor = 3 };
 
 enum Flags : std::uint8_t {
   kRequiresGrad = 1,
@@ -38,6 +39,12 @@ static_assert(offsetof(Head, kind) == kHeadBytes - 1);
 
 constexpr std::size_t kMaxDims = 64;
 
+/// Behind the view of a tensor on a device.
+struct Mark {
+  ipc::Offset block = 0;  // 0: none
+  std::uint64_t serial = 0;
+};
+
 bool in_shared_memory_of_torch(const c10::DataPtr& data) {
   return at::MapAllocator::fromDataPtr(data) != nullptr ||
          at::RefcountedMapAllocator::fromDataPtr(data) != nullptr ||
@@ -59,6 +66,35 @@ void check(bool right) {
   if (!right)
     throw InvalidArgument(
         "these bytes describe no tensor: they are damaged, or of another build of Shoal");
+}
+
+/// False when the storage cannot cross.
+bool fill_on_device(c10::StorageImpl& storage, Head& head, Mark& mark, Packed& packed) {
+  head.kind = Kind::kDeviceTensor;
+  head.bytes = storage.nbytes();
+  head.start = static_cast<std::uint64_t>(storage.device().index());
+  if (head.bytes == 0) return true;
+  auto parcel = parcel_of(storage);
+  if (!parcel) return false;
+  head.start = 0;
+  head.heap = parcel->record.heap()->id();
+  head.block = parcel->record.offset();
+  head.serial = parcel->record.serial();
+  packed.blocks.push_back(std::move(parcel->record));
+  if (parcel->mark) {
+    mark = {parcel->mark.offset(), parcel->mark.serial()};
+    packed.blocks.push_back(std::move(parcel->mark));
+  }
+  return true;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> device_storage_of(const Head& head, const Mark& mark) {
+  if (head.block == 0) return empty_device_storage(static_cast<int>(head.start));
+  DeviceParcel parcel{acquire_block(head.heap, head.block, head.serial), {}};
+  if (mark.block != 0) parcel.mark = acquire_block(head.heap, mark.block, mark.serial);
+  auto storage = device_storage_of(parcel);
+  check(head.bytes == storage->nbytes());
+  return storage;
 }
 
 Head read_head(std::string_view packed, Kind kind) {
@@ -101,15 +137,17 @@ bool fits(const Head& head, std::int64_t offset, c10::IntArrayRef sizes, c10::In
 
 bool is_plain(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  return tensor.defined() && impl->device_type() == c10::DeviceType::CPU &&
+  const bool on_cpu = impl->device_type() == c10::DeviceType::CPU;
+  return tensor.defined() && (on_cpu || impl->device_type() == c10::DeviceType::CUDA) &&
          impl->layout() == c10::kStrided && !impl->is_nested() && !impl->is_python_dispatch() &&
          !impl->has_symbolic_sizes_strides() && impl->has_storage() &&
          tensor.dim() <= static_cast<std::int64_t>(kMaxDims) &&
          !c10::isQIntType(tensor.scalar_type()) &&
-         !in_shared_memory_of_torch(impl->unsafe_storage().unsafeGetStorageImpl()->data_ptr());
+         !(on_cpu &&
+           in_shared_memory_of_torch(impl->unsafe_storage().unsafeGetStorageImpl()->data_ptr()));
 }
 
-Packed pack(const at::Tensor& tensor, bool parameter) {
+std::optional<Packed> pack(const at::Tensor& tensor, bool parameter) {
   Head head{};
   head.kind = Kind::kTensor;
   head.dtype = static_cast<std::int8_t>(tensor.scalar_type());
@@ -118,9 +156,15 @@ Packed pack(const at::Tensor& tensor, bool parameter) {
       (tensor.requires_grad() ? kRequiresGrad : 0) | (parameter ? kParameter : 0) |
       (tensor.is_conj() ? kConjugate : 0) | (tensor.is_neg() ? kNegative : 0));
   Packed packed;
-  packed.place =
-      place_for(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), head);
+  Mark mark;
+  auto& storage = *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (storage.device_type() != c10::DeviceType::CPU) {
+    if (!fill_on_device(storage, head, mark, packed)) return std::nullopt;
+  } else if (auto place = place_for(storage, head)) {
+    packed.blocks.push_back(std::move(place->block));
+  }
   const std::size_t words = 1 + 2 * std::size_t{head.dims};
+  packed.bytes.reserve(kHeadBytes + words * sizeof(std::int64_t) + sizeof mark);
   packed.bytes.resize(kHeadBytes + words * sizeof(std::int64_t));
   char* out = packed.bytes.data();
   std::memcpy(out, &head, kHeadBytes);
@@ -131,6 +175,9 @@ Packed pack(const at::Tensor& tensor, bool parameter) {
     view[1 + head.dims + i] = tensor.strides()[i];
   }
   std::memcpy(out + kHeadBytes, view.data(), words * sizeof(std::int64_t));
+  if (head.kind == Kind::kDeviceTensor) {
+    packed.bytes.append(reinterpret_cast<const char*>(&mark), sizeof mark);
+  }
   return packed;
 }
 
@@ -138,15 +185,24 @@ Packed pack(c10::StorageImpl& storage) {
   Head head{};
   head.kind = Kind::kStorage;
   Packed packed;
-  packed.place = place_for(storage, head);
+  if (auto place = place_for(storage, head)) packed.blocks.push_back(std::move(place->block));
   packed.bytes.assign(reinterpret_cast<const char*>(&head), kHeadBytes);
   return packed;
 }
 
+bool is_on_device(std::string_view packed) {
+  return packed.size() >= kHeadBytes &&
+         static_cast<Kind>(packed[kHeadBytes - 1]) == Kind::kDeviceTensor;
+}
+
 Unpacked unpack(std::string_view packed) {
-  const Head head = read_head(packed, Kind::kTensor);
+  const bool on_device = is_on_device(packed);
+  const Head head = read_head(packed, on_device ? Kind::kDeviceTensor : Kind::kTensor);
   const std::size_t words = 1 + 2 * std::size_t{head.dims};
-  check(packed.size() == kHeadBytes + words * sizeof(std::int64_t));
+  const std::size_t view_end = kHeadBytes + words * sizeof(std::int64_t);
+  Mark mark;
+  check(packed.size() == view_end + (on_device ? sizeof mark : 0));
+  if (on_device) std::memcpy(&mark, packed.data() + view_end, sizeof mark);
   std::array<std::int64_t, 1 + 2 * kMaxDims> view;
   std::memcpy(view.data(), packed.data() + kHeadBytes, words * sizeof(std::int64_t));
   const c10::IntArrayRef sizes(view.data() + 1, head.dims);
@@ -154,7 +210,8 @@ Unpacked unpack(std::string_view packed) {
   const auto dtype = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(head.dtype));
   check(fits(head, view[0], sizes, strides, dtype.itemsize()));
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage_of(head)), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
+      c10::Storage(on_device ? device_storage_of(head, mark) : storage_of(head)),
+      c10::DispatchKeySet(on_device ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU), dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, view[0]);
   if (head.flags & kConjugate) tensor._set_conj(true);
   if (head.flags & kNegative) tensor._set_neg(true);

@@ -3,7 +3,9 @@
 //
 //   0 heap (64-bit id) | 8 block | 16 its serial | 24 start in the block | 32 bytes of the storage
 //   40 dtype | 41 flags | 42 dimensions | 43 kind | 44… of a tensor: offset, sizes, strides (int64)
+//   … on a device: block of the sender's mark in its stream, its serial (0: none)
 //
+// On a CUDA device the block is a DeviceRecord; without bytes, `start` is the device's number.
 // The bytes are read by processes of the same family only, which run the same build.
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "torch_storage.h"
 
@@ -19,7 +22,7 @@ namespace shoal::python {
 
 struct Packed {
   std::string bytes;
-  std::optional<Place> place;  // none: there are no bytes
+  std::vector<ipc::Block> blocks;  // that the bytes name
 };
 
 struct Unpacked {
@@ -28,14 +31,17 @@ struct Unpacked {
   bool parameter;
 };
 
-/// Whether pack() takes it: dense, on the CPU, of no subclass with a dispatch of its own, and not
-/// in the shared memory of torch itself.
+/// Whether pack() takes it: dense, on the CPU or a CUDA device, of no subclass with a dispatch of
+/// its own, and not in the shared memory of torch itself.
 bool is_plain(const at::Tensor& tensor);
 
-/// Moves the tensor's storage into the heap. Throws InvalidArgument for a non-leaf that requires a
-/// gradient.
-Packed pack(const at::Tensor& tensor, bool parameter);
+/// Moves the tensor's storage into the heap, or has it cross from its device; nothing where that
+/// cannot be done. Throws InvalidArgument for a non-leaf that requires a gradient.
+std::optional<Packed> pack(const at::Tensor& tensor, bool parameter);
 Packed pack(c10::StorageImpl& storage);
+
+/// Whether these bytes are of a tensor on a device.
+bool is_on_device(std::string_view packed);
 
 /// Throws Error for another family's heap, and for what pack() did not write.
 Unpacked unpack(std::string_view packed);

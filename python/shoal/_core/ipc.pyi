@@ -107,6 +107,11 @@ def block_at(address: int) -> Block:
 def contains(address: int) -> bool:
     """Whether an address lies in the shared heap."""
 
+def open_desk() -> bool:
+    """
+    Has this process keep descriptors of device memory for the family, unless another one does; whether it does now.
+    """
+
 def arm_fault_point(name: str, nth: int = 1) -> None:
     """For tests: SIGKILL at the n-th pass through a named point."""
 

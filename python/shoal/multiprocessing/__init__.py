@@ -26,7 +26,7 @@ _MODULE_OF = {
     **dict.fromkeys(("ProcessContext", "ProcessException", "ProcessExitedException"), "spawning"),
     **dict.fromkeys(("ProcessRaisedException", "SpawnContext", "spawn", "start_processes"), "spawning"),
     "SharedArray": "arrays",
-    **dict.fromkeys(("SharedTensor", "is_shared", "share_memory_", "share_module"), "tensors"),
+    **dict.fromkeys(("SharedTensor", "cuda_collect", "is_shared", "share_memory_", "share_module"), "tensors"),
     **dict.fromkeys(("get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"), "tensors"),
 }
 # Modules of this package where it has them, CPython's otherwise.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from multiprocessing import util
 from typing import Any, TypeVar
 
 import torch
@@ -13,6 +15,7 @@ from shoal.multiprocessing import reduction
 
 __all__ = [
     "SharedTensor",
+    "cuda_collect",
     "get_all_sharing_strategies",
     "get_sharing_strategy",
     "is_shared",
@@ -31,11 +34,16 @@ _NON_LEAF = (
 
 
 def share_memory_(obj: _Shared) -> _Shared:
-    """Moves the bytes of a CPU tensor or storage to where all processes of the family see them, in place, and returns
-    it. All views of it follow. Nothing happens to what lies there already.
+    """Moves the bytes of a tensor or storage to where all processes of the family see them, in place, and returns it.
+    All views of it follow. Nothing happens to what others may see already.
 
-    Sending a tensor does this by itself. A storage that is shared has a fixed size, and `Tensor.numpy()` arrays made
-    of it before keep the old bytes. Raises ValueError for what is not on the CPU, OSError when memory is short.
+    On the CPU, sending a tensor does this by itself. A storage that is shared has a fixed size, and `Tensor.numpy()`
+    arrays made of it before keep the old bytes.
+
+    On a CUDA device it moves, by a copy on the current stream, from the memory of torch's allocator to memory that
+    lives as long as any process holds it, also when this one ends. (Sent without, it stays where it is, and goes with
+    this process.) Raises ValueError for other devices, OSError when memory is short, shoal.Error when the device's is,
+    or the CUDA driver refuses.
     """
     for storage in _storages(obj):
         _torch.share(storage)
@@ -68,6 +76,23 @@ def share_module(module: torch.nn.Module) -> torch.nn.Module:
     for tensor in [*module.parameters(), *module.buffers()]:
         share_memory_(tensor.detach())
     return module
+
+
+def cuda_collect() -> None:
+    """Gives memory of CUDA devices back to torch's allocator that this process has sent, keeps no tensor of, and that no
+    other process holds any more. This happens in passing whenever a CUDA tensor is sent, received or released; call it
+    before a process that will do none of these for long."""
+    ipc.sweep()
+    _torch.device_collect()
+
+
+def _before_device_tensors() -> None:
+    """Once in a process that sends or receives tensors on a CUDA device."""
+    if torch.backends.cuda.is_built():
+        torch.cuda.init()
+    pid = os.getpid()
+    # What was sent is whole before the process goes, and its work on the device with it.
+    util.Finalize(None, lambda: os.getpid() == pid and _torch.device_finish(), exitpriority=1)
 
 
 def _storages(obj: Any) -> list[torch.UntypedStorage]:
@@ -150,7 +175,10 @@ def _reduce_other(tensor: torch.Tensor) -> Any:
     if tensor.device.type == "cpu" and tensor.layout is torch.strided:
         view = (tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.requires_grad)
         return _on_storage, (type(tensor), tensor.untyped_storage(), tensor.dtype, view)
-    if tensor.device.type in ("cuda", "meta"):
+    if tensor.device.type in (
+        "cuda",
+        "meta",
+    ):  # cuda: memory that crosses in no other way, as torch's expandable segments
         return _stock.reduce_tensor(tensor)
     return NotImplemented
 
