@@ -19,8 +19,9 @@ GROUND, ROCK, FRUIT, THORN, AGENT = range(len(CLASSES))
 SIDE = 128
 
 _CELL, _CELLS = 16, 8
-_RADIUS, _SPEED, _REACH, _CLEARING, _SHIFT = 6, 6, 10, 24, 2
-_KINDS = (ROCK,) * 3 + (FRUIT,) * 4 + (THORN,) * 4
+_RADIUS, _SPEED, _CLEARING, _SHIFT = 6, 6, 24, 2
+_REACH = {FRUIT: 12, THORN: 8}
+_KINDS = (ROCK,) * 3 + (FRUIT,) * 6 + (THORN,) * 3
 _DARKEST = np.array([(60, 80, 50), (90, 80, 60), (130, 40, 40), (110, 50, 60), (30, 70, 110)], np.uint32)
 
 
@@ -127,7 +128,7 @@ class World(gymnasium.Env[np.ndarray, int]):
         return int(self.np_random.integers(low, high))
 
     def _touches(self, thing: Thing) -> bool:
-        return (thing.x - self._agent.x) ** 2 + (thing.y - self._agent.y) ** 2 < _REACH**2
+        return (thing.x - self._agent.x) ** 2 + (thing.y - self._agent.y) ** 2 < _REACH[thing.kind] ** 2
 
     def _settle(self, kind: int, cell: int) -> Thing:
         x = cell % _CELLS * _CELL + _CELL // 2 + self._draw(-_SHIFT, _SHIFT)

@@ -11,6 +11,7 @@ void bind_process(nanobind::module_& module);
 void bind_ipc(nanobind::module_& module);
 void bind_ipc_queue(nanobind::module_& module);
 void bind_identity(nanobind::module_& module);
+void bind_gpu_guard(nanobind::module_& module);
 void bind_env(nanobind::module_& module);
 void bind_vector(nanobind::module_& module);
 void bind_async(nanobind::module_& module);

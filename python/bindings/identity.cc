@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "shoal/process/gpu_lease.h"
 #include "shoal/process/welcome.h"
 
 namespace nb = nanobind;
@@ -26,6 +27,7 @@ namespace shoal::python {
 namespace {
 
 using process::Board;
+using process::GpuLease;
 using process::Identity;
 using process::PortLease;
 
@@ -134,6 +136,17 @@ void bind_worker_identity(nb::module_& module) {
       .def_prop_ro("port", &PortLease::port)
       .def_prop_ro("held", [](const PortLease& self) { return static_cast<bool>(self); })
       .def("release", &PortLease::release);
+  nb::class_<GpuLease>(module, "GpuLease",
+                       "The GPU that the fewest workers of the machine have, for one more of them.")
+      .def(
+          "__init__",
+          [](GpuLease* self, const std::vector<std::string>& devices) {
+            new (self) GpuLease(GpuLease::take(devices));
+          },
+          "devices"_a)
+      .def_prop_ro("device", &GpuLease::device)
+      .def_prop_ro("held", [](const GpuLease& self) { return static_cast<bool>(self); })
+      .def("release", &GpuLease::release);
   nb::class_<Identity>(module, "Identity", "A worker; two that are equal are the same.")
       .def(
           "__init__",

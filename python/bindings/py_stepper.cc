@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "exceptions.h"
+#include "gpu_guard.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/engine_request.h"
 #include "shoal/vector/spaces_differ.h"
@@ -220,6 +221,7 @@ void PyStepper::reset_range(int lo, int hi) {
     autoreset_.was_reset(i);
   }
   leave();
+  check_gpu_now_and_then();
 }
 
 void PyStepper::step_range(int lo, int hi) {
@@ -234,6 +236,7 @@ void PyStepper::step_range(int lo, int hi) {
     }
   }
   leave();
+  check_gpu_now_and_then();
 }
 
 /// Those that the caller sent, where it is in another process.

@@ -31,7 +31,7 @@ def toward(world: World, random: np.random.Generator) -> int:
     """An action that leads to a fruit, or into anything, or at random: so that episodes of every kind are seen."""
     if random.random() < 0.2:
         return int(random.integers(4))
-    fruit = world._objects[3 + int(random.integers(4))]
+    fruit = world._objects[3 + int(random.integers(6))]
     dx, dy = fruit.x - world._agent.x, fruit.y - world._agent.y
     if abs(dx) > abs(dy):
         return 3 if dx > 0 else 2

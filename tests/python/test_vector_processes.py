@@ -225,16 +225,6 @@ def test_workers_have_the_threads_and_variables_they_were_given() -> None:
     envs.close()
 
 
-def test_an_environment_that_uses_a_gpu_in_a_worker_without_one_is_an_error() -> None:
-    def factory() -> Any:
-        shoal._core.process.gpu_in_use = lambda: "CUDA is initialised and sees 1 device"
-        return CounterEnv()
-
-    with pytest.raises(RuntimeError, match=r"worker 0 uses a GPU.*sees 1 device.*gpu=\"own\""):
-        shoal.make_vec(factory, 2, num_workers=1)
-    shoal.make_vec(factory, 2, num_workers=1, worker=shoal.WorkerOptions(gpu="own")).close()
-
-
 def test_threads_of_an_environment_run_between_its_steps() -> None:
     class Env(CounterEnv):
         def __init__(self) -> None:

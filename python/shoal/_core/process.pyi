@@ -176,6 +176,18 @@ class PortLease:
     def held(self) -> bool: ...
     def release(self) -> None: ...
 
+class GpuLease:
+    """
+    The GPU that the fewest workers of the machine have, for one more of them.
+    """
+
+    def __init__(self, devices: Sequence[str]) -> None: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def held(self) -> bool: ...
+    def release(self) -> None: ...
+
 class Identity:
     """A worker; two that are equal are the same."""
 
@@ -223,3 +235,13 @@ def become(identity: Identity | None) -> None:
 
 def receive_welcome(context: WorkerContext) -> Identity | None:
     """Who this worker is; None when its parent is gone."""
+
+def forbid_gpu() -> None:
+    """
+    From now on this process holds no GPU; who tries is remembered with the stack.
+    """
+
+def check_gpu() -> None:
+    """
+    RuntimeError where the process uses a GPU though it is forbidden, with the stacks of who tried.
+    """

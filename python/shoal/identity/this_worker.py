@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shoal import _core
+from shoal.identity.gpus import leased_gpu
 
 if TYPE_CHECKING:
     from shoal._core.process import Counter, Identity
@@ -99,6 +100,12 @@ class Worker:
     def is_worker(self) -> bool:
         """Whether this process was started as a worker."""
         return self._identity.is_worker
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU that this worker has leased, as CUDA_VISIBLE_DEVICES names it (CUDA calls it device 0 here); None unless
+        it was started with WorkerOptions(gpu="lease")."""
+        return leased_gpu()
 
     def counter(self, name: str) -> Counter:
         """A whole number that all workers and their parent (`envs.counter(name)`) add to; made when it is first asked

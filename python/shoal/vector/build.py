@@ -134,7 +134,7 @@ def build_vec(
         return VectorEnv(engine, group.description(), group=group, board=board, **common)
     from shoal.vector.processes import start
 
-    preparation = prepare(config, setup, first_seeds, context, options.models)
+    preparation = prepare(config, setup, first_seeds, context, options.models, options.gpus())
     board = _core.process.Board.create(options.shared_bytes)
     engine = start(recipe, workers, context, mode.name.lower(), faults, copy, options, preparation, board, episodes)
     return VectorEnv(engine, _described(engine), board=board, **common)

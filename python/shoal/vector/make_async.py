@@ -126,8 +126,8 @@ def make_async(
         )
         return AsyncVectorEnv(engine, group.description(), group=group, board=board, whole=whole, **common)
     pool = choice.pool
-    models = (options if pool is None else pool.options).models
-    preparation = prepare(config, setup, seeds, context, models)
+    chosen = options if pool is None else pool.options
+    preparation = prepare(config, setup, seeds, context, chosen.models, chosen.gpus())
     if pool is not None:
         engine = _open(pool, recipe, preparation, episodes, engine_options, context, owned=False)
         board = pool.board

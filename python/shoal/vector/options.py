@@ -15,8 +15,9 @@ class WorkerOptions:
 
     Attributes:
         threads: threads of OpenMP, MKL, OpenBLAS and NumExpr in each worker. Many workers on few cores run best with 1.
-        gpu: "none" hides every GPU from the workers, and a worker that uses one all the same is an error; "own" leaves
-            the caller's GPUs visible.
+        gpu: "none" hides every GPU from the workers; one that uses one all the same is an error that says who tried. "own"
+            leaves the caller's GPUs visible. "lease" shows each worker one of them (NVIDIA's), the one that the fewest
+            workers of this machine have (`shoal.worker().gpu`); a dead worker's goes to the next.
         affinity: "auto" confines each worker to a CPU of its own when there is exactly one worker for every CPU that
             this process may use and `threads` is 1, and leaves placing to the kernel otherwise; "none" always does.
         preload: names of modules that the zygote imports once, before any worker exists. The module of a registered
@@ -53,8 +54,8 @@ class WorkerOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.threads, int) or isinstance(self.threads, bool) or self.threads < 1:
             raise ValueError(f"WorkerOptions(threads=…) takes a positive int, got {self.threads!r}")
-        if self.gpu not in ("none", "own"):
-            raise ValueError(f"WorkerOptions(gpu=…) takes 'none' or 'own', got {self.gpu!r}")
+        if self.gpu not in ("none", "own", "lease"):
+            raise ValueError(f"WorkerOptions(gpu=…) takes 'none', 'own' or 'lease', got {self.gpu!r}")
         if self.affinity not in ("auto", "none"):
             raise ValueError(f"WorkerOptions(affinity=…) takes 'auto' or 'none', got {self.affinity!r}")
         if isinstance(self.preload, str):
@@ -72,6 +73,24 @@ class WorkerOptions:
         if not self.start_timeout > 0:
             raise ValueError(f"WorkerOptions(start_timeout=…) takes a positive number, got {self.start_timeout!r}")
 
+    def gpus(self) -> list[str]:
+        """Those that workers lease; none unless they do.
+
+        Raises:
+            ValueError: where they would, and this process sees no GPU.
+        """
+        if self.gpu != "lease":
+            return []
+        from shoal.process.gpus import visible_gpus
+
+        found = visible_gpus()
+        if not found:
+            raise ValueError(
+                'WorkerOptions(gpu="lease"): there is no NVIDIA GPU here, or CUDA_VISIBLE_DEVICES hides them all; '
+                "`shoal doctor` tells"
+            )
+        return found
+
     @property
     def memory_limits(self) -> tuple[int, int]:
         """The limit and the hard limit for the C++ engine, where 0 is none."""
@@ -83,7 +102,7 @@ class WorkerOptions:
         """What shoal.process.launcher() is given."""
         return {
             "threads": self.threads,
-            "hide_gpu": self.gpu == "none",
+            "hide_gpu": self.gpu != "own",  # of a lease, the worker learns when it starts
             "env": self.env,
             "start_timeout": self.start_timeout,
             "allow_unsafe_fork": self.allow_unsafe_fork,

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shoal.identity.gpus import lease_gpu
 from shoal.process._importing import importing
 
 if TYPE_CHECKING:
@@ -24,19 +25,23 @@ class Preparation(NamedTuple):
         setup: pickled, or as it is for a forked worker, or None.
         seeds: of the environments, or None.
         models: shoal.serve.models.Models, pickled, or as they are for a forked worker, or None.
+        gpus: of which the worker leases one, for gpu="lease".
     """
 
     config: bytes | None = None
     setup: bytes | Setup | None = None
     seeds: Sequence[int | None] | None = None
     models: bytes | Any = None
+    gpus: Sequence[str] = ()
 
     def of(self, lo: int, hi: int) -> Preparation:
         """That of the worker of environments lo to hi - 1."""
         return self._replace(seeds=None if self.seeds is None else self.seeds[lo:hi])
 
     def carry_out(self, worker: Worker) -> None:
-        """In the worker: its own things get their state, it knows its seeds, and setup has run."""
+        """In the worker: it has its GPU, its own things get their state, it knows its seeds, and setup has run."""
+        if self.gpus:
+            lease_gpu(self.gpus)
         with importing(f"worker {worker.index} imported what config= and setup= need"):
             if self.config is not None:
                 from shoal.identity import snapshots
@@ -49,7 +54,12 @@ class Preparation(NamedTuple):
 
 
 def prepare(
-    config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, context: str, models: Any = None
+    config: Any,
+    setup: Setup | None,
+    seeds: Sequence[int | None] | None,
+    context: str,
+    models: Any = None,
+    gpus: Sequence[str] = (),
 ) -> Preparation:
     """Snapshots and pickles, before any process starts.
 
@@ -71,7 +81,7 @@ def prepare(
     check_setup(setup)
     found = find_models(models)
     taken = None if config is None else snapshots.take(config)
-    return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"))
+    return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"), gpus)
 
 
 def find_models(models: Any) -> Any:

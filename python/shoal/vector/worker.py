@@ -317,14 +317,17 @@ def build_group(
     same_observations: bool = True,
 ) -> EnvGroup:
     """The environments that `packed` builds, for the worker that this thread is; `first` is the first one's number."""
+    if context.hide_gpu and not preparation.gpus:
+        _core.process.forbid_gpu()
     preparation.carry_out(shoal.identity.worker())
     with importing(f"{context.name} imported what its environments need"):
         unpacked = {id(factory): pickle.loads(factory) if isinstance(factory, bytes) else factory for factory in packed}
     factories = [unpacked[id(factory)] for factory in packed]
     envs = build_envs(factories, first)
-    if context.hide_gpu and (use := _core.process.gpu_in_use()):
-        raise RuntimeError(
-            f"an environment of {context.name} uses a GPU although its workers were to hold none: {use}. Keep it on the "
-            'CPU, or give the workers a GPU with worker=shoal.WorkerOptions(gpu="own").'
-        )
+    try:
+        _core.process.check_gpu()
+    except RuntimeError:
+        for env in envs:
+            env.close()
+        raise
     return EnvGroup(envs, first, factories, same_observations, episode_options)

@@ -67,6 +67,12 @@ constexpr Preset kPresets[] = {
       "gae_lambda": 0.98, "entropy_coef": 0.01, "normalize_obs": true, "normalize_reward": true,
       "policy_hidden": [128, 128], "value_hidden": [128, 128],
       "eval_every": 25000, "target_return": 225})"},
+
+    {"SegmentedWorld-v0", R"({
+      "num_envs": 16, "total_steps": 30000, "num_steps": 64, "batch_size": 256, "epochs": 15,
+      "learning_rate": 1e-3, "learning_rate_schedule": "linear", "gamma": 0.9, "gae_lambda": 0.9,
+      "entropy_coef": 0.005, "eval_every": 10000, "eval_envs": 4, "eval_episodes": 2,
+      "final_episodes": 20})"},
 };
 
 }  // namespace

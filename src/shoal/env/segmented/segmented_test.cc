@@ -154,7 +154,7 @@ TEST(SegmentedWorld, SettingAStateShowsIt) {
   EXPECT_TRUE(std::ranges::equal(arrays.obs<std::uint8_t>(0, 3 * kPixels),
                                  arrays.obs<std::uint8_t>(1, 3 * kPixels)));
   EXPECT_THAT(message_of([&] { batch->set_state(1, std::array<double, 3>{}); }),
-              HasSubstr("3 numbers given, its state has 37"));
+              HasSubstr("3 numbers given, its state has 40"));
 }
 
 TEST(SegmentedWorld, MisuseIsNamed) {

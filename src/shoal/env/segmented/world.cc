@@ -57,7 +57,8 @@ Outcome World::step(std::int64_t action, NpRandom& random, bool& regrown) {
 bool World::touches(const Thing& thing) const noexcept {
   const int dx = thing.x - agent_.x;
   const int dy = thing.y - agent_.y;
-  return dx * dx + dy * dy < kReach * kReach;
+  const int reach = thing.kind == Kind::kThorn ? kThornReach : kFruitReach;
+  return dx * dx + dy * dy < reach * reach;
 }
 
 bool World::far_from_agent(int cell) const noexcept {

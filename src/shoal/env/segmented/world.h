@@ -1,8 +1,9 @@
 // The rules of SegmentedWorld: an agent on a meadow collects fruit and keeps off thorns.
 //
 // The meadow is kSide pixels square, in cells of kCell pixels, no two objects in one cell. A step
-// moves the agent by kSpeed pixels. It touches what is less than kReach away: a fruit is worth 1
-// and grows again in another place, a thorn costs 1 and ends the episode, rocks do nothing.
+// moves the agent by kSpeed pixels. A fruit less than kFruitReach away is worth 1 and grows again
+// in another place, a thorn less than kThornReach away costs 1 and ends the episode, rocks do
+// nothing.
 //
 // All of it is in integers, so that a twin in another language (examples/segmentation/world.py) has
 // the same numbers.
@@ -38,11 +39,12 @@ class World {
  public:
   static constexpr int kActions = 4;  // up, down, left, right
   static constexpr int kRocks = 3;
-  static constexpr int kFruits = 4;
-  static constexpr int kThorns = 4;
+  static constexpr int kFruits = 6;
+  static constexpr int kThorns = 3;
   static constexpr int kObjects = kRocks + kFruits + kThorns;
-  static constexpr int kSpeed = 6;   // [pixels a step]
-  static constexpr int kReach = 10;  // [pixels], between middles
+  static constexpr int kSpeed = 6;        // [pixels a step]
+  static constexpr int kFruitReach = 12;  // [pixels], between middles
+  static constexpr int kThornReach = 8;
 
   /// What decides how the ground looks.
   std::uint32_t ground() const noexcept { return ground_; }
