@@ -357,17 +357,18 @@ void bind_front_desk(nb::module_& module) {
       .def(
           "command",
           [](FrontDesk& self, std::uint32_t instance, const nb::bytes& bytes,
-             std::optional<double> timeout) {
+             std::optional<double> timeout) -> nb::object {
+            const auto content = view(bytes);
             std::optional<std::vector<std::byte>> answer;
             {
               const os::Deadline end = deadline(timeout);
               const nb::gil_scoped_release unlocked;
-              answer = self.command(instance, view(bytes), end);
+              answer = self.command(instance, content, end);
             }
-            if (!answer) throw TimedOut("the server of the model service gave no answer in time");
-            return to_python(*answer);
+            return answer ? nb::object(to_python(*answer)) : nb::none();
           },
-          "instance"_a, "bytes"_a, "timeout"_a = nb::none())
+          "instance"_a, "bytes"_a, "timeout"_a = nb::none(),
+          "The server's answer; None when it has not come in time.")
       .def(
           "statistics",
           [](const FrontDesk& self, std::uint32_t instances) {
@@ -389,6 +390,21 @@ void bind_serve(nb::module_& parent) {
   bind_probe(module);
   bind_server(module);
   bind_front_desk(module);
+  module.def(
+      "observe",
+      [](const std::string& address, std::optional<double> timeout) {
+        Halls halls;
+        {
+          const os::Deadline end = deadline(timeout);
+          const nb::gil_scoped_release unlocked;
+          halls = serve::FrontDesk::observe(address, end);
+        }
+        const std::uint64_t started = halls.empty() ? os::now_ns() : halls[0]->started_ns();
+        return nb::make_tuple(halls.size(), static_cast<double>(os::now_ns() - started) * 1e-9,
+                              statistics(halls));
+      },
+      "address"_a, "timeout"_a = nb::none(),
+      "(instances, seconds since the start, statistics) of a service of this machine.");
   bind_serve_client(module);
 }
 

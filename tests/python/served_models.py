@@ -75,3 +75,21 @@ class AskingEnv(gymnasium.Env):
         reply = self.model.submit(np.full(2, self.count))
         (obs,) = self.model.gather([reply])
         return obs, float(shoal.worker().model("pid")(obs)), False, False, {}
+
+
+class TotalEnv(AskingEnv):
+    """Observes the sum of its own number since its reset, which a recurrent model keeps."""
+
+    def __init__(self) -> None:
+        self.total = shoal.worker().model("total")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return self._next(True), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._next(False), 0.0, False, False, {}
+
+    def _next(self, reset: bool) -> np.ndarray:
+        number = shoal.worker().env_index
+        assert number is not None
+        return self.total(np.full(2, number + 1.0), reset=reset)

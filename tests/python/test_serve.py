@@ -16,7 +16,7 @@ import pytest
 
 import served_models
 import shoal
-from served_models import AskingEnv, batch_size, deadly, double, linear, make_double, picky, pid
+from served_models import AskingEnv, TotalEnv, batch_size, deadly, double, linear, make_double, picky, pid
 from shoal.errors import Cancelled, DeadlineExceeded, ModelError, OverCapacity, ServiceDied
 from shoal.serve.client import ServiceModel
 
@@ -252,6 +252,159 @@ class TestTorch:
             torch.jit.trace(linear(), torch.zeros(1, 3)).save(str(path))
         with shoal.ModelService({"file": path}) as service:
             np.testing.assert_array_equal(service.model("file")(np.ones(3, np.float32)), [3, 3])
+
+
+class Filled:
+    """Answers with its two weights; updates that would be torn show as two numbers."""
+
+    def __init__(self) -> None:
+        self.weights = {"a": np.ones(500), "b": np.ones(500)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["a"].shape != (500,):
+            raise ValueError("500 numbers are needed")
+        for name, value in state.items():
+            self.weights[name] = value
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return np.repeat([[*self.weights["a"][:5], *self.weights["b"][:5]]], len(x), axis=0)
+
+
+def filled(version: int) -> dict[str, np.ndarray]:
+    value = float(version)
+    return {"a": np.full(500, value), "b": np.full(500, value)}
+
+
+class TestWeights:
+    def test_an_update_is_seen_by_the_next_request(self) -> None:
+        with shoal.ModelService({"filled": Filled}, instances=2) as service:
+            model = service.model("filled")
+            assert set(model(0)) == {1.0}
+            for version in range(2, 30):
+                assert service.update("filled", filled(version)) == version
+                assert set(model(0)) == {float(version)}
+                assert model.version == version
+            assert service.stats()["filled"]["version"] == 29
+            assert service.update("filled", filled(50), version=50, mode="latest") == 50
+            while model.version != 50:
+                model(0)
+
+    def test_no_reply_mixes_two_versions(self) -> None:
+        with shoal.ModelService({"filled": Filled}, max_batch=4) as service:
+            wrong: list[Any] = []
+            stop = threading.Event()
+
+            def ask() -> None:
+                model = service.model("filled")
+                while not stop.is_set():
+                    replies = [model.submit(0) for _ in range(3)]
+                    for reply in replies:
+                        if set(reply.result()) != {float(reply.version)}:
+                            wrong.append(reply.version)
+
+            threads = [threading.Thread(target=ask) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for version in range(2, 200):
+                service.update("filled", filled(version), mode="latest")
+            stop.set()
+            for thread in threads:
+                thread.join()
+            assert not wrong
+
+    def test_weights_that_do_not_fit_change_nothing(self) -> None:
+        torch = pytest.importorskip("torch")
+        with shoal.ModelService({"linear": linear, "double": double}, context="thread") as service:
+            model = service.model("linear")
+            row = np.ones(3, np.float32)
+            good = linear().state_dict()
+            for wrong, message in (
+                ({"weight": good["weight"]}, "lack 'bias'"),
+                ({**good, "more": good["bias"]}, "have 'more'"),
+                ({**good, "bias": torch.zeros(5)}, r"'bias' of the new weights has the shape \(5,\), not \(2,\)"),
+            ):
+                with pytest.raises(ValueError, match=message):
+                    service.update("linear", wrong)
+            assert model(row)[0] == 3
+            assert model.version == 1
+            assert service.update("linear", {name: value * 2 for name, value in good.items()}) == 2
+            assert model(row)[0] == 6
+            with pytest.raises(ValueError, match="has no load_state_dict"):
+                service.update("double", {})
+            with pytest.raises(TypeError, match="a state_dict"):
+                service.update("linear", [1])
+            with pytest.raises(ValueError, match="versions grow"):
+                service.update("linear", good, version=2)
+
+    def test_a_pinned_version_stays(self) -> None:
+        pytest.importorskip("torch")
+        with shoal.ModelService({"linear": linear}, context="thread", keep_versions=2) as service:
+            row = np.ones(3, np.float32)
+            good = linear().state_dict()
+            first = service.model("linear").pin(1)
+            assert first(row)[0] == 3
+            for version in range(2, 7):
+                service.update("linear", {name: value * version for name, value in good.items()})
+                assert first(row)[0] == 3
+                assert first.version == 1
+                assert service.model("linear")(row)[0] == 3 * version
+            assert service.model("linear").pin(5)(row)[0] == 15
+            with pytest.raises(ValueError, match="version 2 are not kept"):
+                service.model("linear").pin(2)(row)
+
+    def test_a_restarted_server_has_the_latest_weights(self) -> None:
+        with shoal.ModelService({"filled": Filled, "pid": pid}, on_fault="restart") as service:
+            service.update("filled", filled(7), version=7)
+            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
+            model = service.model("filled")
+            assert set(model(0)) == {7.0}
+            assert model.version == 7
+
+
+def total(x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums what it was given since the last reset."""
+    after = state + x
+    if (x < 0).any():
+        raise ValueError("a negative row")
+    return after.copy(), after
+
+
+class TestRecurrent:
+    @pytest.fixture(params=["service", "local"])
+    def model(self, request: pytest.FixtureRequest) -> Iterator[Any]:
+        models = {"total": shoal.serve.Recurrent(total, np.zeros(()))}
+        if request.param == "local":
+            shoal.serve.use(models)
+            yield shoal.worker().model("total")
+            shoal.serve.use(None)
+        else:
+            with shoal.ModelService(models, context="thread") as service:
+                yield service.model("total")
+
+    def test_the_state_goes_from_row_to_row_until_a_reset(self, model: Any) -> None:
+        assert [model(1.0), model(2.0), model(3.0)] == [1, 3, 6]
+        assert model(5.0, reset=True) == 5
+        assert model(1.0) == 6
+
+    def test_requests_in_flight_follow_each_other(self, model: Any) -> None:
+        replies = [model.submit(1.0, reset=i == 3) for i in range(6)]
+        assert model.gather(replies) == [1, 2, 3, 1, 2, 3]
+
+    def test_a_row_that_fails_leaves_the_state(self, model: Any) -> None:
+        assert model(1.0) == 1
+        with pytest.raises(ModelError):
+            model(-1.0)
+        assert model(1.0) == 2
+
+    def test_every_environment_of_every_client_has_its_own(self) -> None:
+        with shoal.ModelService({"total": shoal.serve.Recurrent(total, np.zeros(2)), "pid": pid}) as service:
+            options = shoal.WorkerOptions(models=service)
+            with closing(shoal.make_vec(TotalEnv, 4, num_workers=2, worker=options)) as envs:
+                for _ in range(2):
+                    obs, _ = envs.reset()
+                    for step in range(1, 5):
+                        np.testing.assert_array_equal(obs[:, 0], np.arange(1, 5) * step)
+                        obs, *_ = envs.step(np.zeros(4, int))
 
 
 class TestEnvironments:

@@ -89,11 +89,18 @@ class FrontDesk:
     def wait_gone(self, instance: int) -> None:
         """Returns when that server has ended; not interrupted."""
 
-    def command(self, instance: int, bytes: bytes, timeout: float | None = None) -> bytes: ...
+    def command(self, instance: int, bytes: bytes, timeout: float | None = None) -> object:
+        """The server's answer; None when it has not come in time."""
+
     def statistics(self, instances: int) -> dict:
         """Of every model, by name, summed over the instances; times in seconds."""
 
     def close(self, obituary: str) -> None: ...
+
+def observe(address: str, timeout: float | None = None) -> tuple:
+    """
+    (instances, seconds since the start, statistics) of a service of this machine.
+    """
 
 class Future:
     """Rows that a model service was asked about."""

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from shoal.serve.client import Reply, ServiceModel
     from shoal.serve.local import LocalModel
     from shoal.serve.models import use
+    from shoal.serve.recurrent import Recurrent
     from shoal.serve.service import ModelService
 
-__all__ = ["LocalModel", "ModelService", "Reply", "ServiceModel", "use"]
+__all__ = ["LocalModel", "ModelService", "Recurrent", "Reply", "ServiceModel", "use"]
 
 _MODULE_OF = {
     "LocalModel": "shoal.serve.local",
     "ModelService": "shoal.serve.service",
+    "Recurrent": "shoal.serve.recurrent",
     "Reply": "shoal.serve.client",
     "ServiceModel": "shoal.serve.client",
     "use": "shoal.serve.models",

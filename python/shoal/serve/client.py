@@ -126,10 +126,11 @@ class ServiceModel:
         self.name = name
         self.pinned = pinned
 
-    def __call__(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, timeout: float | None = None, reset: bool = False, **kwargs: Any) -> Any:
         """The model's answer to one row.
 
         Args:
+            reset: of a Recurrent model: the state of this environment (`shoal.worker().env_index`) begins anew.
             timeout: seconds; None: the service's.
 
         Raises:
@@ -137,38 +138,57 @@ class ServiceModel:
             DeadlineExceeded: `timeout` seconds have passed.
             ServiceDied: the service has ended.
         """
-        return self._ask(args, kwargs, False, timeout)
+        return self._ask(args, kwargs, False, timeout, reset)
 
     def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
-        """The same for rows along the first dimension of every array; they need not be answered in one batch."""
+        """The same for rows along the first dimension of every array; they need not be answered in one batch. Not of a
+        Recurrent model: a batch says nothing of whose rows they are."""
         return self._ask(args, kwargs, True, timeout)
 
     def submit(
-        self, *args: Any, timeout: float | None = None, wait: bool = True, batched: bool = False, **kwargs: Any
+        self,
+        *args: Any,
+        timeout: float | None = None,
+        reset: bool = False,
+        wait: bool = True,
+        batched: bool = False,
+        **kwargs: Any,
     ) -> Reply:
         """Asks without waiting for the answer. The arrays may be written to as soon as this returns.
 
         Args:
             timeout: seconds until it must be answered.
+            reset: as of a call.
             wait: False raises OverCapacity where there is no room in a batch now.
             batched: rows along the first dimension.
         """
-        return self._submit(args, kwargs, batched, timeout, wait)
+        return self._submit(args, kwargs, batched, timeout, reset, wait)
+
+    def pin(self, version: int) -> ServiceModel:
+        """The same model, answering with the weights of `version`, whatever is updated meanwhile.
+
+        A call raises ValueError when the service does not keep them (keep_versions).
+        """
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise ValueError(f"pin(version) takes a version of the weights, 1 or more, got {version!r}")
+        return ServiceModel(self._directory, self.name, version)
 
     def gather(self, replies: Sequence[Reply], timeout: float | None = None) -> list[Any]:
         """The results of all of them, in their order."""
         return [reply.result(timeout) for reply in replies]
 
-    def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None) -> Any:
+    def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, reset: bool = False) -> Any:
         for attempt in range(_RETRIES + 1):
             try:
-                return self._submit(args, kwargs, batched, timeout).result()
+                return self._submit(args, kwargs, batched, timeout, reset).result()
             except ServiceDied:
                 if not self._directory.restarts or attempt == _RETRIES:
                     raise
         raise AssertionError
 
-    def _submit(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, wait: bool = True) -> Reply:
+    def _submit(
+        self, args: Any, kwargs: Any, batched: bool, timeout: float | None, reset: bool, wait: bool = True
+    ) -> Reply:
         leaves, structure = pack_arguments(args, kwargs)
         if timeout is None:
             timeout = self._directory.timeout
@@ -182,6 +202,7 @@ class ServiceModel:
                 batched,
                 pinned=self.pinned,
                 env=env,
+                reset=reset,
                 wait_for_room=wait,
                 timeout=timeout,
             )

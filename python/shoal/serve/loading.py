@@ -5,17 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shoal.serve.structure import Arguments
+from shoal.serve.recurrent import Recurrent
 
 __all__ = ["Loaded", "check", "load"]
-
-Answer = Callable[[Arguments], Any]
 
 
 class Loaded:
@@ -23,7 +21,10 @@ class Loaded:
 
     Attributes:
         version: of its weights; 1 as it was loaded.
+        initial_state: of a Recurrent model's environment; None for others.
     """
+
+    initial_state: Any = None
 
     def __init__(self, model: Any, device: str) -> None:
         self.model = model
@@ -43,19 +44,39 @@ class Loaded:
         with self._torch.inference_mode():
             return self.model(*self._tensors(args), **self._tensors(kwargs))
 
+    def state(self) -> dict[str, Any]:
+        """A copy of its weights, for set_state()."""
+        return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
+
     def set_state(self, state: Mapping[str, Any], version: int) -> None:
-        """New weights, between two batches."""
-        load = getattr(self.model, "load_state_dict", None)
-        if load is None:
-            raise TypeError(
-                f"a model that is a {type(self.model).__name__} has no load_state_dict(), so no weights to update"
-            )
+        """New weights, between two batches: all of them or, where they do not fit, none."""
+        load = self._with_weights("load_state_dict")
         if self._torch is None:
             load(state)
         else:
+            tensors = {name: self._torch.as_tensor(value) for name, value in state.items()}
+            self._check_fit(tensors)
             with self._torch.no_grad():
-                load({name: self._torch.as_tensor(value) for name, value in state.items()})
+                load(tensors)
         self.version = version
+
+    def _with_weights(self, name: str) -> Any:
+        method = getattr(self.model, name, None)
+        if method is None:
+            raise TypeError(f"a model that is a {type(self.model).__name__} has no {name}(), so no weights to update")
+        return method
+
+    def _check_fit(self, tensors: Mapping[str, Any]) -> None:
+        own = self.model.state_dict()
+        if missing := own.keys() - tensors.keys():
+            raise ValueError(f"the new weights lack {_some(missing)}")
+        if unknown := tensors.keys() - own.keys():
+            raise ValueError(f"the new weights have {_some(unknown)}, which the model has not")
+        for name, tensor in tensors.items():
+            if tensor.shape != own[name].shape:
+                raise ValueError(
+                    f"{name!r} of the new weights has the shape {tuple(tensor.shape)}, not {tuple(own[name].shape)}"
+                )
 
     def _tensors(self, tree: Any) -> Any:
         if isinstance(tree, dict):
@@ -66,6 +87,11 @@ class Loaded:
         return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
 
+def _some(names: Iterable[str]) -> str:
+    first, *more = sorted(names)
+    return f"{first!r}" + (f" and {len(more)} more" if more else "")
+
+
 def check(models: Any, what: str) -> dict[str, Any]:
     """Refuses what no model can be loaded from, before any process starts."""
     if not isinstance(models, Mapping) or not models:
@@ -73,6 +99,8 @@ def check(models: Any, what: str) -> dict[str, Any]:
     for name, model in models.items():
         if not isinstance(name, str):
             raise TypeError(f"{what}: a model's name is a str, got {name!r}")
+        if isinstance(model, Recurrent):
+            check({name: model.model}, what)
         if not callable(model) and not isinstance(model, str | os.PathLike):
             raise TypeError(
                 f"{what}: {name!r} is to be a torch.nn.Module, a function of a batch, a function without arguments that "
@@ -85,6 +113,10 @@ def check(models: Any, what: str) -> dict[str, Any]:
 
 def load(model: Any, device: str = "cpu") -> Loaded:
     """A module as it is; a function of a batch as it is; what a function without arguments returns; TorchScript of a file."""
+    if isinstance(model, Recurrent):
+        loaded = load(model.model, device)
+        loaded.initial_state = model.initial_state
+        return loaded
     if isinstance(model, str | os.PathLike):
         import torch
 

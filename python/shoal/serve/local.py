@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from shoal import _core
 from shoal.errors import Cancelled, ModelError
 from shoal.serve.loading import Loaded, check, load
+from shoal.serve.recurrent import States
 from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments
 
 __all__ = ["LocalModel", "LocalModels"]
@@ -43,47 +46,84 @@ class LocalModel:
     def __init__(self, name: str, model: Loaded) -> None:
         self.name = name
         self._model = model
+        self._states = States(model.initial_state)
 
     @property
     def version(self) -> int:
         return self._model.version
 
-    def __call__(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, timeout: float | None = None, reset: bool = False, **kwargs: Any) -> Any:
         """As ServiceModel; `timeout` has no effect: nobody else is waited for."""
-        return self._ask(args, kwargs, batched=False)
+        return self._ask(args, kwargs, False, reset)
 
     def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
-        return self._ask(args, kwargs, batched=True)
+        return self._ask(args, kwargs, True)
 
-    def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> LocalReply:
-        return LocalReply(self, args, kwargs)
+    def submit(
+        self,
+        *args: Any,
+        timeout: float | None = None,
+        reset: bool = False,
+        wait: bool = True,
+        batched: bool = False,
+        **kwargs: Any,
+    ) -> LocalReply:
+        return LocalReply(self, self._ask(args, kwargs, batched, reset, keep_error=True))
 
     def gather(self, replies: Sequence[LocalReply], timeout: float | None = None) -> list[Any]:
         return [reply.result() for reply in replies]
 
-    def _ask(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, batched: bool) -> Any:
+    def pin(self, version: int) -> LocalModel:
+        """It has one version."""
+        if version != self.version:
+            raise ValueError(f"the weights of version {version} are not kept; there are [{self.version}]")
+        return self
+
+    def _ask(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        batched: bool,
+        reset: bool = False,
+        keep_error: bool = False,
+    ) -> Any:
         leaves, structure = pack_arguments(args, kwargs)
         arrays = [np.ascontiguousarray(leaf) for leaf in leaves]
         rows = [array if batched else array[None] for array in arrays]
         try:
-            answer, shape = pack_answer(self._model(*arguments_from(rows, structure)))
+            made, shape = pack_answer(self._call(*arguments_from(rows, structure), reset))
         except Exception as error:
-            raise ModelError(f"{type(error).__name__}: {error}") from error
-        return answer_from([np.array(array if batched else array[0]) for array in answer], shape)
+            failure = ModelError(f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+            failure.__cause__ = error
+            if keep_error:
+                return failure
+            raise failure from error
+        return answer_from([np.array(array if batched else array[0]) for array in made], shape)
+
+    def _call(self, args: list[Any], kwargs: dict[str, Any], reset: bool) -> Any:
+        if self._model.initial_state is None:
+            return self._model(args, kwargs)
+        keys = [(0, _core.process.this_worker_env())] * len(args[0])
+        answer, after = self._model([*args, self._states.stacked(keys, [reset] * len(keys), len(keys))], kwargs)
+        leaves, structure = pack_answer(after)
+        self._states.keep(keys, answer_from(leaves, structure))
+        return answer
 
 
 class LocalReply:
-    """What ServiceModel.submit() returns, answered when it is first asked for."""
+    """What LocalModel.submit() returns; it has been answered.
 
-    def __init__(self, model: LocalModel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        # The caller may write into its arrays after submit().
-        leaves, self._structure = pack_arguments(args, kwargs)
-        self._leaves = [np.array(leaf) for leaf in leaves]
-        self._model = model
+    Attributes:
+        version: of the weights.
+    """
+
+    def __init__(self, model: LocalModel, result: Any) -> None:
+        self.version = model.version
+        self._result = result
         self._open = True
 
     def done(self) -> bool:
-        return self._open
+        return True
 
     def cancel(self) -> None:
         self._open = False
@@ -92,5 +132,6 @@ class LocalReply:
         if not self._open:
             raise Cancelled("the request was cancelled, or its result has been taken")
         self._open = False
-        args, kwargs = arguments_from(self._leaves, self._structure)
-        return self._model(*args, **kwargs)
+        if isinstance(self._result, ModelError):
+            raise self._result
+        return self._result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import pickle
+import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ import numpy as np
 from shoal import _core
 from shoal.process._importing import importing
 from shoal.serve.loading import Loaded, load
-from shoal.serve.structure import arguments_from, pack_answer
+from shoal.serve.recurrent import States
+from shoal.serve.structure import answer_from, arguments_from, pack_answer
+from shoal.serve.weights import Weights, unpack_state
 
 __all__ = ["Executor", "Plan", "run"]
 
@@ -26,6 +29,7 @@ class Plan(NamedTuple):
         max_batch, max_delay: rows and seconds.
         buckets: batch sizes that the models are to see, ascending, max_batch among them; empty: any.
         device: for torch's modules.
+        keep_versions: of weights, beside the latest, that clients may pin.
     """
 
     names: tuple[str, ...]
@@ -33,10 +37,20 @@ class Plan(NamedTuple):
     max_delay: float
     buckets: tuple[int, ...]
     device: str
+    keep_versions: int
 
 
-def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan) -> None:
-    """The life of a server process. `packed` are the models, pickled."""
+Update = tuple[int, int, bytes]
+"""Number of the model, version, and pack_state()'s bytes."""
+
+
+def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, updates: Sequence[Update] = ()) -> None:
+    """The life of a server process.
+
+    Args:
+        packed: the models, pickled.
+        updates: of their weights, since they were packed.
+    """
     with importing(f"{context.name} imported what its models need"):
         models = pickle.loads(packed)
     loaded = []
@@ -47,20 +61,25 @@ def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan) ->
             if hasattr(error, "add_note"):
                 error.add_note(f"model {name!r} of a service: while it was loaded")
             raise
-    Executor(address, instance, loaded, plan).run()
+    Executor(address, instance, loaded, plan, updates).run()
 
 
 class Executor:
     """Answers what its server hands it. One thread, which alone calls the models."""
 
-    def __init__(self, address: str, instance: int, models: Sequence[Loaded], plan: Plan) -> None:
+    def __init__(
+        self, address: str, instance: int, models: Sequence[Loaded], plan: Plan, updates: Sequence[Update] = ()
+    ) -> None:
         """Connects to the front desk: from here on clients come."""
-        self._models = list(models)
+        self._states = [None if model.initial_state is None else States(model.initial_state) for model in models]
+        self._models = [Weights(model, plan.keep_versions) for model in models]
+        for number, version, state in updates:
+            self._models[number].update(unpack_state(state), version)
         self._plan = plan
         described = [(name, plan.max_batch, plan.max_delay) for name in plan.names]
         self._server = _core.serve.Server(address, instance, described)
         for i, model in enumerate(self._models):
-            self._server.set_version(i, model.version, False)
+            self._server.set_version(i, model.latest, False)
 
     def run(self) -> None:
         """Until the service is closed, or its maker has ended."""
@@ -76,20 +95,30 @@ class Executor:
                 handler(work)
             elif work.client == 0:
                 return
+            else:
+                for states in self._states:
+                    if states is not None:
+                        states.forget(work.client)
 
     def _answer(self, batch: _core.serve.Batch) -> None:
         rows = batch.rows
         padded = self._bucket(rows)
-        model = self._models[batch.model]
+        keys = batch.envs
         try:
-            self._ask(model, batch, batch.inputs(padded), 0, rows)
+            model = self._models[batch.model].of(batch.pinned)
+            if self._states[batch.model] is not None and len(set(keys)) < rows:
+                # An environment's second row needs the state that its first one leaves.
+                padded = rows
+                self._answer_singly(model, batch)
+            else:
+                self._ask(model, batch, batch.inputs(padded), 0, rows)
         except Exception:
-            self._answer_singly(model, batch, traceback.format_exc())
+            self._answer_singly(self._models[batch.model].model, batch, failure=traceback.format_exc())
         batch.finish(padded - rows)
 
-    def _answer_singly(self, model: Loaded, batch: _core.serve.Batch, failure: str) -> None:
+    def _answer_singly(self, model: Loaded, batch: _core.serve.Batch, *, failure: str = "") -> None:
         """A row that the model fails on costs the others of its batch nothing but time."""
-        if batch.rows == 1:
+        if batch.rows == 1 and failure:
             batch.fail(0, failure.rstrip(), model.version)
             return
         size = self._bucket(1)
@@ -100,10 +129,20 @@ class Executor:
             except Exception:
                 batch.fail(row, traceback.format_exc().rstrip(), model.version)
 
-    @staticmethod
-    def _ask(model: Loaded, batch: _core.serve.Batch, inputs: list[Any], first: int, count: int) -> None:
-        answer, _ = pack_answer(model(*arguments_from(inputs, batch.structure)))
+    def _ask(self, model: Loaded, batch: _core.serve.Batch, inputs: list[Any], first: int, count: int) -> None:
+        args, kwargs = arguments_from(inputs, batch.structure)
+        states = self._states[batch.model]
+        if states is None:
+            answer, _ = pack_answer(model(args, kwargs))
+            batch.reply(answer, model.version, first, count)
+            return
+        keys, resets = batch.envs[first : first + count], batch.resets[first : first + count]
+        size = inputs[0].shape[0] if inputs else count
+        made, after = model([*args, states.stacked(keys, resets, size)], kwargs)
+        answer, _ = pack_answer(made)
+        kept = _as_arrays(after)
         batch.reply(answer, model.version, first, count)
+        states.keep(keys, kept)
 
     def _bucket(self, rows: int) -> int:
         buckets = self._plan.buckets
@@ -113,7 +152,17 @@ class Executor:
         size = self._bucket(1)
         inputs = [np.repeat(array, size, axis=0) for array in probe.inputs()]
         try:
-            answer, structure = pack_answer(self._models[probe.model](*arguments_from(inputs, probe.structure)))
+            model = self._models[probe.model].of(probe.pinned, stay=True)
+        except ValueError as error:
+            probe.refuse(str(error), model_error=False)
+            return
+        try:
+            args, kwargs = arguments_from(inputs, probe.structure)
+            states = self._states[probe.model]
+            if states is not None:
+                args = [*args, states.stacked([(0, 0)], [True], size)]
+            made = model(args, kwargs)
+            answer, structure = pack_answer(made if states is None else made[0])
             for array in answer:
                 if array.ndim == 0 or array.shape[0] != size:
                     raise ValueError(
@@ -125,11 +174,23 @@ class Executor:
             return
         probe.open(answer, structure)
 
+    def do_update(self, number: int, version: int, state: bytes) -> None:
+        self._models[number].update(unpack_state(state), version)
+        self._server.set_version(number, version, True)
+
     def _obey(self, command: _core.serve.Command) -> None:
-        """The owner's commands are (method, arguments), pickled; so are the answers: (result, None) or (None, error)."""
+        """The owner's commands are (name, arguments), pickled; so are the answers: None, or what failed and its
+        traceback."""
+        failure: tuple[str, str] | None = None
         try:
             name, arguments = pickle.loads(command.bytes)
-            answer: tuple[Any, Any] = (getattr(self, f"do_{name}")(*arguments), None)
+            getattr(self, f"do_{name}")(*arguments)
         except Exception as error:
-            answer = (None, (f"{type(error).__name__}: {error}", traceback.format_exc()))
-        command.answer(pickle.dumps(answer))
+            failure = (str(error), traceback.format_exc())
+            print(f"model service: {name} failed: {error}", file=sys.stderr, flush=True)
+        command.answer(pickle.dumps(failure))
+
+
+def _as_arrays(states: Any) -> Any:
+    leaves, structure = pack_answer(states)
+    return answer_from(leaves, structure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pickle
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import shoal.process
 from shoal import _core
-from shoal.errors import ServiceDied, StartFailed
+from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
 from shoal.process.pickling import dumps
 from shoal.serve import server
 from shoal.serve.client import Directory, ServiceModel
 from shoal.serve.loading import check, load
+from shoal.serve.weights import pack_state
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerProcess
@@ -53,6 +55,7 @@ class ModelService:
         max_delay: float = 0.0,
         instances: int = 1,
         buckets: Sequence[int] = (),
+        keep_versions: int = 0,
         timeout: float | None = None,
         context: str = "auto",
         threads: int | None = None,
@@ -72,6 +75,7 @@ class ModelService:
             instances: server processes, each with the models; a client stays with one.
             buckets: batch sizes that the models are to see: smaller batches are padded with copies of their first row.
                 By default a model sees batches of any size.
+            keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin).
             timeout: seconds after which a request ends with DeadlineExceeded; None: none, but the end of the service.
             context: how the servers start, as in make_vec; "thread": in a thread of this process, to look at a model with
                 a debugger.
@@ -86,14 +90,18 @@ class ModelService:
             Exception: what loading a model raised in a server.
         """
         checked = check(models, "ModelService()")
-        self._check(max_batch, max_delay, instances, timeout, context, on_fault)
-        self._plan = server.Plan(tuple(checked), max_batch, float(max_delay), _buckets(buckets, max_batch), str(device))
+        self._check(max_batch, max_delay, instances, keep_versions, timeout, context, on_fault)
+        self._plan = server.Plan(
+            tuple(checked), max_batch, float(max_delay), _buckets(buckets, max_batch), str(device), keep_versions
+        )
         self._instances = instances
         self._on_fault = on_fault
         self._start_timeout = start_timeout
         self._closing = False
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._updating = threading.Lock()
+        self._updates: dict[int, server.Update] = {}  # the last of each model
         self._workers: list[WorkerProcess | None] = [None] * instances
         self._watchers: list[threading.Thread] = []
         self._desk = _core.serve.FrontDesk()
@@ -115,11 +123,19 @@ class ModelService:
 
     @staticmethod
     def _check(
-        max_batch: int, max_delay: float, instances: int, timeout: float | None, context: str, on_fault: str
+        max_batch: int,
+        max_delay: float,
+        instances: int,
+        keep_versions: int,
+        timeout: float | None,
+        context: str,
+        on_fault: str,
     ) -> None:
         for name, value in (("max_batch", max_batch), ("instances", instances)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"ModelService({name}=…) takes a positive int, got {value!r}")
+        if not isinstance(keep_versions, int) or isinstance(keep_versions, bool) or keep_versions < 0:
+            raise ValueError(f"ModelService(keep_versions=…) takes an int, 0 or more, got {keep_versions!r}")
         if not 0 <= max_delay < 1e6:
             raise ValueError(f"ModelService(max_delay=…) takes seconds, 0 or more, got {max_delay!r}")
         if timeout is not None and not timeout > 0:
@@ -136,6 +152,60 @@ class ModelService:
     def model(self, name: str) -> ServiceModel:
         """The model, to be asked from this process; what `shoal.worker().model(name)` is in a worker."""
         return self.directory.find(name)
+
+    def update(self, name: str, state: Mapping[str, Any], *, version: int | None = None, mode: str = "barrier") -> int:
+        """New weights for a model: a `state_dict`. No batch has rows of two versions, and every reply says which weights
+        made it (`Reply.version`, `ServiceModel.version`).
+
+        Args:
+            version: a number larger than the last; by default one more. The weights that were loaded are version 1.
+            mode: "barrier" returns when every server has them, so that every later request gets them; "latest" returns at
+                once, and requests get them as soon as the batch under way is done. Weights that do not fit are then told in
+                the server's log alone.
+
+        Returns:
+            the version.
+
+        Raises:
+            ValueError: for weights that do not fit the model, which goes on with the old ones.
+            ServiceDied: no server was there to take them; one that is started later does.
+        """
+        if mode not in ("barrier", "latest"):
+            raise ValueError(f"update(mode=…) takes 'barrier' or 'latest', got {mode!r}")
+        number = self.model(name)._number
+        packed = pack_state(state)
+        with self._updating:
+            last = self._updates[number][1] if number in self._updates else 1
+            new = last + 1 if version is None else version
+            if new <= last:
+                raise ValueError(f"update(version={version}): the last one was {last}, and versions grow")
+            before = self._updates.get(number)
+            self._updates[number] = (number, new, packed)
+            try:
+                self._command("update", number, new, packed, wait=mode == "barrier")
+            except ValueError:
+                if before is None:
+                    del self._updates[number]
+                else:
+                    self._updates[number] = before
+                raise
+        return new
+
+    def _command(self, name: str, *arguments: Any, wait: bool) -> None:
+        message = pickle.dumps((name, arguments))
+        reached = 0
+        failure: Exception | None = None
+        for instance in range(self._instances):
+            try:
+                answer = self._desk.command(instance, message, None if wait else 0.0)
+            except ServiceDied as error:
+                failure = failure or error
+                continue
+            reached += 1
+            if answer is not None and (told := pickle.loads(answer)) is not None:
+                raise ValueError(told[0]) from RemoteTraceback("\n\n" + told[1], told[1])
+        if reached == 0 and failure is not None:
+            raise failure
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """What the servers have counted, by model: `rows` that were answered, in how many `batches`, `failed_rows`,
@@ -198,7 +268,7 @@ class ModelService:
             self._watchers.append(watcher)
 
     def _call(self, instance: int) -> tuple[Any, ...]:
-        return server.run, self.address, instance, self._packed, self._plan
+        return server.run, self.address, instance, self._packed, self._plan, list(self._updates.values())
 
     def _wait_ready(self, instance: int, generation: int) -> None:
         worker = self._workers[instance]

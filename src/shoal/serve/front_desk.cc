@@ -107,6 +107,9 @@ void FrontDesk::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
   try {
     const os::RecvOutcome outcome = link->recv(message, os::Clock::now());
     if (outcome == os::RecvOutcome::kTimedOut) return;
+    const bool observes =
+        outcome == os::RecvOutcome::kMessage && kind_of(message.bytes) == MessageKind::kObserve;
+    if (observes) show_halls(*link);
     if (outcome != os::RecvOutcome::kMessage || message.fds.empty()) {
       loop_->unwatch(link->fd());
       return;
@@ -200,6 +203,37 @@ std::shared_ptr<const Hall> FrontDesk::hall(std::uint32_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = instances_.find(number);
   return found == instances_.end() ? nullptr : found->second.hall;
+}
+
+void FrontDesk::show_halls(os::SeqPacket& observer) {
+  std::vector<int> fds;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, instance] : instances_) {
+    if (instance.hall && fds.size() < os::SeqPacket::kMaxFds) fds.push_back(instance.hall->fd());
+  }
+  static_cast<void>(observer.send(encode_halls(), fds, os::Clock::now()));
+}
+
+std::vector<std::shared_ptr<const Hall>> FrontDesk::observe(const std::string& address,
+                                                            os::Deadline deadline) {
+  os::SeqPacket desk = connect_to(address + ".link");
+  os::Message message;
+  if (desk.send(encode_observe(), {}, deadline) != os::SendOutcome::kSent) {
+    throw ServiceDied("the model service at " + address + " has just ended");
+  }
+  switch (desk.recv(message, deadline)) {
+    case os::RecvOutcome::kMessage:
+      break;
+    case os::RecvOutcome::kTimedOut:
+      throw DeadlineExceeded("the model service at " + address + " does not answer");
+    case os::RecvOutcome::kClosed:
+      throw ServiceDied("the model service at " + address + " has just ended");
+  }
+  std::vector<std::shared_ptr<const Hall>> halls;
+  for (os::Fd& fd : message.fds) {
+    halls.push_back(std::make_shared<Hall>(Hall::attach(std::move(fd))));
+  }
+  return halls;
 }
 
 void FrontDesk::close(const std::string& obituary) {

@@ -52,6 +52,11 @@ class FrontDesk {
   /// What the server of `instance` counts, or counted last; nothing before the first one.
   std::shared_ptr<const Hall> hall(std::uint32_t instance) const;
 
+  /// The same of all instances of the service at `address`, for anybody. Throws ServiceDied when
+  /// nobody is there, DeadlineExceeded.
+  static std::vector<std::shared_ptr<const Hall>> observe(const std::string& address,
+                                                          os::Deadline deadline);
+
   /// From now on whoever comes is told `obituary`, and the servers are told to end.
   void close(const std::string& obituary);
 
@@ -67,6 +72,7 @@ class FrontDesk {
 
   void accept_clients();
   void accept_servers();
+  void show_halls(os::SeqPacket& observer);
   void greet_server(const std::shared_ptr<os::SeqPacket>& link);
   void hear(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);
   void lose(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);

@@ -27,7 +27,7 @@ ByteReader open(std::span<const std::byte> message, MessageKind kind) {
 
 MessageKind kind_of(std::span<const std::byte> message) {
   const auto kind = static_cast<MessageKind>(ByteReader(message).number<std::uint32_t>());
-  if (kind < MessageKind::kHello || kind > MessageKind::kAnswer) {
+  if (kind < MessageKind::kHello || kind > MessageKind::kHalls) {
     throw Error("a message of the model service is of another version of Shoal");
   }
   return kind;
@@ -123,6 +123,8 @@ Leave Leave::decode(std::span<const std::byte> message) {
 }
 
 std::vector<std::byte> encode_admit() { return begin(MessageKind::kAdmit).take(); }
+std::vector<std::byte> encode_observe() { return begin(MessageKind::kObserve).take(); }
+std::vector<std::byte> encode_halls() { return begin(MessageKind::kHalls).take(); }
 
 std::vector<std::byte> Ready::encode() const {
   ByteWriter writer = begin(MessageKind::kReady);

@@ -6,6 +6,7 @@
 //   client ─ kOpen ▶ server;  client ◀ kOpened + lane, seat ─ server  or  ◀ kRefused
 //   client ─ kLeave ▶ server                         the seat is not used any more
 //   server ─ kReady + hall ▶ front desk;  front desk ─ kCommand ▶ server ─ kAnswer ▶ front desk
+//   anybody ─ kObserve ▶ front desk ─ kHalls + halls ▶ anybody
 //
 // Every message is its kind and then what the structure of the same name writes.
 #pragma once
@@ -32,6 +33,8 @@ enum class MessageKind : std::uint32_t {
   kReady,
   kCommand,
   kAnswer,
+  kObserve,
+  kHalls,
 };
 
 /// The kind of a message; throws Error for what is none.
@@ -86,6 +89,8 @@ struct Leave {
 };
 
 std::vector<std::byte> encode_admit();
+std::vector<std::byte> encode_observe();
+std::vector<std::byte> encode_halls();
 
 struct Ready {
   std::uint32_t instance = 0;

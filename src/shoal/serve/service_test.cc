@@ -146,6 +146,16 @@ TEST_F(Service, ADeadClientDoesNotCountForTheQuorum) {
   EXPECT_EQ(one.ask(1), 1);
 }
 
+TEST_F(Service, AnybodyMayObserveIt) {
+  start(echo_options(""));
+  Asker asker(desk.address());
+  asker.ask(1);
+  const auto halls = FrontDesk::observe(desk.address(), test_deadline());
+  ASSERT_EQ(halls.size(), 1u);
+  EXPECT_EQ(halls[0]->models()[0].rows.load(), 1u);
+  EXPECT_THROW(FrontDesk::observe("shoal-serve-none", test_deadline()), ServiceDied);
+}
+
 TEST_F(Service, CloseTellsClientsThatWait) {
   start(echo_options("", 8, std::chrono::hours(1)));
   Asker one(desk.address()), two(desk.address());

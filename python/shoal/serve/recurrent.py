@@ -1,0 +1,77 @@
+"""Models that carry a state from one row of an environment to its next: the service keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Recurrent", "States"]
+
+Key = tuple[int, int]
+"""A client, and an environment of that client."""
+
+
+class Recurrent:
+    """For ModelService: a model that is called as `answer, state = model(*inputs, state)`.
+
+        shoal.ModelService({"policy": shoal.serve.Recurrent(load_policy, np.zeros(64, np.float32))})
+        action = shoal.worker().model("policy")(obs, reset=first_of_the_episode)
+
+    The service keeps a state for each environment of each client, as long as the client lives.
+
+    Args:
+        model: as ModelService takes it.
+        initial_state: of one environment, which has had no row yet or whose row says `reset`: an array, or a tuple or dict
+            of arrays. The model gets and returns them stacked.
+    """
+
+    def __init__(self, model: Any, initial_state: Any) -> None:
+        self.model = model
+        self.initial_state = initial_state
+
+    def __call__(self) -> Any:
+        raise TypeError("a Recurrent is for shoal.ModelService, which keeps its states; call its model")
+
+
+class States:
+    """Those of one model. One thread."""
+
+    def __init__(self, initial: Any) -> None:
+        self._initial = initial
+        self._of: dict[Key, Any] = {}
+
+    def stacked(self, keys: Sequence[Key], resets: Sequence[bool], rows: int) -> Any:
+        """The states of these rows, the first one's repeated up to `rows`."""
+        states = [
+            self._initial if reset else self._of.get(key, self._initial)
+            for key, reset in zip(keys, resets, strict=True)
+        ]
+        return _stack([*states, *[states[0]] * (rows - len(states))])
+
+    def keep(self, keys: Sequence[Key], states: Any) -> None:
+        """After the model has answered."""
+        for row, key in enumerate(keys):
+            self._of[key] = _row(states, row)
+
+    def forget(self, client: int) -> None:
+        for key in [key for key in self._of if key[0] == client]:
+            del self._of[key]
+
+
+def _stack(states: list[Any]) -> Any:
+    first = states[0]
+    if isinstance(first, Mapping):
+        return {name: _stack([state[name] for state in states]) for name in first}
+    if isinstance(first, tuple | list):
+        return tuple(_stack(list(parts)) for parts in zip(*states, strict=True))
+    return np.stack([np.asarray(state) for state in states])
+
+
+def _row(states: Any, row: int) -> Any:
+    if isinstance(states, Mapping):
+        return {name: _row(part, row) for name, part in states.items()}
+    if isinstance(states, tuple | list):
+        return tuple(_row(part, row) for part in states)
+    return np.array(states[row])
