@@ -134,12 +134,13 @@ void AsyncLocalVectorEnv::thread_main(Lane& lane) {
   }
 }
 
-std::vector<std::byte> AsyncLocalVectorEnv::take_info(int row, std::uint32_t sequence) {
+std::optional<std::vector<std::byte>> AsyncLocalVectorEnv::take_info(int row,
+                                                                     std::uint32_t sequence, bool) {
   const std::lock_guard lock(brought_mutex_);
   const auto at = std::find_if(brought_.begin(), brought_.end(), [&](const Brought& brought) {
     return brought.row == row && brought.sequence == sequence;
   });
-  if (at == brought_.end()) return {};
+  SHOAL_CHECK(at != brought_.end(), "an info is brought before its row is ready");
   std::vector<std::byte> bytes = std::move(at->bytes);
   brought_.erase(at);
   return bytes;

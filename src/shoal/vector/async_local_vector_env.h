@@ -67,7 +67,8 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   void tell(int worker, std::span<const std::byte> message) override;
   void all_sent() override;
   sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) override;
-  std::vector<std::byte> take_info(int row, std::uint32_t sequence) override;
+  std::optional<std::vector<std::byte>> take_info(int row, std::uint32_t sequence,
+                                                  bool may_come) override;
   void on_failure(int row, std::span<const std::byte> report) override;
 
   AsyncWorkerHooks hooks_of();

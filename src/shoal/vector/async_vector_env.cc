@@ -275,7 +275,8 @@ Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
   const AsyncBlock& block = segment_.block(b);
   const auto sequence = static_cast<std::uint32_t>(next_recv_);
   wait_for({block, segment_.slots(), static_cast<std::uint32_t>(b), sequence, all_slots_}, timeout);
-  take_failures(block, all_slots_, sequence);
+  take_large_infos(block, all_slots_, sequence);
+  take_failures(block, all_slots_);
   if (renewals_ > 0) settle_renewals(block, all_slots_);
   before_hand_out(block, all_slots_);
   ++batches_;
@@ -287,8 +288,7 @@ Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   const int b = std::exchange(block_of_[sequence % block_of_.size()], -1);
   const AsyncBlock& block = segment_.block(b);
   Arrivals arrivals;
-  large_infos_.clear();
-  gather_infos(block, all_slots_, static_cast<std::uint32_t>(sequence), arrivals.infos);
+  gather_infos(block, all_slots_, arrivals.infos);
   gather_faults(block, all_slots_);
   for (const std::int64_t id : block.env_ids) flight_.end(static_cast<std::size_t>(id));
   ++next_recv_;
@@ -307,19 +307,33 @@ Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   return arrivals;
 }
 
-std::span<const std::byte> AsyncVectorEnv::info_of(const AsyncBlock& block, std::size_t slot,
-                                                   std::uint32_t sequence) {
-  const std::uint32_t size = block.info_sizes[slot];
-  if (size != AsyncBlock::kInfoElsewhere) {
-    return std::span<const std::byte>(block.info(slot)).first(size);
+// What had no room in the block. Where it was lost with its worker, so was the step: its
+// observation may be in there.
+void AsyncVectorEnv::take_large_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
+                                      std::uint32_t sequence) {
+  large_infos_.clear();
+  for (const std::size_t slot : slots) {
+    if (block.info_sizes[slot] != AsyncBlock::kInfoElsewhere) continue;
+    const auto row = static_cast<std::size_t>(block.env_ids[slot]);
+    if (auto info = take_info(static_cast<int>(row), sequence, !flight_.env(row).outlived)) {
+      large_infos_[slot] = *std::move(info);
+    } else {
+      end_as_fault(row, block, slot, RowFault::kFault);
+    }
   }
-  return large_infos_.emplace_back(take_info(static_cast<int>(block.env_ids[slot]), sequence));
+}
+
+std::span<const std::byte> AsyncVectorEnv::info_of(const AsyncBlock& block,
+                                                   std::size_t slot) const {
+  const std::uint32_t size = block.info_sizes[slot];
+  if (size == AsyncBlock::kInfoElsewhere) return large_infos_.at(slot);
+  return std::span<const std::byte>(block.info(slot)).first(size);
 }
 
 void AsyncVectorEnv::gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
-                                  std::uint32_t sequence, std::vector<Arrivals::Info>& infos) {
+                                  std::vector<Arrivals::Info>& infos) const {
   for (const std::size_t slot : slots) {
-    const auto bytes = info_of(block, slot, sequence);
+    const auto bytes = info_of(block, slot);
     if (!bytes.empty()) infos.push_back({.slot = static_cast<int>(slot), .bytes = bytes});
   }
 }
@@ -334,12 +348,11 @@ void AsyncVectorEnv::gather_faults(const AsyncBlock& block, std::span<const std:
   }
 }
 
-void AsyncVectorEnv::take_failures(const AsyncBlock& block, std::span<const std::size_t> slots,
-                                   std::uint32_t sequence) {
+void AsyncVectorEnv::take_failures(const AsyncBlock& block, std::span<const std::size_t> slots) {
   for (const std::size_t slot : slots) {
     if (block.rows.fault[slot] != AsyncBlock::kFailed) continue;
     const auto row = static_cast<std::size_t>(block.env_ids[slot]);
-    const auto bytes = info_of(block, slot, sequence);
+    const auto bytes = info_of(block, slot);
     const std::vector<std::byte> report(bytes.begin(), bytes.end());
     on_failure(static_cast<int>(row), report);
     end_as_fault(row, block, slot, RowFault::kFault);

@@ -23,7 +23,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -138,8 +138,10 @@ class AsyncVectorEnv : public VectorEnv {
   virtual sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) = 0;
   /// Between two waits: deals with deaths and messages. True when something has changed.
   virtual bool look_around() { return false; }
-  /// The info that worker `worker` could not put into the block; empty when it was lost.
-  virtual std::vector<std::byte> take_info(int row, std::uint32_t sequence) = 0;
+  /// The info of `row` that had no room in its block; waits for it where `may_come`. Nothing when
+  /// its worker died before it could send it.
+  virtual std::optional<std::vector<std::byte>> take_info(int row, std::uint32_t sequence,
+                                                          bool may_come) = 0;
   /// The environment of `row` has thrown. Throws, or deals with it so that it can go on.
   virtual void on_failure(int row, std::span<const std::byte> report) = 0;
   /// Why the environment of `row` was lost; may be null.
@@ -197,13 +199,13 @@ class AsyncVectorEnv : public VectorEnv {
                                          std::span<const std::optional<std::uint64_t>> seeds,
                                          std::span<const std::uint8_t> mask) const;
   void require_nothing_in_flight(const char* call) const;
-  void take_failures(const AsyncBlock& block, std::span<const std::size_t> slots,
-                     std::uint32_t sequence);
-  std::span<const std::byte> info_of(const AsyncBlock& block, std::size_t slot,
-                                     std::uint32_t sequence);
+  void take_large_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
+                        std::uint32_t sequence);
+  void take_failures(const AsyncBlock& block, std::span<const std::size_t> slots);
+  std::span<const std::byte> info_of(const AsyncBlock& block, std::size_t slot) const;
   void gather_faults(const AsyncBlock& block, std::span<const std::size_t> slots);
   void gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
-                    std::uint32_t sequence, std::vector<Arrivals::Info>& infos);
+                    std::vector<Arrivals::Info>& infos) const;
   Arrivals hand_out(std::uint64_t sequence);
   void free_block(std::uint64_t sequence);
 
@@ -231,9 +233,9 @@ class AsyncVectorEnv : public VectorEnv {
   std::uint64_t home_round_ = 0;
   std::vector<std::size_t> home_rows_;  // of the synchronous call under way
   std::vector<Arrivals::Info> home_infos_;
-  std::deque<std::vector<std::byte>> large_infos_;  // of the last batch
-  std::vector<std::uint8_t> seen_;                  // all zero between calls
-  std::vector<std::uint8_t> to_wake_;               // by worker
+  std::map<std::size_t, std::vector<std::byte>> large_infos_;  // of the last batch, by slot
+  std::vector<std::uint8_t> seen_;                             // all zero between calls
+  std::vector<std::uint8_t> to_wake_;                          // by worker
   std::vector<RowFaultRecord> row_faults_;
   std::vector<std::size_t> all_slots_;  // 0, 1, …, batch_size - 1
 

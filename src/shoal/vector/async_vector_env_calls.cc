@@ -101,12 +101,12 @@ Batch AsyncVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const AsyncBlock& home = segment_.block(segment_.home_block());
   const auto round = static_cast<std::uint32_t>(home_round_);
   wait_for({home, segment_.home_slots(), 0, round, home_rows_}, timeout);
-  take_failures(home, home_rows_, round);
+  take_large_infos(home, home_rows_, round);
+  take_failures(home, home_rows_);
   if (renewals_ > 0) settle_renewals(home, home_rows_);
   before_hand_out(home, home_rows_);
   home_infos_.clear();
-  large_infos_.clear();
-  gather_infos(home, home_rows_, round, home_infos_);
+  gather_infos(home, home_rows_, home_infos_);
   gather_faults(home, home_rows_);
   for (const std::size_t row : home_rows_) flight_.end(row);
   state_.finish();
@@ -150,10 +150,9 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
           segment_.slots()
               .look(static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(slots[0]))
               .sequence;
-      std::vector<Arrivals::Info> infos;
-      take_failures(from, slots, sequence);
+      take_large_infos(from, slots, sequence);  // so that none is left at the host
+      take_failures(from, slots);
       if (renewals_ > 0) settle_renewals(from, slots);
-      gather_infos(from, slots, sequence, infos);  // so that none is left at the host
       for (const std::size_t slot : slots)
         flight_.end(static_cast<std::size_t>(from.env_ids[slot]));
     }

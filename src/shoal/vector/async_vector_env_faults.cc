@@ -113,6 +113,7 @@ void AsyncVectorEnv::lose(int worker) {
     if (is_out) {
       deliver_fault(row, RowFault::kFault);
     } else {
+      env.outlived = env.in_flight;
       env.owes_fault = env.was_reset;
       env.needs_renewal = true;
     }

@@ -151,13 +151,17 @@ void AsyncWorker::deliver(const InboxEntry& entry, std::uint8_t fault,
   if (fits && !info.empty()) {
     std::memcpy(block.info(place.slot).data(), info.data(), info.size());
   }
+  const bool elsewhere = !fits && hooks_.bring_info;
+  if (elsewhere && !hooks_.bring_waits) {
+    hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
+  }
   const SlotPlace word{place.sequence, to_home ? 0 : place.block, place.slot};
   if (hooks_.pass) hooks_.pass("written");
   slots.ready(word, entry.row);
   if (hooks_.pass) hooks_.pass("ready");
   completed_ |= block.gather->arrive(place.sequence);
   if (hooks_.pass) hooks_.pass("arrived");
-  if (!fits && hooks_.bring_info) {
+  if (elsewhere && hooks_.bring_waits) {
     hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
   }
 }

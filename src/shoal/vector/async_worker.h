@@ -27,8 +27,11 @@ struct AsyncWorkerHooks {
   std::function<process::ErrorReport()> describe_exception;
   /// Called on the way of every order, for the tests that kill workers there.
   std::function<void(const char* point)> pass;
-  /// Brings an info to the caller that has no room in its block, after the place was ready.
+  /// Brings an info to the caller that has no room in its block.
   std::function<void(int row, std::uint32_t sequence, std::span<const std::byte>)> bring_info;
+  /// bring_info() may wait until the caller comes for it: the place is made ready first, and the
+  /// info is lost when the worker dies between the two.
+  bool bring_waits = false;
 };
 
 /// One worker's environments of one asynchronous vector environment.

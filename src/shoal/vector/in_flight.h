@@ -42,6 +42,7 @@ class InFlight {
     bool keeps_generator = false;  // of the environment before it: that reset has no seed
     bool renewing = false;         // the order under way is the first of a new environment
     bool held = false;             // the order under way waits here, not at a worker
+    bool outlived = false;         // it was obeyed by a worker that is dead: nothing more will come
     std::uint8_t hold = 0;         // Hold bits: why orders wait here
     std::uint64_t sent_ns = 0;
     InboxEntry entry{};  // where its result goes
@@ -62,6 +63,7 @@ class InFlight {
   void begin(const InboxEntry& entry, std::uint64_t now_ns) noexcept {
     Env& env = envs_[entry.row];
     env.in_flight = true;
+    env.outlived = false;
     env.sent_ns = now_ns;
     env.entry = entry;
     ++count_;

@@ -184,8 +184,8 @@ PoolMessage PoolVectorEnv::await_message(int worker, os::Deadline deadline, cons
 }
 
 void PoolVectorEnv::keep_info(PoolMessage message) {
-  infos_[{static_cast<int>(message.sequence >> 32), static_cast<std::uint32_t>(message.sequence)}] =
-      std::move(message.bytes);
+  infos_[static_cast<int>(message.sequence >> 32)] = {static_cast<std::uint32_t>(message.sequence),
+                                                      std::move(message.bytes)};
 }
 
 void PoolVectorEnv::wake(int worker) { pool_->ring(part(worker).scene.worker); }
@@ -201,24 +201,23 @@ sync::WaitOutcome PoolVectorEnv::await(sync::Gather& gather, os::Deadline deadli
   return gather.park(deadline);
 }
 
-std::vector<std::byte> PoolVectorEnv::take_info(int row, std::uint32_t sequence) {
-  const std::pair key(row, sequence);
-  if (!infos_.contains(key)) {
-    const std::uint64_t wanted = static_cast<std::uint64_t>(row) << 32 | sequence;
-    try {
-      return await_message(worker_of(row), os::deadline_after(options().faults.start_timeout),
-                           "info",
-                           [wanted](const PoolMessage& message) {
-                             return message.kind == PoolKind::kInfo && message.sequence == wanted;
-                           })
-          .bytes;
-    } catch (const process::WorkerDied&) {
-      return {};  // it died before it could bring it
-    }
+std::optional<std::vector<std::byte>> PoolVectorEnv::take_info(int row, std::uint32_t sequence,
+                                                               bool may_come) {
+  if (const auto kept = infos_.find(row); kept != infos_.end() && kept->second.first == sequence) {
+    return std::move(infos_.extract(kept).mapped().second);
   }
-  std::vector<std::byte> bytes = std::move(infos_[key]);
-  infos_.erase(key);
-  return bytes;
+  if (!may_come) return {};
+  const std::uint64_t wanted = static_cast<std::uint64_t>(row) << 32 | sequence;
+  try {
+    return await_message(worker_of(row), os::deadline_after(options().faults.start_timeout), "info",
+                         [wanted](const PoolMessage& message) {
+                           return message.kind == PoolKind::kInfo && message.sequence == wanted;
+                         })
+        .bytes;
+  } catch (const process::WorkerDied&) {
+    static_cast<void>(look_for_deaths());
+    return {};
+  }
 }
 
 std::uint64_t PoolVectorEnv::ask(int worker, std::span<const std::byte> message) {

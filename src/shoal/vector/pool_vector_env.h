@@ -94,7 +94,8 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   void tell(int worker, std::span<const std::byte> message) override;
   sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) override;
   bool look_around() override;
-  std::vector<std::byte> take_info(int row, std::uint32_t sequence) override;
+  std::optional<std::vector<std::byte>> take_info(int row, std::uint32_t sequence,
+                                                  bool may_come) override;
   void on_failure(int row, std::span<const std::byte> report) override;
   Fault fault_of(int row) override { return fault_of_[static_cast<std::size_t>(row)]; }
   bool restless() const override { return unsettled_ > 0 || backing_off_ > 0; }
@@ -161,7 +162,8 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   os::OomWatch oom_watch_;
   HealthBoard health_;
   const std::weak_ptr<WorkerPool> asked_pool_;  // for health(), from any thread
-  std::map<std::pair<int, std::uint32_t>, std::vector<std::byte>> infos_;  // by row and sequence
+  std::map<int, std::pair<std::uint32_t, std::vector<std::byte>>>
+      infos_;  // the last one of a row, with its sequence
 };
 
 }  // namespace shoal::vector

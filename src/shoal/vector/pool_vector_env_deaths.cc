@@ -88,7 +88,9 @@ void PoolVectorEnv::handle_death(int worker, PoolDeath death) {
 // A worker's environments are gone: it died, or could not build them.
 void PoolVectorEnv::lose_part(int worker, FaultRecord record) {
   Part& at = part(worker);
-  std::erase_if(infos_, [&](const auto& info) { return worker_of(info.first.first) == worker; });
+  for (PoolMessage& info : pool_->take_all(session_, at.scene.worker, PoolKind::kInfo)) {
+    keep_info(std::move(info));  // of steps that it ended
+  }
   admit(std::move(record));
   for (int row = at.scene.first_env; row < at.scene.first_env + at.scene.num_envs; ++row) {
     const auto& env = flight().env(static_cast<std::size_t>(row));

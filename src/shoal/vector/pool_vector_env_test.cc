@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
@@ -223,6 +224,37 @@ TEST(PoolVectorEnv, AWorkerKilledAnywhereOnTheWayOfAnOrderLosesNothingElse) {
         envs->discard(30s);
         EXPECT_EQ(envs->in_flight(), 0);
       }
+    }
+  }
+}
+
+TEST(PoolVectorEnv, AnInfoThatIsLostWithItsWorkerIsAFaultOfItsRow) {
+  for (const char* point : {"written", "ready", "arrived", "taken"}) {
+    for (const int nth : {7, 8, 9}) {
+      Options options = with(OnFault::kRestart, 3);
+      options.faults.max_restarts = 1000;
+      options.faults.max_backoff = 1ms;
+      auto envs = make_pool_toys(make_pool(2), 6, options,
+                                 std::string("kill at ") + point + " " + std::to_string(nth));
+      envs->send_reset({});
+      int faults = 0;
+      std::set<std::int64_t> begun;  // whose reset has come
+      for (int batch = 0; batch < 12; ++batch) {
+        const Arrivals arrivals = envs->recv(30s);
+        std::map<int, std::size_t> infos;
+        for (const auto& info : arrivals.infos) infos[info.slot] = info.bytes.size();
+        for (int slot = 0; slot < 3; ++slot) {
+          const auto at = static_cast<std::size_t>(slot);
+          const bool fault = arrivals.batch.fault[at] != 0;
+          faults += fault ? 1 : 0;
+          const bool began = begun.insert(arrivals.env_ids[at]).second;
+          if (began || arrivals.batch.reset[at] != 0) continue;
+          EXPECT_EQ(infos[slot], fault ? 0U : 300'000U) << point << " " << nth << " " << batch;
+        }
+        send(*envs, Ids(arrivals.env_ids.begin(), arrivals.env_ids.end()), ToyAction::kLargeInfo);
+      }
+      EXPECT_GT(faults, 0) << point;
+      envs->discard(30s);
     }
   }
 }

@@ -192,12 +192,14 @@ void PoolWorker::attach(std::uint32_t id, int worker, os::Fd fd) {
         .tolerant = session.tolerant,
         .describe_exception = session.opened.describe_exception,
         .pass = session.opened.pass,
-        .bring_info = [this, id](int row, std::uint32_t sequence, std::span<const std::byte> info) {
-          static_cast<void>(send({.kind = PoolKind::kInfo,
-                                  .session = id,
-                                  .sequence = static_cast<std::uint64_t>(row) << 32 | sequence,
-                                  .bytes = {info.begin(), info.end()}}));
-        }};
+        .bring_info =
+            [this, id](int row, std::uint32_t sequence, std::span<const std::byte> info) {
+              static_cast<void>(send({.kind = PoolKind::kInfo,
+                                      .session = id,
+                                      .sequence = static_cast<std::uint64_t>(row) << 32 | sequence,
+                                      .bytes = {info.begin(), info.end()}}));
+            },
+        .bring_waits = true};
     session.worker =
         std::make_unique<AsyncWorker>(std::move(segment), worker, session.first_env,
                                       std::move(session.opened.stepper), std::move(hooks));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "shoal/os/affinity.h"
@@ -218,6 +219,24 @@ std::optional<PoolMessage> WorkerPool::receive(std::uint32_t session, int worker
     }
     last = false;
   }
+}
+
+std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, int worker, PoolKind kind) {
+  const std::lock_guard lock(mutex_);
+  Seat& at = seat(worker);
+  while (at.process && take_message(at, worker, os::Clock::now())) {
+  }
+  std::vector<PoolMessage> taken;
+  const auto found = inbox_.find(std::pair(session, worker));
+  if (found == inbox_.end()) return taken;
+  std::deque<PoolMessage>& inbox = found->second;
+  const auto wanted =
+      std::stable_partition(inbox.begin(), inbox.end(),
+                            [kind](const PoolMessage& message) { return message.kind != kind; });
+  std::move(wanted, inbox.end(), std::back_inserter(taken));
+  inbox.erase(wanted, inbox.end());
+  if (inbox.empty()) inbox_.erase(found);
+  return taken;
 }
 
 void WorkerPool::give_up(int worker) noexcept {

@@ -102,6 +102,8 @@ class WorkerPool {
   /// The next message of a session's from a worker; nothing when none comes until `deadline`.
   /// Messages to other sessions are kept for them.
   std::optional<PoolMessage> receive(std::uint32_t session, int worker, os::Deadline deadline);
+  /// All messages of one kind that worker `worker` has sent to a session; never waits.
+  std::vector<PoolMessage> take_all(std::uint32_t session, int worker, PoolKind kind);
   /// A worker that does not answer is not waited for when the pool closes.
   void give_up(int worker) noexcept;
   /// Which session's code worker `worker` runs; 0: none. A hint.
