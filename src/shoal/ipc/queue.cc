@@ -1,6 +1,7 @@
 #include "shoal/ipc/queue.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -28,9 +29,12 @@ Cursor load(const QueueWords::Word& word) noexcept { return Cursor::from(word.lo
 }  // namespace
 
 bool Token::held(const Heap& heap) const noexcept {
-  const auto& words = *reinterpret_cast<const volatile layout::BlockWords*>(
-      heap.at(block) - sizeof(layout::BlockWords));
-  return words.serial == serial && layout::state_of_tag(words.tag) == layout::BlockState::kLive;
+  std::byte* const words = heap.at(block) - sizeof(layout::BlockWords);
+  const auto word = [words](std::size_t place) {
+    return layout::Journal::word(words, place).load(kRelaxed);  // any of its values will do
+  };
+  return word(offsetof(layout::BlockWords, serial)) == serial &&
+         layout::state_of_tag(word(offsetof(layout::BlockWords, tag))) == layout::BlockState::kLive;
 }
 
 /// Holds the queue's lock, and has it repaired after a death.
