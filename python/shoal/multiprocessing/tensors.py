@@ -80,8 +80,8 @@ def share_module(module: torch.nn.Module) -> torch.nn.Module:
 
 def cuda_collect() -> None:
     """Gives memory of CUDA devices back to torch's allocator that this process has sent, keeps no tensor of, and that no
-    other process holds any more. This happens in passing whenever a CUDA tensor is sent, received or released; call it
-    before a process that will do none of these for long."""
+    other process holds any more, and lets go of memory that was shared and is not used. The former happens by itself
+    within a second, at most; this does it now."""
     ipc.sweep()
     _torch.device_collect()
 

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "shoal/ipc/descriptor_desk.h"
 #include "shoal/ipc/device_record.h"
+#include "shoal/os/signals.h"
 
 namespace shoal::ipc {
 
@@ -17,6 +20,10 @@ namespace {
 
 /// How much of what may be over is looked at in passing.
 constexpr std::size_t kInPassing = 16;
+/// And by the thread, which looks less often the longer nothing comes of it.
+constexpr std::size_t kAtOnce = 256;
+constexpr auto kFirstPause = std::chrono::milliseconds(20);
+constexpr auto kLastPause = std::chrono::milliseconds(1000);
 
 std::string owner_text(const Heap& heap, const DeviceRecord& record) {
   const pid_t pid = heap.pid_of(ProcessSlot::from(record.owner));
@@ -226,6 +233,7 @@ void DeviceMemory::release(DeviceView view, Stream stream) noexcept {
       }
     }
     step(kInPassing, garbage);
+    if (!left_.empty() || !releasing_.empty()) watch();
   } catch (const std::exception&) {
     // No memory for lists: what was to be let go is, with the view.
   }
@@ -293,7 +301,8 @@ void DeviceMemory::collect() noexcept {
   try {
     {
       Garbage garbage;  // goes without the lock: it may want the GIL
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !clearing_; });
       step(std::max(releasing_.size(), left_.size()), garbage);
       events_.collect(events_.under_way());
     }
@@ -304,12 +313,49 @@ void DeviceMemory::collect() noexcept {
   }
 }
 
+/// Starts the thread. Without one, what is over is found in passing.
+void DeviceMemory::watch() {
+  if (watched_ || finished_) return;
+  const auto blocked = os::BlockSignals::all();  // in that thread, too: they are for the others
+  std::thread([this] { look_until_all_is_over(); }).detach();
+  watched_ = true;
+}
+
+void DeviceMemory::look_until_all_is_over() noexcept {
+  std::unique_lock lock(mutex_);
+  auto pause = kFirstPause;
+  while (!finished_ && !(left_.empty() && releasing_.empty())) {
+    changed_.wait_for(lock, pause);
+    const std::size_t before = left_.size() + releasing_.size();
+    Garbage garbage;
+    try {
+      step(kAtOnce, garbage);
+      const bool any = left_.size() + releasing_.size() < before;
+      pause = any ? kFirstPause : std::min(2 * pause, kLastPause);
+      clearing_ = !garbage.empty();
+      lock.unlock();
+      garbage.clear();
+      if (!any) Heap::here()->sweep();  // who holds it may be dead
+    } catch (const std::exception&) {
+      // No memory for lists: the next time.
+    }
+    if (!lock.owns_lock()) lock.lock();
+    if (std::exchange(clearing_, false)) changed_.notify_all();
+  }
+  watched_ = false;
+  changed_.notify_all();
+}
+
 void DeviceMemory::finish() noexcept {
+  std::unique_lock lock(mutex_);
   try {
-    const std::lock_guard lock(mutex_);
     events_.finish();
   } catch (const std::exception&) {
+    // What cannot be waited for has failed.
   }
+  finished_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return !watched_; });
 }
 
 DeviceMemoryStats DeviceMemory::stats() {

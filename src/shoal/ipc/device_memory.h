@@ -11,6 +11,7 @@
 // Fork: a child cannot use any of it; what it has of its parent it leaves alone.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -87,10 +88,12 @@ class DeviceMemory {
   /// Does not wait.
   void release(DeviceView view, Stream stream) noexcept;
 
-  /// Looks what of the above has come to its end.
+  /// Looks what of the above has come to its end; all of it is freed when this returns. Not to be
+  /// called with the GIL.
   void collect() noexcept;
 
-  /// Waits for the work whose results are on their way: before this process ends.
+  /// Before this process ends: waits for the work whose results are on their way, and ends the
+  /// thread.
   void finish() noexcept;
 
   DeviceMemoryStats stats();
@@ -117,8 +120,14 @@ class DeviceMemory {
   void let_go(DeviceView view, Garbage& garbage);
   bool drop_given(Key key, Garbage& garbage);
   void step(std::size_t at_most, Garbage& garbage);
+  void watch();
+  void look_until_all_is_over() noexcept;
 
   std::mutex mutex_;
+  std::condition_variable changed_;  // the next three
+  bool watched_ = false;             // the thread is there
+  bool finished_ = false;            // and shall not be there any more
+  bool clearing_ = false;            // and frees what it found
   std::map<int, Device> devices_;
   DeviceEvents events_;
   DeviceSegments segments_;

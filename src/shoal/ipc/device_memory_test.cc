@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -121,7 +122,7 @@ void pass(Peer& peer, const Held& held) {
 }
 
 /// Memory as of torch's allocator, whose end is counted.
-DeviceView give(const StandIn& driver, int& freed, const char* text = "") {
+DeviceView give(const StandIn& driver, std::atomic<int>& freed, const char* text = "") {
   auto& memory = DeviceMemory::here();
   const shm::cuda::Device::Current current(*memory.device(0));
   const auto base = driver.allocate(1 << 16);
@@ -155,7 +156,7 @@ Peer desk() {
 TEST_F(DeviceMemoryTest, WhatWasGivenIsKeptUntilNobodyHoldsIt) {
   Peer peer([](Peer&, const StandIn& driver) {
     auto& memory = DeviceMemory::here();
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     Block message = view.record;
     memory.release(std::move(view), kStream);
@@ -187,7 +188,7 @@ TEST_F(DeviceMemoryTest, BothSidesSeeWhatTheOtherWrites) {
     test.go();
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed, "from there");
     test.send(view);
     test.wait();
@@ -217,7 +218,7 @@ TEST_F(DeviceMemoryTest, AKilledReceiverHoldsNothing) {
     test.wait();
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     test.send(view);
     DeviceMemory::here().release(std::move(view), kStream);
@@ -237,6 +238,47 @@ TEST_F(DeviceMemoryTest, AKilledReceiverHoldsNothing) {
   giver.go();
 }
 
+TEST_F(DeviceMemoryTest, WhatOthersLetGoIsFreedWithoutACall) {
+  Peer giver([](Peer& test, const StandIn& driver) {
+    auto& memory = DeviceMemory::here();
+    const shm::cuda::Device::Current current(*memory.device(0));
+    const auto base = driver.allocate(4096);
+    const auto tell = [&](void*) {
+      driver.free(base);
+      test.go();
+    };
+    DeviceView view = memory.give(0, base, 4096, std::shared_ptr<void>(&test, tell));
+    test.send(view);
+    memory.release(std::move(view), kStream);
+    test.wait();  // here it does nothing
+    memory.finish();
+  });
+  {
+    const Held held = hold(giver);
+  }
+  giver.wait();  // for tell()
+  giver.go();
+}
+
+TEST_F(DeviceMemoryTest, WithoutADeskThatOutlivesItsMakerASegmentIsGoneAndSaysSo) {
+  Peer maker([](Peer& test, const StandIn&) {
+    test.send(DeviceMemory::here().allocate(0, 100));
+    test.wait();
+  });
+  const Held held = hold(maker);
+  maker.kill();
+  Peer receiver([](Peer& test, const StandIn&) {
+    try {
+      test.receive();
+      ADD_FAILURE() << "no error";
+    } catch (const MemoryGone& error) {
+      EXPECT_THAT(error.what(), HasSubstr("descriptor"));
+    }
+    test.put('h');
+  });
+  pass(receiver, held);
+}
+
 TEST_F(DeviceMemoryTest, WhatTorchMadeIsGoneWithItsProcessAndSaysSo) {
   Peer receiver([](Peer& test, const StandIn&) {
     try {
@@ -248,7 +290,7 @@ TEST_F(DeviceMemoryTest, WhatTorchMadeIsGoneWithItsProcessAndSaysSo) {
     test.put('h');
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    int freed = 0;
+    std::atomic<int> freed = 0;
     test.send(give(driver, freed));
     test.wait();
   });
@@ -348,7 +390,7 @@ TEST_F(DeviceMemoryTest, TheReceiversStreamWaitsForTheSendersAndNobodysHost) {
     test.go();
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     driver.hold(kStream);
     test.send(view);
@@ -378,7 +420,7 @@ TEST_F(DeviceMemoryTest, TheReceiversStreamWaitsForTheSendersAndNobodysHost) {
 
 TEST_F(DeviceMemoryTest, AMessageOfWorkThatIsDoneHasNoMark) {
   Peer giver([](Peer& test, const StandIn& driver) {
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     test.send(view);
     DeviceMemory::here().release(std::move(view), kStream);
@@ -394,7 +436,7 @@ TEST_F(DeviceMemoryTest, TheSenderLeavesOnlyWhenItsWorkIsDone) {
       const shm::cuda::Device::Current current(*DeviceMemory::here().device(0));
       return driver.stream();
     }();
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     driver.hold(stream);
     const Block mark = DeviceMemory::here().mark(view, stream);
@@ -413,7 +455,7 @@ TEST_F(DeviceMemoryTest, NothingGrowsWithTheNumberOfSends) {
   Peer giver([](Peer&, const StandIn& driver) {
     auto& memory = DeviceMemory::here();
     const auto blocks = Heap::here()->stats().blocks;
-    int freed = 0;
+    std::atomic<int> freed = 0;
     for (int i = 0; i < 5000; ++i) {
       if (i % 7 == 0) driver.hold(kStream);
       DeviceView view = i % 2 == 0 ? give(driver, freed) : memory.allocate(0, 4096);
@@ -465,7 +507,7 @@ TEST_F(DeviceMemoryTest, AReceptionThatFailsHoldsNothing) {
     DeviceMemory::here().release(test.receive(), kStream);
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    int freed = 0;
+    std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     test.send(view);
     test.wait();
