@@ -1,0 +1,181 @@
+"""What one model for all workers is worth: memory, start time and steps/s of the same environment, with its model held in
+different ways.
+
+    python examples/segmentation/compare.py [--write] [--seconds 4] [--envs 1 4 16 64]
+
+Every measurement is a fresh program with one environment a worker. Memory is the proportional set size (PSS) of all its
+processes together, start time is until the first observations are there. `--write` puts the table into README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+from segmented_world import SegmentedWorld
+
+import shoal
+
+HOLDERS = {
+    "base": "in this process, a model each",
+    "fork": "workers of `fork`, a model each",
+    "forkserver": "workers of `forkserver`, a model each",
+    "spawn": "workers of `spawn`, a model each",
+    "service": "workers of `forkserver`, one `ModelService`",
+}
+# Longer than this a start is not waited for; the next size would take longer still.
+START_LIMIT = 100.0
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- written by compare.py -->\n", "<!-- end -->\n"
+
+
+def make(holder: str, envs: int, service: Any = None) -> shoal.VectorEnv:
+    kwargs = {"segmenter": "service" if holder == "service" else "own"}
+    if holder == "base":
+        return shoal.make_vec(SegmentedWorld, envs, backend="serial", env_kwargs=kwargs, max_episode_steps=100)
+    options: dict[str, Any] = {"start_timeout": START_LIMIT}
+    if holder == "service":
+        options["models"] = service
+    elif holder != "spawn":
+        options["preload"] = ["segmenter"]  # torch is imported once, and its memory shared
+    return shoal.make_vec(
+        SegmentedWorld,
+        envs,
+        num_workers=envs,
+        backend="process",
+        context="forkserver" if holder == "service" else holder,
+        env_kwargs=kwargs,
+        max_episode_steps=100,
+        worker=shoal.WorkerOptions(**options),
+    )
+
+
+def load() -> Any:
+    """The model, in the service's process: no other one imports torch."""
+    from segmenter import load_segmenter
+
+    return load_segmenter()
+
+
+def measure(holder: str, envs: int, seconds: float) -> dict[str, float]:
+    """Of this process, which must not have done anything else before.
+
+    Returns:
+        "start" [s], "memory" [MB], "rate" [steps/s].
+    """
+    began = time.monotonic()
+    if holder == "base":
+        import torch
+
+        torch.set_num_threads(1)  # as in a worker
+    service = None
+    if holder == "service":
+        # Rows wait until all workers do, which is when nobody could add one.
+        service = shoal.ModelService({"segment": load}, max_batch=64, max_delay=0.02)
+    try:
+        vec = make(holder, envs, service)
+        vec.reset(seed=0)
+        start = time.monotonic() - began
+        random = np.random.default_rng(0)
+        for _ in range(3):
+            vec.step(random.integers(4, size=envs))
+        steps, began = 0, time.monotonic()
+        while (passed := time.monotonic() - began) < seconds:
+            vec.step(random.integers(4, size=envs))
+            steps += envs
+        memory = memory_of_tree()
+        vec.close()
+    finally:
+        if service is not None:
+            service.close()
+    return {"start": start, "memory": memory / 1e6, "rate": steps / passed}
+
+
+def memory_of_tree() -> int:
+    """Proportional set size of this process and all below it, in bytes."""
+    total, unseen = 0, [os.getpid()]
+    while unseen:
+        folder = Path(f"/proc/{unseen.pop()}")
+        try:
+            lines = (folder / "smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+            for task in (folder / "task").iterdir():
+                unseen += map(int, (task / "children").read_text().split())
+        except (OSError, StopIteration):
+            continue  # ended meanwhile
+    return total
+
+
+def measured_in_a_program(holder: str, envs: int, seconds: float) -> dict[str, float] | None:
+    """None where it does not start in time."""
+    command = [sys.executable, __file__, "--one", holder, "--envs", str(envs), "--seconds", str(seconds)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_LIMIT + seconds + 60)
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode != 0:
+        if "StartFailed" in done.stderr or "TimeoutError" in done.stderr:
+            return None
+        raise RuntimeError(f"{holder} with {envs} environments failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(figures: dict[str, dict[int, dict[str, float] | None]], sizes: list[int], seconds: float) -> str:
+    """As Markdown: steps/s, memory and start time of each."""
+    text = f"{os.cpu_count()} CPUs ({platform.machine()}), {seconds:g} s each: steps/s · MB · seconds until the first observations.\n\n"
+    text += "| the model | " + " | ".join(f"{n} env{'s' if n > 1 else ''}" for n in sizes) + " |\n"
+    text += "|---|" + "---:|" * len(sizes) + "\n"
+    for holder, row in figures.items():
+        cells = [
+            f"**{cell['rate']:,.0f}** · {cell['memory']:,.0f} · {cell['start']:.1f}" if (cell := row.get(n)) else "–"
+            for n in sizes
+        ]
+        text += f"| {HOLDERS[holder]} | " + " | ".join(cells) + " |\n"
+    if any(cell is None for row in figures.values() for cell in row.values()):
+        text += f"\n–: not all workers had started after {START_LIMIT:.0f} s.\n"
+    return text
+
+
+def write(text: str) -> None:
+    """Puts the table into README.md, in the place of the last one."""
+    whole = README.read_text()
+    before, _, rest = whole.partition(BEGIN)
+    README.write_text(before + BEGIN + text + END + rest.partition(END)[2])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--envs", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--holders", nargs="+", choices=HOLDERS, default=list(HOLDERS))
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--write", action="store_true", help="the table goes into README.md")
+    parser.add_argument("--one", choices=HOLDERS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments.envs[0], arguments.seconds)))
+        return
+    figures: dict[str, dict[int, dict[str, float] | None]] = {holder: {} for holder in arguments.holders}
+    with Progress(transient=True) as progress:
+        task = progress.add_task("measuring", total=len(figures) * len(arguments.envs))
+        for holder, row in figures.items():
+            for envs in sorted(arguments.envs):
+                progress.update(task, advance=1, description=f"{holder}, {envs}")
+                if None not in row.values():
+                    row[envs] = measured_in_a_program(holder, envs, arguments.seconds)
+    text = table(figures, sorted(arguments.envs), arguments.seconds)
+    print(text)
+    if arguments.write:
+        write(text)
+
+
+if __name__ == "__main__":
+    main()

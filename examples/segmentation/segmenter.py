@@ -1,0 +1,126 @@
+"""The segmentation models: pictures in, class masks out.
+
+`load_segmenter()` is what the environment calls, and what a model service is given. Every model is a `torch.nn.Module` that
+takes uint8 [n, 128, 128, 3] and returns uint8 [n, 128, 128], an element for each class of world.CLASSES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from world import CLASSES
+
+__all__ = ["WEIGHTS", "InProcess", "MaskRCNN", "UNet", "load_segmenter"]
+
+WEIGHTS = Path(__file__).with_name("unet.safetensors")
+
+
+class UNet(nn.Module):
+    """A U-Net (Ronneberger et al., 2015, arXiv:1505.04597) with batch normalisation, some 120,000 parameters.
+
+    It works on blocks of 4×4 pixels, which go into channels and come out of them (pixel unshuffle and shuffle, Shi et al.,
+    2016, arXiv:1609.05158), so that its largest maps are 32×32.
+    """
+
+    BLOCK = 4
+
+    def __init__(self, widths: tuple[int, int, int] = (24, 32, 48)) -> None:
+        super().__init__()
+        a, b, c = widths
+        self.down1 = _double(3 * self.BLOCK**2, a)
+        self.down2 = _double(a, b)
+        self.bottom = _double(b, c)
+        self.up2 = _double(c + b, b)
+        self.up1 = _double(b + a, a)
+        self.head = nn.Conv2d(a, len(CLASSES) * self.BLOCK**2, 1)
+
+    def logits(self, frames: torch.Tensor) -> torch.Tensor:
+        """uint8 [n, h, w, 3] to float32 [n, classes, h, w]; h and w are multiples of 16."""
+        x = frames.permute(0, 3, 1, 2).float() / 127.5 - 1
+        fine = self.down1(functional.pixel_unshuffle(x, self.BLOCK))
+        middle = self.down2(functional.max_pool2d(fine, 2))
+        coarse = self.bottom(functional.max_pool2d(middle, 2))
+        middle = self.up2(torch.cat([_twice(coarse), middle], 1))
+        fine = self.up1(torch.cat([_twice(middle), fine], 1))
+        return functional.pixel_shuffle(self.head(fine), self.BLOCK)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        return self.logits(frames).argmax(1).to(torch.uint8)
+
+
+class MaskRCNN(nn.Module):
+    """torchvision's Mask R-CNN (He et al., 2017, arXiv:1703.06870) behind the same interface.
+
+    Its instances are painted over each other, the surest last; what no instance of at least `threshold` covers is ground.
+
+    Args:
+        weights: a state_dict of `maskrcnn_resnet50_fpn(num_classes=5)`; None begins with random ones.
+
+    Raises:
+        ImportError: where torchvision is not installed.
+    """
+
+    def __init__(self, weights: Mapping[str, torch.Tensor] | None = None, threshold: float = 0.5) -> None:
+        super().__init__()
+        from torchvision.models.detection import maskrcnn_resnet50_fpn
+
+        self.net = maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=len(CLASSES))
+        self.threshold = threshold
+        if weights is not None:
+            self.net.load_state_dict(weights)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        masks = torch.zeros(frames.shape[:3], dtype=torch.uint8, device=frames.device)
+        pictures = list(frames.permute(0, 3, 1, 2).float() / 255)
+        for mask, found in zip(masks, self.net(pictures), strict=True):
+            for i in found["scores"].argsort():
+                if found["scores"][i] >= self.threshold:
+                    mask[found["masks"][i, 0] >= 0.5] = found["labels"][i].to(torch.uint8)
+        return masks
+
+
+def load_segmenter(kind: str = "unet", weights: str | Path | None = None) -> nn.Module:
+    """A trained model, ready to be called.
+
+    Args:
+        kind: "unet" or "maskrcnn".
+        weights: a safetensors file; by default the U-Net's that train.py left, and none for Mask R-CNN.
+    """
+    from safetensors.torch import load_file
+
+    if kind == "unet":
+        model: nn.Module = UNet()
+        model.load_state_dict(load_file(weights or WEIGHTS))
+    elif kind == "maskrcnn":
+        model = MaskRCNN(load_file(weights) if weights else None)
+    else:
+        raise ValueError(f"there is no segmenter {kind!r}; there are 'unet' and 'maskrcnn'")
+    return model.eval().requires_grad_(False)
+
+
+class InProcess:
+    """A model called as a model service is: one picture in, one mask out, both NumPy arrays."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def __call__(self, frame: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return self._model(torch.from_numpy(frame)[None])[0].numpy()
+
+
+def _double(channels: int, width: int) -> nn.Sequential:
+    layers: list[Any] = []
+    for before in (channels, width):
+        layers += [nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
+
+
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    return functional.interpolate(x, scale_factor=2.0, mode="nearest")

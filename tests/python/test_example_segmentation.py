@@ -1,0 +1,149 @@
+"""examples/segmentation: the network that is kept there, who calls it, and the scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shoal
+
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "segmentation"))
+
+import segmenter
+import train
+from segmented_world import SegmentedWorld, features
+from world import AGENT, CLASSES, FRUIT, THORN, World
+
+FOLDER = Path(segmenter.__file__).parent
+
+
+def run(*command: str, **env: str) -> str:
+    """Of a program in the example's folder: what it wrote to stdout."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=FOLDER,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in workers; on a busy machine two wait for each other
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_network_that_is_kept_finds_the_classes() -> None:
+    figures = json.loads((FOLDER / "unet.json").read_text())
+    assert figures["mean_iou"] >= 0.9 and min(figures["iou"].values()) >= 0.85
+    assert list(figures["iou"]) == list(CLASSES)
+    assert figures["bytes"] == segmenter.WEIGHTS.stat().st_size <= 2_000_000
+    reached = train.iou(segmenter.load_segmenter(), frames=96)
+    assert reached.mean() >= 0.9 and abs(reached.mean() - figures["mean_iou"]) < 0.03
+
+
+def test_training_leaves_weights_and_figures(tmp_path: Path) -> None:
+    text = run("train.py", "--frames", "320", "--held-out", "32", "--threads", "1", "--out", str(tmp_path))
+    assert "mean IoU" in text
+    figures = json.loads((tmp_path / "unet.json").read_text())
+    assert figures["trained_on_frames"] == 320 and 0 < figures["mean_iou"] < 1
+    model = segmenter.load_segmenter(weights=tmp_path / "unet.safetensors")
+    assert model(torch.zeros(2, 128, 128, 3, dtype=torch.uint8)).shape == (2, 128, 128)
+
+
+def test_features_say_where_things_are() -> None:
+    mask = np.zeros((128, 128), np.uint8)
+    mask[60:69, 60:69] = AGENT
+    mask[60:69, 92:101] = FRUIT
+    mask[20:29, 20:29] = FRUIT
+    mask[0, 64] = FRUIT  # noise
+    assert features(mask) == pytest.approx([0, 0, 1, 0, 4, 4], abs=0.1)
+    mask[92:101, 60:69] = THORN
+    assert features(mask)[4:] == pytest.approx([0, 1], abs=0.1)
+    assert features(np.zeros((128, 128), np.uint8)).tolist() == [0, 0, 4, 4, 4, 4]
+
+
+def episode(envs: shoal.VectorEnv, steps: int = 25) -> np.ndarray:
+    random = np.random.default_rng(1)
+    seen = [envs.reset(seed=3)[0]]
+    seen += [envs.step(random.integers(4, size=envs.num_envs))[0] for _ in range(steps)]
+    envs.close()
+    return np.array(seen)
+
+
+def test_the_environment_sees_what_is_there() -> None:
+    predicted = episode(shoal.make_vec(SegmentedWorld, 2, backend="serial"))
+    truth = episode(shoal.make_vec(SegmentedWorld, 2, backend="serial", env_kwargs={"segmenter": "truth"}))
+    assert np.median(abs(predicted - truth)) < 0.02 and np.mean(abs(predicted - truth) < 0.2) > 0.95
+    with pytest.raises(ValueError, match="not 'guess'"):
+        SegmentedWorld(segmenter="guess")
+
+
+def test_models_in_workers_and_one_for_all_of_them_see_the_same() -> None:
+    here = episode(shoal.make_vec(SegmentedWorld, 3, backend="serial"))
+    options = shoal.WorkerOptions(preload=["segmenter"])
+    assert np.array_equal(episode(shoal.make_vec(SegmentedWorld, 3, num_workers=2, worker=options)), here)
+    with shoal.ModelService({"segment": segmenter.load_segmenter}, max_batch=8, threads=1) as service:
+        kwargs = {"segmenter": "service"}
+        for workers in (1, 3):
+            envs = shoal.make_vec(
+                SegmentedWorld, 3, num_workers=workers, env_kwargs=kwargs, worker=shoal.WorkerOptions(models=service)
+            )
+            # A pixel between two classes may fall to the other one in a batch of another size.
+            assert np.mean(abs(episode(envs) - here) < 0.05) > 0.99
+
+
+def test_mask_rcnn_paints_the_surest_instance_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    class StandIn(torch.nn.Module):
+        """Finds, in every picture, a fruit, a thorn over half of it, and a rock that it is not sure of."""
+
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__()
+            assert arguments == {"weights": None, "weights_backbone": None, "num_classes": len(CLASSES)}
+
+        def forward(self, pictures: list[Any]) -> list[dict[str, Any]]:
+            assert all(picture.shape == (3, 128, 128) and picture.max() <= 1 for picture in pictures)
+            masks = torch.zeros(3, 1, 128, 128)
+            masks[0, 0, :20, :20] = masks[1, 0, :20, 10:30] = masks[2, 0, 40:60, 40:60] = 0.9
+            found = {"masks": masks, "labels": torch.tensor([FRUIT, THORN, 1]), "scores": torch.tensor([0.9, 0.8, 0.3])}
+            return [found] * len(pictures)
+
+    detection = ModuleType("torchvision.models.detection")
+    detection.maskrcnn_resnet50_fpn = StandIn  # type: ignore[attr-defined]
+    for name in ("torchvision", "torchvision.models"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "torchvision.models.detection", detection)
+    rgb, _ = World().reset(seed=1)
+    mask = segmenter.InProcess(segmenter.load_segmenter("maskrcnn"))(rgb)
+    assert mask.dtype == np.uint8 and mask.shape == (128, 128)
+    assert (mask[:20, :20] == FRUIT).all() and (mask[:20, 20:30] == THORN).all() and (mask[40:60, 40:60] == 0).all()
+
+
+def test_shoal_train_learns_on_it(tmp_path: Path) -> None:
+    options = ["--num-envs", "4", "--total-steps", "256", "--run-dir", str(tmp_path / "run"), "--json", "--quiet"]
+    for option in ("num_steps=32", "eval_every=128", "eval_envs=1", "eval_episodes=1", "final_episodes=1"):
+        options += ["--set", option]
+    text = run("-m", "shoal.cli", "train", "segmented_world:SegmentedWorld-v0", *options)
+    assert json.loads(text)["steps"] == 256
+
+
+def test_the_comparison_makes_its_table() -> None:
+    text = run("compare.py", "--holders", "base", "service", "--envs", "1", "2", "--seconds", "0.2")
+    lines = text.splitlines()
+    assert "| the model | 1 env | 2 envs |" in lines
+    assert len([line for line in lines if line.startswith(("| in this process", "| workers")) and "–" not in line]) == 2
