@@ -494,6 +494,22 @@ TEST_F(DeviceMemoryTest, AReleaseWhileAGraphIsRecordedWaitsForItsEnd) {
   });
 }
 
+TEST_F(DeviceMemoryTest, NothingIsAskedOfTheDriverThatBreaksAGraph) {
+  Peer peer([](Peer&, const StandIn& driver) {
+    auto& memory = DeviceMemory::here();
+    driver.hold(kStream);
+    DeviceView view = memory.allocate(0, 10);
+    EXPECT_TRUE(memory.mark(view, kStream));
+    memory.release(std::move(view), kStream);  // its event is under way now
+    driver.capture(true);
+    driver.go(kStream);
+    memory.collect();
+    EXPECT_EQ(memory.stats().releasing, 0U);
+    EXPECT_EQ(memory.stats().segments, 0U);
+    EXPECT_EQ(driver.count("broken_graphs"), 0);
+  });
+}
+
 TEST_F(DeviceMemoryTest, AReceptionThatFailsHoldsNothing) {
   Peer receiver([](Peer& test, const StandIn& driver) {
     for (const char* function :

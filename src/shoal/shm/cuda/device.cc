@@ -89,21 +89,23 @@ void Device::copy(abi::Address to, abi::Address from, std::size_t bytes, abi::St
   });
 }
 
-Device::Current::Current(const Device& device) {
-  const Driver& driver = device.driver_;
+Device::Current::Current(const Device& device) : driver_(device.driver_) {
   abi::Context now = nullptr;
-  driver.check(driver.cuCtxGetCurrent(&now),
-               [] { return std::string("ask for the current context (cuCtxGetCurrent)"); });
-  if (now == device.context_) return;
-  driver.check(driver.cuCtxPushCurrent(device.context_), [&] {
-    return fmt::format("use the context of CUDA device {} (cuCtxPushCurrent)", device.index_);
-  });
-  pushed_ = &driver;
+  driver_.check(driver_.cuCtxGetCurrent(&now),
+                [] { return std::string("ask for the current context (cuCtxGetCurrent)"); });
+  if (now != device.context_) {
+    driver_.check(driver_.cuCtxPushCurrent(device.context_), [&] {
+      return fmt::format("use the context of CUDA device {} (cuCtxPushCurrent)", device.index_);
+    });
+    pushed_ = true;
+  }
+  static_cast<void>(driver_.cuThreadExchangeStreamCaptureMode(&capture_mode_));
 }
 
 Device::Current::~Current() {
+  static_cast<void>(driver_.cuThreadExchangeStreamCaptureMode(&capture_mode_));
   abi::Context popped = nullptr;
-  if (pushed_ != nullptr) static_cast<void>(pushed_->cuCtxPopCurrent(&popped));
+  if (pushed_) static_cast<void>(driver_.cuCtxPopCurrent(&popped));
 }
 
 }  // namespace shoal::shm::cuda

@@ -51,7 +51,8 @@ class Device {
   /// Queues a copy on a stream.
   void copy(abi::Address to, abi::Address from, std::size_t bytes, abi::Stream stream) const;
 
-  /// This device's context is the calling thread's while the object lives.
+  /// This device's context is the calling thread's while the object lives, and what the thread asks
+  /// of the driver breaks no graph that another one records.
   class Current {
    public:
     explicit Current(const Device& device);
@@ -60,7 +61,9 @@ class Device {
     Current& operator=(const Current&) = delete;
 
    private:
-    const Driver* pushed_ = nullptr;  // none: it was current before
+    const Driver& driver_;
+    bool pushed_ = false;  // else it was current before
+    int capture_mode_ = abi::kCaptureRelaxed;
   };
 
  private:

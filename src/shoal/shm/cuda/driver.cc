@@ -72,6 +72,7 @@ Driver load() {
   SHOAL_CUDA_FIND(cuEventSynchronize);
   SHOAL_CUDA_FIND(cuStreamWaitEvent);
   SHOAL_CUDA_FIND(cuStreamIsCapturing);
+  SHOAL_CUDA_FIND(cuThreadExchangeStreamCaptureMode);
 #undef SHOAL_CUDA_FIND_V2
 #undef SHOAL_CUDA_FIND
   return driver;

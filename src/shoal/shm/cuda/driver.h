@@ -74,6 +74,7 @@ struct Driver {
   abi::Result (*cuEventSynchronize)(abi::EventHandle);
   abi::Result (*cuStreamWaitEvent)(abi::Stream, abi::EventHandle, unsigned);
   abi::Result (*cuStreamIsCapturing)(abi::Stream, int*);
+  abi::Result (*cuThreadExchangeStreamCaptureMode)(int*);
 
   /// The driver, opened and initialised by the first call that finds one. Throws NoDriver,
   /// DriverError.

@@ -18,6 +18,7 @@ inline constexpr Result kNoDevice = 100;
 inline constexpr Result kInvalidContext = 201;
 inline constexpr Result kInvalidHandle = 400;
 inline constexpr Result kNotReady = 600;
+inline constexpr Result kCaptureInvalidated = 901;
 
 using DeviceOrdinal = int;
 using Context = struct ContextImpl*;
@@ -29,14 +30,14 @@ using AllocationHandle = std::uint64_t;
 using IpcHandle = std::array<std::byte, 64>;
 using Uuid = std::array<std::uint8_t, 16>;
 
-inline constexpr int kUnifiedAddressing = 41;            // device attributes
-inline constexpr int kHandleTypePosixFd = 103;           //
+inline constexpr int kHandleTypePosixFd = 103;           // device attributes
 inline constexpr int kPointerDeviceOrdinal = 9;          // pointer attributes
-inline constexpr int kPointerLegacyIpcCapable = 13;      //
+inline constexpr int kPointerLegacyIpcCapable = 10;      //
 inline constexpr int kAllocationPinned = 1;              // types of allocations, handles, places
 inline constexpr int kHandlePosixFd = 1;                 //
 inline constexpr int kLocationDevice = 1;                //
 inline constexpr int kAccessReadWrite = 3;               //
+inline constexpr int kCaptureRelaxed = 2;                // mode of recording graphs
 inline constexpr int kGranularityMinimum = 0;            //
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;  // flags
 inline constexpr unsigned kEventDisableTiming = 2;       //

@@ -79,6 +79,7 @@ void Event::hold_back(abi::Stream stream) const {
 }
 
 abi::IpcHandle Event::handle() const {
+  const Device::Current current(*device_);
   abi::IpcHandle handle{};
   device_->driver().check(device_->driver().cuIpcGetEventHandle(&handle, event_), [&] {
     return fmt::format("get a handle of an event on CUDA device {} (cuIpcGetEventHandle)",

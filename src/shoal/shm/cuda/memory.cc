@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -127,8 +128,13 @@ os::Fd Memory::export_fd() const {
 
 /// What the driver says when it has gone already, at the end of the process, is of no use.
 void Memory::close() noexcept {
-  if (!device_) return;
+  if (!device_ || !(allocated_ || mapped_ || address_ != 0)) return;
   const Driver& driver = device_->driver();
+  std::optional<Device::Current> current;
+  try {
+    current.emplace(*device_);
+  } catch (const DriverError&) {
+  }
   if (std::exchange(mapped_, false)) static_cast<void>(driver.cuMemUnmap(address_, bytes_));
   if (address_ != 0) static_cast<void>(driver.cuMemAddressFree(std::exchange(address_, 0), bytes_));
   if (std::exchange(allocated_, false)) static_cast<void>(driver.cuMemRelease(handle_));

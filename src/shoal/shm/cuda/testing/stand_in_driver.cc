@@ -20,6 +20,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/shm/cuda/driver_abi.h"
@@ -108,6 +109,7 @@ State& state() {
   return *made;
 }
 thread_local std::vector<Context> current;
+thread_local int capture_mode = 0;  // global, as for every thread at first
 
 /// One call of the driver: the lock, and the failures that a test asked for.
 struct Call {
@@ -131,6 +133,13 @@ struct Call {
 #define CALL_IN_CONTEXT() \
   CALL();                 \
   if (current.empty()) return kInvalidContext
+/// Of functions that break a graph that is being recorded, unless the thread has said it knows.
+#define CALL_BESIDE_GRAPHS()                                   \
+  CALL();                                                      \
+  if (state().counts["capturing"] != 0 && capture_mode != 2) { \
+    ++state().counts["broken_graphs"];                         \
+    return kCaptureInvalidated;                                \
+  }
 
 std::string name_of(long serial) {
   return "cuda stand-in " + std::to_string(::getpid()) + "-" + std::to_string(serial);
@@ -199,7 +208,8 @@ extern "C" {
 // --- for tests --------------------------------------------------------------------------------
 
 /// Of contexts, allocations, mappings, reservations, legacy, opened_memory, events, opened_events
-/// (as many as there are now); exports, imports, host_waits, stream_waits, copies (ever).
+/// (as many as there are now); exports, imports, host_waits, stream_waits, copies,
+/// broken_graphs (ever).
 long stand_in_count(const char* name) {
   const std::lock_guard lock(state().mutex);
   return state().counts[name];
@@ -349,9 +359,8 @@ Result cuPointerGetAttribute(void* value, int attribute, Address address) {
   CALL();
   const auto* range = range_around(address);
   if (range == nullptr) return kInvalidValue;
-  *static_cast<int*>(value) =
-      attribute == kPointerDeviceOrdinal ? range->second.device : range->second.fd >= 0;
-  return kSuccess;
+  *static_cast<int*>(value) = attribute == 9 ? range->second.device : range->second.fd >= 0;
+  return attribute == 9 || attribute == 10 ? kSuccess : kInvalidValue;
 }
 
 Result cuMemGetAddressRange_v2(Address* base, std::size_t* bytes, Address address) {
@@ -473,7 +482,7 @@ Result cuMemMap(Address address, std::size_t bytes, std::size_t, AllocationHandl
 }
 
 Result cuMemUnmap(Address address, std::size_t bytes) {
-  CALL();
+  CALL_BESIDE_GRAPHS();
   if (state().ranges.erase(address) == 0) return kInvalidValue;
   ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -572,7 +581,8 @@ Result cuEventRecord(EventHandle event, Stream stream) {
 }
 
 Result cuEventQuery(EventHandle event) {
-  CALL_IN_CONTEXT();
+  CALL_BESIDE_GRAPHS();
+  if (current.empty()) return kInvalidContext;
   advance();
   return event->page->done.load() >= event->page->recorded.load() ? kSuccess : kNotReady;
 }
@@ -603,6 +613,12 @@ Result cuStreamWaitEvent(Stream stream, EventHandle event, unsigned) {
 Result cuStreamIsCapturing(Stream, int* status) {
   CALL_IN_CONTEXT();
   *status = static_cast<int>(state().counts["capturing"]);
+  return kSuccess;
+}
+
+Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  CALL();
+  std::swap(*mode, capture_mode);
   return kSuccess;
 }
 
