@@ -140,7 +140,7 @@ void AsyncVectorEnv::push(InboxEntry entry, std::uint64_t now_ns) {
   InFlight::Env& env = flight_.env(entry.row);
   if (entry.order == Order::kReset) {
     env.was_reset = true;
-    env.owes_fault = env.keeps_generator = false;
+    env.owes_fault = false;
     if (std::exchange(env.needs_renewal, false) && !std::exchange(env.renewing, true)) ++renewals_;
     if (env.hold != 0 && !env.dropped) before_reset(entry.row);
   }
@@ -278,7 +278,6 @@ Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
   take_large_infos(block, all_slots_, sequence);
   take_failures(block, all_slots_);
   if (renewals_ > 0) settle_renewals(block, all_slots_);
-  before_hand_out(block, all_slots_);
   ++batches_;
   return hand_out(next_recv_);
 }

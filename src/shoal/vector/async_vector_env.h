@@ -119,8 +119,6 @@ class AsyncVectorEnv : public VectorEnv {
   /// Orders of `row` wait here from now on, for one reason more; or for one less.
   void hold(std::size_t row, InFlight::Hold why) { flight_.env(row).hold |= why; }
   void release(std::size_t row, InFlight::Hold why);
-  /// The next step of `row` is the first of a new environment, which has the old one's generator.
-  void renew_quietly(std::size_t row);
   /// Worker `worker` has orders that it has not obeyed since `start_ns`; the oldest of those.
   std::optional<InboxEntry> overdue(int worker, std::uint64_t start_ns, std::uint64_t now_ns) const;
   /// Hands orders that were released to their workers.
@@ -148,17 +146,12 @@ class AsyncVectorEnv : public VectorEnv {
   virtual Fault fault_of(int /*row*/) { return {}; }
   /// Whether something is going on that is worth a look every millisecond of a wait.
   virtual bool restless() const { return false; }
-  /// Whether a step may pass over `row`, whose orders wait here.
-  virtual bool may_pass_over(std::size_t /*row*/) { return true; }
   /// How many new environments `row` has had.
   virtual int restarts_of(std::size_t /*row*/) const { return 0; }
   /// The new environment of `row` has been reset.
   virtual void is_back(std::size_t /*row*/) {}
   /// An explicit reset of `row` is about to be ordered.
   virtual void before_reset(std::size_t /*row*/) {}
-  /// These slots of `block` are about to be handed out.
-  virtual void before_hand_out(const AsyncBlock& /*block*/,
-                               std::span<const std::size_t> /*slots*/) {}
 
  private:
   class Leases;

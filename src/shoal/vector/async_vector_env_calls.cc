@@ -104,7 +104,6 @@ Batch AsyncVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   take_large_infos(home, home_rows_, round);
   take_failures(home, home_rows_);
   if (renewals_ > 0) settle_renewals(home, home_rows_);
-  before_hand_out(home, home_rows_);
   home_infos_.clear();
   gather_infos(home, home_rows_, home_infos_);
   gather_faults(home, home_rows_);

@@ -51,7 +51,6 @@ void AsyncVectorEnv::end_as_fault(std::size_t row, const AsyncBlock& block, std:
   block.env_ids[slot] = static_cast<std::int64_t>(row);
   block.info_sizes[slot] = 0;
   InFlight::Env& env = flight_.env(row);
-  if (fault != RowFault::kDown) env.keeps_generator = false;
   if (std::exchange(env.renewing, false)) --renewals_;
   env.needs_renewal = true;
   env.owes_fault = false;
@@ -107,7 +106,6 @@ void AsyncVectorEnv::lose(int worker) {
     InFlight::Env& env = flight_.env(row);
     env.hold = InFlight::kAway;
     if (std::exchange(env.held, false)) --held_;
-    env.keeps_generator = false;
     const bool is_out = env.in_flight && !is_ready(row);
     if (is_out && EnvMarker::torn(marker, i)) wipe(row);
     if (is_out) {
@@ -137,12 +135,6 @@ void AsyncVectorEnv::release(std::size_t row, InFlight::Hold why) {
   post(row);
 }
 
-void AsyncVectorEnv::renew_quietly(std::size_t row) {
-  InFlight::Env& env = flight_.env(row);
-  env.needs_renewal = env.was_reset;
-  env.keeps_generator = true;
-}
-
 // The step that was ordered is the reset of a new environment, with a seed of its own.
 void AsyncVectorEnv::prepare_renewal(std::size_t row) {
   InFlight::Env& env = flight_.env(row);
@@ -150,8 +142,7 @@ void AsyncVectorEnv::prepare_renewal(std::size_t row) {
   env.entry.order = Order::kRenew;
   if (!std::exchange(env.renewing, true)) ++renewals_;
   const Rows& home = segment_.home();
-  const bool keeps = std::exchange(env.keeps_generator, false);
-  const auto seed = keeps ? std::nullopt : seeds_[row];
+  const auto& seed = seeds_[row];
   home.has_seed[row] = seed.has_value();
   home.seed[row] = seed ? renewal_seed(*seed, restarts_of(row)) : 0;
 }
@@ -176,7 +167,7 @@ bool AsyncVectorEnv::pass_over_the_down(const Target& target) {
     const InFlight::Env& env = flight_.env(row);
     if (!env.held) {
       others = true;
-    } else if (env.entry.order == Order::kStep && may_pass_over(row)) {
+    } else if (env.entry.order == Order::kStep) {
       down.push_back(row);
     }
   }
