@@ -43,11 +43,11 @@ def run_of(folder: Path, records: list[dict]) -> Path:
 def test_help_names_every_command(shoal):
     status, out, _ = shoal("--help")
     assert status == 0
-    for command in ("train", "eval", "plot", "envs", "doctor", "bench", "test"):
+    for command in ("train", "eval", "plot", "envs", "doctor", "stat", "bench", "test"):
         assert command in out
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "plot", "envs", "doctor", "bench", "test"])
+@pytest.mark.parametrize("command", ["train", "eval", "plot", "envs", "doctor", "stat", "bench", "test"])
 def test_every_command_has_help(shoal, command):
     status, out, err = shoal(command, "--help")
     assert (status, err) == (0, "")

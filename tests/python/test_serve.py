@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -103,6 +105,33 @@ class TestAnswers:
         assert after["latency"]["count"] == after["rows"]
         assert 0 < after["latency"]["p50"] <= after["latency"]["p99"] <= after["latency"]["max"]
         assert after["padding_waste"] == 0
+
+
+class TestObserving:
+    def test_shoal_stat_shows_it(self, service: shoal.ModelService, capsys: pytest.CaptureFixture[str]) -> None:
+        from shoal.cli.main import run
+
+        service.model("double")(1.0)
+        assert run(["stat", service.address]) == 0
+        shown = capsys.readouterr().out
+        assert f"made by process {os.getpid()}, 1 server" in shown
+        assert re.search(r"\n  double  \d+ clients, \d+ rows .* latency p50 .* weights 1", shown)
+        assert run(["stat", service.address, "--json"]) == 0
+        (seen,) = json.loads(capsys.readouterr().out)["services"]
+        assert seen["models"]["double"]["rows"] >= 1
+
+    def test_scalars_for_tensorboard(self, service: shoal.ModelService) -> None:
+        written = {}
+
+        class Writer:
+            def add_scalar(self, name: str, value: float, step: int) -> None:
+                written[name] = (value, step)
+
+        service.model("double")(1.0)
+        service.write_scalars(Writer(), 7)
+        assert written["serve/double/rows"][0] >= 1
+        assert written["serve/double/latency_p99_ms"][0] > 0
+        assert {step for _, step in written.values()} == {7}
 
 
 class TestStructures:

@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = ("train", "eval", "plot", "envs", "doctor", "bench", "test")
+COMMANDS = ("train", "eval", "plot", "envs", "doctor", "stat", "bench", "test")
 
 
 @app.callback(invoke_without_command=True)

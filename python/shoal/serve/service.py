@@ -17,6 +17,7 @@ from shoal.process.pickling import dumps
 from shoal.serve import server
 from shoal.serve.client import Directory, ServiceModel
 from shoal.serve.loading import check, load
+from shoal.serve.observing import scalars
 from shoal.serve.weights import pack_state
 
 if TYPE_CHECKING:
@@ -214,6 +215,16 @@ class ModelService:
         `batch_rows`, and in seconds `queue_wait` (until the batch left), `run` (a batch) and `latency` (until the reply).
         """
         return self._desk.statistics(self._instances)
+
+    def scalars(self) -> dict[str, float]:
+        """stats() as flat names and numbers, such as "serve/segment/latency_p99_ms"; what write_scalars() writes."""
+        return scalars(self.stats())
+
+    def write_scalars(self, writer: Any, step: int) -> None:
+        """Gives scalars() to a writer of TensorBoard (`torch.utils.tensorboard.SummaryWriter`), or another with its
+        `add_scalar(name, value, step)`."""
+        for name, value in self.scalars().items():
+            writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Ends the servers. Requests under way end with ServiceDied. May be called again."""
