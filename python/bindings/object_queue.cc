@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "plain_codec.h"
 #include "shoal/ipc/block.h"
+#include "tree_pickle.h"
 
 namespace nb = nanobind;
 
@@ -53,13 +55,28 @@ std::span<const std::byte> bytes_of_object(nb::handle bytes) {
 
 nb::object reduction() { return nb::module_::import_("shoal.multiprocessing.reduction"); }
 
+/// A pickle of `object` and the blocks that it names. What is a tree of what is known needs no
+/// Python.
+std::pair<nb::object, nb::object> pickle_dumps(nb::handle object) {
+  nb::list blocks;
+  nb::object data = pickle_tree(object, blocks);
+  if (!data.is_none()) return {std::move(data), std::move(blocks)};
+  const nb::object both = reduction().attr("dumps")(object);
+  return {both[0], both[1]};
+}
+
 nb::object pickle_loads(Message& message) {
+  static PyObject* loads = nullptr;  // for ever; under the GIL, and found twice does no harm
+  if (loads == nullptr) {
+    loads = nb::object(nb::module_::import_("pickle").attr("loads")).release().ptr();
+  }
+  const nb::handle load(loads);
   if (!message.block()) {
     const auto bytes = message.bytes();
-    return reduction().attr("loads")(nb::bytes(bytes.data(), bytes.size()));
+    return load(nb::bytes(bytes.data(), bytes.size()));
   }
   // The message lives as long as anything that was unpickled in place.
-  return reduction().attr("loads")(nb::cast(message.block()));
+  return load(nb::cast(std::move(message.block())));
 }
 
 }  // namespace
@@ -92,9 +109,7 @@ QueueOutcome ObjectQueue::put(nb::handle object, os::Deadline deadline, const ip
     const nb::object kept = nb::borrow(object);
     return put_message(MessageForm::kBytes, bytes_of_object(object), {}, deadline, peer);
   }
-  const nb::object pickled = reduction().attr("dumps")(object);
-  const nb::object data = pickled[0];
-  const nb::object held = pickled[1];
+  const auto [data, held] = pickle_dumps(object);
   std::vector<Offset> blocks;
   for (const nb::handle block : held) blocks.push_back(nb::cast<ipc::Block&>(block).offset());
   Py_buffer view;

@@ -12,6 +12,7 @@
 #include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "shoal/ipc/task_job.h"
@@ -43,7 +44,13 @@ TaskBytes copied(const nb::bytes& bytes) {
   return {all.begin(), all.end()};
 }
 
-using Outcome = std::tuple<std::uint32_t, bool, nb::bytes>;
+std::vector<ipc::Block> blocks_of(const nb::list& blocks) {
+  std::vector<ipc::Block> found;
+  for (const nb::handle block : blocks) found.push_back(nb::cast<const ipc::Block&>(block));
+  return found;
+}
+
+using Outcome = std::tuple<std::uint32_t, bool, nb::bytes, std::optional<ipc::Block>>;
 
 /// None: there is none, and none will come. Raises TimeoutError.
 template <class Take>
@@ -56,7 +63,9 @@ std::optional<Outcome> take(std::optional<double> timeout, Take take) {
   });
   if (how == TaskJob::Wait::kTimedOut) throw TimedOut("no result came in time");
   if (how == TaskJob::Wait::kExhausted) return std::nullopt;
-  return Outcome{outcome.index, outcome.ok, to_python(outcome.bytes)};
+  std::optional<ipc::Block> held;
+  if (outcome.held) held = std::move(outcome.held);
+  return Outcome{outcome.index, outcome.ok, to_python(outcome.bytes), std::move(held)};
 }
 
 void bind_job(nb::module_& module) {
@@ -79,7 +88,9 @@ void bind_job(nb::module_& module) {
             });
           },
           "index"_a, "timeout"_a = nb::none(),
-          "(index, whether it returned, pickle), once; None when there is no such task.")
+          "(index, whether it returned, pickle, what holds the blocks that it names), once; None "
+          "when "
+          "there is no such task.")
       .def(
           "take_any",
           [](TaskJob& job, std::optional<double> timeout) {
@@ -117,17 +128,21 @@ void bind_scheduler(nb::module_& module) {
       .def("prepare", &TaskScheduler::prepare, "seat"_a, "quota"_a, Release(),
            "Before a worker is started; quota: tasks that it may do, 0 for any number.")
       .def("occupy", &TaskScheduler::occupy, "seat"_a, "pid"_a, Release(), "After it was started.")
+      .def("shelf", &TaskScheduler::shelf, "seat"_a,
+           "Where its worker keeps results that name blocks until they arrive.")
       .def("vacate", &TaskScheduler::vacate, "seat"_a, Release(), "It could not be started.")
       .def("open", &TaskScheduler::open, "job"_a, Release())
       .def(
           "add",
           [](TaskScheduler& scheduler, const std::shared_ptr<TaskJob>& job, std::uint32_t index,
-             const nb::bytes& payload) {
+             const nb::bytes& payload, const nb::list& blocks) {
             TaskBytes bytes = copied(payload);
+            std::vector<ipc::Block> held = blocks_of(blocks);
             const nb::gil_scoped_release unlocked;
-            return scheduler.add(job, index, std::move(bytes));
+            return scheduler.add(job, index, std::move(bytes), std::move(held));
           },
-          "job"_a, "index"_a, "payload"_a, "False: the pool was stopped.")
+          "job"_a, "index"_a, "payload"_a, "blocks"_a = nb::list(),
+          "`blocks`: those that the payload names. False: the pool was stopped.")
       .def(
           "put",
           [](TaskScheduler& scheduler, const std::shared_ptr<TaskJob>& job, std::uint32_t index,
@@ -178,8 +193,10 @@ void bind_seat(nb::module_& module) {
   nb::class_<TaskSeat>(module, "Seat", "A worker's end.")
       .def(
           "__init__",
-          [](TaskSeat* self, int fd, int index) { new (self) TaskSeat(os::Fd(fd), index); }, "fd"_a,
-          "index"_a, "Takes over the descriptor of the board.")
+          [](TaskSeat* self, int fd, int index, const std::optional<ipc::Block>& shelf) {
+            new (self) TaskSeat(os::Fd(fd), index, shelf.value_or(ipc::Block()));
+          },
+          "fd"_a, "index"_a, "shelf"_a = nb::none(), "Takes over the descriptor of the board.")
       .def(
           "next",
           [](TaskSeat& seat) -> std::optional<std::pair<std::uint64_t, nb::bytes>> {
@@ -211,7 +228,19 @@ void bind_seat(nb::module_& module) {
             const nb::gil_scoped_release unlocked;
             return seat.send(report, tag, view(payload)) == TaskSeat::Outcome::kReady;
           },
-          "report"_a, "tag"_a, "payload"_a, "False: the pool is gone.");
+          "report"_a, "tag"_a, "payload"_a, "False: the pool is gone.")
+      .def(
+          "send_done",
+          [](TaskSeat& seat, std::uint64_t tag, const nb::bytes& payload, const nb::list& blocks) {
+            std::vector<ipc::Offset> named;
+            for (const nb::handle block : blocks) {
+              named.push_back(nb::cast<const ipc::Block&>(block).offset());
+            }
+            const nb::gil_scoped_release unlocked;
+            return seat.send_done(tag, view(payload), named) == TaskSeat::Outcome::kReady;
+          },
+          "tag"_a, "payload"_a, "blocks"_a,
+          "What a task returned, and the blocks that its pickle names; False: the pool is gone.");
   nb::enum_<ipc::TaskReport>(module, "Report")
       .value("READY", ipc::TaskReport::kReady)
       .value("DONE", ipc::TaskReport::kDone)

@@ -398,6 +398,8 @@ void bind_process(nb::module_& parent) {
              "Whether the variable tells a process its place in a group (torchrun, MPI, Slurm).");
   module.def("worker_variables", &process::worker_settings, "threads"_a, "hide_gpu"_a,
              "environment"_a, "The variables that workers get on top of their caller's.");
+  module.def("interrupt_after_parent", &process::interrupt_after_parent,
+             "From here on the death of this process's parent is a Ctrl-C, too, at once.");
   module.def(
       "end_after_parent",
       [](int parent) { process::end_after_parent(parent, process::kParentGrace); }, "parent"_a,

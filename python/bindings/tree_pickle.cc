@@ -231,13 +231,6 @@ class TreePickle {
   std::vector<nb::object> kept_;  // no address is used twice
 };
 
-nb::object pickle_tree(nb::handle object, nb::list blocks) {
-  if (!Survey().knows(object.ptr(), 0)) return nb::none();
-  TreePickle pickle(blocks);
-  if (!pickle.write(nb::borrow(object))) return nb::none();
-  return pickle.finish();
-}
-
 void add_packer(nb::handle type, nb::object packer, std::string module, std::string name) {
   if (!PyType_Check(type.ptr())) throw nb::type_error("not a type");
   auto* const key = reinterpret_cast<PyTypeObject*>(nb::borrow(type).release().ptr());
@@ -245,6 +238,13 @@ void add_packer(nb::handle type, nb::object packer, std::string module, std::str
 }
 
 }  // namespace
+
+nb::object pickle_tree(nb::handle object, nb::list blocks) {
+  if (!Survey().knows(object.ptr(), 0)) return nb::none();
+  TreePickle pickle(blocks);
+  if (!pickle.write(nb::borrow(object))) return nb::none();
+  return pickle.finish();
+}
 
 void bind_tree_pickle(nb::module_& module) {
   module.def("pickle_tree", &pickle_tree, "obj"_a.none(), "blocks"_a,

@@ -5,6 +5,10 @@
 
 namespace shoal::python {
 
+/// A tree as a pickle, or None; the blocks that it names are appended to `blocks`, also in the
+/// latter case.
+nanobind::object pickle_tree(nanobind::handle object, nanobind::list blocks);
+
 /// ipc.pickle_tree(obj, blocks) and ipc.add_packer(type, packer, module, name).
 ///
 /// pickle_tree() returns a pickle of protocol 5 that any unpickler reads, or None when something in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -63,6 +64,21 @@ def no_process_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     left = {pid: _name(pid) for pid in _descendants() - before}
     assert not left, f"the test left processes: {left}"
+
+
+@pytest.fixture
+def balanced_heap() -> Iterator[None]:
+    """All blocks of a test are given back, and the heap's accounts fit together."""
+    from shoal._core import ipc
+
+    ipc.sweep()
+    gc.collect()
+    before = ipc.stats()["blocks"]
+    yield
+    gc.collect()
+    ipc.sweep()
+    assert ipc.check() == []
+    assert ipc.stats()["blocks"] <= before
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,23 @@ def test_server_per_worker(context: str) -> None:
         f"workers: {1 if context == 'serial' else 2}, episodes: 24 in all",
         "the goal was reached first in one of the episodes 1 to 4: True",
     ]
+
+
+def run(*command: str) -> str:
+    done = subprocess.run([sys.executable, *command], cwd=EXAMPLES, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_hogwild() -> None:
+    pytest.importorskip("torch")
+    told = run("hogwild/main.py", "--processes", "2", "--steps", "200")
+    alone, together = map(float, re.findall(r"\d\.\d\d", told))
+    assert alone > 0.9 and together > alone - 0.05
+
+
+def test_a3c() -> None:
+    pytest.importorskip("torch")
+    lines = run("a3c/main.py", "--processes", "2", "--steps", "640").splitlines()
+    assert len(lines) == 2
+    assert all(re.fullmatch(r"\d+ episodes: mean return \d+ at first, \d+ at last", line) for line in lines)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import array
-import gc
 import multiprocessing
 import os
 import pickle
 import select
 import threading
-from collections.abc import Iterator
 from multiprocessing import BufferTooShort
 from multiprocessing import connection as cpython_connection
 
 import pytest
 
-from shoal._core import ipc
 from shoal.multiprocessing import connection
 from shoal.multiprocessing.connection import Connection, Pipe, wait
 from shoal.multiprocessing.queues import Queue
@@ -24,16 +21,7 @@ FOREVER = 60.0
 fork = multiprocessing.get_context("fork")
 
 
-@pytest.fixture(autouse=True)
-def balanced() -> Iterator[None]:
-    ipc.sweep()
-    gc.collect()
-    before = ipc.stats()["blocks"]
-    yield
-    gc.collect()
-    ipc.sweep()
-    assert ipc.check() == []
-    assert ipc.stats()["blocks"] <= before
+pytestmark = pytest.mark.usefixtures("balanced_heap")
 
 
 def test_objects_and_bytes_both_ways() -> None:
@@ -266,3 +254,42 @@ def test_what_was_sent_before_a_death_arrives() -> None:
     assert [a.recv()[0] for _ in range(100)] == list(range(100))
     with pytest.raises(EOFError):
         a.recv()
+
+
+# --- those who poll descriptors by themselves
+
+
+@pytest.mark.parametrize("look", ["connection.wait", "select"])
+def test_a_killed_end_is_seen_by_those_who_poll_by_themselves(look: str) -> None:
+    a, b = Pipe()
+    reader, writer = os.pipe()  # as a sentinel beside it, which does not tell
+    peer = fork.Process(target=os.read, args=(reader, 1))
+    peer.start()
+    b.close()
+    fds = [a, reader]
+    a.fileno()
+    os.kill(peer.pid, 9)
+    if look == "select":
+        poll = select.poll()
+        for each in fds:
+            poll.register(each, select.POLLIN)
+        assert [fd for fd, _ in poll.poll(FOREVER * 1000)] == [a.fileno()]
+    else:
+        assert cpython_connection.wait(fds, FOREVER) == [a]
+    with pytest.raises(EOFError):
+        a.recv()
+    a.close()
+    peer.join()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_thread_that_looks_for_killed_ends_goes_with_what_it_looks_at() -> None:
+    a, b = Pipe()
+    a.fileno()
+    assert connection._watch._runs
+    a.close()
+    b.close()
+    end = threading.Event()
+    while connection._watch._runs:
+        end.wait(0.01)

@@ -239,6 +239,14 @@ def test_every_public_name_of_cpython_and_torch_is_there() -> None:
     assert not missing
 
 
+def test_every_name_that_torch_has_in_view_is_there() -> None:
+    torch_mp = pytest.importorskip("torch.multiprocessing")
+    its_own_imports = {"multiprocessing", "sys", "torch", "ENV_VAR_PARALLEL_START"}
+    names = {name for name in dir(torch_mp) if not name.startswith("_")} - its_own_imports
+    names |= {"_set_thread_name", "_get_thread_name"}
+    assert [name for name in sorted(names) if not hasattr(mp, name)] == []
+
+
 def test_importing_it_is_light() -> None:
     heavy = "{'torch', 'numpy', 'cloudpickle', 'gymnasium'} & set(sys.modules)"
     code = f"import shoal.multiprocessing, sys; sys.exit(bool({heavy}))"

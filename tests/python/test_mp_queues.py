@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from multiprocessing import connection as cpython_connection
 from typing import Any
 
@@ -29,17 +28,7 @@ FOREVER = 60.0
 fork = multiprocessing.get_context("fork")
 
 
-@pytest.fixture(autouse=True)
-def balanced() -> Iterator[None]:
-    """All blocks of a test are given back, and the heap's accounts fit together."""
-    ipc.sweep()
-    gc.collect()
-    before = ipc.stats()["blocks"]
-    yield
-    gc.collect()
-    ipc.sweep()
-    assert ipc.check() == []
-    assert ipc.stats()["blocks"] <= before
+pytestmark = pytest.mark.usefixtures("balanced_heap")
 
 
 class Point:

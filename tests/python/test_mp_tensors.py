@@ -1,22 +1,19 @@
-"""What torch's tensors are on the other side of a message."""
+"""Tensors that several processes see."""
 
 from __future__ import annotations
 
 import gc
-import os
 import pickle
-import signal
 import warnings
 
-import numpy as np
 import pytest
 
-import shoal.multiprocessing.reduction as reduction
 from mp_peer import Peer, peer
 from shoal._core import ipc
 
 torch = pytest.importorskip("torch")
 
+from mp_calls import echo, fill, forget, keep, kept, same_process  # noqa: E402
 from shoal.multiprocessing import tensors  # noqa: E402
 
 
@@ -28,37 +25,6 @@ def other():
 
 # Peers of the module's other tests go on living.
 pytestmark = pytest.mark.keeps_processes
-
-
-def same_process(obj):
-    data, blocks = reduction.dumps(obj)
-    loaded = reduction.loads(data)
-    del blocks
-    return loaded
-
-
-def echo(obj):
-    return obj
-
-
-_kept = {}
-
-
-def keep(name, obj):
-    _kept[name] = obj
-
-
-def kept(name):
-    return _kept[name]
-
-
-def forget(name):
-    del _kept[name]
-
-
-def fill(tensor, value):
-    with torch.no_grad():
-        tensor.fill_(value)
 
 
 # --- sharing ---------------------------------------------------------------------------------------------------------
@@ -158,195 +124,6 @@ def test_a_buffer_that_is_sent_again_is_not_copied(other: Peer):
     other(forget, "buffer")
 
 
-# --- what a tensor is ------------------------------------------------------------------------------------------------
-
-
-def attributes(t):
-    return (
-        type(t).__name__,
-        t.dtype,
-        tuple(t.shape),
-        t.stride() if t.layout is torch.strided and not t.is_nested else None,
-        t.storage_offset() if t.layout is torch.strided and not t.is_nested else None,
-        t.requires_grad,
-        t.is_leaf,
-        t.grad is None,
-        t.is_conj(),
-        t.is_neg(),
-        str(t.device),
-        str(t.layout),
-    )
-
-
-DTYPES = [
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.uint16,
-    torch.uint32,
-    torch.uint64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.complex32,
-    torch.complex64,
-    torch.complex128,
-    torch.float8_e4m3fn,
-]
-
-
-@pytest.mark.filterwarnings("ignore:ComplexHalf")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_dtypes(other: Peer, dtype):
-    t = torch.tensor([0, 1, 1, 0]).to(dtype)
-    seen = other(attributes, t)
-    assert seen == attributes(t)
-    back = other(echo, t)
-    assert back.dtype is dtype and torch.equal(back.view(torch.uint8), t.view(torch.uint8))
-
-
-def interesting_tensors():
-    base = torch.arange(24.0).reshape(2, 3, 4)
-    yield "scalar", torch.tensor(3.5)
-    yield "transposed", base.transpose(0, 2)
-    yield "offset", base[1, 1:]
-    yield "strided", base[:, ::2, 1::2]
-    yield "expanded", torch.ones(1).expand(5)
-    yield "empty", torch.empty(0)
-    yield "empty with a shape", torch.empty(3, 0, 2, dtype=torch.int32)
-    yield "no element of a storage", base[0:0]
-    yield "leaf", torch.ones(2, requires_grad=True)
-    yield "conjugate", torch.tensor([1 + 2j, 3j]).conj()
-    yield "negative", torch.tensor([1 + 2j, 3j]).conj().imag
-    yield "channels last", torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
-
-
-@pytest.mark.parametrize("name", [name for name, _ in interesting_tensors()])
-def test_forms(other: Peer, name):
-    t = dict(interesting_tensors())[name]
-    back = other(echo, t)
-    assert other(attributes, t) == attributes(t) == attributes(back)
-    assert torch.equal(back, t)
-
-
-def test_a_gradient_is_not_sent(other: Peer):
-    t = torch.ones(2, requires_grad=True)
-    t.grad = torch.ones(2)
-    assert other(attributes, t) == (
-        "Tensor",
-        torch.float32,
-        (2,),
-        (1,),
-        0,
-        True,
-        True,
-        True,
-        False,
-        False,
-        "cpu",
-        "torch.strided",
-    )
-
-
-def test_parameters_stay_parameters(other: Peer):
-    for parameter in (
-        torch.nn.Parameter(torch.ones(2)),
-        torch.nn.Parameter(torch.ones(2), requires_grad=False),
-        torch.nn.Parameter(torch.arange(3), requires_grad=False),
-    ):
-        back = other(echo, parameter)
-        assert type(back) is torch.nn.Parameter and back.requires_grad == parameter.requires_grad
-        assert back.data_ptr() == parameter.data_ptr()
-
-
-def test_a_tensor_that_is_no_leaf_is_refused_where_it_is_sent():
-    t = torch.ones(2, requires_grad=True) * 2
-    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor which requires_grad"):
-        reduction.dumps({"a": [t]})
-    reduction.dumps(t.detach())
-
-
-def test_hooks_are_not_sent_and_that_is_said(other: Peer):
-    t = torch.ones(2, requires_grad=True)
-    t.register_hook(lambda grad: grad)
-    with pytest.warns(UserWarning, match="backward hook .* will not be serialized"):
-        assert other(attributes, t)[0] == "Tensor"
-
-
-def test_meta_tensors_cross(other: Peer):
-    t = torch.empty(3, 4, device="meta", dtype=torch.int8)[1:]
-    assert other(attributes, t) == attributes(t) == attributes(other(echo, t))
-
-
-@pytest.mark.filterwarnings("ignore:torch.quantize")
-def test_quantized_tensors_cross(other: Peer):
-    t = torch.quantize_per_tensor(torch.tensor([1.0, 2.5]), 0.5, 3, torch.quint8)
-    back = other(echo, t)
-    assert back.q_scale() == 0.5 and back.q_zero_point() == 3 and torch.equal(back, t)
-    channels = torch.quantize_per_channel(
-        torch.rand(2, 3), torch.tensor([0.1, 0.2]), torch.tensor([0, 1]), 0, torch.qint8
-    )
-    assert torch.equal(other(echo, channels).dequantize(), channels.dequantize())
-
-
-SPARSE = ["to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"]
-
-
-@pytest.mark.filterwarnings("ignore:Sparse")
-@pytest.mark.parametrize("convert", SPARSE)
-def test_sparse_tensors_cross_and_share_their_values(other: Peer, convert):
-    dense = torch.tensor([[0.0, 2, 0, 0], [3, 0, 0, 1], [0, 0, 0, 0], [0, 0, 4, 0]])
-    t = getattr(dense, convert)(*([(2, 2)] if "bs" in convert else []))
-    back = other(echo, t)
-    assert back.layout is t.layout and torch.equal(back.to_dense(), t.to_dense())
-    values = back._values() if t.layout is torch.sparse_coo else back.values()
-    original = t._values() if t.layout is torch.sparse_coo else t.values()
-    assert values.data_ptr() == original.data_ptr()
-
-
-def test_a_sparse_leaf_stays_one(other: Peer):
-    t = torch.eye(2).to_sparse_coo().requires_grad_()
-    assert other(attributes, t)[5:7] == (True, True)
-
-
-@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
-def test_nested_tensors_cross(other: Peer, layout):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        t = torch.nested.nested_tensor([torch.arange(2.0), torch.arange(3.0)], layout=layout)
-        back = other(echo, t)
-    assert back.is_nested and back.layout is layout
-    assert [part.tolist() for part in back.unbind()] == [[0, 1], [0, 1, 2]]
-
-
-class Labelled(torch.Tensor):
-    """A subclass, with an attribute of its own."""
-
-
-def label_of(t):
-    return type(t).__name__, t.label, t.tolist()
-
-
-def test_subclasses_cross_with_their_attributes(other: Peer):
-    t = torch.ones(2).as_subclass(Labelled)
-    t.label = "mine"
-    assert other(label_of, t) == ("Labelled", "mine", [1, 1])
-    back = other(echo, t)
-    assert back.data_ptr() == t.data_ptr()
-
-
-def test_modules_and_trees_cross(other: Peer):
-    module = torch.nn.Linear(3, 2)
-    back = other(echo, {"module": module, "list": [torch.ones(1), (torch.zeros(2), "text")], 5: None})
-    assert torch.equal(back["module"].weight, module.weight)
-    assert back["module"].weight.data_ptr() == module.weight.data_ptr()
-    assert back["list"][1][1] == "text"
-
-
 # --- moving in place -------------------------------------------------------------------------------------------------
 
 
@@ -440,103 +217,6 @@ def test_sharing_strategies_are_those_of_torch_and_ours():
         tensors.set_sharing_strategy("heap")
     with pytest.raises(ValueError, match="file_descriptor"):
         tensors.set_sharing_strategy("none")
-
-
-# --- the life of blocks ----------------------------------------------------------------------------------------------
-
-
-def blocks_here():
-    gc.collect()
-    return ipc.stats()["blocks"]
-
-
-def test_blocks_go_with_their_last_holder(other: Peer):
-    other(echo, None)
-    before = blocks_here()
-    t = torch.ones(5)
-    other(keep, "t", t)
-    del t
-    assert blocks_here() == before + 1
-    other(forget, "t")
-    other(echo, None)
-    assert blocks_here() == before
-    assert ipc.check() == []
-
-
-def test_memory_is_flat_over_many_sends():
-    before = ipc.stats()
-    for i in range(100_000):
-        data, blocks = reduction.dumps((i, torch.empty(64)))
-        received = reduction.loads(data)
-    del data, blocks, received
-    after = ipc.stats()
-    assert after["blocks"] == before["blocks"]
-    assert after["used_bytes"] + after["cached_bytes"] <= before["used_bytes"] + before["cached_bytes"] + (1 << 20)
-    assert ipc.check() == []
-
-
-def test_a_hundred_thousand_tensors_live_at_once():
-    before = blocks_here()
-    descriptors = len(os.listdir("/proc/self/fd"))
-    many = [tensors.share_memory_(torch.empty(2)) for _ in range(100_000)]
-    assert ipc.stats()["blocks"] == before + 100_000
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
-    assert same_process(many[77_777]).data_ptr() == many[77_777].data_ptr()
-    many.clear()
-    assert blocks_here() == before
-
-
-def test_a_killed_holder_gives_everything_back():
-    before = blocks_here()
-    t = torch.ones(7)
-    with peer() as victim:
-        victim(keep, "mine", t)
-        held = victim(torch.ones, 1000)
-        os.kill(victim.process.pid, signal.SIGKILL)
-        victim.process.wait(timeout=60)
-        assert ipc.sweep() >= 1
-        assert held.sum() == 1000 and t.sum() == 7
-        del t, held
-        assert blocks_here() == before
-        assert ipc.check() == []
-
-
-def test_a_message_of_another_family_is_refused_with_the_reason():
-    data, blocks = reduction.dumps(torch.ones(3))
-    at = data.index(ipc.heap_id().to_bytes(8, "little"))
-    forged = data[:at] + (ipc.heap_id() ^ 1).to_bytes(8, "little") + data[at + 8 :]
-    with pytest.raises(Exception, match="another family"):
-        reduction.loads(forged)
-    del blocks
-
-
-def test_a_message_whose_block_is_gone_is_refused():
-    data, blocks = reduction.dumps(torch.ones(3))
-    blocks.clear()
-    gc.collect()
-    other = torch.ones(3)
-    tensors.share_memory_(other)
-    with pytest.raises(Exception, match="block"):
-        reduction.loads(data)
-
-
-# --- NumPy -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_tensor_of_a_shared_array_shares_it(other: Peer):
-    from shoal.multiprocessing.arrays import SharedArray
-
-    array = SharedArray((4,), "float32")
-    t = torch.from_numpy(array)
-    assert tensors.is_shared(t)
-    other(fill, t[1:], 6)
-    assert array.tolist() == [0, 6, 6, 6]
-
-
-def test_an_array_of_a_shared_tensor_shares_it(other: Peer):
-    t = tensors.SharedTensor(torch.zeros(4))
-    other(np.ndarray.fill, t.numpy()[2:], 8)
-    assert t.tolist() == [0, 0, 8, 8]
 
 
 def test_the_package_shows_all_of_it():

@@ -1,5 +1,7 @@
 import enum
 
+import shoal._core.ipc
+
 class Job:
     """The outcomes of the tasks of one call."""
 
@@ -11,12 +13,14 @@ class Job:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for all outcomes; returns whether they are there."""
 
-    def take(self, index: int, timeout: float | None = None) -> tuple[int, bool, bytes] | None:
+    def take(
+        self, index: int, timeout: float | None = None
+    ) -> tuple[int, bool, bytes, shoal._core.ipc.Block | None] | None:
         """
-        (index, whether it returned, pickle), once; None when there is no such task.
+        (index, whether it returned, pickle, what holds the blocks that it names), once; None when there is no such task.
         """
 
-    def take_any(self, timeout: float | None = None) -> tuple[int, bool, bytes] | None:
+    def take_any(self, timeout: float | None = None) -> tuple[int, bool, bytes, shoal._core.ipc.Block | None] | None:
         """As take(), of the outcome that came first."""
 
 class EventKind(enum.Enum):
@@ -68,12 +72,15 @@ class Scheduler:
     def occupy(self, seat: int, pid: int) -> None:
         """After it was started."""
 
+    def shelf(self, seat: int) -> shoal._core.ipc.Block:
+        """Where its worker keeps results that name blocks until they arrive."""
+
     def vacate(self, seat: int) -> None:
         """It could not be started."""
 
     def open(self, job: Job) -> None: ...
-    def add(self, job: Job, index: int, payload: bytes) -> bool:
-        """False: the pool was stopped."""
+    def add(self, job: Job, index: int, payload: bytes, blocks: list = []) -> bool:
+        """`blocks`: those that the payload names. False: the pool was stopped."""
 
     def put(self, job: Job, index: int, ok: bool, payload: bytes) -> None:
         """The outcome of a task that is not sent."""
@@ -99,7 +106,7 @@ class Scheduler:
 class Seat:
     """A worker's end."""
 
-    def __init__(self, fd: int, index: int) -> None:
+    def __init__(self, fd: int, index: int, shelf: shoal._core.ipc.Block | None = None) -> None:
         """Takes over the descriptor of the board."""
 
     def next(self) -> tuple[int, bytes] | None:
@@ -107,6 +114,11 @@ class Seat:
 
     def send(self, report: Report, tag: int, payload: bytes) -> bool:
         """False: the pool is gone."""
+
+    def send_done(self, tag: int, payload: bytes, blocks: list) -> bool:
+        """
+        What a task returned, and the blocks that its pickle names; False: the pool is gone.
+        """
 
 class Report(enum.Enum):
     READY = 1

@@ -121,6 +121,11 @@ def is_launcher_variable(name: str) -> bool:
 def worker_variables(threads: int, hide_gpu: bool, environment: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The variables that workers get on top of their caller's."""
 
+def interrupt_after_parent() -> None:
+    """
+    From here on the death of this process's parent is a Ctrl-C, too, at once.
+    """
+
 def end_after_parent(parent: int) -> None:
     """
     The kernel ends this process some seconds after the process `parent`, its parent.

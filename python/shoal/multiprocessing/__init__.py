@@ -28,7 +28,10 @@ _MODULE_OF = {
     "SharedArray": "arrays",
     **dict.fromkeys(("SharedTensor", "cuda_collect", "is_shared", "share_memory_", "share_module"), "tensors"),
     **dict.fromkeys(("get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"), "tensors"),
+    "LogRelay": "logging",
 }
+# For programs that reach into torch.multiprocessing: torch's own.
+_OF_TORCH = frozenset({"_get_thread_name", "_set_thread_name", "init_reductions", "reductions"})
 # Modules of this package where it has them, CPython's otherwise.
 _MODULES = frozenset(
     "connection dummy forkserver heap managers pool queues reduction resource_sharer resource_tracker shared_memory"
@@ -46,6 +49,8 @@ if "__main__" in sys.modules:  # what a process that has run the main script sen
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    elif name in _OF_TORCH:
+        value = getattr(importlib.import_module("torch.multiprocessing"), name)
     elif name in _MODULES:
         own = f"{__name__}.{name}"
         value = importlib.import_module(own if importlib.util.find_spec(own) else f"multiprocessing.{name}")

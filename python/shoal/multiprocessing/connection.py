@@ -8,9 +8,12 @@ Listener, Client and what belongs to them are CPython's.
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 import time
+import weakref
 from collections.abc import Iterable
-from multiprocessing import BufferTooShort
+from multiprocessing import BufferTooShort, util
 from multiprocessing import connection as _cpython
 from multiprocessing.connection import Client, Listener
 from typing import Any
@@ -22,7 +25,7 @@ from shoal.multiprocessing.queues import Handle
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 _LOOK = 0.1
-"""Seconds after which wait() looks for ends whose processes were killed."""
+"""Seconds after which somebody looks for ends whose processes were killed."""
 
 
 class Connection(ipc.Connection):
@@ -74,6 +77,14 @@ class Connection(ipc.Connection):
         if not self.readable:
             raise OSError("connection is write-only")
 
+    def fileno(self) -> int:
+        """A descriptor of this process that is readable while recv() would not wait, for select() and its kin. From the
+        first call on a thread looks for ends whose processes were killed: the kernel tells of none."""
+        fd = super().fileno()
+        if self.readable:
+            _watch.add(self)
+        return fd
+
     def __enter__(self) -> Connection:
         return self
 
@@ -83,6 +94,50 @@ class Connection(ipc.Connection):
     def __reduce__(self) -> Any:
         reader, writer, own, *peer = self.parts()
         return _attach, (type(self), reader and Handle(reader), writer and Handle(writer), Handle(own), *peer)
+
+
+class _Watch:
+    """Tells descriptors that others poll of ends whose processes were killed.
+
+    Threads: any. Fork: a child begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._runs = False
+        self._end = threading.Event()
+
+    def add(self, connection: Connection) -> None:
+        with self._lock:
+            self._watched.add(connection)
+            if not self._runs:
+                self._runs = True
+                thread = threading.Thread(target=self._look, name="shoal-ends", daemon=True)
+                thread.start()
+                util.Finalize(None, self._stop, (thread,), exitpriority=-50)  # type: ignore[attr-defined]
+
+    def _stop(self, thread: threading.Thread) -> None:
+        """At exit: a thread that comes out of C++ into an interpreter that has ended takes the process with it."""
+        self._end.set()
+        thread.join()
+
+    def _look(self) -> None:
+        while not self._end.wait(_LOOK):
+            ipc.sweep()
+            with self._lock:
+                watched = [connection for connection in self._watched if not connection.closed]
+                if not watched:
+                    self._runs = False
+                    return
+            for connection in watched:
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    ipc.Connection.fileno(connection)  # makes it readable when the other end is gone
+            del watched, connection
+
+
+_watch = _Watch()
+os.register_at_fork(after_in_child=_watch.__init__)  # type: ignore[misc]
 
 
 def _attach(kind: type[Connection], *parts: Any) -> Connection:
@@ -110,17 +165,23 @@ def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
     ours = [obj for obj in objects if isinstance(obj, (ipc.Connection, queues._Reader, queues._QueueBase))]
     if not ours:
         return _cpython.wait(objects, timeout)
+    others = [obj for obj in objects if all(obj is not own for own in ours)]
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         ready = {id(obj) for obj in ours if _ready(obj)}
         left = _LOOK if end is None else min(_LOOK, max(0.0, end - time.monotonic()))
-        found = _cpython.wait(objects, 0 if ready else left)
-        ours_ids = {id(obj) for obj in ours}
-        # A descriptor may tell of what somebody else took meanwhile.
-        ready |= {id(obj) for obj in found if id(obj) not in ours_ids or _ready(obj)}
+        found = _cpython.wait([*map(_descriptor, ours), *others], 0 if ready else left)
+        ready |= {id(obj) for obj in others if obj in found}
+        if found:  # a descriptor may tell of what somebody else took meanwhile
+            ready |= {id(obj) for obj in ours if _ready(obj)}
         if ready or (end is not None and time.monotonic() >= end):
             return [obj for obj in objects if id(obj) in ready]
         ipc.sweep()
+
+
+def _descriptor(obj: Any) -> int:
+    """Here it is this module that looks for killed ends."""
+    return ipc.Connection.fileno(obj) if isinstance(obj, ipc.Connection) else obj.fileno()
 
 
 def _ready(obj: Any) -> bool:

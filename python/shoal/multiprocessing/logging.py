@@ -1,7 +1,8 @@
 """Log output of worker processes: `multiprocessing`'s own logger, and a relay that brings all of it to the parent.
 
-    with mp.LogRelay() as relay:
-        process = relay.attach(mp.Process(target=work))     # before start()
+    process = mp.Process(target=work, relay=True)
+    with mp.LogRelay(tag=False) as relay:
+        process = mp.Process(target=work, relay=relay)
         pool = mp.Pool(4, relay=relay)
 
 What a relayed process prints, from Python or C, goes to the parent's sys.stdout and sys.stderr line by line, tagged with the
@@ -30,8 +31,9 @@ from multiprocessing.util import get_logger, log_to_stderr  # type: ignore[attr-
 from typing import IO, Any
 
 from shoal.multiprocessing.descriptor import Descriptor
+from shoal.multiprocessing.settings import Prepared, Settings
 
-__all__ = ["LogRelay", "get_logger", "log_to_stderr"]
+__all__ = ["LogRelay", "default_relay", "get_logger", "log_to_stderr"]
 
 _TAIL_LINES = 100
 _MAX_LINE = 8 * 1024  # longer lines are cut into several
@@ -65,8 +67,8 @@ class LogRelay:
         self._finalizer = util.Finalize(self, self.close, exitpriority=-100)  # type: ignore[attr-defined]
 
     def attach(self, worker: Any) -> Any:
-        """Relays a process that has not been started yet; returns it."""
-        worker.run = _Relayed(worker, self.end())
+        """Relays a process that has not been started yet, also one of CPython's; returns it."""
+        worker.run = Prepared(worker, Settings(relay=self.end()))
         return worker
 
     def end(self) -> RelayEnd:
@@ -219,16 +221,26 @@ def _handle(values: dict[str, Any]) -> None:
 # --- in the process that is relayed
 
 
-class _Relayed:
-    """Stands for a process's run()."""
+_default: LogRelay | None = None
+_default_lock = threading.Lock()
 
-    def __init__(self, worker: Any, end: RelayEnd) -> None:
-        self._worker = worker
-        self._end = end
 
-    def __call__(self) -> None:
-        self._end.install()
-        type(self._worker).run(self._worker)
+def default_relay() -> LogRelay:
+    """The relay of `relay=True`: open until this process ends."""
+    global _default
+    with _default_lock:
+        if _default is None or _default._owner != os.getpid() or _default._closing:
+            _default = LogRelay()
+        return _default
+
+
+def _renew_lock() -> None:
+    """In a forked child: another thread may have held it."""
+    global _default_lock
+    _default_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class RelayEnd:

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.multiprocessing.pool_crew import MAX_PENDING_BYTES, BrokenPool, Crew, feed
 from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
-from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, WorkerSettings, dumps, pack_task
+from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
+from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy, relay_of
 
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import LogRelay
@@ -71,7 +72,7 @@ class Pool:
             NumPy are seeded by the system, differently in each worker.
         affinity: "none" leaves placing to the kernel; "auto" gives each worker a CPU of its own when there are as many workers
             as CPUs; a sequence of sets of CPUs: worker i has those of entry i modulo its length.
-        relay: brings here what workers print and log; WorkerDied then has a worker's last lines.
+        relay: a LogRelay, or True, brings here what workers print and log; WorkerDied then has a worker's last lines.
 
     Raises:
         ValueError, TypeError: an argument that means nothing.
@@ -96,9 +97,9 @@ class Pool:
         context: Any = None,
         *,
         threads: int | None = None,
-        seed: int | Sequence[int] | None = None,
+        seed: Seed = None,
         affinity: str | Sequence[Iterable[int]] = "none",
-        relay: LogRelay | None = None,
+        relay: LogRelay | bool | None = None,
     ) -> None:
         self._pool = []
         if processes is None:
@@ -112,9 +113,11 @@ class Pool:
         self._ctx = _context(context, threads)
         self._processes = processes
         self._owner = os.getpid()
-        settings = WorkerSettings(threads=threads, seed=_entropy(seed), cpus=_cpus(affinity, processes))
+        settings = Settings(threads, entropy(seed), _cpus(affinity, processes), fresh_randomness=True)
         call = (initializer, tuple(initargs))
-        self._crew = Crew(self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, relay)
+        self._crew = Crew(
+            self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, relay_of(relay)
+        )
         self._terminate = util.Finalize(self, self._crew.terminate, exitpriority=15)  # type: ignore[attr-defined]
         self._state = RUN
 
@@ -155,9 +158,10 @@ class Pool:
         Raises:
             PicklingError: what cannot be pickled, by its path.
         """
-        payload = pack_task(APPLY, dumps(func, "func"), (tuple(args), dict(kwds)))
+        by_handle = self._require_crew().by_handle
+        message = pack_task(APPLY, dumps(func, "func", by_handle), (tuple(args), dict(kwds)), by_handle)
         result = ApplyResult(self, callback, error_callback)
-        self._run(result, iter([payload]))
+        self._run(result, iter([message]))
         return result
 
     def map(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
@@ -213,7 +217,8 @@ class Pool:
         if chunksize is None:
             chunksize = -(-len(items) // (self._processes * _CHUNKS_PER_WORKER))  # type: ignore[arg-type]
         result = MapResult(self, callback, error_callback)
-        self._run(result, _chunks(mode, func, items, max(chunksize, 1)), wait)
+        messages = _chunks(mode, func, items, max(chunksize, 1), self._require_crew().by_handle)
+        self._run(result, messages, wait)
         return result
 
     def _imap(self, kind: type[IMapIterator], func: Any, iterable: Iterable[Any], chunksize: int) -> IMapIterator:
@@ -223,29 +228,30 @@ class Pool:
         result = kind(self)
         crew = self._require_crew()
         crew.scheduler.open(result._job)
-        payloads = _chunks(MAP, func, iterable, chunksize)
+        messages = _chunks(MAP, func, iterable, chunksize, crew.by_handle)
         if isinstance(iterable, (list, tuple, range)) and len(iterable) <= _MAX_INLINE * chunksize:
-            feed(crew.scheduler, result._job, payloads)
+            feed(crew.scheduler, result._job, messages)
         else:
-            crew.feed_later(result._job, payloads)
+            crew.feed_later(result._job, messages)
         return result
 
-    def _run(self, result: ApplyResult, payloads: Iterator[bytes], wait: bool = True) -> None:
+    def _run(self, result: ApplyResult, messages: Iterator[Message], wait: bool = True) -> None:
         """Adds the tasks of `result`; with wait=False leaves to a thread what is too much to hold at once."""
         self._check_running()
         crew = self._require_crew()
         crew.scheduler.open(result._job)
         count = size = 0
         try:
-            for payload in payloads:
-                size += len(payload)
+            for payload, blocks in messages:
+                size += len(payload) + sum(block.nbytes for block in blocks)
                 if size > MAX_PENDING_BYTES:
                     if not wait:
-                        crew.feed_later(result._job, itertools.chain([payload], payloads), count, result)
+                        rest = itertools.chain([(payload, blocks)], messages)
+                        crew.feed_later(result._job, rest, count, result)
                         return
                     crew.scheduler.wait_for_room(MAX_PENDING_BYTES)
                 count += 1
-                if not crew.scheduler.add(result._job, count - 1, payload):
+                if not crew.scheduler.add(result._job, count - 1, payload, blocks):
                     break
         except BaseException:
             crew.scheduler.seal(result._job, count)
@@ -286,12 +292,12 @@ class Pool:
         """CPython's: here, workers are replaced as they end."""
 
 
-def _chunks(mode: int, func: Any, iterable: Iterable[Any], size: int) -> Iterator[bytes]:
+def _chunks(mode: int, func: Any, iterable: Iterable[Any], size: int, by_handle: bool) -> Iterator[Message]:
     """The tasks of a map. `func` is pickled once."""
-    pickled = dumps(func, "func")
+    pickled = dumps(func, "func", by_handle)
     items = iter(iterable)
     while chunk := list(itertools.islice(items, size)):
-        yield pack_task(mode, pickled, chunk)
+        yield pack_task(mode, pickled, chunk, by_handle)
 
 
 def _context(context: Any, threads: int | None) -> Any:
@@ -307,23 +313,13 @@ def _context(context: Any, threads: int | None) -> Any:
     return context
 
 
-def _entropy(seed: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
-    if seed is None or isinstance(seed, int):
-        return seed
-    return tuple(int(part) for part in seed)
-
-
 def _cpus(affinity: str | Sequence[Iterable[int]], processes: int) -> tuple[tuple[int, ...], ...]:
     """Of each worker in turn; empty: any."""
     if affinity == "none":
         return ()
-    mine = sorted(os.sched_getaffinity(0))
     if affinity == "auto":
+        mine = sorted(os.sched_getaffinity(0))
         return tuple((cpu,) for cpu in mine) if len(mine) == processes else ()
     if isinstance(affinity, str):
         raise ValueError(f"Pool(affinity=…) takes 'none', 'auto' or a sequence of sets of CPUs, got {affinity!r}")
-    sets = tuple(tuple(sorted(cpus)) for cpus in affinity)
-    for cpus in sets:
-        if not cpus or not set(cpus) <= set(mine):
-            raise ValueError(f"Pool(affinity=…): this process may use the CPUs {mine}, and not {list(cpus)}")
-    return sets
+    return tuple(allowed_cpus(cpus, "Pool(affinity=…)") for cpus in affinity)

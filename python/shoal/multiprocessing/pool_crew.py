@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from shoal import _core
 from shoal.errors import Error, WorkerDied
 from shoal.multiprocessing import pool_worker
+from shoal.multiprocessing.context import BaseContext
 from shoal.multiprocessing.descriptor import Descriptor
 from shoal.multiprocessing.pool_results import ApplyResult
-from shoal.multiprocessing.pool_worker import WorkerSettings, dumps, loads
+from shoal.multiprocessing.pool_worker import Message, dump_exception, loads
+from shoal.multiprocessing.settings import Settings
 
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import LogRelay
@@ -46,10 +48,11 @@ class Crew:
         processes: int,
         call: Any,
         quota: int,
-        settings: WorkerSettings,
+        settings: Settings,
         relay: LogRelay | None,
     ) -> None:
         self.scheduler = _core.pool.Scheduler(processes)
+        self.by_handle = _have_the_heap(ctx)
         self._make = make
         self._ctx = ctx
         self._pool = pool
@@ -78,16 +81,16 @@ class Crew:
 
     def _start(self, seat: int) -> None:
         number = next(self._started)
+        self.scheduler.prepare(seat, self._quota)
         arguments = (
             self._board,
             seat,
+            self.scheduler.shelf(seat) if self.by_handle else None,
             number,
             *self._call,
             self._quota,
-            self._settings,
-            self._relay and self._relay.end(),
+            self._settings._replace(relay=self._relay and self._relay.end()),
         )
-        self.scheduler.prepare(seat, self._quota)
         try:
             worker = self._make(self._ctx, target=pool_worker.work, args=arguments)
             worker.name = worker.name.replace("Process", "PoolWorker")
@@ -110,7 +113,7 @@ class Crew:
                     return
                 self._look_after(event)
         except BaseException as error:  # nobody would hear of it, and everybody would wait
-            self.scheduler.stop(dumps(BrokenPool(f"the pool's own thread failed: {error!r}")))
+            self.scheduler.stop(dump_exception(BrokenPool(f"the pool's own thread failed: {error!r}"), remote=False))
             raise
 
     def _look_after(self, event: _core.pool.Event) -> None:
@@ -124,7 +127,8 @@ class Crew:
 
     def _break(self, what: str, cause: BaseException | None = None) -> None:
         error = BrokenPool(what)
-        self.scheduler.stop(dumps(pool_worker.Caused(error, cause) if cause else error))
+        error.__cause__ = cause
+        self.scheduler.stop(dump_exception(error, remote=False))
 
     def _replace(self, event: _core.pool.Event) -> None:
         worker = self._pool[event.seat]
@@ -143,7 +147,7 @@ class Crew:
             log_tail=tail,
             kind="killed" if code is None or code < 0 else "exit",
         )
-        wanted = self.scheduler.bury(event.seat, dumps(error))
+        wanted = self.scheduler.bury(event.seat, dump_exception(error, remote=False))
         if self._failed_starts and (self._failed_starts >= _FAILED_STARTS or (code is not None and code >= 0)):
             self._break(f"{worker.name} (pid {worker.pid}) {_end(code)} before it could begin; see what it printed")
             return
@@ -173,7 +177,7 @@ class Crew:
             self._threads[name][1].put(item)
 
     def feed_later(
-        self, job: Any, payloads: Iterator[bytes], first: int = 0, result: ApplyResult | None = None
+        self, job: Any, payloads: Iterator[Message], first: int = 0, result: ApplyResult | None = None
     ) -> None:
         """Adds the tasks of an open job in a thread."""
         scheduler = self.scheduler
@@ -199,7 +203,8 @@ class Crew:
             return
         with self._lock:
             self._terminated = True
-        self.scheduler.stop(dumps(BrokenPool("the pool was terminated before this task was done")))
+        error = BrokenPool("the pool was terminated before this task was done")
+        self.scheduler.stop(dump_exception(error, remote=False))
         if threading.current_thread() is not self._keeper:
             self._keeper.join()
         self._end_workers()
@@ -243,22 +248,27 @@ def _serve(items: SimpleQueue[Any], what: Callable[[Any], None]) -> None:
 
 
 def feed(
-    scheduler: Any, job: Any, payloads: Iterator[bytes], first: int = 0, ticket: int = 0, wait: bool = False
+    scheduler: Any, job: Any, payloads: Iterator[Message], first: int = 0, ticket: int = 0, wait: bool = False
 ) -> None:
     """Adds tasks until there are no more; what the iterable raises, or pickling it, is the outcome of the task after."""
     count = first
     try:
-        for payload in payloads:
+        for payload, blocks in payloads:
             if wait:
                 scheduler.wait_for_room(MAX_PENDING_BYTES)
             count += 1
-            if not scheduler.add(job, count - 1, payload):
+            if not scheduler.add(job, count - 1, payload, blocks):
                 break
     except Exception as error:
-        scheduler.put(job, count, False, pool_worker.dump_exception(error, remote=False))
+        scheduler.put(job, count, False, dump_exception(error, remote=False))
         count += 1
     finally:
         scheduler.seal(job, count, ticket)
+
+
+def _have_the_heap(ctx: Any) -> bool:
+    """Whether processes of a context share this one's heap: ours do, and forks of whatever context."""
+    return isinstance(ctx, BaseContext) or ctx.get_start_method() == "fork"
 
 
 def _end(code: int | None) -> str:

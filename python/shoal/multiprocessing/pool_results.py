@@ -153,7 +153,7 @@ class IMapIterator:
             if outcome is None:
                 self._pool = None
                 raise StopIteration
-            _, ok, data = outcome
+            _, ok, data, _held = outcome  # until what it names has been loaded
             self._index += 1
             if not ok:
                 raise loads(data)

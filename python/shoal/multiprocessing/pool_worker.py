@@ -1,7 +1,8 @@
 """What the workers of a Pool do, and what they and their pool say to each other.
 
 A task is 1 byte of mode, 4 bytes with the length of the function's pickle, that pickle, and the pickle of its arguments. A
-worker keeps the functions that it was sent last, so that one that travels by value is built once.
+worker keeps the functions that it was sent last, so that one that travels by value is built once. Tensors and arrays of
+arguments and results are handles (see reduction.py), unless the processes are CPython's own fresh ones, which have no heap.
 """
 
 from __future__ import annotations
@@ -9,25 +10,26 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import random
 import struct
 import sys
 from collections.abc import Callable
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 from multiprocessing.reduction import ForkingPickler
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 
 from shoal import _core
+from shoal.multiprocessing import reduction
+from shoal.multiprocessing.settings import Settings
 
 __all__ = [
     "APPLY",
     "MAP",
     "STARMAP",
     "Caused",
-    "WorkerSettings",
+    "Message",
     "dump_exception",
     "dumps",
     "loads",
@@ -43,43 +45,8 @@ _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 loads = pickle.loads
 Report = _core.pool.Report
-
-
-class WorkerSettings(NamedTuple):
-    """What a worker sets before its initializer is called.
-
-    Attributes:
-        threads: of torch; the variables that other libraries read are there before the process starts.
-        seed: of the pool, or None.
-        cpus: of each worker in turn; empty: any.
-    """
-
-    threads: int | None = None
-    seed: int | tuple[int, ...] | None = None
-    cpus: tuple[tuple[int, ...], ...] = ()
-
-    def apply(self, seat: int, number: int) -> None:
-        """In the `number`-th worker of its pool, which has place `seat` in it."""
-        if self.cpus:
-            os.sched_setaffinity(0, self.cpus[seat % len(self.cpus)])
-        if self.threads is not None and "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(self.threads)
-        if self.seed is None:
-            random.seed()
-            if "numpy.random" in sys.modules:  # which `import numpy` leaves out
-                sys.modules["numpy.random"].seed()
-        else:
-            _seed(self.seed, number)
-
-
-def _seed(entropy: int | tuple[int, ...], number: int) -> None:
-    import numpy
-
-    words = numpy.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(16)
-    random.seed(words[:8].tobytes())
-    numpy.random.seed(words[8:14])
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(int(words[14]) << 32 | int(words[15]))
+Message = tuple[bytes, list[_core.ipc.Block]]
+"""A pickle, and the blocks that it names."""
 
 
 # --- pickles
@@ -93,21 +60,25 @@ def _is_plain(obj: Any) -> bool:
     return kind in _PLAIN
 
 
-def dumps(obj: Any, name: str = "object") -> bytes:
-    """A pickle for the other side. Lambdas, closures, local classes, and what `__main__` defines travel by value.
+def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
+    """A message for the other side. Lambdas, closures, local classes, and what `__main__` defines travel by value.
+
+    Args:
+        by_handle: the bytes of tensors and arrays stay where they are.
 
     Raises:
         PicklingError: naming the part of `obj`, which the caller calls `name`, that cannot be pickled.
     """
     if _is_plain(obj):
-        return pickle.dumps(obj, 5)
+        return pickle.dumps(obj, 5), []
+    if by_handle:
+        return reduction.dumps(obj, name)
     try:
-        return _dump(obj)
+        return _dump(obj), []
     except (TypeError, AttributeError, pickle.PicklingError) as error:
-        from shoal.process.pickling import PicklingError, find_unpicklable
+        from shoal.process.pickling import explain
 
-        path, _, cause = find_unpicklable(obj, name, error)
-        raise PicklingError(f"{path}: {cause}", path) from cause
+        raise explain(obj, error, _dump, name) from error
 
 
 def _dump(obj: Any) -> bytes:
@@ -118,10 +89,10 @@ def _dump(obj: Any) -> bytes:
         return file.getvalue()
 
 
-def pack_task(mode: int, function: bytes, arguments: Any) -> bytes:
-    """A task; `function` is a pickle already."""
-    name = "args" if mode == APPLY else "items"
-    return b"".join((_HEAD.pack(mode, len(function)), function, dumps(arguments, name)))
+def pack_task(mode: int, function: Message, arguments: Any, by_handle: bool) -> Message:
+    """A task; `function` is pickled already."""
+    data, blocks = dumps(arguments, "args" if mode == APPLY else "items", by_handle)
+    return b"".join((_HEAD.pack(mode, len(function[0])), function[0], data)), function[1] + blocks
 
 
 class _Functions:
@@ -165,13 +136,13 @@ def dump_exception(error: BaseException, remote: bool = True) -> bytes:
     elif error.__cause__ is not None:
         what = Caused(error, error.__cause__)
     try:
-        data = dumps(what)
+        data = _dump(what)
         loads(data)  # some fail only on the way back
         return data
     except Exception:
         from shoal import errors
 
-        return dumps(_Packed(errors.pack_exception(error)))
+        return _dump(_Packed(errors.pack_exception(error)))
 
 
 class _Packed:
@@ -196,17 +167,16 @@ def _unpacked(kind: str, message: str, text: str, data: bytes) -> BaseException:
 def work(
     board: Any,
     seat: int,
+    shelf: Any,
     number: int,
     initializer: Callable[..., object] | None,
     initargs: tuple[Any, ...],
     quota: int,
-    settings: WorkerSettings,
-    relay: Any,
+    settings: Settings,
 ) -> None:
     """The target of a worker's process."""
-    if relay is not None:
-        relay.install()
-    place = _core.pool.Seat(os.dup(board.fd), seat)
+    settings.redirect()
+    place = _core.pool.Seat(os.dup(board.fd), seat, shelf)
     try:
         settings.apply(seat, number)
         if initializer is not None:
@@ -222,22 +192,23 @@ def work(
         if task is None:
             return
         tag, data = task
-        report, answer = _answer(functions, data)
-        del task, data
-        if not place.send(report, tag, answer):
+        if not _answer(functions, data, place, tag, shelf is not None):
             return
+        del task, data
         done += 1
 
 
-def _answer(functions: _Functions, data: bytes) -> tuple[Any, bytes]:
+def _answer(functions: _Functions, data: bytes, place: Any, tag: int, by_handle: bool) -> bool:
+    """Does a task, and sends what comes of it; False when the pool is gone."""
     try:
         value = _call(functions, data)
     except Exception as error:
-        return Report.RAISED, dump_exception(error)
+        return bool(place.send(Report.RAISED, tag, dump_exception(error)))
     try:
-        return Report.DONE, dumps(value, "result")
+        return bool(place.send_done(tag, *dumps(value, "result", by_handle)))
     except Exception as error:
-        return Report.RAISED, dump_exception(MaybeEncodingError(error, value), remote=False)
+        answer = dump_exception(MaybeEncodingError(error, value), remote=False)
+        return bool(place.send(Report.RAISED, tag, answer))
 
 
 def _call(functions: _Functions, data: bytes) -> Any:

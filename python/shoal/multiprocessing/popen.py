@@ -143,10 +143,28 @@ def _hold_until_loaded(worker: Any, blocks: list[Any]) -> threading.Thread:
     def wait() -> None:
         worker.recv()  # nothing comes, and then the end of the channel
         blocks.clear()
+        _waiting.discard(threading.current_thread())
 
+    global _joins_in
     thread = threading.Thread(target=wait, name="shoal start", daemon=True)
+    if _joins_in != os.getpid():
+        _joins_in = os.getpid()
+        _waiting.clear()
+        util.Finalize(None, _join_waiting, exitpriority=-50)  # type: ignore[attr-defined]
+    _waiting.add(thread)
     thread.start()
     return thread
+
+
+_waiting: set[threading.Thread] = set()
+_joins_in = 0  # the process that has the threads
+
+
+def _join_waiting() -> None:
+    """At exit, when there are no children any more: a thread that comes out of C++ into an interpreter that has ended
+    takes the process with it."""
+    for thread in list(_waiting):
+        thread.join()
 
 
 def _release(held: list[Any], sentinel: int, waiting: threading.Thread | None) -> None:

@@ -4,7 +4,7 @@ What a process gets, whichever way it starts: this process's environment variabl
 arguments, warning filters, stdout and stderr as they are at start(), its GPUs and its thread limits, and the default
 Ctrl-C. It does not see the variables by which a launcher (torchrun, mpirun, srun) told this process its place in a group;
 those that this program has set itself it does see. When this process is killed, it has five seconds to notice
-(`parent_process().sentinel`) before it is killed, too.
+(`parent_process().sentinel`) before it is killed, too. What one process is to have on top of that are options of `Process`.
 
 Targets and arguments may be lambdas, closures, local classes and what a notebook defines. What `__main__` defines travels
 by value, and the main script is not run again in the new process, unless something there asks for a name of `__main__`
@@ -13,12 +13,17 @@ that did not travel.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing import context as _cpython
 from multiprocessing.process import BaseProcess, active_children, current_process, parent_process
 from typing import TYPE_CHECKING, Any
 
+from shoal.multiprocessing.settings import Prepared, Seed, Settings, allowed_cpus, entropy, relay_of
+
 if TYPE_CHECKING:
     from shoal.multiprocessing.context import Options
+    from shoal.multiprocessing.logging import LogRelay
 
 __all__ = [
     "BaseProcess",
@@ -34,13 +39,48 @@ __all__ = [
 
 
 class Process(_cpython.Process):
-    """A process of the default context; as `multiprocessing.Process`, with this module's launchers behind it."""
+    """A process of the default context; as `multiprocessing.Process`, with this module's launchers behind it.
+
+    Args:
+        threads: of OpenMP, MKL, OpenBLAS, NumExpr and torch; None: as the context has it.
+        seed: for `random`, `numpy.random` and, where it is imported, torch; None leaves them as they are.
+        affinity: the CPUs that it may use; None: this process's.
+        relay: a `LogRelay`, or True, brings here what it prints and logs.
+    """
+
+    _threads: int | None = None
+
+    def __init__(
+        self,
+        group: None = None,
+        target: Callable[..., object] | None = None,
+        name: str | None = None,
+        args: Iterable[Any] = (),
+        kwargs: Mapping[str, Any] = {},
+        *,
+        daemon: bool | None = None,
+        threads: int | None = None,
+        seed: Seed = None,
+        affinity: Iterable[int] | None = None,
+        relay: LogRelay | bool | None = None,
+    ) -> None:
+        super().__init__(group, target, name, args, kwargs, daemon=daemon)
+        cpus = () if affinity is None else (allowed_cpus(affinity, "Process(affinity=…)"),)
+        read_by = relay_of(relay)
+        settings = Settings(threads, entropy(seed), cpus, read_by and read_by.end())
+        if settings != Settings():
+            self._threads = threads
+            self.run = Prepared(self, settings)  # type: ignore[method-assign]
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
         from shoal.multiprocessing.context import default_context
 
         return default_context.get_context().Process._Popen(process_obj)
+
+    def _with_own(self, options: Options) -> Options:
+        """The context's options as this process is to have them."""
+        return options if self._threads is None else dataclasses.replace(options, threads=self._threads)
 
     @staticmethod
     def _after_fork() -> None:
@@ -60,7 +100,7 @@ class ProcessOfMethod(Process):
     def _launch(cls, process_obj: Any, options: Options) -> Any:
         from shoal.multiprocessing.popen import LaunchedPopen
 
-        return LaunchedPopen(process_obj, cls._start_method, options)
+        return LaunchedPopen(process_obj, cls._start_method, process_obj._with_own(options))
 
 
 class ForkServerProcess(ProcessOfMethod):
@@ -88,4 +128,4 @@ class ForkProcess(ProcessOfMethod):
     def _launch(cls, process_obj: Any, options: Options) -> Any:
         from shoal.multiprocessing.popen import ForkPopen
 
-        return ForkPopen(process_obj, options)
+        return ForkPopen(process_obj, process_obj._with_own(options))

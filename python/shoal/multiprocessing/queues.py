@@ -16,7 +16,6 @@ from queue import Empty, Full
 from typing import Any
 
 from shoal._core import ipc
-from shoal.errors import Error
 from shoal.multiprocessing import reduction
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
@@ -43,19 +42,7 @@ class Handle:
 
 
 def _reduce_handle(handle: Handle, blocks: list[ipc.Block]) -> Any:
-    block = handle.block
-    blocks.append(block)
-    return acquire, (ipc.heap_id(), block.offset, block.serial)
-
-
-def acquire(heap_id: int, offset: int, serial: int) -> ipc.Block:
-    """The block of a handle."""
-    if ipc.heap_id() != heap_id:
-        raise Error(
-            "a queue or connection of another family of processes: it can be used by the process that made it and by "
-            "those that were started from it with shoal.multiprocessing"
-        )
-    return ipc.acquire(offset, serial)
+    return reduction.reduce_block(handle.block, blocks)
 
 
 reduction.add_reducer(Handle, _reduce_handle)

@@ -27,9 +27,21 @@ from typing import Any
 import cloudpickle
 
 from shoal._core import ipc
+from shoal.errors import Error
 from shoal.process.pickling import PicklingError, explain
 
-__all__ = ["ForkingPickler", "Pickler", "PicklingError", "add_reducer", "dump", "dumps", "loads", "register"]
+__all__ = [
+    "ForkingPickler",
+    "Pickler",
+    "PicklingError",
+    "add_reducer",
+    "dump",
+    "dumps",
+    "loads",
+    "recv_handle",
+    "register",
+    "send_handle",
+]
 
 Reducer = Callable[[Any, "list[ipc.Block]"], Any]
 
@@ -81,6 +93,8 @@ class Pickler(cloudpickle.Pickler):
             return self.reducer_override(obj)
         if issubclass(kind, type):
             return super().reducer_override(obj)
+        if kind.__name__ == "nb_bound_method":  # of what is written in C++: event.wait
+            return getattr, (obj.__self__, obj.__name__)
         return NotImplemented
 
 
@@ -89,8 +103,26 @@ assert Pickler.dispatch_table.maps[-1] is copyreg.dispatch_table
 _OWN_MODULES = frozenset({"shoal.multiprocessing.tensors", "shoal.multiprocessing.arrays"})
 
 
-def dumps(obj: Any) -> tuple[bytes, list[ipc.Block]]:
-    """`obj` as a message, and the blocks that must live until it is loaded.
+def acquire(heap_id: int, offset: int, serial: int) -> ipc.Block:
+    """The block of a handle, in whichever process of the family."""
+    if ipc.heap_id() != heap_id:
+        raise Error(
+            "a queue or connection of another family of processes: it can be used by the process that made it and by "
+            "those that were started from it with shoal.multiprocessing"
+        )
+    return ipc.acquire(offset, serial)
+
+
+def reduce_block(block: ipc.Block, blocks: list[ipc.Block]) -> Any:
+    blocks.append(block)
+    return acquire, (ipc.heap_id(), block.offset, block.serial)
+
+
+add_reducer(ipc.Block, reduce_block)
+
+
+def dumps(obj: Any, name: str = "object") -> tuple[bytes, list[ipc.Block]]:
+    """`obj`, which errors call `name`, as a message, and the blocks that must live until it is loaded.
 
     torch's CPU storages move into the heap, in place: both sides share them. A NumPy array that lies in the heap is
     shared; another one is copied.
@@ -109,7 +141,7 @@ def dumps(obj: Any) -> tuple[bytes, list[ipc.Block]]:
         try:
             pickler.dump(obj)
         except (TypeError, AttributeError, pickle.PicklingError) as error:
-            raise explain(obj, error, _dump_again) from error
+            raise explain(obj, error, _dump_again, name) from error
         return file.getvalue(), pickler.blocks
 
 
@@ -127,6 +159,25 @@ def dump(obj: Any, file: Any, protocol: int | None = None) -> list[ipc.Block]:
 
 
 loads = pickle.loads
+
+
+def send_handle(conn: Any, handle: int, destination_pid: int) -> None:
+    """Sends a descriptor over a connection, ours or CPython's. This process must live until it is received."""
+    if not isinstance(conn, ipc.Connection):
+        return _cpython.send_handle(conn, handle, destination_pid)
+    from multiprocessing.resource_sharer import DupFd
+
+    conn.send(DupFd(handle))
+
+
+def recv_handle(conn: Any) -> int:
+    """The descriptor that send_handle() sent; the caller's. Raises RuntimeError when something else came."""
+    if not isinstance(conn, ipc.Connection):
+        return _cpython.recv_handle(conn)
+    sent = conn.recv()
+    if not hasattr(sent, "detach"):
+        raise RuntimeError(f"a descriptor should have come, and not {sent!r}")
+    return sent.detach()
 
 
 def __getattr__(name: str) -> Any:

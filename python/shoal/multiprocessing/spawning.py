@@ -17,6 +17,7 @@ from multiprocessing import connection
 from multiprocessing.reduction import DupFd
 from typing import Any
 
+from shoal import _core
 from shoal.multiprocessing.context import default_context
 
 __all__ = [
@@ -102,6 +103,7 @@ def _inherited_file(fd: Any) -> _MemoryFile:
 
 def _run(fn: Callable[..., Any], index: int, args: Sequence[Any], error_file: _MemoryFile) -> None:
     try:
+        _core.process.interrupt_after_parent()
         fn(index, *args)
     except KeyboardInterrupt:
         pass  # the parent's affair

@@ -11,6 +11,7 @@ from torch.multiprocessing import reductions as _stock
 
 from shoal import _torch
 from shoal._core import ipc
+from shoal.errors import Error
 from shoal.multiprocessing import reduction
 
 __all__ = [
@@ -232,11 +233,21 @@ def _reduce_storage_of_torch(storage: torch.UntypedStorage) -> Any:
     descriptor is fetched from this process, which must live until then."""
     if torch.multiprocessing.get_sharing_strategy() == "file_system":
         return _stock.reduce_storage(storage)
-    from multiprocessing import resource_sharer
+    from multiprocessing.reduction import DupFd  # among the arguments of a process it goes along, and needs nobody
 
     descriptor, size = storage._share_fd_cpu_()
     _stock.shared_cache[_stock.fd_id(descriptor)] = _stock.StorageWeakRef(storage)
-    return _stock.rebuild_storage_fd, (type(storage), resource_sharer.DupFd(descriptor), size)
+    return _storage_of_torch, (type(storage), DupFd(descriptor), size, os.getpid())
+
+
+def _storage_of_torch(kind: Any, descriptor: Any, size: int, sender: int) -> torch.UntypedStorage:
+    try:
+        return _stock.rebuild_storage_fd(kind, descriptor, size)
+    except (ConnectionError, EOFError, FileNotFoundError) as error:
+        raise Error(
+            f"a tensor in torch's own shared memory came from process {sender}, which has to live until it is received, and "
+            "does not: Tensor.share_memory_() puts it there; shoal.multiprocessing.share_memory_() has no such limit"
+        ) from error
 
 
 def _reduce_typed_storage(storage: torch.TypedStorage, blocks: list[ipc.Block]) -> Any:

@@ -129,6 +129,15 @@ void Queue::replace_ring(std::uint32_t log) {
   heap().release(old);
 }
 
+/// Under the lock, when it is empty: a burst does not keep its memory for the queue's life.
+void Queue::give_ring_back() noexcept {
+  if (ring().log() < layout::kPassingRingLog) return;
+  try {
+    replace_ring(layout::kSmallestRingLog);
+  } catch (const OutOfMemory&) {  // the large one does as well
+  }
+}
+
 /// Without the lock, a hint.
 bool Queue::has_items() const noexcept {
   const Cursor put = Cursor::from(words().put.load(std::memory_order_acquire));
@@ -242,7 +251,10 @@ void Queue::read_record(Message& message) {
   }
   SHOAL_FAULT_POINT("queue.get.counted");
   words.bytes.store(words.bytes.load(kRelaxed) - header.bytes, kRelaxed);
-  if (begin.items == load(words.put).items) pollers_.clear();
+  if (begin.items == load(words.put).items) {
+    pollers_.clear();
+    give_ring_back();
+  }
 }
 
 QueueOutcome Queue::put(std::uint16_t tag, std::span<const std::byte> bytes,

@@ -137,6 +137,7 @@ class Queue {
   void recover() noexcept;
   RecordRing ring() const noexcept;
   void replace_ring(std::uint32_t log);
+  void give_ring_back() noexcept;
   void discard_spare_ring() noexcept;
   bool has_items() const noexcept;
   bool at_end(const Token* peer) noexcept;

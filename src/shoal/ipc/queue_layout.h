@@ -46,6 +46,7 @@ inline constexpr std::uint32_t kQueueVersion = 1;
 inline constexpr std::uint32_t kUnit = 16;
 inline constexpr std::uint32_t kSmallestRingLog = 8;  // 4 KiB
 inline constexpr std::uint32_t kLargestRingLog = 30;
+inline constexpr std::uint32_t kPassingRingLog = 18;  // 4 MiB; from here on given back when empty
 inline constexpr std::size_t kMaxPollers = 16;
 
 enum class RecordKind : std::uint16_t { kFiller = 1, kInline, kBlock };

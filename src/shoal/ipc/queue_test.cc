@@ -57,6 +57,25 @@ TEST_F(QueueTest, GivesBackMessagesOfAllSizesInOrder) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
+TEST_F(QueueTest, TheMemoryOfABurstIsGivenBackOnceItIsRead) {
+  Queue queue = Queue::create();
+  ASSERT_EQ(put(queue, "first"), QueueOutcome::kDone);
+  const std::uint64_t small = heap_->stats().block_bytes;
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3000; ++i) {
+      ASSERT_EQ(put(queue, std::string(4000, 'a' + i % 26)), QueueOutcome::kDone);
+    }
+    EXPECT_GT(heap_->stats().block_bytes, small + (8u << 20));
+    if (round == 0) {
+      EXPECT_EQ(get(queue), "first");
+    }
+    for (int i = 0; i < 3000; ++i) ASSERT_EQ(get(queue), std::string(4000, 'a' + i % 26));
+    EXPECT_EQ(heap_->stats().block_bytes, small);
+  }
+  ASSERT_EQ(put(queue, "last"), QueueOutcome::kDone);
+  EXPECT_EQ(get(queue), "last");
+}
+
 TEST_F(QueueTest, KeepsTheTag) {
   Queue queue = Queue::create();
   ASSERT_EQ(queue.put(7, {}, {}, {kNow}), QueueOutcome::kDone);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shoal/ipc/heap_layout.h"
 #include "shoal/ipc/task_ring.h"
 #include "shoal/os/fd.h"
 #include "shoal/shm/arena.h"
@@ -23,6 +24,9 @@ enum class TaskReport : std::uint32_t {
   kDone = 2,         // the task returned; its value
   kRaised = 3,       // the task raised; its exception
   kCannotBegin = 4,  // the initializer raised; its exception
+  // The task returned; the offset of a block with the value, which holds the blocks that the value
+  // names and is given to the shelf of the worker's seat.
+  kDoneInHeap = 5,
 };
 
 struct BoardHeader {

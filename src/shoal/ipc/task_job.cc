@@ -49,7 +49,7 @@ TaskJob::Wait TaskJob::take(std::uint32_t index, Outcome& out, os::Deadline dead
   if (!wait_until(lock, deadline, ready)) return Wait::kTimedOut;
   if (exhausted()) return Wait::kExhausted;
   Slot& slot = slots_[index];
-  out = {index, slot.ok, std::exchange(slot.bytes, {})};
+  out = {index, slot.ok, std::exchange(slot.bytes, {}), std::exchange(slot.held, {})};
   slot.state = Slot::kTaken;
   return Wait::kReady;
 }
@@ -70,7 +70,7 @@ TaskJob::Wait TaskJob::take_any(Outcome& out, os::Deadline deadline) {
   const std::uint32_t index = arrived_.front();
   arrived_.pop_front();
   Slot& slot = slots_[index];
-  out = {index, slot.ok, std::exchange(slot.bytes, {})};
+  out = {index, slot.ok, std::exchange(slot.bytes, {}), std::exchange(slot.held, {})};
   slot.state = Slot::kTaken;
   return Wait::kReady;
 }
@@ -82,7 +82,7 @@ bool TaskJob::set(Outcome outcome) {
     if (outcome.index >= slots_.size()) slots_.resize(outcome.index + 1);
     Slot& slot = slots_[outcome.index];
     if (slot.state != Slot::kEmpty) return false;
-    slot = {Slot::kFull, outcome.ok, std::move(outcome.bytes)};
+    slot = {Slot::kFull, outcome.ok, std::move(outcome.bytes), std::move(outcome.held)};
     if (!outcome.ok && !first_failure_) first_failure_ = outcome.index;
     arrived_.push_back(outcome.index);
     ++done_;

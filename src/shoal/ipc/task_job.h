@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "shoal/ipc/block.h"
 #include "shoal/os/clock.h"
 
 namespace shoal::ipc {
@@ -26,6 +27,7 @@ class TaskJob {
     std::uint32_t index = 0;
     bool ok = false;
     TaskBytes bytes;  // the value, or the exception
+    Block held = {};  // holds the blocks that `bytes` name; none where they name none
   };
   enum class Wait : std::uint8_t { kReady, kTimedOut, kExhausted };
 
@@ -51,6 +53,7 @@ class TaskJob {
     enum State : std::uint8_t { kEmpty, kFull, kTaken } state = kEmpty;
     bool ok = false;
     TaskBytes bytes;
+    Block held;
   };
 
   bool finished_locked() const noexcept { return length_ && done_ >= *length_; }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -61,9 +62,17 @@ void TaskScheduler::occupy(int index, pid_t pid) {
   wake();
 }
 
+Block TaskScheduler::shelf(int index) {
+  const std::lock_guard lock(mutex_);
+  Block& shelf = seats_.at(index).shelf;
+  if (!shelf) shelf = Block::allocate(1);
+  return shelf;
+}
+
 void TaskScheduler::vacate(int index) {
   const std::lock_guard lock(mutex_);
   seats_.at(index).state = Seat::kFree;
+  seats_.at(index).shelf = {};
 }
 
 void TaskScheduler::open(const std::shared_ptr<TaskJob>&) {
@@ -73,15 +82,15 @@ void TaskScheduler::open(const std::shared_ptr<TaskJob>&) {
   ++open_jobs_;
 }
 
-bool TaskScheduler::add(const std::shared_ptr<TaskJob>& job, std::uint32_t index,
-                        TaskBytes payload) {
+bool TaskScheduler::add(const std::shared_ptr<TaskJob>& job, std::uint32_t index, TaskBytes payload,
+                        std::vector<Block> held) {
   const std::lock_guard lock(mutex_);
   if (stopped_) {
     deliver(job, {index, false, stop_error_});
     return false;
   }
-  pending_bytes_ += payload.size();
-  pending_.push_back({next_id_++, job, index, std::move(payload)});
+  pending_.push_back({next_id_++, job, index, std::move(payload), std::move(held)});
+  pending_bytes_ += pending_.back().weight();
   schedule();
   return true;
 }
@@ -170,14 +179,29 @@ void TaskScheduler::take_result(int index, const TaskRecord& record) {
       return;
     case TaskReport::kDone:
     case TaskReport::kRaised:
+    case TaskReport::kDoneInHeap:
       break;
   }
   if (seat.sent.empty() || seat.sent.front().task.id != record.tag) return;  // stopped meanwhile
   task_nanos_ += (static_cast<double>(record.nanos) - task_nanos_) / 8;
   const Task task = std::move(seat.sent.front().task);
   seat.sent.pop_front();
-  deliver(task.job, {task.index, record.kind == static_cast<std::uint32_t>(TaskReport::kDone),
-                     std::move(bytes)});
+  Block held;
+  if (record.kind == static_cast<std::uint32_t>(TaskReport::kDoneInHeap)) {
+    held = from_shelf(seat, bytes);
+    bytes.assign(held.data(), held.data() + held.size());
+  }
+  const bool ok = record.kind != static_cast<std::uint32_t>(TaskReport::kRaised);
+  deliver(task.job, {task.index, ok, std::move(bytes), std::move(held)});
+}
+
+Block TaskScheduler::from_shelf(const Seat& seat, const TaskBytes& payload) {
+  Offset message;
+  SHOAL_CHECK(payload.size() == sizeof(message), "a result in the heap is named by its block");
+  std::memcpy(&message, payload.data(), sizeof(message));
+  const auto& heap = seat.shelf.heap();
+  heap->take(message, seat.shelf.offset());
+  return Block::adopt(heap, message);
 }
 
 void TaskScheduler::deliver(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome) {
@@ -248,7 +272,7 @@ bool TaskScheduler::give(Seat& seat) {
   head.more = part.size() < payload.size() ? 1 : 0;
   TaskRecord* record = seat.tasks.try_write(head, part);
   if (record == nullptr) return false;
-  pending_bytes_ -= payload.size();
+  pending_bytes_ -= task.weight();
   const std::size_t written = part.size();
   seat.sent.push_back({std::move(task), record, seat.tasks.written(), written});
   pending_.pop_front();
@@ -308,7 +332,7 @@ void TaskScheduler::take_back(Seat& seat, std::size_t count) {
 }
 
 void TaskScheduler::requeue(std::vector<Task> tasks) {
-  for (const Task& task : tasks) pending_bytes_ += task.payload.size();
+  for (const Task& task : tasks) pending_bytes_ += task.weight();
   pending_.insert(pending_.begin(), std::make_move_iterator(tasks.begin()),
                   std::make_move_iterator(tasks.end()));
 }
@@ -401,7 +425,9 @@ void TaskScheduler::stop(const TaskBytes& error) {
     if (std::exchange(stopped_, true)) return;
     stop_error_ = error;
     for (int i = 0; i < seats(); ++i) {
-      for (Sent& sent : seats_[i].sent) deliver(sent.task.job, {sent.task.index, false, error});
+      for (Sent& sent : seats_[i].sent) {
+        deliver(sent.task.job, {sent.task.index, false, error});
+      }
       seats_[i].sent.clear();
       board_.seat(i).stop.store(1, std::memory_order_release);
       seats_[i].dirty = true;

@@ -57,6 +57,9 @@ class TaskScheduler {
   void prepare(int seat, std::size_t quota);
   /// Afterwards. A process that has ended already is a death like any other.
   void occupy(int seat, pid_t pid);
+  /// After prepare(): the block that keeps results of that seat's worker which name blocks of the
+  /// heap, until they have arrived. Throws OutOfMemory.
+  Block shelf(int seat);
   /// The process could not be started: the seat is free again.
   void vacate(int seat);
 
@@ -64,14 +67,15 @@ class TaskScheduler {
   /// InvalidState once the scheduler is closed, or in a forked child.
   void open(const std::shared_ptr<TaskJob>& job);
   /// Adds task `index` of an open job; false when the scheduler was stopped: then the task has its
-  /// outcome.
-  bool add(const std::shared_ptr<TaskJob>& job, std::uint32_t index, TaskBytes payload);
+  /// outcome. `held`: what the payload names, until there is an outcome.
+  bool add(const std::shared_ptr<TaskJob>& job, std::uint32_t index, TaskBytes payload,
+           std::vector<Block> held = {});
   /// Puts the outcome of a task that never was sent.
   void put(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome);
   /// No more tasks of this job: there are `length`. `ticket`: not 0: kNotify once it is finished.
   void seal(const std::shared_ptr<TaskJob>& job, std::size_t length, std::uint64_t ticket = 0);
 
-  /// Bytes of tasks that no worker has been given.
+  /// Bytes of tasks that no worker has been given, with what they hold.
   std::size_t pending_bytes() const;
   /// Waits until they are at most `bytes`, or nothing will be done any more; false at the deadline.
   [[nodiscard]] bool wait_for_room(std::size_t bytes, os::Deadline deadline) const;
@@ -97,6 +101,13 @@ class TaskScheduler {
     std::shared_ptr<TaskJob> job;
     std::uint32_t index;
     TaskBytes payload;
+    std::vector<Block> held;
+
+    std::size_t weight() const noexcept {
+      std::size_t bytes = payload.size();
+      for (const Block& block : held) bytes += block.size();
+      return bytes;
+    }
   };
   struct Sent {
     Task task;
@@ -116,6 +127,7 @@ class TaskScheduler {
     bool stopped = false;
     bool dirty = false;  // its ring has something that its doorbell has not told of
     TaskBytes partial;   // of a result that is still coming
+    Block shelf;
 
     bool has_quota() const noexcept { return quota == 0 || given < quota; }
     bool is_idle() const noexcept { return state == kReady && sent.empty() && has_quota(); }
@@ -130,6 +142,7 @@ class TaskScheduler {
   bool is_owner() const noexcept;
   void drain(int index);
   void take_result(int index, const TaskRecord& record);
+  static Block from_shelf(const Seat& seat, const TaskBytes& payload);
   void deliver(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome);
   void notify_if_finished(const std::shared_ptr<TaskJob>& job);
   void add_event(Event event);

@@ -240,5 +240,54 @@ TEST(TaskScheduler, AnInitializerThatRaisesIsToldOfOnce) {
   EXPECT_FALSE(died.ready);
 }
 
+/// Answers one task by a block of the heap that the task named a byte for, and ends.
+int answer_in_heap(int fd, const Block& shelf) {
+  TaskSeat seat(os::Fd(::dup(fd)), 0, shelf);
+  if (seat.send(TaskReport::kReady, 0, {}) != TaskSeat::Outcome::kReady) return 1;
+  while (seat.wait(os::kNoDeadline) != TaskSeat::Outcome::kReady) {
+  }
+  const auto task = seat.begin();
+  if (!task) return 2;
+  TaskBytes in(task->total_bytes);
+  if (seat.read(in) == TaskSeat::Outcome::kStopped) return 3;
+  const Block made = Block::allocate(100);
+  *made.data() = in.front();
+  const Offset name = made.offset();
+  const auto payload = std::as_bytes(std::span(&name, 1));
+  return seat.send_done(task->tag, payload, {{name}}) == TaskSeat::Outcome::kReady ? 0 : 4;
+}
+
+TEST(TaskScheduler, WhatAResultNamesLivesUntilItIsDroppedWhateverBecameOfItsWorker) {
+  TaskScheduler scheduler(1, 4096);
+  scheduler.prepare(0, 0);
+  const Block shelf = scheduler.shelf(0);
+  Child worker([&] { return answer_in_heap(scheduler.board_fd(), shelf); });
+  scheduler.occupy(0, worker.pid());
+  const auto job = std::make_shared<TaskJob>();
+  scheduler.open(job);
+  Block argument = Block::allocate(10);
+  const Offset argument_at = argument.offset();
+  scheduler.add(job, 0, bytes("x"), {std::move(argument)});
+  EXPECT_EQ(shelf.heap()->size_of(argument_at), 10u);
+  scheduler.seal(job, 1);
+  const auto event = scheduler.pump(test_deadline());
+  EXPECT_EQ(event.kind, TaskScheduler::Event::kDied);
+  worker.join();
+  shelf.heap()->sweep();
+  scheduler.bury(0, {});
+
+  TaskJob::Outcome outcome;
+  ASSERT_EQ(job->take(0, outcome, test_deadline()), TaskJob::Wait::kReady);
+  EXPECT_TRUE(outcome.ok);
+  Offset name = 0;
+  ASSERT_EQ(outcome.bytes.size(), sizeof(name));
+  std::memcpy(&name, outcome.bytes.data(), sizeof(name));
+  EXPECT_EQ(*shelf.heap()->at(name), std::byte{'x'});
+  EXPECT_EQ(shelf.heap()->stats().blocks, 3u);  // the shelf, the message, and what it names
+  outcome = {};
+  EXPECT_EQ(shelf.heap()->stats().blocks, 1u);
+  EXPECT_TRUE(shelf.heap()->check().empty());
+}
+
 }  // namespace
 }  // namespace shoal::ipc

@@ -14,12 +14,13 @@ constexpr std::chrono::milliseconds kSlice{100};
 
 }  // namespace
 
-TaskSeat::TaskSeat(os::Fd board, int index)
+TaskSeat::TaskSeat(os::Fd board, int index, Block shelf)
     : board_(TaskBoard::attach(std::move(board))),
       owner_(os::PidFd::open(board_.owner())),
       words_(board_.seat(index)),
       tasks_(board_.tasks(index)),
       results_(board_.results(index)),
+      shelf_(std::move(shelf)),
       policy_({.cap = std::chrono::microseconds(100), .group_size = board_.seats() + 1}) {}
 
 bool TaskSeat::owner_is_gone() { return owner_.ended(); }
@@ -97,6 +98,19 @@ TaskSeat::Outcome TaskSeat::send(TaskReport report, std::uint64_t tag,
     board_.results().ring();
   } while (!payload.empty());
   return Outcome::kReady;
+}
+
+TaskSeat::Outcome TaskSeat::send_done(std::uint64_t tag, std::span<const std::byte> payload,
+                                      std::span<const Offset> blocks) {
+  if (blocks.empty()) return send(TaskReport::kDone, tag, payload);
+  SHOAL_CHECK(shelf_, "a result names blocks of the heap, and there is no shelf to hold them");
+  Heap& heap = *shelf_.heap();
+  Block message = Block::allocate(payload.size(), BlockKind::kMessage);
+  std::memcpy(message.data(), payload.data(), payload.size());
+  heap.hold(message.offset(), blocks);
+  heap.give(message.offset(), shelf_.offset());
+  const Offset name = message.detach();
+  return send(TaskReport::kDoneInHeap, tag, std::as_bytes(std::span(&name, 1)));
 }
 
 }  // namespace shoal::ipc

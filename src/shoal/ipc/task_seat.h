@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "shoal/ipc/block.h"
 #include "shoal/ipc/task_board.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
@@ -32,8 +33,9 @@ class TaskSeat {
     std::uint64_t total_bytes;
   };
 
+  /// `shelf`: TaskScheduler::shelf() of this seat, where results may name blocks of the heap.
   /// Throws Error when the descriptor is not a board's; SystemError when its owner is gone.
-  TaskSeat(os::Fd board, int index);
+  TaskSeat(os::Fd board, int index, Block shelf = {});
 
   /// Waits for something in the ring of tasks.
   [[nodiscard]] Outcome wait(os::Deadline deadline);
@@ -49,6 +51,11 @@ class TaskSeat {
   [[nodiscard]] Outcome send(TaskReport report, std::uint64_t tag,
                              std::span<const std::byte> payload);
 
+  /// As send(kDone, …), of a value that names these blocks: they live until it is dropped, whatever
+  /// becomes of this process. Throws OutOfMemory before anything is sent.
+  [[nodiscard]] Outcome send_done(std::uint64_t tag, std::span<const std::byte> payload,
+                                  std::span<const Offset> blocks);
+
  private:
   bool owner_is_gone();
   Outcome make_room();
@@ -58,6 +65,7 @@ class TaskSeat {
   SeatWords& words_;
   TaskRing tasks_;
   TaskRing results_;
+  Block shelf_;
   sync::SpinPolicy policy_;
   os::Deadline begun_{};
 };

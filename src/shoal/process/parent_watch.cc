@@ -15,17 +15,26 @@ namespace {
 pid_t watched_parent = -1;
 itimerspec last_grace{};
 timer_t last_timer{};
+volatile sig_atomic_t interrupts = 0;
 
 /// The death of a thread of the parent is told as its own death would be.
 void on_parent_death(int /*signal*/) {
   const int error = errno;
-  if (::getppid() != watched_parent) ::timer_settime(last_timer, 0, &last_grace, nullptr);
+  if (::getppid() != watched_parent) {
+    ::timer_settime(last_timer, 0, &last_grace, nullptr);
+    if (interrupts != 0) ::raise(SIGINT);
+  }
   errno = error;
 }
 
 }  // namespace
 
 int parent_death_signal() noexcept { return SIGRTMAX - 4; }
+
+void interrupt_after_parent() noexcept {
+  interrupts = 1;
+  if (watched_parent != -1 && ::getppid() != watched_parent) ::raise(SIGINT);
+}
 
 void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept {
   constexpr std::chrono::milliseconds kSecond{1'000};

@@ -18,6 +18,9 @@ inline constexpr std::chrono::milliseconds kParentGrace{5'000};
 /// at once instead.
 void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept;
 
+/// From here on the parent's death is a SIGINT, too, at once.
+void interrupt_after_parent() noexcept;
+
 /// A real-time one, which programs do not use.
 int parent_death_signal() noexcept;
 

@@ -1,0 +1,99 @@
+"""What one process gets besides what all of its context get: threads, a seed, CPUs, and who reads its output."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from shoal.multiprocessing.logging import LogRelay, RelayEnd
+
+__all__ = ["Prepared", "Seed", "Settings", "allowed_cpus", "entropy", "relay_of"]
+
+Seed = int | Sequence[int] | None
+
+
+class Settings(NamedTuple):
+    """Goes with a process's arguments, or a pool's to all of its workers.
+
+    Attributes:
+        threads: of torch; the variables that other libraries read are there before the process starts.
+        seed: of `random`, `numpy.random` and, where it is imported, torch; or None.
+        cpus: of each worker in turn; empty: any.
+        relay: where its output goes; None: where its parent's goes.
+        fresh_randomness: without a seed, `random` and NumPy are seeded by the system.
+    """
+
+    threads: int | None = None
+    seed: int | tuple[int, ...] | None = None
+    cpus: tuple[tuple[int, ...], ...] = ()
+    relay: RelayEnd | None = None
+    fresh_randomness: bool = False
+
+    def redirect(self) -> None:
+        if self.relay is not None:
+            self.relay.install()
+
+    def apply(self, seat: int, number: int) -> None:
+        """In the `number`-th worker of its pool, which has place `seat` in it."""
+        if self.cpus:
+            os.sched_setaffinity(0, self.cpus[seat % len(self.cpus)])
+        if self.threads is not None and "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(self.threads)
+        if self.seed is not None:
+            _seed(self.seed, number)
+        elif self.fresh_randomness:
+            random.seed()
+            if "numpy.random" in sys.modules:  # which `import numpy` leaves out
+                sys.modules["numpy.random"].seed()
+
+
+class Prepared:
+    """Stands for a process's run(): does what its settings say first."""
+
+    def __init__(self, process: Any, settings: Settings) -> None:
+        self._process = process
+        self._settings = settings
+
+    def __call__(self) -> None:
+        self._settings.redirect()
+        self._settings.apply(0, 0)
+        type(self._process).run(self._process)
+
+
+def _seed(entropy: int | tuple[int, ...], number: int) -> None:
+    import numpy
+
+    words = numpy.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(16)
+    random.seed(words[:8].tobytes())
+    numpy.random.seed(words[8:14])
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(int(words[14]) << 32 | int(words[15]))
+
+
+def entropy(seed: Seed) -> int | tuple[int, ...] | None:
+    """A seed as SeedSequence takes it."""
+    if seed is None or isinstance(seed, int):
+        return seed
+    return tuple(int(part) for part in seed)
+
+
+def allowed_cpus(cpus: Iterable[int], what: str) -> tuple[int, ...]:
+    """In order. Raises ValueError, which names the option `what`, unless this process may use all of them."""
+    mine = sorted(os.sched_getaffinity(0))
+    wanted = tuple(sorted(cpus))
+    if not wanted or not set(wanted) <= set(mine):
+        raise ValueError(f"{what}: this process may use the CPUs {mine}, and not {list(wanted)}")
+    return wanted
+
+
+def relay_of(relay: LogRelay | bool | None) -> LogRelay | None:
+    """The relay that is meant; True: the one that a program has for those who bring none."""
+    if relay is True:
+        from shoal.multiprocessing.logging import default_relay
+
+        return default_relay()
+    return relay or None
