@@ -79,8 +79,11 @@ def measure(holder: str, envs: int, seconds: float) -> dict[str, float]:
         torch.set_num_threads(1)  # as in a worker
     service = None
     if holder == "service":
-        # Rows wait until all workers do, which is when nobody could add one.
-        service = shoal.ModelService({"segment": load}, max_batch=64, max_delay=0.02)
+        # A server a CPU with one thread each: two that share a model's arithmetic wait for each other where workers spin.
+        cpus = len(os.sched_getaffinity(0))
+        service = shoal.ModelService(
+            {"segment": load}, max_batch=64, max_delay=0.005, threads=1, instances=min(envs, cpus)
+        )
     try:
         vec = make(holder, envs, service)
         vec.reset(seed=0)
