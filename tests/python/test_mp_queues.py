@@ -383,11 +383,14 @@ import os, signal, sys, threading
 from shoal.multiprocessing.queues import Queue
 queue = Queue(1)
 queue.put(0)
+begun = threading.Event()
 def interrupt():
+    begun.wait()
     while open(f"/proc/self/task/{os.getpid()}/syscall").read().split()[0] != sys.argv[2]: pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt, daemon=True).start()
 try:
+    begun.set()
     queue.put(1) if sys.argv[1] == "put" else (queue.get(), queue.get())
 except KeyboardInterrupt:
     print("interrupted")
