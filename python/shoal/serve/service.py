@@ -110,12 +110,15 @@ class ModelService:
         if context == "thread":
             self._start_threads(list(checked.values()))
         else:
-            share = max(1, (os.cpu_count() or 1) // instances)
+            share = max(1, len(os.sched_getaffinity(0)) // instances)
+            # OpenMP's threads spin while they wait for each other, by default, and the workers need the CPUs meanwhile.
+            waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
             self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device))
             self._launcher = shoal.process.launcher(
                 context,
                 preload=[server.__name__, *preload],
                 threads=share if threads is None else threads,
+                env=waits,
                 hide_gpu=_on_cpu(device),
                 start_timeout=start_timeout,
             )
