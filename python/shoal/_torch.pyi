@@ -38,9 +38,7 @@ def device_collect() -> None:
     """
 
 def device_finish() -> None:
-    """
-    Waits for the work whose results were sent: before this process ends.
-    """
+    """Waits for the work whose results were sent: before this process ends."""
 
 def device_stats() -> dict:
     """
