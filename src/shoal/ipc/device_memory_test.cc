@@ -121,13 +121,14 @@ void pass(Peer& peer, const Held& held) {
   peer.wait();
 }
 
-/// Memory as of torch's allocator, whose end is counted.
+/// Memory as of torch's allocator, whose end is counted: perhaps by DeviceMemory's thread when the
+/// peer's body has returned, so `freed` is static.
 DeviceView give(const StandIn& driver, std::atomic<int>& freed, const char* text = "") {
   auto& memory = DeviceMemory::here();
   const shm::cuda::Device::Current current(*memory.device(0));
   const auto base = driver.allocate(1 << 16);
   std::strcpy(reinterpret_cast<char*>(base) + 512, text);
-  const auto free = [&driver, &freed, base](void*) {
+  const auto free = [driver, &freed, base](void*) {
     driver.free(base);
     ++freed;
   };
@@ -156,7 +157,7 @@ Peer desk() {
 TEST_F(DeviceMemoryTest, WhatWasGivenIsKeptUntilNobodyHoldsIt) {
   Peer peer([](Peer&, const StandIn& driver) {
     auto& memory = DeviceMemory::here();
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     Block message = view.record;
     memory.release(std::move(view), kStream);
@@ -188,7 +189,7 @@ TEST_F(DeviceMemoryTest, BothSidesSeeWhatTheOtherWrites) {
     test.go();
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed, "from there");
     test.send(view);
     test.wait();
@@ -218,7 +219,7 @@ TEST_F(DeviceMemoryTest, AKilledReceiverHoldsNothing) {
     test.wait();
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     test.send(view);
     DeviceMemory::here().release(std::move(view), kStream);
@@ -290,7 +291,7 @@ TEST_F(DeviceMemoryTest, WhatTorchMadeIsGoneWithItsProcessAndSaysSo) {
     test.put('h');
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     test.send(give(driver, freed));
     test.wait();
   });
@@ -390,7 +391,7 @@ TEST_F(DeviceMemoryTest, TheReceiversStreamWaitsForTheSendersAndNobodysHost) {
     test.go();
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     driver.hold(kStream);
     test.send(view);
@@ -420,7 +421,7 @@ TEST_F(DeviceMemoryTest, TheReceiversStreamWaitsForTheSendersAndNobodysHost) {
 
 TEST_F(DeviceMemoryTest, AMessageOfWorkThatIsDoneHasNoMark) {
   Peer giver([](Peer& test, const StandIn& driver) {
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     test.send(view);
     DeviceMemory::here().release(std::move(view), kStream);
@@ -436,7 +437,7 @@ TEST_F(DeviceMemoryTest, TheSenderLeavesOnlyWhenItsWorkIsDone) {
       const shm::cuda::Device::Current current(*DeviceMemory::here().device(0));
       return driver.stream();
     }();
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     driver.hold(stream);
     const Block mark = DeviceMemory::here().mark(view, stream);
@@ -455,7 +456,7 @@ TEST_F(DeviceMemoryTest, NothingGrowsWithTheNumberOfSends) {
   Peer giver([](Peer&, const StandIn& driver) {
     auto& memory = DeviceMemory::here();
     const auto blocks = Heap::here()->stats().blocks;
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     for (int i = 0; i < 5000; ++i) {
       if (i % 7 == 0) driver.hold(kStream);
       DeviceView view = i % 2 == 0 ? give(driver, freed) : memory.allocate(0, 4096);
@@ -523,7 +524,7 @@ TEST_F(DeviceMemoryTest, AReceptionThatFailsHoldsNothing) {
     DeviceMemory::here().release(test.receive(), kStream);
   });
   Peer giver([](Peer& test, const StandIn& driver) {
-    std::atomic<int> freed = 0;
+    static std::atomic<int> freed = 0;
     DeviceView view = give(driver, freed);
     test.send(view);
     test.wait();
