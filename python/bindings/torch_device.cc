@@ -2,12 +2,10 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <pthread.h>
 
-#include <mutex>
-#include <unordered_map>
 #include <utility>
 
+#include "known_storages.h"
 #include "shoal/ipc/device_memory.h"
 #include "shoal/shm/cuda/ipc_memory.h"
 
@@ -16,7 +14,6 @@ namespace {
 
 using ipc::DeviceMemory;
 using ipc::DeviceView;
-using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 using Stream = shm::cuda::abi::Stream;
 
 /// What a storage that crosses owns, as the context of its data pointer.
@@ -24,28 +21,8 @@ struct Held {
   DeviceView view;
 };
 
-struct Entry {
-  WeakStorage storage;
-  const Held* held;
-};
-
-/// The storages of this process by their blocks.
-struct Known {
-  std::mutex mutex;
-  std::unordered_map<ipc::Offset, Entry> by_record;
-};
-
-/// Never destroyed: storages are released until the very end of the process.
-Known& known() {
-  static Known* const instance = [] {
-    static Known* made = new Known;
-    // A child has the table whole, whichever thread was at it.
-    pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); },
-                   [] { made->mutex.unlock(); });
-    return made;
-  }();
-  return *instance;
-}
+/// By their blocks.
+using Known = KnownStorages<ipc::Offset, Held>;
 
 c10::Device on_device(int index) {
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index)};
@@ -67,15 +44,7 @@ Stream current_stream(int device) {
 
 void release(void* context) {
   const std::unique_ptr<Held> held(static_cast<Held*>(context));
-  std::optional<WeakStorage> forgotten;  // goes without the lock
-  {
-    const std::lock_guard lock(known().mutex);
-    const auto at = known().by_record.find(held->view.record.offset());
-    if (at != known().by_record.end() && at->second.held == held.get()) {
-      forgotten = std::move(at->second.storage);
-      known().by_record.erase(at);
-    }
-  }
+  Known::here().forget(held->view.record.offset(), held.get());
   Stream stream = nullptr;
   try {
     stream = current_stream(held->view.device->index());
@@ -89,23 +58,15 @@ const Held* held_by(const c10::StorageImpl& storage) {
   return storage.data_ptr().cast_context<Held>(&release);
 }
 
-void remember(const c10::intrusive_ptr<c10::StorageImpl>& storage, const Held* held) {
-  std::optional<WeakStorage> replaced;
-  const std::lock_guard lock(known().mutex);
-  const auto [at, fresh] =
-      known().by_record.try_emplace(held->view.record.offset(), Entry{WeakStorage(storage), held});
-  if (fresh) return;
-  replaced = std::exchange(at->second.storage, WeakStorage(storage));
-  at->second.held = held;
-}
-
 /// Puts a view in the place of a storage's data, which is returned.
 c10::DataPtr exchange(c10::StorageImpl& storage, DeviceView view) {
   auto held = std::make_unique<Held>(Held{std::move(view)});
   c10::DataPtr before = std::move(storage._mutable_data_ptr_no_checks());
   storage.set_data_ptr_noswap({reinterpret_cast<void*>(held->view.address), held.get(), &release,
                                on_device(held->view.device->index())});
-  remember(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage), held.release());
+  const ipc::Offset record = held->view.record.offset();
+  Known::here().remember(record, c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage),
+                         held.release());
   return before;
 }
 
@@ -144,12 +105,8 @@ std::optional<DeviceParcel> parcel_of(c10::StorageImpl& storage) {
 }
 
 c10::intrusive_ptr<c10::StorageImpl> device_storage_of(const DeviceParcel& parcel) {
-  c10::intrusive_ptr<c10::StorageImpl> storage;
-  {
-    const std::lock_guard lock(known().mutex);
-    const auto at = known().by_record.find(parcel.record.offset());
-    if (at != known().by_record.end()) storage = at->second.storage.lock();
-  }
+  const auto any = [](const Held&) { return true; };
+  auto storage = Known::here().find(parcel.record.offset(), any);
   if (!storage) {
     auto held = std::make_unique<Held>(Held{DeviceMemory::here().open(parcel.record)});
     const DeviceView& view = held->view;
@@ -160,7 +117,7 @@ c10::intrusive_ptr<c10::StorageImpl> device_storage_of(const DeviceParcel& parce
     storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                     std::move(data), /*allocator=*/nullptr,
                                                     /*resizable=*/false);
-    remember(storage, kept);
+    Known::here().remember(parcel.record.offset(), storage, kept);
   }
   if (parcel.mark) {
     if (const Held* held = held_by(*storage)) {

@@ -2,19 +2,15 @@
 
 #include <Python.h>
 #include <c10/core/CPUAllocator.h>
-#include <pthread.h>
 
 #include <cstring>
-#include <mutex>
-#include <unordered_map>
 #include <utility>
 
+#include "known_storages.h"
 #include "shoal/ipc/heap.h"
 
 namespace shoal::python {
 namespace {
-
-using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 /// Copies from this size on are made without the GIL.
 constexpr std::uint64_t kLongCopyBytes = 128 * 1024;
@@ -28,56 +24,19 @@ struct Held {
   c10::DataPtr before;
 };
 
-struct Entry {
-  WeakStorage storage;
-  const Held* held;
-};
+/// By the address of their bytes.
+using Known = KnownStorages<const void*, Held>;
 
-/// The storages of this process by the address of their bytes.
-struct Known {
-  std::mutex mutex;
-  std::unordered_map<const void*, Entry> by_address;
-};
-
-/// Never destroyed: storages are released until the very end of the process.
-Known& known() {
-  static Known* const instance = [] {
-    static Known* made = new Known;
-    // A child has the table whole, whichever thread was at it.
-    pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); },
-                   [] { made->mutex.unlock(); });
-    return made;
-  }();
-  return *instance;
-}
+const void* address_of(const Place& place) { return place.block.data() + place.start; }
 
 void release(void* context) {
   Held* held = static_cast<Held*>(context);
-  std::optional<WeakStorage> forgotten;  // goes without the lock
-  {
-    const std::lock_guard lock(known().mutex);
-    const auto at = known().by_address.find(held->place.block.data() + held->place.start);
-    if (at != known().by_address.end() && at->second.held == held) {
-      forgotten = std::move(at->second.storage);
-      known().by_address.erase(at);
-    }
-  }
+  Known::here().forget(address_of(held->place), held);
   delete held;
 }
 
 c10::DataPtr data_of(Held* held) {
   return {held->place.block.data() + held->place.start, held, &release, c10::DeviceType::CPU};
-}
-
-/// Makes `storage` the one that is found at its place.
-void remember(const c10::intrusive_ptr<c10::StorageImpl>& storage, const Held* held) {
-  std::optional<WeakStorage> replaced;
-  const std::lock_guard lock(known().mutex);
-  const auto [at, fresh] = known().by_address.try_emplace(
-      held->place.block.data() + held->place.start, Entry{WeakStorage(storage), held});
-  if (fresh) return;
-  replaced = std::exchange(at->second.storage, WeakStorage(storage));
-  at->second.held = held;
 }
 
 class WithoutGil {
@@ -128,24 +87,20 @@ Place place_in_heap(c10::StorageImpl& storage) {
   Held* const kept = held.release();
   storage.set_data_ptr_noswap(data_of(kept));
   storage.set_resizable(false);
-  remember(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage), kept);
+  Known::here().remember(address_of(place),
+                         c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage), kept);
   return place;
 }
 
 c10::intrusive_ptr<c10::StorageImpl> storage_at(Place place, std::uint64_t bytes) {
-  const void* address = place.block.data() + place.start;
-  {
-    const std::lock_guard lock(known().mutex);
-    const auto at = known().by_address.find(address);
-    if (at != known().by_address.end() && at->second.held->bytes == bytes) {
-      if (auto storage = at->second.storage.lock()) return storage;
-    }
-  }
+  const void* address = address_of(place);
+  const auto whole = [bytes](const Held& held) { return held.bytes == bytes; };
+  if (auto storage = Known::here().find(address, whole)) return storage;
   Held* const held = new Held{std::move(place), bytes, {}};
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                        data_of(held), /*allocator=*/nullptr,
                                                        /*resizable=*/false);
-  remember(storage, held);
+  Known::here().remember(address, storage, held);
   return storage;
 }
 
