@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "known_storages.h"
 #include "shoal/ipc/device_memory.h"
 #include "shoal/shm/cuda/ipc_memory.h"
+#include "torch_known_storages.h"
 
 namespace shoal::python {
 namespace {

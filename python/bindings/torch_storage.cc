@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "known_storages.h"
 #include "shoal/ipc/heap.h"
+#include "torch_known_storages.h"
 
 namespace shoal::python {
 namespace {
