@@ -13,6 +13,9 @@ namespace shoal::sync {
 namespace {
 
 constexpr double kWeight = 0.25;  // of a new sample
+// One thread more than CPUs is no crowd: who samples has just woken the one it waits for, and who
+// spins makes room. Half of one is for the smoothing.
+constexpr double kSpare = 1.5;
 
 }  // namespace
 
@@ -23,7 +26,7 @@ bool CpuLoad::crowded(std::uint64_t now_ns) noexcept {
     next_sample_ns_ = now_ns + kSamplePeriodNs;
     sample();
   }
-  return runnable_ > cpus_ + 0.5;
+  return runnable_ > cpus_ + kSpare;
 }
 
 void CpuLoad::sample() noexcept {

@@ -1,4 +1,4 @@
-// Whether more threads want to run than there are CPUs.
+// Whether clearly more threads want to run than there are CPUs.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class CpuLoad {
 
   static constexpr std::uint64_t kSamplePeriodNs = 10'000'000;
 
-  /// More runnable threads than CPUs, smoothed over the last samples.
+  /// More runnable threads than CPUs and one that takes turns, smoothed over the last samples.
   bool crowded() noexcept { return crowded(os::now_ns()); }
   /// The same at a given time.
   bool crowded(std::uint64_t now_ns) noexcept;

@@ -36,14 +36,10 @@ class BasicDoorbell {
     return word_.load(std::memory_order_acquire) >> 1;  // [door]
   }
 
-  /// Whether somebody may sleep: the next ring() will cost a system call. A hint, of this moment.
+  /// Whether somebody may have gone to sleep since the last ring: the next will cost a system call.
+  /// A hint, of this moment.
   bool may_have_sleeper() const noexcept {
     return (word_.load(std::memory_order_relaxed) & kAsleep) != 0;  // relaxed: decides no ordering
-  }
-
-  /// Whether somebody has gone to sleep since the last ring. A hint: it may be so a moment later.
-  bool has_sleepers() const noexcept {
-    return (word_.load(std::memory_order_relaxed) & kAsleep) != 0;  // relaxed: a hint
   }
 
   /// Ends all waits for an older generation than the new one, which is returned.

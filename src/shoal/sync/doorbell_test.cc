@@ -59,11 +59,11 @@ TEST(Doorbell, TheDeadlineEndsAWaitSpinningOrNot) {
 
 TEST(Doorbell, TellsWhetherSomebodyWentToSleepSinceTheLastRing) {
   Doorbell door{};
-  EXPECT_FALSE(door.has_sleepers());
+  EXPECT_FALSE(door.may_have_sleeper());
   EXPECT_EQ(door.park(0, os::deadline_after(1ms)), WaitOutcome::kTimedOut);
-  EXPECT_TRUE(door.has_sleepers());
+  EXPECT_TRUE(door.may_have_sleeper());
   door.ring();
-  EXPECT_FALSE(door.has_sleepers());
+  EXPECT_FALSE(door.may_have_sleeper());
 }
 
 TEST(Doorbell, ARingIsNoSystemCallWhenNobodySleeps) {

@@ -41,8 +41,7 @@ class BasicGather {
   }
 
   /// Counts `arrivals` at once, of those that are still expected. Returns whether they were the
-  /// last of `round`: then the waiter is about to run, and who arrived does best to park at once.
-  /// False, without effect, when the round is over or given up.
+  /// last of `round`. False, without effect, when the round is over or given up.
   bool arrive(std::uint32_t round, std::uint32_t arrivals = 1) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);  // the exchange below synchronises
     do {

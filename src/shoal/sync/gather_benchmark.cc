@@ -24,19 +24,15 @@ void work_for(std::chrono::nanoseconds time) {
   for (const auto end = os::deadline_after(time); os::Clock::now() < end;) pause();
 }
 
-/// Works every round until it is killed; `cap` is the longest spin of the worker that did not
-/// arrive last.
+/// Works every round until it is killed; `cap` is the longest spin.
 [[noreturn]] void work(Segment& segment, std::chrono::nanoseconds time,
                        std::chrono::nanoseconds cap) {
   SpinPolicy policy({.cap = cap, .group_size = kWorkers});
-  bool last = false;
   for (std::uint32_t seen = 0;;) {
-    const WaitOutcome outcome = last ? segment.door.park(seen, os::kNoDeadline)
-                                     : segment.door.wait(seen, policy, os::kNoDeadline);
-    if (outcome != WaitOutcome::kReady) continue;
+    if (segment.door.wait(seen, policy, os::kNoDeadline) != WaitOutcome::kReady) continue;
     seen = segment.door.generation();
     work_for(time);
-    last = segment.gather.arrive(seen);
+    segment.gather.arrive(seen);
   }
 }
 

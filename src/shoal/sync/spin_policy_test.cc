@@ -106,6 +106,8 @@ TEST_F(Load, IsCrowdedWhileMoreThreadsAreRunnableThanThereAreCpus) {
   CpuLoad load(2, path_);
   set_runnable("2");
   EXPECT_FALSE(crowded_after_samples(load));
+  set_runnable("3");  // a caller that takes turns with two spinning workers
+  EXPECT_FALSE(crowded_after_samples(load));
   set_runnable("4");
   EXPECT_TRUE(crowded_after_samples(load));
   set_runnable("1");
@@ -116,7 +118,7 @@ TEST_F(Load, OneBusySampleIsNoCrowd) {
   CpuLoad load(2, path_);
   set_runnable("2");
   ASSERT_FALSE(crowded_after_samples(load));
-  set_runnable("3");
+  set_runnable("6");
   EXPECT_FALSE(load.crowded(++periods_ * CpuLoad::kSamplePeriodNs));
 }
 

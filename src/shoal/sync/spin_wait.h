@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "shoal/os/clock.h"
 #include "shoal/sync/atomics.h"
@@ -12,7 +13,8 @@
 namespace shoal::sync {
 
 /// Spins on `ready` within the policy's budget, else calls `park`, and tells the policy how it
-/// went.
+/// went. Who spins gives its CPU to any thread that wants to run there: the one that it waits for
+/// may be among them.
 ///
 /// `ready() -> bool` is a load with acquire; `park() -> WaitOutcome` sleeps until the deadline at
 /// the latest.
@@ -20,12 +22,13 @@ template <class Policy, class Ready, class Park>
 [[nodiscard]] WaitOutcome spin_then_park(Policy& policy, os::Deadline deadline, Ready ready,
                                          Park park) noexcept {
   constexpr int kPausesPerLookAtTheClock = 16;
+  constexpr std::chrono::microseconds kYieldAfter{2};  // a shorter wait makes no system call
   if (ready()) return WaitOutcome::kReady;
   const os::Deadline start = os::Clock::now();
   const std::chrono::nanoseconds budget = policy.budget();
   if (budget > std::chrono::nanoseconds::zero()) {
     const os::Deadline spin_end = std::min(deadline, start + budget);
-    do {
+    for (;;) {
       for (int i = 0; i < kPausesPerLookAtTheClock; ++i) {
         if (ready()) {
           policy.record(os::Clock::now() - start, budget, true);
@@ -33,7 +36,10 @@ template <class Policy, class Ready, class Park>
         }
         pause();
       }
-    } while (os::Clock::now() < spin_end);
+      const os::Deadline now = os::Clock::now();
+      if (now >= spin_end) break;
+      if (now - start > kYieldAfter) std::this_thread::yield();
+    }
   }
   const WaitOutcome outcome = park();
   policy.record(os::Clock::now() - start, budget, false);

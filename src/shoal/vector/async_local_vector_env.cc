@@ -123,14 +123,7 @@ void AsyncLocalVectorEnv::thread_main(Lane& lane) {
       lane.worker->serve(1 << 10);
       continue;
     }
-    bool completed = false;
-    {
-      const std::lock_guard lock(lane.mutex);
-      completed = lane.worker->take_completed();
-    }
-    // Who completed a batch gives its CPU to the caller at once.
-    static_cast<void>(completed ? lane.door.park(seen, os::kNoDeadline)
-                                : lane.door.wait(seen, policy, os::kNoDeadline));
+    static_cast<void>(lane.door.wait(seen, policy, os::kNoDeadline));
   }
 }
 

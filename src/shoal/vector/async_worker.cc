@@ -159,7 +159,7 @@ void AsyncWorker::deliver(const InboxEntry& entry, std::uint8_t fault,
   if (hooks_.pass) hooks_.pass("written");
   slots.ready(word, entry.row);
   if (hooks_.pass) hooks_.pass("ready");
-  completed_ |= block.gather->arrive(place.sequence);
+  block.gather->arrive(place.sequence);
   if (hooks_.pass) hooks_.pass("arrived");
   if (elsewhere && hooks_.bring_waits) {
     hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);

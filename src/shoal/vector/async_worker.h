@@ -58,9 +58,6 @@ class AsyncWorker {
   /// Obeys up to `most` orders; returns how many.
   int serve(int most);
 
-  /// Whether serve() has completed a batch since the last call: the caller may be about to run.
-  bool take_completed() noexcept { return std::exchange(completed_, false); }
-
   Stepper& stepper() noexcept { return *stepper_; }
   AsyncCell& cell() noexcept { return segment_.cell(worker_); }
 
@@ -82,7 +79,6 @@ class AsyncWorker {
   std::vector<InboxEntry> run_;     // what is obeyed together: neighbours with the same order
   std::vector<std::uint8_t> gone_;  // environments that were let go
   double step_ns_ = 0;              // of one environment, smoothed; 0: not known yet
-  bool completed_ = false;
 };
 
 }  // namespace shoal::vector

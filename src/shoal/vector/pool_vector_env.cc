@@ -34,6 +34,7 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
       owns_pool_(owns_pool),
       owner_pid_(::getpid()),
       session_(pool_->new_session()),
+      spin_policy_({.group_size = pool_->num_workers() + 1}),
       health_(static_cast<std::size_t>(std::count_if(
           payloads.begin(), payloads.end(), [](const Payload& p) { return p.num_envs > 0; }))),
       asked_pool_(pool_) {
@@ -196,9 +197,8 @@ void PoolVectorEnv::tell(int worker, std::span<const std::byte> message) {
       {.kind = PoolKind::kTell, .session = session_, .bytes = {message.begin(), message.end()}});
 }
 
-// Never a spin: the workers need the CPU, and the last of them hands its own over (pool_worker.cc).
 sync::WaitOutcome PoolVectorEnv::await(sync::Gather& gather, os::Deadline deadline) {
-  return gather.park(deadline);
+  return gather.wait(spin_policy_, deadline);
 }
 
 std::optional<std::vector<std::byte>> PoolVectorEnv::take_info(int row, std::uint32_t sequence,

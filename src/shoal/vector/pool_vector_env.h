@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "shoal/os/memory_use.h"
+#include "shoal/sync/spin_policy.h"
 #include "shoal/vector/async_vector_env.h"
 #include "shoal/vector/fault_account.h"
 #include "shoal/vector/fault_ledger.h"
@@ -144,6 +145,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   const bool owns_pool_;
   const int owner_pid_;
   const std::uint32_t session_;
+  sync::SpinPolicy spin_policy_;     // of the caller: it spins where there is a CPU for it as well
   std::vector<Part> parts_;          // by worker of this vector environment
   int unsettled_ = 0;                // parts that are away or opening
   int backing_off_ = 0;              // environments that are to come later

@@ -85,7 +85,6 @@ class PoolWorker {
   PoolDoor* door_ = nullptr;
   std::uint64_t read_ = 0;  // messages
   std::map<std::uint32_t, Session> sessions_;
-  bool completed_ = false;  // a batch was completed since the last wait
   sync::SpinPolicy spin_policy_;
 };
 
@@ -248,7 +247,6 @@ bool PoolWorker::serve_all() {
     const process::IdentityScope scope(session.identity);
     serving(id);
     any = session.worker->serve(std::min(kTurn, orders)) > 0 || any;
-    completed_ = session.worker->take_completed() || completed_;
   }
   if (any) serving(0);
   return any;
@@ -265,8 +263,6 @@ sync::WaitOutcome PoolWorker::wait(std::uint32_t seen) {
     if (hooks_.after_park) hooks_.after_park();
     return outcome;
   };
-  // Who completed a batch parks at once: the parent then runs on this CPU, as in worker_loop.cc.
-  if (std::exchange(completed_, false)) return park();
   return sync::spin_then_park(
       spin_policy_, deadline, [&] { return door_->bell.generation() != seen; }, park);
 }

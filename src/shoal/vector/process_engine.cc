@@ -10,6 +10,7 @@
 #include "shoal/os/affinity.h"
 #include "shoal/process/stack_dump.h"
 #include "shoal/process/welcome.h"
+#include "shoal/sync/spin_wait.h"
 #include "shoal/vector/messages.h"
 
 namespace shoal::vector {
@@ -78,6 +79,7 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
       seats_(make_seats(std::move(workers))),
       state_(count_envs(seats_), options_.step_before_reset),
       cpus_(cpus_to_pin(options_, seats_.size())),
+      spin_policy_({.group_size = static_cast<int>(seats_.size()) + 1}),
       ledger_(options_.faults, count_envs(seats_)),
       health_(seats_.size()),
       seeds_(static_cast<std::size_t>(count_envs(seats_))) {
@@ -278,11 +280,17 @@ Batch ProcessEngine::wait(std::optional<std::chrono::nanoseconds> timeout) {
 }
 
 void ProcessEngine::wait_for_workers(const Patience& patience) {
-  if (control_.gather().left() == 0) return;
-  ++parks_;
-  // Never a spin: the workers need the CPU, and the last of them hands its own over
-  // (worker_loop.cc).
-  while (control_.gather().park(patience.slice_end()) != sync::WaitOutcome::kReady) {
+  for (;;) {
+    const os::Deadline slice_end = patience.slice_end();
+    const auto park = [&] {
+      ++parks_;
+      return control_.gather().park(slice_end);
+    };
+    if (sync::spin_then_park(
+            spin_policy_, slice_end, [this] { return control_.gather().left() == 0; }, park) ==
+        sync::WaitOutcome::kReady) {
+      return;
+    }
     look_for_hangs();
     look_for_hogs();
     if (settle_dead_workers()) return;

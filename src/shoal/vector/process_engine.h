@@ -16,6 +16,7 @@
 
 #include "shoal/os/memory_use.h"
 #include "shoal/process/launcher.h"
+#include "shoal/sync/spin_policy.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/control_block.h"
 #include "shoal/vector/fault_account.h"
@@ -155,7 +156,8 @@ class ProcessEngine {
   Rows rows_;
   ObsSets obs_sets_;
   CallState state_;
-  const std::vector<int> cpus_;  // of the workers, by index; empty: wherever the kernel puts them
+  const std::vector<int> cpus_;   // of the workers, by index; empty: wherever the kernel puts them
+  sync::SpinPolicy spin_policy_;  // of the caller: it spins where there is a CPU for it as well
   std::uint64_t sequence_ = 0;
   std::uint64_t posted_ns_ = 0;  // when the call under way was given to the workers
   bool posted_none_ = false;     // no worker was given anything: no row is live

@@ -65,7 +65,6 @@ class WorkerLoop {
   std::uint64_t measured_ns_ = 0;
   std::uint64_t sequence_ = 0;  // of the command that was obeyed last, or is being obeyed
   int obs_set_ = 0;             // that came with it
-  bool arrived_last_ = false;   // this worker ended the round: the parent wants its CPU
   sync::SpinPolicy spin_policy_;
 };
 
@@ -122,11 +121,6 @@ sync::WaitOutcome WorkerLoop::wait(std::uint32_t seen) {
     if (hooks_.after_park) hooks_.after_park();
     return outcome;
   };
-  // Who finished last parks at once: the parent then runs on this CPU and hands it back by
-  // blocking, which is a switch of some 4 µs instead of the 50–90 µs of waking a halted CPU. Who
-  // finished earlier spins. But when one of those has gone to sleep, the parent has its CPU, and
-  // who finished last is the one that can spin.
-  if (std::exchange(arrived_last_, false) && !control_.doorbell().has_sleepers()) return park();
   return sync::spin_then_park(
       spin_policy_, deadline, [&] { return control_.doorbell().generation() != seen; }, park);
 }
@@ -198,7 +192,7 @@ void WorkerLoop::measure_memory() {
 
 void WorkerLoop::finish_command() {
   cell_->done.store(sequence_, std::memory_order_release);  // [done]
-  arrived_last_ = control_.gather().arrive(static_cast<std::uint32_t>(sequence_));
+  control_.gather().arrive(static_cast<std::uint32_t>(sequence_));
 }
 
 void WorkerLoop::publish_info() {
