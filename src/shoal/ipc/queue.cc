@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t kLogMask = 63;                // of the ring's word
 constexpr auto kRelaxed = std::memory_order_relaxed;  // under the lock, which orders all
 
-constexpr sync::SpinOptions kSpin = {.cap = std::chrono::microseconds(100), .group_size = 2};
+constexpr sync::SpinOptions kSpin = {.group_size = 2};
 
 Cursor load(const QueueWords::Word& word) noexcept { return Cursor::from(word.load(kRelaxed)); }
 

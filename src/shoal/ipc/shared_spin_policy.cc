@@ -2,15 +2,13 @@
 
 namespace shoal::ipc {
 
-using std::chrono::microseconds;
-
 SharedSpinPolicy& SharedSpinPolicy::of_holders() {
-  static SharedSpinPolicy policy({.cap = microseconds(50), .group_size = 2});
+  static SharedSpinPolicy policy({.group_size = 2});
   return policy;
 }
 
 SharedSpinPolicy& SharedSpinPolicy::of_signals() {
-  static SharedSpinPolicy policy({.cap = microseconds(50), .group_size = 2});
+  static SharedSpinPolicy policy({.group_size = 2});
   return policy;
 }
 
