@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -69,7 +70,10 @@ class Pool {
 
   TaskScheduler& scheduler() { return scheduler_; }
   int deaths() const { return deaths_; }
-  pid_t pid(int i) const { return workers_.at(i)->pid(); }
+  pid_t pid(int i) const {
+    const std::lock_guard lock(mutex_);
+    return pids_.at(i);
+  }
 
   std::shared_ptr<TaskJob> map(const std::vector<std::string>& tasks) {
     auto job = std::make_shared<TaskJob>();
@@ -90,6 +94,8 @@ class Pool {
     workers_[i] =
         std::make_unique<Child>([this, i] { return work(scheduler_.board_fd(), i, quota_); });
     scheduler_.occupy(i, workers_[i]->pid());
+    const std::lock_guard lock(mutex_);
+    pids_[i] = workers_[i]->pid();
   }
   void keep() {
     for (;;) {
@@ -104,7 +110,9 @@ class Pool {
 
   const int quota_;
   TaskScheduler scheduler_;
-  std::map<int, std::unique_ptr<Child>> workers_;
+  std::map<int, std::unique_ptr<Child>> workers_;  // the keeper's, once it runs
+  mutable std::mutex mutex_;
+  std::map<int, pid_t> pids_;  // of the workers, for the test; under mutex_
   std::atomic<int> deaths_ = 0;
   std::thread keeper_;
 };
