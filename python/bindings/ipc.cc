@@ -11,6 +11,7 @@
 
 #include "bindings.h"
 #include "packed_arrays.h"
+#include "packers.h"
 #include "shoal/ipc/block.h"
 #include "shoal/ipc/descriptor_desk.h"
 #include "shoal/ipc/heap.h"
@@ -138,6 +139,7 @@ void bind_ipc(nb::module_& parent) {
   nb::module_ module = parent.def_submodule("ipc", "The heap that a family of processes shares.");
   bind_block(module);
   bind_packed_arrays(module);
+  bind_packers(module);
   bind_tree_pickle(module);
   module.def("exists", &Heap::exists, "Whether this process has a heap already.");
   module.def(

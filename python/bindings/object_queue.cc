@@ -53,6 +53,14 @@ std::span<const std::byte> bytes_of_object(nb::handle bytes) {
           static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
 }
 
+/// Of a list of blocks, or of no object.
+std::vector<Offset> offsets_of(nb::handle blocks) {
+  std::vector<Offset> offsets;
+  if (!blocks.is_valid()) return offsets;
+  for (const nb::handle block : blocks) offsets.push_back(nb::cast<ipc::Block&>(block).offset());
+  return offsets;
+}
+
 nb::object reduction() { return nb::module_::import_("shoal.multiprocessing.reduction"); }
 
 /// A pickle of `object` and the blocks that it names. What is a tree of what is known needs no
@@ -103,15 +111,15 @@ QueueOutcome ObjectQueue::put_message(MessageForm form, std::span<const std::byt
 QueueOutcome ObjectQueue::put(nb::handle object, os::Deadline deadline, const ipc::Token* peer) {
   PlainCodec codec;
   if (codec.encode(object)) {
-    return put_message(MessageForm::kPlain, codec.bytes(), {}, deadline, peer);
+    const auto blocks = offsets_of(codec.blocks());
+    return put_message(MessageForm::kPlain, codec.bytes(), blocks, deadline, peer);
   }
   if (PyBytes_CheckExact(object.ptr())) {
     const nb::object kept = nb::borrow(object);
     return put_message(MessageForm::kBytes, bytes_of_object(object), {}, deadline, peer);
   }
   const auto [data, held] = pickle_dumps(object);
-  std::vector<Offset> blocks;
-  for (const nb::handle block : held) blocks.push_back(nb::cast<ipc::Block&>(block).offset());
+  const auto blocks = offsets_of(held);
   Py_buffer view;
   if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   struct Release {

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
+
+#include "packers.h"
 
 namespace nb = nanobind;
 
@@ -47,6 +50,10 @@ class Reader {
         return read_list();
       case 'd':
         return read_dict();
+      case 'p': {
+        const auto unpacker = text(take_sized());
+        return unpack(unpacker, text(take_sized()));
+      }
     }
     throw std::invalid_argument("bytes that stand for no plain object");
   }
@@ -68,6 +75,9 @@ class Reader {
   }
   std::span<const std::byte> take_sized() { return take_bytes(take<std::uint16_t>()); }
 
+  static std::string_view text(std::span<const std::byte> bytes) noexcept {
+    return {characters(bytes), bytes.size()};
+  }
   static const char* characters(std::span<const std::byte> bytes) noexcept {
     return reinterpret_cast<const char*>(bytes.data());
   }
@@ -126,11 +136,15 @@ bool PlainCodec::put(char kind, const void* data, std::size_t bytes) noexcept {
 }
 
 bool PlainCodec::put_sized(char kind, const char* data, std::size_t bytes) noexcept {
-  if (bytes > kMaxBytes) return false;
+  return put(kind, nullptr, 0) && put_sized(data, bytes);
+}
+
+bool PlainCodec::put_sized(const char* data, std::size_t bytes) noexcept {
   const auto size = static_cast<std::uint16_t>(bytes);
-  if (!put(kind, &size, sizeof size) || used_ + bytes > kMaxBytes) return false;
-  std::memcpy(bytes_.data() + used_, data, bytes);
-  used_ += bytes;
+  if (bytes > kMaxBytes || used_ + sizeof size + bytes > kMaxBytes) return false;
+  std::memcpy(bytes_.data() + used_, &size, sizeof size);
+  std::memcpy(bytes_.data() + used_ + sizeof size, data, bytes);
+  used_ += sizeof size + bytes;
   return true;
 }
 
@@ -142,15 +156,14 @@ bool PlainCodec::put_int(std::int64_t value) noexcept {
   return as('i', value);
 }
 
-bool PlainCodec::first_time(PyObject* container) noexcept {
-  const auto end = containers_.begin() + static_cast<std::ptrdiff_t>(seen_);
-  if (seen_ == kMaxContainers || std::find(containers_.begin(), end, container) != end)
-    return false;
-  containers_[seen_++] = container;
+bool PlainCodec::first_time(PyObject* object) noexcept {
+  const auto end = shared_.begin() + static_cast<std::ptrdiff_t>(seen_);
+  if (seen_ == kMaxShared || std::find(shared_.begin(), end, object) != end) return false;
+  shared_[seen_++] = object;
   return true;
 }
 
-bool PlainCodec::write(nb::handle object, int depth) noexcept {
+bool PlainCodec::write(nb::handle object, int depth) {
   PyObject* self = object.ptr();
   if (self == Py_None) return put('N', nullptr, 0);
   if (self == Py_True) return put('T', nullptr, 0);
@@ -178,16 +191,34 @@ bool PlainCodec::write(nb::handle object, int depth) noexcept {
     return put_sized('b', PyBytes_AS_STRING(self),
                      static_cast<std::size_t>(PyBytes_GET_SIZE(self)));
   }
-  return depth < kMaxDepth && write_items(object, depth + 1);
+  if (PyTuple_CheckExact(self) || PyList_CheckExact(self) || PyDict_CheckExact(self)) {
+    return depth < kMaxDepth && write_items(object, depth + 1);
+  }
+  return write_packed(object);
 }
 
-bool PlainCodec::write_items(nb::handle object, int depth) noexcept {
+// Packing moves and copies, so nothing is packed before it is known that all can be.
+bool PlainCodec::write_packed(nb::handle object) {
+  const Packer* const packer = packer_of(Py_TYPE(object.ptr()));
+  if (packer == nullptr || !first_time(object.ptr())) return false;
+  if (!blocks_.is_valid()) {
+    if (object.ptr() != root_.ptr() && !is_packable_tree(root_)) return false;
+    blocks_ = nb::list();
+  }
+  const nb::object packed = packer->pack(object, blocks_);
+  return packed.is_valid() && put_sized('p', packer->unpacker.data(), packer->unpacker.size()) &&
+         put_sized(PyBytes_AS_STRING(packed.ptr()),
+                   static_cast<std::size_t>(PyBytes_GET_SIZE(packed.ptr())));
+}
+
+// A packer may give the GIL back, and another thread change a list or dict: its items are held, and
+// its size is looked at again.
+bool PlainCodec::write_items(nb::handle object, int depth) {
   PyObject* self = object.ptr();
   const Py_ssize_t size = PyTuple_CheckExact(self)  ? PyTuple_GET_SIZE(self)
                           : PyList_CheckExact(self) ? PyList_GET_SIZE(self)
-                          : PyDict_CheckExact(self) ? PyDict_GET_SIZE(self)
-                                                    : -1;
-  if (size < 0 || size > static_cast<Py_ssize_t>(kMaxBytes)) return false;
+                                                    : PyDict_GET_SIZE(self);
+  if (size > static_cast<Py_ssize_t>(kMaxBytes)) return false;
   const auto count = static_cast<std::uint16_t>(size);
   if (PyTuple_CheckExact(self)) {
     if (!put('t', &count, sizeof count)) return false;
@@ -200,17 +231,20 @@ bool PlainCodec::write_items(nb::handle object, int depth) noexcept {
   if (PyList_CheckExact(self)) {
     if (!put('l', &count, sizeof count)) return false;
     for (Py_ssize_t i = 0; i < size; ++i) {
-      if (!write(PyList_GET_ITEM(self, i), depth)) return false;
+      if (PyList_GET_SIZE(self) != size || !write(nb::borrow(PyList_GET_ITEM(self, i)), depth))
+        return false;
     }
-    return true;
+    return PyList_GET_SIZE(self) == size;
   }
   if (!put('d', &count, sizeof count)) return false;
   PyObject* key;
   PyObject* value;
-  for (Py_ssize_t at = 0; PyDict_Next(self, &at, &key, &value) != 0;) {
-    if (!write(key, depth) || !write(value, depth)) return false;
+  Py_ssize_t left = size;
+  for (Py_ssize_t at = 0; PyDict_Next(self, &at, &key, &value) != 0; --left) {
+    const nb::object kept = nb::borrow(value);
+    if (left == 0 || !write(nb::borrow(key), depth) || !write(kept, depth)) return false;
   }
-  return true;
+  return left == 0;
 }
 
 }  // namespace shoal::python

@@ -1,7 +1,5 @@
 #include "tree_pickle.h"
 
-#include <nanobind/stl/string.h>
-
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -10,71 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "packers.h"
+
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace shoal::python {
 namespace {
-
-constexpr int kMaxDepth = 50;
-constexpr int kMaxParts = 5000;
-constexpr Py_ssize_t kMaxText = Py_ssize_t{1} << 24;
-
-/// How objects of one type become bytes, and which function of which module makes them of these.
-struct Packer {
-  PyObject* pack;  // pack(obj, blocks): bytes, or None; owned for ever, as the type is
-  std::string module;
-  std::string name;
-};
-
-using Packers = std::unordered_map<PyTypeObject*, Packer>;
-
-/// Written under the GIL when tensors.py and arrays.py are imported; never destroyed.
-Packers& packers() {
-  static Packers* const table = new Packers;
-  return *table;
-}
-
-/// Whether all parts are of types that are known; asks no Python code.
-class Survey {
- public:
-  bool knows(PyObject* object, int depth) {
-    if (++parts_ > kMaxParts || depth > kMaxDepth) return false;
-    if (object == Py_None || PyBool_Check(object) || PyFloat_CheckExact(object)) return true;
-    if (PyLong_CheckExact(object)) return fits(object);
-    if (PyUnicode_CheckExact(object)) return PyUnicode_GET_LENGTH(object) < kMaxText;
-    if (PyBytes_CheckExact(object)) return PyBytes_GET_SIZE(object) < kMaxText;
-    if (PyTuple_CheckExact(object)) {
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-        if (!knows(PyTuple_GET_ITEM(object, i), depth + 1)) return false;
-      }
-      return true;
-    }
-    if (PyList_CheckExact(object)) {
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object); ++i) {
-        if (!knows(PyList_GET_ITEM(object, i), depth + 1)) return false;
-      }
-      return true;
-    }
-    if (PyDict_CheckExact(object)) {
-      PyObject *key, *value;
-      for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &value);) {
-        if (!knows(key, depth + 1) || !knows(value, depth + 1)) return false;
-      }
-      return true;
-    }
-    return packers().contains(Py_TYPE(object));
-  }
-
- private:
-  static bool fits(PyObject* integer) {
-    int overflow = 0;
-    PyLong_AsLongLongAndOverflow(integer, &overflow);
-    return overflow == 0;
-  }
-
-  int parts_ = 0;
-};
 
 /// Opcodes of Python's Lib/pickle.py.
 class TreePickle {
@@ -141,6 +81,10 @@ class TreePickle {
     return true;
   }
 
+  void write_text(const std::string& text) {
+    write_text('\x8c', 'X', text.data(), static_cast<Py_ssize_t>(text.size()));
+  }
+
   bool write_str(PyObject* text) {
     Py_ssize_t size;
     const char* data = PyUnicode_AsUTF8AndSize(text, &size);
@@ -192,20 +136,17 @@ class TreePickle {
   }
 
   bool write_packed(nb::object object) {
-    const auto found = packers().find(Py_TYPE(object.ptr()));
-    if (found == packers().end()) return false;
-    const Packer& packer = found->second;
-    PyObject* const arguments[] = {object.ptr(), blocks_.ptr()};
-    const nb::object packed = nb::steal(PyObject_Vectorcall(packer.pack, arguments, 2, nullptr));
-    if (!packed.is_valid()) throw nb::python_error();
-    if (!PyBytes_CheckExact(packed.ptr())) return false;
-    if (const auto known = memo_.find(packer.pack); known != memo_.end()) {
+    const Packer* const packer = packer_of(Py_TYPE(object.ptr()));
+    if (packer == nullptr) return false;
+    const nb::object packed = packer->pack(object, blocks_);
+    if (!packed.is_valid()) return false;
+    if (const auto known = memo_.find(packer->function); known != memo_.end()) {
       write_get(known->second);
     } else {
-      write_text('\x8c', 'X', packer.module.data(), static_cast<Py_ssize_t>(packer.module.size()));
-      write_text('\x8c', 'X', packer.name.data(), static_cast<Py_ssize_t>(packer.name.size()));
+      write_text(packer->module);
+      write_text(packer->name);
       put('\x93');
-      memoize(nb::borrow(packer.pack));
+      memoize(nb::borrow(packer->function));
     }
     write_bytes(packed.ptr());
     put('\x85');
@@ -231,16 +172,10 @@ class TreePickle {
   std::vector<nb::object> kept_;  // no address is used twice
 };
 
-void add_packer(nb::handle type, nb::object packer, std::string module, std::string name) {
-  if (!PyType_Check(type.ptr())) throw nb::type_error("not a type");
-  auto* const key = reinterpret_cast<PyTypeObject*>(nb::borrow(type).release().ptr());
-  packers()[key] = {packer.release().ptr(), std::move(module), std::move(name)};
-}
-
 }  // namespace
 
 nb::object pickle_tree(nb::handle object, nb::list blocks) {
-  if (!Survey().knows(object.ptr(), 0)) return nb::none();
+  if (!is_packable_tree(object)) return nb::none();
   TreePickle pickle(blocks);
   if (!pickle.write(nb::borrow(object))) return nb::none();
   return pickle.finish();
@@ -250,10 +185,6 @@ void bind_tree_pickle(nb::module_& module) {
   module.def("pickle_tree", &pickle_tree, "obj"_a.none(), "blocks"_a,
              "A tree of builtins and of objects with a packer as a pickle, or None for what is "
              "more; blocks that it names are appended to `blocks`, also in the latter case.");
-  module.def(
-      "add_packer", &add_packer, "type"_a, "packer"_a, "module"_a, "name"_a,
-      "Objects of exactly this type are pickled as a call of the function `name` of "
-      "`module` with packer(obj, blocks), which is bytes, or None to leave the tree to others.");
 }
 
 }  // namespace shoal::python

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
+import numpy as np
 import pytest
 
+import shoal.multiprocessing as mp
 import shoal.multiprocessing.reduction as reduction
 from mp_peer import Peer, peer
+from shoal._core import ipc
 
 torch = pytest.importorskip("torch")
 
@@ -208,3 +212,47 @@ def test_modules_and_trees_cross(other: Peer):
     assert torch.equal(back["module"].weight, module.weight)
     assert back["module"].weight.data_ptr() == module.weight.data_ptr()
     assert back["list"][1][1] == "text"
+
+
+def through_a_queue(obj):
+    queue = mp.SimpleQueue()
+    queue.put(obj)
+    return queue.get()
+
+
+def test_small_trees_with_tensors_and_arrays_cross_a_queue():
+    shared, array = torch.arange(6.0).reshape(2, 3), np.arange(5)
+    tree = {"row": (shared, array), "view": [shared[1], 3], "parameter": torch.nn.Parameter(torch.ones(2)), 0: None}
+    other = through_a_queue(tree)
+    assert list(other) == list(tree)
+    assert type(other["parameter"]) is torch.nn.Parameter
+    assert other["row"][0].data_ptr() == shared.data_ptr()
+    assert other["view"][0].data_ptr() == shared[1].data_ptr()
+    np.testing.assert_array_equal(other["row"][1], array)
+
+
+def test_what_is_in_a_queue_s_tree_twice_is_one_object_there():
+    tensor, array, inner = torch.ones(2), np.ones(2), [1]
+    first, second, *arrays, one, two = through_a_queue([tensor, tensor, array, array, inner, inner])
+    assert first is second and arrays[0] is arrays[1] and one is two
+
+
+@pytest.mark.parametrize("count", [64, 65, 200])
+def test_many_arrays_in_one_tree_cross_a_queue(count):
+    other = through_a_queue([np.full(100, i) for i in range(count)])
+    assert [int(array[0]) for array in other] == list(range(count))
+
+
+def test_nothing_stays_of_a_tree_that_takes_the_long_way_after_all():
+    before = ipc.stats()["blocks"]
+    other = through_a_queue([np.ones(4096), torch.ones(4096), np.ones(30_000, np.uint8), "x" * 40_000])
+    assert [len(part) for part in other] == [4096, 4096, 30_000, 40_000]
+    del other
+    assert ipc.stats()["blocks"] == before
+
+
+def test_a_message_with_a_tensor_is_a_pickle_to_who_reads_bytes():
+    reader, writer = mp.Pipe(duplex=False)
+    writer.send([torch.arange(3), np.arange(3)])
+    tensor, array = pickle.loads(reader.recv_bytes())
+    assert tensor.tolist() == array.tolist() == [0, 1, 2]

@@ -45,14 +45,14 @@ def needs_dtype(array: object) -> bool:
 def is_shared_array(array: object) -> bool:
     """Whether the array's elements lie in the heap."""
 
+def add_packer(type: object, packer: object, module: str, name: str) -> None:
+    """
+    Objects of exactly this type cross as packer(obj, blocks), which is bytes, or None to leave the tree to others; the function `name` of `module` makes them of it again.
+    """
+
 def pickle_tree(obj: object | None, blocks: list) -> object:
     """
     A tree of builtins and of objects with a packer as a pickle, or None for what is more; blocks that it names are appended to `blocks`, also in the latter case.
-    """
-
-def add_packer(type: object, packer: object, module: str, name: str) -> None:
-    """
-    Objects of exactly this type are pickled as a call of the function `name` of `module` with packer(obj, blocks), which is bytes, or None to leave the tree to others.
     """
 
 def exists() -> bool:
