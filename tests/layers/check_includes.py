@@ -2,8 +2,8 @@
 """Reads every include of the C++ sources and fails on one that points the wrong way.
 
 The rules: a layer of src/shoal includes itself and the layers before it; LibTorch enters at learn; Python enters at
-python/bindings; there, only the files of the modules _learn (learn*) and _torch (torch*) see LibTorch, and only the former
-see learn.
+python/bindings; there, only the files of the modules _learn (learn*), _models (models*) and _torch (torch*) see LibTorch, and
+only the first see learn.
 
     check_includes.py [repository root]
 """
@@ -56,8 +56,8 @@ def fault_in_layer(layer: str, bracket: str, include: str) -> str | None:
 def fault_in_bindings(source: Path, include: str) -> str | None:
     if source.name.startswith("learn"):
         return None
-    if TORCH.match(include) and not source.name.startswith("torch"):
-        return "_core uses LibTorch; only the files of _learn (learn*) and _torch (torch*) may"
+    if TORCH.match(include) and not source.name.startswith(("models", "torch")):
+        return "_core uses LibTorch; only the files of _learn (learn*), _models (models*) and _torch (torch*) may"
     other = layer_of(include)
     if other == "learn":
         return "another module than _learn includes learn; only its files (learn*) may"

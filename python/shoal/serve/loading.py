@@ -1,4 +1,4 @@
-"""What `ModelService` and `WorkerOptions(models=)` are given for a model, as something that answers batches."""
+"""What `ModelService` and `WorkerOptions(models=)` are given for a model, as something that answers batches; files in files.py."""
 
 from __future__ import annotations
 
@@ -13,22 +13,42 @@ import numpy as np
 
 from shoal.serve.recurrent import Recurrent
 
-__all__ = ["Loaded", "check", "load"]
+__all__ = ["InPython", "Loaded", "check", "check_names", "check_shapes", "load"]
 
 
 class Loaded:
     """A model in this process.
 
     Attributes:
+        model: what answers.
         version: of its weights; 1 as it was loaded.
         initial_state: of a Recurrent model's environment; None for others.
     """
 
     initial_state: Any = None
 
-    def __init__(self, model: Any, device: str) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
         self.version = 1
+
+    def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
+        """A batch in, a batch out, as the model makes it."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """A copy of its weights, for set_state()."""
+        raise NotImplementedError
+
+    def set_state(self, state: Mapping[str, Any], version: int) -> None:
+        """New weights, between two batches: all of them or, where they do not fit, none."""
+        raise NotImplementedError
+
+
+class InPython(Loaded):
+    """A function, or a torch.nn.Module: what other models are compared with."""
+
+    def __init__(self, model: Any, device: str) -> None:
+        super().__init__(model)
         self._torch: Any = None
         if _is_module(model):
             import torch
@@ -38,24 +58,23 @@ class Loaded:
             self.model = model.eval().to(self._device)
 
     def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
-        """A batch in, a batch out, as the model makes it."""
         if self._torch is None:
             return self.model(*args, **kwargs)
         with self._torch.inference_mode():
             return self.model(*self._tensors(args), **self._tensors(kwargs))
 
     def state(self) -> dict[str, Any]:
-        """A copy of its weights, for set_state()."""
         return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
 
     def set_state(self, state: Mapping[str, Any], version: int) -> None:
-        """New weights, between two batches: all of them or, where they do not fit, none."""
         load = self._with_weights("load_state_dict")
         if self._torch is None:
             load(state)
         else:
             tensors = {name: self._torch.as_tensor(value) for name, value in state.items()}
-            self._check_fit(tensors)
+            own = self.model.state_dict()
+            check_names(own, tensors)
+            check_shapes(own, tensors)
             with self._torch.no_grad():
                 load(tensors)
         self.version = version
@@ -66,18 +85,6 @@ class Loaded:
             raise TypeError(f"a model that is a {type(self.model).__name__} has no {name}(), so no weights to update")
         return method
 
-    def _check_fit(self, tensors: Mapping[str, Any]) -> None:
-        own = self.model.state_dict()
-        if missing := own.keys() - tensors.keys():
-            raise ValueError(f"the new weights lack {_some(missing)}")
-        if unknown := tensors.keys() - own.keys():
-            raise ValueError(f"the new weights have {_some(unknown)}, which the model has not")
-        for name, tensor in tensors.items():
-            if tensor.shape != own[name].shape:
-                raise ValueError(
-                    f"{name!r} of the new weights has the shape {tuple(tensor.shape)}, not {tuple(own[name].shape)}"
-                )
-
     def _tensors(self, tree: Any) -> Any:
         if isinstance(tree, dict):
             return {key: self._tensors(value) for key, value in tree.items()}
@@ -85,6 +92,23 @@ class Loaded:
             return type(tree)(self._tensors(value) for value in tree)
         tensor = self._torch.from_numpy(tree)
         return tensor if self._device.type == "cpu" else tensor.to(self._device)
+
+
+def check_names(own: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raises ValueError unless the new weights are those that the model has."""
+    if missing := own.keys() - new.keys():
+        raise ValueError(f"the new weights lack {_some(missing)}")
+    if unknown := new.keys() - own.keys():
+        raise ValueError(f"the new weights have {_some(unknown)}, which the model has not")
+
+
+def check_shapes(own: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raises ValueError for one that has another shape than the model's."""
+    for name, value in new.items():
+        if tuple(value.shape) != tuple(own[name].shape):
+            raise ValueError(
+                f"{name!r} of the new weights has the shape {tuple(value.shape)}, not {tuple(own[name].shape)}"
+            )
 
 
 def _some(names: Iterable[str]) -> str:
@@ -112,21 +136,21 @@ def check(models: Any, what: str) -> dict[str, Any]:
 
 
 def load(model: Any, device: str = "cpu") -> Loaded:
-    """A module as it is; a function of a batch as it is; what a function without arguments returns; TorchScript of a file."""
+    """A module as it is; a function of a batch as it is; what a function without arguments returns; what a file has."""
     if isinstance(model, Recurrent):
         loaded = load(model.model, device)
         loaded.initial_state = model.initial_state
         return loaded
     if isinstance(model, str | os.PathLike):
-        import torch
+        from shoal.serve.files import load_file
 
-        return Loaded(torch.jit.load(os.fspath(model), map_location=device), device)
+        return load_file(model, device)
     if not _is_module(model) and _is_factory(model):
         made = model()
         if not callable(made):
             raise TypeError(f"the factory {model!r} of a model returned {made!r}, which cannot be called with a batch")
-        return Loaded(made, device)
-    return Loaded(model, device)
+        return InPython(made, device)
+    return InPython(model, device)
 
 
 def _is_module(model: Any) -> bool:

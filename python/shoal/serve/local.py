@@ -88,7 +88,11 @@ class LocalModel:
         keep_error: bool = False,
     ) -> Any:
         leaves, structure = pack_arguments(args, kwargs)
-        arrays = [np.ascontiguousarray(leaf) for leaf in leaves]
+        arrays = [np.asarray(leaf, order="C") for leaf in leaves]
+        if batched and (len({array.shape[:1] for array in arrays}) != 1 or not arrays[0].shape or not len(arrays[0])):
+            raise ValueError(
+                "a batch of rows is arrays with the rows as their first dimension, as many in each and at least one"
+            )
         rows = [array if batched else array[None] for array in arrays]
         try:
             made, shape = pack_answer(self._call(*arguments_from(rows, structure), reset))
