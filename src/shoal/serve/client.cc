@@ -73,7 +73,7 @@ std::uint32_t Client::write_rows(LaneSeat& at, const Rows& rows, Request& reques
   }
   at.seat->end_claim();
   SHOAL_FAULT_POINT("serve.submit.ready");
-  if (range.count > 0) hall_.work().ring();
+  hall_.work().ring();  // also without a row: a buffer may come back that was announced for nothing
   return written;
 }
 

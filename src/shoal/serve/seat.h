@@ -54,7 +54,8 @@ static_assert(sizeof(SlotCell) == 64);
 /// The segment, mapped; a resource.
 ///
 /// Threads, processes: one client (one thread at a time) and the server. Memory ordering: what is
-/// before claiming is cleared is visible to who sees it cleared ([claiming]); waiting is a hint.
+/// before claiming is cleared, or names another buffer, is visible to who sees it so ([claiming]);
+/// waiting is a hint.
 /// Death: of a client: the server unmaps it. Of the server: it goes with its client.
 class Seat {
  public:
@@ -84,8 +85,9 @@ class Seat {
   std::string_view text(std::uint32_t slot) const noexcept;
 
   void announce_claim(std::uint32_t buffer) const noexcept {
-    // Relaxed: the claim that follows publishes it to who closes the buffer.
-    header_->claiming.store(buffer + 1, std::memory_order_relaxed);
+    // The claim that follows publishes it to who closes the buffer. Release, since who sees it
+    // takes the claim before it for ended.
+    header_->claiming.store(buffer + 1, std::memory_order_release);  // [claiming]
   }
   void end_claim() const noexcept {
     header_->claiming.store(0, std::memory_order_release);  // [claiming]

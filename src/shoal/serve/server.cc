@@ -18,6 +18,8 @@ namespace shoal::serve {
 namespace {
 
 constexpr std::chrono::milliseconds kSlice{50};
+/// How long all rows of a full batch may be announced and none of them ready.
+constexpr std::uint64_t kStandsStill = 1'000'000'000;  // ns
 
 std::vector<std::string> names(const std::vector<ModelOptions>& models) {
   std::vector<std::string> all;
@@ -108,7 +110,10 @@ LaneState* Server::due_lane(std::uint64_t now, std::uint64_t& look_again) {
         if (state->max_delay_ns == 0) break;  // rows are claimed nearly in the order of their age
       }
     }
-    if (oldest == UINT64_MAX) continue;
+    if (oldest == UINT64_MAX) {
+      if (claimed < lane.max_rows() || !stands_still(*state, buffer, now)) continue;
+      oldest = now;
+    }
     const bool due = state->max_delay_ns == 0 || claimed >= lane.max_rows() ||
                      now - std::min(now, oldest) >= state->max_delay_ns || quorum(*state);
     if (!due) {
@@ -121,7 +126,20 @@ LaneState* Server::due_lane(std::uint64_t now, std::uint64_t& look_again) {
   return chosen;
 }
 
-bool Server::quorum(const LaneState& state) const noexcept {
+/// Whether a full buffer without a ready row is to leave, for its claimers have died or been
+/// stopped.
+bool Server::stands_still(LaneState& state, std::uint32_t buffer, std::uint64_t now) noexcept {
+  if (!is_claimed(state, buffer)) return true;
+  if (state.stands_still_ns == 0) state.stands_still_ns = now;
+  return now - std::min(now, state.stands_still_ns) >= kStandsStill;
+}
+
+bool Server::is_claimed(const LaneState& state, std::uint32_t buffer) noexcept {
+  return std::ranges::any_of(state.seats,
+                             [&](const Seat* seat) { return seat->is_claiming(buffer); });
+}
+
+bool Server::quorum(const LaneState& state) noexcept {
   return std::ranges::all_of(state.seats, [](const Seat* seat) { return seat->waiting(); });
 }
 
@@ -148,13 +166,14 @@ Batch Server::take(LaneState& state) {
 
 void Server::wait_for_stragglers(LaneState& state, std::uint32_t buffer, std::uint32_t claimed) {
   Lane& lane = *state.lane;
-  const os::Deadline end = os::deadline_after(kStragglerWait);
+  // A nanosecond a byte, else large rows could be missed again and again.
+  const std::chrono::nanoseconds writing(static_cast<std::int64_t>(row_bytes(lane.kind().inputs)));
+  const os::Deadline end = os::deadline_after(kStragglerWait + writing);
   for (std::uint32_t row = 0; row < claimed; ++row) {
     const sync::RowWord& word = lane.cell(buffer, row).word;
     while (word.state() == sync::RowState::kEmpty) {
       const std::uint32_t seen = hall_.work().generation();
-      const bool comes = std::ranges::any_of(
-          state.seats, [&](const Seat* seat) { return seat->is_claiming(buffer); });
+      const bool comes = is_claimed(state, buffer);
       if (word.state() != sync::RowState::kEmpty) break;
       if (!comes || os::Clock::now() >= end) break;
       static_cast<void>(hall_.work().wait(seen, spin_, end));
@@ -305,6 +324,7 @@ void Server::open_buffer(LaneState& state) {
   if (state.free.empty()) return;
   const std::uint32_t buffer = state.free.back();
   state.free.pop_back();
+  state.stands_still_ns = 0;
   state.lane->claims(buffer).open();
   state.lane->set_open(buffer + 1);
   SHOAL_FAULT_POINT("serve.open.stored");
@@ -315,8 +335,7 @@ void Server::look_at_quarantine() {
   for (const auto& state : lanes_) {
     std::erase_if(state->quarantine, [&](const Quarantined& held) {
       const Lane& lane = *state->lane;
-      const bool claimed = std::ranges::any_of(
-          state->seats, [&](const Seat* seat) { return seat->is_claiming(held.buffer); });
+      const bool claimed = is_claimed(*state, held.buffer);
       for (std::uint32_t row = 0; claimed && row < held.claimed; ++row) {
         const sync::RowState word = lane.cell(held.buffer, row).word.state();
         if (word == sync::RowState::kMissed) return false;

@@ -103,8 +103,9 @@ using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, Serve
 /// and sees them die. Processes: the clients may be of any process of the same user. Invariants: a
 /// row gets one reply; a batch has rows of one lane; what a client writes into shared memory is
 /// checked before it is believed. Death: of a client on any line: its rows are dropped, its seats
-/// unmapped, and no batch waits for it longer than kStragglerWait. Of this process: its clients see
-/// its sockets close. Fork: a child has no use of it.
+/// unmapped, and no batch that has another row waits for it longer than kStragglerWait and a
+/// nanosecond a byte. Of this process: its clients see its sockets close. Fork: a child has no use
+/// of it.
 class Server {
  public:
   static constexpr std::chrono::milliseconds kStragglerWait{2};
@@ -168,7 +169,9 @@ class Server {
   void drop_seats_of(std::uint32_t client);
   void drop_seat(std::uint32_t seat);
   LaneState* due_lane(std::uint64_t now, std::uint64_t& look_again);
-  bool quorum(const LaneState& lane) const noexcept;
+  static bool quorum(const LaneState& lane) noexcept;
+  static bool stands_still(LaneState& lane, std::uint32_t buffer, std::uint64_t now) noexcept;
+  static bool is_claimed(const LaneState& lane, std::uint32_t buffer) noexcept;
   Batch take(LaneState& lane);
   void wait_for_stragglers(LaneState& lane, std::uint32_t buffer, std::uint32_t claimed);
   void collect(LaneState& lane, std::uint32_t buffer, std::uint32_t claimed, Batch& batch);

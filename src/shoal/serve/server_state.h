@@ -25,6 +25,8 @@ struct LaneState {
   std::vector<Quarantined> quarantine;
   std::vector<std::vector<std::byte>> scratch;  // the rows of a batch that some row missed, by leaf
   std::uint64_t max_delay_ns = 0;
+  std::uint64_t stands_still_ns =
+      0;  // since when the open buffer is full without a ready row; 0: not
 };
 
 struct Server::Peer {

@@ -76,6 +76,26 @@ INSTANTIATE_TEST_SUITE_P(AtEveryPoint, ClientDeath,
                                            "serve.submit.claimed", "serve.submit.written",
                                            "serve.submit.ready"));
 
+/// Not even when all rows of the open batch are those of the dead.
+TEST_P(ClientDeath, DoesNotHoldUpAFullBatch) {
+  FrontDesk desk;
+  Child server([&] { return serve_echoes(echo_options(desk.address(), 1)); });
+  ASSERT_TRUE(desk.wait_ready(0, 1, test_deadline()));
+  Asker survivor(desk.address());
+  ASSERT_EQ(survivor.ask(1), 1);
+  for (int death = 0; death < 5; ++death) {  // more than there are buffers
+    Child victim([&] {
+      os::arm_fault_point(GetParam(), 2);
+      return ask_for_ever(desk.address(), 100);
+    });
+    const auto end = victim.join();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->signal, SIGKILL);
+    for (int i = 0; i < 10; ++i) ASSERT_EQ(survivor.ask(i), i);
+  }
+  wait_for_clients(desk, 1);
+}
+
 class ServerDeath : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ServerDeath, EndsEveryWaitAndTheNextServerServes) {

@@ -180,9 +180,9 @@ void expect_clean(rl::scheduler_type_e scheduler, unsigned iterations = 300'000)
 }
 
 template <class Model>
-rl::test_result_e result_of() {
+rl::test_result_e result_of(unsigned iterations = 20'000) {
   Report report;
-  return simulate<Model>(rl::random_scheduler_type, 20'000, report);
+  return simulate<Model>(rl::random_scheduler_type, iterations, report);
 }
 
 }  // namespace shoal::sync::testing
