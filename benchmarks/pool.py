@@ -19,19 +19,15 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fresh_programs import alternate
 
-ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("shoal", "multiprocessing", "futures", "torch")
 MEASURES = {"start": "s", "call": "us", "tasks": "/s", "chunked": "/s", "arrays": "/s"}
 TASKS, ITEMS, CALLS, ARRAYS = 20_000, 200_000, 1_000, 200
@@ -108,31 +104,11 @@ def measure_here(kind: str, workers: int, method: str) -> dict[str, float]:
     return found
 
 
-def measure(kind: str, options: argparse.Namespace) -> dict[str, float]:
-    command = [
-        sys.executable,
-        __file__,
-        "--measure",
-        kind,
-        "--workers",
-        str(options.workers),
-        "--method",
-        options.method,
-    ]
-    packages = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "python")]))
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, timeout=600, env={**os.environ, "PYTHONPATH": packages}
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{kind} failed with status {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def compare(options: argparse.Namespace) -> None:
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in options.kinds}
-    for round_ in range(options.rounds):
-        for kind in options.kinds if round_ % 2 == 0 else reversed(options.kinds):
-            found[kind].append(measure(kind, options))
+    arguments = ["--workers", str(options.workers), "--method", options.method]
+    for _, kind, figures in alternate(__file__, options.kinds, options.rounds, arguments):
+        found[kind].append(figures)
     print(f"{options.workers} workers, {options.method}; median (least - most) of {options.rounds}")
     for name, unit in MEASURES.items():
         print(f"{name}")

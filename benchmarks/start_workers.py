@@ -17,14 +17,14 @@ import json
 import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from fresh_programs import alternate
+
 KINDS = ("shoal", "forkserver", "spawn")
 CARTPOLE = "gymnasium.envs.classic_control.cartpole"
 
@@ -126,24 +126,12 @@ def measure_here(kind: str, count: int, with_torch: bool) -> None:
     print(json.dumps({"seconds": seconds, "pss_each": statistics.mean(weights), "pss_sum": sum(weights)}))
 
 
-def measure(kind: str, options: argparse.Namespace) -> dict[str, float]:
-    command = [sys.executable, __file__, "--measure", kind, "--workers", str(options.workers)]
-    command += ["--torch"] if options.torch else []
-    packages = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "python")]))
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, timeout=900, env={**os.environ, "PYTHONPATH": packages}
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{kind} failed with status {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def compare(options: argparse.Namespace) -> None:
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in options.kinds}
-    for round_ in range(options.rounds):
-        for kind in options.kinds if round_ % 2 == 0 else reversed(options.kinds):
-            found[kind].append(measure(kind, options))
-            print(f"round {round_ + 1}: {kind} {found[kind][-1]['seconds']:.2f} s", file=sys.stderr, flush=True)
+    arguments = ["--workers", str(options.workers), *(["--torch"] if options.torch else [])]
+    for number, kind, figures in alternate(__file__, options.kinds, options.rounds, arguments):
+        found[kind].append(figures)
+        print(f"round {number + 1}: {kind} {figures['seconds']:.2f} s", file=sys.stderr, flush=True)
     what = f"{options.workers} workers, one CartPole-v1 each{', torch imported' if options.torch else ''}"
     print(f"{what}; median (least - most) of {options.rounds}")
     for kind, rows in found.items():
