@@ -21,7 +21,7 @@ if not (ROOT / "shoal").is_file():
 _CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES NONE)
-foreach(module _core _learn _torch shoal-worker)
+foreach(module _core _learn _models _torch shoal-worker)
   set(source ${CMAKE_SOURCE_DIR}/src/${module}.cc)
   set(output ${CMAKE_SOURCE_DIR}/python/shoal/${module})
   if(NOT module STREQUAL shoal-worker)
@@ -66,7 +66,7 @@ class Project:
         (root / "python/shoal/__init__.py").write_text("")
         (root / "python/shoal/_version.py").write_text("")
         (root / "python/shoal/cli/__init__.py").write_text(_CLI)
-        for module in ("_core", "_learn", "_torch", "shoal-worker"):
+        for module in ("_core", "_learn", "_models", "_torch", "shoal-worker"):
             (root / f"src/{module}.cc").write_text(module)
             (root / f"src/{module}.cc").chmod(0o755)
 
@@ -238,11 +238,8 @@ def test_a_first_call_killed_during_the_build_is_completed_by_the_next(project):
     process.communicate(timeout=30)
     (project.root / "src/compile.sh").write_text('cp "$1" "$2"\n')
     assert project.call().returncode == 0
-    assert [(project.root / f"python/shoal/{module}.so").read_text() for module in ("_core", "_learn", "_torch")] == [
-        "_core",
-        "_learn",
-        "_torch",
-    ]
+    for module in ("_core", "_learn", "_models", "_torch"):
+        assert (project.root / f"python/shoal/{module}.so").read_text() == module
 
 
 def test_two_first_calls_at_once_set_up_once(bare):

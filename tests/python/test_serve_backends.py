@@ -23,7 +23,8 @@ torch = pytest.importorskip("torch")
 # Compiling a package takes half a minute of a CPU.
 pytestmark = [pytest.mark.keeps_processes, pytest.mark.timeout(600)]
 
-BACKENDS = ["module", "torchscript", "package"]
+WITH_WEIGHTS = ["module", "torchscript", "package"]
+BACKENDS = [*WITH_WEIGHTS, "onnx"]
 MAX_BATCH = 8
 
 
@@ -53,10 +54,18 @@ def package(folder: Path) -> Path:
     return file
 
 
+def onnx(folder: Path) -> Path:
+    pytest.importorskip("onnxruntime", reason="needs requirements-onnx.txt")
+    file = folder / "model.onnx"
+    backend_models.write_onnx(file)
+    return file
+
+
 FORMS: dict[str, Callable[[Path], Any]] = {
     "module": lambda folder: backend_models.module,
     "torchscript": torchscript,
     "package": package,
+    "onnx": onnx,
 }
 
 
@@ -67,6 +76,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def served(request: pytest.FixtureRequest, folder: Path) -> Any:
+    return FORMS[request.param](folder)
+
+
+@pytest.fixture(params=WITH_WEIGHTS)
+def updated(request: pytest.FixtureRequest, folder: Path) -> Any:
     return FORMS[request.param](folder)
 
 
@@ -173,10 +187,10 @@ class TestFailures:
 
 
 class TestWeights:
-    def test_updates_and_versions(self, served: Any) -> None:
+    def test_updates_and_versions(self, updated: Any) -> None:
         asked = row(rows(1), 0)
         expected = backend_models.answers(asked[0], **asked[1])
-        with shoal.ModelService({"model": served}, keep_versions=2) as service:
+        with shoal.ModelService({"model": updated}, keep_versions=2) as service:
             model = service.model("model")
             for version in range(2, 6):
                 state = {name: value * version for name, value in backend_models.state().items()}
@@ -188,9 +202,9 @@ class TestWeights:
             np.testing.assert_allclose(leaves(model.pin(4)(*asked))[0], expected[0] * 4, rtol=1e-5)
             np.testing.assert_allclose(leaves(model(*asked))[0], expected[0] * 5, rtol=1e-5)
 
-    def test_other_dtypes_are_converted(self, served: Any) -> None:
+    def test_other_dtypes_are_converted(self, updated: Any) -> None:
         asked = row(rows(1), 0)
-        with shoal.ModelService({"model": served}, context="thread") as service:
+        with shoal.ModelService({"model": updated}, context="thread") as service:
             state = {name: torch.from_numpy(value).bfloat16() for name, value in backend_models.state().items()}
             service.update("model", state)
             np.testing.assert_allclose(
@@ -200,9 +214,9 @@ class TestWeights:
                 atol=0.02,
             )
 
-    def test_weights_that_do_not_fit_change_nothing(self, served: Any) -> None:
+    def test_weights_that_do_not_fit_change_nothing(self, updated: Any) -> None:
         good = backend_models.state()
-        with shoal.ModelService({"model": served}, context="thread") as service:
+        with shoal.ModelService({"model": updated}, context="thread") as service:
             for wrong, message in (
                 ({"linear.weight": good["linear.weight"]}, "lack 'linear.bias' and 1 more"),
                 ({**good, "more": good["table"]}, "have 'more', which the model has not"),
@@ -278,3 +292,35 @@ class TestTorchScript:
             ask = service.model("total")
             assert [ask(np.float32(x)) for x in (1, 2, 3)] == [1, 3, 6]
             assert ask(np.float32(5), reset=True) == 5
+
+
+class TestOnnx:
+    def test_inputs_go_by_their_names_and_order(self, folder: Path) -> None:
+        x, more = row(rows(1), 0)
+        with shoal.ModelService({"model": onnx(folder)}, context="thread") as service:
+            model = service.model("model")
+            check(model(x, **more), (x, more))
+            check(model(x, *more.values()), (x, more))
+            check(model({"index": more["index"]}, x, more["image"]), (x, more))
+            with pytest.raises(ModelError, match=r"takes 'x', 'image', 'index'; got 1 in that order and 'other'"):
+                model(x, other=more["image"])
+
+    def test_its_weights_stay(self, folder: Path) -> None:
+        with shoal.ModelService({"model": onnx(folder)}, context="thread") as service:
+            with pytest.raises(ValueError, match="an ONNX file has them for good"):
+                service.update("model", backend_models.state())
+            asked = row(rows(1), 0)
+            check(service.model("model")(*asked), asked)
+
+    def test_what_cannot_be_loaded(self, folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "text.onnx").write_text("a model")
+        with pytest.raises(ValueError, match=r"ONNX Runtime cannot load .*text\.onnx'"):
+            shoal.ModelService({"model": tmp_path / "text.onnx"}, context="thread")
+        with pytest.raises(ValueError, match="not on the device 'cuda'; for CUDA: pip install onnxruntime-gpu"):
+            shoal.ModelService({"model": onnx(folder)}, context="thread", device="cuda")
+
+    def test_a_missing_wheel_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "model.onnx").write_bytes(b"")
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        with pytest.raises(ImportError, match="pip install onnxruntime"):
+            shoal.ModelService({"model": tmp_path / "model.onnx"}, context="thread")

@@ -64,13 +64,14 @@ def _packages() -> list[Finding]:
         version = _version_of(name)
         advice = "" if version else f"{need} needs it: pip install {name}"
         findings.append(Finding(_AREA, name, version or "not installed", "ok" if version else "fail", advice))
-    for name, some, extra in (
-        ("Box2D", "LunarLander", "box2d"),
-        ("mujoco", "HalfCheetah", "mujoco"),
-        ("ale-py", "Atari", "atari"),
+    for name, some, package in (
+        ("Box2D", "LunarLander", "'gymnasium[box2d]'"),
+        ("mujoco", "HalfCheetah", "'gymnasium[mujoco]'"),
+        ("ale-py", "Atari", "'gymnasium[atari]'"),
+        ("onnxruntime", "a model service of .onnx files", "onnxruntime"),
     ):
         version = _version_of(name)
-        advice = "" if version else f"{some} needs it: pip install 'gymnasium[{extra}]'"
+        advice = "" if version else f"{some} needs it: pip install {package}"
         findings.append(Finding(_AREA, name, version or "not installed", "ok", advice))
     return findings
 

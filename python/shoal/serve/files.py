@@ -7,7 +7,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,14 +104,17 @@ class Package(Loaded):
             raise ValueError(
                 f"{file!r} was compiled for {self.model.device!r}, not for the device {device!r}: ModelService(device=…)"
             )
-        self._takes, self._gives = (json.loads(text)[1] for text in self.model.call_spec)
+        try:
+            takes, self._gives = (_nest(json.loads(text)[1]) for text in self.model.call_spec)
+        except ValueError as error:
+            raise ValueError(f"the call of {file!r} {error}") from None
+        self._positional, self._by_keyword = takes.parts
         self._alone: bool | None = None  # whether it takes one row, once that is known
 
     def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
         arrays: list[np.ndarray[Any, Any]] = []
-        positional, by_keyword = self._takes["children_spec"]
-        _flatten(args, positional, "positional arguments", arrays)
-        _flatten(kwargs, by_keyword, "keywords", arrays)
+        _flatten(args, self._positional, "positional arguments", arrays)
+        _flatten(kwargs, self._by_keyword, "keywords", arrays)
         return _nested(iter(self._run(arrays)), self._gives)
 
     def _run(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
@@ -235,42 +238,66 @@ def _arrays(state: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     return {name: np.asarray(value, order="C") for name, value in plain.items()}
 
 
-Spec = Mapping[str, Any]
-"""Of one level of torch's pytrees in JSON: "type" (None: an array), "context" (of a dict: its keys) and "children_spec"."""
+class Nest(NamedTuple):
+    """How arrays are nested.
 
-_DICTS = ("builtins.dict", "collections.OrderedDict")
+    Attributes:
+        kind: "array", "tuple", "list" or "dict".
+        keys: of a dict.
+        parts: of all but an array.
+    """
+
+    kind: str
+    keys: tuple[str, ...]
+    parts: tuple[Nest, ...]
 
 
-def _flatten(tree: Any, spec: Spec, where: str, leaves: list[np.ndarray[Any, Any]]) -> None:
-    """Appends the arrays of a call in their order. Raises TypeError where it is nested otherwise."""
-    kind, children = spec["type"], spec["children_spec"]
+_KINDS = {
+    None: "array",
+    "builtins.tuple": "tuple",
+    "builtins.list": "list",
+    "builtins.dict": "dict",
+    "collections.OrderedDict": "dict",
+    "collections.namedtuple": "tuple",
+}
+
+
+def _nest(spec: Mapping[str, Any]) -> Nest:
+    """Of a level of torch's pytrees in JSON: "type", "context" (of a dict: its keys) and "children_spec"."""
+    kind = _KINDS.get(spec["type"])
     if kind is None:
+        raise ValueError(f"has a {spec['type']} where rows are arrays, tuples, lists and dicts of them")
+    keys = tuple(json.loads(spec["context"])) if kind == "dict" else ()
+    return Nest(kind, keys, tuple(map(_nest, spec["children_spec"])))
+
+
+def _flatten(tree: Any, nest: Nest, where: str, leaves: list[np.ndarray[Any, Any]]) -> None:
+    """Appends the arrays of a call in their order. Raises TypeError where it is nested otherwise."""
+    kind, keys, parts = nest
+    if kind == "array":
         if not isinstance(tree, np.ndarray):
             raise TypeError(f"{where}: the package takes an array, got {_described(tree)}")
         leaves.append(tree)
-    elif kind in _DICTS:
-        keys = json.loads(spec["context"])
+    elif kind == "dict":
         if not isinstance(tree, Mapping) or tree.keys() != set(keys):
             raise TypeError(f"{where}: the package takes {_listed(keys)}, got {_described(tree)}")
-        for key, child in zip(keys, children, strict=True):
-            _flatten(tree[key], child, f"{where}[{key!r}]", leaves)
-    elif kind in ("builtins.tuple", "builtins.list"):
-        if not isinstance(tree, Sequence) or len(tree) != len(children):
-            raise TypeError(f"{where}: the package takes {len(children)}, got {_described(tree)}")
-        for i, (part, child) in enumerate(zip(tree, children, strict=True)):
-            _flatten(part, child, f"{where}[{i}]", leaves)
+        for key, part in zip(keys, parts, strict=True):
+            _flatten(tree[key], part, f"{where}[{key!r}]", leaves)
     else:
-        raise TypeError(f"{where}: the package takes a {kind}; rows are arrays, tuples and dicts of them")
+        if not isinstance(tree, Sequence) or len(tree) != len(parts):
+            raise TypeError(f"{where}: the package takes {len(parts)}, got {_described(tree)}")
+        for given, part in zip(tree, parts, strict=True):
+            _flatten(given, part, where, leaves)
 
 
-def _nested(leaves: Iterator[np.ndarray[Any, Any]], spec: Spec) -> Any:
-    kind, children = spec["type"], spec["children_spec"]
-    if kind is None:
+def _nested(leaves: Iterator[np.ndarray[Any, Any]], nest: Nest) -> Any:
+    kind, keys, parts = nest
+    if kind == "array":
         return next(leaves)
-    parts = [_nested(leaves, child) for child in children]
-    if kind in _DICTS:
-        return dict(zip(json.loads(spec["context"]), parts, strict=True))
-    return parts if kind == "builtins.list" else tuple(parts)
+    made = [_nested(leaves, part) for part in parts]
+    if kind == "dict":
+        return dict(zip(keys, made, strict=True))
+    return made if kind == "list" else tuple(made)
 
 
 def _listed(names: Any) -> str:
