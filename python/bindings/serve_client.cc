@@ -236,6 +236,9 @@ void bind_serve_client(nb::module_& module) {
              return std::make_shared<SharedClient>(address, timeout);
            }),
            "address"_a, "timeout"_a = nb::none())
+      .def_prop_ro(
+          "alive", [](const SharedClient& self) { return self.usable() && self.names().alive(); },
+          "Whether its server still runs; False in a child of its process.")
       .def_prop_ro("models",
                    [](const SharedClient& self) {
                      const auto models = self.names().models();

@@ -537,6 +537,15 @@ class TestDeath:
         with pytest.raises(ServiceDied, match="closed"):
             service.model("pid")(0)
 
+    def test_services_that_were_closed_leave_no_descriptors(self) -> None:
+        def opened_by_one_more() -> int:
+            with shoal.ModelService({"pid": pid}) as service:
+                service.model("pid")(0)
+            return len(os.listdir("/proc/self/fd"))
+
+        first = opened_by_one_more()
+        assert [opened_by_one_more() for _ in range(3)] == [first] * 3
+
     @pytest.mark.own_process
     def test_a_service_that_nobody_closes_ends_with_its_program(self) -> None:
         service = shoal.ModelService({"pid": pid})

@@ -118,6 +118,10 @@ class Client:
 
     def __init__(self, address: str, timeout: float | None = None) -> None: ...
     @property
+    def alive(self) -> bool:
+        """Whether its server still runs; False in a child of its process."""
+
+    @property
     def models(self) -> list[str]: ...
     def model(self, name: str) -> int:
         """Its number. Raises ValueError naming those there are."""

@@ -33,8 +33,15 @@ def _client(address: str, timeout: float | None) -> _core.serve.Client:
         _connections.pid, _connections.clients = os.getpid(), {}
     client = _connections.clients.get(address)
     if client is None:
+        drop_ended()
         client = _connections.clients[address] = _core.serve.Client(address, timeout)
     return client
+
+
+def drop_ended() -> None:
+    """This thread's connections to servers that are no more."""
+    if _connections.pid == os.getpid():
+        _connections.clients = {address: client for address, client in _connections.clients.items() if client.alive}
 
 
 class Directory:

@@ -15,7 +15,7 @@ from shoal import _core
 from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
 from shoal.process.pickling import dumps
 from shoal.serve import server
-from shoal.serve.client import Directory, ServiceModel
+from shoal.serve.client import Directory, ServiceModel, drop_ended
 from shoal.serve.loading import check, load
 from shoal.serve.observing import scalars
 from shoal.serve.weights import pack_state
@@ -210,8 +210,11 @@ class ModelService:
             reached += 1
             if answer is not None and (told := pickle.loads(answer)) is not None:
                 raise ValueError(told[0]) from RemoteTraceback("\n\n" + told[1], told[1])
-        if reached == 0 and failure is not None:
-            raise failure
+        try:
+            if reached == 0 and failure is not None:
+                raise failure
+        finally:
+            failure = None  # else it and this frame keep each other, and the service
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """What the servers have counted, by model: `rows` that were answered, in how many `batches`, `failed_rows`,
@@ -246,6 +249,7 @@ class ModelService:
                 worker.kill()
                 worker.join()
         self._workers = [None] * self._instances
+        drop_ended()
         _open.discard(self)
 
     def __enter__(self) -> ModelService:
