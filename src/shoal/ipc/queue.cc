@@ -263,7 +263,7 @@ QueueOutcome Queue::put(std::uint16_t tag, std::span<const std::byte> bytes,
   Block message;
   if (bytes.size() > Message::kMaxInlineBytes || !blocks.empty()) {
     message = Block::allocate(bytes.size(), BlockKind::kMessage);
-    std::memcpy(message.data(), bytes.data(), bytes.size());
+    std::ranges::copy(bytes, message.data());
     SHOAL_FAULT_POINT("queue.put.block");
     if (!blocks.empty()) heap().hold(message.offset(), blocks);
   }
