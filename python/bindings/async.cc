@@ -69,6 +69,8 @@ vector::Options options_of(const nb::dict& keywords) {
   take<int>(left, "cohorts", [&](int value) { options.cohorts = value; });
   take<int>(left, "max_in_flight", [&](int value) { options.max_in_flight = value; });
   take<bool>(left, "pin_workers", [&](bool value) { options.pin_workers = value; });
+  take<std::uint64_t>(left, "memory_limit",
+                      [&](std::uint64_t value) { options.memory_limit = value; });
   take<std::uint64_t>(left, "memory_hard_limit",
                       [&](std::uint64_t value) { options.memory_hard_limit = value; });
   take<nb::dict>(left, "faults",
@@ -203,7 +205,7 @@ void bind_async(nb::module_& module) {
   nb::class_<vector::WorkerPool>(module, "WorkerPool")
       .def_prop_ro("num_workers", &vector::WorkerPool::num_workers)
       .def_prop_ro("closed", &vector::WorkerPool::closed)
-      .def("pid", &vector::WorkerPool::pid, "worker"_a)
+      .def("pid", nb::overload_cast<int>(&vector::WorkerPool::pid, nb::const_), "worker"_a)
       .def("close", &vector::WorkerPool::close, nb::call_guard<nb::gil_scoped_release>());
   module.def("worker_pool", &worker_pool, "launcher"_a, "payloads"_a, "pin_workers"_a, "board"_a);
   module.def("pool_vector_env", &pool_vector_env, "pool"_a, "payloads"_a, "counts"_a, "options"_a,

@@ -61,9 +61,10 @@ def successor(envs: shoal.VectorEnv, folder: Path, known: set[int]) -> int:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("way", [{}, {"batch_size": 1}], ids=["all", "arrival"])
 @pytest.mark.parametrize("point", ["while it builds", "while it waits"])
 def test_a_successor_that_is_killed_costs_nothing(
-    tmp_path: Path, point: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, point: str, way: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     worker = shoal.WorkerOptions(memory_limit=1, memory_hard_limit=2**40)  # everybody is over it
     (tmp_path / "slow").touch() if point == "while it builds" else None
@@ -71,7 +72,13 @@ def test_a_successor_that_is_killed_costs_nothing(
     if point == "while it builds":
         threading.Timer(0.3, (tmp_path / "slow").unlink).start()
     with_limit = shoal.make_vec(
-        lambda: Env(str(tmp_path)), 1, num_workers=1, backend="process", autoreset_mode="disabled", worker=worker
+        lambda: Env(str(tmp_path)),
+        1,
+        num_workers=1,
+        backend="process",
+        autoreset_mode="disabled",
+        worker=worker,
+        **way,
     )
     known = builders(tmp_path)
     with_limit.reset(seed=0)

@@ -405,8 +405,3 @@ def test_more_than_the_hard_limit_of_memory_is_a_fault(make: Make, shared: bool)
     if pool:
         envs.close()
         pool.close()
-
-
-def test_a_limit_that_replaces_workers_between_episodes_says_that_it_cannot() -> None:
-    with pytest.raises(ValueError, match="memory_hard_limit=…, which is a fault"):
-        shoal.make_vec(Troubled, 2, batch_size=1, worker=shoal.WorkerOptions(memory_limit=500 * MIB))

@@ -37,36 +37,66 @@ class Leaking(gymnasium.Env):
         return self.np_random.random(2), float(self.left), self.left == 0, False, {}
 
 
-def play(batches: int, mode: str, memory_limit: int | None, leak: int) -> tuple[list[list[Any]], dict[str, Any]]:
+WAYS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "arrival": {"batch_size": 2},
+    "one by one": {"batch_size": 1},
+    "cohorts": {"cohorts": 3},
+    "pool": {"pool": True},
+    "arrival in a pool": {"pool": True, "batch_size": 2},
+}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+
+
+def play(
+    batches: int, mode: str, memory_limit: int | None, leak: int, way: dict[str, Any]
+) -> tuple[list[list[Any]], dict[str, Any]]:
     """Of every environment the rows that are transitions or resets, until each has `batches` of them; and the health."""
     worker = shoal.WorkerOptions(memory_limit=memory_limit, memory_hard_limit=2**40 if memory_limit else None)
-    envs = shoal.make_vec(lambda: Leaking(leak), 3, num_workers=2, autoreset_mode=mode, worker=worker)
+    workers: dict[str, Any] = {"num_workers": 2, "worker": worker}
+    if way.get("pool"):
+        workers = {"pool": shoal.WorkerPool(2, worker=worker)}
+    envs = shoal.make_vec(lambda: Leaking(leak), 3, autoreset_mode=mode, **{**way, **workers})
     observations, _ = envs.reset(seed=11)
     rows: list[list[Any]] = [[tuple(row)] for row in observations]
+    stepped = "batch_size" not in way and "cohorts" not in way
+    if not stepped:
+        envs.send(np.zeros(3, np.int64), range(3))
     while min(map(len, rows)) < batches:
-        observations, rewards, terminated, truncated, infos = envs.step(np.zeros(3, np.int64))
+        ids = np.arange(3)
+        if stepped:
+            observations, rewards, terminated, truncated, infos = envs.step(np.zeros(3, np.int64))
+        else:
+            observations, rewards, terminated, truncated, infos = envs.recv()
+            ids = infos["env_id"].copy()
         assert "fault" not in infos
-        down = infos.get("down", np.zeros(3, bool))
+        down = infos.get("down", np.zeros(len(ids), bool))
         assert (truncated == down).all() and not rewards[down].any()
         for i in np.flatnonzero(~down):
             final = tuple(infos["final_obs"][i]) if "final_obs" in infos and infos["_final_obs"][i] else None
-            rows[i].append((tuple(observations[i]), rewards[i], terminated[i], final))
+            rows[ids[i]].append((tuple(observations[i]), rewards[i], terminated[i], final))
+        if not stepped:
+            envs.send(np.zeros(len(ids), np.int64), ids)
     health = envs.health()
     envs.close()
+    if way.get("pool"):
+        workers["pool"].close()
     return [row[:batches] for row in rows], health
 
 
-def test_a_leaking_worker_is_replaced_and_the_trajectories_are_the_same() -> None:
-    plain, _ = play(400, "next_step", None, 0)
-    recycled, health = play(400, "next_step", 150 * MIB, 8 * MIB)
+@ways
+def test_a_leaking_worker_is_replaced_and_the_trajectories_are_the_same(way: dict[str, Any]) -> None:
+    plain, _ = play(400, "next_step", None, 0, {})
+    recycled, health = play(400, "next_step", 150 * MIB, 8 * MIB, way)
     assert all(worker["recycles"] >= 1 and worker["restarts"] == 0 for worker in health)
     assert not any(sum(worker["faults"].values()) for worker in health)
     assert recycled == plain
 
 
-def test_same_step_autoreset_gives_the_same_transitions() -> None:
-    plain, _ = play(200, "same_step", None, 0)
-    recycled, health = play(200, "same_step", 120 * MIB, 8 * MIB)
+@ways
+def test_same_step_autoreset_gives_the_same_transitions(way: dict[str, Any]) -> None:
+    plain, _ = play(200, "same_step", None, 0, {})
+    recycled, health = play(200, "same_step", 120 * MIB, 8 * MIB, way)
     assert sum(worker["recycles"] for worker in health) >= 1
     for ours, theirs in zip(recycled, plain, strict=True):
         # Where the reset came a row later, it is a row of its own: without it, the same transitions.
@@ -75,16 +105,76 @@ def test_same_step_autoreset_gives_the_same_transitions() -> None:
         assert [row[1] for row in ended] == [row[1] for row in theirs[1:] if row[3] is not None][: len(ended)]
 
 
-def test_an_explicit_reset_replaces_at_once() -> None:
+@pytest.mark.parametrize("way", [{}, {"batch_size": 2}], ids=["all", "arrival"])
+def test_an_explicit_reset_replaces_at_once(way: dict[str, Any]) -> None:
     worker = shoal.WorkerOptions(memory_limit=100 * MIB, memory_hard_limit=2**40)
-    envs = shoal.make_vec(Leaking, 2, num_workers=1, autoreset_mode="disabled", worker=worker)
+    envs = shoal.make_vec(Leaking, 2, num_workers=1, autoreset_mode="disabled", worker=worker, **way)
     first, _ = envs.reset(seed=3)
     pid = envs.health()[0]["pid"]
     while envs.health()[0]["recycles"] == 0:
-        envs.step([0, 0])
+        envs.step(*([[0, 0], [0, 1]] if way else [[0, 0]]))
         assert (envs.reset(seed=3)[0] == first).all()
     assert envs.health()[0]["pid"] != pid
     envs.close()
+
+
+class Optional(Leaking):
+    """Tells which options it was reset with."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        observation, _ = super().reset(seed=seed)
+        return observation, {"options": str(options)}
+
+
+@pytest.mark.parametrize("way", [{}, {"batch_size": 2}], ids=["all", "arrival"])
+def test_the_options_of_a_reset_are_its_successors(way: dict[str, Any]) -> None:
+    worker = shoal.WorkerOptions(memory_limit=1, memory_hard_limit=2**40)
+    envs = shoal.make_vec(lambda: Optional(0), 2, num_workers=1, worker=worker, **way)
+    envs.reset(seed=3)
+    for number in range(10**6):
+        infos = envs.reset(options={"number": number})[1]
+        assert list(infos["options"]) == [str({"number": number})] * 2
+        if envs.health()[0]["recycles"] >= 3:
+            break
+        envs.step(*([[0, 0], [0, 1]] if way else [[0, 0]]))
+    envs.close()
+
+
+def test_native_environments_go_on_with_their_streams() -> None:
+    rows: list[list[Any]] = []
+    for limit in (None, 1):
+        worker = shoal.WorkerOptions(memory_limit=limit, memory_hard_limit=2**40 if limit else None)
+        with shoal.WorkerPool(1, worker=worker) as pool:
+            envs = shoal.make_vec("shoal/CartPole-v1", 2, pool=pool, max_episode_steps=5)
+            observations, _ = envs.reset(seed=7)
+            rows.append([observations.tolist()])
+            while len(rows[-1]) < 300:
+                observations, *_ = envs.step(np.array([0, 1]))
+                rows[-1].append(observations.tolist())
+            assert limit is None or envs.health()[0]["recycles"] > 0
+            envs.close()
+    assert rows[0] == rows[1]
+
+
+def test_a_session_that_is_not_stepped_keeps_its_process() -> None:
+    """Its episodes are not cut; the others move on, and it follows when it can."""
+    worker = shoal.WorkerOptions(memory_limit=100 * MIB, memory_hard_limit=2**40)
+    with shoal.WorkerPool(1, worker=worker) as pool:
+        idle = shoal.make_vec(lambda: Leaking(0), 1, pool=pool)
+        busy = shoal.make_vec(Leaking, 2, pool=pool, batch_size=1)
+        alone = shoal.make_vec(lambda: Leaking(0), 1, backend="serial")
+        assert (idle.reset(seed=1)[0] == alone.reset(seed=1)[0]).all()
+        pid = idle.health()[0]["pid"]
+        busy.async_reset(seed=2)
+        while busy.health()[0]["recycles"] < 2:
+            infos = busy.recv()[-1]
+            busy.send([0], infos["env_id"])
+        assert idle.health()[0]["pid"] == pid
+        while idle.health()[0]["recycles"] == 0:
+            assert (idle.step([0])[0] == alone.step([0])[0]).all()
+        assert idle.health()[0]["pid"] != pid
+        for envs in (idle, busy, alone):
+            envs.close()
 
 
 @pytest.mark.parametrize("on_fault", ["restart", "raise"])

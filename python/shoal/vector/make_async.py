@@ -85,18 +85,15 @@ def make_async(
 ) -> AsyncVectorEnv:
     """As make_vec() says; `faults` as FaultPolicy.settings() returns them."""
     whole = choice.batch_size is None and choice.cohorts is None
+    memory_limit, memory_hard_limit = (options if choice.pool is None else choice.pool.options).memory_limits
     engine_options = {
         **choice.options(),
         "faults": faults,
         "autoreset_mode": common["autoreset_mode"].name.lower(),
         "pin_workers": options.pin_workers,
-        "memory_hard_limit": (options if choice.pool is None else choice.pool.options).memory_limits[1],
+        "memory_limit": memory_limit,
+        "memory_hard_limit": memory_hard_limit,
     }
-    if (options if choice.pool is None else choice.pool.options).memory_limit:
-        raise ValueError(
-            "WorkerOptions(memory_limit=…) replaces workers between episodes, which goes with environments that are stepped "
-            "all together. With batch_size, cohorts or pool take memory_hard_limit=…, which is a fault that on_fault=… deals with"
-        )
     if choice.pool is not None and choice.pool.closed:
         raise RuntimeError("make_vec(pool=…): this pool is closed; make a new one")
     if recipe.native_id:

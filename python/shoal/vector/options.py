@@ -31,7 +31,10 @@ class WorkerOptions:
             has more is replaced between episodes, without a fault: a new worker takes over the environments' `np_random`
             and goes on with the next episodes, so that environments which carry nothing else from one episode to the next
             give the same trajectories. An environment whose episode has ended meanwhile waits for the others of its worker:
-            its row is down (`infos["down"]`). Not with batch_size, cohorts or pool.
+            its row is down (`infos["down"]`). With `recv()` in the order of arrival it comes later instead; where a batch
+            cannot be filled without it, its row is down as well. One that is not sent in the middle of its episode keeps its
+            worker from being replaced, and nobody else waiting. In a `WorkerPool` each vector environment moves to the new
+            process when its own environments are between episodes; the old one ends when the last has left it.
         memory_hard_limit: bytes with which it is killed, which is a fault of the kind "memory"; twice `memory_limit` by
             default.
         start_timeout: seconds until every worker must have built its environments.

@@ -182,12 +182,18 @@ class EnvGroup:
         return env
 
     def hand_over(self) -> bytes:
-        """The environments' generators, as `np_random` has them: all that an episode may take from the one before."""
+        """The environments' generators, as `np_random` has them: all that an episode may take from the one before. And what
+        was said for the reset that comes next."""
         generators = [getattr(getattr(env, "unwrapped", env), "_np_random", None) for env in self.envs]
-        return pickle.dumps(generators, protocol=pickle.HIGHEST_PROTOCOL)
+        resets = self._reset_arguments, self._resets
+        try:
+            return cloudpickle.dumps((generators, resets))
+        except Exception:  # options of a reset may be anything
+            return cloudpickle.dumps((generators, (None, 0)))
 
     def take_over(self, handed: bytes) -> None:
-        for env, generator in zip(self.envs, pickle.loads(handed), strict=True):
+        generators, (self._reset_arguments, self._resets) = pickle.loads(handed)
+        for env, generator in zip(self.envs, generators, strict=True):
             if generator is not None:
                 getattr(env, "unwrapped", env)._np_random = generator
 

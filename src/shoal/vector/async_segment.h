@@ -31,7 +31,7 @@
 
 namespace shoal::vector {
 
-inline constexpr std::uint32_t kAsyncVersion = 1;
+inline constexpr std::uint32_t kAsyncVersion = 2;
 
 /// What is to be done with an environment.
 enum class Order : std::uint16_t {
@@ -66,7 +66,8 @@ struct AsyncHeader {
 };
 static_assert(sizeof(AsyncHeader) == 48);
 
-/// One worker's words: written by the worker, read by the caller for stats and after a death.
+/// One worker's words: all but hold_resets written by the worker, read by the caller for stats and
+/// after a death.
 struct alignas(128) AsyncCell {
   std::atomic<std::int32_t> env_now;  // EnvMarker's words
   std::atomic<std::uint64_t> env_since;
@@ -74,6 +75,7 @@ struct alignas(128) AsyncCell {
   std::atomic<std::uint64_t> resets;
   std::atomic<std::uint64_t> busy_ns;
   std::atomic<std::uint64_t> parks;
+  std::atomic<std::uint32_t> hold_resets;  // by the caller: Stepper::hold_resets()
 };
 static_assert(sizeof(AsyncCell) == 128);
 

@@ -50,6 +50,7 @@ void AsyncVectorEnv::set_up(Hello spaces, std::vector<Share> shares, AutoresetMo
   for (int b = blocks; b-- > 0;) free_.push_back(b);
   seen_.assign(static_cast<std::size_t>(n), 0);
   to_wake_.assign(shares_.size(), 0);
+  draining_.assign(shares_.size(), 0);
   all_slots_.resize(static_cast<std::size_t>(options_.batch_size));
   std::iota(all_slots_.begin(), all_slots_.end(), std::size_t{0});
 }
@@ -142,7 +143,9 @@ void AsyncVectorEnv::push(InboxEntry entry, std::uint64_t now_ns) {
     env.was_reset = true;
     env.owes_fault = false;
     if (std::exchange(env.needs_renewal, false) && !std::exchange(env.renewing, true)) ++renewals_;
+    env.keeps_generator = false;
     if (env.hold != 0 && !env.dropped) before_reset(entry.row);
+    if (!all_rest(worker_of(static_cast<int>(entry.row)))) wake_up(entry.row);
   }
   const bool owes_fault = std::exchange(env.owes_fault, false);
   flight_.begin(entry, now_ns);
@@ -227,6 +230,7 @@ void AsyncVectorEnv::send_reset(std::span<const std::optional<std::uint64_t>> se
   state_.begin_reset(mask);  // notes who was reset
   state_.finish();
   write_seeds(rows, seeds);
+  rest_before_reset(rows);
   const std::uint64_t now_ns = os::now_ns();
   for (const std::size_t row : rows) {
     if (!is_left_out(row)) push(order_for(row, Order::kReset), now_ns);
@@ -286,6 +290,7 @@ Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
 Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   const int b = std::exchange(block_of_[sequence % block_of_.size()], -1);
   const AsyncBlock& block = segment_.block(b);
+  settle_ends(block, all_slots_);
   Arrivals arrivals;
   gather_infos(block, all_slots_, arrivals.infos);
   gather_faults(block, all_slots_);

@@ -15,6 +15,11 @@
 // for it (cohorts, synchronous steps) nobody waits for it, unless all of that result are down: its
 // row says RowFault::kDown. Resets wait.
 //
+// A worker that is to be replaced is so between episodes: its environments *rest* as their episodes
+// end, which is another way of being down. Where a batch cannot be filled without those that rest,
+// it is with their rows, down; and an environment that the caller leaves in the middle of an
+// episode keeps nobody waiting: the others of its worker go on.
+//
 // Invariants: an environment has at most one order under way; there is a block for every order
 // that is under way; a call that throws before it began has changed nothing.
 //
@@ -78,6 +83,7 @@ class AsyncVectorEnv : public VectorEnv {
   void send_reset(std::span<const std::optional<std::uint64_t>> seeds,
                   std::span<const std::uint8_t> mask = {}) final;
   Arrivals recv(std::optional<std::chrono::nanoseconds> timeout = {}) final;
+  void restored(int env) final;
   void discard(std::optional<std::chrono::nanoseconds> timeout = {}) final;
 
   /// What environments said in the synchronous call that wait() ended last; valid until the next.
@@ -123,6 +129,18 @@ class AsyncVectorEnv : public VectorEnv {
   std::optional<InboxEntry> overdue(int worker, std::uint64_t start_ns, std::uint64_t now_ns) const;
   /// Hands orders that were released to their workers.
   void wake_all();
+
+  // A worker that is to be replaced between episodes (async_vector_env_rests.cc).
+
+  /// From now on the environments of `worker` rest when their episodes end.
+  void begin_rest(int worker);
+  /// Nothing of `worker` is between two orders of one episode.
+  bool all_rest(int worker) const noexcept;
+  /// It stays: they go on.
+  void end_rest(int worker);
+  /// All rest, and others are in their place: they begin with a reset, with the generators of those
+  /// before them where these were handed over.
+  void replace(int worker, bool keep_generators);
 
   // What the host does.
 
@@ -183,6 +201,13 @@ class AsyncVectorEnv : public VectorEnv {
   void pass_over(std::size_t row);
   bool pass_over_the_down(const Target& target);
   void prepare_renewal(std::size_t row);
+  bool is_between_episodes(std::size_t row) const noexcept;
+  bool is_stuck(std::size_t row) const noexcept;
+  void rest(std::size_t row);
+  void wake_up(std::size_t row);
+  void rest_before_reset(std::span<const std::size_t> rows);
+  void settle_ends(const AsyncBlock& block, std::span<const std::size_t> slots);
+  bool fill_with_resting();
   void settle_renewals(const AsyncBlock& block, std::span<const std::size_t> slots);
   void fill_with_dropped();
   bool is_left_out(std::size_t row) const noexcept;
@@ -212,6 +237,7 @@ class AsyncVectorEnv : public VectorEnv {
   int max_in_flight_ = 0;
   int held_ = 0;                                     // orders that wait here
   std::vector<std::vector<std::byte>> told_;         // by row, with its next step; or empty
+  std::vector<std::uint8_t> draining_;               // by worker: its environments come to rest
   int renewals_ = 0;                                 // orders that are an environment's first
   std::vector<std::optional<std::uint64_t>> seeds_;  // each row's last explicit one
 

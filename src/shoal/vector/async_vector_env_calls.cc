@@ -64,6 +64,7 @@ void AsyncVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> s
   state_.begin_reset(mask);
   write_seeds(rows, seeds);
   ++resets_;
+  rest_before_reset(rows);
   send_home(std::move(rows), Order::kReset);
 }
 
@@ -104,6 +105,7 @@ Batch AsyncVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   take_large_infos(home, home_rows_, round);
   take_failures(home, home_rows_);
   if (renewals_ > 0) settle_renewals(home, home_rows_);
+  settle_ends(home, home_rows_);
   home_infos_.clear();
   gather_infos(home, home_rows_, home_infos_);
   gather_faults(home, home_rows_);
@@ -152,6 +154,7 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
       take_large_infos(from, slots, sequence);  // so that none is left at the host
       take_failures(from, slots);
       if (renewals_ > 0) settle_renewals(from, slots);
+      settle_ends(from, slots);
       for (const std::size_t slot : slots)
         flight_.end(static_cast<std::size_t>(from.env_ids[slot]));
     }

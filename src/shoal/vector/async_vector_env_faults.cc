@@ -99,12 +99,15 @@ void AsyncVectorEnv::wipe(std::size_t row) {
 void AsyncVectorEnv::lose(int worker) {
   const Share& share = shares_[static_cast<std::size_t>(worker)];
   segment_.inbox(worker).reset();
+  draining_[static_cast<std::size_t>(worker)] = 0;
+  segment_.cell(worker).hold_resets.store(0, std::memory_order_relaxed);  // relaxed: it is dead
   const std::int32_t marker =
       segment_.cell(worker).env_now.load(std::memory_order_relaxed);  // relaxed: it is dead
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
     const auto row = static_cast<std::size_t>(i);
     InFlight::Env& env = flight_.env(row);
     env.hold = InFlight::kAway;
+    env.keeps_generator = false;
     if (std::exchange(env.held, false)) --held_;
     const bool is_out = env.in_flight && !is_ready(row);
     if (is_out && EnvMarker::torn(marker, i)) wipe(row);
@@ -143,7 +146,7 @@ void AsyncVectorEnv::prepare_renewal(std::size_t row) {
   if (!std::exchange(env.renewing, true)) ++renewals_;
   const Rows& home = segment_.home();
   const auto& seed = seeds_[row];
-  home.has_seed[row] = seed.has_value();
+  home.has_seed[row] = !std::exchange(env.keeps_generator, false) && seed.has_value();
   home.seed[row] = seed ? renewal_seed(*seed, restarts_of(row)) : 0;
 }
 
@@ -154,22 +157,19 @@ void AsyncVectorEnv::pass_over(std::size_t row) {
   deliver_fault(row, RowFault::kDown);
 }
 
-// A result whose places are given does not wait for who is down, unless all are; true when some
-// rows ended so.
+// A result whose places are given does not wait for who is down, unless all are and come back by
+// themselves; true when some rows ended so.
 bool AsyncVectorEnv::pass_over_the_down(const Target& target) {
   const bool home = &target.slots == &segment_.home_slots();
-  if (!home && options_.cohorts == 0) return false;
+  if (!home && options_.cohorts == 0) return fill_with_resting();
   const std::size_t first = home ? 0 : static_cast<std::size_t>(expected_ids(next_recv_).front());
   std::vector<std::size_t> down;
   bool others = false;
   for (const std::size_t slot : target.wanted) {
     const std::size_t row = first + slot;
     const InFlight::Env& env = flight_.env(row);
-    if (!env.held) {
-      others = true;
-    } else if (env.entry.order == Order::kStep) {
-      down.push_back(row);
-    }
+    others = others || !env.held || is_stuck(row);
+    if (env.held && env.entry.order == Order::kStep) down.push_back(row);
   }
   if (!others) return false;
   for (const std::size_t row : down) pass_over(row);

@@ -63,7 +63,7 @@ void AsyncWorker::take_run(int most) {
     run_.push_back(next);
   }
   inbox.consume(static_cast<std::uint32_t>(run_.size()));
-  if (hooks_.pass) hooks_.pass("taken");
+  pass("taken");
 }
 
 // Steps or resets the run. Who throws is delivered as failed; those behind it go on.
@@ -112,6 +112,8 @@ void AsyncWorker::obey_run() {
 
 void AsyncWorker::work(Order order, int lo, int hi) {
   if (order == Order::kStep) {
+    // relaxed: one that comes late is told by the row
+    stepper_->hold_resets(cell().hold_resets.load(std::memory_order_relaxed) != 0);
     stepper_->begin_step();
     stepper_->step_range(lo, hi);
     return;
@@ -138,9 +140,9 @@ void AsyncWorker::deliver(const InboxEntry& entry, std::uint8_t fault,
   SlotPlace place{entry.sequence, entry.block, entry.slot};
   const bool to_home = entry.block == segment_.home_block();
   sync::ArrivalSlots& slots = to_home ? segment_.home_slots() : segment_.slots();
-  if (hooks_.pass) hooks_.pass("stepped");
+  pass("stepped");
   if (entry.block == InboxEntry::kArrival) place = slots.claim(entry.row);
-  if (hooks_.pass) hooks_.pass("claimed");
+  pass("claimed");
   const AsyncBlock& block = segment_.block(static_cast<int>(place.block));
   if (!to_home) copy_row(segment_.home(), entry.row, block.rows, place.slot);
   block.rows.fault[place.slot] = fault;
@@ -156,11 +158,11 @@ void AsyncWorker::deliver(const InboxEntry& entry, std::uint8_t fault,
     hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
   }
   const SlotPlace word{place.sequence, to_home ? 0 : place.block, place.slot};
-  if (hooks_.pass) hooks_.pass("written");
+  pass("written");
   slots.ready(word, entry.row);
-  if (hooks_.pass) hooks_.pass("ready");
+  pass("ready");
   block.gather->arrive(place.sequence);
-  if (hooks_.pass) hooks_.pass("arrived");
+  pass("arrived");
   if (elsewhere && hooks_.bring_waits) {
     hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
   }

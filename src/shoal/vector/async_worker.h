@@ -25,7 +25,7 @@ struct AsyncWorkerHooks {
   bool tolerant = false;
   /// Describes the exception that is being handled (inside a catch block). Empty: type and what().
   std::function<process::ErrorReport()> describe_exception;
-  /// Called on the way of every order, for the tests that kill workers there.
+  /// Called on the way of every order and of a hand-over, for the tests that kill workers there.
   std::function<void(const char* point)> pass;
   /// Brings an info to the caller that has no room in its block.
   std::function<void(int row, std::uint32_t sequence, std::span<const std::byte>)> bring_info;
@@ -59,6 +59,10 @@ class AsyncWorker {
   int serve(int most);
 
   Stepper& stepper() noexcept { return *stepper_; }
+  /// AsyncWorkerHooks::pass.
+  void pass(const char* point) {
+    if (hooks_.pass) hooks_.pass(point);
+  }
   AsyncCell& cell() noexcept { return segment_.cell(worker_); }
 
  private:

@@ -103,6 +103,7 @@ void restore(VectorEnv& envs, std::span<const int> environments,
       message.bytes(states[at]);
     }
     envs.request(static_cast<int>(w), message.take());
+    for (const std::size_t at : workers[w]) envs.restored(environments[at]);
   }
 }
 

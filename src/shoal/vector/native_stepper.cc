@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shoal/env/registry.h"
+#include "shoal/process/codec.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/engine_request.h"
 #include "shoal/vector/env_state.h"
@@ -137,6 +138,26 @@ void NativeStepper::set_reset_options(std::string_view options) {
   const env::ResetOptions parsed = env::ResetOptions::from_json(options);
   batch_->check_reset_options(parsed);
   reset_options_ = parsed;
+  reset_options_text_ = options;
+}
+
+// All of a state between episodes is its random stream. Environments that cannot be saved hand
+// nothing over.
+std::vector<std::byte> NativeStepper::hand_over() {
+  process::ByteWriter states;
+  states.text(reset_options_text_);
+  try {
+    for (int i = 0; i < count(); ++i) states.bytes(batch_->save(i));
+  } catch (const InvalidState&) {
+    return {};
+  }
+  return states.take();
+}
+
+void NativeStepper::take_over(std::span<const std::byte> handed) {
+  process::ByteReader states(handed);
+  set_reset_options(states.text());
+  for (int i = 0; i < count(); ++i) batch_->load(i, states.bytes());
 }
 
 std::vector<std::byte> NativeStepper::save(int row) {

@@ -32,6 +32,8 @@ class NativeStepper final : public Stepper {
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
   void hold_resets(bool hold) override { autoreset_.hold(hold); }
+  std::vector<std::byte> hand_over() override;
+  void take_over(std::span<const std::byte> handed) override;
   void set_reset_options(std::string_view options) override;
   std::vector<std::byte> save(int row) override;
   void load(int row, std::span<const std::byte> state) override;
@@ -54,6 +56,7 @@ class NativeStepper final : public Stepper {
   Autoreset autoreset_;
   Episodes episodes_;
   env::ResetOptions reset_options_;  // of explicit resets
+  std::string reset_options_text_;   // the same, as given
 };
 
 /// As env::make_batch(), for the worker `identity`.

@@ -31,7 +31,7 @@ PoolMessage PoolMessage::decode(std::span<const std::byte> message) {
   const bool known = message.size() >= 8 && reader.number<std::uint32_t>() == kMagic;
   const auto kind = known ? reader.number<std::uint32_t>() : 0;
   if (kind < static_cast<std::uint32_t>(PoolKind::kJoin) ||
-      kind > static_cast<std::uint32_t>(PoolKind::kTell)) {
+      kind > static_cast<std::uint32_t>(PoolKind::kHandOver)) {
     throw Error(fmt::format("a message of {} bytes is none of a worker pool's", message.size()));
   }
   decoded.kind = static_cast<PoolKind>(kind);

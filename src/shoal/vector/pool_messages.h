@@ -4,11 +4,13 @@
 // Each message: u32 magic "SHPO", u32 kind, u32 session, i32 first, i32 count, u8 flag, u64
 // sequence, bytes, as process/codec.h writes them; what a kind does not name is 0 or empty.
 //
-//   pool -> worker   JOIN      first: the worker's index; one descriptor: the pool's doors
+//   pool -> worker   JOIN      one descriptor: its door
 //   pool -> worker   OPEN      first env, count of envs, flag: tolerant, bytes: payload
-//   pool -> worker   ATTACH    first: the worker's index; one descriptor: the session's segment
+//   pool -> worker   ATTACH    first: the worker's index; one descriptor: the session's segment;
+//                              bytes: what the process before it handed over, or empty
 //   pool -> worker   REQUEST   sequence, bytes
 //   pool -> worker   TELL      bytes: as REQUEST, without an answer, before the orders that follow
+//   pool -> worker   HAND_OVER sequence: asks for what Stepper::hand_over() says
 //   pool -> worker   CLOSE
 //   worker -> pool   HELLO     flag: can_rebuild, bytes as encode_hello() makes them
 //   worker -> pool   FAILED    bytes: an error report; the session is not open
@@ -40,6 +42,7 @@ enum class PoolKind : std::uint32_t {
   kInfo,
   kClosed,
   kTell,
+  kHandOver,
 };
 
 /// Any of them; a value.

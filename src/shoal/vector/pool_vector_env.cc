@@ -56,7 +56,10 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
   if (parts_.empty()) throw InvalidArgument("a vector environment needs at least one environment");
   exits_seen_ = pool_->exits();
   try {
-    for (std::size_t w = 0; w < parts_.size(); ++w) open(static_cast<int>(w));
+    for (Part& part : parts_) {
+      settle_in(part, pool_->enter(part.scene.worker, session_));
+      send_open(part, part.life);
+    }
     receive_hellos(os::deadline_after(options.faults.start_timeout));
     for (const Part& part : parts_) {
       check_same_spaces(parts_[0].hello, part.hello, part.scene.first_env);
@@ -68,6 +71,7 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
       health_.change(index_of(part), [&](WorkerHealth& health) {
         health.first_env = part.scene.first_env;
         health.num_envs = part.scene.num_envs;
+        health.pid = part.scene.pid;
       });
       attach(index_of(part));
     }
@@ -87,25 +91,31 @@ process::ErrorReport PoolVectorEnv::report_in(std::span<const std::byte> bytes) 
   return lost;
 }
 
-// Asks a worker to build this session's environments.
-void PoolVectorEnv::open(int worker) {
-  Part& at = part(worker);
-  at.life = pool_->life(at.scene.worker);
-  pool_->send(at.scene.worker, {.kind = PoolKind::kOpen,
-                                .session = session_,
-                                .first = at.scene.first_env,
-                                .count = at.scene.num_envs,
-                                .flag = options().faults.on_fault != OnFault::kRaise,
-                                .bytes = at.payload});
+// It lives there from now on.
+void PoolVectorEnv::settle_in(Part& at, WorkerPool::Entry entry) {
+  at.life = entry.life;
+  at.door = std::move(entry.door);
+  at.scene.pid = pool_->pid(at.life);
 }
 
-void PoolVectorEnv::attach(int worker) {
+// Asks a worker to build this session's environments.
+void PoolVectorEnv::send_open(const Part& at, PoolLife life) {
+  pool_->send(life, {.kind = PoolKind::kOpen,
+                     .session = session_,
+                     .first = at.scene.first_env,
+                     .count = at.scene.num_envs,
+                     .flag = options().faults.on_fault != OnFault::kRaise,
+                     .bytes = at.payload});
+}
+
+void PoolVectorEnv::attach(int worker, std::vector<std::byte> handed) {
   Part& at = part(worker);
   at.state = Part::State::kUp;
   at.stalled_ns = 0;
-  pool_->send(at.scene.worker,
-              {.kind = PoolKind::kAttach, .session = session_, .first = worker, .bytes = {}},
-              segment().fd());
+  pool_->send(
+      at.life,
+      {.kind = PoolKind::kAttach, .session = session_, .first = worker, .bytes = std::move(handed)},
+      segment().fd());
 }
 
 // A worker that fails at once is reported at once, also while the hello of an earlier one is waited
@@ -127,9 +137,8 @@ void PoolVectorEnv::receive_hellos(os::Deadline deadline) {
 bool PoolVectorEnv::receive_hello(int worker, os::Deadline until) {
   Part& from = part(worker);
   // Looked at first: what it sent before its end is still taken.
-  const bool ended = pool_->dead(from.scene.worker, from.life);
-  while (auto message =
-             pool_->receive(session_, from.scene.worker, ended ? os::Clock::now() : until)) {
+  const bool ended = pool_->dead(from.life);
+  while (auto message = pool_->receive(session_, from.life, ended ? os::Clock::now() : until)) {
     if (message->kind == PoolKind::kHello) {
       take_hello(from, *message);
       return true;
@@ -137,7 +146,7 @@ bool PoolVectorEnv::receive_hello(int worker, os::Deadline until) {
     if (message->kind != PoolKind::kFailed) continue;
     throw process::RemoteError(from.scene.name, report_in(message->bytes));
   }
-  if (ended) throw_death(pool_->death(from.scene.worker, from.life).certificate);
+  if (ended) throw_death(pool_->death(from.life).certificate);
   if (pool_->closed()) throw InvalidState("the worker pool of these environments is closed");
   return false;
 }
@@ -152,10 +161,10 @@ void PoolVectorEnv::take_hello(Part& from, const PoolMessage& message) {
 void PoolVectorEnv::throw_late_start(const Part& late) {
   const auto limit = options().faults.start_timeout;
   KillReason reason = KillReason::hung_start(late.scene.describe(), limit);
-  reason.stack = pool_->stack(late.scene.worker, late.life, kStackTimeout);
+  reason.stack = pool_->stack(late.life, kStackTimeout);
   const std::string text = account_of_late_start(
       fmt::format("{} did not send its hello in time", late.scene.describe()), limit, reason.stack);
-  pool_->end(late.scene.worker, late.life, session_, std::move(reason));
+  pool_->end(late.life, session_, std::move(reason));
   throw TimedOut(text);
 }
 
@@ -163,18 +172,17 @@ void PoolVectorEnv::throw_late_start(const Part& late) {
 PoolMessage PoolVectorEnv::await_message(int worker, os::Deadline deadline, const char* waiting_for,
                                          const std::function<bool(const PoolMessage&)>& wanted) {
   const Part& from = part(worker);
-  const int from_worker = from.scene.worker;
   for (;;) {
     // Looked at first: what it sent before its end is still taken.
-    const bool ended = pool_->dead(from_worker, from.life);
+    const bool ended = pool_->dead(from.life);
     const os::Deadline until =
         ended ? os::Clock::now() : std::min(deadline, os::deadline_after(kSlice));
-    if (auto message = pool_->receive(session_, from_worker, until)) {
+    if (auto message = pool_->receive(session_, from.life, until)) {
       if (wanted(*message)) return *std::move(message);
       if (message->kind == PoolKind::kInfo) keep_info(*std::move(message));
       continue;
     }
-    if (ended) throw process::WorkerDied(pool_->death(from_worker, from.life).certificate);
+    if (ended) throw process::WorkerDied(pool_->death(from.life).certificate);
     if (pool_->closed()) throw InvalidState("the worker pool of these environments is closed");
     if (options().interrupt_check) options().interrupt_check();
     if (os::Clock::now() >= deadline) {
@@ -189,11 +197,11 @@ void PoolVectorEnv::keep_info(PoolMessage message) {
                                                       std::move(message.bytes)};
 }
 
-void PoolVectorEnv::wake(int worker) { pool_->ring(part(worker).scene.worker); }
+void PoolVectorEnv::wake(int worker) { part(worker).door->ring(); }
 
 void PoolVectorEnv::tell(int worker, std::span<const std::byte> message) {
   pool_->send(
-      part(worker).scene.worker,
+      part(worker).life,
       {.kind = PoolKind::kTell, .session = session_, .bytes = {message.begin(), message.end()}});
 }
 
@@ -222,10 +230,10 @@ std::optional<std::vector<std::byte>> PoolVectorEnv::take_info(int row, std::uin
 
 std::uint64_t PoolVectorEnv::ask(int worker, std::span<const std::byte> message) {
   const std::uint64_t sequence = ++sequence_;
-  pool_->send(part(worker).scene.worker, {.kind = PoolKind::kRequest,
-                                          .session = session_,
-                                          .sequence = sequence,
-                                          .bytes = {message.begin(), message.end()}});
+  pool_->send(part(worker).life, {.kind = PoolKind::kRequest,
+                                  .session = session_,
+                                  .sequence = sequence,
+                                  .bytes = {message.begin(), message.end()}});
   return sequence;
 }
 
@@ -333,7 +341,7 @@ Stats PoolVectorEnv::stats() const {
   Stats stats = AsyncVectorEnv::stats();
   for (std::size_t w = 0; w < parts_.size(); ++w) {
     if (!pool_) continue;
-    stats.workers[w].pid = pool_->pid(parts_[w].scene.worker);
+    stats.workers[w].pid = pool_->pid(parts_[w].life);
     stats.workers[w].restarts = pool_->restarts(parts_[w].scene.worker);
   }
   return stats;
@@ -346,10 +354,10 @@ std::vector<WorkerHealth> PoolVectorEnv::health() const {
     WorkerHealth& worker = workers[w];
     if (!pool || pool->closed() || worker.state == WorkerState::kClosed) {
       worker.state = WorkerState::kClosed;
+      worker.pid = 0;
       continue;
     }
     if (worker.state == WorkerState::kRestarting || worker.state == WorkerState::kDropped) continue;
-    worker.pid = pool->pid(parts_[w].scene.worker);
     worker.rss_bytes = rss_of(worker.pid);
     const AsyncCell& cell = segment().cell(static_cast<int>(w));
     const std::int32_t word = cell.env_now.load(std::memory_order_acquire);  // [marker]
@@ -380,13 +388,14 @@ void PoolVectorEnv::close_within(std::chrono::milliseconds timeout) noexcept {
   try {
     const os::Deadline deadline = os::deadline_after(limit);
     for (const Part& part : parts_) {
-      if (part.life == 0 || pool->dead(part.scene.worker, part.life)) continue;
-      pool->send(part.scene.worker, {.kind = PoolKind::kClose, .session = session_, .bytes = {}});
+      const PoolMessage close{.kind = PoolKind::kClose, .session = session_, .bytes = {}};
+      if (part.move) pool->send(part.move->to.life, close);
+      if (sits(part)) pool->send(part.life, close);
     }
     for (const Part& part : parts_) {
-      while (part.life != 0 && !pool->dead(part.scene.worker, part.life)) {
-        const auto message = pool->receive(session_, part.scene.worker, deadline);
-        if (!message) pool->give_up(part.scene.worker);
+      while (sits(part) && !pool->dead(part.life)) {
+        const auto message = pool->receive(session_, part.life, deadline);
+        if (!message) pool->give_up(part.life);
         if (!message || message->kind == PoolKind::kClosed) break;
       }
     }

@@ -11,6 +11,10 @@
 // Failure of an environment: OnFault::kRaise: process::RemoteError. Otherwise it alone is replaced
 // where its stepper can do that, after its back-off, else its worker is.
 //
+// Memory: a worker over Options::memory_limit is replaced between episodes, for each session of its
+// pool when the environments of that one rest; what is in flight elsewhere goes on. A successor
+// that fails costs nothing but a warning.
+//
 // Deadlines: as ProcessVectorEnv; a worker that passes one of this session's is killed, for all
 // sessions of its pool.
 //
@@ -71,6 +75,19 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   const Hello& hello(int worker) const;
 
  private:
+  /// On its way to a younger life of the same worker.
+  struct Move {
+    enum class Step : std::uint8_t {
+      kOpening,   // its environments are being built there
+      kDraining,  // they stand: those here come to rest
+      kHanding,   // all rest: the old worker was asked for their generators
+    };
+    WorkerPool::Entry to;
+    Step step{};
+    os::Deadline deadline{};     // of the step
+    std::uint64_t sequence = 0;  // of what the old worker was asked
+  };
+
   /// The session in one worker of the pool.
   struct Part {
     enum class State : std::uint8_t {
@@ -84,7 +101,12 @@ class PoolVectorEnv final : public AsyncVectorEnv {
     Hello hello;
     bool can_rebuild = false;
     State state = State::kOpening;
-    std::uint64_t life = 0;
+    PoolLife life;
+    std::shared_ptr<PoolDoor> door;
+    std::optional<Move> move;
+    os::Deadline move_retry{};  // not before, where one has failed
+    std::uint64_t recycles = 0;
+    int begun_anew = 0;  // of these, those without the generators of the worker before
     os::Deadline restart_at{};
     os::Deadline start_deadline{};
     std::uint64_t stalled_ns = 0;  // since when it does not take its orders, and how many it had
@@ -99,20 +121,24 @@ class PoolVectorEnv final : public AsyncVectorEnv {
                                                   bool may_come) override;
   void on_failure(int row, std::span<const std::byte> report) override;
   Fault fault_of(int row) override { return fault_of_[static_cast<std::size_t>(row)]; }
-  bool restless() const override { return unsettled_ > 0 || backing_off_ > 0; }
+  bool restless() const override {
+    return unsettled_ > 0 || backing_off_ > 0 || (moving_ > 0 && hands_over());
+  }
   int restarts_of(std::size_t row) const override {
-    return ledger_.restarts(static_cast<int>(row));
+    const int at = static_cast<int>(row);
+    return ledger_.restarts(at) + part(worker_of(at)).begun_anew;
   }
   void is_back(std::size_t row) override { ledger_.back(static_cast<int>(row)); }
   void before_reset(std::size_t row) override;
 
   // Starting, and asking (pool_vector_env.cc).
-  void open(int worker);
+  void settle_in(Part& at, WorkerPool::Entry entry);
+  void send_open(const Part& at, PoolLife life);
   void receive_hellos(os::Deadline deadline);
   bool receive_hello(int worker, os::Deadline until);
   void take_hello(Part& from, const PoolMessage& message);
   [[noreturn]] void throw_late_start(const Part& late);
-  void attach(int worker);
+  void attach(int worker, std::vector<std::byte> handed = {});
   void keep_info(PoolMessage message);
   static process::ErrorReport report_in(std::span<const std::byte> bytes);
   std::uint64_t ask(int worker, std::span<const std::byte> message);
@@ -125,7 +151,6 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   // What becomes of those that are lost (pool_vector_env_deaths.cc).
   bool look_for_deaths();
   void look_for_hangs();
-  void look_for_hogs();
   bool stalls(int worker, std::uint64_t now_ns);
   void end_hung(int worker, int env, bool in_reset);
   void handle_death(int worker, PoolDeath death);
@@ -133,10 +158,32 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   Fault admit(FaultRecord record);
   bool tend();
   bool restart(int worker);
+  void rise(Part& at);
   bool tend_opening(int worker);
   void end_back_offs();
   void dismiss_if_all_are_dropped(int worker);
   void set_state(Part& part, Part::State state);
+  /// Whether it has a place in the life that it names.
+  static bool sits(const Part& part) {
+    return part.state == Part::State::kUp || part.state == Part::State::kOpening;
+  }
+
+  // Workers whose memory has grown (pool_vector_env_memory.cc).
+  void look_at_memory();
+  bool other_life_waits(const Part& at) const;
+  void end_hog(Part& at, std::uint64_t bytes);
+  void begin_move(Part& at);
+  void warn_of_move(Part& at, const char* why);
+  void drop_move(Part& at, const char* why);
+  void forget_move(Part& at);
+  bool tend_moves();
+  void tend_move_opening(Part& at);
+  void tend_move_draining(Part& at);
+  bool tend_move_handing(Part& at);
+  static void warn_of_hand_over(const Part& at, const std::string& why);
+  void change_over(Part& at, std::vector<std::byte> handed);
+  bool hands_over() const;
+
   Part& part(int worker) { return parts_[static_cast<std::size_t>(worker)]; }
   const Part& part(int worker) const { return parts_[static_cast<std::size_t>(worker)]; }
   int index_of(const Part& part) const { return static_cast<int>(&part - parts_.data()); }
@@ -150,7 +197,8 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   int unsettled_ = 0;                // parts that are away or opening
   int backing_off_ = 0;              // environments that are to come later
   std::uint64_t hangs_seen_ns_ = 0;  // when they were looked for last
-  std::uint64_t hogs_seen_ns_ = 0;
+  std::uint64_t memory_seen_ns_ = 0;
+  int moving_ = 0;  // parts that are on their way to a younger life
   std::uint64_t exits_seen_ = 0;
   std::uint64_t sequence_ = 0;  // of requests
   struct Asked {

@@ -14,8 +14,6 @@ namespace {
 constexpr std::chrono::milliseconds kStackTimeout{1000};
 // Between two looks for hangs.
 constexpr std::uint64_t kHangLookNs = 10'000'000;
-// Between two looks at the workers' memory, which take some microseconds each.
-constexpr std::uint64_t kHogLookNs = 20'000'000;
 
 }  // namespace
 
@@ -25,9 +23,11 @@ bool PoolVectorEnv::look_around() {
     throw InvalidState("the worker pool of these environments was closed; make new ones to go on");
   }
   look_for_hangs();
-  look_for_hogs();
-  const bool died = look_for_deaths();
-  return (restless() && tend()) || died;
+  look_at_memory();
+  bool changed = look_for_deaths();
+  if (unsettled_ > 0 || backing_off_ > 0) changed = tend() || changed;
+  if (moving_ > 0) changed = tend_moves() || changed;
+  return changed;
 }
 
 void PoolVectorEnv::set_state(Part& part, Part::State state) {
@@ -42,6 +42,8 @@ void PoolVectorEnv::set_state(Part& part, Part::State state) {
                    : state == Part::State::kOpening ? WorkerState::kStarting
                                                     : WorkerState::kDropped;
     if (state == Part::State::kOpening) ++health.restarts;
+    const bool nobody = state == Part::State::kAway || state == Part::State::kGone;
+    health.pid = nobody ? 0 : part.scene.pid;
   });
 }
 
@@ -51,9 +53,8 @@ bool PoolVectorEnv::look_for_deaths() {
   if (exits == exits_seen_) return false;
   bool any = false;
   for (Part& at : parts_) {
-    const bool sits = at.state == Part::State::kUp || at.state == Part::State::kOpening;
-    if (!sits || !pool_->dead(at.scene.worker, at.life)) continue;
-    handle_death(index_of(at), pool_->death(at.scene.worker, at.life));
+    if (!sits(at) || !pool_->dead(at.life)) continue;
+    handle_death(index_of(at), pool_->death(at.life));
     any = true;
   }
   exits_seen_ = exits;
@@ -88,7 +89,7 @@ void PoolVectorEnv::handle_death(int worker, PoolDeath death) {
 // A worker's environments are gone: it died, or could not build them.
 void PoolVectorEnv::lose_part(int worker, FaultRecord record) {
   Part& at = part(worker);
-  for (PoolMessage& info : pool_->take_all(session_, at.scene.worker, PoolKind::kInfo)) {
+  for (PoolMessage& info : pool_->take_all(session_, at.life, PoolKind::kInfo)) {
     keep_info(std::move(info));  // of steps that it ended
   }
   admit(std::move(record));
@@ -97,11 +98,13 @@ void PoolVectorEnv::lose_part(int worker, FaultRecord record) {
     if ((env.hold & InFlight::kBackOff) != 0) --backing_off_;
   }
   lose(worker);
+  pool_->leave(at.life, session_);
   if (options().faults.on_fault == OnFault::kRestart) {
     at.restart_at = ledger_.due(at.scene.first_env);
     set_state(at, Part::State::kAway);
     return;
   }
+  forget_move(at);
   set_state(at, Part::State::kGone);
   for (int row = at.scene.first_env; row < at.scene.first_env + at.scene.num_envs; ++row) {
     drop(static_cast<std::size_t>(row));
@@ -141,11 +144,24 @@ bool PoolVectorEnv::tend() {
   return any;
 }
 
-// Opens the session again, in a new worker where the old one is gone. Orders wait.
+// Opens the session again, in a new worker where the old one is gone: in its successor where it has
+// one. Orders wait.
 bool PoolVectorEnv::restart(int worker) {
   Part& at = part(worker);
+  if (at.move && pool_->dead(at.move->to.life)) forget_move(at);
+  at.start_deadline = os::deadline_after(options().faults.start_timeout);
+  if (at.move) {
+    const bool stands = at.move->step != Move::Step::kOpening;
+    settle_in(at, std::move(at.move->to));
+    at.move.reset();
+    --moving_;
+    set_state(at, Part::State::kOpening);
+    if (stands) rise(at);
+    return true;
+  }
   try {
-    if (pool_->dead(at.scene.worker, at.life)) pool_->restart(at.scene.worker, at.life);
+    settle_in(at, pool_->dead(at.life) ? pool_->enter_younger(at.life, session_)
+                                       : pool_->enter(at.scene.worker, session_));
   } catch (const InvalidState&) {
     throw;
   } catch (const Error&) {
@@ -153,17 +169,22 @@ bool PoolVectorEnv::restart(int worker) {
                                               process::ErrorReport::from_current_exception()));
     return true;
   }
-  open(worker);
-  at.start_deadline = os::deadline_after(options().faults.start_timeout);
-  at.scene.pid = pool_->pid(at.scene.worker);
+  send_open(at, at.life);
   set_state(at, Part::State::kOpening);
   return true;
+}
+
+// Its environments stand, and take orders.
+void PoolVectorEnv::rise(Part& at) {
+  set_state(at, Part::State::kUp);
+  attach(index_of(at));
+  come_back(index_of(at));
 }
 
 // Environments that could not be built again are a fault of their worker's, which lives on.
 bool PoolVectorEnv::tend_opening(int worker) {
   Part& at = part(worker);
-  while (auto message = pool_->receive(session_, at.scene.worker, os::Clock::now())) {
+  while (auto message = pool_->receive(session_, at.life, os::Clock::now())) {
     if (message->kind == PoolKind::kHello) {
       take_hello(at, *message);
       try {
@@ -173,9 +194,7 @@ bool PoolVectorEnv::tend_opening(int worker) {
             fmt::format("the replacement of {} failed: {}", at.scene.describe(), error.what()));
         throw;
       }
-      set_state(at, Part::State::kUp);
-      attach(worker);
-      come_back(worker);
+      rise(at);
       return true;
     }
     if (message->kind != PoolKind::kFailed) continue;
@@ -186,9 +205,9 @@ bool PoolVectorEnv::tend_opening(int worker) {
   if (os::Clock::now() < at.start_deadline) return false;
   const auto limit = options().faults.start_timeout;
   KillReason reason = KillReason::hung_start("the replacement of " + at.scene.describe(), limit);
-  reason.stack = pool_->stack(at.scene.worker, at.life, kStackTimeout);
+  reason.stack = pool_->stack(at.life, kStackTimeout);
   FaultRecord record = account_of_hung_start(at.scene, limit, reason.stack);
-  pool_->end(at.scene.worker, at.life, session_, std::move(reason));
+  pool_->end(at.life, session_, std::move(reason));
   lose_part(worker, std::move(record));
   return true;
 }
@@ -243,7 +262,8 @@ bool PoolVectorEnv::stalls(int worker, std::uint64_t now_ns) {
   const AsyncCell& cell = segment().cell(worker);
   const std::uint64_t obeyed = cell.steps.load(std::memory_order_relaxed) +  // relaxed: a hint
                                cell.resets.load(std::memory_order_relaxed);
-  const std::uint32_t serving = pool_->serving(at.scene.worker);
+  const std::uint32_t serving =
+      at.door->words().serving.load(std::memory_order_relaxed);  // relaxed: a hint
   if (serving != 0 && serving != session_) {
     at.stalled_ns = 0;
     return false;
@@ -269,29 +289,9 @@ void PoolVectorEnv::end_hung(int worker, int env, bool in_reset) {
   const FaultPolicy& policy = options().faults;
   KillReason reason = KillReason::hang(env, at.scene.first_env, at.scene.num_envs, in_reset,
                                        in_reset ? policy.reset_timeout : policy.step_timeout);
-  reason.stack = pool_->stack(at.scene.worker, at.life, kStackTimeout);
-  pool_->end(at.scene.worker, at.life, session_, std::move(reason));
-  handle_death(worker, pool_->death(at.scene.worker, at.life));
-}
-
-void PoolVectorEnv::look_for_hogs() {
-  const std::uint64_t limit = options().memory_hard_limit;
-  if (limit == 0) return;
-  const std::uint64_t now_ns = os::coarse_now_ns();
-  if (now_ns < hogs_seen_ns_ + kHogLookNs) return;
-  hogs_seen_ns_ = now_ns;
-  for (Part& at : parts_) {
-    if (at.state != Part::State::kUp) continue;
-    const int pid = pool_->pid(at.scene.worker);
-    const std::uint64_t bytes = pid > 0 ? os::memory_use(pid).own_bytes : 0;
-    if (bytes <= limit) continue;
-    const int worker = index_of(at);
-    const int env = EnvMarker::blamed(
-        segment().cell(worker).env_now.load(std::memory_order_acquire));  // [marker]
-    pool_->end(at.scene.worker, at.life, session_,
-               KillReason::hog(at.scene.describe(), bytes, limit, env));
-    handle_death(worker, pool_->death(at.scene.worker, at.life));
-  }
+  reason.stack = pool_->stack(at.life, kStackTimeout);
+  pool_->end(at.life, session_, std::move(reason));
+  handle_death(worker, pool_->death(at.life));
 }
 
 void PoolVectorEnv::on_failure(int row, std::span<const std::byte> bytes) {
@@ -304,7 +304,6 @@ void PoolVectorEnv::on_failure(int row, std::span<const std::byte> bytes) {
     throw process::RemoteError(at.scene.name, std::move(report));
   }
   if (at.state != Part::State::kUp) return;  // it was killed for another row of the same step
-  at.scene.pid = pool_->pid(at.scene.worker);
   if (at.can_rebuild && report.env_index == row) {
     admit(account_of_failure(at.scene, std::move(report)));
     if (options().faults.on_fault == OnFault::kDrop) {
@@ -320,8 +319,8 @@ void PoolVectorEnv::on_failure(int row, std::span<const std::byte> bytes) {
                     .env = report.env_index,
                     .message = fmt::format("{}: {}", report.type, report.message),
                     .stack = {}};
-  pool_->end(at.scene.worker, at.life, session_, std::move(reason));
-  PoolDeath death = pool_->death(at.scene.worker, at.life);
+  pool_->end(at.life, session_, std::move(reason));
+  PoolDeath death = pool_->death(at.life);
   death.reason.reset();
   death.certificate.report = std::move(report);
   handle_death(worker, std::move(death));
@@ -333,11 +332,13 @@ void PoolVectorEnv::dismiss_if_all_are_dropped(int worker) {
   for (int row = at.scene.first_env; row < at.scene.first_env + at.scene.num_envs; ++row) {
     if (!ledger_.dropped(row)) return;
   }
+  forget_move(at);
   set_state(at, Part::State::kGone);
   if (owns_pool_) {
-    pool_->dismiss(at.scene.worker, at.life);
+    pool_->dismiss(at.life);
   } else {
-    pool_->send(at.scene.worker, {.kind = PoolKind::kClose, .session = session_, .bytes = {}});
+    pool_->send(at.life, {.kind = PoolKind::kClose, .session = session_, .bytes = {}});
+    pool_->leave(at.life, session_);
   }
 }
 

@@ -17,7 +17,7 @@
 #include "shoal/vector/control_block.h"
 #include "shoal/vector/messages.h"
 #include "shoal/vector/native_stepper.h"
-#include "shoal/vector/pool_doors.h"
+#include "shoal/vector/pool_door.h"
 #include "shoal/vector/pool_messages.h"
 
 namespace shoal::vector {
@@ -63,7 +63,7 @@ class PoolWorker {
   bool take_mail();
   bool obey(PoolMessage message, std::vector<os::Fd> fds);
   void open(const PoolMessage& message);
-  void attach(std::uint32_t id, int worker, os::Fd segment);
+  void attach(const PoolMessage& message, os::Fd segment);
   void answer(const PoolMessage& request);
   void be_told(const PoolMessage& message);
   bool serve_all();
@@ -81,8 +81,8 @@ class PoolWorker {
   process::Channel& channel_;
   const process::Identity& identity_;
   const PoolWorkerHooks& hooks_;
-  PoolDoors doors_;
-  PoolDoor* door_ = nullptr;
+  PoolDoor own_door_;
+  DoorWords* door_ = nullptr;
   std::uint64_t read_ = 0;  // messages
   std::map<std::uint32_t, Session> sessions_;
   sync::SpinPolicy spin_policy_;
@@ -98,10 +98,10 @@ bool PoolWorker::join() {
   if (join.kind != PoolKind::kJoin || message.fds.size() != 1) {
     throw Error("a worker pool's first message is not the one to join it");
   }
-  doors_ = PoolDoors::attach(shm::Arena::attach(std::move(message.fds.front())));
-  doors_.close_fd();
-  door_ = &doors_.door(join.first);
-  const DoorsHeader& header = doors_.header();
+  own_door_ = PoolDoor::attach(shm::Arena::attach(std::move(message.fds.front())));
+  own_door_.close_fd();
+  door_ = &own_door_.words();
+  const DoorHeader& header = own_door_.header();
   spin_policy_ =
       sync::SpinPolicy(sync::SpinOptions{.group_size = static_cast<int>(header.num_workers)},
                        sync::CpuLoad(), static_cast<int>(header.cpus));
@@ -126,9 +126,10 @@ bool PoolWorker::obey(PoolMessage message, std::vector<os::Fd> fds) {
       serving(0);
       return true;
     case PoolKind::kAttach:
-      if (fds.size() == 1) attach(message.session, message.first, std::move(fds.front()));
+      if (fds.size() == 1) attach(message, std::move(fds.front()));
       return true;
     case PoolKind::kRequest:
+    case PoolKind::kHandOver:
       serving(message.session);
       answer(message);
       serving(0);
@@ -180,32 +181,34 @@ void PoolWorker::open(const PoolMessage& message) {
   sessions_.insert_or_assign(message.session, std::move(session));
 }
 
-void PoolWorker::attach(std::uint32_t id, int worker, os::Fd fd) {
+// What fails here ends the worker, which says why: its session is open and waits for nothing more.
+void PoolWorker::attach(const PoolMessage& message, os::Fd fd) {
+  const std::uint32_t id = message.session;
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;  // it failed to open, and said so
   Session& session = found->second;
-  try {
-    AsyncSegment segment = AsyncSegment::attach(shm::Arena::attach(std::move(fd)), session.hello);
-    segment.close_fd();
-    AsyncWorkerHooks hooks{
-        .tolerant = session.tolerant,
-        .describe_exception = session.opened.describe_exception,
-        .pass = session.opened.pass,
-        .bring_info =
-            [this, id](int row, std::uint32_t sequence, std::span<const std::byte> info) {
-              static_cast<void>(send({.kind = PoolKind::kInfo,
-                                      .session = id,
-                                      .sequence = static_cast<std::uint64_t>(row) << 32 | sequence,
-                                      .bytes = {info.begin(), info.end()}}));
-            },
-        .bring_waits = true};
-    session.worker =
-        std::make_unique<AsyncWorker>(std::move(segment), worker, session.first_env,
-                                      std::move(session.opened.stepper), std::move(hooks));
-  } catch (...) {
-    report(id, {}, PoolKind::kFailed);
-    sessions_.erase(id);
-  }
+  AsyncSegment segment = AsyncSegment::attach(shm::Arena::attach(std::move(fd)), session.hello);
+  segment.close_fd();
+  AsyncWorkerHooks hooks{
+      .tolerant = session.tolerant,
+      .describe_exception = session.opened.describe_exception,
+      .pass = session.opened.pass,
+      .bring_info =
+          [this, id](int row, std::uint32_t sequence, std::span<const std::byte> info) {
+            static_cast<void>(send({.kind = PoolKind::kInfo,
+                                    .session = id,
+                                    .sequence = static_cast<std::uint64_t>(row) << 32 | sequence,
+                                    .bytes = {info.begin(), info.end()}}));
+          },
+      .bring_waits = true};
+  session.worker =
+      std::make_unique<AsyncWorker>(std::move(segment), message.first, session.first_env,
+                                    std::move(session.opened.stepper), std::move(hooks));
+  if (message.bytes.empty()) return;
+  session.worker->pass("attached");
+  const process::IdentityScope scope(session.identity);
+  session.worker->stepper().take_over(message.bytes);
+  session.worker->pass("taken over");
 }
 
 void PoolWorker::answer(const PoolMessage& request) {
@@ -214,10 +217,15 @@ void PoolWorker::answer(const PoolMessage& request) {
   Session& session = found->second;
   try {
     const process::IdentityScope scope(session.identity);
-    static_cast<void>(send({.kind = PoolKind::kReply,
-                            .session = request.session,
-                            .sequence = request.sequence,
-                            .bytes = session.worker->stepper().request(request.bytes)}));
+    Stepper& stepper = session.worker->stepper();
+    const bool hand_over = request.kind == PoolKind::kHandOver;
+    if (hand_over) session.worker->pass("asked to hand over");
+    static_cast<void>(
+        send({.kind = PoolKind::kReply,
+              .session = request.session,
+              .sequence = request.sequence,
+              .bytes = hand_over ? stepper.hand_over() : stepper.request(request.bytes)}));
+    if (hand_over) session.worker->pass("handed over");
   } catch (...) {
     report(request.session, session.opened.describe_exception, PoolKind::kRefusal,
            request.sequence);

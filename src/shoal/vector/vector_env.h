@@ -49,8 +49,9 @@ struct Options {
   /// Process: a worker with more memory of its own (resident, without files and shared memory) than
   /// this is replaced between episodes, by one that takes its environments' generators over (a
   /// stepper that hands nothing over goes on as after a restart). Rows whose episode has ended are
-  /// down until those of the same worker have ended theirs. With autoreset disabled only an
-  /// explicit reset of all of a worker's rows is such a moment. 0: no limit.
+  /// down until those of the same worker have ended theirs; in arrival order they come later. With
+  /// autoreset disabled only an explicit reset of all of a worker's rows is such a moment. 0: no
+  /// limit.
   std::uint64_t memory_limit = 0;
   /// Process: with more than this it is killed, which is a fault. 0: no limit.
   std::uint64_t memory_hard_limit = 0;
@@ -210,6 +211,8 @@ class VectorEnv {
   /// stepper's own failure.
   virtual std::vector<std::vector<std::byte>> request_wait(
       std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Environment `env` was given another state (engine_request.h): it goes on from there.
+  virtual void restored(int /*env*/) {}
   virtual Stats stats() const;
   /// How every worker is. Any thread may ask, also while a call is under way; it never waits.
   virtual std::vector<WorkerHealth> health() const;

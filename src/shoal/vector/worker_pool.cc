@@ -40,7 +40,6 @@ WorkerPool::WorkerPool(std::shared_ptr<process::Launcher> launcher,
       exits_(std::make_shared<std::atomic<std::uint64_t>>(0)) {
   if (specs.empty()) throw InvalidArgument("WorkerPool: num_workers is 0; it must be at least 1");
   if (!options_.board) options_.board = process::Board::create();
-  doors_ = PoolDoors::create(static_cast<int>(specs.size()));
   std::vector<Seat*> all;
   seats_.resize(specs.size());
   for (std::size_t w = 0; w < specs.size(); ++w) {
@@ -52,24 +51,31 @@ WorkerPool::WorkerPool(std::shared_ptr<process::Launcher> launcher,
   start(all);
 }
 
+// A new life for each.
 void WorkerPool::start(std::span<Seat*> seats) {
   std::vector<process::WorkerSpec> specs;
-  for (const Seat* seat : seats) specs.push_back(seat->spec);
+  std::vector<std::shared_ptr<PoolDoor>> doors;
+  for (const Seat* seat : seats) {
+    specs.push_back(seat->spec);
+    doors.push_back(std::make_shared<PoolDoor>(PoolDoor::create(num_workers())));
+  }
   auto started = launcher_->start(std::move(specs), [exits = exits_](int) {
     exits->fetch_add(1, std::memory_order_release);  // [exits]
   });
   for (std::size_t i = 0; i < seats.size(); ++i) {
-    seats[i]->process = std::move(started[i]);
-    ++seats[i]->life;
-    welcome(*seats[i]);
+    std::list<Life>& lives = seats[i]->lives;
+    Life life;
+    life.number = lives.empty() ? 1 : lives.back().number + 1;
+    life.process = std::move(started[i]);
+    life.door = std::move(doors[i]);
+    welcome(*seats[i], life);
+    lives.push_back(std::move(life));
   }
 }
 
-void WorkerPool::welcome(Seat& seat) {
+void WorkerPool::welcome(const Seat& seat, Life& life) {
   const int index = seat.spec.index;
-  doors_.door(index).mail.store(0, std::memory_order_relaxed);  // relaxed: sent with the doors
-  doors_.door(index).serving.store(0, std::memory_order_relaxed);
-  const int pid = seat.process->pid();
+  const int pid = life.process->pid();
   if (!cpus_.empty() && pid != owner_pid_) {
     try {
       os::set_cpu_set({&cpus_[static_cast<std::size_t>(index)], 1}, pid);
@@ -77,114 +83,169 @@ void WorkerPool::welcome(Seat& seat) {
       // A CPU that has gone, or a worker that is gone and shows as such later: a place is a wish.
     }
   }
-  process::send_welcome(*seat.process, *options_.board, num_workers());
-  const int fd = doors_.fd();
-  static_cast<void>(seat.process->channel().send(
-      PoolMessage{.kind = PoolKind::kJoin, .first = index, .bytes = {}}.encode(),
-      std::span(&fd, 1)));
+  process::send_welcome(*life.process, *options_.board, num_workers());
+  const int fd = life.door->fd();
+  static_cast<void>(life.process->channel().send(
+      PoolMessage{.kind = PoolKind::kJoin, .bytes = {}}.encode(), std::span(&fd, 1)));
+  life.door->close_fd();
 }
 
-int WorkerPool::pid(int worker) const {
+WorkerPool::Life* WorkerPool::find(PoolLife life) noexcept {
+  for (Life& at : seat(life.worker).lives) {
+    if (at.number == life.number) return &at;
+  }
+  return nullptr;
+}
+
+std::uint64_t WorkerPool::restarts(int worker) const {
   const std::lock_guard lock(mutex_);
-  return seat(worker).process ? seat(worker).process->pid() : 0;
+  return seat(worker).restarts;
 }
 
-std::uint64_t WorkerPool::restarts(int worker) const { return life(worker) - 1; }
-
-std::uint64_t WorkerPool::life(int worker) const {
+PoolLife WorkerPool::newest(int worker) const {
   const std::lock_guard lock(mutex_);
-  return seat(worker).life;
+  const std::list<Life>& lives = seat(worker).lives;
+  return {worker, lives.empty() ? 0 : lives.back().number};
 }
 
-bool WorkerPool::dead(int worker, std::uint64_t life) const {
+WorkerPool::Entry WorkerPool::enter(int worker, std::uint32_t session) {
   const std::lock_guard lock(mutex_);
-  const Seat& at = seat(worker);
-  return at.life != life || !at.process || at.process->exit_status().has_value();
+  if (closed()) throw InvalidState("the worker pool is closed; make a new one");
+  Life& life = seat(worker).lives.back();
+  life.sessions.insert(session);
+  return {{worker, life.number}, life.door};
 }
 
-PoolDeath WorkerPool::end_of(Seat& at) {
-  PoolDeath death{process::DeathCertificate::of(*at.process), at.killed, at.killed_for};
-  if (!death.certificate.report) death.certificate.report = at.report;
-  return death;
-}
-
-PoolDeath WorkerPool::death(int worker, std::uint64_t life) {
+WorkerPool::Entry WorkerPool::enter_younger(PoolLife old, std::uint32_t session) {
   const std::lock_guard lock(mutex_);
-  Seat& at = seat(worker);
-  if (at.life == life && at.process) return end_of(at);
-  if (at.last_death) return *at.last_death;
+  if (closed()) throw InvalidState("the worker pool of these environments is closed");
+  Seat& at = seat(old.worker);
+  const bool dead = at.lives.back().dead();
+  if (dead || at.lives.back().number <= old.number) {
+    Seat* one = &at;
+    start(std::span(&one, 1));
+    if (dead) ++at.restarts;
+    let_go(at);
+  }
+  Life& life = at.lives.back();
+  life.sessions.insert(session);
+  return {{old.worker, life.number}, life.door};
+}
+
+void WorkerPool::leave(PoolLife life, std::uint32_t session) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (Life* const at = find(life)) at->sessions.erase(session);
+  inbox_.erase({session, life.worker, life.number});
+  let_go(seat(life.worker));
+}
+
+void WorkerPool::forget(std::uint32_t session) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Seat& at : seats_) {
+    for (Life& life : at.lives) life.sessions.erase(session);
+    let_go(at);
+  }
+  std::erase_if(inbox_, [session](const auto& entry) { return get<0>(entry.first) == session; });
+}
+
+void WorkerPool::tidy() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Seat& at : seats_) {
+    if (at.lives.size() > 1) let_go(at);
+  }
+}
+
+// Ends the older lives that nobody lives in.
+void WorkerPool::let_go(Seat& at) noexcept {
+  const os::Deadline now = os::Clock::now();
+  for (auto life = at.lives.begin(); life != at.lives.end() && std::next(life) != at.lives.end();) {
+    if (!life->sessions.empty()) {
+      ++life;
+      continue;
+    }
+    if (!life->leaving) {
+      life->leaving = os::deadline_after(options_.close_timeout);
+      tell_to_end(*life);
+    }
+    const bool over = life->given_up || now >= *life->leaving || life->dead();
+    life = over ? at.lives.erase(life) : std::next(life);  // kills it if it is left
+  }
+}
+
+void WorkerPool::tell_to_end(Life& life) noexcept {
+  life.process->channel().shutdown();
+  life.door->words().mail.fetch_add(1, std::memory_order_release);  // [mail]
+  life.door->ring();
+}
+
+int WorkerPool::pid(PoolLife life) const {
+  const std::lock_guard lock(mutex_);
+  const Life* const at = find(life);
+  return at != nullptr ? at->process->pid() : 0;
+}
+
+bool WorkerPool::dead(PoolLife life) const {
+  const std::lock_guard lock(mutex_);
+  const Life* const at = find(life);
+  return at == nullptr || at->dead();
+}
+
+PoolDeath WorkerPool::death(PoolLife life) {
+  const std::lock_guard lock(mutex_);
+  if (const Life* const at = find(life)) {
+    PoolDeath death{process::DeathCertificate::of(*at->process), at->killed, at->killed_for};
+    if (!death.certificate.report) death.certificate.report = at->report;
+    return death;
+  }
   PoolDeath unknown;
-  unknown.certificate.worker = at.spec.name;
-  unknown.certificate.index = worker;
+  unknown.certificate.worker = seat(life.worker).spec.name;
+  unknown.certificate.index = life.worker;
   unknown.certificate.status.known = false;
   return unknown;
 }
 
-void WorkerPool::restart(int worker, std::uint64_t life) {
+std::string WorkerPool::stack(PoolLife life, std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
-  Seat& at = seat(worker);
-  if (at.life != life) return;  // another session was first
-  if (closed()) throw InvalidState("the worker pool of these environments is closed");
-  while (at.process && take_message(at, worker, os::Clock::now())) {
-  }  // what it said before its end
-  if (at.process) at.last_death = end_of(at);
-  at.report.reset();
-  at.killed.reset();
-  at.process.reset();
-  at.given_up = false;
-  Seat* one = &at;
-  start(std::span(&one, 1));
+  Life* const at = find(life);
+  return at != nullptr ? process::ask_for_stack(*at->process, timeout) : std::string();
 }
 
-std::string WorkerPool::stack(int worker, std::uint64_t life, std::chrono::milliseconds timeout) {
+void WorkerPool::end(PoolLife life, std::uint32_t session, KillReason reason) {
   const std::lock_guard lock(mutex_);
-  Seat& at = seat(worker);
-  if (at.life != life || !at.process) return {};
-  return process::ask_for_stack(*at.process, timeout);
-}
-
-void WorkerPool::end(int worker, std::uint64_t life, std::uint32_t session, KillReason reason) {
-  const std::lock_guard lock(mutex_);
-  Seat& at = seat(worker);
-  if (at.life != life || !at.process) return;
-  if (!at.killed && !at.process->exit_status()) {
-    at.killed = std::move(reason);
-    at.killed_for = session;
+  Life* const at = find(life);
+  if (at == nullptr) return;
+  if (!at->killed && !at->dead()) {
+    at->killed = std::move(reason);
+    at->killed_for = session;
   }
-  at.process->kill(SIGKILL);
-  static_cast<void>(at.process->join(kEndTimeout));
+  at->process->kill(SIGKILL);
+  static_cast<void>(at->process->join(kEndTimeout));
 }
 
-void WorkerPool::dismiss(int worker, std::uint64_t life) noexcept {
+void WorkerPool::dismiss(PoolLife life) noexcept {
   const std::lock_guard lock(mutex_);
-  Seat& at = seat(worker);
-  if (at.life != life || !at.process) return;
-  at.process->channel().shutdown();
-  doors_.door(worker).mail.fetch_add(1, std::memory_order_release);  // [mail]
-  ring(worker);
+  if (Life* const at = find(life)) tell_to_end(*at);
 }
 
-void WorkerPool::send(int worker, const PoolMessage& message, int fd) {
-  {
-    const std::lock_guard lock(mutex_);
-    Seat& at = seat(worker);
-    if (!at.process) return;
-    const std::vector<std::byte> bytes = message.encode();
-    const std::span<const int> fds = fd < 0 ? std::span<const int>{} : std::span(&fd, 1);
-    // A full channel is one whose worker waits for us to take what it said.
-    while (at.process->channel().send(bytes, fds, os::deadline_after(kTurn)) ==
-           os::SendOutcome::kTimedOut) {
-      if (at.process->exit_status()) return;
-      while (take_message(at, worker, os::Clock::now())) {
-      }
+void WorkerPool::send(PoolLife life, const PoolMessage& message, int fd) {
+  const std::lock_guard lock(mutex_);
+  Life* const at = find(life);
+  if (at == nullptr) return;
+  const std::vector<std::byte> bytes = message.encode();
+  const std::span<const int> fds = fd < 0 ? std::span<const int>{} : std::span(&fd, 1);
+  // A full channel is one whose worker waits for us to take what it said.
+  while (at->process->channel().send(bytes, fds, os::deadline_after(kTurn)) ==
+         os::SendOutcome::kTimedOut) {
+    if (at->dead()) return;
+    while (take_message(life.worker, *at, os::Clock::now())) {
     }
-    doors_.door(worker).mail.fetch_add(1, std::memory_order_release);  // [mail]
   }
-  ring(worker);
+  at->door->words().mail.fetch_add(1, std::memory_order_release);  // [mail]
+  at->door->ring();
 }
 
 // Takes one message of a worker's into the inbox of its session.
-bool WorkerPool::take_message(Seat& at, int worker, os::Deadline deadline) {
+bool WorkerPool::take_message(int worker, Life& at, os::Deadline deadline) {
   os::Message message;
   if (at.process->channel().recv(message, deadline) != os::RecvOutcome::kMessage) return false;
   if (auto report = process::ErrorReport::decode(message.bytes)) {
@@ -192,42 +253,39 @@ bool WorkerPool::take_message(Seat& at, int worker, os::Deadline deadline) {
     return true;
   }
   PoolMessage decoded = PoolMessage::decode(message.bytes);
-  const auto key = std::pair(decoded.session, worker);
-  inbox_[key].push_back(std::move(decoded));
+  if (!at.sessions.contains(decoded.session)) return true;  // it has left
+  inbox_[{decoded.session, worker, at.number}].push_back(std::move(decoded));
   return true;
 }
 
-std::optional<PoolMessage> WorkerPool::receive(std::uint32_t session, int worker,
+std::optional<PoolMessage> WorkerPool::receive(std::uint32_t session, PoolLife life,
                                                os::Deadline deadline) {
-  const auto key = std::pair(session, worker);
-  for (bool last = false;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = inbox_.find(key);
-      if (found != inbox_.end()) {
-        PoolMessage message = std::move(found->second.front());
-        found->second.pop_front();
-        if (found->second.empty()) inbox_.erase(found);
-        return message;
-      }
-      Seat& at = seat(worker);
-      if (last || !at.process) return {};
-      const bool ended = at.process->exit_status().has_value();
-      const os::Deadline turn =
-          ended ? os::Clock::now() : std::min(deadline, os::deadline_after(kTurn));
-      if (!take_message(at, worker, turn) && (ended || os::Clock::now() >= deadline)) return {};
+  for (;;) {
+    const std::lock_guard lock(mutex_);
+    const auto found = inbox_.find({session, life.worker, life.number});
+    if (found != inbox_.end()) {
+      PoolMessage message = std::move(found->second.front());
+      found->second.pop_front();
+      if (found->second.empty()) inbox_.erase(found);
+      return message;
     }
-    last = false;
+    Life* const at = find(life);
+    if (at == nullptr) return {};
+    const bool ended = at->dead();
+    const os::Deadline turn =
+        ended ? os::Clock::now() : std::min(deadline, os::deadline_after(kTurn));
+    if (!take_message(life.worker, *at, turn) && (ended || os::Clock::now() >= deadline)) return {};
   }
 }
 
-std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, int worker, PoolKind kind) {
+std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, PoolLife life, PoolKind kind) {
   const std::lock_guard lock(mutex_);
-  Seat& at = seat(worker);
-  while (at.process && take_message(at, worker, os::Clock::now())) {
+  if (Life* const at = find(life)) {
+    while (take_message(life.worker, *at, os::Clock::now())) {
+    }
   }
   std::vector<PoolMessage> taken;
-  const auto found = inbox_.find(std::pair(session, worker));
+  const auto found = inbox_.find({session, life.worker, life.number});
   if (found == inbox_.end()) return taken;
   std::deque<PoolMessage>& inbox = found->second;
   const auto wanted =
@@ -239,14 +297,9 @@ std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, int worker,
   return taken;
 }
 
-void WorkerPool::give_up(int worker) noexcept {
+void WorkerPool::give_up(PoolLife life) noexcept {
   const std::lock_guard lock(mutex_);
-  seat(worker).given_up = true;
-}
-
-void WorkerPool::forget(std::uint32_t session) noexcept {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(inbox_, [session](const auto& entry) { return entry.first.first == session; });
+  if (Life* const at = find(life)) at->given_up = true;
 }
 
 void WorkerPool::close_within(std::chrono::milliseconds timeout) noexcept {
@@ -257,17 +310,15 @@ void WorkerPool::close_within(std::chrono::milliseconds timeout) noexcept {
   }
   const std::lock_guard lock(mutex_);
   const os::Deadline deadline = os::deadline_after(timeout);
-  for (std::size_t w = 0; w < seats_.size(); ++w) {
-    if (!seats_[w].process) continue;
-    seats_[w].process->channel().shutdown();
-    doors_.door(static_cast<int>(w)).mail.fetch_add(1, std::memory_order_release);  // [mail]
-    ring(static_cast<int>(w));
+  for (Seat& at : seats_) {
+    for (Life& life : at.lives) tell_to_end(life);
   }
   for (Seat& at : seats_) {
-    if (!at.process) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline));
-    if (!at.given_up) static_cast<void>(at.process->join(left));
-    at.process.reset();  // kills it if it is left
+    for (Life& life : at.lives) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline));
+      if (!life.given_up) static_cast<void>(life.process->join(left));
+    }
+    at.lives.clear();  // kills them if they are left
   }
   launcher_.reset();  // and its zygote, where nobody else uses it
 }

@@ -1,8 +1,8 @@
-// The shared segment of a worker pool: what wakes each worker.
+// The shared segment of one worker process of a pool: what wakes it.
 //
 //   offset from the arena's base
-//        0   DoorsHeader                  written once, before any worker sees it
-//      128   PoolDoor [num_workers]       256 bytes each
+//        0   DoorHeader      written once, before the worker sees it
+//      128   DoorWords       256 bytes
 #pragma once
 
 #include <atomic>
@@ -17,59 +17,57 @@
 
 namespace shoal::vector {
 
-struct DoorsHeader {
-  char magic[8];  // "SHOALPOO"
+struct DoorHeader {
+  char magic[8];  // "SHOALDOR"
   std::uint32_t num_workers;
   std::uint32_t cpus;  // that the parent may use: a pinned worker sees only its own
 };
-static_assert(sizeof(DoorsHeader) == 16);
+static_assert(sizeof(DoorHeader) == 16);
 
-/// One worker's. The bell says: look at your inboxes and at your mail.
+/// The bell says: look at your inboxes and at your mail.
 ///
 /// Memory ordering: `mail` counts the messages that were sent to the worker, after each was sent
 /// (release by the pool, acquire by the worker, [mail]); the ring that follows is the hint.
 /// `serving` is a hint for who waits.
-struct PoolDoor {
+struct DoorWords {
   sync::Doorbell bell;
   alignas(128) std::atomic<std::uint64_t> mail;
   std::atomic<std::uint32_t> serving;  // the session whose code the worker runs; 0: none
 };
-static_assert(sizeof(PoolDoor) == 256);
+static_assert(sizeof(DoorWords) == 256);
 
 /// The segment as one process sees it; a resource.
-class PoolDoors {
+class PoolDoor {
  public:
-  PoolDoors() = default;
-  /// Throws SystemError when memory is short.
-  static PoolDoors create(int num_workers) {
-    PoolDoors doors(shm::Arena::create(
-        "shoal worker pool", kFirst + sizeof(PoolDoor) * static_cast<std::size_t>(num_workers)));
-    auto* header = doors.arena_.at<DoorsHeader>(0);
+  PoolDoor() = default;
+  /// Of one of `num_workers` workers. Throws SystemError when memory is short.
+  static PoolDoor create(int num_workers) {
+    PoolDoor door(shm::Arena::create("shoal pool door", kFirst + sizeof(DoorWords)));
+    auto* header = door.arena_.at<DoorHeader>(0);
     std::memcpy(header->magic, kMagic, sizeof kMagic);
     header->num_workers = static_cast<std::uint32_t>(num_workers);
     header->cpus = static_cast<std::uint32_t>(os::allowed_cpus());
-    return doors;
+    return door;
   }
   /// Throws Error when `arena` holds something else.
-  static PoolDoors attach(shm::Arena arena) {
-    const bool known = arena.size() >= kFirst &&
-                       std::memcmp(arena.at<DoorsHeader>(0)->magic, kMagic, sizeof kMagic) == 0;
+  static PoolDoor attach(shm::Arena arena) {
+    const bool known = arena.size() >= kFirst + sizeof(DoorWords) &&
+                       std::memcmp(arena.at<DoorHeader>(0)->magic, kMagic, sizeof kMagic) == 0;
     if (!known) throw Error("attach to a worker pool: arena \"" + arena.name() + "\" is none");
-    return PoolDoors(std::move(arena));
+    return PoolDoor(std::move(arena));
   }
 
-  const DoorsHeader& header() const noexcept { return *arena_.at<DoorsHeader>(0); }
-  PoolDoor& door(int worker) const noexcept {
-    return arena_.at<PoolDoor>(kFirst, header().num_workers)[worker];
-  }
+  const DoorHeader& header() const noexcept { return *arena_.at<DoorHeader>(0); }
+  DoorWords& words() const noexcept { return *arena_.at<DoorWords>(kFirst); }
+  void ring() const noexcept { words().bell.ring(); }
   int fd() const noexcept { return arena_.fd(); }
   void close_fd() noexcept { arena_.close_fd(); }
 
  private:
-  static constexpr char kMagic[8] = {'S', 'H', 'O', 'A', 'L', 'P', 'O', 'O'};
+  static constexpr char kMagic[8] = {'S', 'H', 'O', 'A', 'L', 'D', 'O', 'R'};
   static constexpr std::size_t kFirst = 128;
 
-  explicit PoolDoors(shm::Arena arena) : arena_(std::move(arena)) {}
+  explicit PoolDoor(shm::Arena arena) : arena_(std::move(arena)) {}
 
   shm::Arena arena_;
 };

@@ -1,0 +1,155 @@
+// AsyncVectorEnv: environments that rest between two episodes until their worker is replaced.
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "shoal/vector/async_vector_env.h"
+
+namespace shoal::vector {
+
+// Of one that is not in flight. With autoreset disabled what follows an end is the caller's affair.
+bool AsyncVectorEnv::is_between_episodes(std::size_t row) const noexcept {
+  const InFlight::Env& env = flight_.env(row);
+  if (env.in_flight || autoreset_mode() == AutoresetMode::kDisabled) return false;
+  return env.ended || env.needs_renewal || !env.was_reset;
+}
+
+void AsyncVectorEnv::rest(std::size_t row) {
+  InFlight::Env& env = flight_.env(row);
+  if ((env.hold & InFlight::kResting) != 0) return;
+  env.hold |= InFlight::kResting;
+  env.keeps_generator = !env.needs_renewal;
+}
+
+void AsyncVectorEnv::begin_rest(int worker) {
+  draining_[static_cast<std::size_t>(worker)] = 1;
+  // relaxed: an environment that does not see it is reset at once and rests another time
+  segment_.cell(worker).hold_resets.store(1, std::memory_order_relaxed);
+  const Share& share = shares_[static_cast<std::size_t>(worker)];
+  for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    if (is_between_episodes(row)) rest(row);
+  }
+}
+
+bool AsyncVectorEnv::all_rest(int worker) const noexcept {
+  const Share& share = shares_[static_cast<std::size_t>(worker)];
+  for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
+    const InFlight::Env& env = flight_.env(static_cast<std::size_t>(i));
+    if (!env.dropped && (env.hold & InFlight::kResting) == 0) return false;
+  }
+  return true;
+}
+
+void AsyncVectorEnv::end_rest(int worker) {
+  draining_[static_cast<std::size_t>(worker)] = 0;
+  segment_.cell(worker).hold_resets.store(0, std::memory_order_relaxed);  // relaxed: as above
+  const Share& share = shares_[static_cast<std::size_t>(worker)];
+  for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
+    wake_up(static_cast<std::size_t>(i));
+  }
+}
+
+void AsyncVectorEnv::replace(int worker, bool keep_generators) {
+  draining_[static_cast<std::size_t>(worker)] = 0;
+  segment_.cell(worker).hold_resets.store(0,
+                                          std::memory_order_relaxed);  // relaxed: nobody is there
+  const Share& share = shares_[static_cast<std::size_t>(worker)];
+  for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    InFlight::Env& env = flight_.env(row);
+    env.needs_renewal = env.needs_renewal || !env.held || env.entry.order != Order::kReset;
+    env.keeps_generator = env.keeps_generator && keep_generators;
+    release(row, InFlight::kResting);
+  }
+}
+
+// It rests in vain: the worker that it waits for waits for the caller to send others.
+bool AsyncVectorEnv::is_stuck(std::size_t row) const noexcept {
+  const InFlight::Env& env = flight_.env(row);
+  return env.held && (env.hold & InFlight::kResting) != 0 &&
+         !all_rest(worker_of(static_cast<int>(row)));
+}
+
+// One that rests goes on where it is.
+void AsyncVectorEnv::wake_up(std::size_t row) {
+  InFlight::Env& env = flight_.env(row);
+  if ((env.hold & InFlight::kResting) == 0) return;
+  if (std::exchange(env.keeps_generator, false)) env.needs_renewal = false;
+  release(row, InFlight::kResting);
+}
+
+void AsyncVectorEnv::restored(int env) {
+  const auto row = static_cast<std::size_t>(env);
+  flight_.env(row).ended = false;
+  wake_up(row);
+}
+
+// A reset of all environments of a worker is between episodes.
+void AsyncVectorEnv::rest_before_reset(std::span<const std::size_t> rows) {
+  for (std::size_t w = 0; w < draining_.size(); ++w) {
+    if (draining_[w] == 0) continue;
+    const auto first = static_cast<std::size_t>(shares_[w].first_env);
+    const auto end = first + static_cast<std::size_t>(shares_[w].num_envs);
+    std::size_t chosen = 0;
+    for (const std::size_t row : rows) chosen += row >= first && row < end ? 1 : 0;
+    if (chosen != end - first) continue;
+    for (std::size_t row = first; row < end; ++row) rest(row);
+  }
+}
+
+// Notes who has ended an episode, and lets those rest whose worker is to go.
+void AsyncVectorEnv::settle_ends(const AsyncBlock& block, std::span<const std::size_t> slots) {
+  const Rows& rows = block.rows;
+  const bool same_step = autoreset_mode() == AutoresetMode::kSameStep;
+  for (const std::size_t slot : slots) {
+    const auto row = static_cast<std::size_t>(block.env_ids[slot]);
+    InFlight::Env& env = flight_.env(row);
+    env.ended = (rows.terminated[slot] | rows.truncated[slot]) != 0 && rows.has_final[slot] == 0;
+    if (!env.ended) continue;
+    if (draining_[static_cast<std::size_t>(worker_of(static_cast<int>(row)))] != 0 &&
+        autoreset_mode() != AutoresetMode::kDisabled) {
+      rest(row);
+    }
+    if (!same_step || rows.fault[slot] != 0) continue;
+    // Its reset was held back.
+    for (std::size_t leaf = 0; leaf < rows.obs.size(); ++leaf) {
+      const auto at = static_cast<std::int64_t>(slot);
+      std::memcpy(rows.final_obs[leaf].row_data(at), rows.obs[leaf].row_data(at),
+                  rows.obs[leaf].row_bytes());
+    }
+    rows.has_final[slot] = 1;
+  }
+}
+
+// A batch that cannot be filled without those that rest in vain is filled with their rows, down,
+// where the caller keeps the others of their worker going; else they go on. True when some did.
+bool AsyncVectorEnv::fill_with_resting() {
+  std::vector<std::size_t> stuck;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(num_envs()); ++row) {
+    if (is_stuck(row)) stuck.push_back(row);
+  }
+  int missing = options_.batch_size - (flight_.count() - static_cast<int>(stuck.size()));
+  bool any = false;
+  for (const std::size_t row : stuck) {
+    if (missing-- <= 0) break;
+    any = true;
+    const Share& share = shares_[static_cast<std::size_t>(worker_of(static_cast<int>(row)))];
+    bool others_are_out = true;
+    for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
+      const InFlight::Env& other = flight_.env(static_cast<std::size_t>(i));
+      others_are_out = others_are_out &&
+                       (other.in_flight || other.dropped || (other.hold & InFlight::kResting) != 0);
+    }
+    if (others_are_out) {
+      pass_over(row);
+    } else {
+      wake_up(row);
+    }
+  }
+  if (any) wake_all();
+  return any;
+}
+
+}  // namespace shoal::vector
