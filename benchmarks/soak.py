@@ -3,6 +3,7 @@
     python benchmarks/soak.py                      # 10 million steps
     python benchmarks/soak.py --steps 100000 --mean 40
     python benchmarks/soak.py --mode async         # send() and recv(), half of the environments a batch
+    python benchmarks/soak.py --memory-limit 150   # environments leak, and workers are replaced at 150 MiB
 
 Every row of every batch must be what its environment's history says (a step, a reset, or a row that is no transition for a
 fault that is known); every fault that is injected must be reported once, by its kind; memory, descriptors and processes of
@@ -40,16 +41,21 @@ LENGTH = 200
 
 
 class Unstable(gymnasium.Env):
-    """Observes how many steps its episode has; does what its action says."""
+    """Observes how many steps its episode has; does what its action says. Its process keeps `leak` bytes an episode."""
 
     observation_space = spaces.Box(0, LENGTH, (1,), np.int64)
     action_space = spaces.Discrete(6)
 
-    def __init__(self) -> None:
+    leaked: list[bytearray] = []
+
+    def __init__(self, leak: int = 0) -> None:
         self.observation = np.zeros(1, np.int64)
+        self.leak = leak
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         self.observation[0] = 0
+        if self.leak:
+            self.leaked.append(bytearray(b"x" * self.leak))
         return self.observation, {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -172,8 +178,8 @@ def usage() -> dict[str, int]:
     return found
 
 
-def settle(driver: Steps | Arrivals) -> dict[str, int]:
-    """Steps until every environment is back, and looks."""
+def settle(driver: Steps | Arrivals, alone: bool) -> dict[str, int]:
+    """Steps until every environment is back, and looks; `alone`: at a moment when no worker has a successor."""
     books, envs = driver.books, driver.envs
     while True:
         driver.round()
@@ -181,7 +187,11 @@ def settle(driver: Steps | Arrivals) -> dict[str, int]:
             worker["state"] in ("idle", "stepping") for worker in envs.health()
         ):
             time.sleep(0.3)  # for what the ended workers have left to be collected
-            return usage()
+            found = usage()
+            if not alone or sum(
+                found[key] for key in found if key.startswith("zygote") and key.endswith("children")
+            ) == len(envs.health()):
+                return found
 
 
 def inject(dice: random.Random, driver: Steps | Arrivals, actions: np.ndarray) -> None:
@@ -205,7 +215,12 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
     dice = random.Random(arguments.seed)
     policy = shoal.FaultPolicy("restart", max_restarts=10**9, backoff=0.0, step_timeout=arguments.step_timeout)
     a_batch = {"batch_size": arguments.envs // 2} if arguments.mode == "async" else {}
-    envs: Any = shoal.make_vec(Unstable, arguments.envs, num_workers=arguments.workers, on_fault=policy, **a_batch)
+    limit = arguments.memory_limit * 2**20 or None
+    leak = 2**20 if limit else 0
+    worker = shoal.WorkerOptions(memory_limit=limit, memory_hard_limit=limit and 2**40)
+    envs: Any = shoal.make_vec(
+        lambda: Unstable(leak), arguments.envs, num_workers=arguments.workers, on_fault=policy, worker=worker, **a_batch
+    )
     books = Books(arguments.envs)
     envs.reset(seed=arguments.seed)
     driver = Arrivals(envs, books) if a_batch else Steps(envs, books)
@@ -220,16 +235,17 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
             until_next = 1 + int(dice.expovariate(1 / arguments.mean))
         driver.advance(actions)
         if before is None and books.rows["step"] >= warm_up:
-            before = settle(driver)
+            before = settle(driver, bool(limit))
         if books.rows["step"] >= next_note:
             next_note += arguments.steps // 10
             print(f"{books.rows['step']:>11,} steps, {sum(books.reported.values())} faults", usage(), file=sys.stderr)
     seconds = time.monotonic() - start
-    after = settle(driver)
+    after = settle(driver, bool(limit))
     health = collections.Counter[str]()
     for worker in envs.health():
         health.update(worker["faults"])
     restarts = sum(worker["restarts"] for worker in envs.health())
+    recycles = sum(worker["recycles"] for worker in envs.health())
     batches = envs.stats()["steps"]
     envs.close()
     result = {
@@ -242,10 +258,13 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
         "injected": dict(sorted(books.injected.items())),
         "reported": dict(sorted(books.reported.items())),
         "worker_restarts": restarts,
+        "worker_recycles": recycles,
         "before": before,
         "after": after,
     }
     problems = []
+    if limit and not recycles:
+        problems.append("no worker was replaced for its memory")
     if books.injected != books.reported or +health != books.reported:
         problems.append(f"injected {books.injected}, reported {books.reported}, counted by health() {+health}")
     if sum(books.rows.values()) != batches * driver.rows_a_batch:
@@ -265,6 +284,9 @@ def main() -> int:
     parser.add_argument("--mean", type=float, default=100.0, help="batches between two faults, in the mean")
     parser.add_argument("--step-timeout", type=float, default=0.3)
     parser.add_argument("--mib", type=int, default=4, help="by how much memory may rise (default: %(default)s)")
+    parser.add_argument(
+        "--memory-limit", type=int, default=0, help="MiB of a worker whose environments leak 1 MiB an episode"
+    )
     parser.add_argument("--seed", type=int, default=1)
     result = soak(parser.parse_args())
     print(json.dumps(result))

@@ -254,9 +254,10 @@ std::vector<std::byte> PoolVectorEnv::take_answer(int worker, PoolMessage answer
   throw process::RemoteError(part(worker).scene.name, report_in(answer.bytes));
 }
 
-// Until the worker has its environments (again). Throws TimedOut.
+// Until the worker has its environments (again), and they are not on their way to another. Throws
+// TimedOut.
 void PoolVectorEnv::await_up(int worker, os::Deadline deadline) {
-  while (part(worker).state != Part::State::kUp) {
+  while (!answers(part(worker))) {
     if (part(worker).state == Part::State::kGone) {
       throw InvalidState(fmt::format("{} has been dropped: there is nobody to ask",
                                      part(worker).scene.describe()));
@@ -292,8 +293,14 @@ void PoolVectorEnv::request_async(std::span<const std::vector<std::byte>> messag
     return messages[w].empty() || parts_[w].state == Part::State::kGone;
   };
   const os::Deadline deadline = os::deadline_after(options().faults.start_timeout);
-  for (std::size_t w = 0; w < messages.size(); ++w) {
-    if (!nobody(w)) await_up(static_cast<int>(w), deadline);
+  const auto ready = [&](std::size_t w) { return nobody(w) || answers(parts_[w]); };
+  for (std::size_t w = 0; w < messages.size();) {
+    if (ready(w)) {
+      ++w;
+      continue;
+    }
+    await_up(static_cast<int>(w), deadline);
+    w = 0;  // meanwhile another may have gone
   }
   state().begin_request();
   asked_.clear();

@@ -142,6 +142,10 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   void keep_info(PoolMessage message);
   static process::ErrorReport report_in(std::span<const std::byte> bytes);
   std::uint64_t ask(int worker, std::span<const std::byte> message);
+  static bool answers(const Part& part) {
+    return part.state == Part::State::kUp &&
+           !(part.move && part.move->step == Move::Step::kHanding);
+  }
   void await_up(int worker, os::Deadline deadline);
   PoolMessage await_answer(int worker, std::uint64_t sequence, os::Deadline deadline);
   std::vector<std::byte> take_answer(int worker, PoolMessage answer);
