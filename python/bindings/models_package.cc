@@ -84,7 +84,6 @@ class Package {
         converted[name] = tensor.copy_(found->second);
       }
       loader_->load_constants(converted, true, true);
-      loader_->get_runner()->run_const_fold(true);
       loader_->get_runner()->swap_constant_buffer();
     } catch (...) {
       rethrow_plainly();

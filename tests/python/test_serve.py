@@ -318,6 +318,11 @@ class TestWeights:
             while model.version != 50:
                 model(0)
 
+    def test_an_update_may_follow_the_start_at_once(self) -> None:
+        for _ in range(30):
+            with shoal.ModelService({"filled": Filled}, context="thread") as service:
+                assert service.update("filled", filled(2)) == 2
+
     def test_no_reply_mixes_two_versions(self) -> None:
         with shoal.ModelService({"filled": Filled}, max_batch=4) as service:
             wrong: list[Any] = []

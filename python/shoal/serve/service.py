@@ -271,6 +271,9 @@ class ModelService:
             thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
             thread.start()
             self._watchers.append(thread)
+            if not self._desk.wait_ready(i, 1, self._start_timeout):
+                self._desk.close("the model service could not be started")
+                raise StartFailed(f"a server of models is not ready after {self._start_timeout} s (start_timeout)")
 
     def _start_processes(self) -> None:
         try:
