@@ -393,18 +393,21 @@ void bind_serve(nb::module_& parent) {
   module.def(
       "observe",
       [](const std::string& address, std::optional<double> timeout) {
-        Halls halls;
+        serve::FrontDesk::Observed seen;
         {
           const os::Deadline end = deadline(timeout);
           const nb::gil_scoped_release unlocked;
-          halls = serve::FrontDesk::observe(address, end);
+          seen = serve::FrontDesk::observe(address, end);
         }
+        const Halls& halls = seen.halls;
         const std::uint64_t started = halls.empty() ? os::now_ns() : halls[0]->started_ns();
-        return nb::make_tuple(halls.size(), static_cast<double>(os::now_ns() - started) * 1e-9,
+        return nb::make_tuple(halls.size(), seen.running,
+                              static_cast<double>(os::now_ns() - started) * 1e-9,
                               statistics(halls));
       },
       "address"_a, "timeout"_a = nb::none(),
-      "(instances, seconds since the start, statistics) of a service of this machine.");
+      "(instances, running ones, seconds since the start, statistics) of a service of this "
+      "machine.");
   bind_serve_client(module);
 }
 

@@ -51,6 +51,9 @@ def linear() -> Any:
     return layer
 
 
+MODELS = {"double": double, "pid": pid, "picky": picky, "batch_size": batch_size}
+
+
 class AskingEnv(gymnasium.Env):
     """Observes what the model makes of its counter, asked for in __init__, reset and step."""
 

@@ -1,37 +1,28 @@
-"""The model service in Python: what is asked and answered, how it fails, and that environments reach it everywhere."""
+"""The model service in Python: what is asked and answered, and how it fails."""
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import re
-import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import served_models
 import shoal
-from served_models import AskingEnv, TotalEnv, batch_size, deadly, double, linear, make_double, picky, pid
-from shoal.errors import Cancelled, DeadlineExceeded, ModelError, OverCapacity, ServiceDied
+from served_models import MODELS, batch_size, double, linear, picky, pid
+from shoal.errors import Cancelled, DeadlineExceeded, ModelError, OverCapacity
 from shoal.serve.client import ServiceModel
 
-MODELS = {"double": double, "pid": pid, "picky": picky, "batch_size": batch_size}
+pytestmark = pytest.mark.keeps_processes
 
 
 @pytest.fixture(scope="module", params=["auto", "thread"])
 def service(request: pytest.FixtureRequest) -> Iterator[shoal.ModelService]:
     with shoal.ModelService(MODELS, max_batch=8, context=request.param) as service:
         yield service
-
-
-pytestmark = pytest.mark.keeps_processes
 
 
 class TestAnswers:
@@ -105,33 +96,6 @@ class TestAnswers:
         assert after["latency"]["count"] == after["rows"]
         assert 0 < after["latency"]["p50"] <= after["latency"]["p99"] <= after["latency"]["max"]
         assert after["padding_waste"] == 0
-
-
-class TestObserving:
-    def test_shoal_stat_shows_it(self, service: shoal.ModelService, capsys: pytest.CaptureFixture[str]) -> None:
-        from shoal.cli.main import run
-
-        service.model("double")(1.0)
-        assert run(["stat", service.address]) == 0
-        shown = capsys.readouterr().out
-        assert f"made by process {os.getpid()}, 1 server" in shown
-        assert re.search(r"\n  double  \d+ clients, \d+ rows .* latency p50 .* weights 1", shown)
-        assert run(["stat", service.address, "--json"]) == 0
-        (seen,) = json.loads(capsys.readouterr().out)["services"]
-        assert seen["models"]["double"]["rows"] >= 1
-
-    def test_scalars_for_tensorboard(self, service: shoal.ModelService) -> None:
-        written = {}
-
-        class Writer:
-            def add_scalar(self, name: str, value: float, step: int) -> None:
-                written[name] = (value, step)
-
-        service.model("double")(1.0)
-        service.write_scalars(Writer(), 7)
-        assert written["serve/double/rows"][0] >= 1
-        assert written["serve/double/latency_p99_ms"][0] > 0
-        assert {step for _, step in written.values()} == {7}
 
 
 class TestStructures:
@@ -283,215 +247,6 @@ class TestTorch:
             np.testing.assert_array_equal(service.model("file")(np.ones(3, np.float32)), [3, 3])
 
 
-class Filled:
-    """Answers with its two weights; updates that would be torn show as two numbers."""
-
-    def __init__(self) -> None:
-        self.weights = {"a": np.ones(500), "b": np.ones(500)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["a"].shape != (500,):
-            raise ValueError("500 numbers are needed")
-        for name, value in state.items():
-            self.weights[name] = value
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        return np.repeat([[*self.weights["a"][:5], *self.weights["b"][:5]]], len(x), axis=0)
-
-
-def filled(version: int) -> dict[str, np.ndarray]:
-    value = float(version)
-    return {"a": np.full(500, value), "b": np.full(500, value)}
-
-
-class TestWeights:
-    def test_an_update_is_seen_by_the_next_request(self) -> None:
-        with shoal.ModelService({"filled": Filled}, instances=2) as service:
-            model = service.model("filled")
-            assert set(model(0)) == {1.0}
-            for version in range(2, 30):
-                assert service.update("filled", filled(version)) == version
-                assert set(model(0)) == {float(version)}
-                assert model.version == version
-            assert service.stats()["filled"]["version"] == 29
-            assert service.update("filled", filled(50), version=50, mode="latest") == 50
-            while model.version != 50:
-                model(0)
-
-    def test_an_update_may_follow_the_start_at_once(self) -> None:
-        for _ in range(30):
-            with shoal.ModelService({"filled": Filled}, context="thread") as service:
-                assert service.update("filled", filled(2)) == 2
-
-    def test_no_reply_mixes_two_versions(self) -> None:
-        with shoal.ModelService({"filled": Filled}, max_batch=4) as service:
-            wrong: list[Any] = []
-            stop = threading.Event()
-
-            def ask() -> None:
-                model = service.model("filled")
-                while not stop.is_set():
-                    replies = [model.submit(0) for _ in range(3)]
-                    for reply in replies:
-                        if set(reply.result()) != {float(reply.version)}:
-                            wrong.append(reply.version)
-
-            threads = [threading.Thread(target=ask) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            for version in range(2, 200):
-                service.update("filled", filled(version), mode="latest")
-            stop.set()
-            for thread in threads:
-                thread.join()
-            assert not wrong
-
-    def test_weights_that_do_not_fit_change_nothing(self) -> None:
-        torch = pytest.importorskip("torch")
-        with shoal.ModelService({"linear": linear, "double": double}, context="thread") as service:
-            model = service.model("linear")
-            row = np.ones(3, np.float32)
-            good = linear().state_dict()
-            for wrong, message in (
-                ({"weight": good["weight"]}, "lack 'bias'"),
-                ({**good, "more": good["bias"]}, "have 'more'"),
-                ({**good, "bias": torch.zeros(5)}, r"'bias' of the new weights has the shape \(5,\), not \(2,\)"),
-            ):
-                with pytest.raises(ValueError, match=message):
-                    service.update("linear", wrong)
-            assert model(row)[0] == 3
-            assert model.version == 1
-            assert service.update("linear", {name: value * 2 for name, value in good.items()}) == 2
-            assert model(row)[0] == 6
-            with pytest.raises(ValueError, match="has no load_state_dict"):
-                service.update("double", {})
-            with pytest.raises(TypeError, match="a state_dict"):
-                service.update("linear", [1])
-            with pytest.raises(ValueError, match="versions grow"):
-                service.update("linear", good, version=2)
-
-    def test_a_pinned_version_stays(self) -> None:
-        pytest.importorskip("torch")
-        with shoal.ModelService({"linear": linear}, context="thread", keep_versions=2) as service:
-            row = np.ones(3, np.float32)
-            good = linear().state_dict()
-            first = service.model("linear").pin(1)
-            assert first(row)[0] == 3
-            for version in range(2, 7):
-                service.update("linear", {name: value * version for name, value in good.items()})
-                assert first(row)[0] == 3
-                assert first.version == 1
-                assert service.model("linear")(row)[0] == 3 * version
-            assert service.model("linear").pin(5)(row)[0] == 15
-            with pytest.raises(ValueError, match="version 2 are not kept"):
-                service.model("linear").pin(2)(row)
-
-    def test_a_restarted_server_has_the_latest_weights(self) -> None:
-        with shoal.ModelService({"filled": Filled, "pid": pid}, on_fault="restart") as service:
-            service.update("filled", filled(7), version=7)
-            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
-            model = service.model("filled")
-            assert set(model(0)) == {7.0}
-            assert model.version == 7
-
-
-def total(x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums what it was given since the last reset."""
-    after = state + x
-    if (x < 0).any():
-        raise ValueError("a negative row")
-    return after.copy(), after
-
-
-class TestRecurrent:
-    @pytest.fixture(params=["service", "local"])
-    def model(self, request: pytest.FixtureRequest) -> Iterator[Any]:
-        models = {"total": shoal.serve.Recurrent(total, np.zeros(()))}
-        if request.param == "local":
-            shoal.serve.use(models)
-            yield shoal.worker().model("total")
-            shoal.serve.use(None)
-        else:
-            with shoal.ModelService(models, context="thread") as service:
-                yield service.model("total")
-
-    def test_the_state_goes_from_row_to_row_until_a_reset(self, model: Any) -> None:
-        assert [model(1.0), model(2.0), model(3.0)] == [1, 3, 6]
-        assert model(5.0, reset=True) == 5
-        assert model(1.0) == 6
-
-    def test_requests_in_flight_follow_each_other(self, model: Any) -> None:
-        replies = [model.submit(1.0, reset=i == 3) for i in range(6)]
-        assert model.gather(replies) == [1, 2, 3, 1, 2, 3]
-
-    def test_a_row_that_fails_leaves_the_state(self, model: Any) -> None:
-        assert model(1.0) == 1
-        with pytest.raises(ModelError):
-            model(-1.0)
-        assert model(1.0) == 2
-
-    def test_every_environment_of_every_client_has_its_own(self) -> None:
-        with shoal.ModelService({"total": shoal.serve.Recurrent(total, np.zeros(2)), "pid": pid}) as service:
-            options = shoal.WorkerOptions(models=service)
-            with closing(shoal.make_vec(TotalEnv, 4, num_workers=2, worker=options)) as envs:
-                for _ in range(2):
-                    obs, _ = envs.reset()
-                    for step in range(1, 5):
-                        np.testing.assert_array_equal(obs[:, 0], np.arange(1, 5) * step)
-                        obs, *_ = envs.step(np.zeros(4, int))
-
-
-class TestEnvironments:
-    @pytest.mark.parametrize("context", ["auto", "spawn"])
-    def test_workers_ask_the_service(self, context: str) -> None:
-        with shoal.ModelService({"double": make_double, "pid": pid}) as service:
-            options = shoal.WorkerOptions(models=service)
-            with closing(shoal.make_vec(AskingEnv, 4, num_workers=2, context=context, worker=options)) as envs:
-                _check_steps(envs, int(service.model("pid")(0)))
-
-    @pytest.mark.own_process
-    def test_forked_workers_ask_the_service(self) -> None:
-        with shoal.ModelService({"double": make_double, "pid": pid}) as service:
-            options = shoal.WorkerOptions(models=service)
-            with closing(shoal.make_vec(AskingEnv, 4, num_workers=2, context="fork", worker=options)) as envs:
-                _check_steps(envs, int(service.model("pid")(0)))
-
-    def test_environments_of_this_process_ask_it_too(self) -> None:
-        with shoal.ModelService({"double": double, "pid": pid}) as service:
-            options = shoal.WorkerOptions(models=service)
-            with closing(shoal.make_vec(AskingEnv, 2, backend="serial", worker=options)) as envs:
-                _check_steps(envs, int(service.model("pid")(0)))
-
-    def test_asynchronous_environments(self) -> None:
-        with shoal.ModelService({"double": double, "pid": pid}) as service:
-            options = shoal.WorkerOptions(models=service)
-            with closing(shoal.make_vec(AskingEnv, 4, num_workers=2, batch_size=2, worker=options)) as envs:
-                obs, _ = envs.reset()
-                assert not obs.any()
-
-    def test_without_a_service_workers_load_their_own(self) -> None:
-        options = shoal.WorkerOptions(models={"double": make_double, "pid": pid})
-        with closing(shoal.make_vec(AskingEnv, 2, num_workers=2, worker=options)) as envs:
-            envs.reset()
-            _, pids, *_ = envs.step(np.zeros(2, int))
-            assert len(set(pids)) == 2
-
-    def test_without_make_vec_models_are_called_directly(self) -> None:
-        shoal.serve.use({"double": double, "pid": pid})
-        try:
-            env = AskingEnv()
-            env.reset()
-            obs, reward, *_ = env.step(0)
-            np.testing.assert_array_equal(obs, [2, 2])
-            assert reward == os.getpid()
-        finally:
-            shoal.serve.use(None)
-
-    def test_a_process_without_models_says_how_to_get_them(self) -> None:
-        with pytest.raises(RuntimeError, match=r"WorkerOptions\(models="):
-            shoal.worker().model("double")
-
-
 class TestLocal:
     def test_errors_are_those_of_a_service(self) -> None:
         shoal.serve.use({"picky": picky})
@@ -505,73 +260,3 @@ class TestLocal:
                 shoal.worker().model("other")
         finally:
             shoal.serve.use(None)
-
-
-class TestDeath:
-    def test_a_killed_server_ends_every_call(self) -> None:
-        with shoal.ModelService({"deadly": deadly}) as service:
-            model = service.model("deadly")
-            assert model(1) == 1
-            with pytest.raises(ServiceDied):
-                model(13)
-            with pytest.raises(ServiceDied, match="by signal 9"):
-                while True:
-                    model(1)
-
-    def test_with_restart_another_server_takes_its_place(self) -> None:
-        with shoal.ModelService({"deadly": deadly, "pid": pid}, on_fault="restart") as service:
-            first = int(service.model("pid")(0))
-            os.kill(first, signal.SIGKILL)
-            second = int(service.model("pid")(0))
-            assert second != first
-            os.kill(second, signal.SIGKILL)
-            assert service.model("deadly")(1) == 1
-
-    def test_a_row_that_kills_every_server_is_not_asked_for_ever(self) -> None:
-        with shoal.ModelService({"deadly": deadly}, on_fault="restart") as service:
-            with pytest.raises(ServiceDied):
-                service.model("deadly")(13)
-
-    def test_close_ends_the_server(self) -> None:
-        service = shoal.ModelService({"pid": pid})
-        server = int(service.model("pid")(0))
-        service.close()
-        service.close()
-        with pytest.raises(ProcessLookupError):
-            os.kill(server, 0)
-        with pytest.raises(ServiceDied, match="closed"):
-            service.model("pid")(0)
-
-    def test_services_that_were_closed_leave_no_descriptors(self) -> None:
-        def opened_by_one_more() -> int:
-            with shoal.ModelService({"pid": pid}) as service:
-                service.model("pid")(0)
-            return len(os.listdir("/proc/self/fd"))
-
-        first = opened_by_one_more()
-        assert [opened_by_one_more() for _ in range(3)] == [first] * 3
-
-    @pytest.mark.own_process
-    def test_a_service_that_nobody_closes_ends_with_its_program(self) -> None:
-        service = shoal.ModelService({"pid": pid})
-        assert service.model("pid")(0) > 0
-        served_models.kept = service  # until the interpreter ends
-
-    def test_a_killed_worker_leaves_the_others_their_model(self) -> None:
-        with shoal.ModelService({"double": double, "pid": pid}) as service:
-            options = shoal.WorkerOptions(models=service)
-            with closing(shoal.make_vec(AskingEnv, 4, num_workers=4, worker=options, on_fault="restart")) as envs:
-                envs.reset()
-                os.kill(envs.call("worker_pid")[0], signal.SIGKILL)
-                for _ in range(20):
-                    envs.step(np.zeros(4, int))
-                assert service.model("double")(4) == 8
-
-
-def _check_steps(envs: Any, server: int) -> None:
-    obs, _ = envs.reset(seed=1)
-    assert not obs.any()
-    for step in range(1, 10):
-        obs, rewards, *_ = envs.step(np.zeros(envs.num_envs, int))
-        np.testing.assert_array_equal(obs, np.full((envs.num_envs, 2), 2.0 * step))
-        assert set(rewards) == {server}

@@ -99,7 +99,7 @@ class FrontDesk:
 
 def observe(address: str, timeout: float | None = None) -> tuple:
     """
-    (instances, seconds since the start, statistics) of a service of this machine.
+    (instances, running ones, seconds since the start, statistics) of a service of this machine.
     """
 
 class Future:

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from shoal.cli.console import closing_json, did_you_mean, fail, say
+from shoal.cli.console import closing_json, fail, say
 
 
 def register(app: typer.Typer) -> None:
@@ -17,27 +17,31 @@ def stat(
     address: str = typer.Argument(None, help="Only the service at this address (ModelService.address)."),
     json_output: bool = typer.Option(False, "--json", help="End with one line of JSON."),
 ) -> None:
-    """Show the model services of this machine: requests, batches, latencies."""
-    from shoal.serve.observing import observe, services
+    """Show the model services of this machine: requests, batches, latencies.
 
-    addresses = services()
-    if address is not None:
-        if address not in addresses:
-            fail(f"there is no model service at {address!r}{did_you_mean(address, addresses)}")
-        addresses = [address]
+    Exits with 1 when there is none at the address.
+    """
+    from shoal.serve.observing import absence, observe, services
+
+    addresses = services() if address is None else [address]
     found = [seen for seen in map(observe, addresses) if seen is not None]
+    if address is not None and not found:
+        fail(absence(address))
     if json_output:
         closing_json({"services": found})
         return
     if not found:
         say("no model service runs on this machine")
     for service in found:
-        say(f"{service['address']}  made by process {service['pid']}, {_instances(service['instances'])}")
+        say(f"{service['address']}  made by process {service['pid']}, {_instances(service)}")
         for name, model in service["models"].items():
             say(f"  {name}  {_line(model, service['seconds'])}")
 
 
-def _instances(n: int) -> str:
+def _instances(service: dict[str, Any]) -> str:
+    n, running = service["instances"], service["running"]
+    if running < n:
+        return f"{running} of {n} servers running" if running else "no server runs now: these are the last counts"
     return "1 server" if n == 1 else f"{n} servers"
 
 

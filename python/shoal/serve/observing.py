@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from shoal import _core
 from shoal.errors import DeadlineExceeded, ServiceDied
 
-__all__ = ["observe", "scalars", "services"]
+__all__ = ["absence", "observe", "scalars", "services"]
 
 _PREFIX = "@shoal-serve-"
 _PATIENCE = 2.0
@@ -23,18 +24,49 @@ def services() -> list[str]:
 
 
 def observe(address: str) -> dict[str, Any] | None:
-    """What the service there is and counts; None where it has just ended, or is another user's.
+    """What the service there is and counts; None where there is none that answers (see absence()).
 
     Returns:
-        `address`, `pid` of its maker, `instances`, `seconds` since its first server started, and `models` as
+        `address`, `pid` of its maker, `instances` and how many of them are `running`, `seconds` since its first server started, and `models` as
         ModelService.stats().
     """
     try:
-        instances, seconds, models = _core.serve.observe(address, _PATIENCE)
-    except (ServiceDied, DeadlineExceeded):
+        instances, running, seconds, models = _core.serve.observe(address, _PATIENCE)
+    except (RuntimeError, OSError, ValueError, ServiceDied, DeadlineExceeded):  # what answers may be no service
         return None
-    pid = int(address.removeprefix(_PREFIX[1:]).partition("-")[0])
-    return {"address": address, "pid": pid, "instances": instances, "seconds": seconds, "models": models}
+    return {
+        "address": address,
+        "pid": _maker(address),
+        "instances": instances,
+        "running": running,
+        "seconds": seconds,
+        "models": models,
+    }
+
+
+def absence(address: str) -> str:
+    """Why observe(address) sees nothing, in one line."""
+    maker = _maker(address)
+    if maker is None:
+        return f"{address!r} is no address of a model service, which is like {_PREFIX[1:]}PID-NUMBER"
+    if not _runs(maker):
+        return f"the model service at {address} has ended with process {maker}, which made it"
+    if address in services():
+        return f"the model service at {address} does not answer; process {maker} made it"
+    return f"the model service at {address} is closed; process {maker}, which made it, still runs"
+
+
+def _maker(address: str) -> int | None:
+    found = re.fullmatch(re.escape(_PREFIX[1:]) + r"(\d+)-[0-9a-f]+", address)
+    return None if found is None else int(found[1])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in "ZX"
 
 
 def scalars(stats: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

@@ -158,6 +158,7 @@ void FrontDesk::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>&
     const std::lock_guard lock(mutex_);
     Instance& instance = instances_[number];
     if (instance.current == link) {
+      instance.hall->set_clients(0);  // nobody counts them any more
       instance.link.reset();
       instance.current.reset();
     }
@@ -207,15 +208,16 @@ std::shared_ptr<const Hall> FrontDesk::hall(std::uint32_t number) const {
 
 void FrontDesk::show_halls(os::SeqPacket& observer) {
   std::vector<int> fds;
+  Halls halls;
   const std::lock_guard lock(mutex_);
   for (const auto& [number, instance] : instances_) {
+    if (instance.current) ++halls.running;
     if (instance.hall && fds.size() < os::SeqPacket::kMaxFds) fds.push_back(instance.hall->fd());
   }
-  static_cast<void>(observer.send(encode_halls(), fds, os::Clock::now()));
+  static_cast<void>(observer.send(halls.encode(), fds, os::Clock::now()));
 }
 
-std::vector<std::shared_ptr<const Hall>> FrontDesk::observe(const std::string& address,
-                                                            os::Deadline deadline) {
+FrontDesk::Observed FrontDesk::observe(const std::string& address, os::Deadline deadline) {
   os::SeqPacket desk = connect_to(address + ".link");
   os::Message message;
   if (desk.send(encode_observe(), {}, deadline) != os::SendOutcome::kSent) {
@@ -229,11 +231,11 @@ std::vector<std::shared_ptr<const Hall>> FrontDesk::observe(const std::string& a
     case os::RecvOutcome::kClosed:
       throw ServiceDied("the model service at " + address + " has just ended");
   }
-  std::vector<std::shared_ptr<const Hall>> halls;
+  Observed observed{.halls = {}, .running = Halls::decode(message.bytes).running};
   for (os::Fd& fd : message.fds) {
-    halls.push_back(std::make_shared<Hall>(Hall::attach(std::move(fd))));
+    observed.halls.push_back(std::make_shared<Hall>(Hall::attach(std::move(fd))));
   }
-  return halls;
+  return observed;
 }
 
 void FrontDesk::close(const std::string& obituary) {

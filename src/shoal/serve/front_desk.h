@@ -52,10 +52,14 @@ class FrontDesk {
   /// What the server of `instance` counts, or counted last; nothing before the first one.
   std::shared_ptr<const Hall> hall(std::uint32_t instance) const;
 
-  /// The same of all instances of the service at `address`, for anybody. Throws ServiceDied when
-  /// nobody is there, DeadlineExceeded.
-  static std::vector<std::shared_ptr<const Hall>> observe(const std::string& address,
-                                                          os::Deadline deadline);
+  /// The same of all instances of a service.
+  struct Observed {
+    std::vector<std::shared_ptr<const Hall>> halls;
+    std::uint32_t running = 0;  // servers
+  };
+  /// Of the service at `address`, for anybody. Throws ServiceDied when nobody is there,
+  /// DeadlineExceeded, and Error when who answers is none.
+  static Observed observe(const std::string& address, os::Deadline deadline);
 
   /// From now on whoever comes is told `obituary`, and the servers are told to end.
   void close(const std::string& obituary);

@@ -124,7 +124,16 @@ Leave Leave::decode(std::span<const std::byte> message) {
 
 std::vector<std::byte> encode_admit() { return begin(MessageKind::kAdmit).take(); }
 std::vector<std::byte> encode_observe() { return begin(MessageKind::kObserve).take(); }
-std::vector<std::byte> encode_halls() { return begin(MessageKind::kHalls).take(); }
+
+std::vector<std::byte> Halls::encode() const {
+  ByteWriter writer = begin(MessageKind::kHalls);
+  writer.number(running);
+  return writer.take();
+}
+
+Halls Halls::decode(std::span<const std::byte> message) {
+  return {open(message, MessageKind::kHalls).number<std::uint32_t>()};
+}
 
 std::vector<std::byte> Ready::encode() const {
   ByteWriter writer = begin(MessageKind::kReady);

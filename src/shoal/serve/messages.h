@@ -90,7 +90,13 @@ struct Leave {
 
 std::vector<std::byte> encode_admit();
 std::vector<std::byte> encode_observe();
-std::vector<std::byte> encode_halls();
+
+/// Comes with the halls of all instances, also of those whose server has ended.
+struct Halls {
+  std::uint32_t running = 0;  // servers
+  std::vector<std::byte> encode() const;
+  static Halls decode(std::span<const std::byte> message);
+};
 
 struct Ready {
   std::uint32_t instance = 0;

@@ -150,8 +150,9 @@ TEST_F(Service, AnybodyMayObserveIt) {
   start(echo_options(""));
   Asker asker(desk.address());
   asker.ask(1);
-  const auto halls = FrontDesk::observe(desk.address(), test_deadline());
+  const auto [halls, running] = FrontDesk::observe(desk.address(), test_deadline());
   ASSERT_EQ(halls.size(), 1u);
+  EXPECT_EQ(running, 1u);
   EXPECT_EQ(halls[0]->models()[0].rows.load(), 1u);
   EXPECT_THROW(FrontDesk::observe("shoal-serve-none", test_deadline()), ServiceDied);
 }

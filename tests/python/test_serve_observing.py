@@ -1,0 +1,135 @@
+"""What is seen of model services from outside: `shoal stat`, also of those that are no more, and charts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+import shoal
+from served_models import double, pid
+from shoal.cli.main import run
+from shoal.serve import observing
+
+Stat = Callable[..., tuple[int, str, str]]
+BOUND = 60.0
+"""Seconds in which a death is known everywhere."""
+
+
+@pytest.fixture
+def stat(capsys: pytest.CaptureFixture[str]) -> Stat:
+    """`shoal stat` with these arguments: exit status, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = run(["stat", *arguments])
+        return (status, *capsys.readouterr())
+
+    return call
+
+
+class TestStat:
+    def test_it_shows_a_service(self, stat: Stat) -> None:
+        with shoal.ModelService({"double": double}, context="thread") as service:
+            service.model("double")(1.0)
+            status, shown, _ = stat(service.address)
+            assert status == 0
+            assert f"made by process {os.getpid()}, 1 server\n" in shown
+            assert re.search(r"\n  double  1 clients, 1 rows .* latency p50 .* weights 1", shown)
+            assert service.address in stat()[1]
+            (seen,) = json.loads(stat(service.address, "--json")[1])["services"]
+            assert seen["models"]["double"]["rows"] == seen["running"] == 1
+
+    def test_nothing_runs(self, stat: Stat, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(observing, "services", lambda: [])
+        assert stat() == (0, "no model service runs on this machine\n", "")
+        assert json.loads(stat("--json")[1]) == {"services": []}
+
+    @pytest.mark.parametrize("address", ["", "some-run", "shoal-serve-", "shoal-serve-x-1", "x" * 300])
+    def test_what_is_no_address(self, stat: Stat, address: str) -> None:
+        status, shown, error = stat(address)
+        assert (status, shown) == (1, "")
+        assert_one_line(error, f"{address!r} is no address of a model service")
+
+    def test_a_service_that_is_closed(self, stat: Stat) -> None:
+        with shoal.ModelService({"double": double}, context="thread") as service:
+            address = service.address
+        del service
+        status, shown, error = stat(address)
+        assert (status, shown) == (1, "")
+        assert_one_line(error, f"is closed; process {os.getpid()}, which made it, still runs")
+
+    def test_a_service_whose_maker_was_killed(self, stat: Stat) -> None:
+        program = (
+            f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\n"
+            "import shoal, served_models\n"
+            "service = shoal.ModelService({'pid': served_models.pid})\n"
+            "print(service.address, int(service.model('pid')(0)), flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        maker = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert maker.stdout is not None
+        address, server = maker.stdout.readline().split()
+        ended = os.pidfd_open(int(server))
+        maker.kill()
+        maker.communicate()
+        assert select.select([ended], [], [], BOUND)[0], "a server outlived the maker of its service"
+        os.close(ended)
+        status, shown, error = stat(address)
+        assert (status, shown) == (1, "")
+        assert_one_line(error, f"has ended with process {maker.pid}, which made it")
+        assert address not in stat()[1]
+
+    def test_a_service_whose_server_was_killed(self, stat: Stat) -> None:
+        with shoal.ModelService({"pid": pid}) as service:
+            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
+            deadline = time.monotonic() + BOUND
+            while "no server runs now: these are the last counts" not in (seen := stat(service.address))[1]:
+                assert seen[0] == 0 and time.monotonic() < deadline
+            assert "\n  pid  0 clients, 1 rows" in seen[1]
+
+    def test_one_that_does_not_answer(self, stat: Stat, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(observing, "_PATIENCE", 0.05)
+        address = f"shoal-serve-{os.getpid()}-0"
+        with listening(address), listening(address + ".link"):
+            status, shown, error = stat(address)
+            assert (status, shown) == (1, "")
+            assert_one_line(error, f"does not answer; process {os.getpid()} made it")
+            assert address not in stat()[1]
+
+
+def listening(address: str) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.bind("\0" + address)
+    made.listen()
+    return made
+
+
+def assert_one_line(error: str, what: str) -> None:
+    assert what in error
+    assert error.count("\n") == 1
+
+
+def test_scalars_for_tensorboard() -> None:
+    written = {}
+
+    class Writer:
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written[name] = (value, step)
+
+    with shoal.ModelService({"double": double}, context="thread") as service:
+        service.model("double")(1.0)
+        service.write_scalars(Writer(), 7)
+    assert written["serve/double/rows"][0] >= 1
+    assert written["serve/double/latency_p99_ms"][0] > 0
+    assert {step for _, step in written.values()} == {7}

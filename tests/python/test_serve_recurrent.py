@@ -1,0 +1,60 @@
+"""Models with a state for each environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shoal
+from served_models import TotalEnv, pid
+from shoal.errors import ModelError
+
+
+def total(x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums what it was given since the last reset."""
+    after = state + x
+    if (x < 0).any():
+        raise ValueError("a negative row")
+    return after.copy(), after
+
+
+class TestRecurrent:
+    @pytest.fixture(params=["service", "local"])
+    def model(self, request: pytest.FixtureRequest) -> Iterator[Any]:
+        models = {"total": shoal.serve.Recurrent(total, np.zeros(()))}
+        if request.param == "local":
+            shoal.serve.use(models)
+            yield shoal.worker().model("total")
+            shoal.serve.use(None)
+        else:
+            with shoal.ModelService(models, context="thread") as service:
+                yield service.model("total")
+
+    def test_the_state_goes_from_row_to_row_until_a_reset(self, model: Any) -> None:
+        assert [model(1.0), model(2.0), model(3.0)] == [1, 3, 6]
+        assert model(5.0, reset=True) == 5
+        assert model(1.0) == 6
+
+    def test_requests_in_flight_follow_each_other(self, model: Any) -> None:
+        replies = [model.submit(1.0, reset=i == 3) for i in range(6)]
+        assert model.gather(replies) == [1, 2, 3, 1, 2, 3]
+
+    def test_a_row_that_fails_leaves_the_state(self, model: Any) -> None:
+        assert model(1.0) == 1
+        with pytest.raises(ModelError):
+            model(-1.0)
+        assert model(1.0) == 2
+
+    def test_every_environment_of_every_client_has_its_own(self) -> None:
+        with shoal.ModelService({"total": shoal.serve.Recurrent(total, np.zeros(2)), "pid": pid}) as service:
+            options = shoal.WorkerOptions(models=service)
+            with closing(shoal.make_vec(TotalEnv, 4, num_workers=2, worker=options)) as envs:
+                for _ in range(2):
+                    obs, _ = envs.reset()
+                    for step in range(1, 5):
+                        np.testing.assert_array_equal(obs[:, 0], np.arange(1, 5) * step)
+                        obs, *_ = envs.step(np.zeros(4, int))
