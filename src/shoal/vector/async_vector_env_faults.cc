@@ -52,7 +52,8 @@ void AsyncVectorEnv::end_as_fault(std::size_t row, const AsyncBlock& block, std:
   block.info_sizes[slot] = 0;
   InFlight::Env& env = flight_.env(row);
   if (std::exchange(env.renewing, false)) --renewals_;
-  env.needs_renewal = true;
+  // Who was only passed over is where it was; unless that was its reset.
+  if (fault == RowFault::kFault || env.entry.order == Order::kReset) env.needs_renewal = true;
   env.owes_fault = false;
 }
 

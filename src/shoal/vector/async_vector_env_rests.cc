@@ -15,12 +15,7 @@ bool AsyncVectorEnv::is_between_episodes(std::size_t row) const noexcept {
   return env.ended || env.needs_renewal || !env.was_reset;
 }
 
-void AsyncVectorEnv::rest(std::size_t row) {
-  InFlight::Env& env = flight_.env(row);
-  if ((env.hold & InFlight::kResting) != 0) return;
-  env.hold |= InFlight::kResting;
-  env.keeps_generator = !env.needs_renewal;
-}
+void AsyncVectorEnv::rest(std::size_t row) { flight_.env(row).hold |= InFlight::kResting; }
 
 void AsyncVectorEnv::begin_rest(int worker) {
   draining_[static_cast<std::size_t>(worker)] = 1;
@@ -59,8 +54,10 @@ void AsyncVectorEnv::replace(int worker, bool keep_generators) {
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
     const auto row = static_cast<std::size_t>(i);
     InFlight::Env& env = flight_.env(row);
+    // One that was to be renewed for another reason still is, and so is one that was replaced
+    // twice.
+    env.keeps_generator = keep_generators && (env.keeps_generator || !env.needs_renewal);
     env.needs_renewal = env.needs_renewal || !env.held || env.entry.order != Order::kReset;
-    env.keeps_generator = env.keeps_generator && keep_generators;
     release(row, InFlight::kResting);
   }
 }
@@ -74,15 +71,14 @@ bool AsyncVectorEnv::is_stuck(std::size_t row) const noexcept {
 
 // One that rests goes on where it is.
 void AsyncVectorEnv::wake_up(std::size_t row) {
-  InFlight::Env& env = flight_.env(row);
-  if ((env.hold & InFlight::kResting) == 0) return;
-  if (std::exchange(env.keeps_generator, false)) env.needs_renewal = false;
-  release(row, InFlight::kResting);
+  if ((flight_.env(row).hold & InFlight::kResting) != 0) release(row, InFlight::kResting);
 }
 
 void AsyncVectorEnv::restored(int env) {
   const auto row = static_cast<std::size_t>(env);
-  flight_.env(row).ended = false;
+  InFlight::Env& state = flight_.env(row);
+  state.ended = false;
+  if (std::exchange(state.keeps_generator, false)) state.needs_renewal = false;
   wake_up(row);
 }
 
