@@ -18,10 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "shoal").is_file():
     pytest.skip("the script is not part of an installed package", allow_module_level=True)
 
+_MODULES = ("_core", "_learn", "_models", "_torch")
+_PRODUCTS = (*_MODULES, "shoal-worker")
 _CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES NONE)
-foreach(module _core _learn _models _torch shoal-worker)
+foreach(module @PRODUCTS@)
   set(source ${CMAKE_SOURCE_DIR}/src/${module}.cc)
   set(output ${CMAKE_SOURCE_DIR}/python/shoal/${module})
   if(NOT module STREQUAL shoal-worker)
@@ -60,13 +62,13 @@ class Project:
         shutil.copy(ROOT / "shoal", root / "shoal")
         for path in ROOT.glob("requirements*"):
             (root / path.name).write_text("# none\n")
-        (root / "CMakeLists.txt").write_text(_CMAKE)
+        (root / "CMakeLists.txt").write_text(_CMAKE.replace("@PRODUCTS@", " ".join(_PRODUCTS)))
         (root / "CMakePresets.json").write_text(_PRESETS)
         (root / "src/compile.sh").write_text('cp "$1" "$2"\n')
         (root / "python/shoal/__init__.py").write_text("")
         (root / "python/shoal/_version.py").write_text("")
         (root / "python/shoal/cli/__init__.py").write_text(_CLI)
-        for module in ("_core", "_learn", "_models", "_torch", "shoal-worker"):
+        for module in _PRODUCTS:
             (root / f"src/{module}.cc").write_text(module)
             (root / f"src/{module}.cc").chmod(0o755)
 
@@ -238,7 +240,7 @@ def test_a_first_call_killed_during_the_build_is_completed_by_the_next(project):
     process.communicate(timeout=30)
     (project.root / "src/compile.sh").write_text('cp "$1" "$2"\n')
     assert project.call().returncode == 0
-    for module in ("_core", "_learn", "_models", "_torch"):
+    for module in _MODULES:
         assert (project.root / f"python/shoal/{module}.so").read_text() == module
 
 
@@ -250,7 +252,7 @@ def test_two_first_calls_at_once_set_up_once(bare):
     assert [process.returncode for process in processes] == [0, 0]
     assert sorted(out.split("|")[-1] for out, _ in outputs) == ["0\n", "1\n"]
     assert sum("Creating .venv" in err for _, err in outputs) == 1
-    assert log.read_text().count("once") == 4  # three modules and a program
+    assert log.read_text().count("once") == len(_PRODUCTS)
 
 
 def test_a_moved_folder_still_works(project):
