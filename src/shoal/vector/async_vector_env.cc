@@ -50,7 +50,6 @@ void AsyncVectorEnv::set_up(Hello spaces, std::vector<Share> shares, AutoresetMo
   for (int b = blocks; b-- > 0;) free_.push_back(b);
   seen_.assign(static_cast<std::size_t>(n), 0);
   to_wake_.assign(shares_.size(), 0);
-  draining_.assign(shares_.size(), 0);
   all_slots_.resize(static_cast<std::size_t>(options_.batch_size));
   std::iota(all_slots_.begin(), all_slots_.end(), std::size_t{0});
 }

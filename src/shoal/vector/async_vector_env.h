@@ -201,6 +201,8 @@ class AsyncVectorEnv : public VectorEnv {
   void pass_over(std::size_t row);
   bool pass_over_the_down(const Target& target);
   void prepare_renewal(std::size_t row);
+  void set_draining(int worker, bool draining) noexcept;
+  bool is_draining(int worker) const noexcept;
   bool is_between_episodes(std::size_t row) const noexcept;
   bool is_stuck(std::size_t row) const noexcept;
   void rest(std::size_t row);
@@ -237,7 +239,6 @@ class AsyncVectorEnv : public VectorEnv {
   int max_in_flight_ = 0;
   int held_ = 0;                                     // orders that wait here
   std::vector<std::vector<std::byte>> told_;         // by row, with its next step; or empty
-  std::vector<std::uint8_t> draining_;               // by worker: its environments come to rest
   int renewals_ = 0;                                 // orders that are an environment's first
   std::vector<std::optional<std::uint64_t>> seeds_;  // each row's last explicit one
 

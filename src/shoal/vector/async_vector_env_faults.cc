@@ -100,8 +100,7 @@ void AsyncVectorEnv::wipe(std::size_t row) {
 void AsyncVectorEnv::lose(int worker) {
   const Share& share = shares_[static_cast<std::size_t>(worker)];
   segment_.inbox(worker).reset();
-  draining_[static_cast<std::size_t>(worker)] = 0;
-  segment_.cell(worker).hold_resets.store(0, std::memory_order_relaxed);  // relaxed: it is dead
+  set_draining(worker, false);
   const std::int32_t marker =
       segment_.cell(worker).env_now.load(std::memory_order_relaxed);  // relaxed: it is dead
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {

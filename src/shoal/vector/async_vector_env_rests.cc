@@ -17,10 +17,17 @@ bool AsyncVectorEnv::is_between_episodes(std::size_t row) const noexcept {
 
 void AsyncVectorEnv::rest(std::size_t row) { flight_.env(row).hold |= InFlight::kResting; }
 
+// Relaxed: an environment that does not see it is reset at once, and rests another time.
+void AsyncVectorEnv::set_draining(int worker, bool draining) noexcept {
+  segment_.cell(worker).hold_resets.store(draining ? 1 : 0, std::memory_order_relaxed);
+}
+
+bool AsyncVectorEnv::is_draining(int worker) const noexcept {
+  return segment_.cell(worker).hold_resets.load(std::memory_order_relaxed) != 0;  // relaxed: ours
+}
+
 void AsyncVectorEnv::begin_rest(int worker) {
-  draining_[static_cast<std::size_t>(worker)] = 1;
-  // relaxed: an environment that does not see it is reset at once and rests another time
-  segment_.cell(worker).hold_resets.store(1, std::memory_order_relaxed);
+  set_draining(worker, true);
   const Share& share = shares_[static_cast<std::size_t>(worker)];
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
     const auto row = static_cast<std::size_t>(i);
@@ -38,8 +45,7 @@ bool AsyncVectorEnv::all_rest(int worker) const noexcept {
 }
 
 void AsyncVectorEnv::end_rest(int worker) {
-  draining_[static_cast<std::size_t>(worker)] = 0;
-  segment_.cell(worker).hold_resets.store(0, std::memory_order_relaxed);  // relaxed: as above
+  set_draining(worker, false);
   const Share& share = shares_[static_cast<std::size_t>(worker)];
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
     wake_up(static_cast<std::size_t>(i));
@@ -47,9 +53,7 @@ void AsyncVectorEnv::end_rest(int worker) {
 }
 
 void AsyncVectorEnv::replace(int worker, bool keep_generators) {
-  draining_[static_cast<std::size_t>(worker)] = 0;
-  segment_.cell(worker).hold_resets.store(0,
-                                          std::memory_order_relaxed);  // relaxed: nobody is there
+  set_draining(worker, false);
   const Share& share = shares_[static_cast<std::size_t>(worker)];
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
     const auto row = static_cast<std::size_t>(i);
@@ -84,8 +88,8 @@ void AsyncVectorEnv::restored(int env) {
 
 // A reset of all environments of a worker is between episodes.
 void AsyncVectorEnv::rest_before_reset(std::span<const std::size_t> rows) {
-  for (std::size_t w = 0; w < draining_.size(); ++w) {
-    if (draining_[w] == 0) continue;
+  for (std::size_t w = 0; w < shares_.size(); ++w) {
+    if (!is_draining(static_cast<int>(w))) continue;
     const auto first = static_cast<std::size_t>(shares_[w].first_env);
     const auto end = first + static_cast<std::size_t>(shares_[w].num_envs);
     std::size_t chosen = 0;
@@ -104,8 +108,8 @@ void AsyncVectorEnv::settle_ends(const AsyncBlock& block, std::span<const std::s
     InFlight::Env& env = flight_.env(row);
     env.ended = (rows.terminated[slot] | rows.truncated[slot]) != 0 && rows.has_final[slot] == 0;
     if (!env.ended) continue;
-    if (draining_[static_cast<std::size_t>(worker_of(static_cast<int>(row)))] != 0 &&
-        autoreset_mode() != AutoresetMode::kDisabled) {
+    if (autoreset_mode() != AutoresetMode::kDisabled &&
+        is_draining(worker_of(static_cast<int>(row)))) {
       rest(row);
     }
     if (!same_step || rows.fault[slot] != 0) continue;
