@@ -7,9 +7,9 @@
 // Threads: any may call start(); a WorkerProcess belongs to one thread at a time, but kill() may be
 // called from any. A supervisor thread (plain C++, blocked in poll, all signals blocked) drains the
 // workers' stdout and stderr and collects their exit status. Death: of a worker: exit_status() is
-// set and on_exit called. Of the zygote: all its workers die with it, and the next start() makes a
-// fresh one. Of the parent: everything it started dies. Fork: the copies of these objects in a
-// child that somebody else forked are inert; they never touch the workers.
+// set and on_exit called. Of the zygote: all its workers die with it, and the next ready() or
+// start() makes a fresh one. Of the parent: everything it started dies. Fork: the copies of these
+// objects in a child that somebody else forked are inert; they never touch the workers.
 #pragma once
 
 #include <chrono>
@@ -123,6 +123,11 @@ class Launcher {
   virtual std::vector<std::unique_ptr<WorkerProcess>> start(
       std::vector<WorkerSpec> specs, std::function<void(int index)> on_exit = {},
       const Greet& greet = {}) = 0;
+
+  /// Whether start() would begin at once. Where it would wait (a zygote that has died is followed
+  /// by a fresh one, which preloads), that is under way after this call, for start_timeout at most:
+  /// then this is true all the same, and start() says what went wrong. Never waits for a preload.
+  virtual bool ready() { return true; }
 
   /// LaunchOptions::ahead: what a zygote that was started ahead of time is to preload. Once, before
   /// start(). Throws InvalidState for every other launcher.

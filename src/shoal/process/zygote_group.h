@@ -41,6 +41,7 @@ class ZygoteGroup {
   void begin(const LaunchOptions& options);
 
   bool usable() const;
+  bool ready() const { return !links_.empty() && links_.front()->ready(); }
   int pid() const;  // -1 when it has ended
 
   /// Throws StartFailed when it cannot get ready, TimedOut (and kills it) at the deadline.

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -48,8 +50,13 @@ class ZygoteLauncher final : public Launcher {
     if (options_.ahead) {
       throw InvalidState("this launcher was started ahead of time and has not begun: call begin()");
     }
-    if (!group_->usable()) start_zygote();
-    group_->wait_ready(deadline);
+    if (renewed_) {  // by ready(), where it has waited for it
+      const os::Deadline due = *std::exchange(renewed_, std::nullopt);
+      group_->wait_ready(std::min(deadline, due));
+    } else {
+      if (!group_->usable()) start_zygote();
+      group_->wait_ready(deadline);
+    }
     std::vector<PendingWorker> pending = prepare(std::move(specs), on_exit, deadline);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
     for (const PendingWorker& worker : pending) {
@@ -63,6 +70,21 @@ class ZygoteLauncher final : public Launcher {
       throw;
     }
     return handles;
+  }
+
+  bool ready() override {
+    owner_.require("this launcher");
+    const std::lock_guard lock(mutex_);
+    if (!group_->usable()) {
+      if (renewed_) return true;  // start() says why
+      start_zygote();
+      renewed_ = os::deadline_after(options_.start_timeout);
+    }
+    if (group_->ready()) {
+      renewed_.reset();
+      return true;
+    }
+    return !group_->usable() || (renewed_ && os::Clock::now() >= *renewed_);
   }
 
   StartMethod method() const noexcept override { return StartMethod::kForkserver; }
@@ -145,7 +167,8 @@ class ZygoteLauncher final : public Launcher {
   const Environment environment_;
   std::shared_ptr<Supervisor> supervisor_;
   mutable std::mutex mutex_;
-  std::shared_ptr<ZygoteGroup> group_;  // goes before the supervisor
+  std::optional<os::Deadline> renewed_;  // ready() has started a zygote: until then it may preload
+  std::shared_ptr<ZygoteGroup> group_;   // goes before the supervisor
 };
 
 }  // namespace

@@ -22,6 +22,11 @@ StartFailed ZygoteLink::failure() const {
   return StartFailed("the zygote cannot start workers: " + why_);
 }
 
+bool ZygoteLink::ready() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::kReady;
+}
+
 bool ZygoteLink::wait_ready(os::Deadline deadline) {
   {
     std::unique_lock lock(mutex_);

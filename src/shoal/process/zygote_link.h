@@ -49,6 +49,7 @@ class ZygoteLink {
 
   // From any thread.
   bool usable() const;  // starting or ready
+  bool ready() const;
   /// False at the deadline. Throws StartFailed when it cannot get ready.
   bool wait_ready(os::Deadline deadline);
 

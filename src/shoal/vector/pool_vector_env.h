@@ -161,6 +161,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   void lose_part(int worker, FaultRecord record);
   Fault admit(FaultRecord record);
   bool tend();
+  bool may_restart(const Part& at) const;
   bool restart(int worker);
   void rise(Part& at);
   bool tend_opening(int worker);

@@ -134,7 +134,7 @@ bool PoolVectorEnv::tend() {
   bool any = false;
   for (std::size_t w = 0; unsettled_ > 0 && w < parts_.size(); ++w) {
     const int worker = static_cast<int>(w);
-    if (parts_[w].state == Part::State::kAway && os::Clock::now() >= parts_[w].restart_at) {
+    if (parts_[w].state == Part::State::kAway && may_restart(parts_[w])) {
       any = restart(worker) || any;
     }
     if (parts_[w].state == Part::State::kOpening) any = tend_opening(worker) || any;
@@ -142,6 +142,12 @@ bool PoolVectorEnv::tend() {
   if (backing_off_ > 0) end_back_offs();
   wake_all();
   return any;
+}
+
+// Asked for during a back-off, too: a fresh zygote preloads meanwhile.
+bool PoolVectorEnv::may_restart(const Part& at) const {
+  const bool can = at.move || !pool_->dead(at.life) || pool_->can_enter_younger(at.life);
+  return can && os::Clock::now() >= at.restart_at;
 }
 
 // Opens the session again, in a new worker where the old one is gone: in its successor where it has

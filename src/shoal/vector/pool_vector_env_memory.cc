@@ -35,7 +35,7 @@ void PoolVectorEnv::look_at_memory() {
     if (hard_limit > 0 && bytes > hard_limit) {
       end_hog(at, bytes);
     } else if (limit > 0 && !at.move && os::Clock::now() >= at.move_retry &&
-               (bytes > limit || other_life_waits(at))) {
+               (bytes > limit || other_life_waits(at)) && pool_->can_enter_younger(at.life)) {
       begin_move(at);
     }
   }

@@ -72,7 +72,7 @@ void ProcessEngine::tend_successor(WorkerSeat& seat) {
   }
   try {
     if (!seat.successor) {
-      if (now < seat.retry_at) return;
+      if (now < seat.retry_at || !launcher_->ready()) return;
       seat.successor = std::make_unique<WorkerSeat>(seat.spec());
       seat.successor->occupy(std::move(launch({seat.spec()}).front()));
       process::send_welcome(seat.successor->process(), *options_.board,

@@ -36,7 +36,8 @@ void ProcessEngine::tend_seat(WorkerSeat& seat) {
   const os::Deadline now = os::Clock::now();
   try {
     if (!seat.occupied()) {
-      if (now < ledger_.due(seat.first_env())) return;
+      const bool ready = launcher_->ready();  // asked first: a zygote preloads during a back-off
+      if (!ready || now < ledger_.due(seat.first_env())) return;
       seat.occupy_again(std::move(launch({seat.spec()}).front()));
       seat.start_deadline = os::deadline_after(options_.faults.start_timeout);
       health_.change(seat.index(), [&](WorkerHealth& health) {

@@ -132,6 +132,13 @@ WorkerPool::Entry WorkerPool::enter_younger(PoolLife old, std::uint32_t session)
   return {{old.worker, life.number}, life.door};
 }
 
+bool WorkerPool::can_enter_younger(PoolLife old) {
+  const std::lock_guard lock(mutex_);
+  if (closed()) return true;
+  const Life& life = seat(old.worker).lives.back();
+  return (!life.dead() && life.number > old.number) || launcher_->ready();
+}
+
 void WorkerPool::leave(PoolLife life, std::uint32_t session) noexcept {
   const std::lock_guard lock(mutex_);
   if (Life* const at = find(life)) at->sessions.erase(session);

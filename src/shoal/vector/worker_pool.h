@@ -98,6 +98,9 @@ class WorkerPool {
   /// The same in a younger life than `old`: the newest, or where that is dead or `old` itself, one
   /// that begins now. Throws what Launcher::start() throws, and InvalidState after close().
   Entry enter_younger(PoolLife old, std::uint32_t session);
+  /// Whether enter_younger() would return at once; else what it waits for is under way
+  /// (Launcher::ready()).
+  bool can_enter_younger(PoolLife old);
   /// A process ends when nobody is left in it, unless it is the newest of its worker.
   void leave(PoolLife life, std::uint32_t session) noexcept;
   /// Leaves all lives.
