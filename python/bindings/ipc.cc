@@ -192,7 +192,8 @@ void bind_ipc(nb::module_& parent) {
       "Has this process keep descriptors of device memory for the family, unless another one "
       "does; whether it does now.");
   module.def("arm_fault_point", &os::arm_fault_point, "name"_a, "nth"_a = 1,
-             "For tests: SIGKILL at the n-th pass through a named point.");
+             "signal"_a = SIGKILL,
+             "For tests: SIGKILL or SIGSTOP at the n-th pass through a named point.");
 }
 
 }  // namespace shoal::python

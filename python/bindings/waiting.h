@@ -5,16 +5,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/error.h"
 
 namespace shoal::python {
 
-/// In `seconds` from now; a negative one is now, none is never.
+/// In `seconds` from now; a negative one is now, none is never. Throws InvalidArgument for nan.
 inline os::Deadline deadline(std::optional<double> seconds) {
   if (!seconds) return os::kNoDeadline;
+  if (std::isnan(*seconds)) throw InvalidArgument("a timeout is a number of seconds, not nan");
   constexpr double kLongest = 1e9;  // seconds; more overflows no clock
   return os::deadline_after(std::chrono::nanoseconds(
       static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1e9)));

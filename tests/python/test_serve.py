@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
 from collections.abc import Iterator
@@ -178,6 +179,19 @@ class TestFailures:
         with shoal.ModelService({"sum": lambda x: x.sum()}, context="thread") as service:
             with pytest.raises(ModelError, match="the first dimension of an answer is the rows"):
                 service.model("sum")(np.zeros(3))
+
+    def test_an_answer_of_too_few_rows_after_good_ones(self) -> None:
+        answers = iter([np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((0, 2)), np.zeros((0, 2))])
+        with shoal.ModelService({"few": lambda x: next(answers)}, context="thread") as service:
+            assert service.model("few")(0).shape == (2,)
+            with pytest.raises(ModelError, match=r"a batch of 1 rows with an array of shape \(0, 2\)"):
+                service.model("few")(0)
+
+    def test_a_timeout_that_is_no_number(self) -> None:
+        with shoal.ModelService({"double": double}, context="thread") as service:
+            with pytest.raises(ValueError, match="not nan"):
+                service.model("double")(1.0, timeout=math.nan)
+            assert service.model("double")(1.0) == 2.0
 
     def test_a_model_that_cannot_be_loaded(self) -> None:
         def broken() -> Any:

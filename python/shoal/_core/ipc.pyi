@@ -112,8 +112,8 @@ def open_desk() -> bool:
     Has this process keep descriptors of device memory for the family, unless another one does; whether it does now.
     """
 
-def arm_fault_point(name: str, nth: int = 1) -> None:
-    """For tests: SIGKILL at the n-th pass through a named point."""
+def arm_fault_point(name: str, nth: int = 1, signal: int = 9) -> None:
+    """For tests: SIGKILL or SIGSTOP at the n-th pass through a named point."""
 
 class Queue:
     """Objects from any process of the family to any other."""

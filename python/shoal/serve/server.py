@@ -131,15 +131,15 @@ class Executor:
 
     def _ask(self, model: Loaded, batch: _core.serve.Batch, inputs: list[Any], first: int, count: int) -> None:
         args, kwargs = arguments_from(inputs, batch.structure)
+        size = inputs[0].shape[0] if inputs else count
         states = self._states[batch.model]
         if states is None:
-            answer, _ = pack_answer(model(args, kwargs))
+            answer, _ = _pack_rows(model(args, kwargs), size)
             batch.reply(answer, model.version, first, count)
             return
         keys, resets = batch.envs[first : first + count], batch.resets[first : first + count]
-        size = inputs[0].shape[0] if inputs else count
         made, after = model([*args, states.stacked(keys, resets, size)], kwargs)
-        answer, _ = pack_answer(made)
+        answer, _ = _pack_rows(made, size)
         kept = _as_arrays(after)
         batch.reply(answer, model.version, first, count)
         states.keep(keys, kept)
@@ -162,13 +162,7 @@ class Executor:
             if states is not None:
                 args = [*args, states.stacked([(0, 0)], [True], size)]
             made = model(args, kwargs)
-            answer, structure = pack_answer(made if states is None else made[0])
-            for array in answer:
-                if array.ndim == 0 or array.shape[0] != size:
-                    raise ValueError(
-                        f"the model answered a batch of {size} rows with an array of shape {array.shape}: the first "
-                        "dimension of an answer is the rows"
-                    )
+            answer, structure = _pack_rows(made if states is None else made[0], size)
         except Exception as error:
             probe.refuse(f"{type(error).__name__}: {error}", traceback.format_exc())
             return
@@ -189,6 +183,18 @@ class Executor:
             failure = (str(error), traceback.format_exc())
             print(f"model service: {name} failed: {error}", file=sys.stderr, flush=True)
         command.answer(pickle.dumps(failure))
+
+
+def _pack_rows(answer: Any, rows: int) -> tuple[list[np.ndarray[Any, Any]], bytes]:
+    """pack_answer(), of as many rows as were asked for."""
+    arrays, structure = pack_answer(answer)
+    for array in arrays:
+        if array.ndim == 0 or len(array) != rows:
+            raise ValueError(
+                f"the model answered a batch of {rows} rows with an array of shape {array.shape}: the first dimension of an "
+                "answer is the rows"
+            )
+    return arrays, structure
 
 
 def _as_arrays(states: Any) -> Any:

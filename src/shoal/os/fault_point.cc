@@ -17,6 +17,7 @@ namespace {
 struct Armed {
   std::string name;
   std::uint64_t nth = 0;
+  int signal = SIGKILL;
   std::atomic<std::uint64_t> passes{0};
 };
 
@@ -39,9 +40,10 @@ Armed& armed() {
 
 }  // namespace
 
-void arm_fault_point(const std::string& name, std::uint64_t nth) {
+void arm_fault_point(const std::string& name, std::uint64_t nth, int signal) {
   armed().name = name;
   armed().nth = nth;
+  armed().signal = signal;
   armed().passes = 0;
   internal::fault_points_armed = !name.empty();
 }
@@ -51,8 +53,8 @@ std::uint64_t fault_point_passes() noexcept { return armed().passes; }
 void internal::pass_fault_point(const char* name) noexcept {
   if (armed().name != "*" && armed().name != name) return;
   if (++armed().passes != armed().nth) return;
-  ::kill(::getpid(), SIGKILL);
-  for (;;) ::pause();
+  ::kill(::getpid(), armed().signal);
+  while (armed().signal == SIGKILL) ::pause();
 }
 
 }  // namespace shoal::os

@@ -1,4 +1,4 @@
-// Named places in the code where a test can have a process killed.
+// Named places in the code where a test can have a process killed or stopped.
 //
 //     SHOAL_FAULT_POINT("heap.allocate.reserved");
 //
@@ -8,15 +8,19 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <string>
 
 namespace shoal::os {
 
-/// Kills this process when it passes `name` for the n-th time from now on; "*" counts the passes
-/// through every name. "" disarms. Threads: call while no other thread is at a fault point. Fork:
-/// the child has the armed point and its count so far.
-void arm_fault_point(const std::string& name, std::uint64_t nth = 1);
+/// Kills this process when it passes `name` for the n-th time from now on, or stops it there until
+/// somebody continues it; "*" counts the passes through every name. "" disarms.
+///
+/// Args: signal: SIGKILL or SIGSTOP.
+/// Threads: call while no other thread is at a fault point. Fork: the child has the armed point and
+/// its count so far.
+void arm_fault_point(const std::string& name, std::uint64_t nth = 1, int signal = SIGKILL);
 
 /// Passes so far through what is armed.
 std::uint64_t fault_point_passes() noexcept;

@@ -2,8 +2,10 @@
 // what the dead one had comes back. SHOAL_CRASH_ROUNDS=100 kills a hundred times as often at
 // random.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -94,6 +96,30 @@ TEST_P(ClientDeath, DoesNotHoldUpAFullBatch) {
     for (int i = 0; i < 10; ++i) ASSERT_EQ(survivor.ask(i), i);
   }
   wait_for_clients(desk, 1);
+}
+
+/// Nor when who has announced them is stopped; it goes on where it was.
+TEST(ServiceDeath, ClaimersThatStandStillDoNotHoldUpAFullBatch) {
+  FrontDesk desk;
+  Child server([&] { return serve_echoes(echo_options(desk.address(), 1)); });
+  ASSERT_TRUE(desk.wait_ready(0, 1, test_deadline()));
+  Asker survivor(desk.address());
+  ASSERT_EQ(survivor.ask(1), 1);
+  Child stopped([&] {
+    os::arm_fault_point("serve.submit.announced", 2, SIGSTOP);
+    Asker asker(desk.address());
+    for (int i = 0; i < 5; ++i) {
+      if (asker.ask(i) != i) return 3;
+    }
+    return 0;
+  });
+  siginfo_t told{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(stopped.pid()), &told, WSTOPPED), 0);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(survivor.ask(i), i);
+  ASSERT_EQ(::kill(stopped.pid(), SIGCONT), 0);
+  const auto end = stopped.join();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(*end, os::ProcessEnd{});
 }
 
 class ServerDeath : public ::testing::TestWithParam<const char*> {};
