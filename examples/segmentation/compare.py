@@ -1,7 +1,7 @@
 """What one model for all workers is worth: memory, start time and steps/s of the same environment, with its model held in
 different ways.
 
-    python examples/segmentation/compare.py [--write] [--seconds 4] [--envs 1 4 16 64]
+    python examples/segmentation/compare.py [--write] [--seconds 4] [--rounds 3] [--envs 1 4 16 64]
 
 Every measurement is a fresh program with one environment a worker. Memory is the proportional set size (PSS) of all its
 processes together, start time is until the first observations are there. `--write` puts the table into README.md.
@@ -13,8 +13,10 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -31,19 +33,23 @@ HOLDERS = {
     "forkserver": "workers of `forkserver`, a model each",
     "spawn": "workers of `spawn`, a model each",
     "service": "workers of `forkserver`, one `ModelService`",
+    "package": "the same, the model compiled (AOTInductor)",
 }
 # Longer than this a start is not waited for; the next size would take longer still.
 START_LIMIT = 100.0
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- written by compare.py -->\n", "<!-- end -->\n"
 
+Cell = dict[str, float] | None
+"""What measure() returned; None where it did not start in time."""
+
 
 def make(holder: str, envs: int, service: Any = None) -> shoal.VectorEnv:
-    kwargs = {"segmenter": "service" if holder == "service" else "own"}
+    kwargs = {"segmenter": "own" if service is None else "service"}
     if holder == "base":
         return shoal.make_vec(SegmentedWorld, envs, backend="serial", env_kwargs=kwargs, max_episode_steps=100)
     options: dict[str, Any] = {"start_timeout": START_LIMIT}
-    if holder == "service":
+    if service is not None:
         options["models"] = service
     elif holder != "spawn":
         options["preload"] = ["segmenter"]  # torch is imported once, and its memory shared
@@ -52,7 +58,7 @@ def make(holder: str, envs: int, service: Any = None) -> shoal.VectorEnv:
         envs,
         num_workers=envs,
         backend="process",
-        context="forkserver" if holder == "service" else holder,
+        context="forkserver" if service is not None else holder,
         env_kwargs=kwargs,
         max_episode_steps=100,
         worker=shoal.WorkerOptions(**options),
@@ -66,8 +72,19 @@ def load() -> Any:
     return load_segmenter()
 
 
-def measure(holder: str, envs: int, seconds: float) -> dict[str, float]:
+def serve(model: Any, instances: int) -> shoal.ModelService:
+    """With a server a CPU and one thread each: two that share a model's arithmetic wait for each other where workers spin."""
+    preload = ["segmenter"] if model is load else []  # torch is imported once for all of them
+    return shoal.ModelService(
+        {"segment": model}, max_batch=64, max_delay=0.005, threads=1, instances=instances, preload=preload
+    )
+
+
+def measure(holder: str, envs: int, seconds: float, package: str) -> dict[str, float]:
     """Of this process, which must not have done anything else before.
+
+    Args:
+        package: file of the compiled model.
 
     Returns:
         "start" [s], "memory" [MB], "rate" [steps/s].
@@ -78,12 +95,8 @@ def measure(holder: str, envs: int, seconds: float) -> dict[str, float]:
 
         torch.set_num_threads(1)  # as in a worker
     service = None
-    if holder == "service":
-        # A server a CPU with one thread each: two that share a model's arithmetic wait for each other where workers spin.
-        cpus = len(os.sched_getaffinity(0))
-        service = shoal.ModelService(
-            {"segment": load}, max_batch=64, max_delay=0.005, threads=1, instances=min(envs, cpus)
-        )
+    if holder in ("service", "package"):
+        service = serve(load if holder == "service" else package, min(envs, len(os.sched_getaffinity(0))))
     try:
         vec = make(holder, envs, service)
         vec.reset(seed=0)
@@ -118,9 +131,10 @@ def memory_of_tree() -> int:
     return total
 
 
-def measured_in_a_program(holder: str, envs: int, seconds: float) -> dict[str, float] | None:
+def measured_in_a_program(holder: str, envs: int, seconds: float, package: str) -> Cell:
     """None where it does not start in time."""
     command = [sys.executable, __file__, "--one", holder, "--envs", str(envs), "--seconds", str(seconds)]
+    command += ["--package", package]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_LIMIT + seconds + 60)
     except subprocess.TimeoutExpired:
@@ -132,20 +146,35 @@ def measured_in_a_program(holder: str, envs: int, seconds: float) -> dict[str, f
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(figures: dict[str, dict[int, dict[str, float] | None]], sizes: list[int], seconds: float) -> str:
-    """As Markdown: steps/s, memory and start time of each."""
+def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
+    """As Markdown: steps/s, memory and start time of each, in the median of its rounds; and how many times as fast the
+    services were, round by round."""
+    sizes = sorted(next(iter(figures.values())))
     text = f"{os.cpu_count()} CPUs ({platform.machine()}), {seconds:g} s each: steps/s · MB · seconds until the first observations.\n\n"
     text += "| the model | " + " | ".join(f"{n} env{'s' if n > 1 else ''}" for n in sizes) + " |\n"
     text += "|---|" + "---:|" * len(sizes) + "\n"
     for holder, row in figures.items():
-        cells = [
-            f"**{cell['rate']:,.0f}** · {cell['memory']:,.0f} · {cell['start']:.1f}" if (cell := row.get(n)) else "–"
-            for n in sizes
-        ]
-        text += f"| {HOLDERS[holder]} | " + " | ".join(cells) + " |\n"
-    if any(cell is None for row in figures.values() for cell in row.values()):
+        text += f"| {HOLDERS[holder]} | " + " | ".join(_text(row[n]) for n in sizes) + " |\n"
+    if any(None in cells for row in figures.values() for cells in row.values()):
         text += f"\n–: not all workers had started after {START_LIMIT:.0f} s.\n"
+    most = 16 if 16 in sizes else sizes[-1]
+    for holder in ("service", "package"):
+        pairs = zip(figures.get(holder, {}).get(most, []), figures.get("forkserver", {}).get(most, []), strict=False)
+        times = [mine["rate"] / theirs["rate"] for mine, theirs in pairs if mine and theirs]
+        if times:
+            text += (
+                f"\n{most} environments, {HOLDERS[holder]}: {statistics.median(times):.1f} ({min(times):.1f} – "
+                f"{max(times):.1f}) times as fast as {HOLDERS['forkserver']}.\n"
+            )
     return text
+
+
+def _text(cells: list[Cell]) -> str:
+    done = [cell for cell in cells if cell]
+    if len(done) < len(cells) or not done:
+        return "–"
+    rate, memory, start = (statistics.median(cell[name] for cell in done) for name in ("rate", "memory", "start"))
+    return f"**{rate:,.0f}** · {memory:,.0f} · {start:.1f}"
 
 
 def write(text: str) -> None:
@@ -160,24 +189,39 @@ def main() -> None:
     parser.add_argument("--envs", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--holders", nargs="+", choices=HOLDERS, default=list(HOLDERS))
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=1, help="measurements of each, alternating")
     parser.add_argument("--write", action="store_true", help="the table goes into README.md")
     parser.add_argument("--one", choices=HOLDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--package", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one, arguments.envs[0], arguments.seconds)))
+        print(json.dumps(measure(arguments.one, arguments.envs[0], arguments.seconds, arguments.package)))
         return
-    figures: dict[str, dict[int, dict[str, float] | None]] = {holder: {} for holder in arguments.holders}
-    with Progress(transient=True) as progress:
-        task = progress.add_task("measuring", total=len(figures) * len(arguments.envs))
-        for holder, row in figures.items():
-            for envs in sorted(arguments.envs):
-                progress.update(task, advance=1, description=f"{holder}, {envs}")
-                if None not in row.values():
-                    row[envs] = measured_in_a_program(holder, envs, arguments.seconds)
-    text = table(figures, sorted(arguments.envs), arguments.seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        text = compare(arguments, Path(folder) / "unet.pt2")
     print(text)
     if arguments.write:
         write(text)
+
+
+def compare(arguments: argparse.Namespace, package: Path) -> str:
+    """The table."""
+    if "package" in arguments.holders:
+        program = f"import segmenter; segmenter.compile_package({str(package)!r})"
+        subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
+    figures: dict[str, dict[int, list[Cell]]] = {
+        holder: {envs: [] for envs in sorted(arguments.envs)} for holder in arguments.holders
+    }
+    with Progress(transient=True) as progress:
+        task = progress.add_task("measuring", total=arguments.rounds * len(figures) * len(arguments.envs))
+        for _ in range(arguments.rounds):
+            for envs in sorted(arguments.envs):
+                for holder, row in figures.items():
+                    progress.update(task, advance=1, description=f"{holder}, {envs}")
+                    hopeless = any(None in cells for cells in row.values())  # larger ones take longer still
+                    cell = None if hopeless else measured_in_a_program(holder, envs, arguments.seconds, str(package))
+                    row[envs].append(cell)
+    return table(figures, arguments.seconds)
 
 
 if __name__ == "__main__":

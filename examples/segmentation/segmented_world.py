@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from world import AGENT, FRUIT, SIDE, THORN, World
+from world import AGENT, FRUIT, GROUND, SIDE, THORN, World
 
 import shoal
 
@@ -70,17 +70,18 @@ def features(mask: np.ndarray) -> np.ndarray:
     Args:
         mask: uint8 [128, 128], a class for each pixel; noise of single pixels does no harm.
     """
-    y, x = np.nonzero(mask == AGENT)
-    agent = np.array([x.mean(), y.mean()]) if len(x) else np.full(2, SIDE / 2)
+    things = np.flatnonzero(mask.ravel() != GROUND)
+    kinds, (y, x) = mask.ravel()[things], divmod(things, SIDE)
+    is_agent = kinds == AGENT
+    agent = np.array([x[is_agent].mean(), y[is_agent].mean()]) if is_agent.any() else np.full(2, SIDE / 2)
     parts = [(agent - SIDE / 2) / _SCALE]
     for kind in (FRUIT, THORN):
-        y, x = np.nonzero(mask == kind)
-        if len(x) == 0:
+        dx, dy = x[kinds == kind] - agent[0], y[kinds == kind] - agent[1]
+        if len(dx) == 0:
             parts.append(np.full(2, 4.0))
             continue
-        x, y = x - agent[0], y - agent[1]
-        nearest = np.argpartition(x * x + y * y, min(_SOME, len(x) - 1))[:_SOME]
-        parts.append(np.array([x[nearest].mean(), y[nearest].mean()]) / _SCALE)
+        nearest = np.argpartition(dx * dx + dy * dy, min(_SOME, len(dx) - 1))[:_SOME]
+        parts.append(np.array([dx[nearest].mean(), dy[nearest].mean()]) / _SCALE)
     return np.clip(np.concatenate(parts), -4.0, 4.0).astype(np.float32)
 
 

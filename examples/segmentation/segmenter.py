@@ -8,42 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from world import CLASSES
+from world import CLASSES, SIDE
 
-__all__ = ["WEIGHTS", "InProcess", "MaskRCNN", "UNet", "load_segmenter"]
+__all__ = ["WEIGHTS", "InProcess", "MaskRCNN", "UNet", "compile_package", "load_segmenter"]
 
 WEIGHTS = Path(__file__).with_name("unet.safetensors")
 
 
 class UNet(nn.Module):
-    """A U-Net (Ronneberger et al., 2015, arXiv:1505.04597) with batch normalisation, some 120,000 parameters.
+    """A U-Net (Ronneberger et al., 2015, arXiv:1505.04597) with batch normalisation, some 47,000 parameters.
 
-    It works on blocks of 4×4 pixels, which go into channels and come out of them (pixel unshuffle and shuffle, Shi et al.,
-    2016, arXiv:1609.05158), so that its largest maps are 32×32.
+    Its first layer turns blocks of 4×4 pixels into channels, the last one turns channels into blocks (pixel shuffle, Shi et
+    al., 2016, arXiv:1609.05158), so that its largest maps are 32×32. It computes in channels-last order, as pictures come.
     """
 
     BLOCK = 4
 
-    def __init__(self, widths: tuple[int, int, int] = (24, 32, 48)) -> None:
+    def __init__(self, widths: tuple[int, int, int] = (16, 24, 32)) -> None:
         super().__init__()
         a, b, c = widths
-        self.down1 = _double(3 * self.BLOCK**2, a)
-        self.down2 = _double(a, b)
-        self.bottom = _double(b, c)
-        self.up2 = _double(c + b, b)
-        self.up1 = _double(b + a, a)
+        self.down1 = nn.Sequential(*_layers(3, a, self.BLOCK, stride=self.BLOCK), *_layers(a, a))
+        self.down2 = nn.Sequential(*_layers(a, b), *_layers(b, b))
+        self.bottom = nn.Sequential(*_layers(b, c), *_layers(c, c))
+        self.up2 = nn.Sequential(*_layers(c + b, b))
+        self.up1 = nn.Sequential(*_layers(b + a, a))
         self.head = nn.Conv2d(a, len(CLASSES) * self.BLOCK**2, 1)
+        self.to(memory_format=torch.channels_last)
 
     def logits(self, frames: torch.Tensor) -> torch.Tensor:
         """uint8 [n, h, w, 3] to float32 [n, classes, h, w]; h and w are multiples of 16."""
-        x = frames.permute(0, 3, 1, 2).float() / 127.5 - 1
-        fine = self.down1(functional.pixel_unshuffle(x, self.BLOCK))
+        fine = self.down1(frames.permute(0, 3, 1, 2).float())  # normalised after the first layer
         middle = self.down2(functional.max_pool2d(fine, 2))
         coarse = self.bottom(functional.max_pool2d(middle, 2))
         middle = self.up2(torch.cat([_twice(coarse), middle], 1))
@@ -104,6 +103,15 @@ def load_segmenter(kind: str = "unet", weights: str | Path | None = None) -> nn.
     return model.eval().requires_grad_(False)
 
 
+def compile_package(file: str | Path, max_batch: int = 64) -> None:
+    """Compiles the U-Net for this machine (AOTInductor, takes half a minute): a file for a model service, which runs it in
+    C++."""
+    frames = torch.zeros(8, SIDE, SIDE, 3, dtype=torch.uint8)
+    rows = torch.export.Dim("rows", min=1, max=max_batch)
+    exported = torch.export.export(load_segmenter(), (frames,), dynamic_shapes=({0: rows},))
+    torch._inductor.aoti_compile_and_package(exported, package_path=str(file))
+
+
 class InProcess:
     """A model called as a model service is: one picture in, one mask out, both NumPy arrays."""
 
@@ -115,11 +123,10 @@ class InProcess:
             return self._model(torch.from_numpy(frame)[None])[0].numpy()
 
 
-def _double(channels: int, width: int) -> nn.Sequential:
-    layers: list[Any] = []
-    for before in (channels, width):
-        layers += [nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers)
+def _layers(channels: int, width: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+    padding = kernel // 2 if stride == 1 else 0
+    convolution = nn.Conv2d(channels, width, kernel, stride, padding, bias=False)
+    return [convolution, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
 
 
 def _twice(x: torch.Tensor) -> torch.Tensor:

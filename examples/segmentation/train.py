@@ -113,7 +113,7 @@ def main() -> None:
     reached = iou(model, arguments.held_out)
     arguments.out.mkdir(parents=True, exist_ok=True)
     weights = arguments.out / "unet.safetensors"
-    save_file(model.state_dict(), weights)
+    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, weights)
     figures = {
         "mean_iou": round(float(reached.mean()), 4),
         "iou": {name: round(float(value), 4) for name, value in zip(CLASSES, reached, strict=True)},

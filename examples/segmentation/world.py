@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-__all__ = ["AGENT", "CLASSES", "FRUIT", "SIDE", "THORN", "World"]
+__all__ = ["AGENT", "CLASSES", "FRUIT", "GROUND", "SIDE", "THORN", "World"]
 
 CLASSES = ("ground", "rock", "fruit", "thorn", "agent")
 GROUND, ROCK, FRUIT, THORN, AGENT = range(len(CLASSES))

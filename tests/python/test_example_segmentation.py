@@ -26,15 +26,15 @@ from world import AGENT, CLASSES, FRUIT, THORN, World
 FOLDER = Path(segmenter.__file__).parent
 
 
-def run(*command: str, **env: str) -> str:
-    """Of a program in the example's folder: what it wrote to stdout."""
+def run(*command: str, seconds: float = 110, **env: str) -> str:
+    """Of a program in the example's folder: what it wrote to stdout, within `seconds`."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=FOLDER,
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=seconds,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -143,7 +143,20 @@ def test_shoal_train_learns_on_it(tmp_path: Path) -> None:
 
 
 def test_the_comparison_makes_its_table() -> None:
-    text = run("compare.py", "--holders", "base", "service", "--envs", "1", "2", "--seconds", "0.2")
+    holders = ["base", "forkserver", "service"]
+    text = run("compare.py", "--holders", *holders, "--envs", "1", "2", "--seconds", "0.2")
     lines = text.splitlines()
     assert "| the model | 1 env | 2 envs |" in lines
-    assert len([line for line in lines if line.startswith(("| in this process", "| workers")) and "–" not in line]) == 2
+    assert len([line for line in lines if line.startswith(("| in this process", "| workers")) and "–" not in line]) == 3
+    assert len([line for line in lines if line.startswith("2 environments, workers of `forkserver`, one")]) == 1
+
+
+@pytest.mark.timeout(400)
+def test_the_network_compiled_sees_the_same(tmp_path: Path) -> None:
+    package = tmp_path / "unet.pt2"
+    run("-c", f"import segmenter; segmenter.compile_package({str(package)!r})", seconds=380)
+    model = segmenter.load_segmenter()
+    frames = np.stack([World().reset(seed=seed)[0] for seed in range(3)])
+    with shoal.ModelService({"segment": package}, max_batch=64, threads=1) as service:
+        compiled = service.model("segment").batch(frames)
+    assert np.mean(compiled == model(torch.from_numpy(frames)).numpy()) > 0.999
