@@ -94,7 +94,8 @@ def _wrong_id(env_id: str, name: str) -> NoReturn:
     if versions := _versions(name):
         wrong_use(f"there is no {name}; the versions of it are {', '.join(versions)}")
     known = [*native_ids(), *gymnasium_ids(older=False)]
-    wrong_use(f"there is no environment {env_id!r}{did_you_mean(name, known)} (shoal envs lists them)")
+    own = "" if ":" in env_id else f"; one that a module of yours registers is MODULE:{name}"
+    wrong_use(f"there is no environment {env_id!r}{did_you_mean(name, known)} (shoal envs lists them{own})")
 
 
 def _import(module: str, env_id: str) -> None:
