@@ -23,6 +23,7 @@
 #include "shoal/vector/native_stepper.h"
 #include "shoal/vector/pool_vector_env.h"
 #include "shoal/vector/pool_worker.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -105,6 +106,7 @@ EnvsPtr async_native_vector_env(const std::string& id, int num_envs, int num_wor
 
 PoolPtr worker_pool(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
                     bool pin_workers, std::shared_ptr<process::Board> board) {
+  await_ready(*launcher);
   std::vector<process::WorkerSpec> specs;
   for (nb::handle payload : payloads) {
     process::WorkerSpec spec;

@@ -205,6 +205,7 @@ std::shared_ptr<process::Launcher> create_launcher(
 
 std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& launcher,
                                                            const std::vector<nb::bytes>& payloads) {
+  await_ready(launcher);
   std::vector<process::WorkerSpec> specs;
   for (const nb::bytes& payload : payloads) {
     process::WorkerSpec spec;
@@ -228,6 +229,7 @@ std::unique_ptr<process::WorkerProcess> start_process(process::Launcher& launche
                                                       const std::string& name,
                                                       const nb::bytes& payload,
                                                       const std::vector<int>& fds, int sentinel) {
+  await_ready(launcher);
   constexpr std::size_t kFdsAMessage = 64;
   process::WorkerSpec spec;
   spec.name = name;

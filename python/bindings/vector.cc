@@ -29,6 +29,7 @@
 #include "shoal/vector/vector_env.h"
 #include "shoal/vector/worker_loop.h"
 #include "spaces.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -111,6 +112,7 @@ EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list
                            const nb::dict& faults, bool pin_workers,
                            std::pair<std::uint64_t, std::uint64_t> memory_limits, bool lend_obs,
                            std::shared_ptr<process::Board> board, bool step_before_reset) {
+  await_ready(*launcher);
   std::vector<process::WorkerSpec> workers;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     process::WorkerSpec worker;

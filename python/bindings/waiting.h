@@ -11,6 +11,7 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
+#include "shoal/process/launcher.h"
 
 namespace shoal::python {
 
@@ -38,6 +39,12 @@ bool interruptible(std::optional<double> timeout, Wait wait) {
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
     if (os::Clock::now() >= end) return false;
   }
+}
+
+/// Until the launcher can start workers at once: a preload may take as long as it takes, and Ctrl-C
+/// is seen meanwhile.
+inline void await_ready(process::Launcher& launcher) {
+  interruptible(std::nullopt, [&](os::Deadline until) { return launcher.ready_by(until); });
 }
 
 }  // namespace shoal::python

@@ -135,6 +135,21 @@ def test_closing_ends_a_step_that_never_would() -> None:
     assert not any(map(alive, workers))
 
 
+def interrupted(script: Path, *path: str) -> str:
+    """What a program leaves on stderr that gets Ctrl-C once it has said that it waits."""
+    everywhere = os.pathsep.join([*path, *(folder for folder in sys.path if folder)])
+    child = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": everywhere},
+    )
+    assert child.stdout is not None and child.stdout.readline() == "waiting\n"
+    child.send_signal(signal.SIGINT)
+    return child.communicate(timeout=40)[1]
+
+
 def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -145,13 +160,27 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
         "print('waiting', flush=True)\n"
         "envs.step([1, 1])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    child = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    errors = interrupted(script)
+    assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "shoal.make_vec('CartPole-v1', 2, num_workers=2, worker=options)",
+        "shoal.make_vec('CartPole-v1', 2, num_workers=2, worker=options, batch_size=1)",
+        "shoal.ModelService({'x': abs}, preload=['endless'])",
+    ],
+)
+def test_ctrl_c_ends_a_wait_for_a_preload(start: str, tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(
+        "import os, time\n"
+        "with open(f'/proc/{os.getppid()}/fd/1', 'w') as stdout:\n    stdout.write('waiting\\n')\n"
+        "while True:\n    time.sleep(1)\n"
     )
-    assert child.stdout is not None and child.stdout.readline() == "waiting\n"
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
+    script = tmp_path / "script.py"
+    script.write_text(f"import os, shoal\noptions = shoal.WorkerOptions(preload=['endless'])\n{start}\n")
+    errors = interrupted(script, str(tmp_path))
     assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
 
 

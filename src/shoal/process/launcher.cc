@@ -51,6 +51,8 @@ void require_descriptors(StartMethod method, std::size_t workers) {
       EMFILE);
 }
 
+bool Launcher::ready_by(os::Deadline) { return true; }
+
 void Launcher::begin(std::vector<std::string>, std::vector<std::byte>) {
   throw InvalidState("this launcher was not started ahead of time, or has begun already");
 }

@@ -124,10 +124,11 @@ class Launcher {
       std::vector<WorkerSpec> specs, std::function<void(int index)> on_exit = {},
       const Greet& greet = {}) = 0;
 
-  /// Whether start() would begin at once. Where it would wait (a zygote that has died is followed
-  /// by a fresh one, which preloads), that is under way after this call, for start_timeout at most:
-  /// then this is true all the same, and start() says what went wrong. Never waits for a preload.
-  virtual bool ready() { return true; }
+  /// Whether start() would begin at once, by `until`. Where it would wait (a zygote preloads, one
+  /// that has died is followed by a fresh one), that is under way after this call, for
+  /// start_timeout at most: then this is true all the same, and start() says what went wrong.
+  virtual bool ready_by(os::Deadline until);
+  bool ready() { return ready_by(os::Clock::now()); }  // never waits
 
   /// LaunchOptions::ahead: what a zygote that was started ahead of time is to preload. Once, before
   /// start(). Throws InvalidState for every other launcher.

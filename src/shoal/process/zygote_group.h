@@ -41,7 +41,8 @@ class ZygoteGroup {
   void begin(const LaunchOptions& options);
 
   bool usable() const;
-  bool ready() const { return !links_.empty() && links_.front()->ready(); }
+  /// Whether it is ready or has failed, by `until`. After begin().
+  bool decided_by(os::Deadline until) { return links_.front()->decided_by(until); }
   int pid() const;  // -1 when it has ended
 
   /// Throws StartFailed when it cannot get ready, TimedOut (and kills it) at the deadline.

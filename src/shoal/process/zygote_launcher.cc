@@ -50,8 +50,8 @@ class ZygoteLauncher final : public Launcher {
     if (options_.ahead) {
       throw InvalidState("this launcher was started ahead of time and has not begun: call begin()");
     }
-    if (renewed_) {  // by ready(), where it has waited for it
-      const os::Deadline due = *std::exchange(renewed_, std::nullopt);
+    if (due_) {  // ready_by() has waited for it
+      const os::Deadline due = *std::exchange(due_, std::nullopt);
       group_->wait_ready(std::min(deadline, due));
     } else {
       if (!group_->usable()) start_zygote();
@@ -72,19 +72,18 @@ class ZygoteLauncher final : public Launcher {
     return handles;
   }
 
-  bool ready() override {
+  bool ready_by(os::Deadline until) override {
     owner_.require("this launcher");
     const std::lock_guard lock(mutex_);
+    if (options_.ahead) return true;
     if (!group_->usable()) {
-      if (renewed_) return true;  // start() says why
+      if (due_) return true;
       start_zygote();
-      renewed_ = os::deadline_after(options_.start_timeout);
     }
-    if (group_->ready()) {
-      renewed_.reset();
-      return true;
-    }
-    return !group_->usable() || (renewed_ && os::Clock::now() >= *renewed_);
+    if (!due_) due_ = os::deadline_after(options_.start_timeout);
+    if (!group_->decided_by(std::min(until, *due_))) return os::Clock::now() >= *due_;
+    if (group_->usable()) due_.reset();
+    return true;
   }
 
   StartMethod method() const noexcept override { return StartMethod::kForkserver; }
@@ -167,8 +166,8 @@ class ZygoteLauncher final : public Launcher {
   const Environment environment_;
   std::shared_ptr<Supervisor> supervisor_;
   mutable std::mutex mutex_;
-  std::optional<os::Deadline> renewed_;  // ready() has started a zygote: until then it may preload
-  std::shared_ptr<ZygoteGroup> group_;   // goes before the supervisor
+  std::optional<os::Deadline> due_;     // of a zygote that ready_by() waits for
+  std::shared_ptr<ZygoteGroup> group_;  // goes before the supervisor
 };
 
 }  // namespace

@@ -22,23 +22,18 @@ StartFailed ZygoteLink::failure() const {
   return StartFailed("the zygote cannot start workers: " + why_);
 }
 
-bool ZygoteLink::ready() const {
-  const std::lock_guard lock(mutex_);
-  return state_ == State::kReady;
+bool ZygoteLink::decided_by(os::Deadline until) {
+  std::unique_lock lock(mutex_);
+  const auto decided = [this] { return state_ != State::kStarting; };
+  if (until != os::kNoDeadline) return changed_.wait_until(lock, until, decided);
+  changed_.wait(lock, decided);
+  return true;
 }
 
 bool ZygoteLink::wait_ready(os::Deadline deadline) {
-  {
-    std::unique_lock lock(mutex_);
-    const auto decided = [this] { return state_ != State::kStarting; };
-    if (deadline == os::kNoDeadline) {
-      changed_.wait(lock, decided);
-    } else if (!changed_.wait_until(lock, deadline, decided)) {
-      return false;
-    }
-    if (state_ == State::kReady) return true;
-  }
-  throw failure();
+  if (!decided_by(deadline)) return false;
+  if (!usable()) throw failure();
+  return true;
 }
 
 void ZygoteLink::send_setup(wire::Setup setup, const os::SeqPacket& up) {

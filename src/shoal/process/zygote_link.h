@@ -48,8 +48,8 @@ class ZygoteLink {
   const std::shared_ptr<HubLine>& line() const noexcept { return line_; }
 
   // From any thread.
-  bool usable() const;  // starting or ready
-  bool ready() const;
+  bool usable() const;                  // starting or ready
+  bool decided_by(os::Deadline until);  // whether it is ready or has failed
   /// False at the deadline. Throws StartFailed when it cannot get ready.
   bool wait_ready(os::Deadline deadline);
 
