@@ -78,7 +78,11 @@ class ZygoteLauncher final : public Launcher {
     if (options_.ahead) return true;
     if (!group_->usable()) {
       if (due_) return true;
-      start_zygote();
+      try {
+        start_zygote();
+      } catch (const Error&) {
+        return true;  // start() tries again, and says why
+      }
     }
     if (!due_) due_ = os::deadline_after(options_.start_timeout);
     if (!group_->decided_by(std::min(until, *due_))) return os::Clock::now() >= *due_;
