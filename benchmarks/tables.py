@@ -116,7 +116,7 @@ def about(results: list[dict[str, Any]]) -> str:
     for result in results:
         machine = result["machine"]
         text = (
-            f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}, Python {machine['python']}, "
+            f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel'].split('-')[0]}, Python {machine['python']}, "
             f"Shoal {machine['shoal']}; medians of {result['rounds']} rounds of {result['seconds']:g} s."
         )
         said += [] if text in said else [text]
