@@ -120,8 +120,8 @@ WorkerPool::Entry WorkerPool::enter_younger(PoolLife old, std::uint32_t session)
   const std::lock_guard lock(mutex_);
   if (closed()) throw InvalidState("the worker pool of these environments is closed");
   Seat& at = seat(old.worker);
-  const bool dead = at.lives.back().dead();
-  if (dead || at.lives.back().number <= old.number) {
+  if (!at.lives.back().can_follow(old)) {
+    const bool dead = at.lives.back().dead();
     Seat* one = &at;
     start(std::span(&one, 1));
     if (dead) ++at.restarts;
@@ -135,8 +135,7 @@ WorkerPool::Entry WorkerPool::enter_younger(PoolLife old, std::uint32_t session)
 bool WorkerPool::can_enter_younger(PoolLife old) {
   const std::lock_guard lock(mutex_);
   if (closed()) return true;
-  const Life& life = seat(old.worker).lives.back();
-  return (!life.dead() && life.number > old.number) || launcher_->ready();
+  return seat(old.worker).lives.back().can_follow(old) || launcher_->ready();
 }
 
 void WorkerPool::leave(PoolLife life, std::uint32_t session) noexcept {

@@ -148,6 +148,7 @@ class WorkerPool {
     std::uint32_t killed_for = 0;                // the session that did
 
     bool dead() const { return process->exit_status().has_value(); }
+    bool can_follow(PoolLife old) const { return !dead() && number > old.number; }
   };
   struct Seat {
     process::WorkerSpec spec;
