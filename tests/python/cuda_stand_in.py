@@ -21,9 +21,9 @@ def build(folder: Path) -> Path:
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler for the stand-in driver")
-    source = SOURCES / "shoal/shm/cuda/testing/stand_in_driver.cc"
+    sources = map(str, (SOURCES / "shoal/shm/cuda/testing").glob("stand_in_*.cc"))
     command = [compiler, "-std=c++20", "-shared", "-fPIC", f"-I{SOURCES}", "-Wl,-soname,libcuda.so.1"]
-    subprocess.run([*command, str(source), "-o", str(folder / "libcuda.so.1")], check=True, timeout=100)
+    subprocess.run([*command, *sources, "-o", str(folder / "libcuda.so.1")], check=True, timeout=100)
     return folder
 
 

@@ -9,184 +9,23 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "shoal/shm/cuda/driver_abi.h"
+#include "shoal/shm/cuda/testing/stand_in_state.h"
 
-using namespace shoal::shm::cuda::abi;
+using namespace shoal::shm::cuda::testing::stand_in;
 
 namespace {
 
 constexpr std::size_t kGranularity = 2 << 20;
-
-/// Seen by all processes that have an event open.
-struct EventPage {
-  std::atomic<std::uint64_t> recorded;
-  std::atomic<std::uint64_t> done;
-};
 
 struct Allocation {  // of cuMemCreate, and what it was exported to
   int fd;
   std::size_t bytes;
   int device;
 };
-
-struct Range {
-  std::size_t bytes;
-  int device;
-  int fd;  // of cuMemAlloc; -1 for mapped ones
-  long serial;
-};
-
-struct Work {
-  EventPage* page;
-  std::uint64_t target;
-  bool waits;  // for the page; else it marks the page
-};
-
-}  // namespace
-
-namespace shoal::shm::cuda::abi {
-struct ContextImpl {
-  int device;
-};
-struct StreamImpl {
-  bool held = false;
-  std::deque<Work> queue;
-};
-struct EventImpl {
-  int fd;
-  EventPage* page;
-  bool opened;
-  bool shared;
-  long serial;
-};
-}  // namespace shoal::shm::cuda::abi
-
-namespace {
-
-struct SharedHandle {  // what an IpcHandle holds
-  std::uint64_t magic;
-  long serial;
-  pid_t pid;
-  int fd;
-  int device;
-  std::size_t bytes;
-};
-static_assert(sizeof(SharedHandle) <= sizeof(IpcHandle));
-constexpr std::uint64_t kMemoryMagic = 0x4d454d;
-constexpr std::uint64_t kEventMagic = 0x455654;
-
-struct State {
-  std::mutex mutex;
-  pid_t initialised = 0;  // by this process
-  std::vector<int> devices;
-  std::vector<ContextImpl> contexts;
-  std::vector<int> retained;
-  std::map<std::string, long> counts;
-  std::map<std::string, std::pair<int, int>> failures;  // result, passes until then
-  std::map<Address, Range> ranges;
-  std::map<Address, std::pair<std::size_t, std::string>> opened;  // bytes, handle
-  StreamImpl legacy;
-  std::set<StreamImpl*> streams;
-  long serials = 0;
-};
-
-State& state() {
-  static State* const made = new State;
-  return *made;
-}
-thread_local std::vector<Context> current;
-thread_local int capture_mode = 0;  // global, as for every thread at first
-
-/// One call of the driver: the lock, and the failures that a test asked for.
-struct Call {
-  explicit Call(const char* function) : lock(state().mutex) {
-    const auto found = state().failures.find(function);
-    if (found != state().failures.end() && --found->second.second <= 0) {
-      result = found->second.first;
-      state().failures.erase(found);
-    } else if (state().initialised != ::getpid()) {
-      result = kNotInitialized;
-    }
-  }
-  explicit operator bool() const { return result != kSuccess; }
-  std::lock_guard<std::mutex> lock;
-  Result result = kSuccess;
-};
-
-#define CALL()               \
-  const Call call(__func__); \
-  if (call) return call.result
-#define CALL_IN_CONTEXT() \
-  CALL();                 \
-  if (current.empty()) return kInvalidContext
-/// Of functions that break a graph that is being recorded, unless the thread has said it knows.
-#define CALL_BESIDE_GRAPHS()                                   \
-  CALL();                                                      \
-  if (state().counts["capturing"] != 0 && capture_mode != 2) { \
-    ++state().counts["broken_graphs"];                         \
-    return kCaptureInvalidated;                                \
-  }
-
-std::string name_of(long serial) {
-  return "cuda stand-in " + std::to_string(::getpid()) + "-" + std::to_string(serial);
-}
-
-int new_memfd(std::size_t bytes, long serial) {
-  const int fd = ::memfd_create(name_of(serial).c_str(), MFD_CLOEXEC);
-  if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return -1;
-  return fd;
-}
-
-void* map(int fd, std::size_t bytes) {
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return at == MAP_FAILED ? nullptr : at;
-}
-
-/// The descriptor of another process, as long as it has it.
-int reopen(const SharedHandle& handle) {
-  const std::string link =
-      "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
-  char target[128] = {};
-  if (::readlink(link.c_str(), target, sizeof target - 1) < 0) return -1;
-  const std::string wanted = "/memfd:cuda stand-in " + std::to_string(handle.pid) + "-" +
-                             std::to_string(handle.serial) + " ";
-  if (std::string(target).rfind(wanted, 0) != 0) return -1;
-  return ::open(link.c_str(), O_RDWR | O_CLOEXEC);
-}
-
-StreamImpl& stream_of(Stream stream) { return stream == nullptr ? state().legacy : *stream; }
-
-void advance() {
-  const auto run = [](StreamImpl& stream) {
-    bool moved = false;
-    while (!stream.held && !stream.queue.empty()) {
-      const Work work = stream.queue.front();
-      if (work.waits && work.page->done.load() < work.target) break;
-      if (!work.waits) work.page->done.store(work.target);
-      stream.queue.pop_front();
-      moved = true;
-    }
-    return moved;
-  };
-  for (bool moved = true; moved;) {
-    moved = run(state().legacy);
-    for (StreamImpl* stream : state().streams) moved = run(*stream) || moved;
-  }
-}
 
 const std::pair<const Address, Range>* range_around(Address address) {
   auto at = state().ranges.upper_bound(address);
@@ -540,109 +379,6 @@ Result cuIpcCloseMemHandle(Address address) {
   ::munmap(reinterpret_cast<void*>(address), at->second.first);
   state().opened.erase(at);
   --state().counts["opened_memory"];
-  return kSuccess;
-}
-
-Result cuStreamCreate(Stream* stream, unsigned) {
-  CALL_IN_CONTEXT();
-  *stream = new StreamImpl;
-  state().streams.insert(*stream);
-  return kSuccess;
-}
-
-Result cuEventCreate(EventHandle* event, unsigned flags) {
-  CALL_IN_CONTEXT();
-  const bool shared = (flags & kEventInterprocess) != 0;
-  if (shared && (flags & kEventDisableTiming) == 0) return kInvalidValue;
-  const long serial = ++state().serials;
-  const int fd = new_memfd(sizeof(EventPage), serial);
-  void* at = fd < 0 ? nullptr : map(fd, sizeof(EventPage));
-  if (at == nullptr) return kOutOfMemory;
-  *event = new EventImpl{fd, static_cast<EventPage*>(at), false, shared, serial};
-  ++state().counts["events"];
-  return kSuccess;
-}
-
-/// Pages stay mapped: work on a stream may look at them.
-Result cuEventDestroy_v2(EventHandle event) {
-  CALL_IN_CONTEXT();
-  ::close(event->fd);
-  --state().counts[event->opened ? "opened_events" : "events"];
-  delete event;
-  return kSuccess;
-}
-
-Result cuEventRecord(EventHandle event, Stream stream) {
-  CALL_IN_CONTEXT();
-  const std::uint64_t target = event->page->recorded.fetch_add(1) + 1;
-  stream_of(stream).queue.push_back({event->page, target, false});
-  advance();
-  return kSuccess;
-}
-
-Result cuEventQuery(EventHandle event) {
-  CALL_BESIDE_GRAPHS();
-  if (current.empty()) return kInvalidContext;
-  advance();
-  return event->page->done.load() >= event->page->recorded.load() ? kSuccess : kNotReady;
-}
-
-Result cuEventSynchronize(EventHandle event) {
-  {
-    CALL_IN_CONTEXT();
-    ++state().counts["host_waits"];
-  }
-  for (;;) {
-    {
-      const std::lock_guard lock(state().mutex);
-      advance();
-    }
-    if (event->page->done.load() >= event->page->recorded.load()) return kSuccess;
-    ::usleep(200);
-  }
-}
-
-Result cuStreamWaitEvent(Stream stream, EventHandle event, unsigned) {
-  CALL_IN_CONTEXT();
-  ++state().counts["stream_waits"];
-  stream_of(stream).queue.push_back({event->page, event->page->recorded.load(), true});
-  advance();
-  return kSuccess;
-}
-
-Result cuStreamIsCapturing(Stream, int* status) {
-  CALL_IN_CONTEXT();
-  *status = static_cast<int>(state().counts["capturing"]);
-  return kSuccess;
-}
-
-Result cuThreadExchangeStreamCaptureMode(int* mode) {
-  CALL();
-  std::swap(*mode, capture_mode);
-  return kSuccess;
-}
-
-Result cuIpcGetEventHandle(IpcHandle* out, EventHandle event) {
-  CALL();
-  if (!event->shared) return kInvalidValue;
-  const SharedHandle handle{kEventMagic, event->serial,    ::getpid(), event->fd,
-                            0,           sizeof(EventPage)};
-  out->fill(std::byte{0});
-  std::memcpy(out->data(), &handle, sizeof handle);
-  return kSuccess;
-}
-
-Result cuIpcOpenEventHandle(EventHandle* event, IpcHandle in) {
-  CALL_IN_CONTEXT();
-  SharedHandle handle;
-  std::memcpy(&handle, in.data(), sizeof handle);
-  if (handle.magic != kEventMagic) return kInvalidValue;
-  if (handle.pid == ::getpid()) return kInvalidContext;
-  const int fd = reopen(handle);
-  void* at = fd < 0 ? nullptr : map(fd, sizeof(EventPage));
-  if (at == nullptr) return kInvalidValue;
-  *event = new EventImpl{fd, static_cast<EventPage*>(at), true, false, handle.serial};
-  ++state().counts["opened_events"];
   return kSuccess;
 }
 
