@@ -22,6 +22,7 @@
 #include "bindings.h"
 #include "exceptions.h"
 #include "shoal/os/error.h"
+#include "shoal/os/memory_use.h"
 #include "shoal/process/environment.h"
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/launcher.h"
@@ -406,6 +407,9 @@ void bind_process(nb::module_& parent) {
       "end_after_parent",
       [](int parent) { process::end_after_parent(parent, process::kParentGrace); }, "parent"_a,
       "The kernel ends this process some seconds after the process `parent`, its parent.");
+  module.def(
+      "keep_freed_memory", &os::keep_freed_memory,
+      "What this process frees stays its own: large arrays come and go without page faults.");
   module.def("install_stack_dump", [] { return process::install_stack_dump(false); });
   module.def("stack_signal", &process::stack_signal);
   module.def("gpu_in_use", &process::gpu_in_use,

@@ -131,6 +131,11 @@ def end_after_parent(parent: int) -> None:
     The kernel ends this process some seconds after the process `parent`, its parent.
     """
 
+def keep_freed_memory() -> None:
+    """
+    What this process frees stays its own: large arrays come and go without page faults.
+    """
+
 def install_stack_dump() -> int: ...
 def stack_signal() -> int: ...
 def gpu_in_use() -> str | None:

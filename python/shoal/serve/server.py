@@ -51,6 +51,7 @@ def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, up
         packed: the models, pickled.
         updates: of their weights, since they were packed.
     """
+    _core.process.keep_freed_memory()  # a batch's arrays are those of the one before
     with importing(f"{context.name} imported what its models need"):
         models = pickle.loads(packed)
     loaded = []

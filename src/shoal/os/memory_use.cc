@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 
 #include "shoal/os/cgroup.h"
 #include "shoal/os/fd.h"
@@ -39,6 +41,13 @@ MemoryUse memory_use(pid_t pid) noexcept {
   if (std::sscanf(text.data(), "%llu %llu %llu", &total, &resident, &shared) != 3) return {};
   const std::uint64_t page = page_size();
   return {resident * page, (resident > shared ? resident - shared : 0) * page, total * page};
+}
+
+void keep_freed_memory() noexcept {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);  // as large as it can be
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
 }
 
 OomWatch::OomWatch(std::filesystem::path root) {

@@ -1,4 +1,4 @@
-// How much memory processes use, and whether the kernel has ended any for want of it.
+// How much memory processes use and keep, and whether the kernel has ended any for want of it.
 #pragma once
 
 #include <sys/types.h>
@@ -19,6 +19,11 @@ struct MemoryUse {
 
 /// Of a process; zeros when it is gone or not visible. A few microseconds.
 MemoryUse memory_use(pid_t pid) noexcept;
+
+/// From here on what this process frees stays its own, for its next allocations of up to 32 MiB
+/// each: the C library gives large ones back to the kernel at once, and each of their pages is a
+/// fault when they are made again. Without effect where the C library is not glibc.
+void keep_freed_memory() noexcept;
 
 /// Watches the kernel's counts of processes that it killed for want of memory: those of the control
 /// groups above this process and that of the machine. A value.

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <vector>
+
+#include "shoal/os/testing/child.h"
 
 namespace shoal::os {
 namespace {
@@ -16,6 +19,37 @@ using ::testing::HasSubstr;
 void write(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path());
   std::ofstream(file) << text;
+}
+
+// Pages that this process had to ask the kernel for, while a model's batch would come and go.
+long faults_of_ten_batches() {
+  const auto faults = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  };
+  const auto batch = [] {
+    std::vector<std::vector<char>> maps;
+    for (int i = 0; i < 5; ++i) maps.emplace_back(3 << 20, 'x');
+    return maps.back().back();
+  };
+  EXPECT_EQ(batch(), 'x');
+  const long before = faults();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(batch(), 'x');
+  return faults() - before;
+}
+
+TEST(MemoryUse, WhatIsFreedIsKeptOnRequest) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+  GTEST_SKIP() << "another allocator";
+#endif
+  testing::Child child([] {
+    keep_freed_memory();
+    EXPECT_LT(faults_of_ten_batches(), 100);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(child.join(), ProcessEnd{});
+  EXPECT_GT(faults_of_ten_batches(), 1000);  // what it is for
 }
 
 class OomWatchTest : public ::testing::Test {
