@@ -42,15 +42,27 @@ class UNet(nn.Module):
 
     def logits(self, frames: torch.Tensor) -> torch.Tensor:
         """uint8 [n, h, w, 3] to float32 [n, classes, h, w]; h and w are multiples of 16."""
+        return functional.pixel_shuffle(self.head(self._features(frames)), self.BLOCK)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """argmax of logits(), a third of whose time it takes: before the pixels are where they belong, a class after the other."""
+        features = self._features(frames)
+        n, _, h, w = features.shape
+        logits = torch.matmul(self.head.weight.flatten(1), features.flatten(2)) + self.head.bias[:, None]
+        planes = logits.unflatten(1, (len(CLASSES), -1)).unbind(1)
+        best, mask = planes[0], torch.zeros_like(planes[0], dtype=torch.uint8)
+        for label, plane in enumerate(planes[1:], 1):
+            mask = torch.maximum(mask, (plane > best).to(torch.uint8) * label)
+            best = torch.maximum(best, plane)
+        pixels = mask.view(n, self.BLOCK, self.BLOCK, h, w).permute(0, 3, 1, 4, 2)
+        return pixels.reshape(n, h * self.BLOCK, w * self.BLOCK)
+
+    def _features(self, frames: torch.Tensor) -> torch.Tensor:
         fine = self.down1(frames.permute(0, 3, 1, 2).float())  # normalised after the first layer
         middle = self.down2(functional.max_pool2d(fine, 2))
         coarse = self.bottom(functional.max_pool2d(middle, 2))
         middle = self.up2(torch.cat([_twice(coarse), middle], 1))
-        fine = self.up1(torch.cat([_twice(middle), fine], 1))
-        return functional.pixel_shuffle(self.head(fine), self.BLOCK)
-
-    def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        return self.logits(frames).argmax(1).to(torch.uint8)
+        return self.up1(torch.cat([_twice(middle), fine], 1))
 
 
 class MaskRCNN(nn.Module):
