@@ -492,6 +492,7 @@ std::vector<std::byte> PyStepper::hand_over() {
 void PyStepper::take_over(std::span<const std::byte> handed) {
   nb::gil_scoped_acquire gil;
   face_.attr("take_over")(nb::bytes(handed.data(), handed.size()));
+  autoreset_.set_all_due();
 }
 
 }  // namespace shoal::python

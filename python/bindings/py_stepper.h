@@ -74,6 +74,7 @@ class PyStepper final : public vector::Stepper {
   void step_range(int lo, int hi) override;
   bool can_rebuild() const override;
   void discard(int i) override;
+  bool is_gone(int i) const override { return !envs_[static_cast<std::size_t>(i)].env; }
   void rebuild(int i) override;
   void hold_resets(bool hold) override { autoreset_.hold(hold); }
   std::vector<std::byte> hand_over() override;

@@ -301,3 +301,63 @@ def test_policies_that_need_processes_say_so_and_choose_them(make: Make) -> None
     assert envs.health()[0]["pid"] != os.getpid()
     with contextlib.closing(shoal.make_vec(Troubled, 2, backend="serial")) as serial:
         assert [worker["pid"] for worker in serial.health()] == [os.getpid()]
+
+
+def play(envs: shoal.VectorEnv, actions: list[int]) -> dict[int, tuple[Any, ...]]:
+    """One step of all: environment number to what came of it."""
+    if not hasattr(envs, "send"):
+        observations, *values, infos = envs.step(actions)
+        ids = range(envs.num_envs)
+    else:
+        envs.send(actions, range(envs.num_envs))
+        observations, *values, infos = envs.recv()
+        ids = infos["env_id"]
+    flags = [infos.get(key, [None] * len(ids)) for key in ("fault", "down")]
+    return {
+        int(i): (tuple(observations[at]), *(value[at].item() for value in values), *(flag[at] for flag in flags))
+        for at, i in enumerate(ids)
+    }
+
+
+@pytest.mark.parametrize("way", [{}, {"batch_size": 4}, {"pool": True}], ids=["all", "arrival", "pool"])
+@pytest.mark.parametrize("trouble", [RAISE, KILL], ids=["raise", "kill"])
+def test_what_a_fault_took_can_be_restored(way: dict[str, Any], trouble: int) -> None:
+    with contextlib.ExitStack() as stack:
+        workers: dict[str, Any] = {"num_workers": 2}
+        if way.get("pool"):
+            workers = {"pool": stack.enter_context(shoal.WorkerPool(2))}
+        forgiving = shoal.FaultPolicy("restart", max_restarts=100, backoff=0)
+        envs = shoal.make_vec(Troubled, 4, on_fault=forgiving, **{**way, **workers})
+        stack.callback(envs.close)
+        envs.reset(seed=3)
+        play(envs, [STEP] * 4)
+        taken = envs.snapshot()
+        steps = [play(envs, [STEP] * 4) for _ in range(5)]
+        for _ in range(3):
+            faulty = play(envs, [STEP, trouble, STEP, STEP])
+            assert faulty[1][4] is not None
+            with pytest.raises(RuntimeError, match="lost to a fault and ha(s|ve) not begun an episode since"):
+                envs.snapshot()
+            envs.restore(envs.snapshot([2, 3]))
+            envs.restore(taken)
+            assert [play(envs, [STEP] * 4) for _ in range(5)] == steps
+        os.kill(envs.health()[0]["pid"], signal.SIGKILL)  # told by nobody, where all is put back
+        with contextlib.suppress(shoal.WorkerDied):
+            envs.restore(taken)
+        envs.restore(taken)
+        assert [play(envs, [STEP] * 4) for _ in range(5)] == steps
+
+
+def test_what_was_dropped_is_not_restored() -> None:
+    with contextlib.closing(shoal.make_vec(Troubled, 3, num_workers=1, on_fault="drop")) as envs:
+        envs.reset(seed=3)
+        taken = envs.snapshot()
+        play(envs, [STEP, RAISE, STEP])
+        for call in (envs.snapshot, lambda: envs.restore(taken)):
+            with pytest.raises(RuntimeError, match="environment 1 has been dropped"):
+                call()
+        before = play(envs, [STEP] * 3)
+        kept = envs.snapshot([0, 2])
+        after = play(envs, [STEP] * 3)
+        envs.restore(kept)
+        assert play(envs, [STEP] * 3) == after != before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -103,6 +104,60 @@ def test_same_step_autoreset_gives_the_same_transitions(way: dict[str, Any]) -> 
         ended = [row for row in ours[1:] if row[3] is not None]
         assert [row[3] for row in ended] == [row[3] for row in theirs[1:] if row[3] is not None][: len(ended)]
         assert [row[1] for row in ended] == [row[1] for row in theirs[1:] if row[3] is not None][: len(ended)]
+
+
+@ways
+def test_restored_environments_go_on_from_there_while_their_workers_are_replaced(way: dict[str, Any]) -> None:
+    """Every worker is over a limit of one byte, so that its environments rest whenever an episode has ended."""
+    worker = shoal.WorkerOptions(memory_limit=1, memory_hard_limit=2**40)
+    pool = shoal.WorkerPool(2, worker=worker) if way.get("pool") else None
+    workers: dict[str, Any] = {"pool": pool} if pool else {"num_workers": 2, "worker": worker}
+    envs = shoal.make_vec(lambda: Leaking(0), 6, **{**way, **workers})
+    alone = shoal.make_vec(lambda: Leaking(0), 6, backend="serial")
+    assert (envs.reset(seed=5)[0] == alone.reset(seed=5)[0]).all()
+    stepped = "batch_size" not in way and "cohorts" not in way
+
+    def transitions(least: int) -> list[list[Any]]:
+        """Of every environment at least so many; nothing is under way afterwards."""
+        rows: list[list[Any]] = [[] for _ in range(6)]
+        in_flight = 0
+        if not stepped:
+            envs.send(np.zeros(6, np.int64), range(6))
+            in_flight = 6
+        while in_flight or min(map(len, rows)) < least:
+            step = envs.step(np.zeros(6, np.int64)) if stepped else envs.recv()
+            ids = np.arange(6) if stepped else step[-1]["env_id"].copy()
+            down = step[-1].get("down", np.zeros(len(ids), bool))
+            for i in np.flatnonzero(~down):
+                rows[ids[i]].append((tuple(step[0][i]), *(values[i].item() for values in step[1:4])))
+            if stepped:
+                continue
+            in_flight -= len(ids)
+            if min(map(len, rows)) < least:
+                envs.send(np.zeros(len(ids), np.int64), ids)
+                in_flight += len(ids)
+        return rows
+
+    recycles = 0
+    for least in itertools.count(1):
+        transitions(least % 29)
+        taken = envs.snapshot()
+        first = transitions(40)
+        envs.restore(taken)
+        again = transitions(40)
+        alone.restore(taken)
+        plain = [alone.step(np.zeros(6, np.int64))[:4] for _ in range(40)]
+        for i in range(6):
+            assert first[i][:40] == again[i][:40]
+            assert first[i][:40] == [(tuple(step[0][i]), *(values[i].item() for values in step[1:])) for step in plain]
+        recycles = min(worker["recycles"] for worker in envs.health())
+        if least >= 29 and recycles >= 2:
+            break
+    assert not any(worker["restarts"] for worker in envs.health())
+    envs.close()
+    alone.close()
+    if pool:
+        pool.close()
 
 
 @pytest.mark.parametrize("way", [{}, {"batch_size": 2}], ids=["all", "arrival"])

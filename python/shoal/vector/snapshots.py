@@ -69,6 +69,7 @@ class Snapshots:
             TypeError: for an environment that does not support it, with the reason. Native ones do; Python ones where they
                 can be pickled or copied (`copy.deepcopy`).
             ValueError: for a number that is no environment's.
+            RuntimeError: for an environment that was lost to a fault and has not begun an episode since, or was dropped.
             gymnasium.error.AlreadyPendingCallError: while a call is under way or environments are in flight.
         """
         self._check_ready("snapshot")
@@ -79,10 +80,11 @@ class Snapshots:
         """Puts the environments of `snapshot` back to where they were, or puts `ids`, as many others, there.
 
         The same actions then give the same observations, rewards and ends, bit for bit, as far as the environments draw all
-        chance from their own generators.
+        chance from their own generators. What a fault took is restored, too: it need not be reset first.
 
         Raises:
             ValueError: for a snapshot of environments of another kind or with other spaces, and for wrong numbers.
+            RuntimeError: for an environment that was dropped.
         """
         self._check_ready("restore")
         if not isinstance(snapshot, Snapshot):

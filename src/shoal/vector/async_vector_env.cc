@@ -142,8 +142,7 @@ void AsyncVectorEnv::push(InboxEntry entry, std::uint64_t now_ns) {
     env.was_reset = true;
     env.owes_fault = false;
     if (std::exchange(env.needs_renewal, false) && !std::exchange(env.renewing, true)) ++renewals_;
-    env.keeps_generator = false;
-    if (env.hold != 0 && !env.dropped) before_reset(entry.row);
+    if (env.hold != 0 && !env.dropped) end_back_off(entry.row);
     if (!all_rest(worker_of(static_cast<int>(entry.row)))) wake_up(entry.row);
   }
   const bool owes_fault = std::exchange(env.owes_fault, false);

@@ -83,6 +83,7 @@ class AsyncVectorEnv : public VectorEnv {
   void send_reset(std::span<const std::optional<std::uint64_t>> seeds,
                   std::span<const std::uint8_t> mask = {}) final;
   Arrivals recv(std::optional<std::chrono::nanoseconds> timeout = {}) final;
+  Presence presence(int env) const final;
   void restored(int env) final;
   void discard(std::optional<std::chrono::nanoseconds> timeout = {}) final;
 
@@ -138,8 +139,8 @@ class AsyncVectorEnv : public VectorEnv {
   bool all_rest(int worker) const noexcept;
   /// It stays: they go on.
   void end_rest(int worker);
-  /// All rest, and others are in their place: they begin with a reset, with the generators of those
-  /// before them where these were handed over.
+  /// All rest, and others are in their place, whose first step is a reset: with the generators of
+  /// those before them, where these were handed over.
   void replace(int worker, bool keep_generators);
 
   // What the host does.
@@ -168,8 +169,8 @@ class AsyncVectorEnv : public VectorEnv {
   virtual int restarts_of(std::size_t /*row*/) const { return 0; }
   /// The new environment of `row` has been reset.
   virtual void is_back(std::size_t /*row*/) {}
-  /// An explicit reset of `row` is about to be ordered.
-  virtual void before_reset(std::size_t /*row*/) {}
+  /// Orders of `row` no longer wait because it has failed before.
+  virtual void end_back_off(std::size_t /*row*/) {}
 
  private:
   class Leases;

@@ -107,7 +107,6 @@ void AsyncVectorEnv::lose(int worker) {
     const auto row = static_cast<std::size_t>(i);
     InFlight::Env& env = flight_.env(row);
     env.hold = InFlight::kAway;
-    env.keeps_generator = false;
     if (std::exchange(env.held, false)) --held_;
     const bool is_out = env.in_flight && !is_ready(row);
     if (is_out && EnvMarker::torn(marker, i)) wipe(row);
@@ -146,7 +145,7 @@ void AsyncVectorEnv::prepare_renewal(std::size_t row) {
   if (!std::exchange(env.renewing, true)) ++renewals_;
   const Rows& home = segment_.home();
   const auto& seed = seeds_[row];
-  home.has_seed[row] = !std::exchange(env.keeps_generator, false) && seed.has_value();
+  home.has_seed[row] = seed.has_value();
   home.seed[row] = seed ? renewal_seed(*seed, restarts_of(row)) : 0;
 }
 

@@ -58,10 +58,8 @@ void AsyncVectorEnv::replace(int worker, bool keep_generators) {
   for (int i = share.first_env; i < share.first_env + share.num_envs; ++i) {
     const auto row = static_cast<std::size_t>(i);
     InFlight::Env& env = flight_.env(row);
-    // One that was to be renewed for another reason still is, and so is one that was replaced
-    // twice.
-    env.keeps_generator = keep_generators && (env.keeps_generator || !env.needs_renewal);
-    env.needs_renewal = env.needs_renewal || !env.held || env.entry.order != Order::kReset;
+    const bool reset_comes = env.held && env.entry.order == Order::kReset;
+    if (!keep_generators && !reset_comes) env.needs_renewal = true;
     release(row, InFlight::kResting);
   }
 }
@@ -78,11 +76,20 @@ void AsyncVectorEnv::wake_up(std::size_t row) {
   if ((flight_.env(row).hold & InFlight::kResting) != 0) release(row, InFlight::kResting);
 }
 
+VectorEnv::Presence AsyncVectorEnv::presence(int env) const {
+  const InFlight::Env& state = flight_.env(static_cast<std::size_t>(env));
+  if (state.dropped) return Presence::kDropped;
+  return state.needs_renewal ? Presence::kNew : Presence::kThere;
+}
+
 void AsyncVectorEnv::restored(int env) {
   const auto row = static_cast<std::size_t>(env);
   InFlight::Env& state = flight_.env(row);
-  state.ended = false;
-  if (std::exchange(state.keeps_generator, false)) state.needs_renewal = false;
+  state.ended = state.owes_fault = false;
+  if (std::exchange(state.needs_renewal, false)) {
+    end_back_off(row);
+    is_back(row);
+  }
   wake_up(row);
 }
 

@@ -27,8 +27,7 @@ AsyncWorker::AsyncWorker(AsyncSegment segment, int worker, int first_env,
       first_env_(first_env),
       stepper_(std::move(stepper)),
       hooks_(std::move(hooks)),
-      marker_(&segment_.cell(worker).env_now, &segment_.cell(worker).env_since),
-      gone_(static_cast<std::size_t>(stepper_->count()), 0) {
+      marker_(&segment_.cell(worker).env_now, &segment_.cell(worker).env_since) {
   stepper_->attach(segment_.home(), first_env_, marker_);
   guard_ = FaultGuard(*stepper_, segment_.home(), first_env_, marker_, hooks_.tolerant,
                       [this] { return describe_failure(); });
@@ -83,8 +82,7 @@ void AsyncWorker::obey_run() {
       const int blamed = EnvMarker::blamed(marker_.word()) - first_env_;
       const bool known = lo <= blamed && blamed < end;
       process::ErrorReport report;
-      if (const int gone = guard_.contain(lo, end); gone >= 0) {
-        gone_[static_cast<std::size_t>(gone)] = 1;
+      if (guard_.contain(lo, end) >= 0) {
         report = guard_.take_report();
       } else {
         report = describe_failure();
@@ -124,10 +122,9 @@ void AsyncWorker::work(Order order, int lo, int hi) {
   std::fill_n(home.reset_mask.begin() + static_cast<std::ptrdiff_t>(first), count, std::uint8_t{1});
   stepper_->begin_reset();
   for (int i = lo; i < hi; ++i) {
-    if (gone_[static_cast<std::size_t>(i)] == 0) continue;
+    if (!stepper_->is_gone(i)) continue;
     marker_.resetting(first_env_ + i);
     stepper_->rebuild(i);
-    gone_[static_cast<std::size_t>(i)] = 0;
   }
   stepper_->reset_range(lo, hi);
   if (order == Order::kRenew) {

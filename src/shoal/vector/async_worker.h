@@ -80,9 +80,8 @@ class AsyncWorker {
   AsyncWorkerHooks hooks_;
   EnvMarker marker_;
   FaultGuard guard_;
-  std::vector<InboxEntry> run_;     // what is obeyed together: neighbours with the same order
-  std::vector<std::uint8_t> gone_;  // environments that were let go
-  double step_ns_ = 0;              // of one environment, smoothed; 0: not known yet
+  std::vector<InboxEntry> run_;  // what is obeyed together: neighbours with the same order
+  double step_ns_ = 0;           // of one environment, smoothed; 0: not known yet
 };
 
 }  // namespace shoal::vector

@@ -13,6 +13,7 @@
 // the same time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -53,6 +54,9 @@ class Autoreset {
 
   /// Environment `i` was reset, by this step or by the caller: a pending autoreset is done with.
   void was_reset(int i) noexcept { due_[static_cast<std::size_t>(i)] = 0; }
+
+  /// All environments are new, and between two episodes.
+  void set_all_due() noexcept { std::fill(due_.begin(), due_.end(), std::uint8_t{1}); }
 
   /// Goes on from the state of a snapshot.
   void set_due(int i, bool due) noexcept { due_[static_cast<std::size_t>(i)] = due; }

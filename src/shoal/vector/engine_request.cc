@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shoal/process/codec.h"
+#include "shoal/vector/in_flight.h"
 
 namespace shoal::vector {
 namespace {
@@ -38,6 +39,27 @@ std::vector<std::vector<std::size_t>> by_worker(const VectorEnv& envs,
     }
   }
   return workers;
+}
+
+/// Throws where one of them has nothing to save, or nowhere to put what was saved.
+void require_presence(const VectorEnv& envs, std::span<const int> environments, const char* call,
+                      bool may_be_new) {
+  std::vector<std::int64_t> fresh, dropped;
+  for (const int env : environments) {
+    const auto presence = envs.presence(env);
+    if (presence == VectorEnv::Presence::kDropped) dropped.push_back(env);
+    if (presence == VectorEnv::Presence::kNew && !may_be_new) fresh.push_back(env);
+  }
+  if (!dropped.empty()) {
+    throw InvalidState(fmt::format("{}: {} {} been dropped", call, describe_envs(dropped),
+                                   dropped.size() == 1 ? "has" : "have"));
+  }
+  if (fresh.empty()) return;
+  throw InvalidState(fmt::format(
+      "{}: {} {} lost to a fault and {} not begun an episode since: step() or reset() first, or "
+      "name the others",
+      call, describe_envs(fresh), fresh.size() == 1 ? "was" : "were",
+      fresh.size() == 1 ? "has" : "have"));
 }
 
 }  // namespace
@@ -75,6 +97,7 @@ void set_reset_options(VectorEnv& envs, std::string_view options) {
 std::vector<std::vector<std::byte>> snapshot(VectorEnv& envs, std::span<const int> environments) {
   std::vector<std::vector<std::byte>> states(environments.size());
   const auto workers = by_worker(envs, environments);
+  require_presence(envs, environments, "snapshot", false);
   for (std::size_t w = 0; w < workers.size(); ++w) {
     if (workers[w].empty()) continue;
     process::ByteWriter message = begin(Kind::kSave);
@@ -85,6 +108,7 @@ std::vector<std::vector<std::byte>> snapshot(VectorEnv& envs, std::span<const in
     process::ByteReader in(answer);
     for (const std::size_t at : workers[w]) states[at] = in.bytes();
   }
+  require_presence(envs, environments, "snapshot", false);  // a worker may have been replaced
   return states;
 }
 
@@ -95,6 +119,7 @@ void restore(VectorEnv& envs, std::span<const int> environments,
         fmt::format("restore: {} states for {} environments", states.size(), environments.size()));
   }
   const auto workers = by_worker(envs, environments);
+  require_presence(envs, environments, "restore", true);
   for (std::size_t w = 0; w < workers.size(); ++w) {
     if (workers[w].empty()) continue;
     process::ByteWriter message = begin(Kind::kLoad);

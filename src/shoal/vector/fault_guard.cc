@@ -20,7 +20,7 @@ void FaultGuard::run(bool reset, bool has_orders) {
     }
     const RowOrder wanted = order(i);
     if (wanted != RowOrder::kObey) {
-      if (wanted == RowOrder::kRebuild) rebuild(reset, i);
+      if (wanted != RowOrder::kSkip) renew(reset, i);
       ++i;
       continue;
     }
@@ -46,11 +46,11 @@ int FaultGuard::run_range(bool reset, int lo, int hi) {
   }
 }
 
-void FaultGuard::rebuild(bool reset, int i) {
+void FaultGuard::renew(bool reset, int i) {
   const auto row = static_cast<std::size_t>(lo_ + i);
   marker_.resetting(lo_ + i);
   try {
-    stepper_->rebuild(i);
+    if (order(i) == RowOrder::kRebuild) stepper_->rebuild(i);
     stepper_->reset_range(i, i + 1);
     if (!reset) rows_.reset[row] = 1;
   } catch (...) {

@@ -57,7 +57,7 @@ class FaultGuard {
  private:
   void run(bool reset, bool has_orders);
   int run_range(bool reset, int lo, int hi);
-  void rebuild(bool reset, int i);
+  void renew(bool reset, int i);
   RowOrder order(int i) const {
     return static_cast<RowOrder>(rows_.order[static_cast<std::size_t>(lo_ + i)]);
   }

@@ -24,7 +24,7 @@ Fault FaultLedger::admit(FaultRecord record) {
     Row& row = rows_[static_cast<std::size_t>(i)];
     record.restarts = std::max(record.restarts, row.restarts);
     if (row.state == RowFault::kDropped) continue;
-    row.resting = false;
+    row.resting = row.stands = false;
     if (policy_.on_fault == OnFault::kDrop) {
       set_state(row, RowFault::kDropped);
       continue;
@@ -60,9 +60,15 @@ void FaultLedger::enforce(const Fault& fault, os::Deadline now) {
   }
 }
 
+void FaultLedger::stand(int i) {
+  Row& row = rows_[static_cast<std::size_t>(i)];
+  row.stands = row.state == RowFault::kDown;
+}
+
 void FaultLedger::back(int i) {
   Row& row = rows_[static_cast<std::size_t>(i)];
   if (row.state != RowFault::kDown) return;
+  row.stands = false;
   set_state(row, RowFault::kNone);
   if (!std::exchange(row.resting, false)) ++row.restarts;
 }

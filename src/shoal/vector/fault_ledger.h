@@ -27,7 +27,10 @@ class FaultLedger {
   /// or no row is left; the fault is taken down all the same.
   Fault admit(FaultRecord record);
 
-  /// The row has a new environment.
+  /// The new environment of a row that is down stands, and has only to begin an episode.
+  void stand(int row);
+  bool stands(int row) const { return at(row).stands; }
+  /// The row has an environment again, within an episode.
   void back(int row);
   /// A live row is down without a fault, until wake() or back().
   void rest(int row);
@@ -52,6 +55,7 @@ class FaultLedger {
   struct Row {
     RowFault state = RowFault::kNone;
     bool resting = false;
+    bool stands = false;
     os::Deadline due{};
     os::Deadline last_fault{};
     int strikes = 0;  // faults in a row, none longer than the window before the next

@@ -49,6 +49,7 @@ enum class RowOrder : std::uint8_t {
   kObey = 0,     // as the command says
   kSkip = 1,     // leave it alone
   kRebuild = 2,  // make a new environment and reset it, with the row's seed where it has one
+  kRenew = 3,    // reset it so: it is a new environment
 };
 
 }  // namespace shoal::vector

@@ -40,11 +40,10 @@ class InFlight {
     bool owes_fault = false;     // it was lost: its next step ends as a fault
     bool needs_renewal = false;  // its next step is a reset: it is a new environment
     bool ended = false;          // its last result was the end of an episode: the next is not begun
-    bool keeps_generator = false;  // its renewal goes on with the generator of the one before it
-    bool renewing = false;         // the order under way is the first of a new environment
-    bool held = false;             // the order under way waits here, not at a worker
-    bool outlived = false;         // it was obeyed by a worker that is dead: nothing more will come
-    std::uint8_t hold = 0;         // Hold bits: why orders wait here
+    bool renewing = false;       // the order under way is the first of a new environment
+    bool held = false;           // the order under way waits here, not at a worker
+    bool outlived = false;       // it was obeyed by a worker that is dead: nothing more will come
+    std::uint8_t hold = 0;       // Hold bits: why orders wait here
     std::uint64_t sent_ns = 0;
     InboxEntry entry{};  // where its result goes
   };

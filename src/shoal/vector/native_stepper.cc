@@ -158,6 +158,7 @@ void NativeStepper::take_over(std::span<const std::byte> handed) {
   process::ByteReader states(handed);
   set_reset_options(states.text());
   for (int i = 0; i < count(); ++i) batch_->load(i, states.bytes());
+  autoreset_.set_all_due();
 }
 
 std::vector<std::byte> NativeStepper::save(int row) {

@@ -129,7 +129,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
     return ledger_.restarts(at) + part(worker_of(at)).begun_anew;
   }
   void is_back(std::size_t row) override { ledger_.back(static_cast<int>(row)); }
-  void before_reset(std::size_t row) override;
+  void end_back_off(std::size_t row) override;
 
   // Starting, and asking (pool_vector_env.cc).
   void settle_in(Part& at, WorkerPool::Entry entry);

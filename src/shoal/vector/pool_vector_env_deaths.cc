@@ -228,8 +228,7 @@ void PoolVectorEnv::end_back_offs() {
   }
 }
 
-// An explicit reset does not wait for a back-off.
-void PoolVectorEnv::before_reset(std::size_t row) {
+void PoolVectorEnv::end_back_off(std::size_t row) {
   if ((flight().env(row).hold & InFlight::kBackOff) == 0) return;
   --backing_off_;
   release(row, InFlight::kBackOff);

@@ -239,7 +239,6 @@ void ProcessEngine::post(Command command) {
       seat.command = Command::kNone;
       continue;
     }
-    if (seat.needs_reset) seat.command = Command::kReset;
     ++count;
   }
   posted_none_ = count == 0;
@@ -299,25 +298,6 @@ void ProcessEngine::wait_for_workers(const Patience& patience) {
   }
 }
 
-// Handles the deaths of workers that have not finished; true when nobody is left to wait for.
-bool ProcessEngine::settle_dead_workers() {
-  bool all_settled = true;
-  for (WorkerSeat& seat : seats_) {
-    if (seat.command == Command::kNone || seat.owes_fault) continue;
-    const bool dead =
-        seat.dead();  // before the look at `done`, which a dead worker no longer changes
-    if (!busy(seat)) continue;
-    if (!dead) {
-      all_settled = false;
-      continue;
-    }
-    control_.gather().arrive(
-        static_cast<std::uint32_t>(sequence_));  // in its stead: it did not get there
-    handle_death(seat, process::DeathCertificate::of(seat.process()));
-  }
-  return all_settled;
-}
-
 void ProcessEngine::throw_timed_out() {
   std::string late;
   for (const WorkerSeat& seat : seats_) {
@@ -335,9 +315,8 @@ void ProcessEngine::throw_timed_out() {
 }
 
 Batch ProcessEngine::collect() {
-  const CallState::Call call = state_.call();
-  ++(call == CallState::Call::kStep ? steps_ : resets_);
-  for (WorkerSeat& seat : seats_) collect_seat(seat, call);
+  ++(state_.call() == CallState::Call::kStep ? steps_ : resets_);
+  for (WorkerSeat& seat : seats_) collect_seat(seat);
   if (ledger_.impaired()) mark_rows_that_are_not_live();
   if (watches_memory()) {  // after the marks: the last row of an episode is a transition
     for (WorkerSeat& seat : seats_) {
@@ -348,7 +327,7 @@ Batch ProcessEngine::collect() {
   return batch_of(rows_);
 }
 
-void ProcessEngine::collect_seat(WorkerSeat& seat, CallState::Call call) {
+void ProcessEngine::collect_seat(WorkerSeat& seat) {
   if (!seat.large_info.empty()) seat.large_info.clear();
   const WorkerCell& cell = cell_of(seat);
   if (!seat.owes_fault && seat.command == Command::kNone) return;  // its rows are not live
@@ -360,7 +339,6 @@ void ProcessEngine::collect_seat(WorkerSeat& seat, CallState::Call call) {
     end_rows_as_fault(seat);
     return;
   }
-  if (std::exchange(seat.needs_reset, false)) settle_fresh_rows(seat, call);
   if (seat.has_orders) settle_orders(seat);
   if (!seat.attached()) return;  // its last environment has been dropped
   if (cell.info_bytes.load(std::memory_order_relaxed) ==
@@ -376,40 +354,6 @@ BytesMessage ProcessEngine::next_of_kind(WorkerSeat& seat, MessageKind kind) {
     BytesMessage message = decode_bytes(seat.next_message(patience, "outcome"));
     if (message.kind == kind && message.sequence == sequence_) return message;
   }
-}
-
-// What has failed in the workers after `first`, whose reports nobody else will read.
-void ProcessEngine::add_later_failures(const WorkerSeat& first, process::RemoteError& failure) {
-  for (std::size_t w = static_cast<std::size_t>(first.index()) + 1; w < seats_.size(); ++w) {
-    WorkerSeat& seat = seats_[w];
-    if (seat.command == Command::kNone || seat.owes_fault) continue;
-    if (cell_of(seat).failed.load(std::memory_order_relaxed) == 0)
-      continue;  // relaxed: after [done]
-    try {
-      failure.also({seat.spec().name, seat.next_report(patience_for_start())});
-    } catch (const Error&) {  // it died since, or its report is damaged: the first failure counts
-    }
-  }
-}
-
-// The step or reset of this worker threw, or that of some of its environments, and it said so.
-void ProcessEngine::collect_failure(WorkerSeat& seat) {
-  if (cell_of(seat).failed.load(std::memory_order_relaxed) ==
-      static_cast<std::uint32_t>(WorkerFailure::kEnvironments)) {
-    lose_rows(seat);
-    return;
-  }
-  process::ErrorReport report = seat.next_report(patience_for_start());
-  if (options_.faults.on_fault == OnFault::kRaise) {
-    state_.fail(fmt::format("{} failed: {}: {}", seat.describe(), report.type, report.message));
-    process::RemoteError failure(seat.spec().name, std::move(report));
-    add_later_failures(seat, failure);
-    throw failure;
-  }
-  seat.process().kill(SIGKILL);
-  process::DeathCertificate certificate = process::DeathCertificate::of(seat.process());
-  certificate.report = std::move(report);
-  handle_death(seat, std::move(certificate));
 }
 
 std::span<const std::byte> ProcessEngine::info(int worker) const {

@@ -57,6 +57,8 @@ class ProcessEngine {
   std::shared_ptr<const void> lease_obs() { return obs_sets_.lease(); }
   /// Within options.close_timeout; what has not ended after `timeout` is killed.
   void close() noexcept { close(options_.close_timeout); }
+  VectorEnv::Presence presence(int env) const;
+  void restored(int env);
   void close(std::chrono::milliseconds timeout) noexcept;
 
   const Rows& rows() const noexcept { return rows_; }
@@ -125,17 +127,16 @@ class ProcessEngine {
   WorkerCell& cell_of(const WorkerSeat& seat) const { return control_.cell(seat.cell); }
   void post(Command command);
   bool give_orders(WorkerSeat& seat, Command command);
-  bool prepare_reset(int row, bool keep_seed);
+  void prepare_reset(int row, bool keep_seed);
   void give(WorkerSeat& seat, Command command);
   bool busy(const WorkerSeat& seat) const;
   void wait_for_workers(const Patience& patience);
   bool settle_dead_workers();
   [[noreturn]] void throw_timed_out();
   Batch collect();
-  void collect_seat(WorkerSeat& seat, CallState::Call call);
+  void collect_seat(WorkerSeat& seat);
   void collect_failure(WorkerSeat& seat);
   void settle_orders(WorkerSeat& seat);
-  void settle_fresh_rows(WorkerSeat& seat, CallState::Call call);
   BytesMessage next_of_kind(WorkerSeat& seat, MessageKind kind);
   void add_later_failures(const WorkerSeat& first, process::RemoteError& failure);
 

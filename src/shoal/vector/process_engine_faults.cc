@@ -29,6 +29,25 @@ void ProcessEngine::look_for_deaths() {
   exits_seen_ = exits;
 }
 
+// Handles the deaths of workers that have not finished; true when nobody is left to wait for.
+bool ProcessEngine::settle_dead_workers() {
+  bool all_settled = true;
+  for (WorkerSeat& seat : seats_) {
+    if (seat.command == Command::kNone || seat.owes_fault) continue;
+    const bool dead =
+        seat.dead();  // before the look at `done`, which a dead worker no longer changes
+    if (!busy(seat)) continue;
+    if (!dead) {
+      all_settled = false;
+      continue;
+    }
+    control_.gather().arrive(
+        static_cast<std::uint32_t>(sequence_));  // in its stead: it did not get there
+    handle_death(seat, process::DeathCertificate::of(seat.process()));
+  }
+  return all_settled;
+}
+
 // Ends the workers whose environment has passed its deadline; their deaths are handled as any.
 void ProcessEngine::look_for_hangs() {
   const FaultPolicy& policy = options_.faults;
@@ -100,11 +119,9 @@ void ProcessEngine::lose_seat(WorkerSeat& seat, FaultRecord record) {
   if (seat.attached()) wipe_torn_rows(seat);
   seat.fault = admit(std::move(record));
   seat.owes_fault = true;
-  seat.needs_reset = true;
   seat.has_orders = false;
   seat.successor.reset();
   seat.draining = false;
-  seat.keeps_generators = false;
   seat.killed.reset();
   seat.vacate();
   const bool for_good = gone_for_good(seat);
@@ -166,6 +183,40 @@ void ProcessEngine::mark_rows_that_are_not_live() {
     if (ledger_.live(row) || rows_.fault[static_cast<std::size_t>(row)] != 0) continue;
     end_row(row, ledger_.state(row));
   }
+}
+
+// What has failed in the workers after `first`, whose reports nobody else will read.
+void ProcessEngine::add_later_failures(const WorkerSeat& first, process::RemoteError& failure) {
+  for (std::size_t w = static_cast<std::size_t>(first.index()) + 1; w < seats_.size(); ++w) {
+    WorkerSeat& seat = seats_[w];
+    if (seat.command == Command::kNone || seat.owes_fault) continue;
+    if (cell_of(seat).failed.load(std::memory_order_relaxed) == 0)
+      continue;  // relaxed: after [done]
+    try {
+      failure.also({seat.spec().name, seat.next_report(patience_for_start())});
+    } catch (const Error&) {  // it died since, or its report is damaged: the first failure counts
+    }
+  }
+}
+
+// The step or reset of this worker threw, or that of some of its environments, and it said so.
+void ProcessEngine::collect_failure(WorkerSeat& seat) {
+  if (cell_of(seat).failed.load(std::memory_order_relaxed) ==
+      static_cast<std::uint32_t>(WorkerFailure::kEnvironments)) {
+    lose_rows(seat);
+    return;
+  }
+  process::ErrorReport report = seat.next_report(patience_for_start());
+  if (options_.faults.on_fault == OnFault::kRaise) {
+    state_.fail(fmt::format("{} failed: {}: {}", seat.describe(), report.type, report.message));
+    process::RemoteError failure(seat.spec().name, std::move(report));
+    add_later_failures(seat, failure);
+    throw failure;
+  }
+  seat.process().kill(SIGKILL);
+  process::DeathCertificate certificate = process::DeathCertificate::of(seat.process());
+  certificate.report = std::move(report);
+  handle_death(seat, std::move(certificate));
 }
 
 }  // namespace shoal::vector

@@ -139,10 +139,10 @@ void ProcessEngine::change_over(WorkerSeat& seat) {
   ++seat.recycles;
   seat.successor.reset();
   seat.draining = false;
-  seat.keeps_generators = !handed.empty();
-  seat.needs_reset = true;
   for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
     ledger_.rest(row);  // of those that an explicit reset is about to begin anew
+    if (!handed.empty()) ledger_.wake(row);
+    ledger_.stand(row);  // of those that are down all the same
   }
   attach(seat, handed);
 }

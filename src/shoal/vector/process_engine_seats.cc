@@ -50,6 +50,9 @@ void ProcessEngine::tend_seat(WorkerSeat& seat) {
     if (seat.take_hello(now)) {
       check_same_spaces(spaces_, seat.hello(), seat.first_env());
       attach(seat);
+      for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
+        ledger_.stand(row);
+      }
     } else if (now >= seat.start_deadline) {
       hung_while_starting(seat);
     }
@@ -136,7 +139,6 @@ void ProcessEngine::rest_until_due(const Patience& patience) {
 
 // Says for every row of a worker whether it obeys; false when the worker has nothing to do.
 bool ProcessEngine::give_orders(WorkerSeat& seat, Command command) {
-  const bool fresh = seat.needs_reset;
   const bool explicit_reset = command == Command::kReset;
   const os::Deadline now = os::Clock::now();
   bool any = false;
@@ -145,11 +147,11 @@ bool ProcessEngine::give_orders(WorkerSeat& seat, Command command) {
     const auto at = static_cast<std::size_t>(row);
     auto order = RowOrder::kObey;
     const bool asked = explicit_reset && rows_.reset_mask[at] != 0;
-    if (fresh) {
-      prepare_reset(row, asked);
-      if (seat.keeps_generators && !asked) rows_.has_seed[at] = 0;
-    } else if (ledger_.dropped(row)) {
+    if (ledger_.dropped(row)) {
       order = RowOrder::kSkip;
+    } else if (ledger_.stands(row)) {
+      order = RowOrder::kRenew;
+      prepare_reset(row, asked);
     } else if (ledger_.resting(row)) {
       if (!asked) order = RowOrder::kSkip;
       if (asked) ledger_.wake(row);
@@ -170,31 +172,22 @@ bool ProcessEngine::give_orders(WorkerSeat& seat, Command command) {
 
 // A new environment is reset with the seed that the caller gives now, or with one that follows from
 // the last it gave.
-bool ProcessEngine::prepare_reset(int row, bool keep_seed) {
+void ProcessEngine::prepare_reset(int row, bool keep_seed) {
   const auto at = static_cast<std::size_t>(row);
   rows_.reset_mask[at] = 1;
-  if (keep_seed) return true;
+  if (keep_seed) return;
   rows_.has_seed[at] = seeds_[at].has_value();
   if (seeds_[at]) rows_.seed[at] = renewal_seed(*seeds_[at], ledger_.restarts(row));
-  return false;
 }
 
-// The rows of a worker that is new here have been reset.
-void ProcessEngine::settle_fresh_rows(WorkerSeat& seat, CallState::Call call) {
-  seat.keeps_generators = false;
-  for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
-    if (rows_.fault[static_cast<std::size_t>(row)] != 0) continue;  // it failed in that reset
-    ledger_.back(row);
-    if (call == CallState::Call::kStep) rows_.reset[static_cast<std::size_t>(row)] = 1;
-  }
-}
-
-// The rows whose environments were to be made anew are live, but for those that failed again.
+// The rows whose environments were to begin anew are live, but for those that failed again.
 void ProcessEngine::settle_orders(WorkerSeat& seat) {
   bool all_dropped = true;
   for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
     const auto at = static_cast<std::size_t>(row);
-    if (rows_.order[at] == static_cast<std::uint8_t>(RowOrder::kRebuild) && rows_.fault[at] == 0) {
+    const auto order = static_cast<RowOrder>(rows_.order[at]);
+    const bool renewed = order == RowOrder::kRebuild || order == RowOrder::kRenew;
+    if (renewed && rows_.fault[at] == 0) {
       ledger_.back(row);
       rows_.order[at] = static_cast<std::uint8_t>(RowOrder::kObey);
     }
@@ -208,6 +201,27 @@ void ProcessEngine::settle_orders(WorkerSeat& seat) {
     health.pid = 0;
     health.state = WorkerState::kDropped;
   });
+}
+
+VectorEnv::Presence ProcessEngine::presence(int env) const {
+  if (ledger_.dropped(env)) return VectorEnv::Presence::kDropped;
+  const bool there = ledger_.live(env) || (ledger_.resting(env) && !ledger_.stands(env));
+  return there ? VectorEnv::Presence::kThere : VectorEnv::Presence::kNew;
+}
+
+// What its worker still had to tell is of no account when all of its rows have been put back.
+void ProcessEngine::restored(int env) {
+  ledger_.wake(env);
+  ledger_.back(env);
+  for (WorkerSeat& seat : seats_) {
+    const int end = seat.first_env() + seat.num_envs();
+    if (env < seat.first_env() || env >= end || !seat.owes_fault) continue;
+    int row = seat.first_env();
+    while (row < end && (ledger_.live(row) || ledger_.dropped(row))) ++row;
+    if (row < end) continue;
+    seat.owes_fault = false;
+    seat.fault.reset();
+  }
 }
 
 std::vector<WorkerHealth> ProcessEngine::health() const {

@@ -54,6 +54,10 @@ std::vector<std::byte> ProcessVectorEnv::request(int worker, std::span<const std
   return engine_->request(worker, message, timeout);
 }
 
+VectorEnv::Presence ProcessVectorEnv::presence(int env) const { return engine_->presence(env); }
+
+void ProcessVectorEnv::restored(int env) { engine_->restored(env); }
+
 void ProcessVectorEnv::request_async(std::span<const std::vector<std::byte>> messages) {
   engine_->request_async(messages);
 }

@@ -70,6 +70,8 @@ class ProcessVectorEnv final : public VectorEnv {
   void request_async(std::span<const std::vector<std::byte>> messages) override;
   std::vector<std::vector<std::byte>> request_wait(
       std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  Presence presence(int env) const override;
+  void restored(int env) override;
   Stats stats() const override;
   std::vector<WorkerHealth> health() const override;
   std::span<const RowFaultRecord> faults() const override;

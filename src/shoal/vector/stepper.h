@@ -153,6 +153,8 @@ class Stepper {
   /// Environment `i` has failed: lets it go, with what it said in this reset or step. Only where
   /// can_rebuild(). Does not throw for what the environment does while it is closed.
   virtual void discard(int /*i*/) {}
+  /// Whether `i` was discarded, and nothing was put in its place.
+  virtual bool is_gone(int /*i*/) const { return false; }
   /// Makes a new environment in the place of `i`, discarding what is there. It has not been reset.
   /// Throws what making it throws.
   virtual void rebuild(int i);
@@ -164,6 +166,8 @@ class Stepper {
   /// What the environments carry from one episode to the next (their random generators), for a
   /// stepper of the same environments in another process; taken between episodes. Empty: nothing.
   virtual std::vector<std::byte> hand_over() { return {}; }
+  /// Once, after attach(): the next step of each environment is its reset, unless that was asked
+  /// for before.
   virtual void take_over(std::span<const std::byte> /*handed*/) {}
 
   /// Options of explicit resets from now on, as a JSON object of numbers; none where it is empty.

@@ -211,6 +211,13 @@ class VectorEnv {
   /// stepper's own failure.
   virtual std::vector<std::vector<std::byte>> request_wait(
       std::optional<std::chrono::nanoseconds> timeout = {});
+  /// What there is of an environment between two calls.
+  enum class Presence : std::uint8_t {
+    kThere,
+    kNew,      // the one before it was lost, and it has not been reset
+    kDropped,  // nothing, for ever
+  };
+  virtual Presence presence(int /*env*/) const { return Presence::kThere; }
   /// Environment `env` was given another state (engine_request.h): it goes on from there.
   virtual void restored(int /*env*/) {}
   virtual Stats stats() const;

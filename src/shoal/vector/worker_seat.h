@@ -85,12 +85,10 @@ class WorkerSeat {
   int cell = 0;                      // in the control block
   std::unique_ptr<WorkerSeat> successor;  // of a worker that is to be replaced between episodes
   bool draining = false;                  // it is ready: environments rest when their episode ends
-  bool keeps_generators = false;          // of the worker before it
   os::Deadline retry_at{};                // not before, where a successor has failed
   std::uint64_t recycles = 0;
   bool has_orders = false;            // some of its rows are not to obey the command
   os::Deadline start_deadline{};      // of a worker that has not said hello
-  bool needs_reset = false;           // its environments are new
   bool owes_answer = false;           // to the request under way
   std::vector<std::byte> answer;      // to the request under way
   std::exception_ptr refusal;         // or why there is none

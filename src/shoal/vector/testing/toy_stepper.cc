@@ -157,6 +157,7 @@ void ToyStepper::take_over(std::span<const std::byte> handed) {
   for (std::size_t i = 0; i < envs_.size(); ++i) {
     std::memcpy(&envs_[i].random, handed.data() + i * sizeof(std::uint64_t), sizeof(std::uint64_t));
   }
+  autoreset_.set_all_due();
 }
 
 void ToyStepper::misbehave(int row, std::int64_t action) {

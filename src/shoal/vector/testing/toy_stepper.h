@@ -46,6 +46,8 @@ class ToyStepper final : public Stepper {
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
   bool can_rebuild() const override { return true; }
+  void discard(int i) override { envs_[static_cast<std::size_t>(i)].gone = true; }
+  bool is_gone(int i) const override { return envs_[static_cast<std::size_t>(i)].gone; }
   void rebuild(int i) override;
   void hold_resets(bool hold) override { autoreset_.hold(hold); }
   std::vector<std::byte> hand_over() override;
@@ -59,6 +61,7 @@ class ToyStepper final : public Stepper {
     std::int64_t episode = 0;
     std::int64_t tick = 0;
     std::int64_t length = 0;
+    bool gone = false;
   };
 
   void begin_episode(int i);
