@@ -57,6 +57,17 @@ def test_the_network_that_is_kept_finds_the_classes() -> None:
     assert reached.mean() >= 0.9 and abs(reached.mean() - figures["mean_iou"]) < 0.03
 
 
+def test_the_mask_is_where_the_logits_are_highest() -> None:
+    model = segmenter.load_segmenter()
+    frames = torch.randint(256, (3, 64, 96, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        logits, mask = model.logits(frames), model(frames)
+    assert mask.dtype == torch.uint8 and mask.shape == (3, 64, 96)
+    chosen = logits.gather(1, mask[:, None].long())[:, 0]
+    assert (logits.amax(1) - chosen).max() < 1e-4
+    assert mask.unique().numel() > 1
+
+
 def test_training_leaves_weights_and_figures(tmp_path: Path) -> None:
     text = run("train.py", "--frames", "320", "--held-out", "32", "--threads", "1", "--out", str(tmp_path))
     assert "mean IoU" in text
