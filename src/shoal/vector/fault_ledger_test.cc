@@ -55,6 +55,26 @@ TEST(FaultLedger, TheFirstRestartIsAtOnceAndEachFurtherOneWaitsTwiceAsLongUpToTh
   EXPECT_EQ(os::time_left(ledger.due(3)), 0ns);
 }
 
+TEST(FaultLedger, ANewEnvironmentStandsUntilItsRowIsBackOrLostAgain) {
+  FaultLedger ledger(restarting(), 2);
+  ledger.stand(0);
+  EXPECT_FALSE(ledger.stands(0));  // a live row has the environment that it has
+  ledger.admit(fault_of(0, 1));
+  ledger.stand(0);
+  EXPECT_TRUE(ledger.stands(0) && !ledger.live(0));
+  ledger.admit(fault_of(0, 1));
+  EXPECT_FALSE(ledger.stands(0));
+  ledger.stand(0);
+  ledger.back(0);
+  EXPECT_TRUE(ledger.live(0) && !ledger.stands(0));
+  EXPECT_EQ(ledger.restarts(0), 1);
+  ledger.rest(1);
+  ledger.stand(1);
+  EXPECT_TRUE(ledger.stands(1) && ledger.resting(1));
+  ledger.back(1);
+  EXPECT_EQ(ledger.restarts(1), 0);
+}
+
 TEST(FaultLedger, NumbersAndCountsFaults) {
   FaultLedger ledger(restarting(), 2);
   EXPECT_EQ(ledger.admit(fault_of(0, 1, FaultKind::kHang))->number, 1U);
