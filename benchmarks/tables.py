@@ -123,7 +123,8 @@ def about(results: list[dict[str, Any]]) -> str:
     versions: dict[str, str] = {}
     for result in results:
         for found in result["versions"].values():
-            versions |= {name: version for name, version in found.items() if name not in ("python", "shoal")}
+            for name in (name for name in found if name not in ("python", "shoal")):
+                versions.setdefault(name, found[name])  # of several, Shoal's own: it stands first
     return "\n".join(said) + "\n" + ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
 
 
