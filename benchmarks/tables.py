@@ -123,9 +123,10 @@ def about(results: list[dict[str, Any]]) -> str:
     versions: dict[str, str] = {}
     for result in results:
         for found in result["versions"].values():
-            for name in (name for name in found if name not in ("python", "shoal")):
-                versions.setdefault(name, found[name])  # of several, Shoal's own: it stands first
-    return "\n".join(said) + "\n" + ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
+            for name, version in found.items():
+                versions.setdefault(name, version)  # of several, Shoal's own: it stands first
+    versioned = [f"{name} {version}" for name, version in versions.items() if name not in ("python", "shoal")]
+    return "\n".join(said) + "\n" + ", ".join(versioned) + "."
 
 
 def main() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -49,40 +51,55 @@ WAYS: dict[str, dict[str, Any]] = {
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 
 
+@contextlib.contextmanager
+def made(
+    way: dict[str, Any], leak: int, num_envs: int, mode: str = "next_step", **options: Any
+) -> Iterator[shoal.VectorEnv]:
+    """Environments in two workers with these WorkerOptions."""
+    worker = shoal.WorkerOptions(**options)
+    with contextlib.ExitStack() as stack:
+        workers: dict[str, Any] = {"num_workers": 2, "worker": worker}
+        if way.get("pool"):
+            workers = {"pool": stack.enter_context(shoal.WorkerPool(2, worker=worker))}
+        envs = shoal.make_vec(lambda: Leaking(leak), num_envs, autoreset_mode=mode, **{**way, **workers})
+        stack.callback(envs.close)
+        yield envs
+
+
+def is_stepped(way: dict[str, Any]) -> bool:
+    """Whether all are stepped at once, and none is sent."""
+    return "batch_size" not in way and "cohorts" not in way
+
+
+def next_result(envs: shoal.VectorEnv, way: dict[str, Any]) -> tuple[Any, ...]:
+    """Environment numbers, which of their rows are transitions or resets, and the result."""
+    result = envs.step(np.zeros(envs.num_envs, np.int64)) if is_stepped(way) else envs.recv()
+    _, rewards, _, truncated, infos = result
+    ids = np.arange(envs.num_envs) if is_stepped(way) else infos["env_id"].copy()
+    assert "fault" not in infos
+    down = infos.get("down", np.zeros(len(ids), bool))
+    assert (truncated == down).all() and not rewards[down].any()
+    return ids, np.flatnonzero(~down), result
+
+
 def play(
     batches: int, mode: str, memory_limit: int | None, leak: int, way: dict[str, Any]
 ) -> tuple[list[list[Any]], dict[str, Any]]:
     """Of every environment the rows that are transitions or resets, until each has `batches` of them; and the health."""
-    worker = shoal.WorkerOptions(memory_limit=memory_limit, memory_hard_limit=2**40 if memory_limit else None)
-    workers: dict[str, Any] = {"num_workers": 2, "worker": worker}
-    if way.get("pool"):
-        workers = {"pool": shoal.WorkerPool(2, worker=worker)}
-    envs = shoal.make_vec(lambda: Leaking(leak), 3, autoreset_mode=mode, **{**way, **workers})
-    observations, _ = envs.reset(seed=11)
-    rows: list[list[Any]] = [[tuple(row)] for row in observations]
-    stepped = "batch_size" not in way and "cohorts" not in way
-    if not stepped:
-        envs.send(np.zeros(3, np.int64), range(3))
-    while min(map(len, rows)) < batches:
-        ids = np.arange(3)
-        if stepped:
-            observations, rewards, terminated, truncated, infos = envs.step(np.zeros(3, np.int64))
-        else:
-            observations, rewards, terminated, truncated, infos = envs.recv()
-            ids = infos["env_id"].copy()
-        assert "fault" not in infos
-        down = infos.get("down", np.zeros(len(ids), bool))
-        assert (truncated == down).all() and not rewards[down].any()
-        for i in np.flatnonzero(~down):
-            final = tuple(infos["final_obs"][i]) if "final_obs" in infos and infos["_final_obs"][i] else None
-            rows[ids[i]].append((tuple(observations[i]), rewards[i], terminated[i], final))
-        if not stepped:
-            envs.send(np.zeros(len(ids), np.int64), ids)
-    health = envs.health()
-    envs.close()
-    if way.get("pool"):
-        workers["pool"].close()
-    return [row[:batches] for row in rows], health
+    limits = {"memory_limit": memory_limit, "memory_hard_limit": 2**40 if memory_limit else None}
+    with made(way, leak, 3, mode, **limits) as envs:
+        observations, _ = envs.reset(seed=11)
+        rows: list[list[Any]] = [[tuple(row)] for row in observations]
+        if not is_stepped(way):
+            envs.send(np.zeros(3, np.int64), range(3))
+        while min(map(len, rows)) < batches:
+            ids, there, (observations, rewards, terminated, _, infos) = next_result(envs, way)
+            for i in there:
+                final = tuple(infos["final_obs"][i]) if "final_obs" in infos and infos["_final_obs"][i] else None
+                rows[ids[i]].append((tuple(observations[i]), rewards[i], terminated[i], final))
+            if not is_stepped(way):
+                envs.send(np.zeros(len(ids), np.int64), ids)
+        return [row[:batches] for row in rows], envs.health()
 
 
 @ways
@@ -109,55 +126,39 @@ def test_same_step_autoreset_gives_the_same_transitions(way: dict[str, Any]) -> 
 @ways
 def test_restored_environments_go_on_from_there_while_their_workers_are_replaced(way: dict[str, Any]) -> None:
     """Every worker is over a limit of one byte, so that its environments rest whenever an episode has ended."""
-    worker = shoal.WorkerOptions(memory_limit=1, memory_hard_limit=2**40)
-    pool = shoal.WorkerPool(2, worker=worker) if way.get("pool") else None
-    workers: dict[str, Any] = {"pool": pool} if pool else {"num_workers": 2, "worker": worker}
-    envs = shoal.make_vec(lambda: Leaking(0), 6, **{**way, **workers})
     alone = shoal.make_vec(lambda: Leaking(0), 6, backend="serial")
-    assert (envs.reset(seed=5)[0] == alone.reset(seed=5)[0]).all()
-    stepped = "batch_size" not in way and "cohorts" not in way
+    with made(way, 0, 6, memory_limit=1, memory_hard_limit=2**40) as envs, contextlib.closing(alone):
+        assert (envs.reset(seed=5)[0] == alone.reset(seed=5)[0]).all()
 
-    def transitions(least: int) -> list[list[Any]]:
-        """Of every environment at least so many; nothing is under way afterwards."""
-        rows: list[list[Any]] = [[] for _ in range(6)]
-        in_flight = 0
-        if not stepped:
-            envs.send(np.zeros(6, np.int64), range(6))
-            in_flight = 6
-        while in_flight or min(map(len, rows)) < least:
-            step = envs.step(np.zeros(6, np.int64)) if stepped else envs.recv()
-            ids = np.arange(6) if stepped else step[-1]["env_id"].copy()
-            down = step[-1].get("down", np.zeros(len(ids), bool))
-            for i in np.flatnonzero(~down):
-                rows[ids[i]].append((tuple(step[0][i]), *(values[i].item() for values in step[1:4])))
-            if stepped:
-                continue
-            in_flight -= len(ids)
-            if min(map(len, rows)) < least:
-                envs.send(np.zeros(len(ids), np.int64), ids)
-                in_flight += len(ids)
-        return rows
+        def transitions(least: int) -> list[list[Any]]:
+            """Of every environment at least so many; nothing is under way afterwards."""
+            rows: list[list[Any]] = [[] for _ in range(6)]
+            if not is_stepped(way):
+                envs.send(np.zeros(6, np.int64), range(6))
+            while getattr(envs, "in_flight", 0) or min(map(len, rows)) < least:
+                ids, there, step = next_result(envs, way)
+                for i in there:
+                    rows[ids[i]].append((tuple(step[0][i]), *(values[i].item() for values in step[1:4])))
+                if not is_stepped(way) and min(map(len, rows)) < least:
+                    envs.send(np.zeros(len(ids), np.int64), ids)
+            return rows
 
-    recycles = 0
-    for least in itertools.count(1):
-        transitions(least % 29)
-        taken = envs.snapshot()
-        first = transitions(40)
-        envs.restore(taken)
-        again = transitions(40)
-        alone.restore(taken)
-        plain = [alone.step(np.zeros(6, np.int64))[:4] for _ in range(40)]
-        for i in range(6):
-            assert first[i][:40] == again[i][:40]
-            assert first[i][:40] == [(tuple(step[0][i]), *(values[i].item() for values in step[1:])) for step in plain]
-        recycles = min(worker["recycles"] for worker in envs.health())
-        if least >= 29 and recycles >= 2:
-            break
-    assert not any(worker["restarts"] for worker in envs.health())
-    envs.close()
-    alone.close()
-    if pool:
-        pool.close()
+        for least in itertools.count(1):
+            transitions(least % 29)
+            taken = envs.snapshot()
+            first = transitions(40)
+            envs.restore(taken)
+            again = transitions(40)
+            alone.restore(taken)
+            plain = [alone.step(np.zeros(6, np.int64))[:4] for _ in range(40)]
+            for i in range(6):
+                alike = [(tuple(step[0][i]), *(values[i].item() for values in step[1:])) for step in plain]
+                assert first[i][:40] == again[i][:40]
+                assert first[i][:40] == alike
+            recycles = min(worker["recycles"] for worker in envs.health())
+            if least >= 29 and recycles >= 2:
+                break
+        assert not any(worker["restarts"] for worker in envs.health())
 
 
 @pytest.mark.parametrize("way", [{}, {"batch_size": 2}], ids=["all", "arrival"])

@@ -40,12 +40,7 @@ TEST_F(DeviceMemoryTest, TheReceiversStreamWaitsForTheSendersAndNobodysHost) {
   EXPECT_TRUE(held.mark);
   pass(receiver, held);
   held = {};
-  receiver.wait();
-  giver.go();
-  giver.wait();
-  receiver.go();
-  receiver.wait();
-  giver.go();
+  take_turns(receiver, giver);
 }
 
 TEST_F(DeviceMemoryTest, AMessageOfWorkThatIsDoneHasNoMark) {

@@ -60,12 +60,7 @@ TEST_F(DeviceMemoryTest, BothSidesSeeWhatTheOtherWrites) {
   Held held = hold(giver);
   pass(receiver, held);
   held = {};
-  receiver.wait();
-  giver.go();
-  giver.wait();
-  receiver.go();
-  receiver.wait();
-  giver.go();
+  take_turns(receiver, giver);
 }
 
 TEST_F(DeviceMemoryTest, AKilledReceiverHoldsNothing) {

@@ -105,6 +105,9 @@ void ProcessEngine::attach(WorkerSeat& seat, std::span<const std::byte> handed) 
     }
   }
   seat.attach(control_, sequence_, handed);
+  for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
+    ledger_.stand(row);
+  }
   health_.change(seat.index(), [&](WorkerHealth& health) {
     health.first_env = seat.first_env();
     health.num_envs = seat.num_envs();

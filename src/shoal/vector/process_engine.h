@@ -55,10 +55,10 @@ class ProcessEngine {
   /// Of the last reset or step: which rows it lost, and to what.
   std::span<const RowFaultRecord> faults() const noexcept { return faults_; }
   std::shared_ptr<const void> lease_obs() { return obs_sets_.lease(); }
-  /// Within options.close_timeout; what has not ended after `timeout` is killed.
-  void close() noexcept { close(options_.close_timeout); }
   VectorEnv::Presence presence(int env) const;
   void restored(int env);
+  /// Within options.close_timeout; what has not ended after `timeout` is killed.
+  void close() noexcept { close(options_.close_timeout); }
   void close(std::chrono::milliseconds timeout) noexcept;
 
   const Rows& rows() const noexcept { return rows_; }

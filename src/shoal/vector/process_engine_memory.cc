@@ -140,9 +140,11 @@ void ProcessEngine::change_over(WorkerSeat& seat) {
   seat.successor.reset();
   seat.draining = false;
   for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
-    ledger_.rest(row);  // of those that an explicit reset is about to begin anew
-    if (!handed.empty()) ledger_.wake(row);
-    ledger_.stand(row);  // of those that are down all the same
+    if (handed.empty()) {
+      ledger_.rest(row);  // of those that an explicit reset is about to begin anew
+    } else {
+      ledger_.wake(row);
+    }
   }
   attach(seat, handed);
 }

@@ -50,9 +50,6 @@ void ProcessEngine::tend_seat(WorkerSeat& seat) {
     if (seat.take_hello(now)) {
       check_same_spaces(spaces_, seat.hello(), seat.first_env());
       attach(seat);
-      for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
-        ledger_.stand(row);
-      }
     } else if (now >= seat.start_deadline) {
       hung_while_starting(seat);
     }

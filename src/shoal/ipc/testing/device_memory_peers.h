@@ -118,6 +118,16 @@ inline void pass(Peer& peer, const Held& held) {
   peer.wait();
 }
 
+/// The receiver's turn, the giver's, and each one's last.
+inline void take_turns(Peer& receiver, Peer& giver) {
+  receiver.wait();
+  giver.go();
+  giver.wait();
+  receiver.go();
+  receiver.wait();
+  giver.go();
+}
+
 /// Memory as of torch's allocator, whose end is counted: perhaps by DeviceMemory's thread when the
 /// peer's body has returned, so `freed` is static.
 inline DeviceView give(const StandIn& driver, std::atomic<int>& freed, const char* text = "") {
