@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from rich.progress import Progress
 from segmented_world import SegmentedWorld
@@ -29,6 +30,7 @@ import shoal
 
 HOLDERS = {
     "base": "in this process, a model each",
+    "gymnasium": "Gymnasium's `AsyncVectorEnv` (`forkserver`), a model each",
     "fork": "workers of `fork`, a model each",
     "forkserver": "workers of `forkserver`, a model each",
     "spawn": "workers of `spawn`, a model each",
@@ -44,8 +46,10 @@ Cell = dict[str, float] | None
 """What measure() returned; None where it did not start in time."""
 
 
-def make(holder: str, envs: int, service: Any = None) -> shoal.VectorEnv:
+def make(holder: str, envs: int, service: Any = None) -> gymnasium.vector.VectorEnv:
     kwargs = {"segmenter": "own" if service is None else "service"}
+    if holder == "gymnasium":
+        return gymnasium.vector.AsyncVectorEnv([own_model] * envs, context="forkserver")
     if holder == "base":
         return shoal.make_vec(SegmentedWorld, envs, backend="serial", env_kwargs=kwargs, max_episode_steps=100)
     options: dict[str, Any] = {"start_timeout": START_LIMIT}
@@ -63,6 +67,10 @@ def make(holder: str, envs: int, service: Any = None) -> shoal.VectorEnv:
         max_episode_steps=100,
         worker=shoal.WorkerOptions(**options),
     )
+
+
+def own_model() -> gymnasium.Env:
+    return gymnasium.wrappers.TimeLimit(SegmentedWorld("own"), 100)
 
 
 def load() -> Any:
@@ -158,14 +166,15 @@ def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
     if any(None in cells for row in figures.values() for cells in row.values()):
         text += f"\n–: not all workers had started after {START_LIMIT:.0f} s.\n"
     most = 16 if 16 in sizes else sizes[-1]
-    for holder in ("service", "package"):
-        pairs = zip(figures.get(holder, {}).get(most, []), figures.get("forkserver", {}).get(most, []), strict=False)
-        times = [mine["rate"] / theirs["rate"] for mine, theirs in pairs if mine and theirs]
-        if times:
-            text += (
-                f"\n{most} environments, {HOLDERS[holder]}: {statistics.median(times):.1f} ({min(times):.1f} – "
-                f"{max(times):.1f}) times as fast as {HOLDERS['forkserver']}.\n"
-            )
+    for mine in ("service", "package"):
+        for theirs in ("forkserver", "gymnasium"):
+            pairs = zip(figures.get(mine, {}).get(most, []), figures.get(theirs, {}).get(most, []), strict=False)
+            times = [ours["rate"] / other["rate"] for ours, other in pairs if ours and other]
+            if times:
+                text += (
+                    f"\n{most} environments, {HOLDERS[mine]}: {statistics.median(times):.1f} ({min(times):.1f} – "
+                    f"{max(times):.1f}) times as fast as {HOLDERS[theirs]}.\n"
+                )
     return text
 
 

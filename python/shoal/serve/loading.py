@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shoal.serve.recurrent import Recurrent
+from shoal.serve.structure import tree_map
 
 __all__ = ["InPython", "Loaded", "check", "check_names", "check_shapes", "load"]
 
@@ -45,9 +46,9 @@ class Loaded:
 
 
 class InPython(Loaded):
-    """A function, or a torch.nn.Module: what other models are compared with."""
+    """A function, or a torch.nn.Module on the CPU: what other models are compared with."""
 
-    def __init__(self, model: Any, device: str) -> None:
+    def __init__(self, model: Any, device: str = "cpu") -> None:
         super().__init__(model)
         self._torch: Any = None
         if _is_module(model):
@@ -61,7 +62,7 @@ class InPython(Loaded):
         if self._torch is None:
             return self.model(*args, **kwargs)
         with self._torch.inference_mode():
-            return self.model(*self._tensors(args), **self._tensors(kwargs))
+            return self.model(*tree_map(self._torch.from_numpy, args), **tree_map(self._torch.from_numpy, kwargs))
 
     def state(self) -> dict[str, Any]:
         return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
@@ -84,14 +85,6 @@ class InPython(Loaded):
         if method is None:
             raise TypeError(f"a model that is a {type(self.model).__name__} has no {name}(), so no weights to update")
         return method
-
-    def _tensors(self, tree: Any) -> Any:
-        if isinstance(tree, dict):
-            return {key: self._tensors(value) for key, value in tree.items()}
-        if isinstance(tree, list | tuple):
-            return type(tree)(self._tensors(value) for value in tree)
-        tensor = self._torch.from_numpy(tree)
-        return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
 
 def check_names(own: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -135,10 +128,14 @@ def check(models: Any, what: str) -> dict[str, Any]:
     return dict(models)
 
 
-def load(model: Any, device: str = "cpu") -> Loaded:
-    """A module as it is; a function of a batch as it is; what a function without arguments returns; what a file has."""
+def load(model: Any, device: str = "cpu", buckets: Collection[int] = ()) -> Loaded:
+    """A module as it is; a function of a batch as it is; what a function without arguments returns; what a file has.
+
+    Args:
+        buckets: sizes of the batches that it will see; a module on a CUDA device is captured for each.
+    """
     if isinstance(model, Recurrent):
-        loaded = load(model.model, device)
+        loaded = load(model.model, device, buckets)
         loaded.initial_state = model.initial_state
         return loaded
     if isinstance(model, str | os.PathLike):
@@ -149,7 +146,11 @@ def load(model: Any, device: str = "cpu") -> Loaded:
         made = model()
         if not callable(made):
             raise TypeError(f"the factory {model!r} of a model returned {made!r}, which cannot be called with a batch")
-        return InPython(made, device)
+        model = made
+    if device.startswith("cuda") and _is_module(model):
+        from shoal.serve.cuda import OnCuda
+
+        return OnCuda(model, device, buckets)
     return InPython(model, device)
 
 

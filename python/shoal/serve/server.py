@@ -57,7 +57,7 @@ def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, up
     loaded = []
     for name, model in zip(plan.names, models, strict=True):
         try:
-            loaded.append(load(model, plan.device))
+            loaded.append(load(model, plan.device, plan.buckets))
         except Exception as error:
             if hasattr(error, "add_note"):
                 error.add_note(f"model {name!r} of a service: while it was loaded")

@@ -55,7 +55,7 @@ class ModelService:
         max_batch: int = 64,
         max_delay: float = 0.0,
         instances: int = 1,
-        buckets: Sequence[int] = (),
+        buckets: Sequence[int] | None = None,
         keep_versions: int = 0,
         timeout: float | None = None,
         context: str = "auto",
@@ -77,7 +77,8 @@ class ModelService:
             max_delay: seconds that a row may wait for others while its model is idle.
             instances: server processes, each with the models; a client stays with one.
             buckets: batch sizes that the models are to see: smaller batches are padded with copies of their first row.
-                By default a model sees batches of any size.
+                () is any size, the default on a CPU; on a CUDA device that is 1, 2, 4, … max_batch, and modules of torch are run as a
+                CUDA graph of each size wherever they can be captured as one.
             keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin).
             timeout: seconds after which a request ends with DeadlineExceeded; None: none, but the end of the service.
             context: how the servers start, as in make_vec; "thread": in a thread of this process, to look at a model with
@@ -95,7 +96,12 @@ class ModelService:
         checked = check(models, "ModelService()")
         self._check(max_batch, max_delay, instances, keep_versions, timeout, context, on_fault)
         self._plan = server.Plan(
-            tuple(checked), max_batch, float(max_delay), _buckets(buckets, max_batch), str(device), keep_versions
+            tuple(checked),
+            max_batch,
+            float(max_delay),
+            _buckets(buckets, max_batch, device),
+            str(device),
+            keep_versions,
         )
         self._instances = instances
         self._on_fault = on_fault
@@ -266,7 +272,10 @@ class ModelService:
     def _start_threads(self, models: list[Any]) -> None:
         for i in range(self._instances):
             executor = server.Executor(
-                self.address, i, [load(model, self._plan.device) for model in models], self._plan
+                self.address,
+                i,
+                [load(model, self._plan.device, self._plan.buckets) for model in models],
+                self._plan,
             )
             thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
             thread.start()
@@ -352,7 +361,9 @@ def _on_cpu(device: Any) -> bool:
     return str(device) == "cpu"
 
 
-def _buckets(buckets: Sequence[int], max_batch: int) -> tuple[int, ...]:
+def _buckets(buckets: Sequence[int] | None, max_batch: int, device: Any) -> tuple[int, ...]:
+    if buckets is None:
+        buckets = () if _on_cpu(device) else [2**i for i in range(max_batch.bit_length())]
     sizes = sorted(set(buckets))
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= max_batch:

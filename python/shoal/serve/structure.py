@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments"]
+__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "tree_map"]
 
 _LEAF = "*"
 Arguments = tuple[list[Any], dict[str, Any]]
@@ -50,6 +50,16 @@ def pack_answer(answer: Any) -> tuple[list[np.ndarray[Any, Any]], bytes]:
 
 def answer_from(leaves: Sequence[Any], structure: bytes) -> Any:
     return leaves[0] if not structure else _unflatten(pickle.loads(structure), iter(leaves))
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """function() of each leaf of a tuple, list or dict of them, nested, and of those at its place in the others."""
+    if isinstance(tree, Mapping):
+        return {key: tree_map(function, value, *(other[key] for other in others)) for key, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        items = [tree_map(function, *parts) for parts in zip(tree, *others, strict=True)]
+        return items if isinstance(tree, list) else tuple(items)
+    return function(tree, *others)
 
 
 def _flatten(tree: Any, leaves: list[Any], leaf: Callable[[Any], Any]) -> Any:

@@ -1,0 +1,85 @@
+"""What test_serve_cuda.py shows on a stand-in, on a real device; and services that compute there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import shoal  # noqa: E402
+from served_modules import Looks, Moves, Nested, Scale  # noqa: E402
+from shoal.serve.cuda import OnCuda  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device, or a torch that was built without"),
+]
+
+
+def convolutions() -> Any:
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 1)]
+    return torch.nn.Sequential(*layers)
+
+
+def rows(count: int, start: float = 0.0) -> np.ndarray[Any, Any]:
+    return np.arange(start, start + 3 * count, dtype=np.float32).reshape(count, 3)
+
+
+def graphs(model: OnCuda) -> int:
+    return len(model._graphs)
+
+
+def test_a_captured_module_answers_as_it_does_alone() -> None:
+    alone, captured = OnCuda(convolutions(), "cuda", ()), OnCuda(convolutions(), "cuda", (1, 2, 4))
+    random = np.random.default_rng(0)
+    for count in (1, 2, 4, 3) * 5:
+        frames = random.normal(size=(count, 3, 16, 16)).astype(np.float32)
+        np.testing.assert_allclose(captured([frames], {}).numpy(), alone([frames], {}).numpy(), atol=1e-3)
+    assert (graphs(alone), graphs(captured)) == (0, 3)
+
+
+def test_inputs_may_be_written_and_answers_nested() -> None:
+    scale, nested = OnCuda(Scale(), "cuda", (2,)), OnCuda(Nested(), "cuda", (2,))
+    for start in (0.0, 1.0, 2.0):
+        x, y = rows(2, start), rows(2, 10 * start)
+        np.testing.assert_array_equal(scale([x.copy()], {}).numpy(), 2 * x)
+        answer = nested([x], {"more": {"y": y}})
+        np.testing.assert_array_equal(answer["sum"].numpy(), x + y)
+        np.testing.assert_array_equal(answer["both"][1][0].numpy(), y)
+    assert (graphs(scale), graphs(nested)) == (1, 1)
+
+
+def test_new_weights_and_moved_ones() -> None:
+    for module in (Scale(), Moves()):
+        model = OnCuda(module, "cuda", (1,))
+        for version, by in enumerate((2.0, 5.0, 7.0), 1):
+            model.set_state({"by": torch.tensor(by, device="cuda")}, version)
+            for _ in range(3):
+                assert model([rows(1, 1.0)], {})[0, 0] == by
+
+
+def test_what_cannot_be_captured_runs_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    model = OnCuda(Looks(), "cuda", (1, 2))
+    for _ in range(3):
+        np.testing.assert_array_equal(model([-rows(2, 1.0)], {}).numpy(), rows(2, 1.0))
+    assert graphs(model) == 0
+    assert capfd.readouterr().err.count("cannot be captured as a CUDA graph") == 1
+    after = OnCuda(Scale(), "cuda", (1,))
+    for _ in range(2):
+        assert after([rows(1, 1.0)], {})[0, 0] == 2.0
+    assert graphs(after) == 1
+
+
+@pytest.mark.parametrize("context", ["thread", "forkserver", "spawn"])
+def test_a_service_on_the_device(context: str) -> None:
+    with shoal.ModelService({"scale": Scale, "look": Looks}, device="cuda", max_batch=8, context=context) as service:
+        scale, look = service.model("scale"), service.model("look")
+        for count in (1, 3, 8) * 4:
+            np.testing.assert_array_equal(scale.batch(rows(count)), 2 * rows(count))
+            np.testing.assert_array_equal(look.batch(rows(count)), rows(count))
+        service.update("scale", {"by": np.float32(3.0)})
+        np.testing.assert_array_equal(scale.batch(rows(5)), 3 * rows(5))
