@@ -135,12 +135,15 @@ bool Server::stands_still(LaneState& state, std::uint32_t buffer, std::uint64_t 
 }
 
 bool Server::is_claimed(const LaneState& state, std::uint32_t buffer) noexcept {
-  return std::ranges::any_of(state.seats,
-                             [&](const Seat* seat) { return seat->is_claiming(buffer); });
+  return std::ranges::any_of(
+      state.seats, [&](const SeatOfClient& place) { return place.seat->is_claiming(buffer); });
 }
 
+/// Whether nobody who asks for such rows can add one: each waits, here or for another kind of row.
 bool Server::quorum(const LaneState& state) noexcept {
-  return std::ranges::all_of(state.seats, [](const Seat* seat) { return seat->waiting(); });
+  return std::ranges::all_of(state.seats, [](const SeatOfClient& place) {
+    return std::ranges::any_of(*place.of_client, &Seat::waiting);
+  });
 }
 
 Batch Server::take(LaneState& state) {

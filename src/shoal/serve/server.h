@@ -33,7 +33,8 @@ struct ModelOptions {
   std::string name;
   std::uint32_t max_batch = 64;
   /// A batch leaves when its oldest row is this old, when it is full, or when every client of its
-  /// lane waits; in any case only when nothing else is being computed. Zero: as soon as that is so.
+  /// lane waits, at whatever lane; in any case only when nothing else is being computed. Zero: as
+  /// soon as that is so.
   std::chrono::nanoseconds max_delay{0};
 };
 
@@ -201,6 +202,7 @@ class Server {
     LaneState* lane = nullptr;
   };
   std::unordered_map<std::uint32_t, SeatState> seats_;
+  std::unordered_map<std::uint32_t, std::vector<Seat*>> seats_of_;  // by client
   std::uint32_t next_seat_ = 1;
   std::shared_ptr<Peer> asker_;  // of the probe under way
   sync::SpinPolicy spin_;

@@ -200,7 +200,9 @@ void Server::seat_client(const std::shared_ptr<Peer>& peer, LaneState& state, st
     send(peer, Opened{state.outputs, state.structure}.encode(),
          {state.lane->fd(), place.seat->fd()});
     place.seat->close_fd();
-    state.seats.push_back(place.seat.get());
+    std::vector<Seat*>& theirs = seats_of_[peer->id];
+    theirs.push_back(place.seat.get());
+    state.seats.push_back({place.seat.get(), &theirs});
     seats_[id] = std::move(place);
   } catch (const SystemError& error) {
     send(peer, Refused{RefusalKind::kInvalid, error.what(), ""}.encode());
@@ -220,16 +222,18 @@ void Server::send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> 
 }
 
 void Server::drop_seats_of(std::uint32_t client) {
-  std::vector<std::uint32_t> theirs;
-  for (const auto& [id, place] : seats_) {
-    if (place.client == client) theirs.push_back(id);
-  }
-  for (const std::uint32_t id : theirs) drop_seat(id);
+  const auto found = seats_of_.find(client);
+  if (found == seats_of_.end()) return;
+  for (const Seat* seat : std::vector(found->second)) drop_seat(seat->id());
+  seats_of_.erase(client);
 }
 
 void Server::drop_seat(std::uint32_t seat) {
   const auto found = seats_.find(seat);
-  std::erase(found->second.lane->seats, found->second.seat.get());
+  const Seat* dropped = found->second.seat.get();
+  std::erase(seats_of_[found->second.client], dropped);
+  std::erase_if(found->second.lane->seats,
+                [&](const SeatOfClient& place) { return place.seat == dropped; });
   seats_.erase(found);
 }
 

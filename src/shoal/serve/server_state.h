@@ -16,11 +16,17 @@ struct Quarantined {
 };
 
 /// A lane, as its server knows it.
+/// A seat at a lane, and all those that its client has at this server.
+struct SeatOfClient {
+  Seat* seat = nullptr;
+  const std::vector<Seat*>* of_client = nullptr;
+};
+
 struct LaneState {
   std::unique_ptr<Lane> lane;
   RowSpec outputs;
   std::vector<std::byte> structure;
-  std::vector<Seat*> seats;
+  std::vector<SeatOfClient> seats;
   std::vector<std::uint32_t> free;  // buffers
   std::vector<Quarantined> quarantine;
   std::vector<std::vector<std::byte>> scratch;  // the rows of a batch that some row missed, by leaf

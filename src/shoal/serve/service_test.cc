@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
 #include <set>
 #include <string>
 #include <thread>
@@ -133,6 +134,23 @@ TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
   EXPECT_EQ(one.result(first), 1);
   EXPECT_EQ(second.get(), 2);
   EXPECT_EQ(desk.hall(0)->models()[0].batches.load(), 1u);
+}
+
+TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
+  start(echo_options("", 8, std::chrono::hours(1)));
+  std::latch seated(2);
+  const auto ask_thrice = [&](std::int64_t numbers, std::int64_t others) {
+    Asker asker(desk.address(), numbers);
+    asker.lane();
+    const std::vector<std::int64_t> row(4);
+    const std::byte* leaf = reinterpret_cast<const std::byte*>(row.data());
+    asker.client().open(rows_of(others), {&leaf, 1}, 1, test_deadline());
+    seated.arrive_and_wait();
+    for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(asker.ask(i), i);
+  };
+  auto one = std::async(std::launch::async, ask_thrice, 4, 2);
+  ask_thrice(2, 4);
+  one.get();
 }
 
 TEST_F(Service, ADeadClientDoesNotCountForTheQuorum) {
