@@ -1,6 +1,6 @@
 """An environment that looks at its world through a segmentation network.
 
-    shoal train segmented_world:SegmentedWorld-v0        # in this folder
+    shoal train SegmentedWorld-v0        # in this folder
 
 It is written as environments with a model of their own are (opendilab/DI-engine#816): the model is loaded in `__init__` and
 called there, in `reset` and in `step`. With `segmenter="service"` one model serves all workers, and nothing else changes.

@@ -13,7 +13,7 @@ import pytest
 
 from cli_calls import assert_one_line
 from shoal import __version__
-from shoal.cli import main
+from shoal.cli import environments, main
 
 
 @pytest.fixture
@@ -168,6 +168,27 @@ def test_a_misspelt_module_names_the_file_that_is_here(shoal, tmp_path):
 def test_a_module_without_the_id_names_the_nearest(shoal, tmp_path):
     (tmp_path / "few_environments.py").write_text("")
     assert_one_line(shoal("train", "few_environments:CartPol-v1"), 2, "did you mean CartPole-v1?")
+
+
+def test_an_id_that_one_file_here_registers_is_its_module_s(shoal, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "fine_environments.py").write_text(
+        """
+import gymnasium
+gymnasium.register(id="OfOneFile-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+"""
+    )
+    (tmp_path / "unrelated.py").write_text("1 / 0; NAME = 'OfOneFile-v0'\n")
+    (tmp_path / "no_python.py").write_text("register('OfOneFile-v0'\n")
+    assert environments.resolve("OfOneFile-v0") == "fine_environments:OfOneFile-v0"
+
+
+def test_an_id_that_two_files_here_register_is_asked_about(shoal, tmp_path):
+    for name in ("one_of_two", "two_of_two"):
+        (tmp_path / f"{name}.py").write_text("from gymnasium import register\nregister('OfTwoFiles-v0')\n")
+    assert_one_line(
+        shoal("train", "OfTwoFiles-v0"), 2, "one_of_two.py and two_of_two.py", "say which, as one_of_two:OfTwoFiles-v0"
+    )
 
 
 @pytest.mark.parametrize(

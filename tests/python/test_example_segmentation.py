@@ -149,7 +149,7 @@ def test_shoal_train_learns_on_it(tmp_path: Path) -> None:
     options = ["--num-envs", "4", "--total-steps", "256", "--run-dir", str(tmp_path / "run"), "--json", "--quiet"]
     for option in ("num_steps=32", "eval_every=128", "eval_envs=1", "eval_episodes=1", "final_episodes=1"):
         options += ["--set", option]
-    text = run("-m", "shoal.cli", "train", "segmented_world:SegmentedWorld-v0", *options)
+    text = run("-m", "shoal.cli", "train", "SegmentedWorld-v0", *options)
     assert json.loads(text)["steps"] == 256
 
 

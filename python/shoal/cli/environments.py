@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shlex
@@ -52,21 +53,45 @@ def resolve(env_id: str) -> str:
     """The full id of an environment that can be made here; a name without a version means the newest.
 
     Fails with one line that names the nearest for anything else. `module:Env-v0` imports the module first, as
-    gymnasium.make does. Nothing is built: an environment may be expensive, and the workers build theirs.
+    gymnasium.make does; so does an id alone that a file of the working directory registers, and nothing else does. Nothing
+    is built: an environment may be expensive, and the workers build theirs.
     """
     if env_id in native_ids():
         return env_id
     module, colon, name = env_id.rpartition(":")
-    if colon:
-        _import(module, env_id)
     import gymnasium
 
     provide(name)
+    if not colon and name not in gymnasium.registry and (module := _registered_here(name)):
+        colon = ":"
+    if colon:
+        _import(module, f"{module}:{name}")
     if name not in gymnasium.registry and not lacks(name):
         name = _newest(name) or _wrong_id(env_id, name)
     if need := lacks(name):
         fail(f"{name} needs {need}, which is not installed:  {install_command(need)}")
     return f"{module}{colon}{name}"
+
+
+def _registered_here(name: str) -> str:
+    """The module of the working directory that calls `register` with this id; "" without one."""
+    files = sorted(path for path in Path.cwd().glob("*.py") if name in _registered_by(path))
+    if len(files) > 1:
+        wrong_use(
+            f"{name} is registered by {' and '.join(path.name for path in files)}: say which, as {files[0].stem}:{name}"
+        )
+    return files[0].stem if files else ""
+
+
+def _registered_by(path: Path) -> set[str]:
+    """The ids that are written in a file's calls of `register`."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    registering = [call for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) == "register"]
+    given = [[*call.args[:1], *(word.value for word in call.keywords if word.arg == "id")] for call in registering]
+    return {arg.value for args in given for arg in args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
 
 
 def _newest(name: str) -> str | None:
