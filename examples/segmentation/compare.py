@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -43,7 +44,7 @@ README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- written by compare.py -->\n", "<!-- end -->\n"
 
 Cell = dict[str, float] | None
-"""What measure() returned; None where it did not start in time."""
+"""What measure() returned; None where it did not start, or hardly stepped."""
 
 
 def make(holder: str, envs: int, service: Any = None) -> gymnasium.vector.VectorEnv:
@@ -140,18 +141,21 @@ def memory_of_tree() -> int:
 
 
 def measured_in_a_program(holder: str, envs: int, seconds: float, package: str) -> Cell:
-    """None where it does not start in time."""
+    """None where it does not start, or does not step, in time."""
     command = [sys.executable, __file__, "--one", holder, "--envs", str(envs), "--seconds", str(seconds)]
     command += ["--package", package]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_LIMIT + seconds + 60)
-    except subprocess.TimeoutExpired:
-        return None
-    if done.returncode != 0:
-        if "StartFailed" in done.stderr or "TimeoutError" in done.stderr:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as program:
+        try:
+            out, errors = program.communicate(timeout=START_LIMIT + seconds + 60)
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)  # with its workers
             return None
-        raise RuntimeError(f"{holder} with {envs} environments failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    if program.returncode != 0:
+        if "StartFailed" in errors or "TimeoutError" in errors:
+            return None
+        raise RuntimeError(f"{holder} with {envs} environments failed:\n{errors}")
+    return json.loads(out.splitlines()[-1])
 
 
 def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
@@ -164,7 +168,7 @@ def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
     for holder, row in figures.items():
         text += f"| {HOLDERS[holder]} | " + " | ".join(_text(row[n]) for n in sizes) + " |\n"
     if any(None in cells for row in figures.values() for cells in row.values()):
-        text += f"\n–: not all workers had started after {START_LIMIT:.0f} s.\n"
+        text += f"\n–: not all workers had started after {START_LIMIT:.0f} s, or four steps took a minute.\n"
     most = 16 if 16 in sizes else sizes[-1]
     for mine in ("service", "package"):
         for theirs in ("forkserver", "gymnasium"):

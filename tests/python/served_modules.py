@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Looks", "Moves", "Nested", "Scale"]
+__all__ = ["AnswersOnHost", "Drifts", "Looks", "Moves", "MovesBuffer", "Nested", "Scale", "Sparse"]
 
 
 class Scale(torch.nn.Module):
@@ -14,7 +14,7 @@ class Scale(torch.nn.Module):
 
     def __init__(self, by: float = 2.0) -> None:
         super().__init__()
-        self.by = torch.nn.Parameter(torch.tensor(by))
+        self.by = torch.nn.Parameter(torch.full((3,), by))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.mul_(self.by)
@@ -37,3 +37,39 @@ class Moves(Scale):
 
     def load_state_dict(self, state: Any, *args: Any, **kwargs: Any) -> Any:
         return super().load_state_dict(state, assign=True)
+
+
+class MovesBuffer(Scale):
+    """Makes anew, with new weights, what no state_dict has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("twice", 2 * self.by.detach(), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.twice
+
+    def load_state_dict(self, state: Any, *args: Any, **kwargs: Any) -> Any:
+        done = super().load_state_dict(state)
+        self.twice = 2 * self.by.detach()
+        return done
+
+
+class Sparse(Scale):
+    """Has a buffer without an address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sparse", torch.eye(3).to_sparse())
+
+
+class Drifts(torch.nn.Module):
+    """Changes its input, of which it takes only some values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.arange(10.0, device=x.device)[x.add_(4).long()]
+
+
+class AnswersOnHost(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ones(len(x), 1)

@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import shoal  # noqa: E402
-from served_modules import Looks, Moves, Nested, Scale  # noqa: E402
-from shoal.serve.cuda import OnCuda  # noqa: E402
+from served_modules import AnswersOnHost, Drifts, Looks, Moves, MovesBuffer, Nested, Scale, Sparse  # noqa: E402
+from shoal.serve.cuda import DeviceLost, OnCuda  # noqa: E402
 from shoal.serve.structure import tree_map  # noqa: E402
 
 
@@ -22,7 +22,8 @@ class StandIn:
     is downloaded is there after wait() only."""
 
     def __init__(self) -> None:
-        self.captures = self.replays = self.waits = 0
+        self.captures = self.replays = self.waits = self.pools = 0
+        self.lost = False
         self._inside = self._capturing = False
         self._pending: list[tuple[Any, Any]] = []
 
@@ -47,6 +48,12 @@ class StandIn:
         there = torch.full_like(tensor, 77)
         self._pending.append((there, tensor.clone()))
         return there
+
+    def is_lost(self) -> bool:
+        return self.lost
+
+    def renew_pool(self) -> None:
+        self.pools += 1
 
     def wait(self) -> None:
         self.waits += 1
@@ -96,10 +103,10 @@ def test_kinds_of_rows_have_graphs_of_their_own() -> None:
     cuda = StandIn()
     model = OnCuda(Scale(), "cpu", (2,), cuda)
     for dtype in (np.float32, np.float64):
-        for width in (1, 5):
+        for length in (1, 5):
             for _ in range(2):
-                asked = np.ones((2, width), dtype)
-                assert model([asked], {}).shape == (2, width)
+                asked = np.ones((2, length, 3), dtype)
+                assert model([asked], {}).shape == (2, length, 3)
     assert (cuda.captures, cuda.replays) == (4, 4)
 
 
@@ -126,20 +133,58 @@ def test_graphs_outlive_new_weights() -> None:
     model = OnCuda(Scale(), "cpu", (1,), cuda)
     model([rows(1, 1.0)], {})
     before = model.state()
-    model.set_state({"by": np.float32(5.0)}, 2)
+    model.set_state({"by": np.full(3, 5.0, np.float32)}, 2)
     assert model([rows(1, 1.0)], {})[0, 0] == 5.0 and model.version == 2
     model.set_state(before, 1)
     assert model([rows(1, 1.0)], {})[0, 0] == 2.0
     assert (cuda.captures, cuda.replays) == (1, 2)
 
 
-def test_weights_that_move_are_captured_anew() -> None:
+@pytest.mark.parametrize("module", [Moves, MovesBuffer, Sparse])
+def test_weights_that_move_are_captured_anew(module: Any) -> None:
     cuda = StandIn()
-    model = OnCuda(Moves(), "cpu", (1,), cuda)
-    model([rows(1, 1.0)], {})
-    model.set_state({"by": torch.tensor(5.0)}, 2)
-    assert model([rows(1, 1.0)], {})[0, 0] == 5.0
-    assert (cuda.captures, cuda.replays) == (2, 0)
+    model = OnCuda(module(), "cpu", (1,), cuda)
+    before = model([rows(1, 1.0)], {})[0, 0].item()
+    model.set_state({**model.state(), "by": np.full(3, 5.0, np.float32)}, 2)
+    assert model([rows(1, 1.0)], {})[0, 0] == before / 2 * 5
+    assert (cuda.captures, cuda.replays, cuda.pools) == (2, 0, 1)
+
+
+def test_runs_before_a_capture_get_their_inputs_as_they_came() -> None:
+    cuda = StandIn()
+    model = OnCuda(Drifts(), "cpu", (1,), cuda)
+    for start in (0.0, 3.0):
+        np.testing.assert_array_equal(model([rows(1, start)], {}).numpy(), rows(1, start) + 4)
+    assert (cuda.captures, cuda.replays) == (1, 1)
+
+
+def test_an_answer_of_the_host_is_made_anew(capfd: pytest.CaptureFixture[str]) -> None:
+    cuda = StandIn()
+    model = OnCuda(AnswersOnHost(), "cpu", (1,), cuda)
+    model._device = torch.device("meta")  # not where the answer is
+    for _ in range(2):
+        assert model([rows(1)], {}).shape == (1, 1)
+    assert cuda.captures == 0
+    assert capfd.readouterr().err.count("AnswersOnHost cannot be captured as a CUDA graph") == 1
+
+
+def test_a_lost_device_ends_the_server() -> None:
+    cuda = StandIn()
+    model = OnCuda(Nested(), "cpu", (1,), cuda)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        model([rows(1)], {"more": {"y": np.ones((1, 7), np.float32)}})
+    cuda.lost = True
+    with pytest.raises(DeviceLost, match="size of tensor"):
+        model([rows(1)], {"more": {"y": np.ones((1, 7), np.float32)}})
+    assert not isinstance(DeviceLost(), Exception)
+
+
+def test_an_answer_is_waited_for_once() -> None:
+    cuda = StandIn()
+    model = OnCuda(Scale(), "cpu", (1,), cuda)
+    for _ in range(3):
+        model([rows(1)], {})
+    assert cuda.waits == 3
 
 
 def test_what_cannot_be_captured_runs_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
@@ -167,8 +212,8 @@ def test_a_failing_row_leaves_no_graph() -> None:
 def test_there_are_only_so_many_graphs() -> None:
     cuda = StandIn()
     model = OnCuda(Scale(), "cpu", (1,), cuda)
-    for width in (*range(1, 101), 100, 1):
-        assert model([np.ones((1, width), np.float32)], {}).shape == (1, width)
+    for length in (*range(1, 101), 100, 1):
+        assert model([np.ones((1, length, 3), np.float32)], {}).shape == (1, length, 3)
     assert (cuda.captures, cuda.replays) == (64, 1)
 
 

@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import shoal  # noqa: E402
-from served_modules import Looks, Moves, Nested, Scale  # noqa: E402
+from served_modules import AnswersOnHost, Drifts, Looks, Moves, MovesBuffer, Nested, Scale  # noqa: E402
+from shoal.errors import Error  # noqa: E402
 from shoal.serve.cuda import OnCuda  # noqa: E402
 
 pytestmark = [
@@ -53,13 +54,23 @@ def test_inputs_may_be_written_and_answers_nested() -> None:
     assert (graphs(scale), graphs(nested)) == (1, 1)
 
 
-def test_new_weights_and_moved_ones() -> None:
-    for module in (Scale(), Moves()):
-        model = OnCuda(module, "cuda", (1,))
-        for version, by in enumerate((2.0, 5.0, 7.0), 1):
-            model.set_state({"by": torch.tensor(by, device="cuda")}, version)
-            for _ in range(3):
-                assert model([rows(1, 1.0)], {})[0, 0] == by
+@pytest.mark.parametrize("module", [Scale, Moves, MovesBuffer])
+def test_new_weights_and_moved_ones(module: Any) -> None:
+    model = OnCuda(module(), "cuda", (1,))
+    unit = model([rows(1, 1.0)], {})[0, 0].item() / 2
+    for version, by in enumerate((2.0, 5.0, 7.0), 1):
+        model.set_state({"by": np.full(3, by, np.float32)}, version)
+        for _ in range(3):
+            assert model([rows(1, 1.0)], {})[0, 0] == unit * by
+        assert graphs(model) == 1
+
+
+def test_inputs_stay_as_they_came_and_answers_of_the_host_are_made_anew() -> None:
+    drifts, host = OnCuda(Drifts(), "cuda", (1,)), OnCuda(AnswersOnHost(), "cuda", (1,))
+    for start in (0.0, 3.0, 1.0):
+        np.testing.assert_array_equal(drifts([rows(1, start)], {}).numpy(), rows(1, start) + 4)
+        assert host([rows(1, start)], {}).shape == (1, 1)
+    assert (graphs(drifts), graphs(host)) == (1, 0)
 
 
 def test_what_cannot_be_captured_runs_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +78,8 @@ def test_what_cannot_be_captured_runs_as_it_is(capfd: pytest.CaptureFixture[str]
     for _ in range(3):
         np.testing.assert_array_equal(model([-rows(2, 1.0)], {}).numpy(), rows(2, 1.0))
     assert graphs(model) == 0
-    assert capfd.readouterr().err.count("cannot be captured as a CUDA graph") == 1
+    told = capfd.readouterr().err
+    assert told.count("Looks cannot be captured as a CUDA graph") == 1 and "previous error" not in told
     after = OnCuda(Scale(), "cuda", (1,))
     for _ in range(2):
         assert after([rows(1, 1.0)], {})[0, 0] == 2.0
@@ -75,11 +87,25 @@ def test_what_cannot_be_captured_runs_as_it_is(capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("context", ["thread", "forkserver", "spawn"])
-def test_a_service_on_the_device(context: str) -> None:
+def test_a_service_on_the_device(context: str, capfd: pytest.CaptureFixture[str]) -> None:
     with shoal.ModelService({"scale": Scale, "look": Looks}, device="cuda", max_batch=8, context=context) as service:
         scale, look = service.model("scale"), service.model("look")
         for count in (1, 3, 8) * 4:
             np.testing.assert_array_equal(scale.batch(rows(count)), 2 * rows(count))
             np.testing.assert_array_equal(look.batch(rows(count)), rows(count))
-        service.update("scale", {"by": np.float32(3.0)})
+        service.update("scale", {"by": np.full(3, 3.0, np.float32)})
         np.testing.assert_array_equal(scale.batch(rows(5)), 3 * rows(5))
+    told = capfd.readouterr().err
+    assert "Scale cannot be captured" not in told
+    assert context != "thread" or "Looks cannot be captured" in told
+
+
+def test_a_failed_device_costs_one_server() -> None:
+    """An index out of bounds ends what a process has on a device; the next server answers."""
+    kwargs: dict[str, Any] = {"device": "cuda", "max_batch": 4, "on_fault": "restart"}
+    with shoal.ModelService({"drifts": Drifts}, **kwargs) as service:
+        drifts = service.model("drifts")
+        np.testing.assert_array_equal(drifts(rows(1)[0]), rows(1)[0] + 4)
+        with pytest.raises(Error):
+            drifts(rows(1, 1e6)[0], timeout=30)
+        np.testing.assert_array_equal(drifts(rows(1)[0], timeout=60), rows(1)[0] + 4)

@@ -72,7 +72,7 @@ class InPython(Loaded):
         if self._torch is None:
             load(state)
         else:
-            tensors = {name: self._torch.as_tensor(value) for name, value in state.items()}
+            tensors = {name: self._torch.as_tensor(value, device=self._device) for name, value in state.items()}
             own = self.model.state_dict()
             check_names(own, tensors)
             check_shapes(own, tensors)

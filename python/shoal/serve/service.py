@@ -78,7 +78,8 @@ class ModelService:
             instances: server processes, each with the models; a client stays with one.
             buckets: batch sizes that the models are to see: smaller batches are padded with copies of their first row.
                 () is any size, the default on a CPU; on a CUDA device that is 1, 2, 4, … max_batch, and modules of torch are run as a
-                CUDA graph of each size wherever they can be captured as one.
+                CUDA graph of each size wherever they can be captured as one. What a module decides in Python, or draws there, is
+                then decided once for each size.
             keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin).
             timeout: seconds after which a request ends with DeadlineExceeded; None: none, but the end of the service.
             context: how the servers start, as in make_vec; "thread": in a thread of this process, to look at a model with
