@@ -35,18 +35,25 @@ def _children(pid: int | str) -> set[int]:
     return found
 
 
+def _zygotes() -> set[int | None]:
+    """Those that this process keeps warm on purpose."""
+    module = sys.modules.get("shoal.process._launcher")
+    launchers = [*module._launchers.values(), *module._ahead.values()] if module else []
+    return {launcher.zygote_pid for launcher in launchers}
+
+
 def _descendants() -> set[int]:
-    """All processes under this one, but for the zygotes that it keeps warm on purpose."""
+    """All processes under this one, but for zygotes that are kept warm."""
+    zygotes = _zygotes()
     found, unseen = set(), {"self"}
     while unseen:
         children = _children(unseen.pop())
         unseen |= children
         found |= children
-    module = sys.modules.get("shoal.process._launcher")
-    launchers = [*module._launchers.values(), *module._ahead.values()] if module else []
     tracker = sys.modules.get("multiprocessing.resource_tracker")  # CPython's, one for each program
     kept = {tracker._resource_tracker._pid} if tracker else set()
-    return found - {launcher.zygote_pid for launcher in launchers} - kept
+    # One may have ended since it was listed, and another may have been started.
+    return found - zygotes - _zygotes() - kept
 
 
 def _name(pid: int) -> str:
