@@ -10,6 +10,7 @@ processes together, start time is until the first observations are there. `--wri
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -48,9 +49,9 @@ Cell = dict[str, float] | None
 
 
 def make(holder: str, envs: int, service: Any = None) -> gymnasium.vector.VectorEnv:
-    kwargs = {"segmenter": "own" if service is None else "service"}
     if holder == "gymnasium":
         return gymnasium.vector.AsyncVectorEnv([own_model] * envs, context="forkserver")
+    kwargs = {"segmenter": "own" if service is None else "service"}
     if holder == "base":
         return shoal.make_vec(SegmentedWorld, envs, backend="serial", env_kwargs=kwargs, max_episode_steps=100)
     options: dict[str, Any] = {"start_timeout": START_LIMIT}
@@ -170,15 +171,14 @@ def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
     if any(None in cells for row in figures.values() for cells in row.values()):
         text += f"\n–: not all workers had started after {START_LIMIT:.0f} s, or four steps took a minute.\n"
     most = 16 if 16 in sizes else sizes[-1]
-    for mine in ("service", "package"):
-        for theirs in ("forkserver", "gymnasium"):
-            pairs = zip(figures.get(mine, {}).get(most, []), figures.get(theirs, {}).get(most, []), strict=False)
-            times = [ours["rate"] / other["rate"] for ours, other in pairs if ours and other]
-            if times:
-                text += (
-                    f"\n{most} environments, {HOLDERS[mine]}: {statistics.median(times):.1f} ({min(times):.1f} – "
-                    f"{max(times):.1f}) times as fast as {HOLDERS[theirs]}.\n"
-                )
+    for mine, theirs in itertools.product(("service", "package"), ("forkserver", "gymnasium")):
+        pairs = zip(figures.get(mine, {}).get(most, []), figures.get(theirs, {}).get(most, []), strict=False)
+        times = [ours["rate"] / other["rate"] for ours, other in pairs if ours and other]
+        if times:
+            text += (
+                f"\n{most} environments, {HOLDERS[mine]}: {statistics.median(times):.1f} ({min(times):.1f} – "
+                f"{max(times):.1f}) times as fast as {HOLDERS[theirs]}.\n"
+            )
     return text
 
 

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 import shoal  # noqa: E402
 from served_modules import AnswersOnHost, Drifts, Looks, Moves, MovesBuffer, Nested, Scale, Sparse  # noqa: E402
 from shoal.serve.cuda import DeviceLost, OnCuda  # noqa: E402
+from shoal.serve.loading import InPython  # noqa: E402
 from shoal.serve.structure import tree_map  # noqa: E402
 
 
@@ -64,8 +65,12 @@ class StandIn:
     def capture(self, run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         assert self._inside
         self.captures += 1
-        with Unseen():
-            answer = run()
+        self._capturing = True
+        try:
+            with Unseen():
+                answer = run()
+        finally:
+            self._capturing = False
 
         def replay() -> None:
             assert self._inside
@@ -220,10 +225,14 @@ def test_there_are_only_so_many_graphs() -> None:
 def test_sizes_of_batches_by_default() -> None:
     from shoal.serve.service import _buckets
 
-    assert _buckets(None, 64, "cpu") == ()
+    assert _buckets(None, 64, "cpu") == _buckets(None, 64, "xpu") == ()
     assert _buckets(None, 48, "cuda:1") == (1, 2, 4, 8, 16, 32, 48)
     assert _buckets(None, 1, "cuda") == (1,)
     assert _buckets((), 64, "cuda") == ()
+
+
+def test_rows_go_to_a_device_of_another_kind() -> None:
+    assert InPython(Scale(), "meta")([rows(2)], {}).device.type == "meta"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -59,13 +59,13 @@ def resolve(env_id: str) -> str:
     if env_id in native_ids():
         return env_id
     module, colon, name = env_id.rpartition(":")
+    if colon:
+        _import(module, env_id)
     import gymnasium
 
     provide(name)
     if not colon and name not in gymnasium.registry and (module := _registered_here(name)):
-        colon = ":"
-    if colon:
-        _import(module, f"{module}:{name}")
+        return resolve(f"{module}:{name}")
     if name not in gymnasium.registry and not lacks(name):
         name = _newest(name) or _wrong_id(env_id, name)
     if need := lacks(name):

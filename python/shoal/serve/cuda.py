@@ -20,7 +20,7 @@ _WARM_UP = 3  # runs before a capture: libraries choose algorithms and take work
 
 _capturing = threading.Lock()  # a capture begins by waiting for the device, which would end another thread's
 
-Kind = tuple[int, Any]
+Kind = tuple[int, str]
 """Rows, and what the arguments are: their nesting, shapes and dtypes."""
 
 

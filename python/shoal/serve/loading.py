@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 import os
 import sys
@@ -17,7 +18,7 @@ from shoal.serve.structure import tree_map
 __all__ = ["InPython", "Loaded", "check", "check_names", "check_shapes", "load"]
 
 
-class Loaded:
+class Loaded(abc.ABC):
     """A model in this process.
 
     Attributes:
@@ -32,21 +33,21 @@ class Loaded:
         self.model = model
         self.version = 1
 
+    @abc.abstractmethod
     def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
         """A batch in, a batch out, as the model makes it."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def state(self) -> dict[str, Any]:
         """A copy of its weights, for set_state()."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_state(self, state: Mapping[str, Any], version: int) -> None:
         """New weights, between two batches: all of them or, where they do not fit, none."""
-        raise NotImplementedError
 
 
 class InPython(Loaded):
-    """A function, or a torch.nn.Module on the CPU: what other models are compared with."""
+    """A function, or a torch.nn.Module: what other models are compared with."""
 
     def __init__(self, model: Any, device: str = "cpu") -> None:
         super().__init__(model)
@@ -62,7 +63,7 @@ class InPython(Loaded):
         if self._torch is None:
             return self.model(*args, **kwargs)
         with self._torch.inference_mode():
-            return self.model(*tree_map(self._torch.from_numpy, args), **tree_map(self._torch.from_numpy, kwargs))
+            return self.model(*tree_map(self._tensor, args), **tree_map(self._tensor, kwargs))
 
     def state(self) -> dict[str, Any]:
         return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
@@ -79,6 +80,9 @@ class InPython(Loaded):
             with self._torch.no_grad():
                 load(tensors)
         self.version = version
+
+    def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
+        return self._torch.from_numpy(array).to(self._device)
 
     def _with_weights(self, name: str) -> Any:
         method = getattr(self.model, name, None)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.serve.structure import tree_map
+
 __all__ = ["Recurrent", "States"]
 
 Key = tuple[int, int]
@@ -70,8 +72,4 @@ def _stack(states: list[Any]) -> Any:
 
 
 def _row(states: Any, row: int) -> Any:
-    if isinstance(states, Mapping):
-        return {name: _row(part, row) for name, part in states.items()}
-    if isinstance(states, tuple | list):
-        return tuple(_row(part, row) for part in states)
-    return np.array(states[row])
+    return tree_map(lambda array: np.array(array[row]), states)

@@ -77,7 +77,7 @@ class ModelService:
             max_delay: seconds that a row may wait for others while its model is idle.
             instances: server processes, each with the models; a client stays with one.
             buckets: batch sizes that the models are to see: smaller batches are padded with copies of their first row.
-                () is any size, the default on a CPU; on a CUDA device that is 1, 2, 4, … max_batch, and modules of torch are run as a
+                () is any size, the default unless on a CUDA device; there it is 1, 2, 4, … max_batch, and modules of torch are run as a
                 CUDA graph of each size wherever they can be captured as one. What a module decides in Python, or draws there, is
                 then decided once for each size.
             keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin).
@@ -364,7 +364,7 @@ def _on_cpu(device: Any) -> bool:
 
 def _buckets(buckets: Sequence[int] | None, max_batch: int, device: Any) -> tuple[int, ...]:
     if buckets is None:
-        buckets = () if _on_cpu(device) else [2**i for i in range(max_batch.bit_length())]
+        buckets = [2**i for i in range(max_batch.bit_length())] if str(device).startswith("cuda") else ()
     sizes = sorted(set(buckets))
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= max_batch:

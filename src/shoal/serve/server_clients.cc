@@ -224,8 +224,8 @@ void Server::send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> 
 void Server::drop_seats_of(std::uint32_t client) {
   const auto found = seats_of_.find(client);
   if (found == seats_of_.end()) return;
-  for (const Seat* seat : std::vector(found->second)) drop_seat(seat->id());
-  seats_of_.erase(client);
+  while (!found->second.empty()) drop_seat(found->second.back()->id());
+  seats_of_.erase(found);
 }
 
 void Server::drop_seat(std::uint32_t seat) {

@@ -15,13 +15,13 @@ struct Quarantined {
   std::uint32_t claimed = 0;
 };
 
-/// A lane, as its server knows it.
 /// A seat at a lane, and all those that its client has at this server.
 struct SeatOfClient {
   Seat* seat = nullptr;
   const std::vector<Seat*>* of_client = nullptr;
 };
 
+/// A lane, as its server knows it.
 struct LaneState {
   std::unique_ptr<Lane> lane;
   RowSpec outputs;
