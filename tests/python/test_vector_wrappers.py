@@ -117,7 +117,6 @@ def play(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_numpy_becomes_torch_and_back(backend: str) -> None:
-    pytest.importorskip("array_api_compat")
     torch = pytest.importorskip("torch")
     envs = vector.NumpyToTorch(shoal.make_vec(PENDULUM, 2, **BACKENDS[backend]))
     observations, _ = envs.reset(seed=1)

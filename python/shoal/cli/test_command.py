@@ -1,4 +1,4 @@
-"""`shoal test`: builds and runs the C++ tests (ctest) and the Python tests (pytest) of a source folder."""
+"""`shoal test`: builds and runs the C++ tests (ctest) and the Python tests (pytest) of a source folder; `--all`: and the rest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import typer
 from shoal.cli.console import fail, note, say, wrong_use
 
 SANITIZERS = ("thread", "address")
+
+NOT_SANITIZED = "left out: the tests of Python, and of networks by LibTorch: neither of these is built with a sanitizer"
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +37,24 @@ def test(
     jobs: int = typer.Option(
         None, "-j", "--jobs", min=1, help="Compilers and C++ tests at a time [default: the CPUs]."
     ),
+    everything: bool = typer.Option(
+        False, "--all", help="The suite, and what is rare, long, or needs more than a clean clone. It takes hours."
+    ),
+    only: list[str] = typer.Option(None, "--only", metavar="PART", help="This part of --all; may be repeated."),
+    listed: bool = typer.Option(False, "--list", help="Name the parts of --all."),
+    copies: Path = typer.Option(
+        None, "--copies", metavar="FOLDER", help="Gymnasium's and PyTorch's tests, where they cannot be fetched."
+    ),
+    record: bool = typer.Option(False, "--record", help="Put the figures of --all into CONTRIBUTING.md."),
 ) -> None:
     """Run the whole test suite: C++ and Python."""
+    if listed or everything or only or copies or record:
+        if sanitize or keyword or jobs:
+            wrong_use("--sanitize, -k and -j are not for --all, whose parts --only chooses")
+        from shoal.cli import test_all
+
+        test_all.list_parts() if listed else test_all.run(source_folder(), tool_environment(), only, copies, record)
+        return
     if sanitize is not None and sanitize not in SANITIZERS:
         wrong_use(f"--sanitize takes thread or address, not {sanitize!r}")
     if keyword is not None and not re.fullmatch(r"[\w./:-]+", keyword):
@@ -44,7 +63,9 @@ def test(
     jobs = jobs or len(os.sched_getaffinity(0))
     environment = tool_environment()
     results = [run_cpp(source, sanitize, keyword, jobs, environment)]
-    if sanitize is None:
+    if sanitize is not None:
+        say(NOT_SANITIZED)
+    else:
         results.append(run_python(source, keyword, environment))
     say("")
     for result in results:
@@ -94,7 +115,10 @@ def run_cpp(source: Path, sanitize: str | None, keyword: str | None, jobs: int, 
     note(f"shoal: Building the C++ tests in {build.relative_to(source)} …")
     _logged(["ninja", "-C", str(build), "-j", str(jobs_that_fit(jobs))], log, source, environment)
 
+    report = build / "ctest.xml"
+    report.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--no-tests=ignore", "-j", str(jobs)]
+    command += ["--output-junit", str(report)]
     if keyword:
         command += ["-R", "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in keyword)]
     if sanitize == "thread" and _runs(["setarch", "-R", "true"]):
@@ -106,7 +130,20 @@ def run_cpp(source: Path, sanitize: str | None, keyword: str | None, jobs: int, 
     status, lines = _streamed(command, source, environment, keep=r"tests passed,.*out of \d+")
     if not lines:
         return Result("C++", "0 tests" if status == 0 else f"ctest left with status {status}", status == 0, False)
+    for line in skipped(report):
+        say(line)
     return Result("C++", lines[-1], status == 0, True)
+
+
+def skipped(report: Path) -> list[str]:
+    """The C++ tests that skipped themselves, as pytest tells of its own: ctest names them without the reason."""
+    lines = []
+    for case in ElementTree.parse(report).iter("testcase") if report.is_file() else ():
+        if case.find("skipped") is not None:
+            output = case.findtext("system-out") or ""
+            reason = re.search(r": Skipped\n(.*)", output)
+            lines.append(f"SKIPPED [1] {case.get('name')}: {reason[1].strip() if reason else 'it gives no reason'}")
+    return lines
 
 
 def run_python(source: Path, keyword: str | None, environment: dict[str, str]) -> Result:

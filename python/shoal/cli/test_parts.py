@@ -1,0 +1,168 @@
+"""The parts of `shoal test --all`: the suite, then what is rare, long, or needs more than a clean clone."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from shoal.cli.test_job import Failed, Job, LeftOut, skips
+
+KILL_ROUNDS = 100
+SOAK_STEPS = 10_000_000
+RANDOM_PROGRAMS = 5000
+SOLVED = 475.0
+"""Mean return at which CartPole-v1 counts as solved."""
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    what: str
+    minutes: float  # its deadline, several times what two cores take
+    run: Callable[[Job], str]  # returns its closing count
+
+
+def suite(job: Job) -> str:
+    return _shoal_test(job)
+
+
+def kills(job: Job) -> str:
+    return job.pytest("tests/crash", "--crash-rounds", KILL_ROUNDS)
+
+
+def soak(job: Job, *arguments: object) -> str:
+    lines = job.run([sys.executable, "benchmarks/soak.py", "--steps", SOAK_STEPS, *arguments])
+    result = json.loads(lines[-1])
+    closing = f"{result['steps']:,} steps, {sum(result['reported'].values()):,} faults, each told once; nothing grew"
+    return closing + (f"; {result['worker_recycles']:,} workers replaced" if result["worker_recycles"] else "")
+
+
+def random_programs(job: Job) -> str:
+    closing = job.pytest("tests/python/test_vector_random.py", "--random-programs", RANDOM_PROGRAMS)
+    return f"{RANDOM_PROGRAMS:,} programs; {closing}"
+
+
+def sanitizer(job: Job, name: str) -> str:
+    return _shoal_test(job, "--sanitize", name)
+
+
+def _shoal_test(job: Job, *arguments: str) -> str:
+    """The closing counts of `shoal test`."""
+    status, lines = job.outcome([sys.executable, "-m", "shoal.cli", "test", *arguments])
+    job.left_out += skips(lines)
+    job.left_out += [line.removeprefix("left out: ") for line in lines if line.startswith("left out: ")]
+    counts = [line.split(maxsplit=1)[1] for line in lines if re.match(r"(C\+\+|Python) +\S", line)]
+    if status or not counts:
+        raise Failed("; ".join(counts) or f"shoal test left with status {status}")
+    return "; ".join(counts)
+
+
+def cpython(job: Job) -> str:
+    if importlib.util.find_spec("test._test_multiprocessing") is None:
+        raise LeftOut("this interpreter comes without its package `test` (Debian: libpython3-testsuite)")
+    status, lines = job.outcome([sys.executable, "tests/conformance/cpython_multiprocessing.py"])
+    counts = [line for line in lines if re.match(r"(fork|forkserver|spawn): \d", line)]
+    if status or len(counts) != 3:
+        raise Failed("; ".join(counts) or f"the runner left with status {status}")
+    return "; ".join(counts)
+
+
+def torch(job: Job) -> str:
+    files = ("test_multiprocessing.py", "test_multiprocessing_spawn.py")
+    there = f"https://raw.githubusercontent.com/pytorch/pytorch/v{version('torch').partition('+')[0]}/test/{files[0]}"
+    sources = _copies(job, files, there)
+    arguments = [word for source in sources for word in ("--source", source)]
+    return job.count([sys.executable, "tests/conformance/torch_multiprocessing.py", *arguments, "--", "-rs"])
+
+
+def gymnasium(job: Job) -> str:
+    there = f"https://github.com/Farama-Foundation/Gymnasium/archive/refs/tags/v{version('gymnasium')}.tar.gz"
+    sources = _copies(job, ("gymnasium.tar.gz",), there)
+    arguments = ["--source", sources[0]] if sources else []
+    return job.count([sys.executable, "tests/conformance/gymnasium_vector.py", *arguments, "--", "-rs"])
+
+
+def _copies(job: Job, names: tuple[str, ...], address: str) -> list[Path]:
+    """The files in the folder of copies; none where they can be fetched."""
+    found = [job.copies / name for name in names] if job.copies else []
+    if found and all(path.is_file() for path in found):
+        return found
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=30):
+            return []
+    except (urllib.error.URLError, OSError) as error:
+        raise LeftOut(
+            f"cannot fetch {address} ({error}); --copies names a folder that has {' and '.join(names)}"
+        ) from None
+
+
+def mpi(job: Job) -> str:
+    job.need_program("mpirun", "openmpi-bin", "libopenmpi-dev")
+    python = job.environment_over("mpi", "-r", job.source / "requirements-mpi.txt")
+    return job.pytest("tests/python/test_mpi.py", python=python)
+
+
+def video(job: Job) -> str:
+    python = job.environment_over("video", "-r", job.source / "requirements-video.txt")
+    return job.pytest("tests/python/test_vector_wrappers.py", python=python)
+
+
+def install(job: Job) -> str:
+    """`pip install .` into an empty environment, which then trains and evaluates CartPole."""
+    home, elsewhere = job.folder / "environment-install", job.folder / "installed"
+    for folder in (home, elsewhere):
+        shutil.rmtree(folder, ignore_errors=True)
+    elsewhere.mkdir()
+    job.run([sys.executable, "-m", "venv", home])
+    job.run([home / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", job.source])
+    away = {"PYTHONPATH": "", "PATH": f"{home / 'bin'}{os.pathsep}{os.defpath}"}
+    (where,) = job.run([home / "bin/python", "-c", "import shoal; print(shoal.__file__)"], cwd=elsewhere, **away)
+    if not Path(where).is_relative_to(home):
+        raise Failed(f"the installed package is not used, but {where}")
+    train = [home / "bin/shoal", "train", "CartPole-v1", "--seed", "1", "--run-dir", "run", "--quiet", "--json"]
+    trained = json.loads(job.run(train, cwd=elsewhere, **away)[-1])
+    evaluate = [home / "bin/shoal", "eval", "run", "--episodes", "20", "--seed", "2", "--json"]
+    mean = json.loads(job.run(evaluate, cwd=elsewhere, **away)[-1])["mean_return"]
+    if mean < SOLVED:
+        raise Failed(f"the installed package trained CartPole-v1 to a mean return of {mean:.1f}, below {SOLVED:g}")
+    return f"installed; CartPole-v1 trained to a mean return of {mean:.1f} in {trained['steps']:,} steps"
+
+
+def peers(job: Job) -> str:
+    _, lines = job.outcome(["benchmarks/peers/setup"])
+    job.left_out += [line for line in lines if line.startswith("peers: could not be made")]
+    return job.pytest("tests/python/test_bench_adapters.py", "tests/python/test_bench.py")
+
+
+def gpu(job: Job) -> str:
+    return job.pytest("-m", "gpu", "tests/python")
+
+
+PARTS = (
+    Part("suite", "`./shoal test`", 120, suite),
+    Part("kills", f"{KILL_ROUNDS} kills of each kind in `tests/crash`", 600, kills),
+    Part("soak-sync", "`benchmarks/soak.py`: ten million steps among faults", 240, soak),
+    Part("soak-async", "the same by `send` and `recv`", 240, lambda job: soak(job, "--mode", "async")),
+    Part("soak-memory", "the same, with environments that leak", 240, lambda job: soak(job, "--memory-limit", "150")),
+    Part("random", f"{RANDOM_PROGRAMS:,} random programs against Gymnasium", 240, random_programs),
+    Part("thread", "the C++ tests under ThreadSanitizer", 300, lambda job: sanitizer(job, "thread")),
+    Part("address", "the C++ tests under AddressSanitizer", 300, lambda job: sanitizer(job, "address")),
+    Part("cpython", "CPython's tests of `multiprocessing`, three start methods", 180, cpython),
+    Part("torch", "PyTorch's tests of `torch.multiprocessing`", 60, torch),
+    Part("gymnasium", "Gymnasium's tests of vector environments", 60, gymnasium),
+    Part("mpi", "workers and processes under `mpirun -n 2`", 30, mpi),
+    Part("video", "Gymnasium's wrappers, with moviepy", 30, video),
+    Part("peers", "the adapters of all peers of the benchmarks", 90, peers),
+    Part("install", "`pip install .` into an empty environment, CartPole trained there", 120, install),
+    Part("gpu", "what needs a CUDA device", 60, gpu),
+)
