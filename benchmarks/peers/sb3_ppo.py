@@ -1,6 +1,6 @@
-"""Stable-Baselines3's PPO on CartPole-v1 with rl-baselines3-zoo's tuned settings, until it is solved.
+"""Stable-Baselines3's PPO on CartPole-v1 with the settings that it is given, until it is solved.
 
-Run by benchmarks/time_to_solve.py with the peers' interpreter; prints one line of JSON.
+Run by benchmarks/time_to_solve.py, which names the settings as Shoal does, with the peers' interpreter; prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 
-def linear(initial: float) -> Callable[[float], float]:
-    return lambda remaining: remaining * initial
+def scheduled(settings: dict[str, Any], name: str) -> float | Callable[[float], float]:
+    """A number, or what it falls from."""
+    value = settings[name]
+    if settings[f"{name}_schedule"] == "linear":
+        return lambda remaining: remaining * value
+    return value
 
 
 class UntilSolved(BaseCallback):
@@ -57,7 +63,8 @@ class _Solved(Exception):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--total-steps", type=int, required=True)
+    parser.add_argument("--settings", type=json.loads, required=True)
+    parser.add_argument("--threads", type=int, help="of torch; its default otherwise")
     parser.add_argument("--target", type=float, required=True)
     parser.add_argument("--eval-every", type=int, required=True)
     parser.add_argument("--eval-episodes", type=int, required=True)
@@ -65,24 +72,27 @@ def main() -> None:
     options = parser.parse_args()
 
     begin = time.perf_counter()
-    envs = make_vec_env("CartPole-v1", n_envs=8, seed=options.seed)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    settings = options.settings
+    envs = make_vec_env("CartPole-v1", n_envs=settings["num_envs"], seed=options.seed)
     model = PPO(
         "MlpPolicy",
         envs,
-        n_steps=32,
-        batch_size=256,
-        gae_lambda=0.8,
-        gamma=0.98,
-        n_epochs=20,
-        ent_coef=0.0,
-        learning_rate=linear(0.001),
-        clip_range=linear(0.2),
+        n_steps=settings["num_steps"],
+        batch_size=settings["batch_size"],
+        gae_lambda=settings["gae_lambda"],
+        gamma=settings["gamma"],
+        n_epochs=settings["epochs"],
+        ent_coef=settings["entropy_coef"],
+        learning_rate=scheduled(settings, "learning_rate"),
+        clip_range=scheduled(settings, "clip_range"),
         seed=options.seed,
         device="cpu",
     )
     until = UntilSolved(options.target, options.eval_every, options.eval_episodes, options.final_episodes, options.seed)
     try:
-        model.learn(options.total_steps, callback=until)
+        model.learn(settings["total_steps"], callback=until)
     except _Solved:
         pass
     print(

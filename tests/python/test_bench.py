@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -14,11 +15,12 @@ import pytest
 from rich.console import Console
 
 import shoal.bench
-from shoal.bench import BenchResult, Measurement
+from shoal.bench import BenchResult, Measurement, parking
+from shoal.bench.beside import Beside
 from shoal.bench.measuring import Measure, Task, best_of
 from shoal.bench.process import ContestantFailed, Process
 from shoal.bench.report import Report
-from shoal.bench.roster import CONTESTANTS, PEERS, interpreter
+from shoal.bench.roster import CONTESTANTS, PEERS, Contestant, interpreter, needs
 from shoal.bench.suite import selected
 from shoal.bench.workloads import WORKLOADS
 
@@ -107,7 +109,8 @@ def test_a_library_s_name_means_all_of_its_contestants():
 def test_every_peer_has_an_environment_and_every_workload_a_subject():
     """benchmarks/peers/setup makes what `PEERS` names; contestants ask for nothing else."""
     files = {path.stem for path in (ROOT / "benchmarks/peers").glob("*.txt")}
-    assert files == set(PEERS) == {c.peer for c in CONTESTANTS.values()} - {None}
+    needed = {needs(c, w) for c in CONTESTANTS.values() for w in WORKLOADS if c.steps(w)}
+    assert files == set(PEERS) == needed - {None}
     for name, workload in WORKLOADS.items():
         assert any(CONTESTANTS[subject].steps(name) for subject in workload.subjects)
 
@@ -115,14 +118,16 @@ def test_every_peer_has_an_environment_and_every_workload_a_subject():
 def test_wrong_names_and_numbers_are_refused():
     with pytest.raises(ValueError, match="no workload 'atari'; choose from cartpole"):
         shoal.bench.run(workloads=["atari"])
-    with pytest.raises(ValueError, match="no contestant 'ray'; choose from shoal-process"):
+    with pytest.raises(ValueError, match="no contestant 'ray'; choose from shoal-auto"):
         shoal.bench.run(contestants=["ray"])
+    with pytest.raises(ValueError, match="beside must be 0 or more"):
+        shoal.bench.run(beside=-1)
     for wrong in ({"num_envs": []}, {"num_envs": [0]}, {"rounds": 0}, {"seconds": 0}, {"num_workers": 0}):
         with pytest.raises(ValueError, match="at least 1"):
             shoal.bench.run(**wrong)
 
 
-@pytest.mark.parametrize("workload", list(WORKLOADS))
+@pytest.mark.parametrize("workload", [name for name, workload in WORKLOADS.items() if workload.peer is None])
 def test_every_contestant_without_peers_is_measured(workload, monkeypatch):
     monkeypatch.setenv("SHOAL_PEERS", "/nowhere")
     text = io.StringIO()
@@ -132,7 +137,9 @@ def test_every_contestant_without_peers_is_measured(workload, monkeypatch):
     for m in found.measurements:
         assert m.error is None and len(m.rates) == 2 and min(m.rates) > 0, m
         assert m.num_workers == 2
-    assert all(name in text.getvalue() for name in PEERS.values())
+    lacking = {needs(c, workload) for c in CONTESTANTS.values() if c.steps(workload)} - {None}
+    assert all(PEERS[peer] in text.getvalue() for peer in lacking)
+    assert f"side by side do the work of {found.machine['worth']:.1f}" in " ".join(text.getvalue().split())
     assert found.notes and json.loads(json.dumps(found.to_dict()))["notes"] == found.notes
     subject = found.subject(workload, 3)
     assert subject in WORKLOADS[workload].subjects
@@ -142,27 +149,133 @@ def test_every_contestant_without_peers_is_measured(workload, monkeypatch):
 def test_peers_that_are_not_installed_cannot_be_asked_for_alone(monkeypatch):
     monkeypatch.setenv("SHOAL_PEERS", "/nowhere")
     with pytest.raises(ValueError, match="EnvPool is not measured: run benchmarks/peers/setup"):
-        shoal.bench.run(["noop"], contestants=["envpool"])
+        shoal.bench.run(["native-cartpole"], contestants=["envpool"])
+    with pytest.raises(ValueError, match="ALE is not measured"):  # what the workload needs
+        shoal.bench.run(["pong"], contestants=["gymnasium"])
     with pytest.raises(ContestantFailed, match="there is no virtual environment envpool in /nowhere"):
         Process(CONTESTANTS["envpool-sync"], "native-cartpole", 2, 1)
 
 
 @pytest.mark.parametrize("peer", list(PEERS))
 def test_peers_are_measured_where_they_are_installed(peer):
-    entrants = [c for c in CONTESTANTS.values() if c.peer == peer]
-    if interpreter(entrants[0]) is None:
+    if interpreter(peer) is None:
         pytest.skip("benchmarks/peers/setup has not been run")
-    workload = next(name for name in WORKLOADS if entrants[0].steps(name))
-    names = [c.name for c in entrants]
+    entrants = [c for c in CONTESTANTS.values() if c.peer == peer]
+    measured: set[str] = set()
+    for workload in WORKLOADS:
+        names = [c.name for c in entrants if c.steps(workload) and (c.own or c.name not in measured)]
+        if not names:
+            continue
+        console = Console(file=io.StringIO())
+        found = shoal.bench.run([workload], [4], 2, rounds=1, seconds=0.01, contestants=names, console=console)
+        assert [(m.contestant, len(m.rates)) for m in found.measurements] == [(name, 1) for name in names], found
+        assert all(len(found.versions[name]) >= 3 for name in names)
+        measured.update(names)
+    assert measured == {c.name for c in entrants}
+
+
+def test_atari_is_the_same_for_those_with_environments_of_their_own():
+    """In the interpreter that has it: what everybody sees of Pong, and the library that has it in C++."""
+    if interpreter("ale") is None:
+        pytest.skip("benchmarks/peers/setup ale has not been run")
     console = Console(file=io.StringIO())
-    found = shoal.bench.run([workload], [4], 2, rounds=1, seconds=0.01, contestants=names, console=console)
+    names = ["shoal-serial", "gymnasium-sync", "ale-sync", "plain-loops"]
+    found = shoal.bench.run(["pong"], [2], 1, rounds=1, seconds=0.01, contestants=names, console=console)
     assert [(m.contestant, len(m.rates)) for m in found.measurements] == [(name, 1) for name in names], found
-    assert len(found.versions[names[0]]) >= 3
+    code = """
+import numpy
+from ale_py.vector_env import AtariVectorEnv
+from contextlib import ExitStack
+from shoal.bench.adapters.ale import make
+from shoal.bench.measuring import Task
+from shoal.bench.workloads import make_pong
+envs = make(Task("sync", "pong", 1, 1, ExitStack()))
+env = make_pong()
+assert envs.single_observation_space == env.observation_space, (envs.single_observation_space, env.observation_space)
+assert envs.single_action_space.n == env.action_space.n
+frames = envs.reset(seed=0)[1]["frame_number"][0]
+for i in range(1, 4):  # an action lasts four frames in both
+    assert envs.step(numpy.ones(1, numpy.int64))[4]["frame_number"][0] == frames + 4 * i
+env.reset(seed=0)
+frames = env.unwrapped.ale.getFrameNumber()
+for i in range(1, 4):
+    env.step(1)
+    assert env.unwrapped.ale.getFrameNumber() == frames + 4 * i
+"""
+    done = subprocess.run(
+        [interpreter("ale"), "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_contestant_that_cannot_start_says_why_and_leaves_nothing():
     with pytest.raises(ContestantFailed, match="KeyError: 'atari'"):
-        Process(CONTESTANTS["gymnasium-sync"], "atari", 1, 1)
+        Process(Contestant("gymnasium", "atari"), "noop", 1, 1)
+
+
+def test_who_is_not_on_turn_is_stopped(monkeypatch):
+    """All of its processes, those of Shoal's zygote included; and while it is measured they run."""
+    seen: list[set[str]] = []
+    with Process(CONTESTANTS["shoal-process"], "noop", 2, 2) as contestant:
+        assert len(parking.processes_below(contestant.pid)) >= 4  # itself, a zygote, two workers
+        assert set(parking.processes_below(contestant.pid).values()) == {"T"}
+        ask = contestant._ask
+
+        def looking(line: str, timeout: float) -> dict[str, object]:
+            seen.append(set(parking.processes_below(contestant.pid).values()))
+            return ask(line, timeout)
+
+        monkeypatch.setattr(contestant, "_ask", looking)
+        for _ in range(2):
+            assert contestant.measure(0.01) > 0
+            assert set(parking.processes_below(contestant.pid).values()) == {"T"}
+    assert len(seen) == 2 and not any("T" in states for states in seen)
+    assert parking.processes_below(contestant.pid) == {}
+    parking.resume(contestant.pid)
+    parking.stop(contestant.pid)
+
+
+def test_contestants_that_are_stopped_end_with_the_suite(tmp_path):
+    code = """
+import os, signal
+from shoal.bench.process import Process
+from shoal.bench.roster import CONTESTANTS
+contestants = [Process(CONTESTANTS[name], "noop", 2, 1) for name in ("gymnasium-async", "shoal-process")]
+from shoal.bench import parking
+print(*[pid for contestant in contestants for pid in parking.processes_below(contestant.pid)], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert done.returncode == -9 and len(pids) >= 6, done
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            assert select.select([descriptor], [], [], 30)[0], f"{pid} runs on: {Path(f'/proc/{pid}/stat').read_text()}"
+        finally:
+            os.close(descriptor)
+
+
+def test_others_compute_beside_while_a_contestant_steps():
+    with Beside(2) as others:
+        pids = others.pids
+        assert [parking.processes_below(pid) for pid in pids] == [{pid: "T"} for pid in pids]
+        with others.running():
+            assert [parking.processes_below(pid) for pid in pids] == [{pid: "R"} for pid in pids]
+        assert [parking.processes_below(pid) for pid in pids] == [{pid: "T"} for pid in pids]
+    assert [parking.processes_below(pid) for pid in pids] == [{}, {}]
+    console = Console(file=io.StringIO(), width=120)
+    found = shoal.bench.run(
+        ["noop"], [2], 1, rounds=1, seconds=0.01, contestants=["shoal-serial"], beside=1, console=console
+    )
+    assert found.to_dict()["beside"] == 1 and "beside 1 busy processes" in console.file.getvalue()
 
 
 def test_closing_a_contestant_ends_what_it_started():
@@ -223,6 +336,33 @@ def test_the_page_has_room_for_the_tables():
     """benchmarks/tables.py --write replaces what is between."""
     page = (ROOT / "benchmarks/README.md").read_text()
     assert page.index("<!-- tables: made by benchmarks/tables.py -->") < page.index("<!-- end of tables -->")
+
+
+def test_settings_are_chosen_by_the_median_of_several_windows():
+    """One window in which the slower ones were lucky does not decide."""
+    rates = {"steady": [10, 10, 10], "lucky": [99, 1, 1], "unlucky": [1, 12, 12]}
+    left: dict[str, list[int]] = {}
+
+    def build(task: Task, which: str) -> Measure:
+        left[which] = [0, *rates[which]]  # the first one warms up
+        return lambda seconds: (left[which].pop(0), 1.0) if left[which] else (-1, 1.0)
+
+    task = Task("mode", "noop", 4, 2, ExitStack())
+    best_of(task, [{"which": which} for which in rates], build)
+    assert task.settings == {"which": "unlucky"}
+    assert [left[which] for which in ("steady", "lucky")] == [[], []]
+
+
+def test_settings_that_a_library_fails_with_are_left_out():
+    def build(task: Task, size: int) -> Measure:
+        if size != 2:
+            raise AttributeError(f"none of {size}")
+        return lambda seconds: (size, seconds)
+
+    task = Task("mode", "noop", 4, 2, ExitStack())
+    assert best_of(task, [{"size": size} for size in (1, 2, 3)], build)(1.0) == (2, 1.0)
+    with pytest.raises(AttributeError, match="none of 1"):
+        best_of(task, [{"size": size} for size in (1, 3)], build)
 
 
 def test_the_fastest_settings_are_chosen():

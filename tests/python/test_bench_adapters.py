@@ -16,7 +16,7 @@ NUM_ENVS = 4
 
 
 def driven(contestant: Contestant, folder: Path) -> dict[str, object]:
-    python = interpreter(contestant)
+    python = interpreter(contestant.peer)
     if python is None:
         pytest.skip(f"benchmarks/peers/setup {contestant.peer} has not been run")
     environment = {**os.environ, "PYTHONPATH": "" if contestant.peer else str(PACKAGES), "PYTHONWARNINGS": "ignore"}
@@ -33,7 +33,7 @@ def driven(contestant: Contestant, folder: Path) -> dict[str, object]:
     return json.loads(found.stdout)
 
 
-@pytest.mark.parametrize("name", [c.name for c in CONTESTANTS.values() if not c.native and not c.limit])
+@pytest.mark.parametrize("name", [c.name for c in CONTESTANTS.values() if not c.own and not c.plain])
 def test_every_counted_step_was_made_and_every_environment_has_a_seed_of_its_own(name, tmp_path):
     found = driven(CONTESTANTS[name], tmp_path)
     counted, made = found["counted"], found["made"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main
-from shoal.doctor import cgroup, examine, memory, processes, software
+from shoal.doctor import cgroup, cores, examine, machine, memory, processes, software
 from shoal.doctor.accelerators import gpus
 
 
@@ -162,3 +163,28 @@ def test_gpus_are_read_from_the_kernel(tmp_path):
         folder.mkdir()
         (folder / "information").write_text(f"Model: \t\t NVIDIA Test {i}\nIRQ:   1\n")
     assert gpus(tmp_path) == ["NVIDIA Test 0", "NVIDIA Test 1"]
+
+
+def test_cpus_that_are_halves_of_cores_are_told(monkeypatch):
+    monkeypatch.setattr(cores, "side_by_side", lambda: cores.SideBySide(2, 1.24))
+    finding = find(machine.examine(), "cores")
+    assert finding.value == "2 CPUs side by side do the work of 1.2: they behave as halves of cores"
+    assert finding.status == "warn" and finding.advice
+    monkeypatch.setattr(cores, "side_by_side", lambda: cores.SideBySide(2, 1.9, share=0.5))
+    finding = find(machine.examine(), "cores")
+    assert finding.status == "ok" and "while other programs ran" in finding.value
+
+
+def test_cpus_are_compared_with_one_of_them():
+    """Not by how much: other programs run while tests do."""
+    found = cores.side_by_side(0.01)
+    assert found.cpus == min(len(os.sched_getaffinity(0)), cores.MOST)
+    assert 0 < found.worth and 0 < found.share <= 1
+
+
+def test_one_cpu_is_worth_one(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    assert cores.side_by_side() == cores.SideBySide(1, 1.0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1_000_000})
+    finding = find(machine.examine(), "cores")
+    assert finding.status == "warn" and "could not be measured" in finding.value

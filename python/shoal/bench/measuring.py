@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,6 +15,8 @@ import numpy as np
 from shoal.bench.workloads import WORKLOADS
 
 __all__ = ["Measure", "Mode", "Task", "best_of", "random_actions", "repeating", "stepping"]
+
+TRIALS = 3  # windows of each of the settings that are tried
 
 # Steps for about so many seconds; returns how many steps of single environments were made, and in how many seconds.
 Measure = Callable[[float], tuple[int, float]]
@@ -46,10 +49,10 @@ class Task:
 Mode = Callable[[Task], Measure]
 
 
-def random_actions(num_envs: int) -> Iterator[np.ndarray]:
-    """Arrays of 0s and 1s, shape (num_envs,), int64, without end."""
+def random_actions(num_envs: int, dtype: Any = np.int64) -> Iterator[np.ndarray]:
+    """Arrays of 0s and 1s, shape (num_envs,), without end. `dtype`: the one that the library need not convert."""
     random = np.random.default_rng(0)
-    return cycle([random.integers(0, 2, num_envs) for _ in range(64)])
+    return cycle([random.integers(0, 2, num_envs).astype(dtype) for _ in range(64)])
 
 
 def repeating(turn: Callable[[], int]) -> Measure:
@@ -74,9 +77,9 @@ def repeating(turn: Callable[[], int]) -> Measure:
     return measure
 
 
-def stepping(step: Callable[[np.ndarray], Any], num_envs: int) -> Measure:
+def stepping(step: Callable[[np.ndarray], Any], num_envs: int, dtype: Any = np.int64) -> Measure:
     """Steps all environments at once, with random actions."""
-    actions = random_actions(num_envs)
+    actions = random_actions(num_envs, dtype)
 
     def turn() -> int:
         step(next(actions))
@@ -91,17 +94,31 @@ def best_of(
     build: Callable[..., Measure],
     seconds: float = 0.3,
 ) -> Measure:
-    """Tries each of the settings for a short while and stays with the fastest.
+    """Tries each of the settings in several short windows and stays with the one whose median is the highest.
+
+    Settings that the library fails with are left out, unless it fails with all of them.
 
     `build(task, **settings)` enters what ends it into `task.closing`, which during trials is another one.
     """
-    found = []
+    best, rate = candidates[0], None
+    failure: Exception | None = None
     for settings in candidates if len(candidates) > 1 else ():
-        with ExitStack() as closing:
-            measure = build(Task(**{**vars(task), "closing": closing}), **settings)
-            measure(seconds / 3)
-            steps, elapsed = measure(seconds)
-            found.append(steps / elapsed)
-    best = candidates[found.index(max(found)) if found else 0]
+        try:
+            found = _tried(task, settings, build, seconds)
+        except Exception as error:
+            failure = failure or error
+            continue
+        if rate is None or found > rate:
+            best, rate = settings, found
+    if failure is not None and rate is None:
+        raise failure
     task.settings.update(best)
     return build(task, **best)
+
+
+def _tried(task: Task, settings: Mapping[str, Any], build: Callable[..., Measure], seconds: float) -> float:
+    with ExitStack() as closing:
+        measure = build(Task(**{**vars(task), "closing": closing}), **settings)
+        measure(seconds / 3)
+        windows = [measure(seconds) for _ in range(TRIALS)]
+    return statistics.median(steps / elapsed for steps, elapsed in windows)

@@ -7,12 +7,14 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from shoal.bench.roster import PACKAGES, Contestant, interpreter, peers_folder
+from shoal.bench import parking
+from shoal.bench.roster import PACKAGES, Contestant, interpreter, needs, peers_folder
 
 __all__ = ["ContestantFailed", "Process"]
 
@@ -24,8 +26,13 @@ class ContestantFailed(Exception):
     """A contestant ended or did not answer; the text is the last line that it wrote to stderr."""
 
 
+# A group of its own in this session: the kernel lets what is stopped in it go on, and hangs it up, when this process dies.
+OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+
+
 class Process:
-    """Starts a contestant and waits until its environments stand. A context manager: leaving it ends the process.
+    """Starts a contestant, waits until its environments stand, and stops all of its processes until they are measured. A
+    context manager: leaving it ends the process.
 
     Attributes:
         versions: what the contestant is made of, by package.
@@ -33,9 +40,10 @@ class Process:
     """
 
     def __init__(self, contestant: Contestant, workload: str, num_envs: int, num_workers: int) -> None:
-        python = interpreter(contestant)
+        peer = needs(contestant, workload)
+        python = interpreter(peer)
         if python is None:
-            raise ContestantFailed(f"there is no virtual environment {contestant.peer} in {peers_folder()}")
+            raise ContestantFailed(f"there is no virtual environment {peer} in {peers_folder()}")
         self._errors = tempfile.TemporaryFile()
         self._scratch = tempfile.TemporaryDirectory(prefix="shoal-bench-")  # some write where they are imported
         environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
@@ -49,7 +57,7 @@ class Process:
             stderr=self._errors,
             env=environment,
             cwd=self._scratch.name,
-            start_new_session=True,
+            **OWN_GROUP,
         )
         self._pidfd = os.pidfd_open(self._process.pid)
         self._closed = False
@@ -62,6 +70,7 @@ class Process:
         }
         try:
             stands = self._ask(json.dumps(task), START_TIMEOUT)
+            self._stop()
         except BaseException:
             self.close()
             raise
@@ -69,8 +78,10 @@ class Process:
         self.settings: dict[str, Any] = stands["settings"]
 
     def measure(self, seconds: float) -> float:
-        """Steps per second over a window of `seconds`."""
+        """Steps per second over a window of `seconds`. Its processes run for no longer."""
+        parking.resume(self.pid)
         answer = self._ask(str(seconds), 60 + 10 * seconds)
+        self._stop()
         return answer["steps"] / answer["seconds"]
 
     @property
@@ -84,6 +95,7 @@ class Process:
             return
         self._closed = True
         assert self._process.stdin is not None and self._process.stdout is not None
+        parking.resume(self.pid)
         try:
             self._process.stdin.close()
         except BrokenPipeError:
@@ -102,6 +114,12 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _stop(self) -> None:
+        try:
+            parking.stop(self.pid)
+        except TimeoutError as error:
+            raise ContestantFailed(str(error)) from None
 
     def _ask(self, line: str, timeout: float) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -36,7 +36,8 @@ class Report:
         subject = result.subject(first.workload, first.num_envs)
         table = Table(
             title=f"{WORKLOADS[first.workload].title}, {first.num_envs} environments, "
-            f"{result.num_workers} workers, {result.rounds} x {result.seconds:g} s",
+            f"{result.num_workers} workers, {result.rounds} x {result.seconds:g} s"
+            + (f", beside {result.beside} busy processes" if result.beside else ""),
             title_justify="left",
             caption=_caption(result.measurements, subject),
             caption_justify="left",
@@ -59,7 +60,9 @@ class Report:
 def _caption(measurements: Sequence[Measurement], subject: str | None) -> str:
     said = [] if subject is None else [f"x: how many times as fast {subject} was."]
     names = [m.contestant for m in measurements if m.contestant in CONTESTANTS]
-    said += [f"{name}: independent processes, the limit." for name in names if CONTESTANTS[name].limit]
+    said += [
+        f"{name}: the same in independent processes, with nothing around." for name in names if CONTESTANTS[name].plain
+    ]
     return "  ".join(said)
 
 

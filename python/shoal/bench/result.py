@@ -69,6 +69,7 @@ class BenchResult:
     machine: dict[str, Any]
     versions: dict[str, dict[str, str]]  # by contestant
     notes: list[str] = field(default_factory=list)
+    beside: int = 0  # processes that computed meanwhile
 
     def measurement(self, workload: str, num_envs: int, contestant: str) -> Measurement | None:
         """None when this was not measured."""
@@ -109,6 +110,7 @@ class BenchResult:
             "num_workers": self.num_workers,
             "rounds": self.rounds,
             "seconds": self.seconds,
+            "beside": self.beside,
             "machine": self.machine,
             "versions": self.versions,
             "notes": self.notes,

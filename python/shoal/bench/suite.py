@@ -6,13 +6,16 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.bench.beside import Beside
 from shoal.bench.process import ContestantFailed, Process
 from shoal.bench.result import BenchResult, Measurement
-from shoal.bench.roster import CONTESTANTS, PEERS, Contestant, interpreter
+from shoal.bench.roster import CONTESTANTS, PEERS, Contestant, interpreter, needs
 from shoal.bench.workloads import WORKLOADS
+from shoal.doctor.cores import side_by_side
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,12 +32,13 @@ def run(
     contestants: Sequence[str] | None = None,
     rounds: int = 5,
     seconds: float = 1.0,
+    beside: int = 0,
     console: Console | None = None,
 ) -> BenchResult:
     """Measures environment steps per second and prints a table of each workload as soon as it is complete.
 
     All contestants of a workload stand ready at the same time, each in a process of its own; in each round each of them
-    steps for `seconds` while the others sleep, forwards in one round and backwards in the next, so that what else happens on
+    steps for `seconds` while all processes of the others are stopped, forwards in one round and backwards in the next, so that what else happens on
     the machine meets them alike. A window before the first round warms up and does not count.
 
     Args:
@@ -46,6 +50,7 @@ def run(
             all that can run here.
         rounds: windows of each contestant that count.
         seconds: length of a window.
+        beside: processes that compute while a contestant steps, as other programs on the machine do.
         console: where to print; stdout by default.
 
     Raises:
@@ -58,24 +63,31 @@ def run(
     cpus = len(os.sched_getaffinity(0))
     if not num_envs or min(cpus if num_workers is None else num_workers, rounds, *num_envs) < 1 or seconds <= 0:
         raise ValueError("num_envs, num_workers and rounds must be at least 1 and seconds more than 0")
-    everyone, notes = _present(selected(contestants), asked=contestants is not None)
+    if beside < 0:
+        raise ValueError(f"beside must be 0 or more, got {beside}")
+    everyone = selected(contestants)
+    notes = _missing(everyone, workloads, asked=contestants is not None)
 
     from shoal.bench.report import Report
 
     report = Report(console)
+    machine = _machine()
+    notes.append(f"{machine['cpu']}: {machine['side_by_side']}.")
     report.begin(notes)
-    measurements: list[Measurement] = []
-    versions: dict[str, dict[str, str]] = {}
-    for workload in workloads:
-        for size in num_envs:
-            workers = num_workers or (size if WORKLOADS[workload].waits else cpus)
-            entrants = [contestant for contestant in everyone if contestant.steps(workload)]
-            with report.progress(workload, size) as tick:
-                found = _measure(workload, size, min(workers, size), entrants, rounds, seconds, versions, tick)
-            measurements += found
-            if found:
-                report.table(BenchResult(found, workers, rounds, seconds, {}, versions))
-    return BenchResult(measurements, num_workers or cpus, rounds, seconds, _machine(), versions, notes)
+    result = BenchResult([], num_workers or cpus, rounds, seconds, machine, {}, notes, beside)
+    with Beside(beside) as others:
+        for workload in workloads:
+            for size in num_envs:
+                workers = num_workers or (size if WORKLOADS[workload].waits else cpus)
+                entrants = [c for c in everyone if c.steps(workload) and interpreter(needs(c, workload)) is not None]
+                with report.progress(workload, size) as tick:
+                    found = _measure(
+                        workload, size, min(workers, size), entrants, rounds, seconds, others, result.versions, tick
+                    )
+                result.measurements.extend(found)
+                if found:
+                    report.table(replace(result, measurements=found, num_workers=workers))
+    return result
 
 
 def selected(names: Sequence[str] | None) -> list[Contestant]:
@@ -104,18 +116,22 @@ def _chosen(what: str, names: Sequence[str] | None, choices: list[str]) -> list[
     return [name for name in choices if name in names]
 
 
-def _present(entrants: list[Contestant], asked: bool) -> tuple[list[Contestant], list[str]]:
-    """The contestants that can run here, and what to say of the others."""
-    missing = {c.peer: PEERS[c.peer] for c in entrants if c.peer is not None and interpreter(c) is None}
+def _missing(entrants: list[Contestant], workloads: list[str], asked: bool) -> list[str]:
+    """What to say of what is not installed: libraries, and what a workload's environments need.
+
+    Raises:
+        ValueError: when what was asked for comes to nothing without it.
+    """
+    pairs = [(c, workload) for workload in workloads for c in entrants if c.steps(workload)]
+    missing = {peer: PEERS[peer] for peer in (needs(*pair) for pair in pairs) if peer and interpreter(peer) is None}
     if not missing:
-        return entrants, []
+        return []
     names = list(missing.values())
     said = ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
     note = f"{said} {'are' if len(names) > 1 else 'is'} not measured: {SETUP}."
-    kept = [c for c in entrants if c.peer not in missing]
-    if asked and not kept:
+    if asked and all(needs(*pair) in missing for pair in pairs):
         raise ValueError(note)
-    return kept, [note]
+    return [note]
 
 
 def _measure(
@@ -125,6 +141,7 @@ def _measure(
     entrants: Iterable[Contestant],
     rounds: int,
     seconds: float,
+    others: Beside,
     versions: dict[str, dict[str, str]],
     tick: Any,
 ) -> list[Measurement]:
@@ -148,7 +165,8 @@ def _measure(
             for name in order:
                 tick("warming up" if round_ < 0 else f"round {round_ + 1} of {rounds}: {name}")
                 try:
-                    rate = ready[name].measure(seconds if round_ >= 0 else seconds / 2)
+                    with others.running():
+                        rate = ready[name].measure(seconds if round_ >= 0 else seconds / 2)
                 except ContestantFailed as failure:
                     found[name] = Measurement(workload, num_envs, name, error=str(failure), num_workers=num_workers)
                     ready.pop(name).close()
@@ -164,9 +182,13 @@ def _machine() -> dict[str, Any]:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
+    worth = side_by_side()
     return {
         "cpu": cpu,
         "cpus": len(os.sched_getaffinity(0)),
+        "worth": worth.worth,
+        "halves": worth.halves,
+        "side_by_side": str(worth),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "shoal": _version(),

@@ -45,11 +45,11 @@ class ImageEnv(NoopEnv):
 
 
 class BusyEnv(NoopEnv):
-    """Computes for one millisecond, as a small simulator does."""
+    """Computes for one millisecond of CPU time, as a small simulator does: time in which others have the CPU is no help."""
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        end = time.perf_counter() + 1e-3
-        while time.perf_counter() < end:
+        end = time.thread_time() + 1e-3
+        while time.thread_time() < end:
             pass
         return self._obs, 1.0, False, False, {}
 
@@ -75,15 +75,39 @@ def make_cartpole() -> gymnasium.Env[Any, Any]:
     return gymnasium.make("CartPole-v1")
 
 
+# Of Atari's Pong, for everybody: 1 to 30 no-ops at the begin, an action for four frames, the larger of the last two of them,
+# grey, 84 x 84, the last four stacked; rewards as they are, no sticky actions, no fire at the begin, 108,000 frames at most. Frames
+# in Python are grey from the start, and OpenCV has one thread: all others would only cost time here.
+PONG_NOOPS, PONG_SKIP, PONG_SIZE, PONG_STACK, PONG_FRAMES = 30, 4, 84, 4, 108_000
+
+
+def make_pong() -> gymnasium.Env[Any, Any]:
+    import ale_py  # noqa: F401  registers it
+    import cv2
+    from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+    cv2.setNumThreads(1)
+    env = gymnasium.make(
+        "ALE/Pong-v5",
+        frameskip=1,
+        repeat_action_probability=0.0,
+        max_num_frames_per_episode=PONG_FRAMES,
+        obs_type="grayscale",
+    )
+    env = AtariPreprocessing(env, noop_max=PONG_NOOPS, frame_skip=PONG_SKIP, screen_size=PONG_SIZE)
+    return FrameStackObservation(env, PONG_STACK)
+
+
 @dataclass(frozen=True)
 class Workload:
     """What is stepped.
 
     Attributes:
         title: heads its table.
-        make: one environment, in Python; None for those that each contestant brings its own of, in C++.
-        native_id: Shoal's name of such.
+        make: one environment, in Python; None where every contestant brings its own.
+        native_id: Shoal's name of its own.
         subjects: whom the others are compared with: the first of these that is measured.
+        peer: the virtual environment of benchmarks/peers that has what `make` needs; None where Gymnasium and NumPy will do.
         waits: steps wait instead of computing: a worker for each environment then keeps all of them going on any number
             of CPUs, and is what contestants that share workers among environments get.
     """
@@ -91,11 +115,12 @@ class Workload:
     title: str
     make: Callable[[], gymnasium.Env[Any, Any]] | None
     native_id: str | None = None
-    subjects: tuple[str, ...] = ("shoal-process",)
+    subjects: tuple[str, ...] = ("shoal-auto", "shoal-process")
+    peer: str | None = None
     waits: bool = False
 
 
-# Every action space is Discrete(2).
+# The actions are 0 and 1; in Pong these do nothing and fire.
 WORKLOADS: dict[str, Workload] = {
     "cartpole": Workload("CartPole-v1 in Python", make_cartpole),
     "noop": Workload("an environment that does nothing", NoopEnv),
@@ -104,5 +129,8 @@ WORKLOADS: dict[str, Workload] = {
     "sleep-exp": Workload(
         "1 ms of waiting a step, in the mean", SleepEnv, subjects=("shoal-async", "shoal-process"), waits=True
     ),
-    "native-cartpole": Workload("CartPole-v1 in C++", None, "shoal/CartPole-v1", subjects=("shoal-native",)),
+    "pong": Workload("Atari's Pong", make_pong, peer="ale"),
+    "native-cartpole": Workload(
+        "CartPole-v1, each library's own", None, "shoal/CartPole-v1", subjects=("shoal-native",)
+    ),
 }

@@ -26,6 +26,7 @@ def bench(
     num_workers: int = typer.Option(None, "--num-workers", min=1, help="Workers [default: as many as CPUs]."),
     rounds: int = typer.Option(5, "--rounds", min=1, help="Measurements of each contestant."),
     seconds: float = typer.Option(1.0, "--seconds", min=0.001, help="Length of one measurement."),
+    beside: int = typer.Option(0, "--beside", min=0, help="Processes that compute meanwhile, as other programs do."),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
 ) -> None:
@@ -44,6 +45,7 @@ def bench(
         contestants=contestant or None,
         rounds=rounds,
         seconds=seconds,
+        beside=beside,
         console=Console(stderr=json),
     )
     if json:

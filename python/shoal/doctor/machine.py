@@ -1,17 +1,17 @@
-"""How many CPUs there are for this process."""
+"""How many CPUs there are for this process, and what they are worth."""
 
 from __future__ import annotations
 
 import os
 
-from shoal.doctor import cgroup
+from shoal.doctor import cgroup, cores
 from shoal.doctor.finding import Finding
 
 _AREA = "machine"
 
 
 def examine() -> list[Finding]:
-    return [_cpus(), _load()]
+    return [_cpus(), _side_by_side(), _load()]
 
 
 def usable_cpus() -> float:
@@ -30,6 +30,22 @@ def _cpus() -> Finding:
         advice = f"libraries that count CPUs see {allowed} and start that many threads; give --num-workers {workers}"
         return Finding(_AREA, "CPUs", value, "warn", advice)
     return Finding(_AREA, "CPUs", value, "ok", advice)
+
+
+def _side_by_side() -> Finding:
+    try:
+        found = cores.side_by_side()
+    except OSError as error:
+        return Finding(
+            _AREA, "cores", "could not be measured", "warn", f"{error}; look again when the machine is less busy"
+        )
+    advice = ""
+    if found.halves:
+        advice = (
+            "two workers make little more than one here: judge Shoal, and anything else that runs in parallel, by what these "
+            "CPUs are worth, or take a machine with cores of its own"
+        )
+    return Finding(_AREA, "cores", str(found), "warn" if found.halves else "ok", advice)
 
 
 def _load() -> Finding:

@@ -1,8 +1,13 @@
-"""Plain loops in independent processes that share nothing: the most that any engine could reach with so many workers."""
+"""Plain loops in independent processes that share nothing: the same environments with nothing around them.
+
+Each process has a CPU of its own where there is one for each, all start at the same moment, and a twentieth of the window passes
+before the clocks start.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from itertools import cycle
@@ -13,13 +18,16 @@ from shoal.bench.measuring import Measure, Mode, Task, random_actions
 PACKAGE = "gymnasium"
 
 
-def loop(make: Callable[[], Any], first: int, num_envs: int, pipe: Any) -> None:
+def loop(make: Callable[[], Any], first: int, num_envs: int, cpu: int | None, together: Any, pipe: Any) -> None:
     """Steps environments one after the other with nothing around them, in a process that talks to nobody meanwhile."""
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
     envs = [make() for _ in range(num_envs)]
     actions = cycle([row.tolist() for _, row in zip(range(64), random_actions(num_envs), strict=False)])
     for i, env in enumerate(envs):
         env.reset(seed=first + i)
-    while (seconds := pipe.recv()) is not None:
+
+    def count(seconds: float) -> tuple[int, float]:
         steps = 0
         begin = now = time.perf_counter()
         while now - begin < seconds:
@@ -29,22 +37,33 @@ def loop(make: Callable[[], Any], first: int, num_envs: int, pipe: Any) -> None:
                     env.reset()
             steps += num_envs
             now = time.perf_counter()
-        pipe.send((steps, now - begin))
+        return steps, now - begin
+
+    pipe.send(None)  # they stand
+    while (seconds := pipe.recv()) is not None:
+        together.wait()
+        count(seconds / 20)
+        pipe.send(count(seconds))
 
 
 def loops(task: Task) -> Measure:
     context = multiprocessing.get_context("fork")
+    together = context.Barrier(task.num_workers)
+    cpus = sorted(os.sched_getaffinity(0))
     pipes = []
     first = 0
     for index in range(task.num_workers):
         share = len(range(index, task.num_envs, task.num_workers))
         ours, theirs = context.Pipe()
-        process = context.Process(target=loop, args=(task.make, first, share, theirs), daemon=True)
+        cpu = cpus[index] if task.num_workers <= len(cpus) else None
+        process = context.Process(target=loop, args=(task.make, first, share, cpu, together, theirs), daemon=True)
         process.start()
         pipes.append(ours)
         task.closing.callback(process.join, 10)
         task.closing.callback(ours.send, None)
         first += share
+    for pipe in pipes:
+        pipe.recv()
 
     def measure(seconds: float) -> tuple[int, float]:
         for pipe in pipes:

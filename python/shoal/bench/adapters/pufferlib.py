@@ -1,4 +1,5 @@
-"""PufferLib 3, the last with environments in Python: in this process, and in workers that poll flags in shared memory.
+"""PufferLib 3, the last with environments in Python: in this process, and in workers that poll flags in shared memory; and its
+CartPole in C, of which one object steps many.
 
 Tries one worker as well as one a CPU, since its caller polls, too. Returns views that the next step overwrites.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 import pufferlib.emulation
 import pufferlib.vector
 
@@ -44,7 +46,7 @@ def sync(task: Task) -> Measure:
     def build(task: Task, num_workers: int) -> Measure:
         envs = make(task, pufferlib.vector.Multiprocessing, num_workers=num_workers, overwork=True)
         envs.reset(seed=0)
-        return stepping(envs.step, task.num_envs)
+        return stepping(envs.step, task.num_envs, np.int32)
 
     return best_of(task, [{"num_workers": count} for count in workers(task)], build)
 
@@ -63,7 +65,7 @@ def asynchronous(task: Task) -> Measure:
             overwork=True,
         )
         envs.async_reset(seed=0)
-        actions = random_actions(batch_size)
+        actions = random_actions(batch_size, np.int32)
 
         def turn() -> int:
             envs.recv()
@@ -84,4 +86,44 @@ def asynchronous(task: Task) -> Measure:
     return best_of(task, candidates, build)
 
 
-MODES: dict[str, Mode] = {"serial": serial, "sync": sync, "async": asynchronous}
+# Steps after which its CartPole sums up what the episodes came to: seldom, as a trainer asks.
+REPORT_EVERY = 128
+
+
+def c_serial(task: Task) -> Measure:
+    from pufferlib.ocean.cartpole.cartpole import Cartpole
+
+    envs = Cartpole(task.num_envs, report_interval=REPORT_EVERY, seed=0)
+    task.closing.callback(envs.close)
+    envs.reset(seed=0)
+    return stepping(envs.step, task.num_envs, np.float32)
+
+
+def c_sync(task: Task) -> Measure:
+    """Each worker has one object, with its share of the environments."""
+    from pufferlib.ocean.cartpole.cartpole import Cartpole
+
+    def build(task: Task, num_workers: int) -> Measure:
+        kwargs = {"num_envs": task.num_envs // num_workers, "report_interval": REPORT_EVERY}
+        envs = pufferlib.vector.Multiprocessing(
+            [Cartpole] * num_workers,
+            [[]] * num_workers,
+            [kwargs] * num_workers,
+            num_workers,
+            num_workers,
+            overwork=True,
+        )
+        task.closing.callback(envs.close)
+        envs.reset(seed=0)
+        return stepping(envs.step, task.num_envs, np.int32)
+
+    return best_of(task, [{"num_workers": count} for count in workers(task)], build)
+
+
+MODES: dict[str, Mode] = {
+    "serial": serial,
+    "sync": sync,
+    "async": asynchronous,
+    "c-serial": c_serial,
+    "c-sync": c_sync,
+}

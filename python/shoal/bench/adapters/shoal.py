@@ -9,6 +9,14 @@ from shoal.bench.workloads import WORKLOADS
 PACKAGE = "shoal"
 
 
+def auto(task: Task) -> Measure:
+    """As it comes: backend and number of workers are its choice."""
+    envs = shoal.make_vec(task.make, num_envs=task.num_envs)
+    task.closing.callback(envs.close)
+    envs.reset(seed=0)
+    return stepping(envs.step, task.num_envs)
+
+
 def vector(backend: str, copy: bool = True) -> Mode:
     def build(task: Task) -> Measure:
         envs = shoal.make_vec(
@@ -49,6 +57,7 @@ def asynchronous(backend: str) -> Mode:
 
 
 MODES: dict[str, Mode] = {
+    "auto": auto,
     "process": vector("process"),
     "process-lent": vector("process", copy=False),
     "async": asynchronous("process"),

@@ -21,8 +21,16 @@ def started(kind: type[BaseVectorEnv], task: Task, wait_num: int | None = None) 
     actions = random_actions(task.num_envs)
     ready = np.arange(task.num_envs)
 
-    def turn() -> int:
-        """Steps those that are ready, and resets those that ended: that is left to the caller."""
+    # Those that ended are reset here: that is left to the caller.
+
+    def together() -> int:
+        _, _, terminated, truncated, _ = envs.step(next(actions))
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            envs.reset(ended)
+        return task.num_envs
+
+    def those_ready() -> int:
         nonlocal ready
         _, _, terminated, truncated, infos = envs.step(next(actions)[: len(ready)], ready)
         ready = np.array([info["env_id"] for info in infos])
@@ -31,7 +39,7 @@ def started(kind: type[BaseVectorEnv], task: Task, wait_num: int | None = None) 
             envs.reset(ended)
         return len(ready)
 
-    return repeating(turn)
+    return repeating(together if wait_num is None else those_ready)
 
 
 def asynchronous(task: Task) -> Measure:

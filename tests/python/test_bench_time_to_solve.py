@@ -1,0 +1,74 @@
+"""benchmarks/time_to_solve.py: both sides get the same settings, and are compared by their best."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from shoal import learn
+from shoal.bench.roster import interpreter
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("time_to_solve", ROOT / "benchmarks/time_to_solve.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_preset_s_settings_are_the_preset_s(script):
+    preset = learn.preset("CartPole-v1")
+    assert {name: preset[name] for name in script.ZOO} == script.SETTINGS["preset"]
+    assert script.SETTINGS["preset"] == script.ZOO | {"batch_size": 128} and script.ZOO["batch_size"] == 256
+
+
+@pytest.mark.parametrize("which", ["zoo", "preset"])
+def test_both_sides_are_told_the_same(script, which):
+    settings = script.SETTINGS[which]
+    mine = script.shoal_command("CartPole-v1", settings, 3, "/run", [])
+    told = dict(mine[i + 1].split("=") for i, word in enumerate(mine) if word == "--set")
+    assert {name: told[name] for name in settings} == {name: str(value) for name, value in settings.items()}
+    theirs = script.sb3_command(settings, 3, 1)
+    assert json.loads(theirs[theirs.index("--settings") + 1]) == settings
+    assert theirs[-2:] == ["--threads", "1"] and "--threads" not in script.sb3_command(settings, 3, None)
+
+
+def test_the_faster_of_the_others_counts(script):
+    def rows(*walls: float) -> list[dict[str, object]]:
+        return [{"wall": wall, "solved": True, "steps": 5000} for wall in walls]
+
+    lines = script.verdict(
+        {"shoal": rows(1, 2, 1), "sb3, 1 thread": rows(6, 6, 8), "sb3, torch's threads": rows(9, 9, 1)}
+    )
+    assert len(lines) == 4 and lines[-1] == "  shoal is 6.0 (3.0 - 8.0) times as fast as sb3, 1 thread"
+    assert len(script.verdict({"shoal": rows(1)})) == 1
+
+
+def test_shoal_takes_every_one_of_the_settings(script, tmp_path):
+    settings = script.SETTINGS["zoo"] | {"total_steps": 512}
+    command = script.shoal_command(
+        "shoal/CartPole-v1", settings, 0, str(tmp_path / "run"), ["--set", "final_episodes=1"]
+    )
+    start = [sys.executable, "-c", "from shoal.cli import main; main()", *command[command.index("train") :]]
+    done = subprocess.run(start, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
+
+
+def test_stable_baselines3_takes_every_one_of_the_settings(script):
+    if interpreter("sb3") is None:
+        pytest.skip("benchmarks/peers/setup sb3 has not been run")
+    command = script.sb3_command(script.SETTINGS["preset"] | {"total_steps": 512}, 0, 1)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["steps"] == 512 and not found["solved"]
