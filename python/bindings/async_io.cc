@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "batch_io.h"
+#include "deep_copy.h"
 #include "numpy_api.h"
 #include "shoal/os/error.h"
 #include "shoal/shm/layout.h"
@@ -276,11 +277,10 @@ vector::Batch AsyncIo::wait(std::optional<double> timeout) {
 
 nb::object AsyncIo::reset_wait(std::optional<double> timeout) {
   const vector::Batch batch = wait(timeout);
-  // A row that this reset left alone still has the final observation of the step before.
   std::fill(has_final_.begin(), has_final_.end(), std::uint8_t{0});
   const ObjectRows objects = observed_of(last_ids_);
   return nb::make_tuple(observations_.load_batch(batch.obs, &objects),
-                        extra() & ~static_cast<int>(BatchIo::kFinal));
+                        extra() & BatchIo::kOfResets);
 }
 
 nb::object AsyncIo::step_wait(std::optional<double> timeout) {

@@ -115,8 +115,7 @@ nb::object BatchIo::store_actions(nb::handle actions) {
 
 nb::object BatchIo::reset_wait(std::optional<double> timeout) {
   last_ = wait(timeout);
-  // A row that this reset left alone still has the final observation of the step before.
-  return nb::make_tuple(observations(), extra() & ~static_cast<int>(kFinal));
+  return nb::make_tuple(observations(), extra() & kOfResets);
 }
 
 nb::object BatchIo::step_wait(std::optional<double> timeout) {
@@ -173,7 +172,7 @@ int BatchIo::extra() const {
 }
 
 nb::object BatchIo::infos() const {
-  if (const PyStepper* stepper = local()) return stepper->infos();
+  if (PyStepper* stepper = local()) return stepper->infos();
   if (observations_.objects() != 0 || exact_) return entries_;
   nb::list entries;
   for (nb::handle message : messages()) entries.attr("extend")(message[0]);

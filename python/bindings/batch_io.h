@@ -29,6 +29,9 @@ class BatchIo {
  public:
   /// What a result carries beyond its arrays; zero for most steps.
   enum Extra : int { kNothing = 0, kInfos = 1, kFinal = 2, kFault = 4, kEpisodes = 8 };
+  /// A reset ends no episode: rows that it leaves alone are as the step before left them, and what
+  /// they say of an episode's end was told with that step.
+  static constexpr int kOfResets = kInfos | kFault;
 
   /// The spaces are Gymnasium's single ones. `copy`: results are fresh arrays; otherwise they are
   /// views of the VectorEnv's own arrays, overwritten by the next call. `exact`: what the steppers

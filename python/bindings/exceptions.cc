@@ -11,10 +11,11 @@ namespace {
 
 std::string text(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-process::ErrorReport report_of(const nb::python_error& error) {
+}  // namespace
+
+process::ErrorReport report_exception(nb::handle exception) {
   process::ErrorReport report;
-  const nb::object packed =
-      nb::module_::import_("shoal.errors").attr("pack_exception")(error.value());
+  const nb::object packed = nb::module_::import_("shoal.errors").attr("pack_exception")(exception);
   report.type = text(packed[0]);
   report.message = text(packed[1]);
   report.traceback = text(packed[2]);
@@ -24,14 +25,12 @@ process::ErrorReport report_of(const nb::python_error& error) {
   return report;
 }
 
-}  // namespace
-
 process::ErrorReport report_current_exception() {
   nb::gil_scoped_acquire gil;
   try {
     throw;
   } catch (const nb::python_error& error) {
-    return report_of(error);
+    return report_exception(error.value());
   } catch (...) {
     return process::ErrorReport::from_current_exception();
   }

@@ -14,6 +14,9 @@ namespace shoal::python {
 /// GIL.
 process::ErrorReport report_current_exception();
 
+/// The same of an exception that was caught in Python. Needs the GIL.
+process::ErrorReport report_exception(nanobind::handle exception);
+
 /// exception.add_note(note), where this Python has it (3.11).
 void add_note(nanobind::handle exception, const std::string& note);
 

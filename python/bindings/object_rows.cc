@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "deep_copy.h"
 #include "shoal/os/error.h"
 
 namespace nb = nanobind;
@@ -73,10 +74,6 @@ ObjectRows ObjectRows::deep_copied() const {
 int ObjectRows::traverse(visitproc visit, void* arg) const {
   for (const nb::object& object : objects_) Py_VISIT(object.ptr());
   return 0;
-}
-
-nb::object deep_copy(nb::handle object) {
-  return nb::module_::import_("copy").attr("deepcopy")(object);
 }
 
 }  // namespace shoal::python

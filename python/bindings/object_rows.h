@@ -49,7 +49,4 @@ class ObjectRows {
   std::vector<nanobind::object> objects_;
 };
 
-/// A copy of `object` that shares nothing with it that could change.
-nanobind::object deep_copy(nanobind::handle object);
-
 }  // namespace shoal::python

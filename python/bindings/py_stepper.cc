@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "deep_copy.h"
 #include "exceptions.h"
 #include "gpu_guard.h"
 #include "shoal/os/error.h"
@@ -54,6 +55,15 @@ std::string what_it_is(nb::handle result) {
   return text;
 }
 
+/// What nobody asked for, as Python tells what it cannot raise.
+void tell_unraisable(nb::handle failures) {
+  for (nb::handle failure : failures) {
+    const nb::object error = failure[1];
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    PyErr_WriteUnraisable(nb::str("closing an environment").ptr());
+  }
+}
+
 }  // namespace
 
 PyStepper::PyStepper(nb::list envs, nb::object face, int first_env, bool same_observations,
@@ -79,7 +89,7 @@ PyStepper::~PyStepper() {
   if (!nb::is_alive()) return;
   nb::gil_scoped_acquire gil;
   try {
-    if (face_) face_.attr("close")();
+    if (face_) tell_unraisable(face_.attr("close")());
   } catch (nb::python_error& error) {
     error.discard_as_unraisable("closing an environment");
   }
@@ -212,7 +222,11 @@ void PyStepper::reset_range(int lo, int hi) {
       identity_.set_seed(lo_ + i, fits ? std::optional(value) : std::nullopt);
     }
     nb::object result = guarded(i, "reset", [&] {
-      PyObject* call[] = {nullptr, seed.ptr(), options.ptr()};
+      // One for each: who takes something out of it takes it from no other.
+      nb::object own = options;
+      if (PyDict_CheckExact(options.ptr())) own = nb::steal(PyDict_Copy(options.ptr()));
+      if (!own) throw nb::python_error();
+      PyObject* call[] = {nullptr, seed.ptr(), own.ptr()};
       return PyObject_Vectorcall(env.reset.ptr(), call + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
                                  reset_names_.ptr());
     });
@@ -352,6 +366,20 @@ void PyStepper::keep_info(int row, bool is_final, PyObject* info, const char* me
   if (PyDict_GET_SIZE(info) != 0) infos_.push_back({row, is_final, nb::borrow(info)});
 }
 
+// Before any environment's code runs again: it may change what it or another one returned, and
+// which environments share a process must not show.
+void PyStepper::own_what_was_kept() {
+  if (!infos_.empty() && !infos_.back().own) {
+    Info& last = infos_.back();
+    last.info = deep_copy(last.info);
+    last.own = true;
+  }
+  if (loose_row_ >= 0) {
+    const int i = std::exchange(loose_row_, -1) - lo_;
+    observed_.set_row(i, deep_copy(observed_.row(i)));
+  }
+}
+
 void PyStepper::store_observation(int row, PyObject* observation, const char* method) {
   marker_.writing(row);
   try {
@@ -360,7 +388,10 @@ void PyStepper::store_observation(int row, PyObject* observation, const char* me
       return;
     }
     observations_.store(observation, rows_.obs, row, &observed_, row - lo_);
-    if (observations_.objects() != 0) changed_.push_back(row);
+    if (observations_.objects() != 0) {
+      changed_.push_back(row);
+      loose_row_ = row;
+    }
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("{} returned an observation that does not fit its space: {}",
                                       where(row, method), error.what()));
@@ -388,6 +419,7 @@ nb::object PyStepper::guarded(int i, const char* method, Call call) {
 
 /// The code of the environment of `row` runs from here on.
 void PyStepper::enter(int row, const char* method) {
+  own_what_was_kept();
   row_ = row;
   method_ = method;
   identity_.enter(row);
@@ -413,7 +445,12 @@ std::string PyStepper::action_text(int row) const {
   return nb::cast<std::string>(nb::repr(action_of(row - lo_)));
 }
 
-nb::object PyStepper::infos() const {
+nb::object PyStepper::infos() {
+  own_what_was_kept();
+  return info_entries();
+}
+
+nb::object PyStepper::info_entries() const {
   if (infos_.empty()) return nb::none();
   nb::list entries;
   for (const Info& info : infos_)
@@ -433,7 +470,7 @@ std::span<const std::byte> PyStepper::info() {
     if (rows_.has_final[static_cast<std::size_t>(row)] != 0)
       finals.append(nb::make_tuple(row, finals_.row(row - lo_)));
   }
-  encoded_infos_ = face_.attr("encode")(infos(), observed, finals);
+  encoded_infos_ = face_.attr("encode")(info_entries(), observed, finals);
   const auto bytes = nb::cast<nb::bytes>(encoded_infos_);
   return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
@@ -481,6 +518,18 @@ void PyStepper::rebuild(int i) {
   env.env = nb::object(face_.attr("rebuild")(i));
   bind_methods(env);
   autoreset_.was_reset(i);
+}
+
+std::vector<process::ErrorReport> PyStepper::close() {
+  nb::gil_scoped_acquire gil;
+  leave();
+  std::vector<process::ErrorReport> reports;
+  const nb::object failures = face_.attr("close")();
+  for (nb::handle failure : failures) {
+    process::ErrorReport& report = reports.emplace_back(report_exception(failure[1]));
+    if (!failure[0].is_none()) report.env_index = nb::cast<int>(failure[0]);
+  }
+  return reports;
 }
 
 std::vector<std::byte> PyStepper::hand_over() {

@@ -22,7 +22,8 @@
 //   save(i) -> bytes, load(i, bytes) -> env     snapshots; load() puts a new one in its place
 //   episode_options: dict                       statistics, max_episode_steps, frame_stack,
 //                                               reward_clip
-//   close()                                     closes the environments
+//   close() -> list                             closes the environments that it has not closed yet,
+//                                               all of them; what was raised: (i or None, error)
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -76,6 +77,7 @@ class PyStepper final : public vector::Stepper {
   void discard(int i) override;
   bool is_gone(int i) const override { return !envs_[static_cast<std::size_t>(i)].env; }
   void rebuild(int i) override;
+  std::vector<process::ErrorReport> close() override;
   void hold_resets(bool hold) override { autoreset_.hold(hold); }
   std::vector<std::byte> hand_over() override;
   void take_over(std::span<const std::byte> handed) override;
@@ -95,8 +97,8 @@ class PyStepper final : public vector::Stepper {
 
   bool has_infos() const noexcept { return !infos_.empty(); }
   /// The infos of the last reset or step as objects, in row order: a list of (row, is_final, dict),
-  /// or None.
-  nanobind::object infos() const;
+  /// or None. They are the caller's own.
+  nanobind::object infos();
 
   /// What observations, final observations and actions have without arrays; row i is the stepper's
   /// own environment i. For who steps these environments in this process.
@@ -121,6 +123,7 @@ class PyStepper final : public vector::Stepper {
     int row;
     bool is_final;
     nanobind::object info;
+    bool own = false;  // a copy, which no environment's code knows
   };
 
   void bind_methods();
@@ -130,6 +133,7 @@ class PyStepper final : public vector::Stepper {
   void take_reset_result(int i, nanobind::object result);
   void take_step_result(int i, nanobind::object result);
   void keep_info(int row, bool is_final, PyObject* info, const char* method);
+  void own_what_was_kept();
   void store_observation(int row, PyObject* observation, const char* method);
   void keep_final(int row, PyObject* observation);
   void take_episode_options();
@@ -141,6 +145,7 @@ class PyStepper final : public vector::Stepper {
   void write_flags(int row, double reward, bool terminated, bool truncated);
   void enter(int row, const char* method);
   void leave();
+  nanobind::object info_entries() const;
   std::string where(int row, const char* method) const;
   std::string action_text(int row) const;
   template <class Call>
@@ -158,6 +163,7 @@ class PyStepper final : public vector::Stepper {
   nanobind::object sent_whole_;  // of the coming step
   bool exact_;
   std::vector<int> changed_;  // rows whose objects were observed since begin()
+  int loose_row_ = -1;        // of observed_: the one that is not a copy yet
   vector::Rows rows_;
   int lo_ = 0;
   vector::EnvMarker marker_;

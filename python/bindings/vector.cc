@@ -22,6 +22,7 @@
 #include "faults.h"
 #include "py_stepper.h"
 #include "shoal/os/error.h"
+#include "shoal/os/log.h"
 #include "shoal/vector/engine_request.h"
 #include "shoal/vector/pool_vector_env.h"
 #include "shoal/vector/process_vector_env.h"
@@ -191,6 +192,17 @@ void close(VectorEnv& envs, std::optional<double> timeout) {
   } else {
     envs.close();
   }
+  const VectorEnv::CloseOutcome outcome = envs.take_close_outcome();
+  if (outcome.interrupt) {
+    for (const process::RemoteError& failure : outcome.failures) {
+      os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
+    }
+    std::rethrow_exception(outcome.interrupt);
+  }
+  if (outcome.failures.empty()) return;
+  process::RemoteError first = outcome.failures.front();
+  for (std::size_t i = 1; i < outcome.failures.size(); ++i) first.also(outcome.failures[i]);
+  throw first;
 }
 
 nb::dict stats(const VectorEnv& envs) {

@@ -12,8 +12,10 @@ import dataclasses
 import functools
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import shoal
 from same import assert_same
@@ -25,6 +27,7 @@ from shoal.compat import gymnasium as compat
 # - the first reset with a mask returns None, or fails, for the environments that it leaves out;
 # - it takes `reset_mask` out of the caller's dict, which breaks wrappers (Gymnasium#1696): make_vec does not, the classes of
 #   shoal.compat do; programs give every implementation a dict of its own;
+# - what environments return and go on changing shows their later changes there: only Shoal's are given such environments;
 # - make_vec hands actions on in the action space's dtype: only shoal.compat is given lists and other dtypes.
 
 
@@ -63,6 +66,58 @@ class VariedEnv(SpaceEnv):
         return {**info, **kinds.get(int(draw), {})}
 
 
+_EVERYBODYS: dict[str, Any] = {}
+
+
+class ReusingEnv(gymnasium.Wrapper):
+    """Returns the same as its environment, in containers and arrays that it uses again, and that all environments of a
+    process may share; what it takes out of a reset's options, no other environment may miss."""
+
+    def __init__(self, env: gymnasium.Env, shares: bool) -> None:
+        super().__init__(env)
+        self.kept = _EVERYBODYS if shares else {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        own = None if options is None else dict(options)
+        if options is not None:
+            options.clear()
+        observation, info = self.env.reset(seed=seed, options=own)
+        return self._in_place("observation", observation), self._in_place("info", info)
+
+    def step(self, action: Any) -> Any:
+        observation, *rest, info = self.env.step(action)
+        return (self._in_place("observation", observation), *rest, self._in_place("info", info))
+
+    def _in_place(self, name: str, value: Any) -> Any:
+        """`value`, in the object that has had this name, where that can be changed into it."""
+        before = self.kept.get(name)
+        if type(value) is dict and type(before) is dict:
+            new = {key: self._in_place(f"{name}[{key}]", part) for key, part in value.items()}
+            before.clear()
+            before.update(new)
+        elif type(value) is list and type(before) is list:
+            before[:] = value
+        elif type(value) is np.ndarray and type(before) is np.ndarray and value.shape and value.dtype != object:
+            if (before.shape, before.dtype) != (value.shape, value.dtype):
+                before = self.kept[name] = value.copy()
+            before[...] = value
+        else:
+            before = self.kept[name] = copy.deepcopy(value)
+        return before
+
+
+class RecordedSyncVectorEnv(RecordEpisodeStatistics):
+    """Statistics of the peer that know of the mask: SyncVectorEnv takes it out of the options before they look for it."""
+
+    def __init__(self, envs: SyncVectorEnv) -> None:
+        reset = envs.reset
+        envs.reset = lambda *, seed=None, options=None: reset(seed=seed, options=options and dict(options))
+        super().__init__(envs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """What a program is played on."""
@@ -73,27 +128,42 @@ class Setting:
     lengths: tuple[int, ...]
     mode: str
     workers: int
+    reuse: str = ""  # of what our environments return: "own" objects, or "shared" ones
+    statistics: bool = False
 
     def factories(self) -> list[Any]:
         return [functools.partial(VariedEnv, self.observation, self.action, length) for length in self.lengths]
 
+    def our_factories(self) -> list[Any]:
+        if not self.reuse:
+            return self.factories()
+        return [functools.partial(_reusing, factory, self.reuse == "shared") for factory in self.factories()]
+
     def ours(self) -> shoal.VectorEnv:
         mode = AutoresetMode[self.mode.upper()]
+        factories = self.our_factories()
         if self.implementation == "SyncVectorEnv":
-            return compat.SyncVectorEnv(self.factories(), autoreset_mode=mode)
+            return compat.SyncVectorEnv(factories, autoreset_mode=mode)
         if self.implementation == "AsyncVectorEnv":
-            return compat.AsyncVectorEnv(
-                self.factories(), shared_memory=False, autoreset_mode=mode, num_workers=self.workers
-            )
-        where = {"backend": "serial"} if self.implementation == "serial" else {"num_workers": self.workers}
-        return shoal.make_vec(self.factories(), autoreset_mode=self.mode, **where)
+            return compat.AsyncVectorEnv(factories, shared_memory=False, autoreset_mode=mode, num_workers=self.workers)
+        where = (
+            {"backend": "serial"}
+            if self.implementation == "serial"
+            else {"backend": "process", "num_workers": self.workers}
+        )
+        return shoal.make_vec(factories, autoreset_mode=self.mode, episode_statistics=self.statistics, **where)
 
-    def theirs(self) -> SyncVectorEnv:
-        return SyncVectorEnv(self.factories(), autoreset_mode=AutoresetMode[self.mode.upper()])
+    def theirs(self) -> Any:
+        envs = SyncVectorEnv(self.factories(), autoreset_mode=AutoresetMode[self.mode.upper()])
+        return RecordedSyncVectorEnv(envs) if self.statistics else envs
 
     @property
     def exact(self) -> bool:
         return self.implementation.endswith("VectorEnv")
+
+
+def _reusing(factory: Any, shares: bool) -> gymnasium.Env:
+    return ReusingEnv(factory(), shares)
 
 
 Call = tuple[str, Any]
@@ -111,7 +181,10 @@ def draw(seed: int) -> tuple[Setting, list[Call]]:
         lengths=tuple(int(n) for n in rng.integers(1, 9, num_envs)),
         mode=str(rng.choice(["next_step", "same_step", "disabled"])),
         workers=int(rng.integers(1, num_envs + 1)),
+        reuse=str(rng.choice(["", "own", "shared"])),
     )
+    if not setting.exact and rng.random() < 0.5:
+        setting = dataclasses.replace(setting, statistics=True)
     program = [("action_space.seed", int(rng.integers(1000))), ("reset", (_seeds(rng, num_envs), None, None))]
     program += [_call(rng, setting) for _ in range(int(rng.integers(5, 40)))]
     return setting, program
@@ -153,6 +226,7 @@ def play(setting: Setting, program: list[Call]) -> None:
     ours, theirs = setting.ours(), setting.theirs()
     try:
         ended = np.zeros(len(setting.lengths), np.bool_)
+        kept: list[tuple[Any, Any, str]] = []  # what the calls returned stays as it was
         for name in ("observation_space", "single_observation_space", "action_space", "single_action_space"):
             assert getattr(ours, name) == getattr(theirs, name), name
         assert (ours.metadata, ours.render_mode, ours.num_envs) == (
@@ -165,16 +239,28 @@ def play(setting: Setting, program: list[Call]) -> None:
             if name == "step" and setting.mode == "disabled" and ended.any():
                 both = [envs.reset(options={"reset_mask": ended}) for envs in (ours, theirs)]
                 assert_same(*both, where + ", reset before it")
-            results = [outcome(envs, name, argument) for envs in (ours, theirs)]
+            results = [without_times(outcome(envs, name, argument)) for envs in (ours, theirs)]
+            kept.append((copy.deepcopy(results[1]), results[0], where))
             assert_same(*results, where)
             if name == "step":
                 ended = results[1][2] | results[1][3]
             elif name == "reset":
                 mask = argument[1]
                 ended = ended & ~np.array(mask) if mask is not None and any(mask) else np.zeros_like(ended)
+        for theirs_then, ours_now, where in kept:
+            assert_same(ours_now, theirs_then, where + ", after all other calls")
     finally:
         ours.close()
         theirs.close()
+
+
+def without_times(result: Any) -> Any:
+    """The seconds that episodes took are nobody's to compare."""
+    infos = result[-1] if isinstance(result, tuple) and result else None
+    if not isinstance(infos, dict) or "t" not in infos.get("episode", {}):
+        return result
+    episode = {key: value for key, value in infos["episode"].items() if key != "t"}
+    return (*result[:-1], {**infos, "episode": episode})
 
 
 def outcome(envs: Any, name: str, argument: Any) -> Any:

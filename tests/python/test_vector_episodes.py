@@ -86,6 +86,37 @@ def test_statistics_go_on_after_a_masked_reset(make: Make) -> None:
     assert infos["episode"]["l"].tolist() == [0, 4] and infos["_episode"].tolist() == [False, True]
 
 
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+@pytest.mark.parametrize("way", [{}, {"cohorts": 1}], ids=["together", "one by one"])
+def test_a_masked_reset_tells_of_no_episode_again(make: Make, mode: str, way: dict[str, Any]) -> None:
+    ours = make("CartPole-v1", 3, autoreset_mode=mode, episode_statistics=True, max_episode_steps=4, **way)
+
+    def step() -> dict[str, Any]:
+        ours.send([0, 1, 0], [0, 1, 2])
+        return ours.recv()[-1]
+
+    ours.reset(seed=0)
+    step(), step()
+    assert "episode" not in ours.reset(options={"reset_mask": np.array([True, False, False])})[1]
+    step()
+    infos = step()
+    assert infos["_episode"].tolist() == [False, True, True]
+    for rows in ([False, True, False], [True, False, False]):
+        infos = ours.reset(options={"reset_mask": np.array(rows)})[1]
+        assert not {"episode", "final_obs", "final_info", "fault"} & infos.keys()
+    if mode == "disabled":
+        ours.reset(options={"reset_mask": np.array([False, False, True])})
+    counted = np.zeros(3, int)
+    for _ in range(12):
+        infos = step()
+        if "episode" in infos:
+            assert set(infos["episode"]["l"][infos["_episode"]].tolist()) == {4}
+            counted += infos["_episode"]
+            if mode == "disabled":
+                ours.reset(options={"reset_mask": infos["_episode"]})
+    assert counted.tolist() == ([2, 2, 2] if mode == "next_step" else [3, 3, 3])
+
+
 def test_the_time_limit_is_that_of_gymnasium(make: Make) -> None:
     ours = make("Pendulum-v1", 3, max_episode_steps=7)
     theirs = SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1", max_episode_steps=7)] * 3)

@@ -5,6 +5,8 @@ pytest tests/python/test_vector_random.py --random-programs 5000 --random-seed 1
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import random_calls
@@ -21,6 +23,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_random_programs_have_the_outcomes_of_gymnasiums(first: int) -> None:
     for seed in range(first, first + BATCH):
         random_calls.check(seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_program_has_the_same_outcome_on_any_number_of_workers(seed: int) -> None:
+    setting, program = next(
+        (setting, program)
+        for setting, program in map(random_calls.draw, range(1000 * (seed + 1), 1000 * (seed + 2)))
+        if not setting.exact and len(setting.lengths) > 3 and setting.mode != "disabled"
+    )
+    reuse = ["own", "shared"][seed % 2]
+    setting = dataclasses.replace(setting, mode="same_step", reuse=reuse, statistics=seed % 3 != 0)
+    random_calls.play(dataclasses.replace(setting, implementation="serial"), program)
+    for workers in range(1, 5):
+        random_calls.play(dataclasses.replace(setting, implementation="process", workers=workers), program)
 
 
 def test_a_difference_is_found_and_shortened(monkeypatch: pytest.MonkeyPatch) -> None:

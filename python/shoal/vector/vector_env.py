@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -218,22 +219,51 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
             timeout: seconds for a call that is still under way to end (by default 1), and then for the environments to
                 close (by default 10). Workers that take longer are killed.
             terminate: kills the workers at once: their environments are not closed.
+
+        All are closed, whatever some of them raise. Then the first exception is raised here, with notes of the others. Ctrl-C
+        kills the workers that are not done, and is raised as well.
         """
         if self._pending is not None:
             logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
             if timeout is not None and not terminate:
                 terminate = not self._finish_pending(timeout)
         self._pending = None
+        failures: list[BaseException] = []
         try:
             if self._group is not None:
-                self._group.close()
+                failures = [failure for _, failure in self._group.close()]
         finally:
-            self._engine.close(0.0 if terminate else timeout)
+            try:
+                self._engine.close(0.0 if terminate else timeout)
+            except Exception as failure:
+                cause = failure.__cause__
+                failures += [failure, *(cause.others if isinstance(cause, RemoteTraceback) else ())]
+        if failures:
+            self._tell_close_failures(failures)
+
+    def _tell_close_failures(self, failures: list[BaseException]) -> None:
+        """Raises the first; one that is to end the program (KeyboardInterrupt) before all others."""
+        first = next((failure for failure in failures if not isinstance(failure, Exception)), failures[0])
+        for other in failures:
+            if other is not first and hasattr(first, "add_note"):
+                where = ", ".join(getattr(other, "__notes__", ())) or "close()"
+                first.add_note(f"{where} raised {type(other).__name__}: {other}")
+        raise first
+
+    def close(self, **kwargs: Any) -> None:
+        """Closes the environments: see close_extras(). Further calls do nothing, whatever the first one raised."""
+        try:
+            super().close(**kwargs)
+        finally:
+            self.closed = True
 
     def __del__(self) -> None:
         if hasattr(self, "_io") and not self.closed:
             self._pending = None  # nobody is there to be warned
-            self.close()
+            try:
+                self.close()
+            except KeyboardInterrupt:
+                _thread.interrupt_main()  # what is raised here reaches nobody
 
     def _finish_pending(self, timeout: float) -> bool:
         """Waits for the call under way and drops what comes of it; False when it did not end in time."""

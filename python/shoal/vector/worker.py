@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from shoal.vector import infos
 from shoal.vector.preparation import Preparation
 from shoal.vector.snapshots import Keeper
 
-__all__ = ["EnvGroup", "build_envs", "run"]
+__all__ = ["EnvGroup", "build_envs", "close_envs", "run"]
 
 _REQUIRED = ("observation_space", "action_space", "reset", "step")
 
@@ -33,14 +34,26 @@ def build_envs(factories: Sequence[Callable[[], Any]], first: int) -> list[Any]:
             _check_new(env, envs, first)
             envs.append(env)
     except BaseException as error:
-        if hasattr(error, "add_note"):
-            error.add_note(f"environment {first + len(envs)}: while it was built")
-        for env in envs:
-            env.close()
+        _note(error, f"environment {first + len(envs)}: while it was built")
+        close_envs(envs, first)
         raise
     finally:
         identity.leave()
     return envs
+
+
+def close_envs(envs: Sequence[Any], first: int) -> None:
+    """Closes environments because of an exception, which is what counts: what they raise themselves becomes warnings."""
+    for i, env in enumerate(envs):
+        try:
+            env.close()
+        except Exception as error:
+            warnings.warn(f"environment {first + i}: close() raised {type(error).__name__}: {error}", stacklevel=2)
+
+
+def _note(error: BaseException, note: str) -> None:
+    if hasattr(error, "add_note"):
+        error.add_note(note)
 
 
 def _check(env: Any, factory: Callable[[], Any], index: int) -> None:
@@ -95,6 +108,7 @@ class EnvGroup:
         self._whole_actions: list[Any] | None = None
         self._reset_arguments: tuple[dict[str, Any] | None, Sequence[int | None] | None] | None = None
         self._resets = 0
+        self._unclosed = iter(range(len(envs)))
         self._closed = False
 
     def description(self) -> dict[str, Any]:
@@ -246,18 +260,28 @@ class EnvGroup:
                 gone.close()
         return env
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            for i, env in enumerate(self.envs):
+    def close(self) -> list[tuple[int | None, BaseException]]:
+        """Closes every environment, whatever others raise; what they raised, each with its environment's number.
+
+        Where Ctrl-C comes between two of them, the next call goes on with those that are left.
+        """
+        failures: list[tuple[int | None, BaseException]] = []
+        for i in self._unclosed:
+            try:
                 with self._inside(i):
-                    if hasattr(env, "close"):  # None, where it was discarded, has none
-                        env.close()
-        finally:
-            with self._inside():
-                self.worker.close()
+                    if hasattr(self.envs[i], "close"):  # None, where it was discarded, has none
+                        self.envs[i].close()
+            except BaseException as error:
+                _note(error, f"environment {self.first + i}: close()")
+                failures.append((self.first + i, error))
+        if not self._closed:
+            self._closed = True
+            try:
+                with self._inside():
+                    self.worker.close()
+            except BaseException as error:
+                failures.append((None, error))
+        return failures
 
     def _inside(self, i: int | None = None) -> Any:
         """For a block that runs code of environment `i`, or of them all."""
@@ -270,8 +294,7 @@ class EnvGroup:
             with self._inside(i):
                 return function(self.envs[i], *arguments)
         except Exception as error:
-            if hasattr(error, "add_note"):
-                error.add_note(f"environment {self.first + i}: {arguments[0]!r}")
+            _note(error, f"environment {self.first + i}: {arguments[0]!r}")
             raise
 
     @staticmethod
@@ -333,7 +356,6 @@ def build_group(
     try:
         _core.process.check_gpu()
     except RuntimeError:
-        for env in envs:
-            env.close()
+        close_envs(envs, first)
         raise
     return EnvGroup(envs, first, factories, same_observations, episode_options)

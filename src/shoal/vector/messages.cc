@@ -38,7 +38,7 @@ MessageKind kind_of(std::span<const std::byte> message) {
   const auto magic = reader.number<std::uint32_t>();
   const auto kind = reader.number<std::uint32_t>();
   if (magic != kMagic || kind < static_cast<std::uint32_t>(MessageKind::kHello) ||
-      kind > static_cast<std::uint32_t>(MessageKind::kFaults)) {
+      kind > static_cast<std::uint32_t>(MessageKind::kClosed)) {
     throw Error("a message on a worker's channel is none of the vector layer's");
   }
   return static_cast<MessageKind>(kind);

@@ -11,6 +11,7 @@
 //   worker -> parent   REFUSAL  u64 sequence, bytes       (in place of a reply: an error report)
 //   worker -> parent   INFO     u64 sequence, bytes       (what does not fit into the info area)
 //   worker -> parent   FAULTS   u64 sequence, bytes       (reports: u32 n, n times bytes)
+//   worker -> parent   CLOSED   u64 sequence, bytes       (reports of what failed while it closed)
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ enum class MessageKind : std::uint32_t {
   kReply,
   kRefusal,
   kInfo,
-  kFaults
+  kFaults,
+  kClosed
 };
 
 /// The kind of a message. Throws Error when it is none of the above.
@@ -52,7 +54,7 @@ struct AttachMessage {
 std::vector<std::byte> encode_attach(const AttachMessage& attach);
 AttachMessage decode_attach(std::span<const std::byte> message);
 
-/// REQUEST, REPLY, REFUSAL, INFO and FAULTS.
+/// REQUEST, REPLY, REFUSAL, INFO, FAULTS and CLOSED.
 struct BytesMessage {
   MessageKind kind{};
   std::uint64_t sequence = 0;
@@ -62,7 +64,7 @@ std::vector<std::byte> encode_bytes(MessageKind kind, std::uint64_t sequence,
                                     std::span<const std::byte> bytes);
 BytesMessage decode_bytes(std::span<const std::byte> message);
 
-/// The bytes of FAULTS: the reports of the environments that failed in one command.
+/// The bytes of FAULTS and CLOSED: the reports of the environments that failed in one command.
 std::vector<std::byte> encode_reports(std::span<const process::ErrorReport> reports);
 std::vector<process::ErrorReport> decode_reports(std::span<const std::byte> bytes);
 

@@ -90,7 +90,7 @@ TEST(Messages, AttachComesBackEqual) {
 
 TEST(Messages, BytesComeBackEqualWithTheirKind) {
   for (const auto kind : {MessageKind::kRequest, MessageKind::kReply, MessageKind::kRefusal,
-                          MessageKind::kInfo, MessageKind::kFaults}) {
+                          MessageKind::kInfo, MessageKind::kFaults, MessageKind::kClosed}) {
     const BytesMessage decoded = decode_bytes(encode_bytes(kind, 9, some_bytes()));
     EXPECT_EQ(decoded.kind, kind);
     EXPECT_EQ(decoded.sequence, 9U);

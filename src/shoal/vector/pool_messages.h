@@ -11,13 +11,14 @@
 //   pool -> worker   REQUEST   sequence, bytes
 //   pool -> worker   TELL      bytes: as REQUEST, without an answer, before the orders that follow
 //   pool -> worker   HAND_OVER sequence: asks for what Stepper::hand_over() says
-//   pool -> worker   CLOSE
+//   pool -> worker   CLOSE     flag: CLOSED is to say what the environments raised
 //   worker -> pool   HELLO     flag: can_rebuild, bytes as encode_hello() makes them
 //   worker -> pool   FAILED    bytes: an error report; the session is not open
 //   worker -> pool   REPLY     sequence, bytes
 //   worker -> pool   REFUSAL   sequence, bytes: an error report
 //   worker -> pool   INFO      sequence: row << 32 | sequence, bytes: an info too large for its
-//   block worker -> pool   CLOSED
+//                              block
+//   worker -> pool   CLOSED    bytes as encode_reports() makes them
 //
 // A session is one vector environment of the pool's; JOIN is no session's.
 #pragma once

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "shoal/os/log.h"
 #include "shoal/process/stack_dump.h"
 #include "shoal/vector/messages.h"
 #include "shoal/vector/worker_seat.h"
@@ -81,7 +82,12 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
   }
 }
 
-PoolVectorEnv::~PoolVectorEnv() { close_within(options().close_timeout); }
+PoolVectorEnv::~PoolVectorEnv() {
+  close_within(options().close_timeout);
+  for (const process::RemoteError& failure : closing_.failures) {  // nobody has asked for them
+    os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
+  }
+}
 
 process::ErrorReport PoolVectorEnv::report_in(std::span<const std::byte> bytes) {
   if (auto report = process::ErrorReport::decode(bytes)) return *std::move(report);
@@ -387,29 +393,54 @@ void PoolVectorEnv::close_within(std::chrono::milliseconds timeout) noexcept {
   const std::shared_ptr<WorkerPool> pool = std::exchange(pool_, nullptr);
   if (owner_pid_ != ::getpid()) return;  // a forked copy: the workers are not its own
   const auto limit = busy ? std::min(timeout, kBusyCloseTimeout) : timeout;
+  const os::Deadline deadline = os::deadline_after(limit);
+  if (!pool->closed()) close_session(*pool, deadline);
   if (owns_pool_) {
-    pool->close_within(limit);
-    return;
+    pool->close_within(std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline)));
   }
-  if (pool->closed()) return;
+}
+
+void PoolVectorEnv::close_session(WorkerPool& pool, os::Deadline deadline) noexcept {
   try {
-    const os::Deadline deadline = os::deadline_after(limit);
     for (const Part& part : parts_) {
-      const PoolMessage close{.kind = PoolKind::kClose, .session = session_, .bytes = {}};
-      if (part.move) pool->send(part.move->to.life, close);
-      if (sits(part)) pool->send(part.life, close);
+      PoolMessage close{.kind = PoolKind::kClose, .session = session_, .bytes = {}};
+      if (part.move) pool.send(part.move->to.life, close);
+      close.flag = true;
+      if (sits(part)) pool.send(part.life, close);
     }
     for (const Part& part : parts_) {
-      while (sits(part) && !pool->dead(part.life)) {
-        const auto message = pool->receive(session_, part.life, deadline);
-        if (!message) pool->give_up(part.life);
-        if (!message || message->kind == PoolKind::kClosed) break;
-      }
+      if (sits(part)) await_closed(pool, part, deadline);
     }
   } catch (const std::exception&) {
     // A channel that broke: the worker is on its way out, and the environments with it.
   }
-  pool->forget(session_);
+  pool.forget(session_);
+}
+
+// What takes too long is given up, and after an interrupt all that is left.
+void PoolVectorEnv::await_closed(WorkerPool& pool, const Part& at, os::Deadline deadline) {
+  while (!pool.dead(at.life)) {
+    const os::Deadline until = closing_.interrupt
+                                   ? os::Clock::now()
+                                   : std::min(deadline, os::deadline_after(Patience::kSlice));
+    const auto message = pool.receive(session_, at.life, until);
+    if (message && message->kind == PoolKind::kClosed) {
+      for (process::ErrorReport& report : decode_reports(message->bytes)) {
+        closing_.failures.emplace_back(at.scene.name, std::move(report));
+      }
+      return;
+    }
+    if (message) continue;
+    if (closing_.interrupt || os::Clock::now() >= deadline) {
+      pool.give_up(at.life);
+      return;
+    }
+    try {
+      if (options().interrupt_check) options().interrupt_check();
+    } catch (...) {
+      closing_.interrupt = std::current_exception();
+    }
+  }
 }
 
 }  // namespace shoal::vector

@@ -70,6 +70,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   std::vector<WorkerHealth> health() const override;
   void close() noexcept override { close_within(options().close_timeout); }
   void close_within(std::chrono::milliseconds timeout) noexcept override;
+  CloseOutcome take_close_outcome() override { return std::exchange(closing_, {}); }
 
   /// What worker `worker` said before there were arrays; `extra` is the face's.
   const Hello& hello(int worker) const;
@@ -152,6 +153,9 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   PoolMessage await_message(int worker, os::Deadline deadline, const char* waiting_for,
                             const std::function<bool(const PoolMessage&)>& wanted);
 
+  void close_session(WorkerPool& pool, os::Deadline deadline) noexcept;
+  void await_closed(WorkerPool& pool, const Part& at, os::Deadline deadline);
+
   // What becomes of those that are lost (pool_vector_env_deaths.cc).
   bool look_for_deaths();
   void look_for_hangs();
@@ -212,6 +216,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
     std::optional<PoolMessage> answer;  // with kind 0: there is none to be had
   };
   std::vector<Asked> asked_;  // by request_async()
+  CloseOutcome closing_;
   FaultLedger ledger_;
   std::vector<Fault> fault_of_;  // by row: the last that it was lost in
   os::OomWatch oom_watch_;

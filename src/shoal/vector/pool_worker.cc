@@ -66,6 +66,7 @@ class PoolWorker {
   void attach(const PoolMessage& message, os::Fd segment);
   void answer(const PoolMessage& request);
   void be_told(const PoolMessage& message);
+  void close(const PoolMessage& message);
   bool serve_all();
   sync::WaitOutcome wait(std::uint32_t seen);
   /// `session`'s code runs from now on; 0: nobody's.
@@ -138,8 +139,8 @@ bool PoolWorker::obey(PoolMessage message, std::vector<os::Fd> fds) {
       be_told(message);
       return true;
     case PoolKind::kClose:
-      sessions_.erase(message.session);
-      return send({.kind = PoolKind::kClosed, .session = message.session, .bytes = {}});
+      close(message);
+      return true;
     default:
       throw Error(fmt::format("a worker got a message of kind {} from its pool",
                               static_cast<std::uint32_t>(message.kind)));
@@ -209,6 +210,25 @@ void PoolWorker::attach(const PoolMessage& message, os::Fd fd) {
   const process::IdentityScope scope(session.identity);
   session.worker->stepper().take_over(message.bytes);
   session.worker->pass("taken over");
+}
+
+void PoolWorker::close(const PoolMessage& message) {
+  std::vector<process::ErrorReport> reports;
+  const auto found = sessions_.find(message.session);
+  if (found != sessions_.end() && message.flag) {
+    Session& session = found->second;
+    const process::IdentityScope scope(session.identity);
+    try {
+      reports = (session.worker ? session.worker->stepper() : *session.opened.stepper).close();
+    } catch (...) {
+      reports.push_back(session.opened.describe_exception
+                            ? session.opened.describe_exception()
+                            : process::ErrorReport::from_current_exception());
+    }
+  }
+  sessions_.erase(message.session);
+  static_cast<void>(send(
+      {.kind = PoolKind::kClosed, .session = message.session, .bytes = encode_reports(reports)}));
 }
 
 void PoolWorker::answer(const PoolMessage& request) {

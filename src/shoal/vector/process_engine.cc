@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "shoal/os/affinity.h"
+#include "shoal/os/log.h"
 #include "shoal/process/stack_dump.h"
 #include "shoal/process/welcome.h"
 #include "shoal/sync/spin_wait.h"
@@ -91,6 +93,13 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
   receive_hellos();
   make_segment();
   for (WorkerSeat& seat : seats_) attach(seat);
+}
+
+ProcessEngine::~ProcessEngine() {
+  close();
+  for (const process::RemoteError& failure : closing_.failures) {  // nobody has asked for them
+    os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
+  }
 }
 
 // A worker with a CPU of its own is placed there: left alone, the kernel now and then puts two of
@@ -395,6 +404,43 @@ Stats ProcessEngine::stats() const {
   return stats;
 }
 
+// An interrupt ends this wait, and those that follow.
+void ProcessEngine::await_end(process::WorkerProcess& worker, os::Deadline deadline) noexcept {
+  for (;;) {
+    const os::Deadline until = closing_.interrupt
+                                   ? os::Clock::now()
+                                   : std::min(deadline, os::deadline_after(Patience::kSlice));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(until));
+    if (worker.join(left) || closing_.interrupt || os::Clock::now() >= deadline) return;
+    try {
+      if (options_.interrupt_check) options_.interrupt_check();
+    } catch (...) {
+      closing_.interrupt = std::current_exception();
+    }
+  }
+}
+
+// Of a worker that was told to close and has ended: what its environments raised then.
+std::vector<process::RemoteError> ProcessEngine::close_failures(process::WorkerProcess& worker,
+                                                                const std::string& name) noexcept {
+  std::vector<process::RemoteError> failures;
+  try {
+    os::Message message;
+    while (worker.channel().recv(message, os::Clock::now()) == os::RecvOutcome::kMessage) {
+      // There may be reports of the calls before, which nobody has waited for.
+      if (process::ErrorReport::decode(message.bytes)) continue;
+      const BytesMessage said = decode_bytes(message.bytes);
+      if (said.kind != MessageKind::kClosed) continue;
+      for (process::ErrorReport& report : decode_reports(said.bytes)) {
+        failures.emplace_back(name, std::move(report));
+      }
+    }
+  } catch (const std::exception&) {
+    // A channel that broke, or a message that is damaged: the worker was killed.
+  }
+  return failures;
+}
+
 void ProcessEngine::close(std::chrono::milliseconds timeout) noexcept {
   if (state_.closed()) return;
   state_.close();
@@ -412,13 +458,15 @@ void ProcessEngine::close(std::chrono::milliseconds timeout) noexcept {
   auto deadline = deadlines.begin();
   for (WorkerSeat& seat : seats_) {
     if (!seat.attached()) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(*deadline++));
-    static_cast<void>(seat.process().join(left));
+    await_end(seat.process(), *deadline++);
+    std::ranges::move(close_failures(seat.process(), seat.spec().name),
+                      std::back_inserter(closing_.failures));
   }
   for (WorkerSeat& seat : seats_) {  // kills those that are left
     seat.successor.reset();
     seat.vacate();
   }
+  for (const Leaving& old : leaving_) tell_close_failures(old);
   leaving_.clear();
   launcher_.reset();  // and its zygote, where nobody else uses it
 }

@@ -35,7 +35,7 @@ class ProcessEngine {
  public:
   ProcessEngine(std::shared_ptr<process::Launcher> launcher,
                 std::vector<process::WorkerSpec> workers, const Options& options);
-  ~ProcessEngine() { close(); }
+  ~ProcessEngine();
 
   ProcessEngine(const ProcessEngine&) = delete;
   ProcessEngine& operator=(const ProcessEngine&) = delete;
@@ -60,6 +60,7 @@ class ProcessEngine {
   /// Within options.close_timeout; what has not ended after `timeout` is killed.
   void close() noexcept { close(options_.close_timeout); }
   void close(std::chrono::milliseconds timeout) noexcept;
+  VectorEnv::CloseOutcome take_close_outcome() { return std::exchange(closing_, {}); }
 
   const Rows& rows() const noexcept { return rows_; }
   const Hello& spaces() const noexcept { return spaces_; }
@@ -107,6 +108,7 @@ class ProcessEngine {
   // Memory.
   struct Leaving {
     std::unique_ptr<process::WorkerProcess> process;
+    std::string name;
     os::Deadline deadline;
   };
   bool watches_memory() const {
@@ -122,6 +124,7 @@ class ProcessEngine {
   void change_over(WorkerSeat& seat);
   void change_over_before_reset();
   std::vector<std::byte> hand_over(WorkerSeat& seat);
+  static void tell_close_failures(const Leaving& old) noexcept;
 
   // Commanding and waiting.
   WorkerCell& cell_of(const WorkerSeat& seat) const { return control_.cell(seat.cell); }
@@ -140,6 +143,11 @@ class ProcessEngine {
   BytesMessage next_of_kind(WorkerSeat& seat, MessageKind kind);
   void add_later_failures(const WorkerSeat& first, process::RemoteError& failure);
 
+  // Closing.
+  void await_end(process::WorkerProcess& worker, os::Deadline deadline) noexcept;
+  static std::vector<process::RemoteError> close_failures(process::WorkerProcess& worker,
+                                                          const std::string& name) noexcept;
+
   // Requests.
   std::vector<std::byte> answer(WorkerSeat& seat, std::uint64_t sequence, const Patience& patience);
   void take_answer(WorkerSeat& seat, const Patience& patience);
@@ -157,6 +165,7 @@ class ProcessEngine {
   Rows rows_;
   ObsSets obs_sets_;
   CallState state_;
+  VectorEnv::CloseOutcome closing_;
   const std::vector<int> cpus_;   // of the workers, by index; empty: wherever the kernel puts them
   sync::SpinPolicy spin_policy_;  // of the caller: it spins where there is a CPU for it as well
   std::uint64_t sequence_ = 0;

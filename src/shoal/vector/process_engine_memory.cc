@@ -27,7 +27,9 @@ constexpr std::chrono::milliseconds kRetry{5000};
 // Between calls: goes on with every replacement as far as that takes no waiting.
 void ProcessEngine::watch_memory() {
   std::erase_if(leaving_, [](const Leaving& old) {
-    return old.process->exit_status().has_value() || os::Clock::now() >= old.deadline;
+    if (!old.process->exit_status() && os::Clock::now() < old.deadline) return false;
+    tell_close_failures(old);
+    return true;
   });
   for (WorkerSeat& seat : seats_) {
     if (!seat.attached()) continue;
@@ -132,7 +134,9 @@ void ProcessEngine::change_over(WorkerSeat& seat) {
   ++sequence_;
   give(seat, Command::kClose);
   control_.doorbell().ring();
-  leaving_.push_back({seat.release_process(), os::deadline_after(options_.close_timeout)});
+  leaving_.push_back({.process = seat.release_process(),
+                      .name = seat.spec().name,
+                      .deadline = os::deadline_after(options_.close_timeout)});
   seat.cell =
       seat.cell == seat.index() ? seat.index() + static_cast<int>(seats_.size()) : seat.index();
   seat.occupy(seat.successor->release_process());
@@ -147,6 +151,14 @@ void ProcessEngine::change_over(WorkerSeat& seat) {
     }
   }
   attach(seat, handed);
+}
+
+// No call is about these environments any more.
+void ProcessEngine::tell_close_failures(const Leaving& old) noexcept {
+  for (const process::RemoteError& failure : close_failures(*old.process, old.name)) {
+    os::log(os::LogLevel::kError, "the {} that was replaced, while it was closed: {}", old.name,
+            failure.what());
+  }
 }
 
 // Empty where the worker does not answer, or its environments have nothing to hand over.

@@ -79,6 +79,10 @@ void ProcessVectorEnv::close_within(std::chrono::milliseconds timeout) noexcept 
   engine_->close(timeout);
 }
 
+VectorEnv::CloseOutcome ProcessVectorEnv::take_close_outcome() {
+  return engine_->take_close_outcome();
+}
+
 const Hello& ProcessVectorEnv::hello(int worker) const { return engine_->seat(worker).hello(); }
 
 int ProcessVectorEnv::pid(int worker) const {

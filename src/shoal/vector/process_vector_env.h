@@ -76,6 +76,7 @@ class ProcessVectorEnv final : public VectorEnv {
   std::vector<WorkerHealth> health() const override;
   std::span<const RowFaultRecord> faults() const override;
   void close() noexcept override;
+  CloseOutcome take_close_outcome() override;
   void close_within(std::chrono::milliseconds timeout) noexcept override;
 
   /// What worker `worker` said before there were arrays; `extra` is the face's.

@@ -14,6 +14,7 @@
 #include "shoal/env/space.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
+#include "shoal/process/error_report.h"
 #include "shoal/vector/rows.h"
 
 namespace shoal::vector {
@@ -158,6 +159,10 @@ class Stepper {
   /// Makes a new environment in the place of `i`, discarding what is there. It has not been reset.
   /// Throws what making it throws.
   virtual void rebuild(int i);
+
+  /// Closes the environments, all of them whatever some raise, and returns what those raised.
+  /// Afterwards only destruction is allowed, which closes what this has not.
+  virtual std::vector<process::ErrorReport> close() { return {}; }
 
   /// While set, same-step autoreset holds its resets back: an environment whose episode ends is
   /// reset by its next step instead, as in next-step mode.

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 
 #include "shoal/env/space.h"
 #include "shoal/process/board.h"
+#include "shoal/process/error_report.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/vector/async_errors.h"
 #include "shoal/vector/autoreset.h"
@@ -231,6 +233,14 @@ class VectorEnv {
   virtual void close() noexcept = 0;
   /// close(), but a worker that has not ended within `timeout` is killed.
   virtual void close_within(std::chrono::milliseconds timeout) noexcept;
+
+  /// What close() cannot throw.
+  struct CloseOutcome {
+    std::vector<process::RemoteError> failures;  // of environments in workers, while they closed
+    std::exception_ptr interrupt;  // what Options::interrupt_check threw: the rest was killed
+  };
+  /// Of the close() before, once.
+  virtual CloseOutcome take_close_outcome() { return {}; }
 
   Batch reset(std::span<const std::optional<std::uint64_t>> seeds,
               std::span<const std::uint8_t> mask = {}) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/log.h"
 #include "shoal/os/memory_use.h"
 #include "shoal/process/welcome.h"
 #include "shoal/sync/spin_policy.h"
@@ -22,6 +23,9 @@ namespace {
 // Longest sleep without a look at whether the parent is still there. It normally needs none: the
 // worker is killed then.
 constexpr std::chrono::seconds kParkSlice{1};
+
+// For a parent that has not taken what was said before.
+constexpr std::chrono::seconds kTellTimeout{1};
 
 // Between two looks at the own memory, which take some microseconds each.
 constexpr std::uint64_t kMeasureNs = 20'000'000;
@@ -47,6 +51,7 @@ class WorkerLoop {
   void publish_info();
   void answer_request();
   void hand_over();
+  void close_envs();
   void measure_memory();
   process::ErrorReport describe_failure();
   void finish_command();
@@ -144,6 +149,7 @@ bool WorkerLoop::obey(Command command) {
     case Command::kNone:
       return true;
     case Command::kClose:
+      close_envs();
       break;
   }
   return false;
@@ -247,6 +253,28 @@ void WorkerLoop::hand_over() {
   } catch (...) {
     static_cast<void>(
         send(encode_bytes(MessageKind::kRefusal, sequence_, describe_failure().encode())));
+  }
+}
+
+// The parent waits for the end of this process before it looks at what came.
+void WorkerLoop::close_envs() {
+  marker_.none();
+  std::vector<process::ErrorReport> reports;
+  try {
+    reports = stepper_.close();
+  } catch (...) {
+    reports.push_back(describe_failure());
+  }
+  if (reports.empty()) return;
+  try {
+    if (channel_.send(encode_bytes(MessageKind::kClosed, sequence_, encode_reports(reports)), {},
+                      os::deadline_after(kTellTimeout)) == os::SendOutcome::kSent) {
+      return;
+    }
+  } catch (const std::exception&) {  // too much for one message
+  }
+  for (const process::ErrorReport& report : reports) {
+    os::log(os::LogLevel::kError, "while it was closed: {}", report.describe());
   }
 }
 

@@ -173,6 +173,15 @@ class AsyncVectorEnv(VectorEnv):
         self._pending = None
         super().close_extras(timeout=_CLOSE_TIMEOUT if timeout is None else timeout, terminate=terminate)
 
+    def _tell_close_failures(self, failures: list[BaseException]) -> None:
+        """Logs what the environments raised: the peer's close() raises none of it."""
+        for failure in failures:
+            trace = failure.__cause__
+            if not isinstance(trace, RemoteTraceback):
+                raise failure
+            logger.error(f"Worker-{trace.env_index} raised this while its environment was closed:")
+            logger.error("%s", trace.traceback)
+
     def __del__(self) -> None:
         if hasattr(self, "_late") and not self.closed:
             self._pending = self._late = None  # nobody is there to be warned
