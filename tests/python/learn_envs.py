@@ -74,3 +74,73 @@ class Pictures(gymnasium.Env):
             "bytes": self.np_random.integers(0, 256, 4, np.uint8),
             "lights": self.np_random.integers(0, 2, 2, np.int8),
         }
+
+
+class Task(gymnasium.Env):
+    """Episodes of ten questions that follow no order; each answer earns what `reward_for()` says of it, at most 1."""
+
+    QUESTIONS = 10
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self._asked = 0
+        return self.ask(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        assert self.action_space.contains(action)
+        reward = self.reward_for(action)
+        self._asked += 1
+        return self.ask(), reward, self._asked == self.QUESTIONS, False, {}
+
+    def ask(self) -> Any:
+        raise NotImplementedError
+
+    def reward_for(self, action: Any) -> float:
+        raise NotImplementedError
+
+
+class Spot(Task):
+    """A noisy picture with a bright square in one of its quarters: which one? Who guesses earns 2.5."""
+
+    observation_space = spaces.Box(0, 255, (36, 36, 1), np.uint8)
+    action_space = spaces.Discrete(4)
+
+    def ask(self) -> np.ndarray:
+        self._quarter = int(self.np_random.integers(4))
+        picture = self.np_random.integers(0, 100, (36, 36, 1), np.uint8)
+        row, column = self.np_random.integers(0, 11, 2) + 18 * np.array(divmod(self._quarter, 2))
+        picture[row : row + 8, column : column + 8] += 150
+        return picture
+
+    def reward_for(self, action: Any) -> float:
+        return float(action == self._quarter)
+
+
+class Aim(Task):
+    """Two numbers, to be given back the other way round, the first with its sign changed. Who answers (0, 0) earns 3.3."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def ask(self) -> np.ndarray:
+        self._point = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self._point
+
+    def reward_for(self, action: Any) -> float:
+        wanted = np.array([self._point[1], -self._point[0]])
+        return float(1 - ((action - wanted) ** 2).sum())
+
+
+class Switches(Task):
+    """Three labels, each of which one of three switches must show. Who guesses earns (1/3 + 1/2 + 1/4) / 3 * 10 = 3.6."""
+
+    observation_space = spaces.MultiDiscrete([3, 2, 4])
+    action_space = spaces.MultiDiscrete([3, 2, 4])
+
+    def ask(self) -> np.ndarray:
+        self._labels = self.np_random.integers(0, [3, 2, 4])
+        return self._labels
+
+    def reward_for(self, action: Any) -> float:
+        wanted = (self._labels + [1, 1, 2]) % [3, 2, 4]
+        return float((action == wanted).mean())

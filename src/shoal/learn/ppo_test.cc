@@ -56,8 +56,8 @@ double mean_return(Ppo& ppo, const char* id, int episodes, std::uint64_t seed) {
   return evaluate(*envs, act, {.episodes = episodes, .seed = seed}).mean_return();
 }
 
-TEST(Ppo, LearnsCartPole) {
-  const auto envs = make(kCartPole, 8);
+void expect_cartpole_is_learnt(AutoresetMode mode) {
+  const auto envs = make(kCartPole, 8, Backend::kSerial, 0, mode);
   PpoConfig config{.total_steps = 60'000,
                    .num_steps = 32,
                    .gamma = 0.98,
@@ -73,6 +73,8 @@ TEST(Ppo, LearnsCartPole) {
   while (ppo.steps() < config.total_steps) ppo.iterate();
   EXPECT_GE(mean_return(ppo, kCartPole, 100, 1), 475);
 }
+
+TEST(Ppo, LearnsCartPole) { expect_cartpole_is_learnt(AutoresetMode::kNextStep); }
 
 TEST(Ppo, TheNumberOfWorkersAndTheBackendDoNotChangeABit) {
   auto run = [](Backend backend, int workers) {
@@ -177,15 +179,25 @@ TEST(Ppo, ActingChangesNoState) {
 }
 
 TEST(Ppo, ABoxOfActionsIsLearnt) {
-  const auto envs = make("shoal/Pendulum-v1", 4);
-  Ppo ppo = learner(*envs, small_config());
+  constexpr const char* kPendulum = "shoal/Pendulum-v1";
+  const auto envs = make(kPendulum, 16);
+  PpoConfig config{.total_steps = 100'000,
+                   .num_steps = 256,
+                   .gamma = 0.9,
+                   .gae_lambda = 0.95,
+                   .batch_size = 256,
+                   .epochs = 10,
+                   .learning_rate = 1e-3,
+                   .learning_rate_schedule = Schedule::kLinear,
+                   .normalize_reward = true};
+  Ppo ppo = learner(*envs, config, 0);
+  EXPECT_LT(mean_return(ppo, kPendulum, 20, 1), -900);
   ppo.begin(*envs);
   IterationStats stats;
-  for (int k = 0; k < 10; ++k) stats = ppo.iterate();
+  while (ppo.steps() < config.total_steps) stats = ppo.iterate();
+  EXPECT_GT(mean_return(ppo, kPendulum, 100, 1), -300);
   ASSERT_TRUE(stats.action_std);
-  EXPECT_GT(*stats.action_std, 0.5);
-  EXPECT_NE(*stats.action_std, 1.0) << "log_std must move";
-  EXPECT_EQ(stats.episodes, 4);
+  EXPECT_LT(*stats.action_std, 0.9) << "a policy that knows what to do explores less";
   for (const auto& e : stats.finished) EXPECT_EQ(e.length, 200);
 }
 
@@ -214,15 +226,7 @@ TEST(Ppo, SchedulesFollowTheSteps) {
   EXPECT_EQ(second.iteration, 2);
 }
 
-TEST(Ppo, SameStepAutoresetLearnsToo) {
-  const auto envs = make(kCartPole, 8, Backend::kSerial, 0, AutoresetMode::kSameStep);
-  Ppo ppo = learner(*envs, small_config());
-  ppo.begin(*envs);
-  IterationStats stats;
-  for (int k = 0; k < 5; ++k) stats = ppo.iterate();
-  EXPECT_GT(stats.episodes, 10);
-  EXPECT_TRUE(std::isfinite(stats.loss));
-}
+TEST(Ppo, SameStepAutoresetLearnsToo) { expect_cartpole_is_learnt(AutoresetMode::kSameStep); }
 
 TEST(Ppo, IteratingWithoutEnvironmentsThrows) {
   const auto envs = make(kCartPole, 2);
