@@ -189,8 +189,24 @@ void bind_ipc(nb::module_& parent) {
       "address"_a, "Whether an address lies in the shared heap.");
   module.def(
       "open_desk", &open_desk,
-      "Has this process keep descriptors of device memory for the family, unless another one "
-      "does; whether it does now.");
+      "Has this process keep descriptors for the family (of device memory, and of what "
+      "environments share), unless another one does; whether it does now.");
+  module.def(
+      "join", &ipc::join_family, "heap_id"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Attaches the heap of that family, which has a desk (open_desk()); nothing where it is "
+      "attached.");
+  module.def(
+      "leave_fd",
+      [](const Block& block, int fd) { static_cast<void>(ipc::leave_descriptor(block, fd)); },
+      "block"_a, "fd"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Leaves a copy of a descriptor at the desk, until nobody holds the block.");
+  module.def(
+      "fetch_fd",
+      [](Offset offset, std::uint64_t serial) {
+        return ipc::fetch_descriptor(offset, serial).release();
+      },
+      "offset"_a, "serial"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "A copy of what was left for a block, which is the caller's; -1 when nothing was.");
   module.def("arm_fault_point", &os::arm_fault_point, "name"_a, "nth"_a = 1,
              "signal"_a = SIGKILL,
              "For tests: SIGKILL or SIGSTOP at the n-th pass through a named point.");

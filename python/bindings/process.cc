@@ -119,19 +119,30 @@ SharedCallable shared(nb::callable function) {
           }};
 }
 
+/// What a worker does when its parent knows how it ended.
+void finish() noexcept {
+  try {
+    nb::module_::import_("shoal.process._worker").attr("finish")();
+  } catch (...) {
+    std::fprintf(stderr, "%s\n", report_current_exception().describe().c_str());
+  }
+}
+
 /// What an entry table runs for "python": `run(context) -> exit code`, with the GIL.
 process::Entry python_entry(SharedCallable run) {
   return [run = std::move(run)](process::WorkerContext& context) {
     const nb::gil_scoped_acquire gil;
+    int code = 1;
     try {
-      return nb::cast<int>((*run)(nb::cast(&context, nb::rv_policy::reference)));
+      code = nb::cast<int>((*run)(nb::cast(&context, nb::rv_policy::reference)));
     } catch (...) {
       const process::ErrorReport report = report_current_exception();
       if (context.channel.send(report.encode()) != os::SendOutcome::kSent) {
         std::fprintf(stderr, "%s\n", report.describe().c_str());
       }
-      return 1;
     }
+    finish();
+    return code;
   };
 }
 

@@ -457,3 +457,46 @@ def test_processes_end_after_a_killed_parent(method: str, tmp_path: Path) -> Non
         method,
     )
     assert printed == "True\n"
+
+
+def test_contexts_have_what_the_module_has_and_multiprocessing_and_torch() -> None:
+    for method in (None, "forkserver", "spawn", "fork"):
+        ctx = mp.get_context(method, threads=1)
+        names = {name for name in dir(ctx) if not name.startswith("_")} - {"options"}
+        assert names == set(mp.__all__)
+        assert names >= {name for name in dir(multiprocessing.get_context(method)) if not name.startswith("_")}
+        for name in names - set(vars(type(ctx).__mro__[1])) - {"reducer"}:
+            assert getattr(ctx, name) is not None, name
+        assert not hasattr(ctx, "no_such_thing")
+    torch = pytest.importorskip("torch")
+    functions = {name for name in torch.multiprocessing.__all__ if not name.startswith("_")}
+    assert functions <= set(mp.__all__)
+    assert set(multiprocessing.__all__) <= set(mp.__all__)
+
+
+def test_a_context_shares_arrays_and_tensors() -> None:
+    ctx = mp.get_context("spawn")
+    array = ctx.SharedArray((2,), "int64")
+    ask(ctx, lambda: array.fill(3))
+    assert array.tolist() == [3, 3]
+    torch = pytest.importorskip("torch")
+    tensor, module = ctx.SharedTensor(torch.zeros(2)), ctx.share_module(torch.nn.Linear(1, 1))
+    ask(ctx, lambda: (tensor.fill_(4), module.bias.data.fill_(5), None)[-1])
+    assert tensor.tolist() == [4, 4] and module.bias.item() == 5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_context_starts_processes_of_its_own_method_with_its_options(method: str) -> None:
+    ctx = mp.get_context(method, env={"FROM_CONTEXT": "yes"})
+    queue = ctx.Queue()
+
+    def tell(index: int, word: str) -> None:
+        parent = os.getppid() == mp.parent_process().pid
+        queue.put((index, word, os.environ["FROM_CONTEXT"], mp.get_start_method(), parent))
+
+    ctx.start_processes(tell, ("a",), nprocs=2)
+    assert sorted(queue.get() for _ in range(2)) == [(i, "a", "yes", method, method != "forkserver") for i in (0, 1)]
+    ctx.spawn(tell, ("b",))
+    assert queue.get() == (0, "b", "yes", "spawn", True)
+    ctx.start_processes(tell, ("c",), start_method="spawn")
+    assert queue.get() == (0, "c", "yes", "spawn", True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -331,3 +333,47 @@ def test_every_public_name_is_there(name: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = shoal.no_such_name
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 2}, {"batch_size": 1}, {"backend": "serial"}])
+def test_a_block_closes_the_environments(options: dict[str, Any]) -> None:
+    with shoal.make_vec("CartPole-v1", 2, **options) as envs:
+        assert isinstance(envs, shoal.VectorEnv)
+        envs.reset(seed=0)
+    assert envs.closed
+    with pytest.raises(ZeroDivisionError), shoal.make_vec("CartPole-v1", 2, **options) as envs:
+        raise ZeroDivisionError
+    assert envs.closed
+
+
+def test_what_can_be_closed_closes_at_the_end_of_a_block() -> None:
+    """Of what a user holds; Process and Queue have no blocks in multiprocessing either."""
+    from shoal.compat.gymnasium import AsyncVectorEnv, SyncVectorEnv
+    from shoal.learn.trainer import Trainer
+    from shoal.multiprocessing import LogRelay
+    from shoal.multiprocessing.connection import Connection
+    from shoal.multiprocessing.pool import Pool
+    from shoal.process import Launcher
+    from shoal.vector.async_env import AsyncVectorEnv as OneByOne
+
+    kinds = [shoal.VectorEnv, OneByOne, AsyncVectorEnv, SyncVectorEnv, shoal.WorkerPool, shoal.ModelService, Launcher]
+    for kind in [*kinds, Trainer, Pool, LogRelay, Connection]:
+        assert callable(kind.close) and callable(kind.__enter__) and callable(kind.__exit__), kind
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 2}, {"batch_size": 1}, {"backend": "serial"}])
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copying_the_environments_says_what_to_do_instead(copied: Any, options: dict[str, Any]) -> None:
+    with shoal.make_vec("CartPole-v1", 2, **options) as envs:
+        with pytest.raises(
+            TypeError, match=r"cannot pickle '\w*VectorEnv' object.*a function that makes one.*snapshot\(\)"
+        ):
+            copied(envs)
+
+
+def test_an_environment_that_has_a_vector_environment_is_told_so() -> None:
+    with shoal.make_vec("CartPole-v1", 2, backend="serial") as envs:
+        with pytest.raises(
+            TypeError, match=r"env\.<closure>\.envs: cannot pickle 'VectorEnv' object.*a function that makes"
+        ):
+            shoal.make_vec(lambda: envs, 2, num_workers=2)

@@ -109,7 +109,22 @@ def contains(address: int) -> bool:
 
 def open_desk() -> bool:
     """
-    Has this process keep descriptors of device memory for the family, unless another one does; whether it does now.
+    Has this process keep descriptors for the family (of device memory, and of what environments share), unless another one does; whether it does now.
+    """
+
+def join(heap_id: int) -> None:
+    """
+    Attaches the heap of that family, which has a desk (open_desk()); nothing where it is attached.
+    """
+
+def leave_fd(block: Block, fd: int) -> None:
+    """
+    Leaves a copy of a descriptor at the desk, until nobody holds the block.
+    """
+
+def fetch_fd(offset: int, serial: int) -> int:
+    """
+    A copy of what was left for a block, which is the caller's; -1 when nothing was.
     """
 
 def arm_fault_point(name: str, nth: int = 1, signal: int = 9) -> None:

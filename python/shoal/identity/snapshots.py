@@ -13,9 +13,12 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.identity.restoring import merged
+
+if TYPE_CHECKING:
+    from shoal.process.sharing import Parcel
 
 __all__ = ["Snapshot", "restore", "take", "things"]
 
@@ -59,8 +62,8 @@ def things(config: Any) -> Mapping[str, Any]:
     return MappingProxyType({name: _unwrapped(thing) for name, thing in _listed(config)})
 
 
-def take(config: Any) -> bytes:
-    """The state of what `config` lists, now.
+def take(config: Any, parcel: Parcel | None = None) -> bytes:
+    """The state of what `config` lists, now; what of it is shared goes along in `parcel`.
 
     Raises:
         PicklingError: naming the attribute that cannot be pickled, and how to leave it out.
@@ -70,7 +73,7 @@ def take(config: Any) -> bytes:
 
     taken = {name: _take(name, thing) for name, thing in _listed(config)}
     try:
-        return dumps(taken, "config")
+        return dumps(taken, "config", parcel=parcel)
     except PicklingError as error:
         _raise_unpicklable(taken, error)
 

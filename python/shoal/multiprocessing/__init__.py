@@ -19,9 +19,6 @@ from shoal.multiprocessing.context import default_context as _default_context
 SUBDEBUG = 5
 SUBWARNING = 25
 
-_OF_CONTEXT = [
-    name for name in dir(_default_context) if not name.startswith("_") and name not in ("inherit", "options")
-]
 _MODULE_OF = {
     **dict.fromkeys(("ProcessContext", "ProcessException", "ProcessExitedException"), "spawning"),
     **dict.fromkeys(("ProcessRaisedException", "SpawnContext", "spawn", "start_processes"), "spawning"),
@@ -30,6 +27,9 @@ _MODULE_OF = {
     **dict.fromkeys(("get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"), "tensors"),
     "LogRelay": "logging",
 }
+_OF_CONTEXT = [
+    name for name in dir(type(_default_context)) if not name.startswith("_") and name not in {"inherit", *_MODULE_OF}
+]
 # For programs that reach into torch.multiprocessing: torch's own.
 _OF_TORCH = frozenset({"_get_thread_name", "_set_thread_name", "init_reductions", "reductions"})
 # Modules of this package where it has them, CPython's otherwise.

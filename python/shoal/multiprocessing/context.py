@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import context as _cpython
 from typing import Any
 
@@ -155,6 +155,51 @@ class BaseContext(_cpython.BaseContext):
         from shoal.multiprocessing.pool import Pool
 
         return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context(), **options)
+
+    def start_processes(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str | None = None,
+    ) -> Any:
+        """shoal.multiprocessing.start_processes with processes of this context, or with its options and another start
+        method."""
+        from shoal.multiprocessing.spawning import start_in
+
+        return start_in(self._of_method(start_method), fn, args, nprocs, join, daemon)
+
+    def spawn(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str = "spawn",
+    ) -> Any:
+        """shoal.multiprocessing.spawn with this context's options."""
+        from shoal.multiprocessing import spawning
+
+        spawning.warn_unless_spawn(start_method)
+        return spawning.start_in(self._of_method("spawn"), fn, args, nprocs, join, daemon)
+
+    def _of_method(self, method: str | None) -> Any:
+        """The context of another start method (None: of this one) with the options of this one."""
+        own = self.get_context()
+        return own if method is None else _concrete(method, own.options)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the module has, which is the same in every context: SharedTensor, share_module, LogRelay …"""
+        module = sys.modules["shoal.multiprocessing"]
+        if name.startswith("_") or name not in module.__all__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(module, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *sys.modules["shoal.multiprocessing"].__all__})
 
     def set_forkserver_preload(self, modules_names: Sequence[str]) -> None:
         """Modules that zygotes import once, so that no process does. A failure to import one is reported by start().

@@ -219,7 +219,13 @@ def start_processes(
         ProcessRaisedException, ProcessExitedException: of the first to fail, when the others have been ended (join).
         PicklingError: naming the part of `fn` or `args` that cannot be pickled; no process was started.
     """
-    context = default_context.get_context(start_method)
+    return start_in(default_context.get_context(start_method), fn, args, nprocs, join, daemon)
+
+
+def start_in(
+    context: Any, fn: Callable[..., Any], args: Sequence[Any], nprocs: int, join: bool, daemon: bool
+) -> ProcessContext | None:
+    """start_processes() with processes of `context`."""
     processes: list[Any] = []
     error_files = [_MemoryFile() for _ in range(nprocs)]
     try:
@@ -249,11 +255,16 @@ def spawn(
     start_method: str = "spawn",
 ) -> ProcessContext | None:
     """start_processes() with fresh interpreters; as `torch.multiprocessing.spawn`."""
+    warn_unless_spawn(start_method)
+    return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")
+
+
+def warn_unless_spawn(start_method: str) -> None:
+    """For spawn(), which takes the argument for the sake of those who give it."""
     if start_method != "spawn":
         warnings.warn(
             f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:\n\t\t"
             " shoal.multiprocessing.start_processes(...)",
             FutureWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

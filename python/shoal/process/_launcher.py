@@ -153,7 +153,8 @@ class Launcher:
         now = _settings.capture()
         if self._is_fork:  # it has everything but the variables that are set and removed for workers
             left_out = filter(_core.process.is_launcher_variable, now["environ"])
-            return {"environ": dict.fromkeys(left_out) | self._variables}
+            state = now["multiprocessing"] and {**now["multiprocessing"], "tracker": None}  # whose descriptor it has
+            return {"environ": dict.fromkeys(left_out) | self._variables, "multiprocessing": state}
         changes = _settings.changes(self._baseline, now, fixed=self._variables)
         if self._is_plain and (own := _settings.own_launcher_variables()):
             changes["environ"] = {**changes.get("environ", {}), **own}

@@ -42,14 +42,14 @@ def main(ahead: str = "", path: Sequence[str] = ()) -> None:
 def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no importable name here
     import pickle
 
-    from shoal.process import _settings
+    from shoal.process import _settings, stock
 
     for stream in (sys.stdout, sys.stderr):
         # Pipes: by lines, so that the last lines of a worker that is killed have left it.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
     settings = pickle.loads(program.bootstrap)
     # The variables are in place since before the interpreter started. Filters come last: modules add their own on import.
-    _settings.apply({"path": settings["path"], "argv": settings["argv"], "folder": settings["folder"]})
+    _settings.apply({name: settings[name] for name in ("path", "argv", "folder", "multiprocessing")})
     import faulthandler
 
     # What every worker needs: cloudpickle, since what it has pickled names it.
@@ -61,7 +61,9 @@ def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no
         _preload(module, program)
     _settings.apply({"filters": settings["filters"]})
     faulthandler.enable()
-    if program.zygote:
+    if not program.zygote:
+        stock.is_no_fork()
+    else:
         # Workers share these objects for good: no collection walks over them, which would copy their pages. Nor is there
         # one now: it would leave holes in those pages, for the workers to fill with objects of their own.
         gc.freeze()

@@ -1,4 +1,5 @@
-"""What a worker takes over from its parent's interpreter: search path, arguments, folder, warning filters, variables.
+"""What a worker takes over from its parent's interpreter: search path, arguments, folder, warning filters, variables, and
+what multiprocessing's own processes have.
 
 A zygote takes it over once, when it starts. A call carries only what has changed in the parent since then, which is
 mostly nothing.
@@ -14,6 +15,8 @@ import warnings
 from collections.abc import Container
 from typing import Any
 
+from shoal.process import stock
+
 Settings = dict[str, Any]
 
 
@@ -25,6 +28,7 @@ def capture() -> Settings:
         "folder": _folder(),
         "filters": list(warnings.filters),
         "environ": dict(os.environ),
+        "multiprocessing": stock.capture(),
     }
 
 
@@ -99,6 +103,7 @@ def apply(settings: Settings) -> None:
         os.chdir(settings["folder"])
     if "filters" in settings:
         _set_filters(settings["filters"])
+    stock.take_over(settings.get("multiprocessing"))
     for name, value in settings.get("environ", {}).items():
         if value is None:
             os.environ.pop(name, None)

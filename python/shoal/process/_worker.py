@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal.identity import this_worker
-from shoal.process import _settings
+from shoal.process import _settings, stock
 from shoal.process._importing import importing
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def run(context: WorkerContext) -> int:
     this_worker.become(identity)
     settings, call = pickle.loads(context.payload)
     _settings.apply(settings)
+    stock.begin(context.name, context.index)
     with importing(f"{context.name} imported what it is to run"):
         target, arguments = inherited[call] if isinstance(call, int) else pickle.loads(call)
     try:
@@ -51,9 +52,19 @@ def run(context: WorkerContext) -> int:
     except SystemExit as exit_request:
         return _exit_code(exit_request.code)
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()
+        _flush()
+
+
+def finish() -> None:
+    """After run(), when the parent knows how it ended: what multiprocessing has left to do may wait for others."""
+    stock.end()
+    _flush()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
 
 
 def _tell_stack_when_asked() -> None:

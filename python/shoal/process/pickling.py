@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import pickle
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
+
+from shoal.process.sharing import Parcel
 
 __all__ = ["PicklingError", "dumps", "explain", "find_unpicklable"]
 
@@ -29,24 +32,29 @@ class PicklingError(TypeError, pickle.PicklingError):
         self.path = path
 
 
-def dumps(obj: Any, name: str = "factory", *, gpu: bool = True) -> bytes:
+def dumps(obj: Any, name: str = "factory", *, gpu: bool = True, parcel: Parcel | None = None) -> bytes:
     """`obj` as bytes that a worker's `pickle.loads` takes. Lambdas, closures, local classes, and what `__main__` or a
     notebook defines travel by value.
 
     Args:
         name: what the caller calls the object; the path in an error begins with it.
         gpu: False for workers that see no GPU: torch tensors on one are refused, since they could not be read there.
+        parcel: locks, queues, pipes, shared arrays and tensors (of multiprocessing, torch and Shoal) go along, as what
+            they are, for as long as it is held; without one, such objects are refused, and shared data is copied.
 
     Raises:
         PicklingError: naming the innermost part that cannot be pickled, and what to do about it.
     """
-    dump = functools.partial(_dump, gpu=gpu)
-    try:
-        return dump(obj)
-    except Exception as error:
-        steps = _way_to_unpicklable(obj, name, error, dump)
-        path, _, cause = steps[-1]
-        raise PicklingError(_explain(steps), path) from cause
+    count = len(parcel.blocks) if parcel else 0
+    dump = functools.partial(_dump, gpu=gpu, parcel=parcel)
+    with parcel.packing() if parcel else contextlib.nullcontext():
+        try:
+            data = dump(obj)
+        except Exception as error:
+            steps = _way_to_unpicklable(obj, name, error, dump)
+            path, _, cause = steps[-1]
+            raise PicklingError(_explain(steps), path) from cause
+        return parcel.seal(data, count) if parcel else data
 
 
 def explain(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str = "object") -> PicklingError:
@@ -59,24 +67,32 @@ def explain(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str 
 class _Pickler(cloudpickle.Pickler):
     """Refuses what would arrive useless."""
 
-    def __init__(self, file: io.BytesIO, gpu: bool) -> None:
+    def __init__(self, file: io.BytesIO, gpu: bool, parcel: Parcel | None) -> None:
         super().__init__(file)
         self._gpu = gpu
+        self._parcel = parcel
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
+        if self._parcel and (reduced := self._parcel.reduce(obj)) is not NotImplemented:
+            return reduced
         if kind.__module__ == "multiprocessing.connection":
             raise TypeError(
                 f"cannot pickle {kind.__name__!r} object: its descriptor is another one, or none, elsewhere"
             )
-        if not self._gpu and kind.__module__.partition(".")[0] == "torch" and getattr(obj, "is_cuda", False) is True:
+        if not self._gpu and kind.__module__.partition(".")[0] == "torch" and _is_on_gpu(obj):
             raise TypeError(f"cannot pickle a {kind.__name__} on {obj.device} for a worker that sees no GPU")
         return super().reducer_override(obj)
 
 
-def _dump(obj: Any, gpu: bool) -> bytes:
+def _is_on_gpu(obj: Any) -> bool:
+    """A TypedStorage warns whoever asks; the storage that it has does not."""
+    return type(obj).__name__ != "TypedStorage" and getattr(obj, "is_cuda", False) is True
+
+
+def _dump(obj: Any, gpu: bool, parcel: Parcel | None = None) -> bytes:
     with io.BytesIO() as file:
-        _Pickler(file, gpu).dump(obj)
+        _Pickler(file, gpu, parcel).dump(obj)
         return file.getvalue()
 
 
@@ -137,8 +153,13 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
             yield f".{key}", value
         for base in obj.__bases__:
             yield f".<base {base.__name__}>", base
-    else:
+    elif not _speaks_for_itself(obj):
         yield from _parts_of_instance(obj)
+
+
+def _speaks_for_itself(obj: Any) -> bool:
+    """Whether its own error says more than one about a part of it."""
+    return type(obj).__module__.partition(".")[0] == "multiprocessing" or hasattr(obj, "single_action_space")
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -184,7 +205,7 @@ def _explain(steps: list[_Step]) -> str:
     path, part, cause = steps[-1]
     text = f"{path}: {_reason(part, cause)}"
     for at, (env_path, env, _) in enumerate(steps):
-        if not _looks_like_env(env):
+        if not _looks_like_env(env) or _speaks_for_itself(env):
             continue
         name = type(env).__name__
         if at == 0:
@@ -208,6 +229,8 @@ def _advice(part: Any) -> str:
             "What environments count together is shoal.worker().counter(name), and small values that they share are "
             "shoal.worker().shared: they need no locks."
         )
+    if hasattr(part, "single_action_space"):
+        return f"Make the {kind.__name__} inside the function."
     if kind.__module__.partition(".")[0] == "torch":
         return 'Move it to the CPU first, or give the workers a GPU with worker=shoal.WorkerOptions(gpu="own").'
     return (

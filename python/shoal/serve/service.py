@@ -14,6 +14,7 @@ import shoal.process
 from shoal import _core
 from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
 from shoal.process.pickling import dumps
+from shoal.process.sharing import Parcel
 from shoal.serve import server
 from shoal.serve.client import Directory, ServiceModel, drop_ended
 from shoal.serve.loading import check, load
@@ -122,7 +123,8 @@ class ModelService:
             share = max(1, len(os.sched_getaffinity(0)) // instances)
             # OpenMP's threads spin while they wait for each other, by default, and the workers need the CPUs meanwhile.
             waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
-            self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device))
+            self._parcel = Parcel(data=False)  # weights are each server's own, and change by update()
+            self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device), parcel=self._parcel)
             self._launcher = shoal.process.launcher(
                 context,
                 preload=[server.__name__, *preload],

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal import _core
 from shoal.errors import SpacesDiffer
+from shoal.process.sharing import Parcel
 from shoal.vector import serial
 from shoal.vector.episodes import episode_options, native_arguments
 from shoal.vector.factories import Recipe, recipe_of
@@ -99,6 +100,7 @@ def build_vec(
     faults = policy.settings(options.start_timeout)
     common: dict[str, Any] = {"autoreset_mode": mode, "copy": copy, "timeout": timeout, "seed": seed}
     common["episode_statistics"] = bool(episode_statistics)
+    common["parcel"] = parcel = Parcel()
     if recipe.native_id:
         _refuse_for_native(setup=setup, config=config)
     if choice is not None:
@@ -134,9 +136,21 @@ def build_vec(
         return VectorEnv(engine, group.description(), group=group, board=board, **common)
     from shoal.vector.processes import start
 
-    preparation = prepare(config, setup, first_seeds, context, options.models, options.gpus())
+    preparation = prepare(config, setup, first_seeds, context, options.models, options.gpus(), parcel)
     board = _core.process.Board.create(options.shared_bytes)
-    engine = start(recipe, workers, context, mode.name.lower(), faults, copy, options, preparation, board, episodes)
+    engine = start(
+        recipe,
+        workers,
+        context,
+        mode.name.lower(),
+        faults,
+        copy,
+        options,
+        preparation,
+        board,
+        episodes,
+        parcel=parcel,
+    )
     return VectorEnv(engine, _described(engine), board=board, **common)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from shoal import _core
+from shoal.process.sharing import Parcel
 from shoal.vector import pool_worker, serial
 from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.build import _described
@@ -124,12 +125,15 @@ def make_async(
         return AsyncVectorEnv(engine, group.description(), group=group, board=board, whole=whole, **common)
     pool = choice.pool
     chosen = options if pool is None else pool.options
-    preparation = prepare(config, setup, seeds, context, chosen.models, chosen.gpus())
+    parcel = common["parcel"]
+    preparation = prepare(config, setup, seeds, context, chosen.models, chosen.gpus(), parcel)
     if pool is not None:
-        engine = _open(pool, recipe, preparation, episodes, engine_options, context, owned=False)
+        engine = _open(pool, recipe, preparation, episodes, engine_options, context, parcel, owned=False)
         board = pool.board
     else:
-        engine, board = _open_privately(recipe, num_workers, context, options, preparation, episodes, engine_options)
+        engine, board = _open_privately(
+            recipe, num_workers, context, options, preparation, episodes, engine_options, parcel
+        )
     return AsyncVectorEnv(engine, _described(engine), whole=whole, board=board, **common)
 
 
@@ -140,10 +144,11 @@ def _open(
     episodes: dict[str, Any],
     options: dict[str, Any],
     context: str,
+    parcel: Parcel,
     owned: bool,
     start: bool = False,
 ) -> _core.VectorEnv:
-    packed = _pack_factories(recipe.factories, context, gpu=pool.options.gpu != "none")
+    packed = _pack_factories(recipe.factories, context, parcel, gpu=pool.options.gpu != "none")
     counts = _shares(len(packed), min(pool.num_workers, len(packed)))
     counts += [0] * (pool.num_workers - len(counts))
     calls: list[tuple[Any, ...]] = []
@@ -166,10 +171,12 @@ def _open_privately(
     preparation: Preparation,
     episodes: dict[str, Any],
     engine_options: dict[str, Any],
+    parcel: Parcel,
 ) -> tuple[_core.VectorEnv, _core.process.Board]:
     def open_with(preload: Sequence[str]) -> tuple[_core.VectorEnv, _core.process.Board]:
         pool = WorkerPool._private(num_workers, context, options, preload)
-        return _open(pool, recipe, preparation, episodes, engine_options, context, owned=True, start=True), pool.board
+        engine = _open(pool, recipe, preparation, episodes, engine_options, context, parcel, owned=True, start=True)
+        return engine, pool.board
 
     return with_guessed_preload(recipe, context, options, open_with)
 

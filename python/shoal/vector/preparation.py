@@ -11,6 +11,7 @@ from shoal.process._importing import importing
 
 if TYPE_CHECKING:
     from shoal.identity import Worker
+    from shoal.process.sharing import Parcel
 
 __all__ = ["Preparation", "check_setup", "config_of", "prepare", "prepare_here"]
 
@@ -60,8 +61,9 @@ def prepare(
     context: str,
     models: Any = None,
     gpus: Sequence[str] = (),
+    parcel: Parcel | None = None,
 ) -> Preparation:
-    """Snapshots and pickles, before any process starts.
+    """Snapshots and pickles, before any process starts; what is shared goes along in `parcel`.
 
     Raises:
         TypeError: for a setup that cannot be called, and for what workers can have no own of.
@@ -72,7 +74,7 @@ def prepare(
 
     def pack(what: Any, name: str) -> Any:
         try:
-            return None if what is None else dumps(what, name)
+            return None if what is None else dumps(what, name, parcel=parcel)
         except PicklingError:
             if context != "fork":
                 raise
@@ -80,7 +82,7 @@ def prepare(
 
     check_setup(setup)
     found = find_models(models)
-    taken = None if config is None else snapshots.take(config)
+    taken = None if config is None else snapshots.take(config, parcel)
     return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"), gpus)
 
 

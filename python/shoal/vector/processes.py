@@ -9,6 +9,7 @@ import shoal.process
 from shoal import _core
 from shoal.errors import StartFailed
 from shoal.process.pickling import PicklingError, dumps
+from shoal.process.sharing import Parcel
 from shoal.vector import worker
 from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
@@ -34,6 +35,7 @@ def start(
     board: _core.process.Board,
     episode_options: Mapping[str, Any] | None = None,
     *,
+    parcel: Parcel,
     same_observations: bool = True,
     exact: bool = False,
 ) -> _core.VectorEnv:
@@ -41,11 +43,12 @@ def start(
 
     Args:
         episode_options: see shoal.vector.episodes.
+        parcel: to be held for as long as the workers are, which may be started anew.
         same_observations: False lets the environments' observation spaces differ in all but dtypes and shapes.
         exact: to the letter as Gymnasium's own classes: final observations come as the environments returned them, and
             environments may be stepped that were never reset.
     """
-    packed = _pack_factories(recipe.factories, context, gpu=options.gpu != "none")
+    packed = _pack_factories(recipe.factories, context, parcel, gpu=options.gpu != "none")
     counts = _shares(len(recipe.factories), num_workers)
 
     def start_with(preload: Sequence[str]) -> _core.VectorEnv:
@@ -97,7 +100,7 @@ def _shares(num_envs: int, num_workers: int) -> list[int]:
 
 
 def _pack_factories(
-    factories: Sequence[Callable[[], Any]], context: str, *, gpu: bool
+    factories: Sequence[Callable[[], Any]], context: str, parcel: Parcel, *, gpu: bool
 ) -> list[bytes | Callable[[], Any]]:
     """Every factory as bytes; as it is where it cannot be pickled but a forked worker inherits it."""
     same = all(factory is factories[0] for factory in factories)
@@ -106,7 +109,7 @@ def _pack_factories(
         if id(factory) in packed:
             continue
         try:
-            packed[id(factory)] = dumps(factory, "env" if same else f"env[{i}]", gpu=gpu)
+            packed[id(factory)] = dumps(factory, "env" if same else f"env[{i}]", gpu=gpu, parcel=parcel)
         except PicklingError:
             if context != "fork":
                 raise

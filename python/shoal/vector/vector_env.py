@@ -6,7 +6,7 @@ import _thread
 import functools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import cloudpickle
 import gymnasium
@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 from shoal import _core
 from shoal.errors import RemoteTraceback
 from shoal.identity.shared import SharedDict
+from shoal.process.sharing import Parcel
 from shoal.vector import infos as info_batches
 from shoal.vector.episodes import add_statistics, options_text
 from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_of
@@ -29,9 +30,14 @@ __all__ = ["VectorEnv"]
 
 _RESERVED_CALLS = frozenset({"reset", "step", "close"})
 
+Own = TypeVar("Own", bound="VectorEnv")
+
 
 class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
     """`num_envs` environments that are reset and stepped together. Made by `shoal.make_vec`.
+
+        with shoal.make_vec("CartPole-v1", 8) as envs:      # closed at the end of the block
+            observations, infos = envs.reset(seed=0)
 
     Observations are arrays with one row an environment (dicts and tuples of arrays for Dict and Tuple spaces, tuples of
     objects for spaces without arrays of fixed size, such as Text, Sequence, Graph and custom ones), rewards
@@ -59,8 +65,10 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
         episode_statistics: bool = False,
         board: _core.process.Board | None = None,
         exact: bool = False,
+        parcel: Parcel | None = None,
     ) -> None:
         self._engine = engine
+        self._parcel = parcel  # what its workers share with this process
         self._group = group  # the environments themselves, where they live in this process
         self._native = native
         self._board = board if board is not None else _core.process.Board.create()
@@ -257,6 +265,12 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
         finally:
             self.closed = True
 
+    def __enter__(self: Own) -> Own:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __del__(self) -> None:
         if hasattr(self, "_io") and not self.closed:
             self._pending = None  # nobody is there to be warned
@@ -264,6 +278,13 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
                 self.close()
             except KeyboardInterrupt:
                 _thread.interrupt_main()  # what is raised here reaches nobody
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__!r} object: it holds running environments, which can be neither copied nor "
+            "sent. Send a function that makes one (by shoal.make_vec), to be called where it is needed, or what this one "
+            "returns; snapshot() and restore() hand over where its environments are"
+        )
 
     def _finish_pending(self, timeout: float) -> bool:
         """Waits for the call under way and drops what comes of it; False when it did not end in time."""

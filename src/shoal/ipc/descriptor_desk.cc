@@ -34,7 +34,7 @@ constexpr auto kLook = milliseconds(1000);
 /// A client of the desk sends at once; one that does not shall not hold up the others for long.
 constexpr auto kClientPatience = seconds(1);
 
-enum class Wish : std::uint64_t { kLeave = 1, kFetch = 2, kLook = 3 };
+enum class Wish : std::uint64_t { kLeave = 1, kFetch = 2, kLook = 3, kJoin = 4 };
 
 struct Request {
   std::uint64_t heap;
@@ -54,10 +54,10 @@ struct Address {
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-Address address_of(const Heap& heap) {
+Address address_of(std::uint64_t heap_id) {
   Address address;
   address.name.sun_family = AF_UNIX;
-  const std::string text = fmt::format("shoal-desk-{:016x}", heap.id());
+  const std::string text = fmt::format("shoal-desk-{:016x}", heap_id);
   std::memcpy(address.name.sun_path + 1, text.data(), text.size());  // a 0 first: abstract
   address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   return address;
@@ -133,9 +133,9 @@ class Desk {
       }
     }
     if (request.wish == Wish::kLook) return;
-    const int sent = found ? found->get() : -1;
+    const int sent = found ? found->get() : request.wish == Wish::kJoin ? heap_->fd() : -1;
     static_cast<void>(link.send(std::as_bytes(std::span(&reply, 1)),
-                                std::span(&sent, found ? 1U : 0U),
+                                std::span(&sent, sent >= 0 ? 1U : 0U),
                                 os::deadline_after(kClientPatience)));
   }
 
@@ -190,8 +190,8 @@ Here& here() {
 }
 
 /// Sends a request to the desk; nothing when there is none.
-std::optional<Reply> ask(Heap& heap, const Request& request, int fd, os::Fd* answer) {
-  const Address address = address_of(heap);
+std::optional<Reply> ask(const Request& request, int fd, os::Fd* answer) {
+  const Address address = address_of(request.heap);
   os::Fd socket = new_socket();
   while (::connect(socket.get(), address.get(), address.bytes) != 0) {
     if (errno == EINTR) continue;
@@ -228,7 +228,7 @@ bool open_descriptor_desk(const StartThread& start) {
   Here& mine = here();
   const std::lock_guard lock(mine.mutex);
   if (mine.desk != nullptr) return true;
-  const Address address = address_of(*heap);
+  const Address address = address_of(heap->id());
   os::Fd listener = new_socket();
   if (::bind(listener.get(), address.get(), address.bytes) != 0) {
     if (errno == EADDRINUSE) return false;
@@ -248,7 +248,7 @@ ProcessSlot leave_descriptor(const Block& block, int fd) {
   constexpr int kTries = 10;
   const Request request{block.heap()->id(), Wish::kLeave, block.offset(), block.serial()};
   for (int i = 0; i < kTries; ++i) {
-    if (const auto reply = ask(*block.heap(), request, fd, nullptr)) {
+    if (const auto reply = ask(request, fd, nullptr)) {
       if (reply->found != 0) return ProcessSlot::from(reply->slot);
     }
     open_descriptor_desk();
@@ -259,14 +259,27 @@ ProcessSlot leave_descriptor(const Block& block, int fd) {
 os::Fd fetch_descriptor(Offset block, std::uint64_t serial) {
   const auto heap = Heap::here();
   os::Fd found;
-  static_cast<void>(ask(*heap, {heap->id(), Wish::kFetch, block, serial}, -1, &found));
+  static_cast<void>(ask({heap->id(), Wish::kFetch, block, serial}, -1, &found));
   return found;
+}
+
+void join_family(std::uint64_t heap_id) {
+  if (Heap::exists()) {
+    if (Heap::here()->id() == heap_id) return;
+    throw InvalidState(
+        "this process has a family of its own already (it has made queues, locks or tensors of "
+        "shoal.multiprocessing): what processes of another family share cannot be used here");
+  }
+  os::Fd heap;
+  static_cast<void>(ask({heap_id, Wish::kJoin, 0, 0}, -1, &heap));
+  if (!heap) throw Error("the family of processes whose objects came here has ended");
+  static_cast<void>(Heap::attach(std::move(heap)));
 }
 
 void look_at_descriptors() noexcept {
   try {
     const auto heap = Heap::here();
-    static_cast<void>(ask(*heap, {heap->id(), Wish::kLook, 0, 0}, -1, nullptr));
+    static_cast<void>(ask({heap->id(), Wish::kLook, 0, 0}, -1, nullptr));
   } catch (const std::exception&) {
     // It looks within a second anyway.
   }

@@ -1,4 +1,5 @@
-// Where the family's descriptors that belong to blocks of the heap are kept for whoever needs them.
+// Where the family's descriptors that belong to blocks of the heap are kept for whoever needs them,
+// and where a process gets the heap that was not started with it.
 //
 // One process of the family has the desk, on a thread: the first that is asked to. Who has a
 // descriptor leaves a copy there, once; who needs it gets one, once; neither need live for the
@@ -11,6 +12,7 @@
 // processes have to be in one.)
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "shoal/ipc/block.h"
@@ -32,6 +34,11 @@ ProcessSlot leave_descriptor(const Block& block, int fd);
 /// What was left for this block; none when nothing was, or there is no desk. Throws SystemError,
 /// also when this process may not open more; TimedOut.
 os::Fd fetch_descriptor(Offset block, std::uint64_t serial);
+
+/// In a process that was started without the family's heap: attaches it, by the desk of the family.
+/// Nothing where it is attached. Throws InvalidState when this process has another heap; Error when
+/// the family has no desk (any more); SystemError, TimedOut.
+void join_family(std::uint64_t heap_id);
 
 /// Has the desk look which blocks are gone.
 void look_at_descriptors() noexcept;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import multiprocessing
 import operator
 import pickle
@@ -13,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, logger
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumsAsyncVectorEnv
 
 from shoal import _core
@@ -26,6 +28,8 @@ from shoal.compat.gymnasium.observation_mode import (
 )
 from shoal.compat.gymnasium.processes import Process
 from shoal.errors import ForkRefused, RemoteTraceback, SpacesDiffer
+from shoal.process.pickling import PicklingError
+from shoal.process.sharing import Parcel
 from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -57,6 +61,7 @@ class AsyncVectorEnv(VectorEnv):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         worker = args[5] if len(args) > 5 else kwargs.get("worker")
         if worker is not None:
+            _check_worker(worker)
             if kwargs.pop("num_workers", None) is not None:
                 raise ValueError("AsyncVectorEnv(worker=…) has a process for each environment: leave num_workers out")
             return GymnasiumsAsyncVectorEnv(*args, **kwargs)
@@ -80,7 +85,8 @@ class AsyncVectorEnv(VectorEnv):
 
         Args:
             shared_memory: observations are in shared memory either way; True refuses spaces without arrays, as the peer.
-            context: "fork" gives way to the peer's default, with a warning that names the cause, where it would break.
+            context: None starts workers by a fork server, or forks them where a factory cannot be pickled, multiprocessing's
+                default is "fork" and it is safe here. "fork" gives way to the peer's default, with a warning that names the cause, where it would break.
             daemon: kept as an attribute. Workers always end with their parent and may always start processes.
             max_concurrency: so many worker processes share the environments.
             num_workers: so many worker processes share the environments; by default each has one of its own. As many as
@@ -98,7 +104,8 @@ class AsyncVectorEnv(VectorEnv):
         same = observation_mode == "same"
         options = WorkerOptions()
         board = _core.process.Board.create(options.shared_bytes)
-        engine = _start(recipe, workers, context, mode, copy, options, board, same)
+        parcel = Parcel()
+        engine = _start(recipe, workers, context, mode, copy, options, board, same, parcel)
         try:
             hellos = [pickle.loads(hello) for w in range(engine.num_workers) if (hello := engine.hello(w))]
             self._check_hellos(hellos)
@@ -108,7 +115,7 @@ class AsyncVectorEnv(VectorEnv):
             batched, single = observation_spaces(observation_mode, seen, len(recipe.factories), type(self).__name__)
             if shared_memory:
                 check_shared_memory(single)
-            super().__init__(engine, hellos[0], autoreset_mode=mode, copy=copy, board=board, exact=True)
+            super().__init__(engine, hellos[0], autoreset_mode=mode, copy=copy, board=board, exact=True, parcel=parcel)
         except BaseException:
             engine.close()
             raise
@@ -245,6 +252,20 @@ class AsyncVectorEnv(VectorEnv):
         logger.error("Raising the last exception back to the main process.")
 
 
+def _check_worker(worker: Any) -> None:
+    """As the peer does, which calls it with eight arguments."""
+    try:
+        signature = inspect.signature(worker)
+        signature.bind(*(None,) * 8)
+    except TypeError as error:
+        if not callable(worker):
+            raise TypeError(f"AsyncVectorEnv(worker=…) takes a function, got {worker!r}") from None
+        raise ValueError(
+            f"A custom `worker` must accept 8 arguments. Got the signature {signature} which should match "
+            f"{inspect.signature(_async_worker)}."
+        ) from error
+
+
 def _check_max_concurrency(limit: Any) -> None:
     if limit is None:
         return
@@ -270,6 +291,7 @@ def _start(
     options: WorkerOptions,
     board: _core.process.Board,
     same: bool,
+    parcel: Parcel,
 ) -> _core.VectorEnv:
     from shoal.vector.processes import start
 
@@ -284,6 +306,7 @@ def _start(
             options,
             Preparation(),
             board,
+            parcel=parcel,
             same_observations=same,
             exact=True,
         )
@@ -291,6 +314,12 @@ def _start(
     try:
         try:
             return start_with(context or "auto")
+        except PicklingError:
+            if context is not None or _default_method() != "fork":
+                raise
+            with contextlib.suppress(ForkRefused):
+                return start_with("fork")  # as the peer, whose forks need no pickle
+            raise
         except ForkRefused as refused:
             warnings.warn(
                 f"AsyncVectorEnv(context='fork') starts its workers by a fork server: {refused}", stacklevel=3
@@ -300,6 +329,11 @@ def _start(
         if "action" in str(differ).partition(":")[0]:
             raise _action_spaces_differ(differ) from differ
         raise _observation_spaces_differ(same) from differ
+
+
+def _default_method() -> str:
+    """Of multiprocessing, without fixing it."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def _action_spaces_differ(what: Space | SpacesDiffer) -> RuntimeError:
