@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -36,11 +36,13 @@ def batch(
     envs: gymnasium.vector.VectorEnv,
     entries: Iterable[Entry],
     final_observations: dict[int, Any],
+    final_keys: Sequence[str] = ("final_obs", "final_info"),
 ) -> dict[str, Any]:
     """One dict of arrays with masks, as `gymnasium.vector.VectorEnv._add_info` makes it.
 
     Args:
         final_observations: by row, for the environments that this step ended and reset.
+        final_keys: their order.
     """
     ended: dict[int, dict[str, Any]] = {row: {} for row in final_observations}
     infos: dict[int, dict[str, Any]] = {}
@@ -50,7 +52,7 @@ def batch(
     for row in sorted(ended.keys() | infos.keys()):
         if row in ended:
             final = {"final_obs": final_observations[row], "final_info": ended[row]}
-            batched = envs._add_info(batched, final, row)
+            batched = envs._add_info(batched, {key: final[key] for key in final_keys}, row)
         if row in infos:
             batched = envs._add_info(batched, infos[row], row)
     return batched

@@ -28,8 +28,6 @@ from shoal.vector.worker import EnvGroup
 
 __all__ = ["VectorEnv"]
 
-_RESERVED_CALLS = frozenset({"reset", "step", "close"})
-
 Own = TypeVar("Own", bound="VectorEnv")
 
 
@@ -50,6 +48,9 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
 
     Threads: one at a time.
     """
+
+    _reserved_calls = frozenset({"reset", "step", "close"})
+    _final_keys = ("final_obs", "final_info")  # of the infos, in this order
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
 
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Begins call(): every worker asks its environments one after the other, all workers at the same time."""
-        if name in _RESERVED_CALLS:
+        if name in self._reserved_calls:
             raise ValueError(f"call({name!r}) would step around the vector environment: use its own {name}()")
         self._check_idle("call_async")
         self._ask_async("call", [(name, args, kwargs)] * self.num_workers)
@@ -322,7 +323,7 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
         if extra & _core.EXTRA_FINAL:
             rows = np.flatnonzero(self._io.has_final())
             final_observations = {int(row): self._io.final_observation(int(row)) for row in rows}
-        batched = info_batches.batch(batch, entries, final_observations)
+        batched = info_batches.batch(batch, entries, final_observations, self._final_keys)
         if extra & _core.EXTRA_EPISODES:
             batched = add_statistics(batched, *self._io.episodes())
         if extra & _core.EXTRA_FAULT:

@@ -256,7 +256,7 @@ class EnvGroup:
         with self._inside(i):
             env = self._keeper.load(state)
             gone, self.envs[i] = self.envs[i], env
-            if hasattr(gone, "close"):
+            if gone is not env and hasattr(gone, "close"):
                 gone.close()
         return env
 

@@ -14,9 +14,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import Space, logger
+from gymnasium.error import AlreadyPendingCallError
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumsAsyncVectorEnv
+from gymnasium.vector.utils import create_empty_array
 
 from shoal import _core
 from shoal.compat.gymnasium.exact_actions import step_exactly
@@ -27,6 +29,7 @@ from shoal.compat.gymnasium.observation_mode import (
     observation_spaces,
 )
 from shoal.compat.gymnasium.processes import Process
+from shoal.compat.gymnasium.reset_options import without_mask
 from shoal.errors import ForkRefused, RemoteTraceback, SpacesDiffer
 from shoal.process.pickling import PicklingError
 from shoal.process.sharing import Parcel
@@ -57,6 +60,8 @@ class AsyncVectorEnv(VectorEnv):
 
     With a custom `worker`, which speaks the pipes of Gymnasium's own, one of those is returned.
     """
+
+    _final_keys = ("final_info", "final_obs")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         worker = args[5] if len(args) > 5 else kwargs.get("worker")
@@ -127,7 +132,7 @@ class AsyncVectorEnv(VectorEnv):
         self.observation_mode = observation_mode
         self.max_concurrency = max_concurrency
         self.observation_space, self.single_observation_space = batched, single
-        self.observations: Any = None  # of the last reset or step
+        self.observations: Any = create_empty_array(single, self.num_envs, fn=np.zeros)  # of the last reset or step
         self.spec = None  # factories do not say how the whole could be made again
         self._was_reset = True  # or not: the environments say whether they may be stepped before
         self._late: str | None = None  # a call whose time was over, and whose result nobody wants
@@ -143,9 +148,8 @@ class AsyncVectorEnv(VectorEnv):
         return AsyncState(self._pending or "default")
 
     def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
-        super().reset_async(seed, options)
-        if options is not None:
-            options.pop("reset_mask", None)  # as the peer: out of the caller's dict
+        self._check_idle("reset_async")
+        super().reset_async(seed, without_mask(options))
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         result = super().reset_wait(timeout)
@@ -206,7 +210,12 @@ class AsyncVectorEnv(VectorEnv):
 
     def _check_idle(self, call: str) -> None:
         self._drop_late_result()
-        super()._check_idle(call)
+        try:
+            super()._check_idle(call)
+        except AlreadyPendingCallError as error:
+            if call == "reset_async":  # the peer's message has no full stop
+                raise AlreadyPendingCallError(str(error).removesuffix("."), error.name) from None
+            raise
 
     def step_async(self, actions: Any) -> None:
         if self._late is not None:

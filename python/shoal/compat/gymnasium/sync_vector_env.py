@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from gymnasium.vector import AutoresetMode
 from shoal import _core
 from shoal.compat.gymnasium.exact_actions import step_exactly
 from shoal.compat.gymnasium.observation_mode import ObservationMode, check_mode, observation_spaces
+from shoal.compat.gymnasium.reset_options import without_mask
 from shoal.vector import serial
-from shoal.vector.factories import recipe_of
+from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.options import WorkerOptions
 from shoal.vector.vector_env import VectorEnv
 
@@ -32,6 +34,8 @@ class SyncVectorEnv(VectorEnv):
         envs: the environments.
     """
 
+    _reserved_calls = frozenset()
+
     def __init__(
         self,
         env_fns: Sequence[Callable[[], gymnasium.Env]],
@@ -46,7 +50,16 @@ class SyncVectorEnv(VectorEnv):
         """
         mode = AutoresetMode(autoreset_mode)
         check_mode(observation_mode)
-        recipe = recipe_of(list(env_fns), None, {})
+        self._start(env_fns, recipe_of(list(env_fns), None, {}), copy, observation_mode, mode)
+
+    def _start(
+        self,
+        env_fns: Sequence[Callable[[], gymnasium.Env]],
+        recipe: Recipe,
+        copy: bool,
+        observation_mode: ObservationMode,
+        mode: AutoresetMode,
+    ) -> None:
         engine, group, board = serial.start(
             recipe,
             mode.name.lower(),
@@ -66,23 +79,80 @@ class SyncVectorEnv(VectorEnv):
         self.observation_space, self.single_observation_space = batched, single
         self.spec = None  # factories do not say how the whole could be made again
         self._was_reset = True  # or not: the environments say whether they may be stepped before
-        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        self._used = False
+        self._autoreset_envs = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Copies have copies of the environments, where they are; they can be pickled if the environments and what built them
+        can, as the peer's."""
+        keeper, self._group._keeper = self._group._keeper, HandOver(self.envs)
+        try:
+            states = self._engine.snapshot(list(range(self.num_envs))) if self._used and not self.closed else None
+        finally:
+            self._group._keeper = keeper
+        own = {name: value for name, value in vars(self).items() if name not in _OF_ONE_ENGINE}
+        arguments = self.env_fns, list(self.envs), self.copy, self.observation_mode, self.autoreset_mode
+        return _again, (type(self), arguments, states, own)
 
     def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
+        options = without_mask(options)
+        self._used = True
         super().reset_async(seed, options)
-        mask = options.pop("reset_mask", None) if options is not None else None  # as the peer: out of the caller's dict
-        self._ended[slice(None) if mask is None else mask] = False
+        self._autoreset_envs[(options or {}).get("reset_mask", slice(None))] = False
 
     def step_async(self, actions: Any) -> None:
         if self.autoreset_mode is AutoresetMode.DISABLED:
-            assert not self._ended.any(), f"environments that have ended must be reset first: {self._ended=}"
+            assert not self._autoreset_envs.any(), (
+                f"environments that have ended must be reset first: {self._autoreset_envs=}"
+            )
+        self._used = True
         step_exactly(self, actions, super().step_async)
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         result = super().step_wait(timeout)
         if self.autoreset_mode is AutoresetMode.DISABLED:
-            self._ended = result[2] | result[3]
+            self._autoreset_envs = result[2] | result[3]
         return result
+
+
+_OF_ONE_ENGINE = frozenset({"_engine", "_group", "_board", "_io", "_own_answer", "_parcel", "envs"})
+
+
+class HandOver:
+    """In the place of a Keeper: the environments go as they are, beside the states, which name them by their numbers."""
+
+    def __init__(self, envs: Sequence[Any]) -> None:
+        self._envs = list(envs)
+
+    def save(self, env: Any) -> bytes:
+        return pickle.dumps(next(i for i, own in enumerate(self._envs) if own is env))
+
+    def load(self, state: bytes) -> Any:
+        return self._envs[pickle.loads(state)]
+
+
+def _again(kind: type[SyncVectorEnv], arguments: tuple[Any, ...], states: Any, own: dict[str, Any]) -> SyncVectorEnv:
+    env_fns, envs, copy, observation_mode, mode = arguments
+    made = kind.__new__(kind)
+    factories = [functools.partial(_same, env) for env in envs]
+    made._start(env_fns, Recipe("", factories, []), copy, observation_mode, mode)
+    group = made._group
+    assert group is not None
+    group.factories = recipe_of(list(env_fns), None, {}).factories
+    if states is not None:
+        keeper, group._keeper = group._keeper, HandOver(envs)
+        try:
+            made._engine.restore(list(range(made.num_envs)), states)
+        finally:
+            group._keeper = keeper
+    if own.get("closed"):
+        made.close()
+    vars(made).update(own)
+    return made
+
+
+def _same(env: Any) -> Any:
+    return env
 
 
 def _check_spaces(envs: Sequence[Any], mode: ObservationMode) -> None:
