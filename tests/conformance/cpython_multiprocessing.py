@@ -131,6 +131,10 @@ def run_method(method: str, pattern: str, timeout: float, folder: Path, verbose:
     if not listed:
         raise SystemExit(f"{module} cannot be imported:\n{output}")
     left = [name for name in json.loads(listed) if pattern in name]
+    if not left:
+        raise SystemExit(
+            f"{module} has no tests{f' whose names have {pattern!r} in them' if pattern else ''}:\n{output}"
+        )
     counts: Counter[str] = Counter()
     for name in [name for name in left if reason_against(name)]:
         counts["does not apply"] += 1
@@ -201,7 +205,9 @@ def follow(
         report(running, "hung or crashed", tail, counts, verbose, time.monotonic() - began)
         done.add(running)
     elif not done:
-        print(output.decode(errors="replace")[-4000:])
+        print(f"=== {len(left)} tests were not run: their process ended before the next began, with exit code ", end="")
+        print(f"{process.returncode}, from {left[0]} on\n{output.decode(errors='replace')[-4000:]}", flush=True)
+        counts["not run"] += len(left)
         return []
     return [name for name in left if name not in done]
 
@@ -238,7 +244,7 @@ def main() -> int:
             counts = run_method(method, arguments.pattern, arguments.timeout, Path(folder), arguments.verbose)
             print(f"{method}: {', '.join(f'{n} {what}' for what, n in counts.items())}", flush=True)
             total += counts
-    return 1 if total["failed"] + total["hung or crashed"] else 0
+    return 1 if total["failed"] + total["hung or crashed"] + total["not run"] else 0
 
 
 if __name__ == "__main__":

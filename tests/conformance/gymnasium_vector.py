@@ -21,6 +21,8 @@ import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
+import account
+
 HERE = Path(__file__).resolve().parent
 ARCHIVE = "https://github.com/Farama-Foundation/Gymnasium/archive/refs/tags/v{}.tar.gz"
 
@@ -57,11 +59,28 @@ def unpack(archive: bytes, folder: Path) -> None:
 
 def run(folder: Path, pytest_arguments: list[str]) -> int:
     paths = [str(HERE), str(HERE.parents[1] / "python"), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [sys.executable, "-m", "pytest", "-p", "in_place", "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "in_place",
+        "-p",
+        "account",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+    ]
     command += ["--tb=short", "-q", *[f"--deselect={name}" for name in CANNOT_APPLY], *pytest_arguments]
-    present = [name for name in FOLDERS if (folder / name).is_dir()]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run([*command, *present], cwd=folder, env=environment).returncode
+    files = [str(path.relative_to(folder)) for name in FOLDERS for path in sorted((folder / name).rglob("test_*.py"))]
+    if not files:
+        print(f"there are no tests in {', '.join(FOLDERS)} of this copy")
+        return 1
+    told = folder / "account.json"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), account.VARIABLE: str(told)}
+    done = subprocess.run([*command, *FOLDERS], cwd=folder, env=environment)
+    return account.verdict(told, done.returncode, files, bool(pytest_arguments))
 
 
 def main() -> int:

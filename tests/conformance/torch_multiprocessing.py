@@ -21,6 +21,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+import account
+
 HERE = Path(__file__).resolve().parent
 ADDRESS = "https://raw.githubusercontent.com/pytorch/pytorch/v{}/test/{}"
 FILES = ("test_multiprocessing.py", "test_multiprocessing_spawn.py")
@@ -60,15 +62,29 @@ def main() -> int:
         print("skipped: torch.testing needs expecttest (pip install expecttest)")
         return 0
     with tempfile.TemporaryDirectory(prefix="torch-tests-") as folder:
-        for name, text in texts(arguments.source).items():
+        found = texts(arguments.source)
+        for name, text in found.items():
             text = text.replace("import torch.multiprocessing as mp", "import shoal.multiprocessing as mp")
             Path(folder, name).write_text(text)
         Path(folder, "conftest.py").write_text(CONFTEST % set(CANNOT_APPLY))
-        paths = [folder, str(HERE.parents[1] / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", folder, "--tb=short", "-q"]
-        command += ["--timeout=300", *arguments.pytest, "."]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        return subprocess.run(command, cwd=folder, env=environment).returncode
+        paths = [folder, str(HERE), str(HERE.parents[1] / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "account",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            folder,
+            "--tb=short",
+        ]
+        command += ["-q", "--timeout=300", *arguments.pytest, "."]
+        told = Path(folder, "account.json")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), account.VARIABLE: str(told)}
+        done = subprocess.run(command, cwd=folder, env=environment)
+        return account.verdict(told, done.returncode, sorted(found), bool(arguments.pytest))
 
 
 if __name__ == "__main__":
