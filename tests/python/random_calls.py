@@ -106,6 +106,15 @@ class ReusingEnv(gymnasium.Wrapper):
         return before
 
 
+class FinalInfoFirst(SyncVectorEnv):
+    """The peer with its infos in the order of Gymnasium's AsyncVectorEnv."""
+
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        if "final_info" in env_info:
+            env_info = {name: env_info[name] for name in ("final_info", "final_obs")}
+        return super()._add_info(vector_infos, env_info, env_num)
+
+
 class RecordedSyncVectorEnv(RecordEpisodeStatistics):
     """Statistics of the peer that know of the mask: SyncVectorEnv takes it out of the options before they look for it."""
 
@@ -154,7 +163,8 @@ class Setting:
         return shoal.make_vec(factories, autoreset_mode=self.mode, episode_statistics=self.statistics, **where)
 
     def theirs(self) -> Any:
-        envs = SyncVectorEnv(self.factories(), autoreset_mode=AutoresetMode[self.mode.upper()])
+        kind = FinalInfoFirst if self.implementation == "AsyncVectorEnv" else SyncVectorEnv
+        envs = kind(self.factories(), autoreset_mode=AutoresetMode[self.mode.upper()])
         return RecordedSyncVectorEnv(envs) if self.statistics else envs
 
     @property

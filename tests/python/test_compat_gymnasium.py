@@ -132,11 +132,13 @@ def test_final_observations_are_what_the_environments_returned(vector_env: Any) 
 
     factories = [functools.partial(Env, length) for length in (1, 2)]
     envs = vector_env(factories, autoreset_mode=AutoresetMode.SAME_STEP)
-    theirs = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
+    peer = getattr(gymnasium.vector, vector_env.__name__)
+    theirs = peer(factories, autoreset_mode=AutoresetMode.SAME_STEP)
     assert_same(envs.reset(), theirs.reset())
     for _ in range(5):
         assert_same(envs.step([0, 0]), theirs.step([0, 0]))
     envs.close()
+    theirs.close()
 
 
 def test_the_mask_is_taken_out_of_the_callers_options(vector_env: Any) -> None:
