@@ -118,6 +118,31 @@ def test_one_that_cannot_be_built_is_told_though_another_does_not_close(make: Ma
     assert {3, 4} <= set(closed(tmp_path))  # with two workers the first one, which is well, is killed
 
 
+def test_a_pool_that_is_closed_closes_the_environments_of_all_and_says_what_they_raised(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pool = shoal.WorkerPool(1)
+    (tmp_path / "other").mkdir()
+    made = [shoal.make_vec(factories(folder, env1="raise"), pool=pool) for folder in (tmp_path, tmp_path / "other")]
+    pool.close()
+    assert closed(tmp_path) == closed(tmp_path / "other") == [0, 1, 2, 3]
+    said = ""
+    while said.count("ValueError: 1 does not want to") < 2:  # their output is passed on by a thread
+        said += capfd.readouterr().err
+    for envs in made:
+        envs.close()
+
+
+def test_one_that_is_replaced_by_a_snapshot_may_fail_to_close(make: Make, tmp_path: Path) -> None:
+    envs = make(factories(tmp_path))
+    envs.reset(seed=0)
+    snapshot = envs.snapshot()
+    envs.set_attr("how", "raise")
+    envs.restore(snapshot)
+    envs.step([1] * NUM_ENVS)
+    envs.close()
+
+
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 2}], ids=["synchronous", "asynchronous"])
 def test_ctrl_c_in_an_environments_close_keeps_none_from_being_closed(
     arguments: dict[str, Any], tmp_path: Path

@@ -43,7 +43,8 @@ def build_envs(factories: Sequence[Callable[[], Any]], first: int) -> list[Any]:
 
 
 def close_envs(envs: Sequence[Any], first: int) -> None:
-    """Closes environments because of an exception, which is what counts: what they raise themselves becomes warnings."""
+    """Closes environments that nobody asked to close (another could not be built, or takes their place): what they raise
+    becomes a warning."""
     for i, env in enumerate(envs):
         try:
             env.close()
@@ -257,7 +258,7 @@ class EnvGroup:
             env = self._keeper.load(state)
             gone, self.envs[i] = self.envs[i], env
             if gone is not env and hasattr(gone, "close"):
-                gone.close()
+                close_envs([gone], self.first + i)
         return env
 
     def close(self) -> list[tuple[int | None, BaseException]]:

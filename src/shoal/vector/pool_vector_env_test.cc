@@ -346,6 +346,36 @@ TEST(PoolVectorEnv, WithRestartAFailureThatCannotBeMendedAloneIsItsWorkersDeath)
   EXPECT_EQ(rows_of(envs->recv(30s)).at(2).fault, expected);
 }
 
+TEST(PoolVectorEnv, WhatFailsWhileASessionIsClosedIsToldAndThePoolGoesOn) {
+  auto pool = make_pool(2);
+  auto bad = make_pool_toys(pool, 2);
+  auto good = make_pool_toys(pool, 2);
+  bad->request(1, bytes_of("close badly"));
+  bad->close();
+  const VectorEnv::CloseOutcome outcome = bad->take_close_outcome();
+  ASSERT_EQ(outcome.failures.size(), 1U);
+  EXPECT_EQ(outcome.failures[0].report().message, "toy 1 wants to play on");
+  EXPECT_EQ(outcome.failures[0].worker(), "worker 1");
+  EXPECT_EQ(bad->take_close_outcome().failures.size(), 0U);
+  EXPECT_NO_THROW(good->reset(std::uint64_t{1}));
+  good->close();
+  EXPECT_EQ(good->take_close_outcome().failures.size(), 0U);
+}
+
+TEST(PoolVectorEnv, AnInterruptEndsTheWaitForASessionThatCloses) {
+  struct Interrupted {};
+  bool closing = false;
+  Options options;
+  options.interrupt_check = [&] {
+    if (closing) throw Interrupted();
+  };
+  auto envs = make_pool_toys(make_pool(1), 1, options, "", true);
+  envs->request(0, bytes_of("never close"));
+  closing = true;
+  envs->close_within(std::chrono::hours(1));
+  EXPECT_THROW(std::rethrow_exception(envs->take_close_outcome().interrupt), Interrupted);
+}
+
 TEST(PoolVectorEnv, CloseDoesNotWaitForAHungEnvironment) {
   auto envs = make_pool_toys(make_pool(1), 1, {.batch_size = 1}, "", true);
   envs->reset(std::uint64_t{1});

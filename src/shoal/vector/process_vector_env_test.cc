@@ -77,6 +77,26 @@ TEST_P(ProcessVectorEnvRequests, AreRefusedWhileAStepIsUnderWayAndForUnknownWork
               HasSubstr("no worker 1"));
 }
 
+std::vector<std::string> messages_of(const VectorEnv::CloseOutcome& outcome) {
+  std::vector<std::string> messages;
+  for (const auto& failure : outcome.failures) {
+    messages.push_back(failure.worker() + ": " + failure.report().message);
+  }
+  return messages;
+}
+
+TEST_P(ProcessVectorEnvRequests, WhatFailsWhileItIsClosedIsToldOnce) {
+  auto envs = start(GetParam(), {2, 1, 1});
+  envs->request(0, bytes_of("close badly"));
+  envs->request(2, bytes_of("close badly"));
+  EXPECT_THAT(messages_of(envs->take_close_outcome()), ElementsAre());
+  envs->close();
+  EXPECT_THAT(messages_of(envs->take_close_outcome()),
+              ElementsAre("worker 0: toy 0 wants to play on", "worker 0: toy 1 wants to play on",
+                          "worker 2: toy 3 wants to play on"));
+  EXPECT_THAT(messages_of(envs->take_close_outcome()), ElementsAre());
+}
+
 TEST_P(ProcessVectorEnvRequests, InfosArriveWhateverTheirSize) {
   auto envs = start(GetParam(), {2, 2});
   envs->reset(std::uint64_t{0});
@@ -241,6 +261,23 @@ TEST(ProcessVectorEnvInterrupt, EndsAWaitAndLeavesTheRestInOrder) {
   EXPECT_THROW(envs->wait(), Interrupted);
   EXPECT_NO_THROW(envs->wait());
   EXPECT_EQ(envs->stats().workers[0].steps, 1U);
+}
+
+TEST(ProcessVectorEnvInterrupt, KillsTheWorkersThatAreStillClosing) {
+  struct Interrupted {};
+  bool closing = false;
+  Options options;
+  options.interrupt_check = [&] {
+    if (closing) throw Interrupted();
+  };
+  auto envs = start(Kind::kForkserver, {1, 1}, options);
+  envs->request(0, bytes_of("never close"));
+  envs->request(1, bytes_of("close badly"));
+  const int pid = envs->pid(0);
+  closing = true;
+  envs->close_within(std::chrono::hours(1));
+  EXPECT_NE(::kill(pid, 0), 0);
+  EXPECT_THROW(std::rethrow_exception(envs->take_close_outcome().interrupt), Interrupted);
 }
 
 TEST(ProcessVectorEnvTimeout, OfRequestsHoweverManyAWorkerHasNotTaken) {

@@ -200,7 +200,23 @@ std::vector<std::byte> ToyStepper::request(std::span<const std::byte> message) {
   if (text == "pid") return bytes_of(fmt::format("{}", ::getpid()));
   if (text == "kill") kill_self();
   if (text == "hang") hang();
+  if (text == "close badly" || text == "never close") {
+    how_to_close_ = text;
+    return {};
+  }
   throw std::invalid_argument(fmt::format("a toy does not know \"{}\"", text));
+}
+
+std::vector<process::ErrorReport> ToyStepper::close() {
+  if (how_to_close_ == "never close") hang();
+  std::vector<process::ErrorReport> reports;
+  for (int i = 0; how_to_close_ == "close badly" && i < count(); ++i) {
+    process::ErrorReport& report = reports.emplace_back();
+    report.type = "ToyError";
+    report.message = fmt::format("toy {} wants to play on", lo_ + i);
+    report.env_index = lo_ + i;
+  }
+  return reports;
 }
 
 std::vector<process::WorkerSpec> toy_specs(const std::vector<int>& counts) {

@@ -33,7 +33,8 @@ struct ToyAction {
 ///
 /// Requests: "echo …" answers the rest; "pid" and "cpus" answer the process id and the CPUs that
 /// the worker may use; "stop" stops its process until somebody continues it; "kill" and "hang" as
-/// the actions; all others fail.
+/// the actions; "close badly" lets each environment fail when it is closed, "never close" lets that
+/// take for ever; all others fail.
 class ToyStepper final : public Stepper {
  public:
   explicit ToyStepper(int count, int num_actions = 1000);
@@ -54,6 +55,7 @@ class ToyStepper final : public Stepper {
   void take_over(std::span<const std::byte> handed) override;
   std::span<const std::byte> info() override { return info_; }
   std::vector<std::byte> request(std::span<const std::byte> message) override;
+  std::vector<process::ErrorReport> close() override;
 
  private:
   struct Toy {
@@ -76,6 +78,7 @@ class ToyStepper final : public Stepper {
   EnvMarker marker_;
   Autoreset autoreset_;
   std::vector<std::byte> info_;
+  std::string how_to_close_;
 };
 
 std::vector<std::byte> bytes_of(std::string_view text);
