@@ -15,6 +15,11 @@ namespace shoal::os {
 std::vector<std::filesystem::path> cgroup_directories(const std::string& controller,
                                                       const std::filesystem::path& root = "/");
 
+/// The directory of this process's control group itself, in the same hierarchy; nothing where it
+/// cannot be seen.
+std::optional<std::filesystem::path> own_cgroup_directory(const std::string& controller,
+                                                          const std::filesystem::path& root = "/");
+
 /// The first line of a small file, without its end; nothing when it cannot be read.
 std::optional<std::string> read_line(const std::filesystem::path& file);
 

@@ -51,29 +51,23 @@ void keep_freed_memory() noexcept {
 }
 
 OomWatch::OomWatch(std::filesystem::path root) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& folder : cgroup_directories("memory", root)) {
-    files.push_back(folder / "memory.events");
-    files.push_back(folder / "memory.oom_control");
-  }
-  files.push_back(root / "proc/vmstat");
-  for (const auto& file : files) {
-    if (const auto value = oom_kills(file)) {
-      counts_.push_back({fmt::format("oom_kill of {}", file.string()), file, *value});
-    }
+  const auto folder = own_cgroup_directory("memory", root);
+  if (!folder) return;
+  // Version 2, without the groups below this one where the kernel tells; version 1.
+  for (const char* name : {"memory.events.local", "memory.events", "memory.oom_control"}) {
+    const auto value = oom_kills(*folder / name);
+    if (!value) continue;
+    file_ = *folder / name;
+    given_ = *value;
+    return;
   }
 }
 
 std::optional<std::string> OomWatch::evidence() {
-  std::optional<std::string> found;
-  for (Count& count : counts_) {
-    const long long now = oom_kills(count.file).value_or(count.value);
-    if (now > count.value && !found) {
-      found = fmt::format("{} rose from {} to {}", count.what, count.value, now);
-    }
-    count.value = now;
-  }
-  return found;
+  if (file_.empty()) return std::nullopt;
+  const long long now = oom_kills(file_).value_or(given_);
+  if (now <= given_) return std::nullopt;
+  return fmt::format("oom_kill of {} rose from {} to {}", file_.string(), given_++, now);
 }
 
 }  // namespace shoal::os

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace shoal::os {
 
@@ -25,24 +24,22 @@ MemoryUse memory_use(pid_t pid) noexcept;
 /// fault when they are made again. Without effect where the C library is not glibc.
 void keep_freed_memory() noexcept;
 
-/// Watches the kernel's counts of processes that it killed for want of memory: those of the control
-/// groups above this process and that of the machine. A value.
+/// Watches the kernel's count of the processes of this process's control group that it killed for
+/// want of memory, whosever limit they met: the group's, that of one above it, or the machine's. It
+/// is a count of a group, so a kill of another process of it may stand for one that was not. What
+/// other groups lost, and the machine as a whole, is no evidence. A value.
 class OomWatch {
  public:
-  /// Looks at the counts for the first time. `root` stands for "/" in tests.
+  /// Looks at the count for the first time. `root` stands for "/" in tests.
   explicit OomWatch(std::filesystem::path root = "/");
 
-  /// What speaks for such a kill since the last look, or since the construction; nothing when
-  /// nothing does.
+  /// What speaks for such a kill since the construction; nothing when nothing does. Each kill is
+  /// given as evidence once.
   std::optional<std::string> evidence();
 
  private:
-  struct Count {
-    std::string what;  // "oom_kill of /sys/fs/cgroup/…/memory.events"
-    std::filesystem::path file;
-    long long value = 0;
-  };
-  std::vector<Count> counts_;
+  std::filesystem::path file_;  // empty: there is no count
+  long long given_ = 0;         // up to where the count has been evidence
 };
 
 }  // namespace shoal::os

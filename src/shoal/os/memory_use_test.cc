@@ -57,11 +57,18 @@ class OomWatchTest : public ::testing::Test {
   OomWatchTest() {
     fs::create_directories(root_);
     write(root_ / "proc/vmstat", "nr_free_pages 10\noom_kill 4\nother 3\n");
+    write(root_ / "proc/self/cgroup", "0::/runs/ours\n");
+    write(root_ / "proc/self/mountinfo", "1 0 0:9 / /groups rw - cgroup2 cgroup2 rw\n");
+    write(root_ / "groups/runs/memory.events", "oom 0\noom_kill 20\n");
+    write(root_ / "groups/runs/memory.events.local", "oom 0\noom_kill 20\n");
+    write(ours_ / "memory.events", "oom 9\noom_kill 9\n");
+    write(ours_ / "memory.events.local", "oom 7\noom_kill 7\noom_group_kill 0\n");
   }
   ~OomWatchTest() override { fs::remove_all(root_); }
 
   const fs::path root_ =
       fs::temp_directory_path() / ("shoal_oom_watch_" + std::to_string(::getpid()));
+  const fs::path ours_ = root_ / "groups/runs/ours";
 };
 
 TEST(MemoryUse, CountsOwnMemoryAndNotThatOfAProcessThatIsGone) {
@@ -73,11 +80,48 @@ TEST(MemoryUse, CountsOwnMemoryAndNotThatOfAProcessThatIsGone) {
   EXPECT_EQ(memory_use(1 << 30).resident_bytes, 0U);
 }
 
-TEST_F(OomWatchTest, NamesTheCountThatRoseOnce) {
+TEST_F(OomWatchTest, GivesEachKillOfThisGroupAsEvidenceOnce) {
   OomWatch watch(root_);
   EXPECT_FALSE(watch.evidence());
+  write(ours_ / "memory.events.local", "oom 9\noom_kill 9\noom_group_kill 0\n");
+  EXPECT_THAT(watch.evidence().value_or(""),
+              HasSubstr("ours/memory.events.local rose from 7 to 9"));
+  EXPECT_TRUE(watch.evidence());
+  EXPECT_FALSE(watch.evidence());
+}
+
+TEST_F(OomWatchTest, WhatTheMachineAndOtherGroupsLostIsNoEvidence) {
+  OomWatch watch(root_);
   write(root_ / "proc/vmstat", "nr_free_pages 10\noom_kill 5\nother 3\n");
-  EXPECT_THAT(watch.evidence().value_or(""), HasSubstr("vmstat rose from 4 to 5"));
+  write(root_ / "groups/runs/memory.events", "oom 0\noom_kill 21\n");
+  write(root_ / "groups/runs/memory.events.local", "oom 0\noom_kill 21\n");
+  write(ours_ / "memory.events", "oom 9\noom_kill 10\n");  // of a group below it
+  EXPECT_FALSE(watch.evidence());
+}
+
+TEST_F(OomWatchTest, AKernelThatCountsNoGroupByItselfTellsOfThoseBelowToo) {
+  fs::remove(ours_ / "memory.events.local");
+  OomWatch watch(root_);
+  write(ours_ / "memory.events", "oom 9\noom_kill 10\n");
+  EXPECT_THAT(watch.evidence().value_or(""), HasSubstr("memory.events rose from 9 to 10"));
+}
+
+TEST_F(OomWatchTest, AGroupOfVersion1HasItsOwnCount) {
+  write(root_ / "proc/self/cgroup", "4:memory:/runs/ours\n0::/\n");
+  write(root_ / "proc/self/mountinfo", "1 0 0:9 / /groups rw - cgroup cgroup rw,memory\n");
+  write(ours_ / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
+  fs::remove(ours_ / "memory.events.local");
+  fs::remove(ours_ / "memory.events");
+  OomWatch watch(root_);
+  write(ours_ / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  EXPECT_THAT(watch.evidence().value_or(""), HasSubstr("memory.oom_control rose from 1 to 2"));
+}
+
+TEST_F(OomWatchTest, AGroupThatCannotBeSeenHasNoCount) {
+  write(root_ / "proc/self/cgroup", "0::/elsewhere/ours\n");
+  write(root_ / "groups/memory.events", "oom 0\noom_kill 0\n");
+  OomWatch watch(root_);
+  write(root_ / "groups/memory.events", "oom 0\noom_kill 1\n");
   EXPECT_FALSE(watch.evidence());
 }
 
