@@ -32,6 +32,7 @@
 #include "shoal/process/stack_dump.h"
 #include "shoal/process/welcome.h"
 #include "shoal/process/worker_died.h"
+#include "shoal/process/zygotes.h"
 #include "shoal/vector/native_worker.h"
 #include "waiting.h"
 
@@ -196,7 +197,7 @@ std::shared_ptr<process::Launcher> create_launcher(
     const std::string& method, std::vector<std::string> interpreter,
     std::vector<std::string> preload, process::Environment environment, int threads, bool hide_gpu,
     double start_timeout, bool allow_unsafe_fork, bool relay_output, bool ahead, bool plain,
-    const nb::bytes& bootstrap, nb::callable run) {
+    std::shared_ptr<process::Zygotes> zygotes, const nb::bytes& bootstrap, nb::callable run) {
   process::LaunchOptions options;
   options.method = process::start_method_from_name(method);
   options.interpreter = std::move(interpreter);
@@ -209,6 +210,7 @@ std::shared_ptr<process::Launcher> create_launcher(
   options.relay_output = relay_output;
   options.ahead = ahead;
   options.plain = plain;
+  options.zygotes = std::move(zygotes);
   options.bootstrap = copy(bootstrap);
   options.fork_hooks = fork_hooks(std::move(run));
   const nb::gil_scoped_release unlocked;
@@ -310,6 +312,58 @@ void bind_context(nb::module_& module) {
           "Bytes from the parent; None when it wants this worker to end.");
 }
 
+process::Zygotes::Limits zygote_limits(int idle, double seconds) {
+  return {.idle = idle, .idle_time = milliseconds(seconds)};
+}
+
+nb::list list_zygotes(const process::Zygotes& zygotes) {
+  const os::Deadline now = os::Clock::now();
+  const auto seconds_since = [now](os::Deadline then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
+  nb::list all;
+  for (const process::Zygotes::Entry& zygote : zygotes.list()) {
+    nb::dict entry;
+    entry["pid"] = zygote.pid;
+    entry["age"] = seconds_since(zygote.started);
+    entry["idle"] = zygote.use.idle_since
+                        ? nb::object(nb::float_(seconds_since(*zygote.use.idle_since)))
+                        : nb::object(nb::none());
+    entry["workers"] = zygote.use.workers;
+    entry["memory"] = os::memory_use(zygote.pid).own_bytes;
+    entry["preload"] = nb::cast(zygote.preload);
+    all.append(entry);
+  }
+  return all;
+}
+
+void bind_zygotes(nb::module_& module) {
+  using process::Zygotes;
+  nb::class_<Zygotes>(
+      module, "Zygotes",
+      "The zygotes of the launchers that are given this; see src/shoal/process/zygotes.h.")
+      .def(
+          "__init__",
+          [](Zygotes* self, int idle, double seconds) {
+            new (self) Zygotes(zygote_limits(idle, seconds));
+          },
+          "idle"_a, "seconds"_a)
+      .def(
+          "set_limits",
+          [](Zygotes& zygotes, int idle, double seconds) {
+            zygotes.set_limits(zygote_limits(idle, seconds));
+          },
+          "idle"_a, "seconds"_a)
+      .def_prop_ro(
+          "limits",
+          [](const Zygotes& zygotes) {
+            const Zygotes::Limits limits = zygotes.limits();
+            return std::pair(limits.idle, std::chrono::duration<double>(limits.idle_time).count());
+          },
+          "How many idle ones stay, and for how many seconds.")
+      .def("list", &list_zygotes, "Those that live, a dict each: see shoal.process.zygotes().");
+}
+
 void bind_worker(nb::module_& module) {
   using process::WorkerProcess;
   nb::class_<WorkerProcess>(
@@ -322,6 +376,15 @@ void bind_worker(nb::module_& module) {
           "exitcode", [](const WorkerProcess& worker) { return exitcode(worker.exit_status()); },
           "The exit code, or minus the number of the signal that killed it; None while it runs, or "
           "when unknown.")
+      .def_prop_ro(
+          "ended_with",
+          [](const WorkerProcess& worker) -> std::optional<std::string> {
+            const auto status = worker.exit_status();
+            return status ? std::optional(status->describe()) : std::nullopt;
+          },
+          "In words: 'exit code 1', 'signal 9 (SIGKILL)', 'its zygote (pid 7), which …'; None "
+          "while "
+          "it runs.")
       .def("join", &join, "timeout"_a = nb::none(),
            "Waits until it has ended; returns whether it has.")
       .def("kill", &WorkerProcess::kill, "signal"_a = SIGKILL)
@@ -382,6 +445,7 @@ void bind_process(nb::module_& parent) {
   bind_context(module);
   bind_worker(module);
   bind_program(module);
+  bind_zygotes(module);
   nb::class_<process::Launcher>(module, "Launcher")
       .def_prop_ro("method",
                    [](const process::Launcher& launcher) {
@@ -401,8 +465,8 @@ void bind_process(nb::module_& parent) {
            "that becomes readable when it has ended.");
   module.def("create_launcher", &create_launcher, nb::kw_only(), "method"_a, "interpreter"_a,
              "preload"_a, "environment"_a, "threads"_a, "hide_gpu"_a, "start_timeout"_a,
-             "allow_unsafe_fork"_a, "relay_output"_a, "ahead"_a, "plain"_a = false, "bootstrap"_a,
-             "run"_a);
+             "allow_unsafe_fork"_a, "relay_output"_a, "ahead"_a, "plain"_a = false, "zygotes"_a,
+             "bootstrap"_a, "run"_a);
   module.def("fork_hazards", &process::fork_hazards, "threads"_a = true,
              "Why forking this process is unsafe, one sentence each; empty when nothing is known "
              "against it.");

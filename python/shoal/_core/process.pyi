@@ -44,6 +44,12 @@ class WorkerProcess:
         The exit code, or minus the number of the signal that killed it; None while it runs, or when unknown.
         """
 
+    @property
+    def ended_with(self) -> str | None:
+        """
+        In words: 'exit code 1', 'signal 9 (SIGKILL)', 'its zygote (pid 7), which …'; None while it runs.
+        """
+
     def join(self, timeout: float | None = None) -> bool:
         """Waits until it has ended; returns whether it has."""
 
@@ -75,6 +81,20 @@ class Program:
     def run(self, run: Callable) -> int: ...
     def fail(self, type: str, message: str, traceback: str, exception: bytes) -> int: ...
 
+class Zygotes:
+    """
+    The zygotes of the launchers that are given this; see src/shoal/process/zygotes.h.
+    """
+
+    def __init__(self, idle: int, seconds: float) -> None: ...
+    def set_limits(self, idle: int, seconds: float) -> None: ...
+    @property
+    def limits(self) -> tuple[int, float]:
+        """How many idle ones stay, and for how many seconds."""
+
+    def list(self) -> list:
+        """Those that live, a dict each: see shoal.process.zygotes()."""
+
 class Launcher:
     @property
     def method(self) -> str: ...
@@ -100,6 +120,7 @@ def create_launcher(
     relay_output: bool,
     ahead: bool,
     plain: bool = False,
+    zygotes: Zygotes,
     bootstrap: bytes,
     run: Callable,
 ) -> Launcher: ...

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import resource
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from shoal.doctor import cgroup
 from shoal.doctor.finding import Finding
@@ -19,6 +22,7 @@ _THREAD_VARIABLES = (
 )
 _FILES_ENOUGH = 1024
 _PROCESSES_ENOUGH = 1024
+_MIB = 1 << 20
 
 
 def examine() -> list[Finding]:
@@ -30,6 +34,7 @@ def examine() -> list[Finding]:
         _pidfd(),
         _open_files(),
         _process_limit(),
+        _zygotes(),
     ]
 
 
@@ -115,6 +120,63 @@ def _process_limit() -> Finding:
         advice = "threads count too: raise ulimit -u, or the container's pids limit, for many workers"
         return Finding(_AREA, "processes", value, "warn", advice)
     return Finding(_AREA, "processes", value)
+
+
+def _zygotes() -> Finding:
+    """Those of all programs of this user, by the name that a zygote gives itself."""
+    name = "zygotes"
+    found = [zygote for zygote in map(_zygote, _pids()) if zygote is not None]
+    try:
+        from shoal.process import keep_idle_zygotes
+
+        count, seconds = keep_idle_zygotes()
+    except ImportError as error:
+        return Finding(_AREA, name, f"{len(found)}", "fail", f"none can be started: {error}".replace("\n", " "))
+    except ValueError as error:
+        return Finding(_AREA, name, str(error), "fail", "set it right, or unset it")
+    rule = f"a program keeps {count} idle ones for {seconds:g} s: shoal.process.keep_idle_zygotes(), SHOAL_IDLE_ZYGOTES"
+    if not found:
+        return Finding(_AREA, name, "none", advice=rule)
+    idle = [zygote for zygote in found if not zygote.children]
+    shown = sorted(found, key=lambda zygote: zygote.age, reverse=True)[:4]
+    each = [
+        f"pid {zygote.pid} of {zygote.parent}: {'idle, ' if not zygote.children else ''}"
+        f"{zygote.age:.0f} s old, {zygote.memory / _MIB:.0f} MiB"
+        for zygote in shown
+    ]
+    each += [f"{len(found) - len(shown)} more"] if len(found) > len(shown) else []
+    total = sum(zygote.memory for zygote in found) / _MIB
+    value = f"{len(found)} of this user's programs, {total:.0f} MiB, {len(idle)} idle ({'; '.join(each)})"
+    return Finding(_AREA, name, value, advice=rule)
+
+
+@dataclass(frozen=True)
+class _Zygote:
+    pid: int
+    parent: int
+    age: float  # seconds
+    memory: int  # bytes that are its own
+    children: bool
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _zygote(pid: int) -> _Zygote | None:
+    """None: it is something else, somebody else's, or has ended meanwhile."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        if (folder / "comm").read_text() != "shoal-zygote\n" or folder.stat().st_uid != os.geteuid():
+            return None
+        _, parent, *rest = (folder / "stat").read_text().rpartition(")")[2].split()
+        _, resident, shared, *_ = map(int, (folder / "statm").read_text().split())
+        children = (folder / "task" / str(pid) / "children").read_text()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError):
+        return None
+    age = uptime - int(rest[17]) / os.sysconf("SC_CLK_TCK")
+    return _Zygote(pid, int(parent), max(0.0, age), (resident - shared) * mmap.PAGESIZE, bool(children))
 
 
 def _limit(value: int) -> str:

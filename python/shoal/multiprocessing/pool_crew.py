@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from shoal import _core
-from shoal.errors import Error, WorkerDied
+from shoal.errors import Error, StartFailed, WorkerDied
 from shoal.multiprocessing import pool_worker
 from shoal.multiprocessing.context import BaseContext
 from shoal.multiprocessing.descriptor import Descriptor
@@ -62,6 +62,7 @@ class Crew:
         self._relay = relay
         self._started = itertools.count()
         self._failed_starts = 0
+        self._lost: str | None = None  # with what the last worker was lost, where nobody could collect its status
         self._owner = os.getpid()
         # A worker is being started, or the pool is being terminated; by a collection of garbage, both in one thread.
         self._lock = threading.RLock()
@@ -134,30 +135,46 @@ class Crew:
         worker = self._pool[event.seat]
         worker.join(GRACE)
         code = worker.exitcode
-        self._failed_starts = 0 if event.ready or event.retired else self._failed_starts + 1
+        lost = getattr(getattr(worker, "_popen", None), "lost", None)
+        if event.ready or event.retired:
+            self._failed_starts = 0
+        elif lost is None or lost != self._lost:  # one zygote takes many: that counts once
+            self._failed_starts += 1
+        self._lost = lost
+        how = _end(code) if lost is None else f"ended with {lost}"
+        by_itself = lost is None and code is not None and code >= 0
         tail = self._log_tail(worker.pid)
         last_lines = "\nIts last lines:\n  " + "\n  ".join(tail[-10:]) if tail else ""
         error = WorkerDied(
-            f"{worker.name} (pid {worker.pid}) {_end(code)} while it ran a task; it has been replaced, and no other task "
+            f"{worker.name} (pid {worker.pid}) {how} while it ran a task; it has been replaced, and no other task "
             f"is affected{last_lines}",
             worker=worker.name,
             index=event.seat,
             pid=worker.pid,
             exitcode=code,
             log_tail=tail,
-            kind="killed" if code is None or code < 0 else "exit",
+            kind="exit" if by_itself else "killed",
         )
         wanted = self.scheduler.bury(event.seat, dump_exception(error, remote=False))
-        if self._failed_starts and (self._failed_starts >= _FAILED_STARTS or (code is not None and code >= 0)):
-            self._break(f"{worker.name} (pid {worker.pid}) {_end(code)} before it could begin; see what it printed")
+        if self._failed_starts and (self._failed_starts >= _FAILED_STARTS or by_itself):
+            self._break(f"{worker.name} (pid {worker.pid}) {how} before it could begin; see what it printed")
             return
         with self._lock:
             if not wanted or self._terminated:
                 return
             try:
-                self._start(event.seat)
+                self._start_again(event.seat)
             except Exception as cause:
                 self._break(f"no worker could be started in the place of one that had ended: {cause!r}", cause)
+
+    def _start_again(self, seat: int) -> None:
+        while True:
+            try:
+                return self._start(seat)
+            except StartFailed:  # a zygote that was killed meanwhile: the next start makes another
+                self._failed_starts += 1
+                if self._failed_starts >= _FAILED_STARTS:
+                    raise
 
     def _log_tail(self, pid: int) -> tuple[str, ...]:
         if self._relay is None:

@@ -63,6 +63,8 @@ class LaunchedPopen:
         util._flush_std_streams()  # type: ignore[attr-defined]
         self.method = method
         self.returncode: int | None = None
+        self.lost: str | None = None
+        """What it ended with where nobody could collect its status, in words; None otherwise."""
         self._fds: list[int] = []
         self._fd_names: dict[str, int] = {}
         self.sentinel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -110,6 +112,8 @@ class LaunchedPopen:
                 worker.join()
             if not worker.is_alive:
                 code = worker.exitcode
+                if code is None:
+                    self.lost = worker.ended_with
                 self.returncode = _UNKNOWN_EXIT if code is None else code
                 _core.ipc.sweep()
         return self.returncode

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerContext, WorkerProcess, fork_hazards, gpu_in_use
-    from shoal.process._launcher import Launcher, close_launchers, launcher
+    from shoal.process._launcher import Launcher, close_launchers, keep_idle_zygotes, launcher, zygotes
     from shoal.process.pickling import PicklingError
 
 __all__ = [
@@ -24,7 +24,9 @@ __all__ = [
     "close_launchers",
     "fork_hazards",
     "gpu_in_use",
+    "keep_idle_zygotes",
     "launcher",
+    "zygotes",
 ]
 
 # A zygote imports this package first of all, so nothing is imported before it is used.
@@ -32,7 +34,9 @@ _MODULE_OF = {
     "Launcher": "shoal.process._launcher",
     "PicklingError": "shoal.process.pickling",
     "close_launchers": "shoal.process._launcher",
+    "keep_idle_zygotes": "shoal.process._launcher",
     "launcher": "shoal.process._launcher",
+    "zygotes": "shoal.process._launcher",
 }
 _OF_CORE = frozenset({"WorkerContext", "WorkerProcess", "fork_hazards", "gpu_in_use"})
 

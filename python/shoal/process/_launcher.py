@@ -14,7 +14,7 @@ from shoal import _core
 from shoal.process import _settings, _worker
 from shoal.process._importing import refuse_to_start
 
-__all__ = ["Launcher", "close_launchers", "launcher"]
+__all__ = ["Launcher", "close_launchers", "keep_idle_zygotes", "launcher", "zygotes"]
 
 WorkerProcess = _core.process.WorkerProcess
 
@@ -52,6 +52,7 @@ class Launcher:
             plain: for start_process() alone; what its processes inherit is in shoal.multiprocessing.process.
         """
         refuse_to_start()
+        keep_idle_zygotes()  # reads the limits, the first time
         environment = [(str(name), str(value)) for name, value in (env or {}).items()]
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._baseline = _settings.capture()
@@ -69,6 +70,7 @@ class Launcher:
             relay_output=relay_output,
             ahead=bool(ahead),
             plain=plain,
+            zygotes=_zygotes,
             bootstrap=self._bootstrap(),
             run=_worker.run_forked,
         )
@@ -191,6 +193,70 @@ _launchers: dict[tuple[Any, ...], Launcher] = {}
 _ahead: dict[tuple[Any, ...], Launcher] = {}  # those that start_ahead() made and nobody has asked for yet
 _launchers_pid = os.getpid()
 
+IDLE_ZYGOTES = 4
+IDLE_SECONDS = 120.0
+
+
+def _limits_from_environment() -> tuple[int, float]:
+    """As `keep_idle_zygotes()` takes them."""
+    found: list[Any] = [IDLE_ZYGOTES, IDLE_SECONDS]
+    for at, (name, kind, what) in enumerate(
+        (("SHOAL_IDLE_ZYGOTES", int, "a number of processes"), ("SHOAL_IDLE_ZYGOTE_SECONDS", float, "seconds"))
+    ):
+        text = os.environ.get(name, "")
+        try:
+            found[at] = kind(text) if text else found[at]
+        except ValueError:
+            raise ValueError(f"the environment variable {name} takes {what}, 0 or more, got {text!r}") from None
+        if not found[at] >= 0:
+            raise ValueError(f"the environment variable {name} takes {what}, 0 or more, got {text!r}")
+    return found[0], found[1]
+
+
+_zygotes = _core.process.Zygotes(IDLE_ZYGOTES, IDLE_SECONDS)
+_limits: tuple[int, float] | None = None  # what this process has set, or read from the environment
+
+
+def keep_idle_zygotes(count: int | None = None, seconds: float | None = None) -> tuple[int, float]:
+    """Says how many idle zygotes of this process stay, and for how long; returns both as they are from then on.
+
+    A zygote, from which workers are forked, holds some 20 MiB and the modules that it has imported. It is idle when none of
+    its workers lives; kept, it starts the next ones in milliseconds. One that has ended is followed by a fresh one when it
+    is needed again, which takes as long as those imports.
+
+    Args:
+        count: so many stay (4, or what the environment variable SHOAL_IDLE_ZYGOTES says); of more, those that have been idle
+            longest end. None leaves it as it is.
+        seconds: an idle one ends after so many (120, or SHOAL_IDLE_ZYGOTE_SECONDS). None leaves it as it is.
+
+    Raises:
+        ValueError: a limit below 0.
+    """
+    global _limits
+    _forget_inherited_launchers()
+    now = _limits or _limits_from_environment()
+    count = now[0] if count is None else count
+    seconds = now[1] if seconds is None else seconds
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ValueError(f"keep_idle_zygotes(count=…) takes an int of 0 or more, got {count!r}")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds >= 0:
+        raise ValueError(f"keep_idle_zygotes(seconds=…) takes seconds, 0 or more, got {seconds!r}")
+    if _limits != (count, float(seconds)):
+        _limits = (count, float(seconds))
+        _zygotes.set_limits(*_limits)
+    return _limits
+
+
+def zygotes() -> list[dict[str, Any]]:
+    """The zygotes of this process, in the order in which they were started.
+
+    A dict each: `pid`; `age` in seconds; `idle`, for how many seconds it has had no worker, or None where it has some;
+    `workers`, how many; `memory` that is its own, in bytes (0 where it has just ended); `preload`, the modules that it was
+    asked to import.
+    """
+    _forget_inherited_launchers()
+    return _zygotes.list()
+
 
 def launcher(
     context: str = "auto",
@@ -219,6 +285,7 @@ def launcher(
         ForkRefused: `context="fork"`, and something stands against it; the message names all of it.
     """
     _forget_inherited_launchers()
+    _forget_ended_zygotes()
     options: dict[str, Any] = {
         "threads": threads,
         "hide_gpu": hide_gpu,
@@ -262,11 +329,19 @@ def close_launchers() -> None:
             kept.popitem()[1].close()
 
 
+def _forget_ended_zygotes() -> None:
+    """A launcher has a thread and some descriptors: it goes with its zygote, unless somebody holds it who may start more."""
+    for key, kept in list(_launchers.items()):
+        if kept.method == "forkserver" and kept.zygote_pid is None:
+            del _launchers[key]
+
+
 def _forget_inherited_launchers() -> None:
-    global _launchers_pid
+    global _launchers_pid, _zygotes
     if _launchers_pid != os.getpid():  # a forked child: they are its parent's
         _launchers.clear()
         _ahead.clear()
+        _zygotes = _core.process.Zygotes(*(_limits or (IDLE_ZYGOTES, IDLE_SECONDS)))
         _launchers_pid = os.getpid()
 
 

@@ -375,9 +375,8 @@ def _buckets(buckets: Sequence[int] | None, max_batch: int, device: Any) -> tupl
 
 
 def _obituary(worker: WorkerProcess, when: str) -> str:
-    code = worker.exitcode
-    how = "for an unknown reason" if code is None else f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    lines = [f"a server of the model service (pid {worker.pid}) ended {how} {when}"]
+    how = worker.ended_with or "an unknown exit status"
+    lines = [f"a server of the model service (pid {worker.pid}) ended with {how} {when}"]
     if tail := worker.log_tail:
         lines += ["its last lines:", *(f"    {line}" for line in tail[-20:])]
     return "\n".join(lines)

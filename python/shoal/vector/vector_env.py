@@ -15,6 +15,7 @@ from gymnasium import logger
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError, ResetNeeded
 from gymnasium.vector.utils import batch_space
 
+import shoal.process
 from shoal import _core
 from shoal.errors import RemoteTraceback
 from shoal.identity.shared import SharedDict
@@ -208,8 +209,11 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
         return SharedDict(self._board)
 
     def stats(self) -> dict[str, Any]:
-        """What the engine has done so far: batches, waiting, and for each worker its pid, steps, busy time and restarts."""
-        return self._engine.stats()
+        """What the engine has done so far: batches, waiting, and for each worker its pid, steps, busy time and restarts.
+
+        `zygotes` are those of this process, whosever workers they started: see `shoal.process.zygotes()`.
+        """
+        return {**self._engine.stats(), "zygotes": shoal.process.zygotes()}
 
     def health(self) -> list[dict[str, Any]]:
         """How every worker is: a dict each, with `pid` (None without a process), `state` ("starting", "idle", "stepping",

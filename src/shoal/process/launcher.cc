@@ -13,6 +13,16 @@
 namespace shoal::process {
 
 std::string ExitStatus::describe() const {
+  if (zygote && zygote->branch > 0) {
+    return fmt::format(
+        "its zygote (pid {}), a branch of which (pid {}) ended with {} and takes all workers with "
+        "it",
+        zygote->pid, zygote->branch, zygote->status.describe());
+  }
+  if (zygote) {
+    return fmt::format("its zygote (pid {}), which ended with {} and takes its workers with it",
+                       zygote->pid, zygote->status.describe());
+  }
   if (!known) return "an unknown exit status";
   if (signal != 0) return fmt::format("signal {} ({})", signal, os::signal_name(signal));
   return fmt::format("exit code {}", code);

@@ -28,14 +28,27 @@
 
 namespace shoal::process {
 
+struct ZygoteEnd;
+class Zygotes;
+
 /// How a worker process ended.
 struct ExitStatus {
   int code = 0;       // exit code, when signal == 0
   int signal = 0;     // the signal that killed it, or 0
   bool known = true;  // false: it is gone, but whoever could collect its status died first
-  /// "exit code 1", "killed by signal 9 (SIGKILL)", …
+  /// Not known: the end of its zygote, which took it along; the same object for all workers that
+  /// ended so.
+  std::shared_ptr<const ZygoteEnd> zygote = {};
+  /// What it ended with: "exit code 1", "signal 9 (SIGKILL)", "its zygote (pid 7), which …"
   std::string describe() const;
   bool operator==(const ExitStatus&) const = default;
+};
+
+/// How a zygote ended, and all its workers with it: one cause, however many they are.
+struct ZygoteEnd {
+  int pid = -1;
+  int branch = -1;    // the pid of that branch of it which ended first; -1: the zygote itself did
+  ExitStatus status;  // of the branch, or of the zygote
 };
 
 /// What every worker of a launcher has in common. The zygote imports `preload` once, in a clean
@@ -60,6 +73,9 @@ struct LaunchOptions {
   /// session, keep its stdout and stderr and the default SIGINT, what they start is their own
   /// affair, and when their parent dies they have kParentGrace to notice it.
   bool plain = false;
+  /// kForkserver: what counts the idle zygotes of this process, and ends those that are too many;
+  /// nullptr: this launcher's zygote stays until the launcher goes.
+  std::shared_ptr<Zygotes> zygotes = {};
 };
 
 /// One worker to start.

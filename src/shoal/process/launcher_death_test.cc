@@ -33,14 +33,20 @@ std::unique_ptr<WorkerProcess> start(Launcher& launcher, WorkerSpec one) {
 TEST(ZygoteDeath, TakesItsWorkersAlongAndTheNextStartMakesAnother) {
   auto launcher = Launcher::create(options(StartMethod::kForkserver));
   auto worker = start(*launcher, spec("sleep"));
+  auto other = start(*launcher, spec("sleep"));
   EXPECT_EQ(recv_text(worker->channel()), "ready");
   const int zygote = launcher->zygote_pid();
   ASSERT_GT(zygote, 0);
   ::kill(zygote, SIGKILL);
   const auto status = worker->join(kLong);
   ASSERT_TRUE(status);
-  EXPECT_FALSE(status->known && status->signal != SIGKILL);
+  EXPECT_FALSE(status->known);
+  ASSERT_TRUE(status->zygote);
+  EXPECT_EQ(status->zygote->pid, zygote);
+  EXPECT_EQ(status->zygote->branch, -1);
+  EXPECT_EQ(status->zygote->status, (ExitStatus{.signal = SIGKILL}));
   EXPECT_EQ(recv_text(worker->channel()), "closed");
+  EXPECT_EQ(other->join(kLong)->zygote, status->zygote);  // the same object
 
   auto next = start(*launcher, spec("exit", "4"));
   EXPECT_EQ(next->join(kLong), (ExitStatus{.code = 4}));

@@ -12,8 +12,6 @@
 namespace shoal::process {
 namespace {
 
-constexpr ExitStatus kUnknownStatus{.code = 0, .signal = 0, .known = false};
-
 /// Of a child of this process that has ended.
 ExitStatus collect(int pidfd) {
   try {
@@ -22,7 +20,7 @@ ExitStatus collect(int pidfd) {
   } catch (const SystemError&) {
     // Somebody else in this process waited for all children (os.wait()), or SIGCHLD is ignored.
   }
-  return kUnknownStatus;
+  return {.known = false};
 }
 
 }  // namespace

@@ -26,9 +26,10 @@
 //
 // A zygote answers every kStart with kStarted or kStartFailed of the same request number, in order.
 // kKill, kOutput and kExited carry the request number of the worker's kStart; kExited is the last
-// word on it. `capacity` is how many workers a zygote can have at a time; beyond them the launcher
-// has it fork a branch, another zygote with a control socket of its own, which says kReady there
-// (or kStartFailed comes here). `line`, `up` and `cells` are those of process/hub.h.
+// word on it. kExited of request 0 tells of a branch, and is the last word of the zygote, which
+// ends as well. `capacity` is how many workers a zygote can have at a time; beyond them the
+// launcher has it fork a branch, another zygote with a control socket of its own, which says kReady
+// there (or kStartFailed comes here). `line`, `up` and `cells` are those of process/hub.h.
 //
 // A spawned worker gets kSetup and one kStart (its stdout and stderr are in place) and answers
 // nothing; its failures are ErrorReports on its channel.
@@ -47,7 +48,7 @@ namespace shoal::process::wire {
 
 inline constexpr int kControlFd = 3;
 inline constexpr std::uint32_t kMagic = 0x5a4c4853;  // "SHLZ"
-inline constexpr std::uint16_t kVersion = 3;
+inline constexpr std::uint16_t kVersion = 4;
 
 enum class Kind : std::uint16_t {
   kSetup = 1,

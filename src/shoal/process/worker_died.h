@@ -1,8 +1,10 @@
 // The errors of processes that ended before their work did.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/process/error_report.h"
@@ -47,7 +49,13 @@ class WorkerDied : public Error {
 /// (Python: RuntimeError). The text names what failed, with its traceback and last lines.
 class StartFailed : public Error {
  public:
-  using Error::Error;
+  explicit StartFailed(const std::string& what, std::shared_ptr<const ZygoteEnd> zygote = {})
+      : Error(what), zygote_(std::move(zygote)) {}
+  /// The end of the zygote that it failed by; nullptr where none ended.
+  const std::shared_ptr<const ZygoteEnd>& zygote() const noexcept { return zygote_; }
+
+ private:
+  std::shared_ptr<const ZygoteEnd> zygote_;
 };
 
 }  // namespace shoal::process

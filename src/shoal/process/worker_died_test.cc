@@ -14,6 +14,19 @@ TEST(ExitStatus, DescribesCodesSignalsAndTheUnknown) {
   EXPECT_EQ((ExitStatus{.known = false}).describe(), "an unknown exit status");
 }
 
+TEST(ExitStatus, NamesTheZygoteThatTookItAlong) {
+  ZygoteEnd end{.pid = 7, .branch = -1, .status = {.signal = 9}};
+  ExitStatus status{.known = false, .zygote = std::make_shared<const ZygoteEnd>(end)};
+  EXPECT_EQ(
+      status.describe(),
+      "its zygote (pid 7), which ended with signal 9 (SIGKILL) and takes its workers with it");
+  end.branch = 8;
+  status.zygote = std::make_shared<const ZygoteEnd>(end);
+  EXPECT_EQ(status.describe(),
+            "its zygote (pid 7), a branch of which (pid 8) ended with signal 9 (SIGKILL) and takes "
+            "all workers with it");
+}
+
 TEST(WorkerDied, SaysAllThatIsKnown) {
   DeathCertificate certificate;
   certificate.worker = "worker 3";

@@ -72,6 +72,8 @@ int Zygote::serve(const ForkHooks& hooks) {
   const os::BlockSignals blocked{SIGCHLD, SIGTERM};
   child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM});
   if (!kind_.plain) adopt_orphans();
+  if (!is_branch_) ::prctl(PR_GET_NAME, name_of_program_.data());
+  ::prctl(PR_SET_NAME, is_branch_ ? "shoal-branch" : "shoal-zygote");  // for ps, and the doctor
   if (!is_branch_) {
     // Not SIGKILL any more: what the workers have started is to end with this process. The parent
     // may be gone already: then the control socket is closed, or copies of it are as good as.
@@ -201,6 +203,7 @@ void Zygote::run_worker(const ForkHooks& hooks, std::uint64_t request, const wir
   try {
     let_go_of_parents(zygote);
     if (kind_.plain) {
+      ::prctl(PR_SET_NAME, name_of_program_.data());
       end_after_parent(zygote, kParentGrace);
     } else {
       output.read_end.reset();
@@ -238,6 +241,7 @@ void Zygote::run_branch(const ForkHooks& hooks, os::SeqPacket control, HubCells 
     call(hooks.after_fork_child);
     Zygote branch(std::move(control), std::move(up_), std::move(cells), std::move(line), kind_);
     branch.is_branch_ = true;
+    branch.name_of_program_ = name_of_program_;
     code = branch.serve(hooks);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "a branch of the zygote failed: %s\n", error.what());
@@ -291,8 +295,7 @@ void Zygote::report_ended_children() {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (branches_.contains(pid)) {
-      std::fprintf(stderr, "a branch of the zygote ended with %s %d, so all workers end\n",
-                   signal != 0 ? "signal" : "exit code", signal != 0 ? signal : code);
+      send(wire::encode(wire::Exited{.pid = pid, .code = code, .signal = signal}, 0));
       ::_exit(kExitFailed);
     }
     const auto found = children_.find(pid);

@@ -93,6 +93,7 @@ class Zygote {
   const Kind kind_;
   const pid_t launcher_ = ::getppid();
   bool is_branch_ = false;
+  std::array<char, 16> name_of_program_{};  // as ps shows it: of plain workers
   os::Fd epoll_;
   std::unique_ptr<os::SignalFd> child_ended_;
   std::map<std::uint64_t, Worker> workers_;  // by request

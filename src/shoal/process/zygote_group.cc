@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -33,9 +34,7 @@ void ZygoteGroup::launch(const LaunchOptions& options, const Environment& enviro
 void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environment) {
   ProgramOutput output = ProgramOutput::create(options.plain);
   auto [ours, theirs] = os::SeqPacket::pair();
-  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), [this] {
-    static_cast<void>(pidfd_.send_signal(SIGKILL));
-  });
+  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), link_events());
   SpawnedProgram program = spawn_program(options.interpreter, environment, theirs.fd(),
                                          output.fd(STDOUT_FILENO), output.fd(STDERR_FILENO));
   pidfd_ = std::move(program.pidfd);
@@ -51,11 +50,26 @@ void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environ
   links_.front()->watch();
   supervisor_->loop().watch(pidfd_.fd(), POLLIN, [this] { on_ended(); });
   up_ = hub_.open();
+  if (!zygotes_) return;
+  unused_time_ = options.start_timeout;
+  id_ = zygotes_->add({.pid = program.pid, .preload = options.preload, .started = os::Clock::now()},
+                      [this](bool end) {
+                        supervisor_->loop().post([this, end, alive = std::weak_ptr(alive_)] {
+                          if (!alive.expired()) look_at_use(end);
+                        });
+                      });
+  look_at_use(false);
+}
+
+ZygoteLink::Events ZygoteGroup::link_events() {
+  return {.broken = [this] { static_cast<void>(pidfd_.send_signal(SIGKILL)); },
+          .worker_gone = [this] { look_at_use(false); }};
 }
 
 void ZygoteGroup::begin(const LaunchOptions& options) {
   preload_ =
       options.preload.empty() ? "nothing" : fmt::format("{}", fmt::join(options.preload, ", "));
+  if (zygotes_) zygotes_->set_preload(id_, options.preload);
   supervisor_->loop().call([&] {
     if (!up_) return;  // it has ended already
     links_.front()->send_setup({.zygote = true,
@@ -71,7 +85,93 @@ void ZygoteGroup::begin(const LaunchOptions& options) {
   });
 }
 
+bool ZygoteGroup::hold() {
+  const std::lock_guard lock(mutex_);
+  if (ends_idle_) return false;
+  ++holds_;
+  return true;
+}
+
+void ZygoteGroup::release() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    --holds_;
+    use_.has_had_workers = true;
+  }
+  if (!zygotes_) return;
+  try {
+    supervisor_->loop().post([this, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) look_at_use(false);
+    });
+  } catch (const std::exception&) {
+    // A lack of memory: its next worker's end is the next look.
+  }
+}
+
+void ZygoteGroup::touch() {
+  if (!zygotes_) return;
+  Zygotes::Use use;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!use_.idle_since) return;
+    use_.idle_since = os::Clock::now();
+    use = use_;
+  }
+  zygotes_->update(id_, use);
+}
+
+// In the loop. Takes down whether it is idle, and ends it where it has been so for long enough or
+// `end` says so: hold() and this agree on it by the lock.
+void ZygoteGroup::look_at_use(bool end) {
+  if (!zygotes_ || pid() < 0) return;
+  std::size_t workers = 0;
+  for (const auto& link : links_) workers += link->num_workers();
+  const std::chrono::milliseconds limit = zygotes_->limits().idle_time;
+  const os::Deadline now = os::Clock::now();
+  os::Deadline due = os::kNoDeadline;
+  Zygotes::Use use;
+  bool ends = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ends_idle_) return;
+    use_.workers = workers;
+    use_.has_had_workers = use_.has_had_workers || workers > 0;
+    if (workers > 0 || holds_ > 0) {
+      use_.idle_since.reset();
+    } else {
+      if (!use_.idle_since) use_.idle_since = now;
+      const auto stays = use_.has_had_workers ? limit : std::max(limit, unused_time_);
+      if (stays < os::kNoDeadline - *use_.idle_since) due = *use_.idle_since + stays;
+      ends = end || now >= due;
+    }
+    ends_idle_ = ends;
+    use = use_;
+  }
+  if (ends) {
+    zygotes_->remove(id_);
+    static_cast<void>(pidfd_.send_signal(SIGTERM));  // on_ended() sees to the rest
+    return;
+  }
+  zygotes_->update(id_, use);
+  if (due < timer_due_) wait_for_idle_time(due);
+}
+
+// One timer, however often it becomes idle.
+void ZygoteGroup::wait_for_idle_time(os::Deadline due) {
+  timer_due_ = due;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(due));
+  supervisor_->loop().after(left, [this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    timer_due_ = os::kNoDeadline;
+    look_at_use(false);
+  });
+}
+
 bool ZygoteGroup::usable() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ends_idle_) return false;
+  }
   for (const auto& link : links_) {
     if (!link->usable()) return false;
   }
@@ -125,9 +225,7 @@ std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Dead
 
 void ZygoteGroup::add_branch(os::Deadline deadline) {
   auto [ours, theirs] = os::SeqPacket::pair();
-  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), [this] {
-    static_cast<void>(pidfd_.send_signal(SIGKILL));
-  });
+  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), link_events());
   ZygoteLink& branch = *link;
   supervisor_->loop().call([&] {
     branch.watch();
@@ -143,6 +241,7 @@ void ZygoteGroup::await_branch(ZygoteLink& branch, os::Deadline deadline) {
 
 void ZygoteGroup::stop() noexcept {
   if (std::exchange(stopped_, true) || !pidfd_) return;
+  if (zygotes_) zygotes_->remove(id_);
   try {
     // It ends its workers, with all that they have started. Deep in an import it just ends.
     static_cast<void>(pidfd_.send_signal(SIGTERM));
@@ -166,7 +265,8 @@ void ZygoteGroup::stop() noexcept {
 }
 
 void ZygoteGroup::on_ended() {
-  if (pid() < 0 || !pidfd_.ended()) return;
+  const int zygote = pid();
+  if (zygote < 0 || !pidfd_.ended()) return;
   up_.reset();
   for (const auto& link : links_) link->on_control();  // what they said last
   ExitStatus status{.known = false};
@@ -177,15 +277,23 @@ void ZygoteGroup::on_ended() {
   }
   supervisor_->loop().unwatch(pidfd_.fd());
   readers_.finish();
+  if (zygotes_) zygotes_->remove(id_);
   {
     const std::lock_guard lock(mutex_);
     pid_ = -1;
   }
-  std::string why = fmt::format("it ended with {}", status.describe());
+  ZygoteEnd end{.pid = zygote, .branch = -1, .status = status};
+  std::string why = fmt::format("it (pid {}) ended with {}", zygote, status.describe());
+  if (const auto& branch = links_.front()->ended_branch()) {
+    end.branch = branch->pid;
+    end.status = {.code = branch->code, .signal = branch->signal};
+    why = fmt::format("a branch of it (pid {}) ended with {}", end.branch, end.status.describe());
+  }
+  end_ = std::make_shared<const ZygoteEnd>(std::move(end));
   for (const std::string& line : tail_.lines()) why += "\n  | " + line;
   for (const auto& link : links_) {
     link->detach();
-    link->fail(why);
+    link->fail(why, end_);
   }
   for (const auto& link : links_) {
     for (const pid_t pid : link->running()) dying_.push_back(pid);
@@ -223,7 +331,7 @@ void ZygoteGroup::on_all_gone() {
   if (last_) supervisor_->loop().unwatch(last_.fd());
   last_ = {};
   dying_.clear();
-  for (const auto& link : links_) link->finish_all();
+  for (const auto& link : links_) link->finish_all(end_);
 }
 
 }  // namespace shoal::process

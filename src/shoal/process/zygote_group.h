@@ -15,6 +15,7 @@
 #include "shoal/process/launcher.h"
 #include "shoal/process/supervisor.h"
 #include "shoal/process/zygote_link.h"
+#include "shoal/process/zygotes.h"
 
 namespace shoal::process {
 
@@ -22,14 +23,17 @@ namespace shoal::process {
 /// for each branch, that is for each 256 workers beyond the first 256 (fewer where `ulimit -n`
 /// leaves a zygote fewer).
 ///
-/// Threads: usable() and pid() from any, the rest from one at a time; the private functions that
-/// begin with on_ run in the supervisor's loop. Death: of the zygote or of a branch: all its
-/// workers die, their records end with an unknown status once all of them are gone, requests under
-/// way fail with StartFailed, and usable() is false from then on.
+/// Threads: usable(), pid(), release() and touch() from any, the rest from one at a time; the
+/// private functions that begin with on_ run in the supervisor's loop. Death: of the zygote or of a
+/// branch: all its workers die, their records end with one ZygoteEnd once all of them are gone,
+/// requests under way fail with StartFailed, and usable() is false from then on.
 class ZygoteGroup {
  public:
-  explicit ZygoteGroup(std::shared_ptr<Supervisor> supervisor)
-      : supervisor_(std::move(supervisor)), hub_(supervisor_->loop()) {}
+  /// `zygotes`: see LaunchOptions; may be null.
+  ZygoteGroup(std::shared_ptr<Supervisor> supervisor, std::shared_ptr<Zygotes> zygotes)
+      : supervisor_(std::move(supervisor)),
+        zygotes_(std::move(zygotes)),
+        hub_(supervisor_->loop()) {}
   ~ZygoteGroup() { stop(); }
   ZygoteGroup(const ZygoteGroup&) = delete;
   ZygoteGroup& operator=(const ZygoteGroup&) = delete;
@@ -40,6 +44,7 @@ class ZygoteGroup {
   /// Tells the program what to be; returns at once, while it preloads. After launch(), once.
   void begin(const LaunchOptions& options);
 
+  /// False once it has failed or ended, or ends because it was idle.
   bool usable() const;
   /// Whether it is ready or has failed, by `until`. After begin().
   bool decided_by(os::Deadline until) { return links_.front()->decided_by(until); }
@@ -57,6 +62,13 @@ class ZygoteGroup {
   /// is ready. Throws StartFailed, TimedOut, SystemError.
   std::vector<Place> reserve(std::size_t count, os::Deadline deadline);
 
+  /// Keeps it from ending because it is idle, until release(). False where it does so already:
+  /// another one is needed.
+  bool hold();
+  void release() noexcept;
+  /// Its idle time begins now.
+  void touch();
+
   /// Ends the zygote, and with it the workers that still run. Idempotent.
   void stop() noexcept;
 
@@ -65,11 +77,18 @@ class ZygoteGroup {
   void add_branch(os::Deadline deadline);
   static void await_branch(ZygoteLink& branch, os::Deadline deadline);
   std::size_t free_places() const;
+  ZygoteLink::Events link_events();
+  void look_at_use(bool end);
+  void wait_for_idle_time(os::Deadline due);
   void on_ended();
   void await_workers();
   void on_all_gone();
 
   const std::shared_ptr<Supervisor> supervisor_;
+  const std::shared_ptr<Zygotes> zygotes_;
+  std::uint64_t id_ = 0;                      // there
+  std::chrono::milliseconds unused_time_{};   // how long one without a worker stays at least
+  os::Deadline timer_due_ = os::kNoDeadline;  // the loop's: of the next look at the idle time
   Hub hub_;
   LogTail tail_{WorkerProcess::kLogTailLines};
   os::PidFd pidfd_;
@@ -79,11 +98,15 @@ class ZygoteGroup {
   std::vector<std::unique_ptr<ZygoteLink>> links_;  // the first is the zygote; changed in the loop
   std::vector<pid_t> dying_;                        // the loop's: workers of a zygote that ended
   os::PidFd last_;                                  // the loop's: of the one that is awaited
+  std::shared_ptr<const ZygoteEnd> end_;            // the loop's: of the zygote
   std::uint64_t next_request_ = 1;
   bool stopped_ = false;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);  // for the loop's timer
   mutable std::mutex mutex_;                                                // guards the rest
   int pid_ = -1;
+  int holds_ = 0;
+  bool ends_idle_ = false;
+  Zygotes::Use use_;
 };
 
 }  // namespace shoal::process

@@ -50,13 +50,11 @@ class ZygoteLauncher final : public Launcher {
     if (options_.ahead) {
       throw InvalidState("this launcher was started ahead of time and has not begun: call begin()");
     }
-    if (due_) {  // ready_by() has waited for it
-      const os::Deadline due = *std::exchange(due_, std::nullopt);
-      group_->wait_ready(std::min(deadline, due));
-    } else {
-      if (!group_->usable()) start_zygote();
-      group_->wait_ready(deadline);
-    }
+    // ready_by() has waited for it, or else it is waited for here.
+    const auto due = std::exchange(due_, std::nullopt);
+    if (!due && !group_->usable()) start_zygote();
+    const Hold hold = hold_zygote();
+    group_->wait_ready(std::min(deadline, due.value_or(deadline)));
     std::vector<PendingWorker> pending = prepare(std::move(specs), on_exit, deadline);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
     for (const PendingWorker& worker : pending) {
@@ -84,6 +82,7 @@ class ZygoteLauncher final : public Launcher {
         return true;  // start() tries again, and says why
       }
     }
+    group_->touch();
     if (!due_) due_ = os::deadline_after(options_.start_timeout);
     if (!group_->decided_by(std::min(until, *due_))) return os::Clock::now() >= *due_;
     if (group_->usable()) due_.reset();
@@ -98,8 +97,19 @@ class ZygoteLauncher final : public Launcher {
   }
 
  private:
+  struct Release {
+    void operator()(ZygoteGroup* group) const noexcept { group->release(); }
+  };
+  using Hold = std::unique_ptr<ZygoteGroup, Release>;
+
+  /// Until the workers that are being started are known to their zygote.
+  Hold hold_zygote() {
+    while (!group_->hold()) start_zygote();  // it was idle, and ends
+    return Hold(group_.get());
+  }
+
   void start_zygote() {
-    auto group = std::make_shared<ZygoteGroup>(supervisor_);
+    auto group = std::make_shared<ZygoteGroup>(supervisor_, options_.zygotes);
     group->launch(options_, environment_);
     if (!options_.ahead) group->begin(options_);
     group_ = std::move(group);

@@ -19,7 +19,7 @@ bool ZygoteLink::usable() const {
 
 StartFailed ZygoteLink::failure() const {
   const std::lock_guard lock(mutex_);
-  return StartFailed("the zygote cannot start workers: " + why_);
+  return StartFailed("the zygote cannot start workers: " + why_, end_);
 }
 
 bool ZygoteLink::decided_by(os::Deadline until) {
@@ -98,7 +98,7 @@ void ZygoteLink::on_control() {
     // What it says cannot be understood or received: it is of no more use.
     fail(error.what());
     supervisor_.loop().unwatch(control_.fd());
-    on_broken_();
+    events_.broken();
   }
 }
 
@@ -138,6 +138,7 @@ void ZygoteLink::on_message(const os::Message& message) {
     }
     case wire::Kind::kExited: {
       const wire::Exited exited = wire::decode_exited(reader);
+      if (header.request == 0) ended_branch_ = exited;
       if (found != requests_.end()) finish(found, {.code = exited.code, .signal = exited.signal});
       return;
     }
@@ -165,6 +166,7 @@ void ZygoteLink::finish(Requests::iterator found, ExitStatus status) {
   requests_.erase(found);
   ended.peer->end();
   supervisor_.finish(ended.record, status);
+  events_.worker_gone();
 }
 
 // It never ran.
@@ -175,6 +177,7 @@ void ZygoteLink::abandon(Requests::iterator found, const std::exception_ptr& err
   failed.peer->end();
   failed.record->set_failed(error);
   supervisor_.abandon(failed.record);
+  events_.worker_gone();
 }
 
 void ZygoteLink::queue_signal(std::uint64_t request, int signal) {
@@ -199,10 +202,11 @@ void ZygoteLink::send_signals() {
   if (waited) watch();
 }
 
-void ZygoteLink::fail(const std::string& why) {
+void ZygoteLink::fail(const std::string& why, std::shared_ptr<const ZygoteEnd> end) {
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::kFailed) why_ = why;
+    if (end) end_ = std::move(end);
     state_ = State::kFailed;
     changed_.notify_all();
   }
@@ -221,9 +225,9 @@ std::vector<pid_t> ZygoteLink::running() const {
   return pids;
 }
 
-void ZygoteLink::finish_all() {
+void ZygoteLink::finish_all(const std::shared_ptr<const ZygoteEnd>& end) {
   const std::vector<pid_t> sessions = running();
-  while (!requests_.empty()) finish(requests_.begin(), {.known = false});
+  while (!requests_.empty()) finish(requests_.begin(), {.known = false, .zygote = end});
   end_sessions(sessions);  // the zygote can see to what they have started no more
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -37,13 +38,16 @@ struct PendingWorker {
 /// Threads: as marked. Death: of the zygote: the group tells it by fail() and finish_all().
 class ZygoteLink {
  public:
-  /// `on_broken`: what the zygote says cannot be understood; it is to be killed.
-  ZygoteLink(Supervisor& supervisor, Hub& hub, os::SeqPacket control,
-             std::function<void()> on_broken)
+  /// What its group is told of, in the loop.
+  struct Events {
+    std::function<void()> broken;  // what the zygote says cannot be understood: it is to be killed
+    std::function<void()> worker_gone;
+  };
+  ZygoteLink(Supervisor& supervisor, Hub& hub, os::SeqPacket control, Events events)
       : supervisor_(supervisor),
         hub_(hub),
         control_(std::move(control)),
-        on_broken_(std::move(on_broken)) {}
+        events_(std::move(events)) {}
 
   const std::shared_ptr<HubLine>& line() const noexcept { return line_; }
 
@@ -70,10 +74,15 @@ class ZygoteLink {
   void give_up(const PendingWorker& worker, const std::exception_ptr& error);
   void on_control();
   /// No more workers come from it; those that do not run yet have failed. The first reason stays.
-  void fail(const std::string& why);
+  /// `end`: of the zygote.
+  void fail(const std::string& why, std::shared_ptr<const ZygoteEnd> end = {});
   std::vector<pid_t> running() const;
-  /// They have ended with it, which nobody collected the status of.
-  void finish_all();
+  /// Those that run, and those that are expected.
+  std::size_t num_workers() const noexcept { return requests_.size(); }
+  /// Of a zygote: the branch whose end ended it, if that was so.
+  const std::optional<wire::Exited>& ended_branch() const noexcept { return ended_branch_; }
+  /// Its workers have ended with the zygote: nobody collected their status.
+  void finish_all(const std::shared_ptr<const ZygoteEnd>& end);
   void detach();
 
  private:
@@ -95,15 +104,17 @@ class ZygoteLink {
   Supervisor& supervisor_;
   Hub& hub_;
   os::SeqPacket control_;
-  const std::function<void()> on_broken_;
+  const Events events_;
   const std::shared_ptr<HubLine> line_ = std::make_shared<HubLine>();
   Requests requests_;                                        // the loop's
   std::unordered_map<std::uint64_t, ZygoteLink*> branches_;  // the loop's: not ready yet
   std::deque<std::pair<std::uint64_t, int>> signals_;        // the loop's: not sent yet
+  std::optional<wire::Exited> ended_branch_;                 // the loop's
   mutable std::mutex mutex_;                                 // guards the rest
   std::condition_variable changed_;
   State state_ = State::kStarting;
-  std::string why_;  // it failed
+  std::string why_;                       // it failed
+  std::shared_ptr<const ZygoteEnd> end_;  // of the zygote
 };
 
 }  // namespace shoal::process

@@ -102,13 +102,16 @@ TEST(ZygoteScale, TheEndOfABranchIsTheEndOfAll) {
     for (const int pid : own) {
       if (pidfds.size() < 15) pidfds.push_back(os::PidFd::open(pid));
     }
+    int branch = -1;
     for (const int pid : children_of(launcher->zygote_pid())) {
-      if (own.contains(pid)) continue;
-      ::kill(pid, SIGKILL);
-      break;
+      if (!own.contains(pid)) branch = pid;
     }
+    ::kill(branch, SIGKILL);
     for (auto& worker : workers) {
-      if (!worker->join(kLong)) return 2;
+      const auto status = worker->join(kLong);
+      if (!status || !status->zygote) return 2;
+      if (status->zygote->branch != branch) return 6;
+      if (status->zygote->status != ExitStatus{.signal = SIGKILL}) return 7;
       if (recv_text(worker->channel()) != "closed") return 3;
     }
     for (const auto& pidfd : pidfds) {

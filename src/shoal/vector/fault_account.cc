@@ -78,8 +78,16 @@ KillReason KillReason::hog(const std::string& worker, std::uint64_t bytes, std::
 
 std::string FaultScene::describe() const { return describe_worker(name, first_env, num_envs); }
 
+std::optional<std::string> OomEvidence::of(const process::ExitStatus& status) {
+  if (!status.zygote) return status.signal == SIGKILL ? watch_.evidence() : std::nullopt;
+  if (std::exchange(zygote_, status.zygote) != status.zygote) {
+    found_ = status.zygote->status.signal == SIGKILL ? watch_.evidence() : std::nullopt;
+  }
+  return found_;
+}
+
 FaultRecord account_of_death(const FaultScene& scene, const process::DeathCertificate& certificate,
-                             int env, const KillReason* reason, os::OomWatch& oom_watch) {
+                             int env, const KillReason* reason, OomEvidence& oom_evidence) {
   FaultRecord record = record_of(scene, FaultKind::kKilled, env);
   record.pid = certificate.pid;
   record.status = certificate.status;
@@ -99,12 +107,11 @@ FaultRecord account_of_death(const FaultScene& scene, const process::DeathCertif
                                  status.describe()) +
                      (env >= 0 ? fmt::format(" in environment {}", env) : "");
     if (status.known && status.signal == 0) record.kind = FaultKind::kExit;
-    if (status.signal == SIGKILL) {
-      if (const auto evidence = oom_watch.evidence()) {
-        record.kind = FaultKind::kMemory;
-        record.message +=
-            fmt::format("; the kernel killed it for want of memory, as it seems: {}", *evidence);
-      }
+    record.cause = status.zygote;
+    if (const auto evidence = oom_evidence.of(status)) {
+      record.kind = FaultKind::kMemory;
+      record.message += fmt::format("; the kernel killed {} for want of memory, as it seems: {}",
+                                    status.zygote ? "the zygote" : "it", *evidence);
     }
   }
   if (certificate.report) record.details += certificate.report->traceback;
@@ -129,6 +136,19 @@ FaultRecord account_of_failed_start(const FaultScene& scene, const char* what,
                                report.type, report.message);
   record.details = report.traceback;
   record.report = std::move(report);
+  return record;
+}
+
+FaultRecord account_of_failed_start(const FaultScene& scene) {
+  FaultRecord record = account_of_failed_start(scene, "could not be started",
+                                               process::ErrorReport::from_current_exception());
+  try {
+    throw;
+  } catch (const process::StartFailed& error) {
+    record.cause = error.zygote();
+  } catch (...) {
+    // It failed by itself.
+  }
   return record;
 }
 

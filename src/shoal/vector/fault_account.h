@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "shoal/os/memory_use.h"
@@ -40,15 +42,32 @@ struct FaultScene {
   std::string describe() const;
 };
 
+/// Whether the kernel ended a worker, or the zygote that took it along, for want of memory.
+///
+/// Threads: one at a time.
+class OomEvidence {
+ public:
+  /// What speaks for it; nothing when nothing does. Asked once for each end: workers of one zygote
+  /// get the same answer.
+  std::optional<std::string> of(const process::ExitStatus& status);
+
+ private:
+  os::OomWatch watch_;
+  std::shared_ptr<const process::ZygoteEnd> zygote_;  // the last one that was asked for
+  std::optional<std::string> found_;                  // for it
+};
+
 /// The worker has ended, and all its rows with it. `env`: whose code ran, as its marker says;
 /// `reason` may be null.
 FaultRecord account_of_death(const FaultScene& scene, const process::DeathCertificate& certificate,
-                             int env, const KillReason* reason, os::OomWatch& oom_watch);
+                             int env, const KillReason* reason, OomEvidence& oom_evidence);
 /// One environment has failed, and its worker goes on.
 FaultRecord account_of_failure(const FaultScene& scene, process::ErrorReport report);
 /// The worker's replacement did not come to be: `what` says how ("could not be started").
 FaultRecord account_of_failed_start(const FaultScene& scene, const char* what,
                                     process::ErrorReport report);
+/// The same for the exception that is being handled (inside a catch block), of Launcher::start().
+FaultRecord account_of_failed_start(const FaultScene& scene);
 FaultRecord account_of_hung_start(const FaultScene& scene, std::chrono::milliseconds start_timeout,
                                   const std::string& stack);
 /// A worker's first start took too long: what the caller is told. `late` says who has not done

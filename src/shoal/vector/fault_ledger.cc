@@ -18,8 +18,10 @@ FaultLedger::FaultLedger(const FaultPolicy& policy, int num_envs)
 
 Fault FaultLedger::admit(FaultRecord record) {
   const os::Deadline now = os::Clock::now();
-  record.number = ++total_;
-  ++counts_[static_cast<std::size_t>(record.kind)];
+  const bool fresh = is_new(record);
+  if (fresh) ++counts_[static_cast<std::size_t>(record.kind)];
+  record.number = fresh ? ++total_ : number_of_cause_;
+  if (record.cause) number_of_cause_ = record.number;
   for (int i = record.first_env; i < record.first_env + record.num_envs; ++i) {
     Row& row = rows_[static_cast<std::size_t>(i)];
     record.restarts = std::max(record.restarts, row.restarts);
@@ -36,17 +38,33 @@ Fault FaultLedger::admit(FaultRecord record) {
     set_state(row, RowFault::kDown);
   }
   auto fault = std::make_shared<const FaultRecord>(std::move(record));
-  enforce(fault, now);
+  note(fault, fresh, now);
+  enforce();
   return fault;
 }
 
-void FaultLedger::enforce(const Fault& fault, os::Deadline now) {
+// A zygote takes all its workers along before the next one is there: their records follow one
+// another.
+bool FaultLedger::is_new(const FaultRecord& record) {
+  if (!record.cause) return true;
+  return std::exchange(cause_, record.cause) != record.cause;
+}
+
+void FaultLedger::note(const Fault& fault, bool is_new, os::Deadline now) {
   while (!recent_.empty() && now - recent_.front() > policy_.restart_window) recent_.pop_front();
+  if (!is_new) {
+    const auto same = [&](const Fault& other) { return other->cause == fault->cause; };
+    std::ranges::replace_if(last_, same, fault);
+    return;
+  }
   recent_.push_back(now);
   last_.push_back(fault);
   const std::size_t kept =
       policy_.on_fault == OnFault::kDrop ? kMostKept : std::min(kMostKept, recent_.size());
   while (last_.size() > kept) last_.pop_front();
+}
+
+void FaultLedger::enforce() const {
   if (dropped_ == static_cast<int>(rows_.size())) {
     throw TooManyFaults("every environment has been dropped:", {last_.begin(), last_.end()});
   }

@@ -23,8 +23,9 @@ class FaultLedger {
   FaultLedger(const FaultPolicy& policy, int num_envs);
 
   /// Takes the fault down: its rows [first_env, first_env + num_envs) are down from now on, or
-  /// dropped. Fills in number and restarts. Throws TooManyFaults where the policy's limit is passed
-  /// or no row is left; the fault is taken down all the same.
+  /// dropped. Fills in number and restarts. Records with one cause (workers that ended with their
+  /// zygote) are one fault: it has one number and counts once. Throws TooManyFaults where the
+  /// policy's limit is passed or no row is left; the fault is taken down all the same.
   Fault admit(FaultRecord record);
 
   /// The new environment of a row that is down stands, and has only to begin an episode.
@@ -64,7 +65,9 @@ class FaultLedger {
   const Row& at(int row) const { return rows_[static_cast<std::size_t>(row)]; }
   void set_state(Row& row, RowFault state);
   std::chrono::milliseconds delay_after(int strikes) const;
-  void enforce(const Fault& fault, os::Deadline now);
+  bool is_new(const FaultRecord& record);
+  void note(const Fault& fault, bool is_new, os::Deadline now);
+  void enforce() const;
 
   FaultPolicy policy_;
   std::vector<Row> rows_;
@@ -74,6 +77,8 @@ class FaultLedger {
   std::array<std::uint64_t, kFaultKinds> counts_{};
   std::deque<os::Deadline> recent_;  // kRestart: when there were faults, within the window
   std::deque<Fault> last_;           // the last ones, for the error that may come
+  std::shared_ptr<const process::ZygoteEnd> cause_;  // of the last fault that had one
+  std::uint64_t number_of_cause_ = 0;
 };
 
 }  // namespace shoal::vector

@@ -98,6 +98,26 @@ TEST(FaultLedger, BeyondTheLimitTellsOfAllWithinTheWindow) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(what(other, fault_of(0, 1)), "nothing was thrown");
 }
 
+TEST(FaultLedger, WhatOneZygoteTookAlongIsOneFault) {
+  FaultLedger ledger(restarting(1), 4);
+  FaultRecord record = fault_of(0, 1);
+  record.cause = std::make_shared<const process::ZygoteEnd>();
+  EXPECT_EQ(ledger.admit(record)->number, 1U);
+  record.first_env = 2;
+  record.message = "rows from 2";
+  EXPECT_EQ(ledger.admit(record)->number, 1U);
+  EXPECT_EQ(ledger.count(FaultKind::kKilled), 1U);
+  EXPECT_EQ(ledger.state(0), RowFault::kDown);
+  EXPECT_EQ(ledger.state(2), RowFault::kDown);
+  record.first_env = 3;
+  record.message = "rows from 3";
+  record.cause = std::make_shared<const process::ZygoteEnd>();
+  EXPECT_THAT(
+      what(ledger, record),
+      AllOf(HasSubstr("fault number 2 within 60 s"), HasSubstr("fault 1 (killed): rows from 2"),
+            HasSubstr("fault 2 (killed): rows from 3"), Not(HasSubstr("rows from 0"))));
+}
+
 TEST(FaultLedger, DroppedRowsStayDroppedAndTheLastOneIsAnError) {
   FaultLedger ledger({.on_fault = OnFault::kDrop, .max_restarts = 0}, 3);
   ledger.admit(fault_of(0, 1));

@@ -37,6 +37,9 @@ struct FaultRecord {
   std::string message;                        // what happened, in a line
   std::string details;  // traceback, stack, last lines of output; may be empty
   std::optional<process::ErrorReport> report;
+  /// What others were lost by as well; nullptr: nobody was. Records with the same cause have the
+  /// same number.
+  std::shared_ptr<const process::ZygoteEnd> cause = {};
 
   /// Several lines: the message and the details.
   std::string describe() const;

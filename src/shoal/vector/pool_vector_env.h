@@ -34,7 +34,6 @@
 #include <utility>
 #include <vector>
 
-#include "shoal/os/memory_use.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/vector/async_vector_env.h"
 #include "shoal/vector/fault_account.h"
@@ -219,7 +218,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   CloseOutcome closing_;
   FaultLedger ledger_;
   std::vector<Fault> fault_of_;  // by row: the last that it was lost in
-  os::OomWatch oom_watch_;
+  OomEvidence oom_evidence_;
   HealthBoard health_;
   const std::weak_ptr<WorkerPool> asked_pool_;  // for health(), from any thread
   std::map<int, std::pair<std::uint32_t, std::vector<std::byte>>>

@@ -76,7 +76,7 @@ void PoolVectorEnv::handle_death(int worker, PoolDeath death) {
                       ? EnvMarker::blamed(segment().cell(worker).env_now.load(
                             std::memory_order_relaxed))  // relaxed: it is dead
                       : EnvMarker::kNone;
-  FaultRecord record = account_of_death(at.scene, certificate, env, reason, oom_watch_);
+  FaultRecord record = account_of_death(at.scene, certificate, env, reason, oom_evidence_);
   if (options().faults.on_fault == OnFault::kRaise) {
     health_.count_fault(worker, std::make_shared<const FaultRecord>(record));
     complete(certificate, record, reason);
@@ -171,8 +171,7 @@ bool PoolVectorEnv::restart(int worker) {
   } catch (const InvalidState&) {
     throw;
   } catch (const Error&) {
-    lose_part(worker, account_of_failed_start(at.scene, "could not be started",
-                                              process::ErrorReport::from_current_exception()));
+    lose_part(worker, account_of_failed_start(at.scene));
     return true;
   }
   send_open(at, at.life);

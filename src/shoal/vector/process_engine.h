@@ -14,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include "shoal/os/memory_use.h"
 #include "shoal/process/launcher.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/vector/call_state.h"
@@ -101,7 +100,6 @@ class ProcessEngine {
   void await_worker(WorkerSeat& seat, const Patience& patience);
   void await_any_row(const Patience& patience);
   void rest_until_due(const Patience& patience);
-  void lost_while_starting(WorkerSeat& seat, const char* what, process::ErrorReport report);
   void hung_while_starting(WorkerSeat& seat);
   bool gone_for_good(const WorkerSeat& seat) const;
 
@@ -175,7 +173,7 @@ class ProcessEngine {
 
   FaultLedger ledger_;
   HealthBoard health_;
-  os::OomWatch oom_watch_;
+  OomEvidence oom_evidence_;
   bool rows_have_faults_ = false;
   std::vector<RowFaultRecord> faults_;
   std::vector<Leaving> leaving_;                     // replaced, told to close, not ended yet

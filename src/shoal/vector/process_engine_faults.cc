@@ -95,7 +95,7 @@ FaultRecord ProcessEngine::record_of(const WorkerSeat& seat,
                       ? EnvMarker::blamed(cell_of(seat).env_now.load(std::memory_order_relaxed))
                       : EnvMarker::kNone;
   return account_of_death(seat.scene(), certificate, env, seat.killed ? &*seat.killed : nullptr,
-                          oom_watch_);
+                          oom_evidence_);
 }
 
 // Takes a fault down. Throws TooManyFaults.

@@ -54,7 +54,8 @@ void ProcessEngine::tend_seat(WorkerSeat& seat) {
       hung_while_starting(seat);
     }
   } catch (const process::RemoteError& error) {
-    lost_while_starting(seat, "could not build its environments", error.report());
+    lose_seat(seat, account_of_failed_start(seat.scene(), "could not build its environments",
+                                            error.report()));
   } catch (const process::WorkerDied& death) {
     lose_seat(seat, record_of(seat, death.certificate()));
   } catch (const InvalidArgument& error) {  // other spaces: no restart would change that
@@ -63,14 +64,8 @@ void ProcessEngine::tend_seat(WorkerSeat& seat) {
   } catch (const TooManyFaults&) {
     throw;
   } catch (const Error&) {
-    lost_while_starting(seat, "could not be started",
-                        process::ErrorReport::from_current_exception());
+    lose_seat(seat, account_of_failed_start(seat.scene()));
   }
-}
-
-void ProcessEngine::lost_while_starting(WorkerSeat& seat, const char* what,
-                                        process::ErrorReport report) {
-  lose_seat(seat, account_of_failed_start(seat.scene(), what, std::move(report)));
 }
 
 void ProcessEngine::hung_while_starting(WorkerSeat& seat) {

@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Options restarting(int max_restarts = 3) {
   Options options;
@@ -126,22 +127,36 @@ TEST(ProcessVectorEnvRestart, AMaskedResetAlsoResetsTheRestOfAReplacement) {
               ElementsAre(1, 0, 0));
 }
 
-TEST(ProcessVectorEnvRestart, AfterTheZygotesDeathBringsAFreshOne) {
+TEST(ProcessVectorEnvRestart, TheZygotesDeathIsOneFaultHoweverManyWorkersItTakes) {
+  constexpr int kWorkers = 6;
+  const std::vector<std::int64_t> actions(kWorkers, kAct);
   auto launcher = make_launcher(Kind::kForkserver);
-  ProcessVectorEnv envs(launcher, toy_specs({1, 1}), restarting());
+  ProcessVectorEnv envs(launcher, toy_specs(std::vector(kWorkers, 1)), restarting(1));
   envs.reset(std::uint64_t{0});
   const int old_zygote = launcher->zygote_pid();
   ::kill(old_zygote, SIGKILL);
-  bool all_faulted = false;
-  int faults = 0;
-  for (int t = 0; t < 100'000 && faults < 2; ++t) {
-    act(envs, {kAct, kAct});
-    faults += static_cast<int>(envs.faults().size());
-    all_faulted = all_faulted || envs.faults().size() == 2;
+  std::vector<Fault> faults;
+  for (int t = 0; t < 100'000 && faults.size() < kWorkers; ++t) {
+    act(envs, actions);
+    for (const RowFaultRecord& row : envs.faults()) faults.push_back(row.fault);
   }
-  EXPECT_EQ(faults, 2);
-  EXPECT_NO_THROW(act(envs, {kAct, kAct}));
+  ASSERT_EQ(faults.size(), kWorkers);
+  for (const Fault& fault : faults) {
+    EXPECT_EQ(fault->number, 1U);
+    EXPECT_EQ(fault->kind, FaultKind::kKilled);
+    EXPECT_EQ(fault->cause, faults[0]->cause);
+    EXPECT_THAT(fault->message,
+                HasSubstr("ended with its zygote (pid " + std::to_string(old_zygote) +
+                          "), which ended with signal 9 (SIGKILL) and takes its workers with it"));
+  }
+  EXPECT_NO_THROW(act(envs, actions));
   EXPECT_NE(launcher->zygote_pid(), old_zygote);
+  ::kill(launcher->zygote_pid(), SIGKILL);  // another cause: one more than is forgiven
+  const std::string text = message_of<TooManyFaults>([&] {
+    for (int t = 0; t < 100'000; ++t) act(envs, actions);
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("fault number 2 within 60 s"), HasSubstr("fault 1 (killed)"),
+                          HasSubstr("fault 2 ("), Not(HasSubstr("fault 3"))));
 }
 
 TEST(ProcessVectorEnvRestart, GivesUpAfterTooManyInTheWindow) {

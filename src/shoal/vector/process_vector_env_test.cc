@@ -234,11 +234,12 @@ TEST(ProcessVectorEnvDeath, OfTheZygoteIsTheDeathOfAllWorkers) {
   auto launcher = make_launcher(Kind::kForkserver);
   ProcessVectorEnv envs(launcher, toy_specs({1, 1}), {});
   envs.reset(std::uint64_t{0});
-  ::kill(launcher->zygote_pid(), SIGKILL);
+  const int zygote = launcher->zygote_pid();
+  ::kill(zygote, SIGKILL);
   EXPECT_THAT(message_of<process::WorkerDied>([&] {
                 for (;;) act(envs, {kAct, kAct});
               }),
-              HasSubstr("worker"));
+              HasSubstr("ended with its zygote (pid " + std::to_string(zygote) + ")"));
 }
 
 TEST(ProcessVectorEnvInterrupt, EndsAWaitAndLeavesTheRestInOrder) {
