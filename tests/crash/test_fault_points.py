@@ -4,7 +4,6 @@ hung worker is asked for its stack."""
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -19,9 +18,7 @@ import pytest
 from gymnasium import spaces
 
 import shoal
-
-BOUND = 5.0
-"""Seconds until everybody must have taken notice."""
+from promise import await_ended
 
 
 class Env(gymnasium.Env):
@@ -90,7 +87,7 @@ def test_a_successor_that_is_killed_costs_nothing(
             with_limit.step([0])
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    assert select.select([pidfd], [], [], BOUND)[0]
+    await_ended([pidfd])
     os.close(pidfd)
     while "its successor failed" not in capfd.readouterr().err:  # until its death is known here
         with_limit.step([0])
@@ -147,10 +144,7 @@ while True: envs.step([0, 0])
     left = {os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()}
     assert len(left) == 2
     parent.kill()
-    while left:
-        ready = select.select(list(left), [], [], BOUND)[0]
-        assert ready, "a process outlived its parent"
-        for fd in ready:
-            os.close(fd)
-        left -= set(ready)
+    await_ended(left)
+    for fd in left:
+        os.close(fd)
     parent.communicate()

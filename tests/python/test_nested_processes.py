@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ import pytest
 from gymnasium import spaces
 
 import shoal
-
-BOUND = 5.0
-"""Seconds until what a worker has started must have ended."""
+from promise import await_ended, await_that
 
 DAEMON = """
 import os, sys, time
@@ -64,10 +63,21 @@ class Nested(gymnasium.Env):
 
 
 class Quiet(Nested):
-    """Without what leaves the worker's session: that is held only where there is a zygote."""
+    """Without what leaves the worker's session: that is found only where there is a zygote, or the worker lives."""
 
     def __init__(self) -> None:
         super().__init__(daemons=False)
+
+
+class Segment(gymnasium.Env):
+    """Has a named segment, which CPython's resource tracker removes when the processes that know of it have ended."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.segment = shared_memory.SharedMemory(create=True, size=64)
+        self.name = self.segment.name
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +85,7 @@ def until_all_are_collected(descendants: Callable[[], set[int]]) -> Iterator[Non
     """A zygote collects what a worker has left behind as soon as it has ended, which a test may be faster than."""
     before = descendants()
     yield
-    deadline = time.monotonic() + BOUND
-    while descendants() - before and time.monotonic() < deadline:
-        time.sleep(0.01)
+    await_that(lambda: not descendants() - before, "the end of what the test's workers had started")
 
 
 def watched(envs: shoal.VectorEnv) -> list[int]:
@@ -86,15 +94,8 @@ def watched(envs: shoal.VectorEnv) -> list[int]:
 
 
 def assert_ended(pidfds: list[int]) -> None:
-    import select
-
-    deadline = time.monotonic() + BOUND
     try:
-        left = set(pidfds)
-        while left:
-            ready = select.select(list(left), [], [], max(0.0, deadline - time.monotonic()))[0]
-            assert ready, f"{len(left)} of {len(pidfds)} processes outlived their worker by {BOUND} s"
-            left -= set(ready)
+        await_ended(pidfds)
     finally:
         for fd in pidfds:
             os.close(fd)
@@ -160,17 +161,40 @@ def test_nothing_is_left_when_the_zygote_is_killed() -> None:
     with_zygote.close()
 
 
-def test_nothing_is_left_when_the_parent_is_killed() -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("context", ["forkserver", "spawn", "fork"])
+def test_nothing_is_left_when_the_parent_is_killed(context: str, stopped: bool) -> None:
     program = (
         f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *[path for path in sys.path if path]]!r}\n"
-        "import shoal, test_nested_processes\n"
-        "envs = shoal.make_vec(test_nested_processes.Nested, 2, num_workers=2); envs.reset()\n"
-        "print(*[pid for pids in envs.get_attr('pids') for pid in pids], flush=True)\n"
+        "import shoal, test_nested_processes as here\n"
+        f"envs = shoal.make_vec(here.Nested, 2, num_workers=2, context={context!r}); envs.reset()\n"
+        "workers = [worker['pid'] for worker in envs.health()]\n"
+        "print(*workers, *[pid for pids in envs.get_attr('pids') for pid in pids], flush=True)\n"
         "sys.stdin.read()\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    pidfds = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
-    assert len(pidfds) == 10
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    pidfds = [os.pidfd_open(pid) for pid in pids]
+    assert len(pidfds) == 12
+    if stopped:
+        os.kill(pids[0], signal.SIGSTOP)
     parent.kill()
     assert_ended(pidfds)
+    parent.communicate()
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn", "fork"])
+def test_what_is_left_of_a_killed_parents_workers_can_clean_up(context: str) -> None:
+    program = (
+        f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *[path for path in sys.path if path]]!r}\n"
+        "import shoal, test_nested_processes as here\n"
+        f"envs = shoal.make_vec(here.Segment, 1, num_workers=1, backend='process', context={context!r})\n"
+        "print(*envs.get_attr('name'), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    segment = Path("/dev/shm") / parent.stdout.readline().strip()
+    assert segment.is_file()
+    parent.kill()
+    await_that(lambda: not segment.exists(), f"the removal of {segment}")
     parent.communicate()

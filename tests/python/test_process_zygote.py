@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 import shoal
+from promise import await_pids_ended
 from shoal.process import Launcher, close_launchers, launcher
 
 LONG = 60.0
@@ -58,18 +58,6 @@ def module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) 
     (folder / f"{name}.py").write_text(textwrap.dedent(text))
     monkeypatch.syspath_prepend(str(folder))
     return name
-
-
-def ended(pid: int, timeout: float = 30.0) -> bool:
-    """Whether the process ends in time."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([pidfd], [], [], timeout)[0])
-    finally:
-        os.close(pidfd)
 
 
 def test_the_preload_is_imported_once_and_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +307,7 @@ def test_a_killed_parent_takes_everything_with_it(context: str, tmp_path: Path) 
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert all(ended(pid) for pid in pids)
+    await_pids_ended(pids)
 
 
 def test_a_parent_that_ends_without_closing_leaves_nothing(tmp_path: Path) -> None:
@@ -333,7 +321,7 @@ def test_a_parent_that_ends_without_closing_leaves_nothing(tmp_path: Path) -> No
         """,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
-    assert all(ended(int(pid)) for pid in done.stdout.split())
+    await_pids_ended(map(int, done.stdout.split()))
 
 
 def test_the_bootstrap_imports_nothing_heavy() -> None:

@@ -6,14 +6,11 @@
 
 #include <csignal>
 #include <cstdio>
-#include <thread>
 #include <utility>
 
 #include "shoal/os/error.h"
-#include "shoal/os/signals.h"
 #include "shoal/process/error_report.h"
 #include "shoal/process/orphans.h"
-#include "shoal/process/own_thread.h"
 
 namespace shoal::process {
 namespace {
@@ -36,15 +33,6 @@ void report_failure(WorkerContext& context) noexcept {
 void die_with_parent(pid_t parent) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExitFailed);
-}
-
-void die_with_process(os::PidFd parent) {
-  const auto blocked = os::BlockSignals::all();  // signals go to the worker's own threads
-  std::thread([parent = std::move(parent)] {
-    const OwnThread declared;
-    static_cast<void>(parent.wait(os::kNoDeadline));
-    ::kill(::getpid(), SIGKILL);
-  }).detach();
 }
 
 void redirect_output(os::Fd output, os::Fd errors) {

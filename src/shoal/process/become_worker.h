@@ -6,7 +6,6 @@
 #include <string>
 
 #include "shoal/os/fd.h"
-#include "shoal/os/pidfd.h"
 #include "shoal/process/entry.h"
 #include "shoal/process/wire.h"
 
@@ -16,10 +15,6 @@ namespace shoal::process {
 /// zygote and for an EventLoop means: when that process ends. Ends at once when `parent` is gone
 /// already.
 void die_with_parent(pid_t parent) noexcept;
-
-/// Watches `parent` from a thread of its own (an OwnThread) and kills this process when it has
-/// ended: for a child that was forked by a thread which may end before its process.
-void die_with_process(os::PidFd parent);
 
 /// Makes `output` and `errors` this process's stdout and stderr, and /dev/null its stdin.
 void redirect_output(os::Fd output, os::Fd errors);

@@ -12,6 +12,7 @@
 #include "shoal/process/become_worker.h"
 #include "shoal/process/environment.h"
 #include "shoal/process/launchers.h"
+#include "shoal/process/parent_watch.h"
 #include "shoal/process/worker_handle.h"
 
 namespace shoal::process {
@@ -27,23 +28,6 @@ void refuse_hazards(const LaunchOptions& options) {
                   "'forkserver', 'spawn'), which start "
                   "from a fresh process, or allow_unsafe_fork to fork all the same.",
                   fmt::join(hazards, "\n  - ")));
-}
-
-/// The process that forks, as its child will know it.
-struct Parent {
-  pid_t pid = ::getpid();
-  os::PidFd pidfd = os::PidFd::open(::getpid());
-  bool main_thread =
-      ::gettid() == ::getpid();  // the caller's: it ends with the process, others may end before
-};
-
-/// For the child.
-void die_with(Parent parent) {
-  if (parent.main_thread) {
-    die_with_parent(parent.pid);
-  } else {
-    die_with_process(std::move(parent.pidfd));
-  }
 }
 
 class ForkLauncher final : public Launcher {
@@ -96,7 +80,7 @@ class ForkLauncher final : public Launcher {
     context.channel = std::move(theirs);
     OutputPipe output = OutputPipe::create();
     OutputPipe errors = OutputPipe::create();
-    Parent parent;
+    const pid_t parent = ::getpid();
 
     const pid_t pid = fork_with_hooks();
     if (pid == 0) {
@@ -104,7 +88,7 @@ class ForkLauncher final : public Launcher {
       ours.close();
       output.read_end.reset();
       errors.read_end.reset();
-      run_child(spec.entry, std::move(context), std::move(parent), std::move(output.write_end),
+      run_child(spec.entry, std::move(context), parent, std::move(output.write_end),
                 std::move(errors.write_end));
     }
     auto record = std::make_shared<WorkerRecord>(std::move(spec), position, on_exit);
@@ -130,7 +114,7 @@ class ForkLauncher final : public Launcher {
     return pid;
   }
 
-  [[noreturn]] void run_child(const std::string& entry, WorkerContext context, Parent parent,
+  [[noreturn]] void run_child(const std::string& entry, WorkerContext context, pid_t parent,
                               os::Fd output, os::Fd errors) noexcept {
     try {
       std::signal(SIGTERM, SIG_DFL);
@@ -143,7 +127,7 @@ class ForkLauncher final : public Launcher {
         ::setenv(name.c_str(), value.c_str(), 1);
       }
       if (options_.fork_hooks->after_fork_child) options_.fork_hooks->after_fork_child();
-      die_with(std::move(parent));
+      end_family_after_parent(parent);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s could not start: %s\n", context.name.c_str(), error.what());
       ::_exit(1);

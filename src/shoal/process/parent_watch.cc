@@ -1,18 +1,32 @@
 #include "shoal/process/parent_watch.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <ctime>
+#include <string_view>
+
+#include "shoal/process/orphans.h"
 
 namespace shoal::process {
 namespace {
 
+using std::chrono::milliseconds;
+
 // A signal handler has nothing but globals. Written before the handler is installed.
 pid_t watched_parent = -1;
+pid_t this_process = -1;  // a forked child inherits the handler
 itimerspec last_grace{};
 timer_t last_timer{};
 volatile sig_atomic_t interrupts = 0;
@@ -27,6 +41,105 @@ void on_parent_death(int /*signal*/) {
   errno = error;
 }
 
+// What follows runs in a signal handler: system calls only.
+
+std::int64_t now_ms() {
+  std::timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+int number_in(std::string_view text) {
+  int number = -1;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failed == std::errc() && end == text.data() + text.size() ? number : -1;
+}
+
+/// For each entry of a folder whose name is a number.
+template <class Visit>
+void for_each_number(const char* folder, Visit visit) {
+  const int fd = ::open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  alignas(dirent64) std::array<char, 2048> buffer;
+  for (;;) {
+    const long count = ::syscall(SYS_getdents64, fd, buffer.data(), buffer.size());
+    if (count <= 0) break;
+    for (long at = 0; at < count;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(buffer.data() + at);
+      at += entry->d_reclen;
+      if (const int number = number_in(entry->d_name); number >= 0 && number != fd) visit(number);
+    }
+  }
+  ::close(fd);
+}
+
+/// Of /proc/pid/stat, behind the name, which is in parentheses and may hold any: state, parent, …
+pid_t parent_of(pid_t pid) {
+  std::array<char, 32> path{"/proc/"};
+  char* end = std::to_chars(path.data() + 6, path.data() + path.size() - 6, pid).ptr;
+  end = std::ranges::copy(std::string_view("/stat"), end).out;
+  *end = '\0';
+  const int fd = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  std::array<char, 256> text;
+  const ssize_t count = ::read(fd, text.data(), text.size());
+  ::close(fd);
+  std::string_view rest(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  const auto name_end = rest.rfind(") ");
+  if (name_end == std::string_view::npos || rest.size() < name_end + 5) return -1;
+  rest.remove_prefix(name_end + 4);  // the state, a letter
+  return number_in(rest.substr(0, rest.find(' ')));
+}
+
+void kill_children() {
+  for_each_number("/proc", [](pid_t pid) {
+    if (parent_of(pid) == this_process) ::kill(pid, SIGKILL);  // not collected: still its number
+  });
+}
+
+/// What waits for the end of this process by a pipe is told. The numbers stay taken, so that no
+/// other thread writes to what it takes for another file.
+void let_go_of_descriptors() {
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing < 0) return;
+  for_each_number("/proc/self/fd", [nothing](int fd) {
+    if (fd != nothing) ::dup2(nothing, fd);
+  });
+}
+
+/// Children that are killed leave theirs to this process, their reaper. Bounded: what the kernel
+/// does not let go of is left to it.
+void end_children() {
+  constexpr milliseconds kPatience{700};
+  constexpr timespec kTurn{.tv_sec = 0, .tv_nsec = 2'000'000};
+  const std::int64_t start = now_ms();
+  for (;;) {
+    pid_t pid = 0;
+    while ((pid = ::waitpid(-1, nullptr, WNOHANG)) > 0) continue;
+    const std::int64_t waited = now_ms() - start;
+    if (pid < 0 || waited >= kPatience.count()) return;
+    if (waited >= kOrphanGrace.count()) kill_children();
+    ::nanosleep(&kTurn, nullptr);
+  }
+}
+
+void on_parent_death_of_worker(int /*signal*/) {
+  const int error = errno;
+  if (::getpid() == this_process && ::getppid() != watched_parent) {
+    let_go_of_descriptors();
+    end_children();
+    ::kill(this_process, SIGKILL);
+  }
+  errno = error;
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action{};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 int parent_death_signal() noexcept { return SIGRTMAX - 4; }
@@ -36,8 +149,8 @@ void interrupt_after_parent() noexcept {
   if (watched_parent != -1 && ::getppid() != watched_parent) ::raise(SIGINT);
 }
 
-void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept {
-  constexpr std::chrono::milliseconds kSecond{1'000};
+void end_after_parent(pid_t parent, milliseconds grace) noexcept {
+  constexpr milliseconds kSecond{1'000};
   watched_parent = parent;
   last_grace.it_value.tv_sec = static_cast<time_t>(grace / kSecond);
   last_grace.it_value.tv_nsec = static_cast<long>((grace % kSecond).count()) * 1'000'000;
@@ -46,15 +159,20 @@ void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept {
   event.sigev_signo = SIGKILL;
   int signal = parent_death_signal();
   if (::timer_create(CLOCK_MONOTONIC, &event, &last_timer) == 0) {
-    struct sigaction action{};
-    action.sa_handler = &on_parent_death;
-    action.sa_flags = SA_RESTART;
-    ::sigaction(signal, &action, nullptr);
+    handle(signal, &on_parent_death);
   } else {
     signal = SIGKILL;  // ulimit -i is used up
   }
   ::prctl(PR_SET_PDEATHSIG, signal);
   if (::getppid() != parent) ::raise(signal);
+}
+
+void end_family_after_parent(pid_t parent) noexcept {
+  watched_parent = parent;
+  this_process = ::getpid();
+  handle(SIGCONT, &on_parent_death_of_worker);
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+  if (::getppid() != parent) ::raise(SIGCONT);
 }
 
 }  // namespace shoal::process

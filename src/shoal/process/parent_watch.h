@@ -18,6 +18,18 @@ inline constexpr std::chrono::milliseconds kParentGrace{5'000};
 /// at once instead.
 void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept;
 
+/// For a worker that is a child of its launcher's process (fork, spawn): when `parent` has died,
+/// whichever thread of it started this one, what this process has started has kOrphanGrace to end
+/// by itself, with every descriptor of this process closed for it to see that, and is killed; then
+/// this process is. No thread is needed for it, and a process that was stopped goes on for it: the
+/// kernel sends SIGCONT, and its handler does the rest. A program that sets a handler of its own
+/// for SIGCONT is not ended.
+///
+/// Threads: once, before others exist; the others go on while the handler waits. It is to be the
+/// reaper of its descendants (lead_own_session()): then those that made sessions of their own are
+/// found as well. Fork, exec: the children are not watched.
+void end_family_after_parent(pid_t parent) noexcept;
+
 /// From here on the parent's death is a SIGINT, too, at once.
 void interrupt_after_parent() noexcept;
 

@@ -126,7 +126,11 @@ void Program::run_single(const ForkHooks& hooks) {
   control_.close();
   WorkerContext context = worker_context(start, setup_.hide_gpu);
   context.channel = Channel(os::SeqPacket(std::move(message.fds[0])));
-  if (setup_.plain) end_after_parent(setup_.parent_pid, kParentGrace);
+  if (setup_.plain) {
+    end_after_parent(setup_.parent_pid, kParentGrace);
+  } else {
+    end_family_after_parent(setup_.parent_pid);
+  }
   become_worker(hooks.entries, start.entry, std::move(context), setup_.plain);
 }
 
