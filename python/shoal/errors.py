@@ -41,7 +41,7 @@ class WorkerDied(Error):
         env_indices: the environments it had.
         pid: its process id.
         exitcode: as in `multiprocessing`: the exit code, or minus the number of the signal that killed it; None when
-            unknown.
+            unknown: it ended with its zygote, which the message names, or somebody else collected its status.
         log_tail: the last lines it wrote, oldest first.
         kind: as `shoal.Fault.kind`: "killed", "exit", "hang" (the message then has its Python stack) or "memory".
     """

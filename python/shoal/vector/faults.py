@@ -25,7 +25,8 @@ class FaultPolicy:
             more use. "restart" makes new ones in the place of the lost. "drop" goes on without them: their rows stay
             `truncated`, marked by `infos["dropped"]`, and their actions are ignored.
         max_restarts: for "restart": more faults than these within `restart_window` seconds raise `shoal.TooManyFaults`,
-            which tells of all of them. "drop" raises it when no environment is left.
+            which tells of all of them. "drop" raises it when no environment is left. One cause counts once: a zygote that
+            is killed takes its workers with it, however many they are.
         restart_window: seconds.
         backoff: for "restart": the first restart of a place within the window is at once, the second waits so many seconds,
             each further one twice as long as the one before, up to `max_backoff`. Until the new environment is there its
@@ -94,12 +95,12 @@ class Fault:
         kind: "exception" (the environment raised), "killed" (a signal ended the worker), "hang" (a timeout passed),
             "memory" (the kernel or the worker's limit of memory ended it) or "exit" (it ended itself).
         message: what happened, in a line.
-        number: from 1, in the order in which they were found.
+        number: from 1, in the order in which they were found; the same for all workers that ended with their zygote.
         worker: its index.
         env: the environment whose code ran, which need not be the row's own; None where nobody's did or it is not known.
         pid: the worker's process.
         restarts: how many new environments the place had had before.
-        signal: that ended the worker; None where none did.
+        signal: that ended the worker; None where none did, or where it ended with its zygote, as the message then says.
         exitcode: of a worker that ended itself.
         seed: the last that the environment was reset with; None without one or where it is not known.
         action: that it was given, as text; "" where there was none or it is not known.
