@@ -107,10 +107,92 @@ def test_a_refused_memfd_is_an_obstacle(monkeypatch):
     assert finding.status == "fail" and "seccomp" in finding.advice
 
 
+def read_as(monkeypatch, file, text):
+    """Has `file` of the kernel's say `text`."""
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda self, *a, **k: text if str(self) == file else read(self, *a, **k))
+
+
+@pytest.mark.parametrize(("release", "status"), [("5.9.16-generic", "fail"), ("5.10.0-8-amd64", "ok"), ("6.1", "ok")])
+def test_a_kernel_that_is_too_old_is_an_obstacle(monkeypatch, release, status):
+    monkeypatch.setattr("platform.release", lambda: release)
+    assert find(software.examine(), "kernel").status == status
+
+
+def test_an_interpreter_without_the_gil_is_noticed(monkeypatch):
+    assert find(software.examine(), "Python").status == "ok"
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert find(software.examine(), "Python").status == "warn"
+
+
+def test_modules_of_another_version_are_an_obstacle(monkeypatch):
+    monkeypatch.setattr("shoal._core.version", "0.0.1")
+    finding = find(software.examine(), "extension modules")
+    assert finding.status == "fail" and "0.0.1" in finding.value
+
+
+def test_a_preloaded_library_is_noticed(monkeypatch):
+    monkeypatch.setenv("LD_PRELOAD", "/nowhere/odd.so")
+    finding = find(processes.examine(), "LD_PRELOAD")
+    assert finding.status == "warn" and finding.value == "/nowhere/odd.so"
+
+
+def test_a_refused_pidfd_is_an_obstacle(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.pidfd_open", refuse)
+    finding = find(processes.examine(), "pidfd")
+    assert finding.status == "fail" and "seccomp" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("user", "container", "status"),
+    [(-1, None, "ok"), (100, None, "warn"), (-1, 30, "warn"), (100_000, 30, "warn"), (100_000, 99_999, "ok")],
+)
+def test_a_low_limit_of_processes_is_noticed(monkeypatch, user, container, status):
+    limit = resource.getrlimit
+    monkeypatch.setattr("resource.getrlimit", lambda of: (user, user) if of == resource.RLIMIT_NPROC else limit(of))
+    monkeypatch.setattr(cgroup, "number", lambda *_: container)
+    assert find(processes.examine(), "processes").status == status
+
+
+@pytest.mark.parametrize(
+    ("available", "limit", "used", "status"),
+    [
+        (2 << 20, None, None, "ok"),
+        (1000, None, None, "warn"),
+        (2 << 20, 2 << 30, 3 << 29, "warn"),
+        (2 << 20, 2 << 30, 0, "ok"),
+    ],
+)
+def test_little_memory_is_noticed_of_the_machine_and_of_the_container(monkeypatch, available, limit, used, status):
+    read_as(monkeypatch, "/proc/meminfo", f"MemTotal: {8 << 20} kB\nMemAvailable: {available} kB\n")
+    monkeypatch.setattr(cgroup, "number", lambda file, *_: {"memory.max": limit, "memory.current": used}.get(file))
+    assert find(memory.examine(), "memory").status == status
+
+
+@pytest.mark.parametrize(("mode", "status"), [("0", "ok"), ("1", "ok"), ("2", "warn")])
+def test_strict_overcommit_is_noticed(monkeypatch, mode, status):
+    read_as(monkeypatch, "/proc/sys/vm/overcommit_memory", mode + "\n")
+    assert find(memory.examine(), "overcommit").status == status
+
+
+def test_a_small_dev_shm_is_named_and_no_obstacle(monkeypatch):
+    statvfs = os.statvfs
+
+    def small(path):
+        found = list(statvfs(path))
+        found[1], found[2], found[4] = 1024, 64, 64  # f_frsize, f_blocks, f_bavail: 64 KiB
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr("os.statvfs", small)
+    finding = find(memory.examine(), "/dev/shm")
+    assert finding.status == "ok" and "--shm-size" in finding.advice
+
+
 def test_torch_is_the_version_that_the_package_is_built_with():
     build = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    if not build.exists():
-        pytest.skip("needs the source folder")
     assert build.read_text().count(f'"torch=={software._TORCH}"') == 2  # to build with, to run with
 
 

@@ -25,6 +25,8 @@ BACKENDS: dict[str, dict[str, Any]] = {
     "native-thread": {"backend": "thread", "num_workers": 2},
     "native-process": {"backend": "process", "num_workers": 2},
 }
+of_python = pytest.mark.parametrize("make", ["serial", "process"], indirect=True)
+"""For environments that are no registered ids, which native ones are."""
 IDS = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"]
 Make = Callable[..., shoal.VectorEnv]
 
@@ -35,8 +37,6 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
     def make_and_keep(env: Any, *args: Any, **kwargs: Any) -> shoal.VectorEnv:
         native = request.param.startswith("native")
-        if native and not isinstance(env, str):
-            pytest.skip("for Python environments")
         made.append(shoal.make_vec(f"shoal/{env}" if native else env, *args, **{**BACKENDS[request.param], **kwargs}))
         return made[-1]
 
@@ -214,6 +214,7 @@ class Neither(Counter):
         self.lock = threading.Lock()
 
 
+@of_python
 @pytest.mark.parametrize(
     ("env", "reason"), [(Forgetful, "Forgetful does not support snapshots: it is an EzPickle"), (Neither, "lock")]
 )
@@ -225,6 +226,7 @@ def test_an_environment_that_cannot_be_taken_is_named_with_the_reason(make: Make
     assert envs.step([0, 0])[0].tolist() == [[1.0], [1.0]]
 
 
+@of_python
 def test_an_environment_that_can_only_be_copied_stays_in_its_worker(make: Make) -> None:
     envs = make(CopiedOnly, 2)
     envs.reset(seed=0)

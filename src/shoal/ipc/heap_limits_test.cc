@@ -29,10 +29,12 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr int kSkip = 77;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // these need terabytes of address space
+constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
+
+constexpr auto kNoLimit = "a sanitizer takes terabytes of address space, which this test limits";
 
 void set_limit(int resource, std::uint64_t value) {
   const rlimit limit{value, value};
@@ -79,7 +81,7 @@ void in_child(const std::function<int()>& body) {
 }
 
 TEST(HeapLimits, ItFitsIntoALittleAddressSpace) {
-  if (kSanitized) GTEST_SKIP();
+  if (kSanitized) GTEST_SKIP() << kNoLimit;
   in_child([] {
     limit_address_space(256 * kMiB);
     if (Heap::here()->stats().bytes > 256 * kMiB) return 1;
@@ -88,7 +90,7 @@ TEST(HeapLimits, ItFitsIntoALittleAddressSpace) {
 }
 
 TEST(HeapLimits, WithoutAddressSpaceItIsAnErrorThatNamesTheLimit) {
-  if (kSanitized) GTEST_SKIP();
+  if (kSanitized) GTEST_SKIP() << kNoLimit;
   in_child([] {
     limit_address_space(4 * kMiB);
     try {
@@ -101,7 +103,7 @@ TEST(HeapLimits, WithoutAddressSpaceItIsAnErrorThatNamesTheLimit) {
 }
 
 TEST(HeapLimits, AttachingWithoutAddressSpaceIsAnErrorThatNamesTheLimit) {
-  if (kSanitized) GTEST_SKIP();
+  if (kSanitized) GTEST_SKIP() << kNoLimit;
   in_child([] {
     const auto family = HeapSegment::create(0);
     limit_address_space(64 * kMiB);

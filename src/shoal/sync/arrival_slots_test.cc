@@ -56,7 +56,11 @@ TEST(ArrivalSlots, AReusedBlockIsNotReadyForItsNewBatch) {
   for (std::uint32_t i = 0; i < kSlots; ++i) slots.ready(slots.claim(i), i);
   slots.open(1, 0);
   EXPECT_FALSE(slots.is_ready({1, 0, 0}));
-  EXPECT_EQ(slots.claim(7).sequence, 1U);
+  const SlotPlace place = slots.claim(7);
+  EXPECT_EQ(place.sequence, 1U);
+  slots.ready(place, 7);
+  EXPECT_TRUE(slots.is_ready({1, 0, 0}));
+  EXPECT_FALSE(slots.is_ready({0, 0, 0}));
 }
 
 TEST(ArrivalSlots, SequencesWrap) {

@@ -78,6 +78,48 @@ TEST(Journal, WithoutACommitNothingHappens) {
   EXPECT_EQ(words.words, expected(0, 0));
 }
 
+TEST(Journal, ATransactionIsEmptyAfterItsCommit) {
+  Words words;
+  DyingTransaction change(words.journal, words.base());
+  change.set(0, 1);
+  change.commit();
+  words.words[0] = 7;  // the next holder of the lock
+  EXPECT_EQ(change.get(0), 7U);
+  change.set(8, 2);
+  change.commit();
+  EXPECT_EQ(words.words[0], 7U);
+  EXPECT_EQ(words.words[1], 2U);
+}
+
+/// Places are told apart by one bit of 64 before they are searched for: some share theirs.
+TEST(Journal, ATransactionReadsAndWritesAsAMapDoes) {
+  constexpr std::size_t kPlaces = 256;
+  std::mt19937 dice(2);
+  for (int round = 0; round < 200; ++round) {
+    DyingJournal journal{};
+    std::vector<std::uint64_t> words(kPlaces, 100), model = words;
+    DyingTransaction change(journal, reinterpret_cast<std::byte*>(words.data()));
+    for (std::size_t noted = 0; noted < kMax; ++noted) {
+      const std::size_t at = dice() % kPlaces;
+      change.add(8 * at, noted + 1);
+      model[at] += noted + 1;
+      for (std::size_t place = 0; place < kPlaces; ++place) {
+        ASSERT_EQ(change.get(8 * place), model[place]);
+      }
+    }
+    change.commit();
+    EXPECT_EQ(words, model);
+  }
+}
+
+TEST(JournalDeathTest, ATransactionLargerThanItsJournalIsABug) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Words words;
+  DyingTransaction change(words.journal, words.base());
+  for (std::size_t i = 0; i < kMax; ++i) change.set(8 * i, i);
+  EXPECT_DEATH(change.set(8 * kMax, 1), "a transaction larger than its journal");
+}
+
 /// Kills at every store of a change, and at every store of each recovery from that.
 TEST(Journal, ADeathAtAnyStoreLeavesAllOrNothing) {
   for (std::size_t count = 1; count <= kMax; ++count) {
