@@ -92,16 +92,9 @@ function(shoal_test group source)
   set(target ${group}_${stem})
   add_executable(${target} ${source})
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} shoal_testing)
-  set(left_out "")
   set(deadline 120)  # seconds
   if(SHOAL_SANITIZE)
     set(deadline 600)  # what a test computes, learning above all, takes ten times as long
   endif()
-  if(SHOAL_SANITIZE STREQUAL "thread")
-    # ThreadSanitizer stops ("dup thread") at a thread that starts after a fork of a process with threads, as workers by
-    # the start method fork do.
-    # It takes a lock whose owner died within the time limit of a waiter for one that is not locked (GCC 12).
-    set(left_out TEST_FILTER "-*/fork:ForkHazards.TheOverrideForks:RobustLock.TheDeathOfItsHolderFreesIt:RobustLock.AWaiterIsWokenByTheDeathOfTheHolder:SharedValues.AKilledWriterLeavesThemWhole")
-  endif()
-  gtest_discover_tests(${target} ${left_out} NO_PRETTY_VALUES PROPERTIES TIMEOUT ${deadline} LABELS ${group} DISCOVERY_MODE PRE_TEST)
+  gtest_discover_tests(${target} NO_PRETTY_VALUES PROPERTIES TIMEOUT ${deadline} LABELS ${group} DISCOVERY_MODE PRE_TEST)
 endfunction()

@@ -168,14 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Launcher, ParentDeath,
 
 TEST_P(ParentDeath, TakesTheWorkersAlong) { kill_parent(GetParam(), false); }
 
-TEST_P(ParentDeath, IsNotTheEndOfTheThreadThatStartedThem) {
-#ifdef __SANITIZE_THREAD__
-  if (GetParam() == StartMethod::kFork) {
-    GTEST_SKIP() << "ThreadSanitizer allows no thread in a forked child of several threads";
-  }
-#endif
-  kill_parent(GetParam(), true);
-}
+TEST_P(ParentDeath, IsNotTheEndOfTheThreadThatStartedThem) { kill_parent(GetParam(), true); }
 
 TEST_P(ParentDeath, AForkedChildsCopiesDoNotTouchTheWorkers) {
   auto launcher = Launcher::create(options(GetParam()));

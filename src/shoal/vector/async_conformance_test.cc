@@ -350,9 +350,8 @@ TEST_P(AsyncConformance, NothingGoesAfterClose) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AsyncConformance,
-                         ::testing::ValuesIn(testable({Kind::kSerial, Kind::kThread,
-                                                       Kind::kProcessAsThreads, Kind::kFork,
-                                                       Kind::kForkserver})),
+                         ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads,
+                                           Kind::kFork, Kind::kForkserver),
                          [](const auto& info) { return name(info.param); });
 
 /// The backends that step all environments together: a batch is all of them.
@@ -382,9 +381,8 @@ TEST_P(WholeBatches, ABatchMayBeSentInParts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, WholeBatches,
-                         ::testing::ValuesIn(testable({Kind::kSerial, Kind::kThread,
-                                                       Kind::kProcessAsThreads,
-                                                       Kind::kForkserver})),
+                         ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads,
+                                           Kind::kForkserver),
                          [](const auto& info) { return name(info.param); });
 
 }  // namespace

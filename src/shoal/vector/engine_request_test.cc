@@ -101,9 +101,8 @@ TEST_P(EngineRequest, EndsOfEpisodesHaveStatistics) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, EngineRequest,
-                         ::testing::ValuesIn(testing::testable({Kind::kSerial, Kind::kThread,
-                                                                Kind::kProcessAsThreads,
-                                                                Kind::kForkserver})),
+                         ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads,
+                                           Kind::kForkserver),
                          [](const auto& info) { return testing::name(info.param); });
 
 }  // namespace

@@ -59,9 +59,8 @@ TEST_P(IdentityOfNativeEnvs, VectorEnvsCountApart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, IdentityOfNativeEnvs,
-                         ::testing::ValuesIn(testing::testable({Kind::kSerial, Kind::kThread,
-                                                                Kind::kFork, Kind::kForkserver,
-                                                                Kind::kSpawn})),
+                         ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kFork,
+                                           Kind::kForkserver, Kind::kSpawn),
                          [](const auto& info) { return testing::name(info.param); });
 
 }  // namespace

@@ -66,8 +66,7 @@ TEST_P(ProcessVectorEnvRequestsToAll, ExcludeEveryOtherCall) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, ProcessVectorEnvRequestsToAll,
-                         ::testing::ValuesIn(testable({Kind::kProcessAsThreads, Kind::kFork,
-                                                       Kind::kForkserver})),
+                         ::testing::Values(Kind::kProcessAsThreads, Kind::kFork, Kind::kForkserver),
                          [](const auto& info) { return name(info.param); });
 
 TEST(ProcessVectorEnvRequestsToAllTimeout, LeavesThemUnderWay) {

@@ -85,14 +85,15 @@ TEST_P(RestartAfter, TheRowsEndAsAFaultAndTheNextStepResetsThem) {
   EXPECT_EQ(text_of(envs->request(1, bytes_of("echo new"))), "new");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Points, RestartAfter,
-    ::testing::Combine(::testing::ValuesIn(testable({Kind::kFork, Kind::kForkserver})),
-                       ::testing::Values(ToyAction::kKill, ToyAction::kKillWriting,
-                                         ToyAction::kExit)),
-    [](const auto& info) {
-      return name(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(Points, RestartAfter,
+                         ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver),
+                                            ::testing::Values(ToyAction::kKill,
+                                                              ToyAction::kKillWriting,
+                                                              ToyAction::kExit)),
+                         [](const auto& info) {
+                           return name(std::get<0>(info.param)) + "_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
 
 TEST(ProcessVectorEnvRestart, OfAnIdleWorkerFirstEndsItsRowsInTheNextStep) {
   auto envs = start(Kind::kForkserver, {1, 1}, restarting());

@@ -111,8 +111,7 @@ TEST_P(ProcessVectorEnvRequests, InfosArriveWhateverTheirSize) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, ProcessVectorEnvRequests,
-                         ::testing::ValuesIn(testable({Kind::kProcessAsThreads, Kind::kFork,
-                                                       Kind::kForkserver})),
+                         ::testing::Values(Kind::kProcessAsThreads, Kind::kFork, Kind::kForkserver),
                          [](const auto& info) { return name(info.param); });
 
 // --- start
@@ -220,8 +219,7 @@ TEST_P(KillAt, EndsInATypedErrorThatNamesTheWorker) {
 
 INSTANTIATE_TEST_SUITE_P(
     Points, KillAt,
-    ::testing::Combine(::testing::ValuesIn(testable({Kind::kFork, Kind::kForkserver,
-                                                     Kind::kSpawn})),
+    ::testing::Combine(::testing::Values(Kind::kFork, Kind::kForkserver, Kind::kSpawn),
                        ::testing::Values("idle", "in a reset", "in a step", "while writing",
                                          "while another hangs", "in a request")),
     [](const auto& info) {

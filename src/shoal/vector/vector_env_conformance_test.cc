@@ -251,9 +251,8 @@ TEST_P(VectorEnvConformance, CountsWhatItDid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, VectorEnvConformance,
-                         ::testing::ValuesIn(testable({Kind::kSerial, Kind::kThread,
-                                                       Kind::kProcessAsThreads, Kind::kFork,
-                                                       Kind::kForkserver, Kind::kSpawn})),
+                         ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads,
+                                           Kind::kFork, Kind::kForkserver, Kind::kSpawn),
                          [](const auto& info) { return name(info.param); });
 
 // --- the same bits for every backend and number of workers
@@ -328,8 +327,8 @@ std::string name_of(const ::testing::TestParamInfo<SameBits::ParamType>& info) {
 INSTANTIATE_TEST_SUITE_P(
     Backends, SameBits,
     ::testing::Combine(
-        ::testing::ValuesIn(testable({Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads,
-                                      Kind::kFork, Kind::kForkserver})),
+        ::testing::Values(Kind::kSerial, Kind::kThread, Kind::kProcessAsThreads, Kind::kFork,
+                          Kind::kForkserver),
         ::testing::Values(Trajectory{"", AutoresetMode::kNextStep, 200},
                           Trajectory{"", AutoresetMode::kSameStep, 200},
                           Trajectory{"", AutoresetMode::kDisabled, 50},

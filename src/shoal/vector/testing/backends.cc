@@ -58,13 +58,6 @@ std::string name(Kind kind) {
   return "";
 }
 
-std::vector<Kind> testable(std::vector<Kind> kinds) {
-#ifdef __SANITIZE_THREAD__
-  std::erase(kinds, Kind::kFork);
-#endif
-  return kinds;
-}
-
 std::shared_ptr<process::Launcher> make_launcher(Kind kind) {
   if (kind == Kind::kProcessAsThreads) return std::make_shared<ThreadLauncher>(test_entries());
   process::LaunchOptions options;

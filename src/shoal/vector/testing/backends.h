@@ -4,7 +4,6 @@
 #include <memory>
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "shoal/process/launcher.h"
 #include "shoal/vector/vector_env.h"
@@ -15,10 +14,6 @@ namespace shoal::vector::testing {
 enum class Kind { kSerial, kThread, kProcessAsThreads, kFork, kForkserver, kSpawn };
 
 std::string name(Kind kind);
-
-/// Those of `kinds` that can be tested in this build: ThreadSanitizer supports no fork() of a
-/// process with several threads whose child starts one.
-std::vector<Kind> testable(std::vector<Kind> kinds);
 
 inline void PrintTo(Kind kind, std::ostream* out) { *out << name(kind); }
 
