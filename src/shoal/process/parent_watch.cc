@@ -19,6 +19,14 @@
 
 #include "shoal/process/orphans.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <thread>
+
+#include "shoal/os/pidfd.h"
+#include "shoal/os/signals.h"
+#include "shoal/process/own_thread.h"
+#endif
+
 namespace shoal::process {
 namespace {
 
@@ -167,6 +175,22 @@ void end_after_parent(pid_t parent, milliseconds grace) noexcept {
   if (::getppid() != parent) ::raise(signal);
 }
 
+#ifdef __SANITIZE_THREAD__
+// It holds a signal back until this process makes a call that it knows of, which one that waits on
+// a futex never does. So here a thread watches.
+void end_family_after_parent(pid_t parent) noexcept {
+  watched_parent = parent;
+  this_process = ::getpid();
+  const auto blocked = os::BlockSignals::all();  // signals go to the worker's own threads
+  std::thread([pidfd = os::PidFd::open(parent)] {
+    const OwnThread declared;
+    if (::getppid() == watched_parent) static_cast<void>(pidfd.wait(os::kNoDeadline));
+    while (::getppid() == watched_parent)
+      ::usleep(1000);  // it has ended, and is told so a little later
+    on_parent_death_of_worker(0);
+  }).detach();
+}
+#else
 void end_family_after_parent(pid_t parent) noexcept {
   watched_parent = parent;
   this_process = ::getpid();
@@ -174,5 +198,6 @@ void end_family_after_parent(pid_t parent) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   if (::getppid() != parent) ::raise(SIGCONT);
 }
+#endif
 
 }  // namespace shoal::process

@@ -25,6 +25,8 @@ void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept;
 /// kernel sends SIGCONT, and its handler does the rest. A program that sets a handler of its own
 /// for SIGCONT is not ended.
 ///
+/// Under ThreadSanitizer a thread does it.
+///
 /// Threads: once, before others exist; the others go on while the handler waits. It is to be the
 /// reaper of its descendants (lead_own_session()): then those that made sessions of their own are
 /// found as well. Fork, exec: the children are not watched.
