@@ -151,8 +151,14 @@ vector::PoolWorkerHooks::Opened open_python(const nb::object& open,
                                             std::span<const std::byte> bytes, int first_env) {
   const nb::gil_scoped_acquire gil;
   const nb::object built = open(nb::bytes(bytes.data(), bytes.size()), first_env);
-  auto stepper =
-      std::make_unique<PyStepper>(nb::cast<nb::list>(built[0]), nb::borrow(built[1]), first_env);
+  std::unique_ptr<PyStepper> stepper;
+  try {
+    stepper =
+        std::make_unique<PyStepper>(nb::cast<nb::list>(built[0]), nb::borrow(built[1]), first_env);
+  } catch (...) {  // they do not go together: nobody else closes them
+    tell_close_failures(nb::object(built[1].attr("close")()));
+    throw;
+  }
   const PyStepper* const steps = stepper.get();
   return {std::move(stepper), [steps] { return steps->describe_exception(); }, {}};
 }

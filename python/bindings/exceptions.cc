@@ -36,6 +36,14 @@ process::ErrorReport report_current_exception() {
   }
 }
 
+void tell_close_failures(nb::handle failures) {
+  for (nb::handle failure : failures) {
+    const nb::object error = failure[1];
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    PyErr_WriteUnraisable(nb::str("closing an environment").ptr());
+  }
+}
+
 void add_note(nb::handle exception, const std::string& note) {
   if (nb::hasattr(exception, "add_note")) exception.attr("add_note")(note);
 }

@@ -17,6 +17,10 @@ process::ErrorReport report_current_exception();
 /// The same of an exception that was caught in Python. Needs the GIL.
 process::ErrorReport report_exception(nanobind::handle exception);
 
+/// What a face's close() returned (py_stepper.h) where nobody asked for it, as Python tells what it
+/// cannot raise.
+void tell_close_failures(nanobind::handle failures);
+
 /// exception.add_note(note), where this Python has it (3.11).
 void add_note(nanobind::handle exception, const std::string& note);
 

@@ -55,15 +55,6 @@ std::string what_it_is(nb::handle result) {
   return text;
 }
 
-/// What nobody asked for, as Python tells what it cannot raise.
-void tell_unraisable(nb::handle failures) {
-  for (nb::handle failure : failures) {
-    const nb::object error = failure[1];
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
-    PyErr_WriteUnraisable(nb::str("closing an environment").ptr());
-  }
-}
-
 }  // namespace
 
 PyStepper::PyStepper(nb::list envs, nb::object face, int first_env, bool same_observations,
@@ -89,7 +80,7 @@ PyStepper::~PyStepper() {
   if (!nb::is_alive()) return;
   nb::gil_scoped_acquire gil;
   try {
-    if (face_) tell_unraisable(face_.attr("close")());
+    if (face_) tell_close_failures(face_.attr("close")());
   } catch (nb::python_error& error) {
     error.discard_as_unraisable("closing an environment");
   }

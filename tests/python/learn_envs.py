@@ -44,6 +44,11 @@ class Drift(gymnasium.Env):
         return self._at.astype(np.float32)
 
 
+class Unclosable(Drift):
+    def close(self) -> None:
+        raise OSError("the window is gone")
+
+
 class Pictures(gymnasium.Env):
     """An image, numbers and a label at once, and as many kinds of action as there are rows in it."""
 

@@ -149,6 +149,21 @@ def test_an_environments_exception_arrives_as_it_was_raised(tmp_path):
             )
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_environment_that_does_not_close_takes_nothing_from_the_run(workers, tmp_path):
+    with pytest.warns(RuntimeWarning, match=r"OSError: the window is gone .*environment 0"):
+        result = shoal.learn.train(
+            learn_envs.Unclosable,
+            run_dir=tmp_path / "run",
+            num_workers=workers,
+            backend="serial" if not workers else "process",
+            **SMALL,
+        )
+    assert result.steps == 1600
+    with pytest.warns(RuntimeWarning, match="the window is gone"):
+        assert shoal.learn.evaluate(tmp_path / "run", env=learn_envs.Unclosable, episodes=2).episodes == 2
+
+
 def test_a_factory_that_is_no_id_is_given_again_for_evaluation(tmp_path):
     result = shoal.learn.train(lambda: learn_envs.Drift(), run_dir=tmp_path / "run", num_workers=1, **SMALL)
     with pytest.raises(ValueError, match="give it as env="):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium import spaces
 
 import shoal
 from sample_envs import CounterEnv
@@ -141,6 +142,18 @@ def test_one_that_is_replaced_by_a_snapshot_may_fail_to_close(make: Make, tmp_pa
     envs.restore(snapshot)
     envs.step([1] * NUM_ENVS)
     envs.close()
+
+
+class Other(Closing):
+    action_space = spaces.Discrete(7)
+
+
+def test_environments_that_do_not_go_together_are_closed(make: Make, tmp_path: Path) -> None:
+    some = factories(tmp_path, env2="raise")
+    some[3] = functools.partial(Other, tmp_path, 3)
+    with pytest.raises((ValueError, RuntimeError), match=r"same action_space|action space"):
+        make(some)
+    assert {2, 3} <= set(closed(tmp_path))  # with two workers the first one, which is well, is killed
 
 
 @pytest.mark.parametrize("arguments", [{}, {"batch_size": 2}], ids=["synchronous", "asynchronous"])

@@ -1,14 +1,15 @@
-"""The environments of a run: what to build, how it is called, and building it."""
+"""The environments of a run: what to build, how it is called, building and closing it."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import shoal
 from shoal.vector.vector_env import VectorEnv
 
-__all__ = ["build", "name_of", "recorded_env"]
+__all__ = ["build", "close", "name_of", "recorded_env"]
 
 
 def name_of(env: Any) -> str:
@@ -37,6 +38,19 @@ def build(
     return shoal.make_vec(
         env, num_envs, num_workers=num_workers, env_kwargs=env_kwargs, backend=backend, context=context, copy=False
     )
+
+
+def close(envs: VectorEnv) -> None:
+    """What environments raise then is a warning: a run's result, or what ended it, counts more."""
+    try:
+        envs.close()
+    except Exception as error:
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        warnings.warn(
+            f"while the environments were closed: {type(error).__name__}: {error} ({notes})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def recorded_env(run: Mapping[str, Any], env: Any) -> Any:

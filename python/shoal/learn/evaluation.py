@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +64,11 @@ def evaluate(
         env_kwargs = run.get("env_kwargs") if env_kwargs is None else env_kwargs
     if num_envs is None:
         num_envs = max(1, min(episodes, 32))
-    with closing(environments.build(env, num_envs, num_workers=num_workers, env_kwargs=env_kwargs)) as envs:
+    envs = environments.build(env, num_envs, num_workers=num_workers, env_kwargs=env_kwargs)
+    try:
         result = policy._native.evaluate(envs._engine, episodes, seed, deterministic)
+    finally:
+        environments.close(envs)
     return Evaluation(**result)
 
 

@@ -247,7 +247,7 @@ class Trainer:
 
     def _close_envs(self) -> None:
         while self._envs:
-            self._envs.pop().close()
+            environments.close(self._envs.pop())
 
     def __enter__(self) -> Trainer:
         return self

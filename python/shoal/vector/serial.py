@@ -10,7 +10,7 @@ from shoal.identity.this_worker import introduce
 from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import prepare_here
-from shoal.vector.worker import EnvGroup, build_envs
+from shoal.vector.worker import EnvGroup, build_envs, warn_of_close
 
 __all__ = ["start"]
 
@@ -55,6 +55,6 @@ def start(
             else:
                 engine = _core.serial_vector_env(envs, group, autoreset_mode, same_observations, exact)
         except BaseException:
-            group.close()
+            warn_of_close(group.close())
             raise
     return engine, group, board

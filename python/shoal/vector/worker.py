@@ -17,7 +17,7 @@ from shoal.vector import infos
 from shoal.vector.preparation import Preparation
 from shoal.vector.snapshots import Keeper
 
-__all__ = ["EnvGroup", "build_envs", "close_envs", "run"]
+__all__ = ["EnvGroup", "build_envs", "close_envs", "run", "warn_of_close"]
 
 _REQUIRED = ("observation_space", "action_space", "reset", "step")
 
@@ -49,7 +49,14 @@ def close_envs(envs: Sequence[Any], first: int) -> None:
         try:
             env.close()
         except Exception as error:
-            warnings.warn(f"environment {first + i}: close() raised {type(error).__name__}: {error}", stacklevel=2)
+            warn_of_close([(first + i, error)])
+
+
+def warn_of_close(failures: list[tuple[int | None, BaseException]]) -> None:
+    """What EnvGroup.close() returned, where another exception is the one to raise."""
+    for i, error in failures:
+        who = "their worker" if i is None else f"environment {i}"
+        warnings.warn(f"{who}: close() raised {type(error).__name__}: {error}", stacklevel=3)
 
 
 def _note(error: BaseException, note: str) -> None:
@@ -335,7 +342,10 @@ def run(
 
     np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
     group = build_group(context, context.first_env, packed, preparation, episode_options, same_observations)
-    _core.run_vector_worker(context, group.envs, group, same_observations, exact)
+    try:
+        _core.run_vector_worker(context, group.envs, group, same_observations, exact)
+    finally:
+        warn_of_close(group.close())  # those of environments that do not go together: nobody else has closed them
 
 
 def build_group(
