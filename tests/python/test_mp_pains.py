@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shoal
 import shoal.multiprocessing as mp
+from sample_envs import CounterEnv
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "multiprocessing.md"
@@ -165,3 +167,42 @@ def test_a_program_with_all_of_it_says_nothing_at_its_end() -> None:
         print(things[1].get().sum())
     """)
     assert (done.returncode, done.stdout, done.stderr) == (0, "50000.0\n", "")
+
+
+def test_workers_of_a_zygote_import_nothing_by_themselves() -> None:
+    """What takes the seconds that a worker needs to start is done once, before it exists."""
+
+    class Asks(CounterEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            import fork_probe
+
+            self.imported = sorted(set(sys.modules) - fork_probe.at_fork)
+            self.had = len(fork_probe.at_fork)
+
+    options = shoal.WorkerOptions(preload=["fork_probe", "sample_envs"])
+    with shoal.make_vec(Asks, 4, num_workers=4, worker=options) as envs:
+        assert envs.get_attr("imported") == ([],) * 4
+        assert min(envs.get_attr("had")) > 300  # NumPy and Gymnasium are among them
+
+
+def transfers(pids: list[int]) -> int:
+    """How often these processes have called read() and write(), or their kin."""
+    told = [Path(f"/proc/{pid}/io").read_text() for pid in pids]
+    return sum(int(count) for text in told for count in re.findall(r"^sysc[rw]: (\d+)$", text, re.MULTILINE))
+
+
+def test_a_step_of_many_environments_passes_through_no_pipe() -> None:
+    """Serial stepping is faster than parallel stepping where each environment costs messages. A message to each of two
+    workers and back would be eight of these calls a step; what there are look how busy the CPUs are, now and then."""
+    steps, num_envs = 1000, 64
+    with shoal.make_vec(CounterEnv, num_envs, num_workers=2) as envs:
+        envs.reset(seed=0)
+        actions = np.zeros(num_envs, np.int64)
+        envs.step(actions)
+        pids = [os.getpid(), *(worker["pid"] for worker in envs.stats()["workers"])]
+        before = transfers(pids)
+        looked = transfers(pids) - before  # what looking itself takes
+        for _ in range(steps):
+            envs.step(actions)
+        assert transfers(pids) - before - 2 * looked < steps

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 
 import numpy as np
 import pytest
 
+import shoal.multiprocessing as mp
 import shoal.multiprocessing.reduction as reduction
 from mp_peer import Peer, peer
 from shoal._core import ipc
@@ -48,15 +50,48 @@ def test_blocks_go_with_their_last_holder(other: Peer):
 
 
 def test_memory_is_flat_over_many_sends():
+    """100,000 tensors to another process and back: each is a new one there, and one sum tells that all came."""
+    ctx = mp.get_context("forkserver")
+    there, back = ctx.Queue(maxsize=64), ctx.Queue(maxsize=64)
+    process = ctx.Process(target=send_on, args=(there, back))
+    process.start()
+    assert settled(there, back) == 0.0
     before = ipc.stats()
-    for i in range(100_000):
-        data, blocks = reduction.dumps((i, torch.empty(64)))
-        received = reduction.loads(data)
-    del data, blocks, received
+    sender = threading.Thread(target=send, args=(there, 100_000))
+    sender.start()
+    pids, total = set(), 0.0
+    for _ in range(100_000):
+        pid, tensor = back.get()
+        pids.add(pid)
+        total += tensor[0].item()
+    sender.join()
+    del tensor
+    assert settled(there, back) == 0.0
     after = ipc.stats()
-    assert after["blocks"] == before["blocks"]
+    there.put(None)
+    process.join()
+    assert pids == {process.pid} and process.exitcode == 0
+    assert total == sum(range(100_000)) + 100_000
+    assert after["blocks"] <= before["blocks"]
     assert after["used_bytes"] + after["cached_bytes"] <= before["used_bytes"] + before["cached_bytes"] + (1 << 20)
     assert ipc.check() == []
+
+
+def send(queue, count):
+    for i in range(count):
+        queue.put(torch.full((64,), float(i), dtype=torch.float64))
+
+
+def send_on(there, back):
+    """In the other process: a tensor of its own for each that comes."""
+    while (tensor := there.get()) is not None:
+        back.put((os.getpid(), tensor + 1))
+
+
+def settled(there, back):
+    """When the other process has let go of all that it had before; what it makes of a zero, less one."""
+    there.put(torch.zeros(64, dtype=torch.float64))
+    return back.get()[1][0].item() - 1
 
 
 def test_a_hundred_thousand_tensors_live_at_once():
