@@ -55,9 +55,9 @@ class Launcher:
         keep_idle_zygotes()  # reads the limits, the first time
         environment = [(str(name), str(value)) for name, value in (env or {}).items()]
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
-        self._baseline = _settings.capture()
         self._is_fork = context == "fork"
         self._is_plain = plain
+        self._baseline = _settings.capture(plain)
         self._handle = _core.process.create_launcher(
             method=context,
             interpreter=_interpreter(ahead, plain),
@@ -78,7 +78,7 @@ class Launcher:
 
     def begin(self, preload: Sequence[str]) -> None:
         """What a zygote that was started ahead of time is to import. Once, before start()."""
-        self._baseline = {**_settings.capture(), "environ": self._baseline["environ"]}
+        self._baseline = {**_settings.capture(self._is_plain), "environ": self._baseline["environ"]}
         self.handle.begin(list(preload), self._bootstrap())
 
     def _bootstrap(self) -> bytes:
@@ -152,7 +152,7 @@ class Launcher:
 
     def _changed_settings(self) -> _settings.Settings:
         """What a worker has to take over that its interpreter does not have yet."""
-        now = _settings.capture()
+        now = _settings.capture(self._is_plain)
         if self._is_fork:  # it has everything but the variables that are set and removed for workers
             left_out = filter(_core.process.is_launcher_variable, now["environ"])
             state = now["multiprocessing"] and {**now["multiprocessing"], "tracker": None}  # whose descriptor it has
@@ -177,7 +177,7 @@ def _interpreter(ahead: str, plain: bool) -> list[str]:
         )
     package_folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = f"import sys; sys.path.insert(0, {package_folder!r}); from shoal.process._program import main; "
-    code += f"main({ahead!r}, {_settings.capture()['path']!r})" if ahead else "main()"
+    code += f"main({ahead!r}, {_settings.capture(plain=True)['path']!r})" if ahead else "main()"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
     return [executable, *flags, "-c", code]
 

@@ -20,15 +20,15 @@ from shoal.process import stock
 Settings = dict[str, Any]
 
 
-def capture() -> Settings:
-    """Of this process, now."""
+def capture(plain: bool = False) -> Settings:
+    """Of this process, now; `plain`: for processes that take over multiprocessing's part by themselves."""
     return {
         "path": [os.path.abspath(entry) for entry in sys.path],  # "" is the folder of this moment
         "argv": [str(argument) for argument in sys.argv],
         "folder": _folder(),
         "filters": list(warnings.filters),
         "environ": dict(os.environ),
-        "multiprocessing": stock.capture(),
+        "multiprocessing": None if plain else stock.capture(),
     }
 
 

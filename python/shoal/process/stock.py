@@ -56,10 +56,14 @@ def _tracker_place() -> tuple[int, int, int] | None:
         return None
     if _tracker is None or _tracker[0] != (os.getpid(), fd):
         from shoal._core import ipc
+        from shoal.errors import Error
         from shoal.process.sharing import leave_fd
 
         blocks: list[Any] = []
-        left = leave_fd(fd, blocks)
+        try:
+            left = leave_fd(fd, blocks)
+        except (OSError, Error):
+            return None  # no memory for a heap, say: nobody asked for one
         if _tracker is None:
             atexit.register(_let_tracker_go)
         _tracker = (os.getpid(), fd), blocks, (ipc.heap_id(), *left.place)
