@@ -169,6 +169,7 @@ def test_a_program_with_all_of_it_says_nothing_at_its_end() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "50000.0\n", "")
 
 
+@pytest.mark.own_process
 def test_workers_of_a_zygote_import_nothing_by_themselves() -> None:
     """What takes the seconds that a worker needs to start is done once, before it exists."""
 
