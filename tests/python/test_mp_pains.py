@@ -207,3 +207,16 @@ def test_a_step_of_many_environments_passes_through_no_pipe() -> None:
         for _ in range(steps):
             envs.step(actions)
         assert transfers(pids) - before - 2 * looked < steps
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_what_was_printed_before_a_start_is_written_once(method: str) -> None:
+    done = run(f"""
+        import shoal.multiprocessing as mp
+        print("before", end=" ")
+        process = mp.get_context({method!r}).Process(target=print, args=("within",))
+        process.start()
+        process.join()
+        print("after")
+    """)
+    assert (done.stdout, done.stderr) == ("before within\nafter\n", "")
