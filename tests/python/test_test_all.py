@@ -189,6 +189,15 @@ def test_only_the_named_part_runs_and_nothing_is_recorded_unasked(shoal, source,
     assert (source / "CONTRIBUTING.md").read_text() == before and not (source / test_all.FIGURES).exists()
 
 
+def test_the_figures_of_the_last_runs_can_be_recorded_afterwards(shoal, source, monkeypatch) -> None:
+    assert_one_line(shoal("test", "--record"), 1, "no part has run here")
+    parts(monkeypatch, one=lambda job: "5 passed", two=lambda job: "6 passed")
+    assert shoal("test", "--only", "one")[0] == 0 and shoal("test", "--only", "two")[0] == 0
+    assert shoal("test", "--record")[0] == 0
+    page = (source / "CONTRIBUTING.md").read_text()
+    assert "| 5 passed |" in page and "| 6 passed |" in page
+
+
 def test_wrong_uses_are_one_line(shoal) -> None:
     assert_one_line(shoal("test", "--only", "soak-snyc"), 2, "no part 'soak-snyc'", "did you mean soak-sync?")
     assert_one_line(shoal("test", "--all", "-k", "ring"), 2, "-k", "--only")

@@ -18,6 +18,8 @@ from shoal.cli.test_parts import PARTS, Part
 BEGIN, END = "<!-- figures: written by ./shoal test --all --record -->", "<!-- end of figures -->"
 FIGURES = Path("tests/figures.json")
 PAGE = Path("CONTRIBUTING.md")
+LAST = Path("build/test-all")
+"""Each part's log and figures here."""
 
 
 def list_parts() -> None:
@@ -40,8 +42,7 @@ def run(source: Path, environment: dict[str, str], only: list[str] | None, copie
         note(f"shoal: {part.name}: {part.what} …")
         results.append(play(part, source, environment, copies and copies.resolve()))
         note(f"shoal: {part.name}: {told(results[-1])}")
-    text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
-    (source / "build/test-all/figures.json").write_text(text)
+        (source / LAST / f"{part.name}.json").write_text(written(results[-1]))
     if record:
         keep(source, results)
     say("")
@@ -79,6 +80,21 @@ def play(part: Part, source: Path, environment: dict[str, str], copies: Path | N
     }
 
 
+def record_last(source: Path) -> None:
+    """Puts into the table what the parts did when they ran here last."""
+    files = [source / LAST / f"{part.name}.json" for part in PARTS]
+    results = [json.loads(file.read_text()) for file in files if file.is_file()]
+    if not results:
+        fail(f"no part has run here: {source / LAST} has no figures; ./shoal test --all --record runs all of them")
+    keep(source, results)
+    for result in results:
+        say(f"{result['part']:12} {told(result)}")
+
+
+def written(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
 def told(result: dict[str, Any]) -> str:
     return f"{result['outcome']} after {minutes(result['seconds'])}: {result['closing']}"
 
@@ -108,7 +124,7 @@ def keep(source: Path, results: list[dict[str, Any]]) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         fail(f"{page} lacks the lines {BEGIN} and {END}")
-    record.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    record.write_text(written(found))
     page.write_text(f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{after}")
 
 

@@ -45,7 +45,9 @@ def test(
     copies: Path = typer.Option(
         None, "--copies", metavar="FOLDER", help="Gymnasium's and PyTorch's tests, where they cannot be fetched."
     ),
-    record: bool = typer.Option(False, "--record", help="Put the figures of --all into CONTRIBUTING.md."),
+    record: bool = typer.Option(
+        False, "--record", help="Put the figures into CONTRIBUTING.md; alone: those of the last runs."
+    ),
 ) -> None:
     """Run the whole test suite: C++ and Python."""
     if listed or everything or only or copies or record:
@@ -53,7 +55,12 @@ def test(
             wrong_use("--sanitize, -k and -j are not for --all, whose parts --only chooses")
         from shoal.cli import test_all
 
-        test_all.list_parts() if listed else test_all.run(source_folder(), tool_environment(), only, copies, record)
+        if listed:
+            test_all.list_parts()
+        elif everything or only or copies:
+            test_all.run(source_folder(), tool_environment(), only, copies, record)
+        else:
+            test_all.record_last(source_folder())
         return
     if sanitize is not None and sanitize not in SANITIZERS:
         wrong_use(f"--sanitize takes thread or address, not {sanitize!r}")
