@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import shlex
 import subprocess
@@ -52,6 +54,24 @@ def test_every_command_has_help(shoal, command):
     status, out, err = shoal(command, "--help")
     assert (status, err) == (0, "")
     assert f"shoal {command}" in out
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "plot", "envs", "doctor", "stat", "bench", "test"])
+def test_help_shows_every_word_of_it(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    app = importlib.import_module("shoal.cli.main").app
+    module = importlib.import_module(f"shoal.cli.{command}_command")
+    callbacks = [info.callback for info in app.registered_commands if info.callback.__module__ == module.__name__]
+    shown = subprocess.run(
+        [sys.executable, "-m", "shoal.cli", command, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    shown = " ".join(shown.split())
+    for callback in callbacks:
+        assert inspect.getdoc(callback).partition("\n")[0] in shown
+        options = [parameter.default for parameter in inspect.signature(callback).parameters.values()]
+        for option in options:
+            text = (option.help or "").replace(r"\[", "[")
+            assert text in shown, f"{text!r} is not shown"
 
 
 def test_without_arguments_it_shows_its_help(shoal):

@@ -21,7 +21,7 @@ class Report:
 
     def begin(self, notes: Sequence[str]) -> None:
         for note in notes:
-            self._console.print(f"[yellow]{note}[/yellow]", highlight=False)
+            self._console.print(note, style="yellow", markup=False, highlight=False)
 
     @contextmanager
     def progress(self, workload: str, num_envs: int) -> Iterator[Callable[[str], None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -36,6 +37,23 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 for _name in COMMANDS:
     importlib.import_module(f"shoal.cli.{_name}_command").register(app)
+
+
+def _take_help_literally() -> None:
+    """Typer reads help as rich's markup, to which "[default: ppo]" is a style and no text."""
+
+    def escaped(text: str | None) -> str | None:
+        return text and text.replace("[", r"\[")
+
+    options = {}
+    for command in app.registered_commands:
+        command.help = escaped(inspect.getdoc(command.callback))
+        options |= {id(p.default): p.default for p in inspect.signature(command.callback).parameters.values()}
+    for option in options.values():  # some are several commands'
+        option.help = escaped(option.help)
+
+
+_take_help_literally()
 
 
 def _usage_line(error: Exception) -> str:
