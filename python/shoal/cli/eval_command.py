@@ -46,6 +46,7 @@ def evaluate(
 
     from shoal import learn
     from shoal.errors import Error
+    from shoal.learn.environments import EnvOptions
 
     try:
         result = learn.evaluate(
@@ -65,7 +66,7 @@ def evaluate(
     tell = note if json else say
     tell(f"{env_id}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes")
     if gif is not None:
-        tell(_draw(run, checkpoint, env_id, recorded.get("env_kwargs") or {}, gif, seed, not stochastic))
+        tell(_draw(run, checkpoint, env_id, EnvOptions.of_run(recorded), gif, seed, not stochastic))
     if json:
         closing_json(
             {
@@ -81,12 +82,10 @@ def evaluate(
         )
 
 
-def _draw(
-    run: Path, checkpoint: str | None, env: str, kwargs: dict[str, Any], gif: Path, seed: int, deterministic: bool
-) -> str:
+def _draw(run: Path, checkpoint: str | None, env: str, options: Any, gif: Path, seed: int, deterministic: bool) -> str:
     from shoal import learn
     from shoal.cli.gif import record
 
     policy = learn.load_policy(run, checkpoint)
-    drawn = record(env, kwargs, lambda observation: policy.predict(observation, deterministic), gif, seed)
+    drawn = record(env, options, lambda observation: policy.predict(observation, deterministic), gif, seed)
     return f"  {gif}   an episode of return {drawn:.1f}"

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.cli.console import fail
+
+if TYPE_CHECKING:
+    from shoal.learn.environments import EnvOptions
 
 _MOST_FRAMES = 500
 _SHORTEST_FRAME_MS = 20  # viewers slow shorter ones down
 
 
-def record(env_id: str, env_kwargs: Mapping[str, Any], act: Callable[[Any], Any], out: Path, seed: int) -> float:
-    """Plays one episode with `act(observation) -> action`, writes it to `out`, and returns its return."""
+def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Path, seed: int) -> float:
+    """Plays one episode with `act(observation) -> action`, writes it to `out`, and returns its return.
+
+    Args:
+        options: what the environment was trained with.
+    """
     import gymnasium
 
     import shoal.envs  # noqa: F401  native ids become known to gymnasium.make
@@ -23,7 +30,7 @@ def record(env_id: str, env_kwargs: Mapping[str, Any], act: Callable[[Any], Any]
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     try:
-        env = gymnasium.make(env_id, **env_kwargs, render_mode="rgb_array")
+        env = _made(env_id, options)
     except (ValueError, gymnasium.error.Error) as error:
         fail(f"{env_id} cannot be drawn: {error}")
     film = _Film()
@@ -41,6 +48,19 @@ def record(env_id: str, env_kwargs: Mapping[str, Any], act: Callable[[Any], Any]
     finally:
         env.close()
     return total
+
+
+def _made(env_id: str, options: EnvOptions) -> Any:
+    """As shoal.make_vec builds it, but by Gymnasium's own wrappers, around one that can be drawn."""
+    import gymnasium
+
+    from shoal.vector.wrappers import wrapped, wrappers_of
+
+    given = {**(options.env_kwargs or {}), "render_mode": "rgb_array"}
+    if options.max_episode_steps is not None:
+        given["max_episode_steps"] = options.max_episode_steps
+    env = wrapped(lambda: gymnasium.make(env_id, **given), wrappers_of(options.wrappers))
+    return env if options.frame_stack is None else gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
 
 
 class _Film:

@@ -42,14 +42,44 @@ def _flat(table: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def from_words(words: Iterable[str]) -> dict[str, Any]:
-    """The settings of `--set key=value` flags. Values are JSON where they can be read as such, otherwise text."""
-    settings = {}
+    """The settings of `--set key=value` flags."""
+    return {name.replace("-", "_"): value for name, value in (_pair(word, "--set") for word in words)}
+
+
+def env_kwargs(words: Iterable[str]) -> dict[str, Any]:
+    """The keyword arguments of `--env-kwargs` flags, each key=value or a JSON object of several."""
+    kwargs: dict[str, Any] = {}
     for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or not name.strip():
-            wrong_use(f"--set takes key=value, not {word!r}")
-        try:
-            settings[name.strip().replace("-", "_")] = json.loads(text)
-        except ValueError:
-            settings[name.strip().replace("-", "_")] = text
-    return settings
+        if word.lstrip().startswith("{"):
+            try:
+                kwargs |= json.loads(word)
+            except ValueError as error:
+                wrong_use(f"--env-kwargs: {word!r} is not JSON: {error}")
+        else:
+            name, value = _pair(word, "--env-kwargs")
+            kwargs[name] = value
+    return kwargs
+
+
+def bounds(text: str) -> tuple[float, float]:
+    """LOW,HIGH of --reward-clip."""
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        wrong_use(f"--reward-clip takes LOW,HIGH such as -1,1, not {text!r}")
+    return low, high
+
+
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
+
+
+def _pair(word: str, flag: str) -> tuple[str, Any]:
+    """Key and value; the value is JSON where it can be read as such, True, False and None in any case, otherwise text."""
+    name, equals, text = word.partition("=")
+    if not equals or not name.strip():
+        more = ", or a JSON object" if flag == "--env-kwargs" else ""
+        wrong_use(f"{flag} takes key=value{more}, not {word!r}")
+    try:
+        return name.strip(), json.loads(text)
+    except ValueError:
+        return name.strip(), _WORDS.get(text.strip().lower(), text)

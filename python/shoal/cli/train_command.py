@@ -24,6 +24,25 @@ def train(
     num_workers: int = typer.Option(
         None, "--num-workers", min=0, help="Processes they run in; 0: this one [default: what the environment needs]."
     ),
+    env_kwargs: list[str] = typer.Option(
+        None,
+        "--env-kwargs",
+        metavar="KEY=VALUE",
+        help="Keyword argument of every environment, or a JSON object of them; may be repeated.",
+    ),
+    max_episode_steps: int = typer.Option(
+        None, "--max-episode-steps", min=1, help="Steps after which an episode is truncated [default: its own limit]."
+    ),
+    frame_stack: int = typer.Option(None, "--frame-stack", min=1, help="Observations are the last so many."),
+    reward_clip: str = typer.Option(
+        None, "--reward-clip", metavar="LOW,HIGH", help="Bounds that rewards are clipped to while training."
+    ),
+    wrapper: list[str] = typer.Option(
+        None,
+        "--wrapper",
+        metavar="MODULE:NAME",
+        help="Put around every environment, the first one innermost; MODULE:NAME(key=value) with arguments; may be repeated.",
+    ),
     preset: str = typer.Option(None, "--preset", help="Named set of settings [default: the task's own, or sb3]."),
     config: Path = typer.Option(None, "--config", metavar="FILE.toml", help="Settings; flags win over them."),
     assignments: list[str] = typer.Option(
@@ -36,6 +55,7 @@ def train(
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
 ) -> None:
     """Train a policy, and show where the results are."""
+    from shoal.cli import settings as words
     from shoal.cli.training import Training
 
     plugins.load(plugin)
@@ -47,6 +67,11 @@ def train(
         "num_envs": num_envs,
         "num_workers": num_workers,
         "preset": preset,
+        "env_kwargs": words.env_kwargs(env_kwargs) if env_kwargs else None,
+        "max_episode_steps": max_episode_steps,
+        "frame_stack": frame_stack,
+        "reward_clip": words.bounds(reward_clip) if reward_clip is not None else None,
+        "wrappers": wrapper or None,
     }
     settings = _merged(config, assignments or [], {name: value for name, value in flags.items() if value is not None})
     if "resume" in settings:

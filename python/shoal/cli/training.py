@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.learn import Result, Trainer
 
 _ALGORITHMS = ("ppo",)
+_UNKNOWN_KEYWORD = re.compile(r"__init__\(\) got an unexpected keyword argument ('\w+')")
 
 
 class Terminated(BaseException):
@@ -88,6 +90,8 @@ class Training:
         try:
             return Trainer(**self._settings, run_dir=self._run_dir, resume=self._resume)
         except (TypeError, ValueError, FileNotFoundError) as error:
+            if isinstance(error, TypeError) and (unknown := _UNKNOWN_KEYWORD.search(str(error))):
+                wrong_use(f"--env-kwargs: {self._settings.get('env', 'the environment')} takes no {unknown[1]}")
             if error.__cause__ is not None:
                 raise  # a worker's own
             wrong_use(str(error))

@@ -1,15 +1,66 @@
-"""The environments of a run: what to build, how it is called, building and closing it."""
+"""The environments of a run: what to build, how it is called, what the run remembers of it, building and closing it."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import shoal
 from shoal.vector.vector_env import VectorEnv
+from shoal.vector.wrappers import Wrapper, import_path
 
-__all__ = ["build", "close", "name_of", "recorded_env"]
+__all__ = ["EnvOptions", "build", "close", "name_of", "recorded_env"]
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """Arguments of `shoal.make_vec` that make an environment what it is; a run keeps them. None is make_vec's default.
+
+    Attributes:
+        reward_clip: of the environments that are trained on; evaluations count the environment's own rewards.
+    """
+
+    env_kwargs: Mapping[str, Any] | None = None
+    max_episode_steps: int | None = None
+    frame_stack: int | None = None
+    reward_clip: tuple[float, float] | None = None
+    wrappers: Sequence[Wrapper] | None = None
+
+    @classmethod
+    def of_run(cls, run: Mapping[str, Any]) -> EnvOptions:
+        """What the run's config.json says."""
+        return cls(**{option.name: run.get(option.name) for option in fields(cls)})
+
+    def over(self, recorded: EnvOptions) -> EnvOptions:
+        """These, and those of `recorded` where these say nothing."""
+        return replace(recorded, **{name: value for name, value in vars(self).items() if value is not None})
+
+    def record(self) -> dict[str, Any]:
+        """For config.json. Warns of what it cannot hold, which is left out."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if self.wrappers is not None:
+            paths = [import_path(wrapper) for wrapper in self.wrappers]
+            given["wrappers"] = None if None in paths else paths
+        record = {option.name: None for option in fields(self)}
+        for name, value in given.items():
+            try:
+                record[name] = json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
+            except (TypeError, ValueError):
+                pass
+            if record[name] is None:
+                what = "that no import path leads to" if name == "wrappers" else "that JSON cannot hold"
+                warnings.warn(
+                    f"{name} {what} are not recorded: give them again to resume or evaluate the run",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+        return record
+
+    def for_evaluation(self) -> EnvOptions:
+        return replace(self, reward_clip=None)
 
 
 def name_of(env: Any) -> str:
@@ -24,9 +75,9 @@ def name_of(env: Any) -> str:
 def build(
     env: Any,
     num_envs: int,
+    options: EnvOptions,
     *,
     num_workers: int | None,
-    env_kwargs: Mapping[str, Any] | None,
     backend: str = "auto",
     context: str = "auto",
 ) -> VectorEnv:
@@ -36,7 +87,7 @@ def build(
     if num_workers is not None:
         num_workers = min(num_workers, num_envs)
     return shoal.make_vec(
-        env, num_envs, num_workers=num_workers, env_kwargs=env_kwargs, backend=backend, context=context, copy=False
+        env, num_envs, num_workers=num_workers, backend=backend, context=context, copy=False, **vars(options)
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.learn import environments
 from shoal.learn.config import read_run
 from shoal.learn.policy import checkpoint_dir, load_policy
+
+if TYPE_CHECKING:
+    from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -38,6 +41,9 @@ def evaluate(
     deterministic: bool = True,
     env: Any = None,
     env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+    frame_stack: int | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
     num_envs: int | None = None,
     num_workers: int | None = None,
 ) -> Evaluation:
@@ -53,18 +59,23 @@ def evaluate(
         which: "best" or "last"; None: the best where there is one.
         deterministic: the most probable actions; False samples.
         env: what to build, as in `train`; None: what the run was trained on.
-        env_kwargs: keyword arguments of the environments; None: those of the run.
+        env_kwargs, max_episode_steps, frame_stack, wrappers: as in `train`; None: those of the run.
         num_envs: how many environments share the episodes; None: one for each, at most 32.
         num_workers: as in `shoal.make_vec`.
     """
     policy = load_policy(run_dir, which)
-    if env is None or env_kwargs is None:
+    try:
         run = read_run(_run_of(Path(run_dir)))
-        env = environments.recorded_env(run, env)
-        env_kwargs = run.get("env_kwargs") if env_kwargs is None else env_kwargs
+    except FileNotFoundError:  # a checkpoint that has left its run
+        if env is None:
+            raise
+        run = {}
+    env = environments.recorded_env(run, env)
+    given = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, wrappers=wrappers)
+    options = given.over(environments.EnvOptions.of_run(run)).for_evaluation()
     if num_envs is None:
         num_envs = max(1, min(episodes, 32))
-    envs = environments.build(env, num_envs, num_workers=num_workers, env_kwargs=env_kwargs)
+    envs = environments.build(env, num_envs, options, num_workers=num_workers)
     try:
         result = policy._native.evaluate(envs._engine, episodes, seed, deterministic)
     finally:

@@ -7,16 +7,19 @@ import json
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal import _learn
 from shoal._version import __version__
 from shoal.learn import environments
 from shoal.learn.config import override, preset_for, read_run
 from shoal.learn.config import preset as preset_config
+
+if TYPE_CHECKING:
+    from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Result", "Trainer", "train"]
 
@@ -53,6 +56,10 @@ def train(
     run_dir: str | Path | None = None,
     resume: bool = False,
     env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+    frame_stack: int | None = None,
+    reward_clip: tuple[float, float] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
     backend: str = "auto",
     context: str = "auto",
     callback: Callable[[dict[str, Any]], None] | None = None,
@@ -74,7 +81,10 @@ def train(
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
             what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
             was not trained on an id. Overrides may change options; then it is another training from there on.
-        env_kwargs: keyword arguments of every environment.
+        env_kwargs, max_episode_steps, frame_stack, wrappers: as of `shoal.make_vec`, for all environments of the run, which
+            keeps them: a resumed run and evaluations use them again. What JSON cannot hold, and a wrapper that no import
+            path leads to, has to be given again.
+        reward_clip: as of `shoal.make_vec`, while training; evaluations count the environment's own rewards.
         backend, context: see `shoal.make_vec`.
         callback: called about five times a second with `Trainer.status()`. What it raises stops the run, resumable.
         overrides: any option of `config_names()`.
@@ -96,6 +106,10 @@ def train(
         run_dir=run_dir,
         resume=resume,
         env_kwargs=env_kwargs,
+        max_episode_steps=max_episode_steps,
+        frame_stack=frame_stack,
+        reward_clip=reward_clip,
+        wrappers=wrappers,
         backend=backend,
         context=context,
         **overrides,
@@ -134,6 +148,10 @@ class Trainer:
         run_dir: str | Path | None = None,
         resume: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
+        max_episode_steps: int | None = None,
+        frame_stack: int | None = None,
+        reward_clip: tuple[float, float] | None = None,
+        wrappers: Sequence[Wrapper] | None = None,
         backend: str = "auto",
         context: str = "auto",
         **overrides: Any,
@@ -142,10 +160,12 @@ class Trainer:
             raise ValueError(f"there is no algorithm {algorithm!r}; there is {', '.join(ALGORITHMS)}")
         named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
         overrides |= {name: value for name, value in named.items() if value is not None}
+        options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers)
         if resume:
             about, self.config = _recorded(run_dir, overrides, preset)
             env = environments.recorded_env(about, env)
-            env_kwargs = about.get("env_kwargs") if env_kwargs is None else env_kwargs
+            given, options = options, options.over(environments.EnvOptions.of_run(about))
+            about |= {name: value for name, value in given.record().items() if value is not None}
         else:
             if env is None:
                 raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
@@ -154,7 +174,7 @@ class Trainer:
             about = {
                 "env": name,
                 "env_is_id": isinstance(env, str),
-                "env_kwargs": _json_or_none(env_kwargs),
+                **options.record(),
                 "algorithm": algorithm,
                 "preset": chosen,
             }
@@ -169,10 +189,16 @@ class Trainer:
         self._trainer: _learn.Trainer | None = None
         self._envs: list[Any] = []
         try:
-            for count in (self.config["num_envs"], self.config["eval_envs"]):
+            sets = [("num_envs", options), ("eval_envs", options.for_evaluation())]
+            for count, its_options in sets:
                 self._envs.append(
                     environments.build(
-                        env, count, num_workers=num_workers, env_kwargs=env_kwargs, backend=backend, context=context
+                        env,
+                        self.config[count],
+                        its_options,
+                        num_workers=num_workers,
+                        backend=backend,
+                        context=context,
                     )
                 )
             self._trainer = _learn.Trainer(
@@ -289,18 +315,3 @@ def _recorded(
     config = about.pop("config")
     config["pause_at_step"] = None
     return about, override(config, overrides)
-
-
-def _json_or_none(env_kwargs: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Keyword arguments as config.json can hold them."""
-    if not env_kwargs:
-        return None
-    try:
-        return json.loads(json.dumps(dict(env_kwargs)))
-    except (TypeError, ValueError):
-        warnings.warn(
-            "env_kwargs that JSON cannot hold are not recorded: give them again to resume or evaluate the run",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        return None
