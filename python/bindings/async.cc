@@ -24,6 +24,7 @@
 #include "shoal/vector/pool_vector_env.h"
 #include "shoal/vector/pool_worker.h"
 #include "waiting.h"
+#include "worker_options.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -69,11 +70,8 @@ vector::Options options_of(const nb::dict& keywords) {
   take<int>(left, "batch_size", [&](int value) { options.batch_size = value; });
   take<int>(left, "cohorts", [&](int value) { options.cohorts = value; });
   take<int>(left, "max_in_flight", [&](int value) { options.max_in_flight = value; });
-  take<bool>(left, "pin_workers", [&](bool value) { options.pin_workers = value; });
-  take<std::uint64_t>(left, "memory_limit",
-                      [&](std::uint64_t value) { options.memory_limit = value; });
-  take<std::uint64_t>(left, "memory_hard_limit",
-                      [&](std::uint64_t value) { options.memory_hard_limit = value; });
+  take<nb::dict>(left, "workers",
+                 [&](const nb::dict& workers) { set_worker_options(options, workers); });
   take<nb::dict>(left, "faults",
                  [&](const nb::dict& policy) { options.faults = fault_policy(policy); });
   if (left.size() != 0) {
@@ -90,9 +88,12 @@ EnvsPtr async_serial_vector_env(nb::list envs, nb::object group, const nb::dict&
 
 EnvsPtr async_native_vector_env(const std::string& id, int num_envs, int num_workers,
                                 const std::string& backend, const std::string& env_args,
-                                const nb::dict& options, std::shared_ptr<process::Board> board) {
+                                const nb::dict& options, std::shared_ptr<process::Board> board,
+                                std::shared_ptr<process::Launcher> launcher) {
+  if (launcher) await_ready(*launcher);
   vector::Options all = options_of(options);
   all.board = std::move(board);
+  all.launcher = std::move(launcher);
   all.num_envs = num_envs;
   all.num_workers = num_workers;
   all.backend = backend == "serial"    ? vector::Backend::kSerial
@@ -105,7 +106,7 @@ EnvsPtr async_native_vector_env(const std::string& id, int num_envs, int num_wor
 }
 
 PoolPtr worker_pool(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
-                    bool pin_workers, std::shared_ptr<process::Board> board) {
+                    const nb::dict& workers, std::shared_ptr<process::Board> board) {
   await_ready(*launcher);
   std::vector<process::WorkerSpec> specs;
   for (nb::handle payload : payloads) {
@@ -115,10 +116,14 @@ PoolPtr worker_pool(std::shared_ptr<process::Launcher> launcher, nb::list payloa
     spec.payload = to_vector(payload);
     specs.push_back(std::move(spec));
   }
+  vector::Options options;
+  set_worker_options(options, workers);
   const nb::gil_scoped_release unlocked;
   return std::make_shared<vector::WorkerPool>(
       std::move(launcher), std::move(specs),
-      vector::PoolOptions{.pin_workers = pin_workers, .board = std::move(board)});
+      vector::PoolOptions{.pin_workers = options.pin_workers,
+                          .cpus = std::move(options.cpus),
+                          .board = std::move(board)});
 }
 
 EnvsPtr pool_vector_env(PoolPtr pool, nb::list payloads, const std::vector<int>& counts,
@@ -215,12 +220,13 @@ void bind_async(nb::module_& module) {
       .def_prop_ro("closed", &vector::WorkerPool::closed)
       .def("pid", nb::overload_cast<int>(&vector::WorkerPool::pid, nb::const_), "worker"_a)
       .def("close", &vector::WorkerPool::close, nb::call_guard<nb::gil_scoped_release>());
-  module.def("worker_pool", &worker_pool, "launcher"_a, "payloads"_a, "pin_workers"_a, "board"_a);
+  module.def("worker_pool", &worker_pool, "launcher"_a, "payloads"_a, "workers"_a, "board"_a);
   module.def("pool_vector_env", &pool_vector_env, "pool"_a, "payloads"_a, "counts"_a, "options"_a,
              "owns_pool"_a);
   module.def("async_serial_vector_env", &async_serial_vector_env, "envs"_a, "group"_a, "options"_a);
   module.def("async_native_vector_env", &async_native_vector_env, "id"_a, "num_envs"_a,
-             "num_workers"_a, "backend"_a, "env_args"_a, "options"_a, "board"_a);
+             "num_workers"_a, "backend"_a, "env_args"_a, "options"_a, "board"_a,
+             "launcher"_a = nb::none());
   module.def("native_session", &native_session, "id"_a, "env_args"_a);
   module.def("run_pool_worker", &run_pool_worker, "context"_a, "open"_a);
 }

@@ -23,6 +23,7 @@
 #include "exceptions.h"
 #include "shoal/os/error.h"
 #include "shoal/os/memory_use.h"
+#include "shoal/os/no_new_processes.h"
 #include "shoal/process/environment.h"
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/launcher.h"
@@ -32,8 +33,10 @@
 #include "shoal/process/stack_dump.h"
 #include "shoal/process/welcome.h"
 #include "shoal/process/worker_died.h"
+#include "shoal/process/worker_main.h"
 #include "shoal/process/zygotes.h"
 #include "shoal/vector/native_worker.h"
+#include "shoal/vector/pool_worker.h"
 #include "waiting.h"
 
 namespace nb = nanobind;
@@ -164,6 +167,7 @@ process::EntryTable entries(nb::callable run) {
   table.add("python", python_entry(shared(std::move(run))));
   table.add("process", &run_process);
   table.add(std::string(vector::kNativeVectorEntry), &vector::native_vector_entry);
+  table.add(std::string(vector::kNativePoolEntry), &vector::native_pool_entry);
   return table;
 }
 
@@ -213,6 +217,21 @@ std::shared_ptr<process::Launcher> create_launcher(
   options.zygotes = std::move(zygotes);
   options.bootstrap = copy(bootstrap);
   options.fork_hooks = fork_hooks(std::move(run));
+  const nb::gil_scoped_release unlocked;
+  return process::Launcher::create(std::move(options));
+}
+
+std::shared_ptr<process::Launcher> create_native_launcher(const std::string& method,
+                                                          process::Environment environment,
+                                                          int threads, bool hide_gpu,
+                                                          double start_timeout) {
+  process::LaunchOptions options;
+  options.method = process::start_method_from_name(method);
+  options.interpreter = process::native_interpreter();
+  options.environment = std::move(environment);
+  options.threads = threads;
+  options.hide_gpu = hide_gpu;
+  options.start_timeout = milliseconds(start_timeout);
   const nb::gil_scoped_release unlocked;
   return process::Launcher::create(std::move(options));
 }
@@ -467,6 +486,12 @@ void bind_process(nb::module_& parent) {
              "preload"_a, "environment"_a, "threads"_a, "hide_gpu"_a, "start_timeout"_a,
              "allow_unsafe_fork"_a, "relay_output"_a, "ahead"_a, "plain"_a = false, "zygotes"_a,
              "bootstrap"_a, "run"_a);
+  module.def("create_native_launcher", &create_native_launcher, nb::kw_only(), "method"_a,
+             "environment"_a, "threads"_a, "hide_gpu"_a, "start_timeout"_a,
+             "One whose workers are shoal-worker, a program without Python.");
+  module.def("forbid_new_processes", &os::forbid_new_processes,
+             "From here on the kernel refuses this process every new one, for good.");
+  module.def("new_processes_forbidden", &os::new_processes_forbidden);
   module.def("fork_hazards", &process::fork_hazards, "threads"_a = true,
              "Why forking this process is unsafe, one sentence each; empty when nothing is known "
              "against it.");

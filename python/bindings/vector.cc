@@ -12,7 +12,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,6 +30,7 @@
 #include "shoal/vector/worker_loop.h"
 #include "spaces.h"
 #include "waiting.h"
+#include "worker_options.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -75,12 +75,10 @@ vector::Backend backend_from_name(std::string_view name) {
   return vector::Backend::kAuto;
 }
 
-vector::Options options(const std::string& autoreset_mode, const nb::dict& faults,
-                        bool pin_workers) {
+vector::Options options(const std::string& autoreset_mode, const nb::dict& faults) {
   vector::Options options;
   options.autoreset_mode = vector::autoreset_mode_from_name(autoreset_mode);
   options.faults = fault_policy(faults);
-  options.pin_workers = pin_workers;
   options.interrupt_check = check_signals;
   return options;
 }
@@ -96,9 +94,13 @@ EnvsPtr serial_vector_env(nb::list envs, nb::object group, const std::string& au
 
 EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
                           const std::string& backend, const std::string& autoreset_mode,
-                          const nb::dict& faults, const std::string& env_args, bool pin_workers,
-                          std::shared_ptr<process::Board> board) {
-  vector::Options all = options(autoreset_mode, faults, pin_workers);
+                          const nb::dict& faults, const std::string& env_args,
+                          std::shared_ptr<process::Board> board,
+                          std::shared_ptr<process::Launcher> launcher, const nb::dict& workers) {
+  if (launcher) await_ready(*launcher);
+  vector::Options all = options(autoreset_mode, faults);
+  set_worker_options(all, workers);
+  all.launcher = std::move(launcher);
   all.num_envs = num_envs;
   all.num_workers = num_workers;
   all.backend = backend_from_name(backend);
@@ -110,8 +112,7 @@ EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
 
 EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
                            const std::vector<int>& counts, const std::string& autoreset_mode,
-                           const nb::dict& faults, bool pin_workers,
-                           std::pair<std::uint64_t, std::uint64_t> memory_limits, bool lend_obs,
+                           const nb::dict& faults, const nb::dict& worker_options, bool lend_obs,
                            std::shared_ptr<process::Board> board, bool step_before_reset) {
   await_ready(*launcher);
   std::vector<process::WorkerSpec> workers;
@@ -125,8 +126,8 @@ EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list
     worker.num_envs = counts[i];
     workers.push_back(std::move(worker));
   }
-  vector::Options all = options(autoreset_mode, faults, pin_workers);
-  std::tie(all.memory_limit, all.memory_hard_limit) = memory_limits;
+  vector::Options all = options(autoreset_mode, faults);
+  set_worker_options(all, worker_options);
   all.lend_obs = lend_obs;
   all.board = std::move(board);
   all.step_before_reset = step_before_reset;
@@ -372,11 +373,11 @@ void bind_vector(nb::module_& module) {
   module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a,
              "same_observations"_a = true, "exact"_a = false);
   module.def("native_vector_env", &native_vector_env, "id"_a, "num_envs"_a, "num_workers"_a,
-             "backend"_a, "autoreset_mode"_a, "faults"_a, "env_args"_a, "pin_workers"_a,
-             "board"_a = nb::none());
+             "backend"_a, "autoreset_mode"_a, "faults"_a, "env_args"_a, "board"_a = nb::none(),
+             "launcher"_a = nb::none(), "workers"_a = nb::dict());
   module.def("process_vector_env", &process_vector_env, "launcher"_a, "payloads"_a, "counts"_a,
-             "autoreset_mode"_a, "faults"_a, "pin_workers"_a, "memory_limits"_a, "lend_obs"_a,
-             "board"_a = nb::none(), "step_before_reset"_a = false);
+             "autoreset_mode"_a, "faults"_a, "workers"_a, "lend_obs"_a, "board"_a = nb::none(),
+             "step_before_reset"_a = false);
   module.def("run_vector_worker", &run_vector_worker, "context"_a, "envs"_a, "group"_a,
              "same_observations"_a = true, "exact"_a = false);
   bind_batch_io(module);

@@ -58,8 +58,9 @@ def native_vector_env(
     autoreset_mode: str,
     faults: dict,
     env_args: str,
-    pin_workers: bool,
     board: process.Board | None = None,
+    launcher: process.Launcher | None = None,
+    workers: dict = {},
 ) -> VectorEnv: ...
 def process_vector_env(
     launcher: process.Launcher,
@@ -67,8 +68,7 @@ def process_vector_env(
     counts: Sequence[int],
     autoreset_mode: str,
     faults: dict,
-    pin_workers: bool,
-    memory_limits: tuple[int, int],
+    workers: dict,
     lend_obs: bool,
     board: process.Board | None = None,
     step_before_reset: bool = False,
@@ -140,13 +140,20 @@ class WorkerPool:
     def pid(self, worker: int) -> int: ...
     def close(self) -> None: ...
 
-def worker_pool(launcher: process.Launcher, payloads: list, pin_workers: bool, board: process.Board) -> WorkerPool: ...
+def worker_pool(launcher: process.Launcher, payloads: list, workers: dict, board: process.Board) -> WorkerPool: ...
 def pool_vector_env(
     pool: WorkerPool, payloads: list, counts: Sequence[int], options: dict, owns_pool: bool
 ) -> VectorEnv: ...
 def async_serial_vector_env(envs: list, group: object, options: dict) -> VectorEnv: ...
 def async_native_vector_env(
-    id: str, num_envs: int, num_workers: int, backend: str, env_args: str, options: dict, board: process.Board
+    id: str,
+    num_envs: int,
+    num_workers: int,
+    backend: str,
+    env_args: str,
+    options: dict,
+    board: process.Board,
+    launcher: process.Launcher | None = None,
 ) -> VectorEnv: ...
 def native_session(id: str, env_args: str) -> bytes: ...
 def run_pool_worker(context: process.WorkerContext, open: object) -> None: ...

@@ -124,6 +124,15 @@ def create_launcher(
     bootstrap: bytes,
     run: Callable,
 ) -> Launcher: ...
+def create_native_launcher(
+    *, method: str, environment: Sequence[tuple[str, str]], threads: int, hide_gpu: bool, start_timeout: float
+) -> Launcher:
+    """One whose workers are shoal-worker, a program without Python."""
+
+def forbid_new_processes() -> None:
+    """From here on the kernel refuses this process every new one, for good."""
+
+def new_processes_forbidden() -> bool: ...
 def fork_hazards(threads: bool = True) -> list[str]:
     """
     Why forking this process is unsafe, one sentence each; empty when nothing is known against it.

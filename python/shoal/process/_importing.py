@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from shoal.process._nested import refuse_where_forbidden
+
 __all__ = ["importing", "refuse_to_start"]
 
 _what: list[str] = []
@@ -26,7 +28,8 @@ def importing(what: str) -> Iterator[None]:
 
 
 def refuse_to_start() -> None:
-    """Raises RuntimeError inside a block of importing()."""
+    """Raises RuntimeError inside a block of importing(), PermissionError in a worker that may start no processes."""
+    refuse_where_forbidden()
     if _what:
         raise RuntimeError(
             f"worker processes were about to be started while {_what[-1]}: {_importing_line()} starts workers when it is "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal import _core
-from shoal.errors import Cancelled, ModelError
+from shoal.errors import Cancelled, DeadlineExceeded, ModelError
 from shoal.serve.loading import Loaded, check, load
 from shoal.serve.recurrent import States
 from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments
@@ -20,19 +21,20 @@ __all__ = ["LocalModel", "LocalModels"]
 class LocalModels:
     """Each is loaded in this process when it is first asked for. Pickled with what they are loaded from."""
 
-    def __init__(self, models: Mapping[str, Any], what: str = "models") -> None:
+    def __init__(self, models: Mapping[str, Any], what: str = "models", device: str = "cpu") -> None:
         self._models = check(models, what)
+        self._device = device
         self._loaded: dict[str, LocalModel] = {}
 
     def find(self, name: str) -> LocalModel:
         if name not in self._models:
             raise ValueError(f"there is no model {name!r}; there are {', '.join(self._models)}")
         if name not in self._loaded:
-            self._loaded[name] = LocalModel(name, load(self._models[name]))
+            self._loaded[name] = LocalModel(name, load(self._models[name], self._device))
         return self._loaded[name]
 
     def __reduce__(self) -> Any:
-        return LocalModels, (self._models,)
+        return LocalModels, (self._models, "models", self._device)
 
 
 class LocalModel:
@@ -53,11 +55,11 @@ class LocalModel:
         return self._model.version
 
     def __call__(self, *args: Any, timeout: float | None = None, reset: bool = False, **kwargs: Any) -> Any:
-        """As ServiceModel; `timeout` has no effect: nobody else is waited for."""
-        return self._ask(args, kwargs, False, reset)
+        """As ServiceModel. A model of this thread cannot be interrupted: DeadlineExceeded comes when it has answered."""
+        return self._ask(args, kwargs, False, timeout, reset)
 
     def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
-        return self._ask(args, kwargs, True)
+        return self._ask(args, kwargs, True, timeout)
 
     def submit(
         self,
@@ -68,7 +70,7 @@ class LocalModel:
         batched: bool = False,
         **kwargs: Any,
     ) -> LocalReply:
-        return LocalReply(self, self._ask(args, kwargs, batched, reset, keep_error=True))
+        return LocalReply(self, self._ask(args, kwargs, batched, timeout, reset, keep_error=True))
 
     def gather(self, replies: Sequence[LocalReply], timeout: float | None = None) -> list[Any]:
         return [reply.result() for reply in replies]
@@ -84,9 +86,11 @@ class LocalModel:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         batched: bool,
+        timeout: float | None,
         reset: bool = False,
         keep_error: bool = False,
     ) -> Any:
+        start = time.monotonic()
         leaves, structure = pack_arguments(args, kwargs)
         arrays = [np.asarray(leaf, order="C") for leaf in leaves]
         if batched and (len({array.shape[:1] for array in arrays}) != 1 or not arrays[0].shape or not len(arrays[0])):
@@ -102,6 +106,11 @@ class LocalModel:
             if keep_error:
                 return failure
             raise failure from error
+        if timeout is not None and time.monotonic() - start >= timeout:
+            late = DeadlineExceeded(f"the model {self.name!r} has taken more than the {timeout} s that it had")
+            if keep_error:
+                return late
+            raise late
         return answer_from([np.array(array if batched else array[0]) for array in made], shape)
 
     def _call(self, args: list[Any], kwargs: dict[str, Any], reset: bool) -> Any:
@@ -136,6 +145,6 @@ class LocalReply:
         if not self._open:
             raise Cancelled("the request was cancelled, or its result has been taken")
         self._open = False
-        if isinstance(self._result, ModelError):
+        if isinstance(self._result, ModelError | DeadlineExceeded):
             raise self._result
         return self._result

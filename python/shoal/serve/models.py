@@ -22,7 +22,7 @@ class Models(Protocol):
 _here: Models | None = None
 
 
-def use(models: ModelService | Mapping[str, Any] | None) -> None:
+def use(models: ModelService | Mapping[str, Any] | None, *, device: str = "cpu") -> None:
     """What `shoal.worker().model(name)` gives in this process where no worker was given models: those of a service, or
     models that are loaded here when they are first asked for, and called directly.
 
@@ -30,20 +30,23 @@ def use(models: ModelService | Mapping[str, Any] | None) -> None:
 
     Args:
         models: a ModelService; a dict as ModelService takes it; None for none.
+        device: where the models of a dict compute, as ModelService(device=).
     """
     global _here
-    _here = None if models is None else models_from(models, "shoal.serve.use()")
+    _here = None if models is None else models_from(models, "shoal.serve.use()", device)
 
 
 def models_here() -> Models | None:
     return _here
 
 
-def models_from(models: Any, what: str) -> Models:
-    """A ModelService's, or those of a dict; can be pickled where the dict can."""
+def models_from(models: Any, what: str, device: str = "cpu") -> Models:
+    """A ModelService's, or those of a dict, to be loaded on `device`; can be pickled where the dict can."""
     directory = getattr(models, "directory", None)
     if directory is not None:
+        if device != "cpu":
+            raise ValueError(f"{what}: device={device!r} is for models that are loaded here; give it to ModelService()")
         return directory
     from shoal.serve.local import LocalModels
 
-    return LocalModels(models, what)
+    return LocalModels(models, what, device)

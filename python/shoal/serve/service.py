@@ -84,7 +84,7 @@ class ModelService:
             keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin).
             timeout: seconds after which a request ends with DeadlineExceeded; None: none, but the end of the service.
             context: how the servers start, as in make_vec; "thread": in a thread of this process, to look at a model with
-                a debugger.
+                a debugger; not with threads, preload or on_fault="restart".
             threads: of OpenMP, MKL, OpenBLAS and torch in each server; by default the CPUs shared out among instances.
             preload: modules that are imported before the models are unpickled.
             on_fault: "raise": once no server is left, requests end with ServiceDied; "restart": another server is started
@@ -97,6 +97,10 @@ class ModelService:
         """
         checked = check(models, "ModelService()")
         self._check(max_batch, max_delay, instances, keep_versions, timeout, context, on_fault)
+        if context == "thread":
+            _refuse_in_threads(threads=threads is not None, preload=bool(preload), on_fault=on_fault != "raise")
+        if not start_timeout > 0:
+            raise ValueError(f"ModelService(start_timeout=…) takes a positive number of seconds, got {start_timeout!r}")
         self._plan = server.Plan(
             tuple(checked),
             max_batch,
@@ -358,6 +362,16 @@ class ModelService:
         others = [worker for i, worker in enumerate(self._workers) if i != instance and worker is not None]
         if not any(worker.is_alive for worker in others):
             self._desk.close(reason)
+
+
+def _refuse_in_threads(**given: bool) -> None:
+    """What only a server process could honour."""
+    for name, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f'ModelService({name}=…) is for server processes: with context="thread" the models run in this one, where it '
+                "would change nothing"
+            )
 
 
 def _on_cpu(device: Any) -> bool:

@@ -23,10 +23,12 @@ from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import config_of, prepare
 from shoal.vector.seeding import Seeds, seeds_of
 from shoal.vector.vector_env import VectorEnv
+from shoal.vector.wrappers import wrappers_of
 
 if TYPE_CHECKING:
     from shoal.vector.make_async import AsyncChoice
     from shoal.vector.pool import WorkerPool
+    from shoal.vector.wrappers import Wrapper
 
 __all__ = ["build_vec"]
 
@@ -58,6 +60,7 @@ def build_vec(
     max_episode_steps: int | None,
     frame_stack: int | None,
     reward_clip: tuple[float, float] | None,
+    wrappers: Sequence[Wrapper] | None,
     batch_size: int | None,
     cohorts: int | None,
     max_in_flight: int | None,
@@ -82,7 +85,7 @@ def build_vec(
         kwargs |= episode_options(False, max_episode_steps, None, None)
         max_episode_steps = None
     episodes = episode_options(episode_statistics, max_episode_steps, frame_stack, reward_clip)
-    recipe = recipe_of(env, num_envs, kwargs)
+    recipe = recipe_of(env, num_envs, kwargs, wrappers_of(wrappers))
     count = len(recipe.factories) or (1 if num_envs is None else num_envs)
     seeds = seeds_of(seed, count)
     first_seeds = seeds.values or seeds.large
@@ -96,13 +99,20 @@ def build_vec(
                 "make_vec(pool=…): the pool's workers are processes that have started; leave backend and context out"
             )
         backend, workers = "process", min(count, pool.num_workers)
-    chosen = _backend(backend, recipe, count, num_workers, policy)
+    chosen = _backend(backend, recipe, count, num_workers, policy, _for_processes(context, timeout, options))
     faults = policy.settings(options.start_timeout)
     common: dict[str, Any] = {"autoreset_mode": mode, "copy": copy, "timeout": timeout, "seed": seed}
     common["episode_statistics"] = bool(episode_statistics)
     common["parcel"] = parcel = Parcel()
     if recipe.native_id:
-        _refuse_for_native(setup=setup, config=config)
+        _refuse_for_native(
+            {
+                "make_vec(setup=…)": setup,
+                "make_vec(config=…)": config,
+                "WorkerOptions(models=…)": options.models,
+                "WorkerOptions(preload=…)": options.preload or None,
+            }
+        )
     if choice is not None:
         from shoal.vector.make_async import make_async
 
@@ -126,7 +136,9 @@ def build_vec(
     if recipe.native_id:
         board = _core.process.Board.create(options.shared_bytes)
         arguments = kwargs | native_arguments(episodes)
-        engine = _native_engine(recipe.native_id, count, workers, chosen, mode, faults, arguments, options, board)
+        engine = _native_engine(
+            recipe.native_id, count, workers, chosen, context, mode, faults, arguments, options, board
+        )
         description = _native_description(engine, recipe.native_id, kwargs)
         return VectorEnv(engine, description, native=True, board=board, **common)
     if chosen == "serial":
@@ -136,7 +148,7 @@ def build_vec(
         return VectorEnv(engine, group.description(), group=group, board=board, **common)
     from shoal.vector.processes import start
 
-    preparation = prepare(config, setup, first_seeds, context, options.models, options.gpus(), parcel)
+    preparation = prepare(config, setup, first_seeds, context, options, parcel)
     board = _core.process.Board.create(options.shared_bytes)
     engine = start(
         recipe,
@@ -172,13 +184,13 @@ def _refuse_with_pool(**arguments: Any) -> None:
             )
 
 
-def _refuse_for_native(**arguments: Any) -> None:
+def _refuse_for_native(arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(
-                f"make_vec({name}=…) is for Python environments: native ones run no Python in their workers, so that nothing "
-                "there would see it. Tell them what they need by env_kwargs=…, by the options of reset(), or by environment "
-                "variables, which workers inherit"
+                f"{name} is for Python environments: native ones run no Python in their workers, so that nothing there would "
+                "see it. Tell them what they need by env_kwargs=…, by the options of reset(), or by environment variables, "
+                "which workers inherit and WorkerOptions(env=…) sets"
             )
 
 
@@ -187,6 +199,7 @@ def _native_engine(
     count: int,
     workers: int,
     backend: str,
+    context: str,
     mode: AutoresetMode,
     faults: dict[str, Any],
     kwargs: dict[str, Any],
@@ -197,6 +210,11 @@ def _native_engine(
         arguments = json.dumps(kwargs)
     except TypeError as error:
         raise TypeError(f"native environments take keyword arguments that JSON can hold: {error}") from None
+    in_processes: dict[str, Any] = {}
+    if backend == "process":
+        from shoal.vector.native_processes import for_native_engine, native_launcher
+
+        in_processes = {"launcher": native_launcher(context, options), "workers": for_native_engine(options)}
     return _core.native_vector_env(
         native_id,
         num_envs=count,
@@ -205,8 +223,8 @@ def _native_engine(
         autoreset_mode=mode.name.lower(),
         faults=faults,
         env_args=arguments,
-        pin_workers=options.pin_workers,
         board=board,
+        **in_processes,
     )
 
 
@@ -259,7 +277,20 @@ def _policy(on_fault: str | FaultPolicy) -> FaultPolicy:
     return FaultPolicy(on_fault)
 
 
-def _backend(backend: str, recipe: Recipe, count: int, num_workers: int | None, policy: FaultPolicy) -> str:
+def _for_processes(context: str, timeout: float | None, options: WorkerOptions) -> list[str]:
+    """What was asked for that only worker processes can honour."""
+    named = {"context=…": context != "auto", "timeout=…": timeout is not None}
+    return [name for name, given in named.items() if given] + options.for_processes()
+
+
+def _backend(
+    backend: str,
+    recipe: Recipe,
+    count: int,
+    num_workers: int | None,
+    policy: FaultPolicy,
+    for_processes: Sequence[str],
+) -> str:
     if _needs_processes(policy):
         if backend in ("serial", "thread") or num_workers == 0:
             raise ValueError(
@@ -274,8 +305,16 @@ def _backend(backend: str, recipe: Recipe, count: int, num_workers: int | None, 
             'make_vec(backend="thread") steps native environments ("shoal/…") only: Python environments in threads would '
             'wait for each other. Take backend="process" or "serial".'
         )
+    here = "num_workers=0" if num_workers == 0 else f"backend={backend!r}"
+    if for_processes and (backend in ("serial", "thread") or num_workers == 0):
+        raise ValueError(
+            f"make_vec({here}) steps the environments in this process, where {' and '.join(for_processes)} would "
+            'change nothing: leave it out, or take backend="process"'
+        )
     if backend != "auto":
         return backend
+    if for_processes:
+        return "process"
     if num_workers == 0:
         return "serial"
     if recipe.native_id:

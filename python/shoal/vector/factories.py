@@ -15,6 +15,7 @@ from gymnasium.envs import registration
 
 from shoal import _core
 from shoal.vector.extras import lacks, provide
+from shoal.vector.wrappers import wrapped
 
 __all__ = ["Recipe", "recipe_of"]
 
@@ -33,8 +34,27 @@ class Recipe(NamedTuple):
     preload: list[str]
 
 
-def recipe_of(env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
+def recipe_of(
+    env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any], wrappers: Sequence[Callable[[Any], Any]] = ()
+) -> Recipe:
     """Throws TypeError or a gymnasium.error.Error for what cannot be built; builds nothing."""
+    recipe = _unwrapped(env, num_envs, env_kwargs)
+    if not wrappers:
+        return recipe
+    if recipe.native_id:
+        raise ValueError(
+            f"wrappers are Python, and {recipe.native_id!r} is stepped in C++: take an environment that Gymnasium makes, "
+            "such as gymnasium's own of that name, or leave the wrappers out"
+        )
+    around = {id(factory): functools.partial(wrapped, factory, wrappers) for factory in recipe.factories}
+    modules = [module for wrapper in wrappers for module in _modules_of(wrapper)]
+    return recipe._replace(
+        factories=[around[id(factory)] for factory in recipe.factories],
+        preload=list(dict.fromkeys([*recipe.preload, *modules])),
+    )
+
+
+def _unwrapped(env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
     if isinstance(env, list | tuple):
         return _of_list(env, num_envs, env_kwargs)
     count = _checked_count(1 if num_envs is None else num_envs)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.vector.pool import WorkerPool
     from shoal.vector.seeding import Seeds
     from shoal.vector.vector_env import VectorEnv
+    from shoal.vector.wrappers import Wrapper
 
 __all__ = ["make_vec"]
 
@@ -41,6 +42,7 @@ def make_vec(
     max_episode_steps: int | None = None,
     frame_stack: int | None = None,
     reward_clip: tuple[float, float] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
     batch_size: int | None = None,
     cohorts: int | None = None,
     max_in_flight: int | None = None,
@@ -68,7 +70,8 @@ def make_vec(
             processes are lent, not copied: their memory is used again when the last view of it is gone. Writing into them
             is fine; only a later masked reset takes the rows that it leaves alone from there. False gives views that the
             next call overwrites.
-        timeout: seconds that a reset or step may take before it raises TimeoutError.
+        timeout: seconds that a reset or step may take before it raises TimeoutError. Needs worker processes, as `context`
+            and most of WorkerOptions do: `backend="auto"` then takes them, others refuse.
         on_fault: "raise" raises an environment's exception, or `shoal.WorkerDied` when its worker process ends; "restart"
             ends the episodes as truncated, with `infos["fault"]`, and goes on with new environments; "drop" goes on
             without them. A `shoal.FaultPolicy` also sets deadlines, back-off and limits. All but "raise" need worker
@@ -84,6 +87,9 @@ def make_vec(
         frame_stack: observations are the last so many, oldest first along a new leading axis, as
             `gymnasium.wrappers.FrameStackObservation` has them; a reset fills all of them with its own.
         reward_clip: (low, high), bounds that rewards are clipped to.
+        wrappers: put around every environment, the first one innermost: classes or functions that take an environment
+            and return one, or their import paths, `"package.module:Name"` or `"package.module:Name(key=1, other='x')"`.
+            Not for native environments.
         batch_size: `recv()` returns this many environments, the first that are ready, while the others are still
             stepped: see AsyncVectorEnv, which is then returned. By default all environments are stepped together.
         cohorts: instead: environments in this many groups of one size, which `recv()` returns one after the other, so that

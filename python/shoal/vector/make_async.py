@@ -13,6 +13,7 @@ from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.build import _described
 from shoal.vector.episodes import native_arguments
 from shoal.vector.factories import Recipe
+from shoal.vector.native_processes import for_native_engine, native_launcher
 from shoal.vector.options import WorkerOptions
 from shoal.vector.pool import WorkerPool
 from shoal.vector.preparation import Preparation, prepare
@@ -86,14 +87,12 @@ def make_async(
 ) -> AsyncVectorEnv:
     """As make_vec() says; `faults` as FaultPolicy.settings() returns them."""
     whole = choice.batch_size is None and choice.cohorts is None
-    memory_limit, memory_hard_limit = (options if choice.pool is None else choice.pool.options).memory_limits
+    chosen = options if choice.pool is None else choice.pool.options
     engine_options = {
         **choice.options(),
         "faults": faults,
         "autoreset_mode": common["autoreset_mode"].name.lower(),
-        "pin_workers": options.pin_workers,
-        "memory_limit": memory_limit,
-        "memory_hard_limit": memory_hard_limit,
+        "workers": chosen.for_engine,
     }
     if choice.pool is not None and choice.pool.closed:
         raise RuntimeError("make_vec(pool=…): this pool is closed; make a new one")
@@ -104,6 +103,7 @@ def make_async(
             num_envs,
             num_workers,
             backend,
+            context,
             kwargs,
             episodes,
             engine_options,
@@ -124,9 +124,8 @@ def make_async(
         )
         return AsyncVectorEnv(engine, group.description(), group=group, board=board, whole=whole, **common)
     pool = choice.pool
-    chosen = options if pool is None else pool.options
     parcel = common["parcel"]
-    preparation = prepare(config, setup, seeds, context, chosen.models, chosen.gpus(), parcel)
+    preparation = prepare(config, setup, seeds, context, chosen, parcel)
     if pool is not None:
         engine = _open(pool, recipe, preparation, episodes, engine_options, context, parcel, owned=False)
         board = pool.board
@@ -187,6 +186,7 @@ def _native(
     num_envs: int,
     num_workers: int,
     backend: str,
+    context: str,
     kwargs: dict[str, Any],
     episodes: dict[str, Any],
     engine_options: dict[str, Any],
@@ -206,7 +206,11 @@ def _native(
         engine = choice.pool.open([payload] * len(counts), counts, engine_options, False)
     else:
         board = _core.process.Board.create(options.shared_bytes)
+        launcher = None
+        if backend == "process":
+            launcher = native_launcher(context, options)
+            engine_options["workers"] = for_native_engine(options)
         engine = _core.async_native_vector_env(
-            recipe.native_id, num_envs, max(1, num_workers), backend, arguments, engine_options, board
+            recipe.native_id, num_envs, max(1, num_workers), backend, arguments, engine_options, board, launcher
         )
     return AsyncVectorEnv(engine, describe(engine), native=True, board=board, **common)

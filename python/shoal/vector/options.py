@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 __all__ = ["WorkerOptions"]
@@ -13,19 +14,28 @@ __all__ = ["WorkerOptions"]
 class WorkerOptions:
     """How worker processes are set up. All of it is in place before a worker's interpreter starts.
 
+    What is set here and only a worker process can honour makes `make_vec(backend="auto")` take worker processes, also for
+    one environment and for native ones; `backend="serial"`, `backend="thread"` and `num_workers=0` refuse it by name.
+
     Attributes:
         threads: threads of OpenMP, MKL, OpenBLAS and NumExpr in each worker. Many workers on few cores run best with 1.
         gpu: "none" hides every GPU from the workers; one that uses one all the same is an error that says who tried. "own"
             leaves the caller's GPUs visible. "lease" shows each worker one of them (NVIDIA's), the one that the fewest
             workers of this machine have (`shoal.worker().gpu`); a dead worker's goes to the next.
         affinity: "auto" confines each worker to a CPU of its own when there is exactly one worker for every CPU that
-            this process may use and `threads` is 1, and leaves placing to the kernel otherwise; "none" always does.
+            this process may use and `threads` is 1, and leaves placing to the kernel otherwise; "none" always does. A list
+            of CPUs confines worker i to CPU `affinity[i % len(affinity)]`; an element may be a list of CPUs itself, for
+            workers of several threads.
         preload: names of modules that the zygote imports once, before any worker exists. The module of a registered
-            environment, class or function is added by itself.
+            environment, class or function is added by itself. Not for native environments, whose workers run no Python.
         env: environment variables, on top of the caller's.
         config: as make_vec(config=…).
         models: what `shoal.worker().model(name)` gives: those of a `shoal.ModelService`, or of a dict as it takes one, from
-            which every worker loads its own.
+            which every worker loads its own. Not for native environments.
+        model_device: where the models of a dict compute, as `ModelService(device=)`; another than "cpu" needs `gpu="own"`
+            or `gpu="lease"`.
+        nested: False keeps the workers from starting processes: what tries to gets PermissionError, from the kernel where
+            it is no Python code. With True those that they start end with them.
         shared_bytes: what the values of `shoal.worker().shared` may take together, pickled.
         memory_limit: bytes that a worker process may have of its own (resident, without files and shared memory). One that
             has more is replaced between episodes, without a fault: a new worker takes over the environments' `np_random`
@@ -43,11 +53,13 @@ class WorkerOptions:
 
     threads: int = 1
     gpu: str = "none"
-    affinity: str = "auto"
+    affinity: str | Sequence[int | Collection[int]] = "auto"
     preload: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     config: Any = None
     models: Any = None
+    model_device: str = "cpu"
+    nested: bool = True
     shared_bytes: int = 64 * 1024
     memory_limit: int | None = None
     memory_hard_limit: int | None = None
@@ -59,10 +71,29 @@ class WorkerOptions:
             raise ValueError(f"WorkerOptions(threads=…) takes a positive int, got {self.threads!r}")
         if self.gpu not in ("none", "own", "lease"):
             raise ValueError(f"WorkerOptions(gpu=…) takes 'none', 'own' or 'lease', got {self.gpu!r}")
-        if self.affinity not in ("auto", "none"):
-            raise ValueError(f"WorkerOptions(affinity=…) takes 'auto' or 'none', got {self.affinity!r}")
+        if isinstance(self.affinity, str):
+            if self.affinity not in ("auto", "none"):
+                raise ValueError(f"WorkerOptions(affinity=…) takes 'auto', 'none' or CPUs, got {self.affinity!r}")
+        else:
+            object.__setattr__(self, "affinity", _cpus(self.affinity))
+        for name in ("nested", "allow_unsafe_fork"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"WorkerOptions({name}=…) takes True or False, got {getattr(self, name)!r}")
+        if not isinstance(self.env, Mapping):
+            raise TypeError(f"WorkerOptions(env=…) takes a dict from names to values, got {self.env!r}")
+        if self.model_device != "cpu":
+            if not isinstance(self.models, Mapping):
+                raise ValueError(
+                    f"WorkerOptions(model_device={self.model_device!r}) is for models= as a dict, which every worker loads; "
+                    "a ModelService has its own device="
+                )
+            if self.gpu == "none":
+                raise ValueError(
+                    f"WorkerOptions(model_device={self.model_device!r}) needs gpu='own' or gpu='lease': workers see no GPU"
+                )
         if isinstance(self.preload, str):
             raise TypeError(f"WorkerOptions(preload=…) takes a sequence of module names, got the str {self.preload!r}")
+        object.__setattr__(self, "preload", tuple(self.preload))
         if not isinstance(self.shared_bytes, int) or not 0 < self.shared_bytes <= 2**30:
             raise ValueError(f"WorkerOptions(shared_bytes=…) takes an int from 1 to 2**30, got {self.shared_bytes!r}")
         for name in ("memory_limit", "memory_hard_limit"):
@@ -94,11 +125,27 @@ class WorkerOptions:
             )
         return found
 
+    def for_processes(self) -> list[str]:
+        """The options that are set and that only a worker process can honour, as an error names them."""
+        honoured_anywhere = {"config", "models", "model_device", "shared_bytes", "allow_unsafe_fork"}
+        anywhere = {"gpu": "own", "affinity": "none"}  # what a process is that nobody has changed
+        return [
+            f"WorkerOptions({option.name}=…)"
+            for option in fields(self)
+            if option.name not in honoured_anywhere
+            and getattr(self, option.name) not in (_default(option), anywhere.get(option.name))
+        ]
+
     @property
-    def memory_limits(self) -> tuple[int, int]:
-        """The limit and the hard limit for the C++ engine, where 0 is none."""
+    def for_engine(self) -> dict[str, Any]:
+        """For the C++ engines, where a limit of 0 is none."""
         limit = self.memory_limit or 0
-        return limit, self.memory_hard_limit or 2 * limit
+        return {
+            "pin_workers": self.affinity == "auto" and self.threads == 1,
+            "cpus": [] if isinstance(self.affinity, str) else self.affinity,
+            "memory_limit": limit,
+            "memory_hard_limit": self.memory_hard_limit or 2 * limit,
+        }
 
     @property
     def for_launcher(self) -> dict[str, Any]:
@@ -111,7 +158,26 @@ class WorkerOptions:
             "allow_unsafe_fork": self.allow_unsafe_fork,
         }
 
-    @property
-    def pin_workers(self) -> bool:
-        """Whether workers may be confined to one CPU each."""
-        return self.affinity == "auto" and self.threads == 1
+
+def _default(option: Any) -> Any:
+    return option.default if option.default is not MISSING else option.default_factory()
+
+
+def _cpus(affinity: Any) -> list[list[int]]:
+    """The CPUs of every worker, checked."""
+    what = "WorkerOptions(affinity=…) takes 'auto', 'none', or a list of CPUs or of lists of CPUs"
+    try:
+        cpus = [list(part) if isinstance(part, Collection) else [part] for part in affinity]
+    except TypeError:
+        raise TypeError(f"{what}, got {affinity!r}") from None
+    if not cpus or not all(cpus):
+        raise ValueError(f"{what}, none of them empty, got {affinity!r}")
+    allowed = os.sched_getaffinity(0)
+    for cpu in (cpu for part in cpus for cpu in part):
+        if isinstance(cpu, bool) or not hasattr(cpu, "__index__"):
+            raise TypeError(f"{what}, got {cpu!r} among them")
+        if int(cpu) not in allowed:
+            raise ValueError(
+                f"WorkerOptions(affinity=…): this process may not use CPU {cpu}; it may use {sorted(allowed)}"
+            )
+    return [[int(cpu) for cpu in part] for part in cpus]

@@ -62,9 +62,10 @@ class WorkerPool:
         )
 
     def _start(self) -> None:
-        payloads = self.launcher.pack([(pool_worker.run,)], name="pool")
+        options = self.options
+        payloads = self.launcher.pack([(pool_worker.run, options.gpus(), options.nested)], name="pool")
         self._pool = _core.worker_pool(
-            self.launcher.handle, payloads * self.num_workers, self.options.pin_workers, self.board
+            self.launcher.handle, payloads * self.num_workers, options.for_engine, self.board
         )
 
     @property

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import functools
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 from shoal import _core
 from shoal.identity import this_worker
 from shoal.process import _settings, _worker
 from shoal.process._importing import importing
-from shoal.vector.preparation import Preparation
+from shoal.vector.preparation import Preparation, become_as_asked
 from shoal.vector.worker import EnvGroup, build_group
 
 __all__ = ["build", "run"]
 
 
-def run(context: Any) -> None:
-    """Its life, until the pool closes it."""
+def run(context: Any, gpus: Sequence[str], nested: bool) -> None:
+    """Its life, until the pool closes it; `gpus` and `nested` as in Preparation."""
     import numpy as np
 
+    become_as_asked(gpus, nested)
     np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
     _core.run_pool_worker(context, functools.partial(_open, context))
 

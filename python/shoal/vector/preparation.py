@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.identity.gpus import lease_gpu
 from shoal.process._importing import importing
+from shoal.process._nested import forbid_processes
 
 if TYPE_CHECKING:
     from shoal.identity import Worker
     from shoal.process.sharing import Parcel
+    from shoal.vector.options import WorkerOptions
 
 __all__ = ["Preparation", "check_setup", "config_of", "prepare", "prepare_here"]
 
@@ -27,6 +29,7 @@ class Preparation(NamedTuple):
         seeds: of the environments, or None.
         models: shoal.serve.models.Models, pickled, or as they are for a forked worker, or None.
         gpus: of which the worker leases one, for gpu="lease".
+        nested: whether the worker may start processes.
     """
 
     config: bytes | None = None
@@ -34,6 +37,7 @@ class Preparation(NamedTuple):
     seeds: Sequence[int | None] | None = None
     models: bytes | Any = None
     gpus: Sequence[str] = ()
+    nested: bool = True
 
     def of(self, lo: int, hi: int) -> Preparation:
         """That of the worker of environments lo to hi - 1."""
@@ -41,8 +45,7 @@ class Preparation(NamedTuple):
 
     def carry_out(self, worker: Worker) -> None:
         """In the worker: it has its GPU, its own things get their state, it knows its seeds, and setup has run."""
-        if self.gpus:
-            lease_gpu(self.gpus)
+        become_as_asked(self.gpus, self.nested)
         with importing(f"worker {worker.index} imported what config= and setup= need"):
             if self.config is not None:
                 from shoal.identity import snapshots
@@ -54,13 +57,20 @@ class Preparation(NamedTuple):
         run_setup(setup, worker)
 
 
+def become_as_asked(gpus: Sequence[str], nested: bool) -> None:
+    """What a worker does to itself first. A second time changes nothing."""
+    if gpus:
+        lease_gpu(gpus)
+    if not nested:
+        forbid_processes()
+
+
 def prepare(
     config: Any,
     setup: Setup | None,
     seeds: Sequence[int | None] | None,
     context: str,
-    models: Any = None,
-    gpus: Sequence[str] = (),
+    options: WorkerOptions,
     parcel: Parcel | None = None,
 ) -> Preparation:
     """Snapshots and pickles, before any process starts; what is shared goes along in `parcel`.
@@ -81,29 +91,29 @@ def prepare(
             return what  # a forked worker inherits it
 
     check_setup(setup)
-    found = find_models(models)
+    found = find_models(options)
     taken = None if config is None else snapshots.take(config, parcel)
-    return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"), gpus)
+    return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"), options.gpus(), options.nested)
 
 
-def find_models(models: Any) -> Any:
+def find_models(options: WorkerOptions) -> Any:
     """Raises TypeError for what are no models."""
-    if models is None:
+    if options.models is None:
         return None
     from shoal.serve.models import models_from
 
-    return models_from(models, "WorkerOptions(models=…)")
+    return models_from(options.models, "WorkerOptions(models=…)", options.model_device)
 
 
 def prepare_here(
-    config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, worker: Worker, models: Any = None
+    config: Any, setup: Setup | None, seeds: Sequence[int | None] | None, worker: Worker, options: WorkerOptions
 ) -> None:
     """For environments of this process: what `config` lists is as it is already."""
     if config is not None:
         from shoal.identity import snapshots
 
         worker.config = snapshots.things(config)
-    worker.models = find_models(models)
+    worker.models = find_models(options)
     set_seeds(worker, seeds)
     check_setup(setup)
     run_setup(setup, worker)

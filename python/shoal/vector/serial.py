@@ -41,7 +41,7 @@ def start(
     worker = introduce(_core.process.Identity(num_envs=len(recipe.factories), board=board))
     with worker.scope():
         try:
-            prepare_here(config, setup, seeds, worker, options.models)
+            prepare_here(config, setup, seeds, worker, options)
             envs = build_envs(recipe.factories, 0)
         except BaseException:
             worker.close()

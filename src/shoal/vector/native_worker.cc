@@ -15,13 +15,14 @@
 
 namespace shoal::vector {
 
-// The payload: plug-ins (their number, paths), id, arguments of the environment as JSON, number of
-// environments.
+// The payload: setup, plug-ins (their number, paths), id, arguments of the environment as JSON,
+// number of environments.
 int native_vector_entry(process::WorkerContext& context) {
   const auto identity = process::receive_welcome(context);
   if (!identity) return 0;
   process::become(identity);
   process::ByteReader payload(context.payload);
+  const auto gpu = process::WorkerSetup::read(payload).carry_out();
   for (auto plugins = payload.number<std::uint32_t>(); plugins > 0; --plugins) {
     env::load_plugin(payload.text());
   }
@@ -35,7 +36,8 @@ int native_vector_entry(process::WorkerContext& context) {
 }
 
 std::vector<process::WorkerSpec> native_worker_specs(std::string_view id, int num_envs,
-                                                     int num_workers, std::string_view env_args) {
+                                                     int num_workers, std::string_view env_args,
+                                                     const process::WorkerSetup& setup) {
   std::vector<process::WorkerSpec> specs;
   for (int w = 0; w < num_workers; ++w) {
     process::WorkerSpec spec;
@@ -43,6 +45,7 @@ std::vector<process::WorkerSpec> native_worker_specs(std::string_view id, int nu
     spec.entry = kNativeVectorEntry;
     spec.num_envs = envs_of_worker(num_envs, num_workers, w);
     process::ByteWriter payload;
+    setup.write(payload);
     const std::vector<std::string> plugins = env::loaded_plugins();
     payload.number(static_cast<std::uint32_t>(plugins.size()));
     for (const std::string& plugin : plugins) payload.text(plugin);

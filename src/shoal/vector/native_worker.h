@@ -7,6 +7,7 @@
 
 #include "shoal/process/entry.h"
 #include "shoal/process/launcher.h"
+#include "shoal/process/worker_setup.h"
 
 namespace shoal::vector {
 
@@ -17,6 +18,7 @@ int native_vector_entry(process::WorkerContext& context);
 
 /// The workers that together hold `num_envs` environments of `id`, divided as evenly as possible.
 std::vector<process::WorkerSpec> native_worker_specs(std::string_view id, int num_envs,
-                                                     int num_workers, std::string_view env_args);
+                                                     int num_workers, std::string_view env_args,
+                                                     const process::WorkerSetup& setup = {});
 
 }  // namespace shoal::vector

@@ -307,6 +307,8 @@ int native_pool_entry(process::WorkerContext& context) {
   const auto identity = process::receive_welcome(context);
   if (!identity) return 0;
   process::become(identity);
+  process::ByteReader payload(context.payload);
+  const auto gpu = process::WorkerSetup::read(payload).carry_out();
   run_pool_worker(
       context.channel, *identity,
       {.open =
@@ -334,12 +336,16 @@ std::unique_ptr<env::BatchEnv> native_pool_batch(std::span<const std::byte> payl
   return make_native_batch(process::this_worker(), id, count, env_args);
 }
 
-std::vector<process::WorkerSpec> native_pool_specs(int num_workers) {
+std::vector<process::WorkerSpec> native_pool_specs(int num_workers,
+                                                   const process::WorkerSetup& setup) {
   std::vector<process::WorkerSpec> specs;
   for (int w = 0; w < num_workers; ++w) {
     process::WorkerSpec spec;
     spec.name = fmt::format("worker {}", w);
     spec.entry = kNativePoolEntry;
+    process::ByteWriter payload;
+    setup.write(payload);
+    spec.payload = payload.take();
     specs.push_back(std::move(spec));
   }
   return specs;

@@ -17,6 +17,7 @@
 #include "shoal/process/error_report.h"
 #include "shoal/process/identity.h"
 #include "shoal/process/launcher.h"
+#include "shoal/process/worker_setup.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::vector {
@@ -50,6 +51,7 @@ std::vector<std::byte> native_pool_payload(std::string_view id, std::string_view
 /// The environments of such a session, for the worker that this thread is.
 std::unique_ptr<env::BatchEnv> native_pool_batch(std::span<const std::byte> payload, int count);
 /// `num_workers` workers with that entry.
-std::vector<process::WorkerSpec> native_pool_specs(int num_workers);
+std::vector<process::WorkerSpec> native_pool_specs(int num_workers,
+                                                   const process::WorkerSetup& setup = {});
 
 }  // namespace shoal::vector

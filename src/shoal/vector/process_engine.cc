@@ -38,15 +38,6 @@ int choose_obs_sets(const Options& options, const env::Space& observation, int n
 // For a worker that is still in somebody's step when it is told to close.
 constexpr std::chrono::milliseconds kBusyCloseTimeout{1000};
 
-// With fewer workers than CPUs other programs, or other environments, may need the ones chosen;
-// with more, or with less time than the CPUs have, no worker can have one to itself.
-std::vector<int> cpus_to_pin(const Options& options, std::size_t workers) {
-  if (!options.pin_workers || workers < 2) return {};
-  std::vector<int> cpus = os::cpu_set();
-  const auto allowed = static_cast<std::size_t>(os::allowed_cpus());
-  return cpus.size() == workers && allowed == workers ? cpus : std::vector<int>{};
-}
-
 std::vector<WorkerSeat> make_seats(std::vector<process::WorkerSpec> workers) {
   if (workers.empty()) throw InvalidArgument("ProcessVectorEnv: no workers");
   std::vector<WorkerSeat> seats;
@@ -80,7 +71,7 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
       exits_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       seats_(make_seats(std::move(workers))),
       state_(count_envs(seats_), options_.step_before_reset),
-      cpus_(cpus_to_pin(options_, seats_.size())),
+      cpus_(options_.cpus, options_.pin_workers, seats_.size()),
       spin_policy_({.group_size = static_cast<int>(seats_.size()) + 1}),
       ledger_(options_.faults, count_envs(seats_)),
       health_(seats_.size()),
@@ -102,17 +93,9 @@ ProcessEngine::~ProcessEngine() {
   }
 }
 
-// A worker with a CPU of its own is placed there: left alone, the kernel now and then puts two of
-// them, or a spinning one and the caller, on one CPU, and leaves another idle.
 void ProcessEngine::attach(WorkerSeat& seat, std::span<const std::byte> handed) {
   const int pid = seat.process().pid();
-  if (!cpus_.empty() && pid != owner_pid_) {
-    try {
-      os::set_cpu_set({&cpus_[static_cast<std::size_t>(seat.index())], 1}, pid);
-    } catch (const SystemError&) {
-      // A CPU that has gone, or a worker that is gone and shows as such later: a place is a wish.
-    }
-  }
+  cpus_.place(seat.index(), pid);
   seat.attach(control_, sequence_, handed);
   for (int row = seat.first_env(); row < seat.first_env() + seat.num_envs(); ++row) {
     ledger_.stand(row);
@@ -133,6 +116,7 @@ ProcessEngine::Starts ProcessEngine::launch(std::vector<process::WorkerSpec> spe
     exits->fetch_add(1, std::memory_order_release);  // [exits]
   };
   return launcher_->start(std::move(specs), count_exit, [this](process::WorkerProcess& worker) {
+    if (cpus_.chosen()) cpus_.place(worker.spec().index, worker.pid());
     process::send_welcome(worker, *options_.board, static_cast<int>(seats_.size()));
   });
 }

@@ -25,6 +25,7 @@
 #include "shoal/vector/obs_sets.h"
 #include "shoal/vector/rows.h"
 #include "shoal/vector/vector_env.h"
+#include "shoal/vector/worker_cpus.h"
 #include "shoal/vector/worker_seat.h"
 
 namespace shoal::vector {
@@ -164,7 +165,7 @@ class ProcessEngine {
   ObsSets obs_sets_;
   CallState state_;
   VectorEnv::CloseOutcome closing_;
-  const std::vector<int> cpus_;   // of the workers, by index; empty: wherever the kernel puts them
+  const WorkerCpus cpus_;
   sync::SpinPolicy spin_policy_;  // of the caller: it spins where there is a CPU for it as well
   std::uint64_t sequence_ = 0;
   std::uint64_t posted_ns_ = 0;  // when the call under way was given to the workers

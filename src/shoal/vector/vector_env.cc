@@ -35,25 +35,31 @@ int choose_num_workers(const Options& options) {
   return std::min(options.num_envs, os::allowed_cpus());
 }
 
-std::unique_ptr<VectorEnv> create_in_processes(std::string_view id, int num_workers,
-                                               const Options& options) {
-  env::find_env(id);  // an unknown id is named here, not by a worker
+// Out of the options: engines keep those, and let go of the launcher when they are closed.
+std::shared_ptr<process::Launcher> take_launcher(Options& options) {
+  if (options.launcher) return std::exchange(options.launcher, nullptr);
   process::LaunchOptions launch;
   launch.interpreter = process::native_interpreter();
-  return std::make_unique<ProcessVectorEnv>(
-      process::Launcher::create(std::move(launch)),
-      native_worker_specs(id, options.num_envs, num_workers, options.env_args), options);
+  return process::Launcher::create(std::move(launch));
 }
 
-std::unique_ptr<VectorEnv> create_async(std::string_view id, int num_workers,
-                                        const Options& options) {
+std::unique_ptr<VectorEnv> create_in_processes(std::string_view id, int num_workers,
+                                               Options options) {
+  env::find_env(id);  // an unknown id is named here, not by a worker
+  auto launcher = take_launcher(options);
+  return std::make_unique<ProcessVectorEnv>(
+      std::move(launcher),
+      native_worker_specs(id, options.num_envs, num_workers, options.env_args, options.setup),
+      options);
+}
+
+std::unique_ptr<VectorEnv> create_async(std::string_view id, int num_workers, Options options) {
   if (options.backend == Backend::kProcess) {
     env::find_env(id);  // an unknown id is named here, not by a worker
-    process::LaunchOptions launch;
-    launch.interpreter = process::native_interpreter();
     auto pool = std::make_shared<WorkerPool>(
-        process::Launcher::create(std::move(launch)), native_pool_specs(num_workers),
-        PoolOptions{.pin_workers = options.pin_workers, .board = options.board});
+        take_launcher(options), native_pool_specs(num_workers, options.setup),
+        PoolOptions{
+            .pin_workers = options.pin_workers, .cpus = options.cpus, .board = options.board});
     std::vector<PoolVectorEnv::Payload> payloads;
     for (int w = 0; w < num_workers; ++w) {
       payloads.push_back({envs_of_worker(options.num_envs, num_workers, w),

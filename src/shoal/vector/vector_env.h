@@ -27,6 +27,8 @@
 #include "shoal/env/space.h"
 #include "shoal/process/board.h"
 #include "shoal/process/error_report.h"
+#include "shoal/process/launcher.h"
+#include "shoal/process/worker_setup.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/vector/async_errors.h"
 #include "shoal/vector/autoreset.h"
@@ -73,6 +75,13 @@ struct Options {
   /// Process: with exactly one worker for each CPU of this process's set, every worker is confined
   /// to a CPU of its own, and the threads it starts later with it.
   bool pin_workers = true;
+  /// Process: instead, worker i is confined to the CPUs cpus[i % cpus.size()]; empty: as
+  /// pin_workers says.
+  std::vector<std::vector<int>> cpus = {};
+  /// Process, native environments: starts the workers. nullptr: one with LaunchOptions as they are.
+  std::shared_ptr<process::Launcher> launcher = {};
+  /// Process, native environments: what the workers do first.
+  process::WorkerSetup setup = {};
   /// Whether environments may be stepped that were never reset.
   bool step_before_reset = false;
   /// Process: for the environments to close; then the worker is killed.

@@ -22,21 +22,12 @@ constexpr std::chrono::milliseconds kEndTimeout{1000};
 
 }  // namespace
 
-// With exactly one worker for each CPU, each has one to itself: left alone, the kernel now and then
-// puts two of them on one CPU and leaves another idle.
-std::vector<int> pool_cpus(bool pin_workers, std::size_t workers) {
-  if (!pin_workers || workers < 2) return {};
-  std::vector<int> cpus = os::cpu_set();
-  const auto allowed = static_cast<std::size_t>(os::allowed_cpus());
-  return cpus.size() == workers && allowed == workers ? cpus : std::vector<int>{};
-}
-
 WorkerPool::WorkerPool(std::shared_ptr<process::Launcher> launcher,
                        std::vector<process::WorkerSpec> specs, PoolOptions options)
     : owner_pid_(::getpid()),
       launcher_(std::move(launcher)),
       options_(std::move(options)),
-      cpus_(pool_cpus(options_.pin_workers, specs.size())),
+      cpus_(options_.cpus, options_.pin_workers, specs.size()),
       exits_(std::make_shared<std::atomic<std::uint64_t>>(0)) {
   if (specs.empty()) throw InvalidArgument("WorkerPool: num_workers is 0; it must be at least 1");
   if (!options_.board) options_.board = process::Board::create();
@@ -76,13 +67,7 @@ void WorkerPool::start(std::span<Seat*> seats) {
 void WorkerPool::welcome(const Seat& seat, Life& life) {
   const int index = seat.spec.index;
   const int pid = life.process->pid();
-  if (!cpus_.empty() && pid != owner_pid_) {
-    try {
-      os::set_cpu_set({&cpus_[static_cast<std::size_t>(index)], 1}, pid);
-    } catch (const SystemError&) {
-      // A CPU that has gone, or a worker that is gone and shows as such later: a place is a wish.
-    }
-  }
+  cpus_.place(index, pid);
   process::send_welcome(*life.process, *options_.board, num_workers());
   const int fd = life.door->fd();
   static_cast<void>(life.process->channel().send(

@@ -38,12 +38,15 @@
 #include "shoal/vector/fault_account.h"
 #include "shoal/vector/pool_door.h"
 #include "shoal/vector/pool_messages.h"
+#include "shoal/vector/worker_cpus.h"
 
 namespace shoal::vector {
 
 struct PoolOptions {
   /// As Options::pin_workers.
   bool pin_workers = true;
+  /// As Options::cpus.
+  std::vector<std::vector<int>> cpus = {};
   /// What the workers share; nullptr: one that only they see.
   std::shared_ptr<process::Board> board = {};
   /// For the environments to close; then the workers are killed.
@@ -171,7 +174,7 @@ class WorkerPool {
   const int owner_pid_;
   std::shared_ptr<process::Launcher> launcher_;
   PoolOptions options_;
-  std::vector<int> cpus_;  // of the workers, by index; empty: wherever the kernel puts them
+  const WorkerCpus cpus_;
   std::shared_ptr<std::atomic<std::uint64_t>> exits_;  // counted by the supervisor thread
   std::atomic<std::uint32_t> next_session_{1};
   std::atomic<bool> closed_{false};
@@ -181,8 +184,5 @@ class WorkerPool {
   std::map<std::tuple<std::uint32_t, int, std::uint64_t>, std::deque<PoolMessage>>
       inbox_;  // by session, worker and life
 };
-
-/// The CPUs for `workers` workers to be confined to, one each; empty where that would not help.
-std::vector<int> pool_cpus(bool pin_workers, std::size_t workers);
 
 }  // namespace shoal::vector

@@ -1,0 +1,86 @@
+"""Models that are loaded where they are asked: they keep deadlines, and compute on the device that was named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shoal
+import shoal.serve
+from sample_envs import CounterEnv
+from shoal.errors import DeadlineExceeded
+
+
+def doubled(x: np.ndarray) -> np.ndarray:
+    return 2 * x
+
+
+@pytest.fixture
+def late() -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+    """A model whose answer takes longer than a hundredth of a second."""
+
+    def model(x: np.ndarray) -> np.ndarray:
+        threading.Event().wait(0.02)
+        return 2 * x
+
+    yield model
+
+
+@pytest.fixture(autouse=True)
+def none_afterwards() -> Iterator[None]:
+    yield
+    shoal.serve.use(None)
+
+
+def test_a_call_that_takes_longer_than_its_timeout_is_exceeded(late: Any) -> None:
+    shoal.serve.use({"late": late})
+    model = shoal.worker().model("late")
+    with pytest.raises(DeadlineExceeded, match=r"'late'.*0\.01 s"):
+        model(np.ones(2), timeout=0.01)
+    with pytest.raises(DeadlineExceeded):
+        model.batch(np.ones((3, 2)), timeout=0.01)
+    reply = model.submit(np.ones(2), timeout=0.01)
+    with pytest.raises(DeadlineExceeded):
+        reply.result()
+    assert model(np.ones(2), timeout=60).tolist() == model(np.ones(2)).tolist() == [2, 2]
+
+
+def test_models_compute_on_the_device_that_was_named() -> None:
+    torch = pytest.importorskip("torch")
+    for device in ("cpu", "meta"):
+        shoal.serve.use({"net": torch.nn.Linear(2, 2)}, device=device)
+        assert shoal.worker().model("net")._model.model.weight.device.type == device
+
+
+def test_workers_load_theirs_on_the_device_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Env(CounterEnv):
+        def device(self) -> str:
+            return shoal.worker().model("net")._model.model.weight.device.type
+
+    for num_workers in (0, 1):
+        options = shoal.WorkerOptions(models={"net": torch.nn.Linear(2, 2)}, model_device="meta", gpu="own")
+        envs = shoal.make_vec(Env, 1, num_workers=num_workers, worker=options)
+        assert envs.call("device") == ("meta",)
+        envs.close()
+
+
+def test_a_device_without_models_to_load_is_refused() -> None:
+    with shoal.ModelService({"doubled": doubled}, context="thread") as service:
+        with pytest.raises(ValueError, match="ModelService has its own device="):
+            shoal.WorkerOptions(models=service, model_device="cuda:0", gpu="own")
+        with pytest.raises(ValueError, match="give it to ModelService"):
+            shoal.serve.use(service, device="cuda:0")
+    with pytest.raises(ValueError, match="needs gpu='own' or gpu='lease'"):
+        shoal.WorkerOptions(models={"doubled": doubled}, model_device="cuda:0")
+
+
+@pytest.mark.parametrize("given", [{"threads": 2}, {"preload": ["json"]}, {"on_fault": "restart"}])
+def test_a_service_in_a_thread_refuses_what_only_a_process_could_honour(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=rf"ModelService\({next(iter(given))}=…\) is for server processes"):
+        shoal.ModelService({"doubled": doubled}, context="thread", **given)
