@@ -2,6 +2,19 @@
 #include "bindings.h"
 #include "shoal/version.h"
 
+namespace nb = nanobind;
+
+namespace {
+
+/// At exit. What a daemon thread holds then is never let go, and no leak of ours: nanobind is not to
+/// tell the user of it. Without such threads it does, which is how tests see a leak.
+void forgive_daemon_threads() {
+  PyThreadState* const thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+  if (thread != nullptr && PyThreadState_Next(thread) != nullptr) nb::set_leak_warnings(false);
+}
+
+}  // namespace
+
 NB_MODULE(_core, module) {
   module.doc() = "Shoal's C++ engine. Use it through the shoal package.";
   module.attr("version") = shoal::version();
@@ -17,4 +30,5 @@ NB_MODULE(_core, module) {
   shoal::python::bind_async(module);
   shoal::python::bind_pool(module);
   shoal::python::bind_serve(module);
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
 }
