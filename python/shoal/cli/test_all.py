@@ -58,7 +58,7 @@ def run(source: Path, environment: dict[str, str], only: list[str] | None, copie
 def play(part: Part, source: Path, environment: dict[str, str], copies: Path | None) -> dict[str, Any]:
     """One part's figures. A part that cannot run here is left out; one that ends otherwise than by its count fails."""
     job = Job(part.name, source, environment, part.minutes, copies)
-    start = time.monotonic()
+    start, commit = time.monotonic(), commit_of(source)
     try:
         outcome, closing = "passed", part.run(job)
     except LeftOut as reason:
@@ -74,7 +74,7 @@ def play(part: Part, source: Path, environment: dict[str, str], copies: Path | N
         "left_out": job.left_out,
         "seconds": round(time.monotonic() - start, 1),
         "date": datetime.date.today().isoformat(),
-        "commit": commit_of(source),
+        "commit": commit,
         "cpus": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
     }
