@@ -198,6 +198,20 @@ def test_the_figures_of_the_last_runs_can_be_recorded_afterwards(shoal, source, 
     assert "| 5 passed |" in page and "| 6 passed |" in page
 
 
+def test_sigterm_ends_the_command_of_a_part_too(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom shoal.cli import test_all\nfrom shoal.cli.test_parts import Part\n"
+        "child = 'import os, signal; os.kill(os.getppid(), signal.SIGTERM); print(os.getpid(), flush=True); signal.pause()'\n"
+        "test_all.PARTS = (Part('one', 'waits', 1, lambda job: job.run([sys.executable, '-c', child])[0]),)\n"
+        f"test_all.run(Path({str(tmp_path)!r}), {{}}, None, None, False)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    assert subprocess.run([sys.executable, script], env=environment, capture_output=True).returncode == 143
+    lines = (tmp_path / "build/test-all/one.log").read_text().splitlines()
+    assert not any(Path("/proc", line).exists() for line in lines[1:])  # killed, and collected by its parent
+
+
 def test_wrong_uses_are_one_line(shoal) -> None:
     assert_one_line(shoal("test", "--only", "soak-snyc"), 2, "no part 'soak-snyc'", "did you mean soak-sync?")
     assert_one_line(shoal("test", "--all", "-k", "ring"), 2, "-k", "--only")

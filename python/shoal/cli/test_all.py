@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import platform
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,14 +37,18 @@ def run(source: Path, environment: dict[str, str], only: list[str] | None, copie
             wrong_use(f"there is no part {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
     if copies is not None and not copies.is_dir():
         wrong_use(f"there is no folder {str(copies)!r}")
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # once what the part has started is ended
     results = []
-    for part in PARTS:
-        if only and part.name not in only:
-            continue
-        note(f"shoal: {part.name}: {part.what} …")
-        results.append(play(part, source, environment, copies and copies.resolve()))
-        note(f"shoal: {part.name}: {told(results[-1])}")
-        (source / LAST / f"{part.name}.json").write_text(written(results[-1]))
+    try:
+        for part in PARTS:
+            if only and part.name not in only:
+                continue
+            note(f"shoal: {part.name}: {part.what} …")
+            results.append(play(part, source, environment, copies and copies.resolve()))
+            note(f"shoal: {part.name}: {told(results[-1])}")
+            (source / LAST / f"{part.name}.json").write_text(written(results[-1]))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if record:
         keep(source, results)
     say("")
