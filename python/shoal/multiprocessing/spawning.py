@@ -183,6 +183,8 @@ class ProcessContext:
             message = f"\n\n-- Process {index} terminated with the following error:\n{trace}"
             return ProcessRaisedException(message, index, process.pid)
         code = process.exitcode
+        if lost := getattr(process._popen, "lost", None):
+            return ProcessExitedException(f"process {index} ended with {lost}", index, process.pid, code)
         if code >= 0:
             return ProcessExitedException(f"process {index} terminated with exit code {code}", index, process.pid, code)
         try:

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/process/parent_watch.h"
 #include "shoal/process/spawn_program.h"
 
 namespace shoal::process {
@@ -18,9 +19,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kStopGrace{1'000};
 
-// After the end of the zygote, for its workers, which the kernel kills at once: only one that waits
-// for a device stays.
-constexpr std::chrono::milliseconds kLastGrace{5'000};
+// After the end of the zygote, for its workers, which the kernel kills at once, or after
+// kParentGrace where they are plain: only one that waits for a device stays.
+constexpr std::chrono::milliseconds kLastGrace = kParentGrace + std::chrono::milliseconds{5'000};
 
 // Without a descriptor to watch a worker's end with.
 constexpr std::chrono::milliseconds kLookAgain{10};
