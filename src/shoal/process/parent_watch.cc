@@ -118,7 +118,7 @@ void let_go_of_descriptors() {
 /// Children that are killed leave theirs to this process, their reaper. Bounded: what the kernel
 /// does not let go of is left to it.
 void end_children() {
-  constexpr milliseconds kPatience{700};
+  constexpr milliseconds kPatience{5'000};  // nobody waits for this process
   constexpr timespec kTurn{.tv_sec = 0, .tv_nsec = 2'000'000};
   const std::int64_t start = now_ms();
   for (;;) {

@@ -340,14 +340,20 @@ int Zygote::wait_limit() const {
 // The workers, and all that they have started. Bounded: what the kernel does not let go of is left
 // to it.
 void Zygote::end_everybody() noexcept {
-  constexpr std::chrono::milliseconds kPatience{700};
-  constexpr useconds_t kTurn = 1000;  // microseconds
+  constexpr std::chrono::milliseconds kPatience{700};  // the launcher waits for it
+  constexpr std::chrono::milliseconds kAlone{5'000};   // nobody does
+  constexpr useconds_t kTurn = 1000;                   // microseconds
   for (const auto& [pid, request] : children_) ::kill(pid, SIGKILL);
   for (const pid_t pid : branches_) ::kill(pid, SIGKILL);
   const os::Deadline grace = os::deadline_after(kOrphanGrace);
   const os::Deadline end = os::deadline_after(kPatience);
+  const os::Deadline end_alone = os::deadline_after(kAlone);
+  const auto is_over = [&] {
+    const os::Deadline now = os::Clock::now();
+    return now >= end && (is_branch_ || ::getppid() == launcher_ || now >= end_alone);
+  };
   try {
-    while (os::Clock::now() < end) {
+    while (!is_over()) {
       const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
       if (pid < 0) return;  // nobody is left
       children_.erase(pid);
