@@ -3,7 +3,7 @@ different ways.
 
     python examples/segmentation/compare.py [--write] [--seconds 4] [--rounds 3] [--envs 1 4 16 64]
 
-Every measurement is a fresh program with one environment a worker. Memory is the proportional set size (PSS) of all its
+Every measurement is a fresh program with one environment a worker; the rounds alternate. Memory is the proportional set size (PSS) of all its
 processes together, start time is until the first observations are there. `--write` puts the table into README.md.
 """
 
@@ -32,13 +32,18 @@ import shoal
 
 HOLDERS = {
     "base": "in this process, a model each",
-    "gymnasium": "Gymnasium's `AsyncVectorEnv` (`forkserver`), a model each",
+    "gymnasium-1": "Gymnasium's `AsyncVectorEnv` (`forkserver`), a model each, one thread each",
+    "gymnasium": "the same as it comes, with as many threads in each worker as there are CPUs",
     "fork": "workers of `fork`, a model each",
     "forkserver": "workers of `forkserver`, a model each",
     "spawn": "workers of `spawn`, a model each",
-    "service": "workers of `forkserver`, one `ModelService`",
-    "package": "the same, the model compiled (AOTInductor)",
+    "service": "workers of `forkserver`, one `ModelService` with a server a CPU",
+    "package": "the same service, the model compiled (AOTInductor)",
 }
+# Shoal's workers have one thread each; others' are told by these.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Whom a service is compared with: first those that have as many threads as it gives its workers.
+COMPARED = ("gymnasium-1", "forkserver", "gymnasium")
 # Longer than this a start is not waited for; the next size would take longer still.
 START_LIMIT = 100.0
 README = Path(__file__).with_name("README.md")
@@ -49,7 +54,7 @@ Cell = dict[str, float] | None
 
 
 def make(holder: str, envs: int, service: Any = None) -> gymnasium.vector.VectorEnv:
-    if holder == "gymnasium":
+    if holder.startswith("gymnasium"):
         return gymnasium.vector.AsyncVectorEnv([own_model] * envs, context="forkserver")
     kwargs = {"segmenter": "own" if service is None else "service"}
     if holder == "base":
@@ -146,7 +151,8 @@ def measured_in_a_program(holder: str, envs: int, seconds: float, package: str) 
     command = [sys.executable, __file__, "--one", holder, "--envs", str(envs), "--seconds", str(seconds)]
     command += ["--package", package]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as program:
+    env = os.environ | (ONE_THREAD if holder == "gymnasium-1" else {})
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=env) as program:
         try:
             out, errors = program.communicate(timeout=START_LIMIT + seconds + 60)
         except subprocess.TimeoutExpired:
@@ -160,10 +166,14 @@ def measured_in_a_program(holder: str, envs: int, seconds: float, package: str) 
 
 
 def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
-    """As Markdown: steps/s, memory and start time of each, in the median of its rounds; and how many times as fast the
-    services were, round by round."""
+    """As Markdown: steps/s with their range, memory and start time of each, in the median of its rounds; and how many times as
+    fast the services were, round by round."""
     sizes = sorted(next(iter(figures.values())))
-    text = f"{os.cpu_count()} CPUs ({platform.machine()}), {seconds:g} s each: steps/s · MB · seconds until the first observations.\n\n"
+    rounds = max(len(cells) for row in figures.values() for cells in row.values())
+    text = (
+        f"{os.cpu_count()} CPUs ({platform.machine()}), {rounds} round{'s' if rounds > 1 else ''} of {seconds:g} s: steps/s (from – to) · MB · "
+        "seconds until the first observations.\n\n"
+    )
     text += "| the model | " + " | ".join(f"{n} env{'s' if n > 1 else ''}" for n in sizes) + " |\n"
     text += "|---|" + "---:|" * len(sizes) + "\n"
     for holder, row in figures.items():
@@ -171,7 +181,7 @@ def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:
     if any(None in cells for row in figures.values() for cells in row.values()):
         text += f"\n–: not all workers had started after {START_LIMIT:.0f} s, or four steps took a minute.\n"
     most = 16 if 16 in sizes else sizes[-1]
-    for mine, theirs in itertools.product(("service", "package"), ("forkserver", "gymnasium")):
+    for mine, theirs in itertools.product(("service", "package"), COMPARED):
         pairs = zip(figures.get(mine, {}).get(most, []), figures.get(theirs, {}).get(most, []), strict=False)
         times = [ours["rate"] / other["rate"] for ours, other in pairs if ours and other]
         if times:
@@ -187,7 +197,9 @@ def _text(cells: list[Cell]) -> str:
     if len(done) < len(cells) or not done:
         return "–"
     rate, memory, start = (statistics.median(cell[name] for cell in done) for name in ("rate", "memory", "start"))
-    return f"**{rate:,.0f}** · {memory:,.0f} · {start:.1f}"
+    rates = [cell["rate"] for cell in done]
+    reach = f" ({min(rates):,.0f} – {max(rates):,.0f})" if len(done) > 1 else ""
+    return f"**{rate:,.0f}**{reach} · {memory:,.0f} · {start:.1f}"
 
 
 def write(text: str) -> None:
@@ -202,7 +214,7 @@ def main() -> None:
     parser.add_argument("--envs", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--holders", nargs="+", choices=HOLDERS, default=list(HOLDERS))
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--rounds", type=int, default=1, help="measurements of each, alternating")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each, alternating")
     parser.add_argument("--write", action="store_true", help="the table goes into README.md")
     parser.add_argument("--one", choices=HOLDERS, help=argparse.SUPPRESS)
     parser.add_argument("--package", help=argparse.SUPPRESS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -323,6 +324,62 @@ def test_tables_are_made_of_the_closing_lines_of_runs(tmp_path):
         "| pufferlib-sync | 1,000 (1,000 – 1,000) | 2,000 (2,000 – 2,000) | num_workers=1 |",
         "| pufferlib-serial | 2,000 (2,000 – 2,000) | 1,000 (1,000 – 1,000) |  |",
     ]
+
+
+def test_ranges_over_hosts_are_computed_from_what_is_kept(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks/tables.py")
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    for folder in ("benchmarks", "."):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "README.md").write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "benchmarks/results")
+    for host, rate, more in (("a", 1000.0, []), ("b", 3000.0, [Measurement("noop", 64, "sb3-dummy", [10.0])])):
+        subject, peer = (
+            Measurement("noop", 64, "shoal-auto", [rate]),
+            Measurement("noop", 64, "gymnasium-sync", [500.0]),
+        )
+        found = result(subject, peer, *more).to_dict()
+        found["machine"] = {
+            "cpu": f"CPU {host}",
+            "cpus": 2,
+            "kernel": "6",
+            "python": "3.11.7",
+            "shoal": "0.1.0",
+            "worth": 1.2,
+        }
+        beside = {**found, "beside": 3}
+        for run in (found, beside):
+            path = tmp_path / f"{host}-{run['beside']}.json"
+            path.write_text(json.dumps(run))
+        monkeypatch.setattr(sys, "argv", ["tables.py", "--keep", host, str(tmp_path / f"{host}-0.json"), str(path)])
+        tables.main()
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--write"])
+    tables.main()
+    short, whole = ((tmp_path / name).read_text() for name in ("README.md", "benchmarks/README.md"))
+    for text in (short, whole):
+        assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+        assert "- **a**: CPU a, 2 CPUs that side by side do the work of 1.2." in text
+        assert "| an environment that does nothing, 64 | 1,000 · 3,000 | 2.00 – 6.00 | 300 (1 of 2) |" in text
+    assert "beside" not in short
+    assert "| an environment that does nothing, 64, beside 3 busy processes | 1,000 · 3,000 | 2.00 – 6.00 |" in whole
+    assert "**an environment that does nothing, 64, beside 3 busy processes**" in whole
+
+
+def test_the_tables_are_those_of_the_results_that_are_kept():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import tables; print(all(t in p.read_text() for p, t in tables.pages(tables.kept()).items()))",
+        ],
+        cwd=ROOT / "benchmarks",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "True\n", done
 
 
 def test_tables_of_what_is_no_result_say_so(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,11 +156,25 @@ def test_shoal_train_learns_on_it(tmp_path: Path) -> None:
 
 def test_the_comparison_makes_its_table() -> None:
     holders = ["base", "forkserver", "service"]
-    text = run("compare.py", "--holders", *holders, "--envs", "1", "2", "--seconds", "0.2")
+    text = run("compare.py", "--holders", *holders, "--envs", "1", "2", "--seconds", "0.2", "--rounds", "2")
     lines = text.splitlines()
-    assert "| the model | 1 env | 2 envs |" in lines
-    assert len([line for line in lines if line.startswith(("| in this process", "| workers")) and "–" not in line]) == 3
+    assert "| the model | 1 env | 2 envs |" in lines and "2 rounds of 0.2 s" in text
+    rows = [line for line in lines if line.startswith(("| in this process", "| workers"))]
+    assert len(rows) == 3 and all(re.search(r"\*\* \([\d,]+ – [\d,]+\) · ", line) for line in rows), rows
     assert len([line for line in lines if line.startswith("2 environments, workers of `forkserver`, one")]) == 1
+
+
+def test_the_comparison_leads_with_workers_of_as_many_threads() -> None:
+    import compare
+
+    cells = {"start": 1.0, "memory": 100.0}
+    rates = {"gymnasium-1": [5.0, 4.0], "forkserver": [6.0, 5.0], "gymnasium": [0.1, 0.1], "service": [10.0, 12.0]}
+    figures = {holder: {16: [cells | {"rate": rate} for rate in row]} for holder, row in rates.items()}
+    said = [line for line in compare.table(figures, 2.0).splitlines() if "times as fast" in line]
+    assert [line.partition("times as fast as ")[2] for line in said] == [
+        f"{compare.HOLDERS[holder]}." for holder in ("gymnasium-1", "forkserver", "gymnasium")
+    ]
+    assert "2.5 (2.0 – 3.0) times" in said[0]
 
 
 @pytest.mark.timeout(400)
