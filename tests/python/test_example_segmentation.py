@@ -146,12 +146,32 @@ def test_mask_rcnn_paints_the_surest_instance_last(monkeypatch: pytest.MonkeyPat
     assert (mask[:20, :20] == FRUIT).all() and (mask[:20, 20:30] == THORN).all() and (mask[40:60, 40:60] == 0).all()
 
 
+def return_at_random(episodes: int) -> float:
+    """The mean return of actions drawn at random. The mask that an agent sees does not change what its actions earn."""
+    envs = shoal.make_vec("shoal/SegmentedWorld-v0", episodes, seed=1, autoreset_mode="disabled")
+    envs.reset()
+    envs.action_space.seed(1)
+    total = np.zeros(episodes)
+    ended = np.zeros(episodes, bool)
+    while not ended.all():
+        _, rewards, terminated, truncated, _ = envs.step(envs.action_space.sample())
+        total += np.where(ended, 0, rewards)
+        ended |= terminated | truncated
+        if ended.any() and not ended.all():
+            envs.reset(options={"reset_mask": ended.copy()})
+    envs.close()
+    return float(total.mean())
+
+
+@pytest.mark.timeout(900)
 def test_shoal_train_learns_on_it(tmp_path: Path) -> None:
-    options = ["--num-envs", "4", "--total-steps", "256", "--run-dir", str(tmp_path / "run"), "--json", "--quiet"]
-    for option in ("num_steps=32", "eval_every=128", "eval_envs=1", "eval_episodes=1", "final_episodes=1"):
-        options += ["--set", option]
-    text = run("-m", "shoal.cli", "train", "SegmentedWorld-v0", *options)
-    assert json.loads(text)["steps"] == 256
+    """Its last evaluation gave 10.5 where this was written; chance is near 0."""
+    options = ["--num-envs", "8", "--total-steps", "12288", "--seed", "1", "--run-dir", str(tmp_path / "run")]
+    options += ["--set", "eval_every=100000", "--set", "final_episodes=20", "--json", "--quiet"]
+    text = run("-m", "shoal.cli", "train", "SegmentedWorld-v0", *options, seconds=880)
+    result = json.loads(text)
+    assert (result["steps"], result["evaluated_episodes"]) == (12288, 20)
+    assert result["mean_return"] > return_at_random(200) + 4
 
 
 def test_the_comparison_makes_its_table() -> None:
