@@ -2,8 +2,8 @@
 // once.
 //
 //   CopyPlan plan(env.observation_space);
-//   plan.store(observation, rows.obs, i);         // environment's return value -> row i of every
-//   leaf nb::object action = plan.load(rows.actions, i);
+//   plan.store(observation, rows.obs, i);    // environment's return value -> row i of every leaf
+//   nb::object action = plan.load(rows.actions, i);
 //
 // Leaves without an array of fixed size (Text, custom spaces, …) go into ObjectRows as they are.
 // Whoever has such leaves (objects() says it) hands the table in as well; without it, samples of

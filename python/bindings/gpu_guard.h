@@ -3,8 +3,9 @@
 // CUDA_VISIBLE_DEVICES="" keeps every well-behaved library from the GPUs; code that undoes it, or
 // opens a device by itself, is found out: the process looks at itself, and at who tried.
 //
-// A fact of the whole process: an audit hook of the interpreter cannot be taken back. Threads: with
-// the GIL. Fork: a child goes on as its parent.
+// A fact of the whole process: an audit hook of the interpreter cannot be taken back.
+// Threads: with the GIL.
+// Fork: a child goes on as its parent.
 #pragma once
 
 namespace shoal::python {

@@ -11,8 +11,8 @@
 namespace shoal::python {
 
 /// None, bool, int of 64 bits, float, str, bytes and what has a Packer, and tuples, lists and dicts
-/// of them, nested a few times: all of exactly these types. Threads: with the GIL, which a packer
-/// may give back.
+/// of them, nested a few times: all of exactly these types.
+/// Threads: with the GIL, which a packer may give back.
 class PlainCodec {
  public:
   static constexpr std::size_t kMaxBytes = 32768;

@@ -14,7 +14,8 @@ namespace shoal::python {
 /// Storages by `Key`, where their memory lies; each with the `Held` that is its data pointer's
 /// context. It keeps none of them alive.
 ///
-/// Threads: any. Fork: a child has the table whole, whichever thread was at it.
+/// Threads: any.
+/// Fork: a child has the table whole, whichever thread was at it.
 template <class Key, class Held>
 class KnownStorages {
  public:

@@ -1,11 +1,12 @@
 // Storages of torch whose bytes lie in a block of the family's heap.
 //
 // Threads: everything here is called with the GIL held; the copy of a large storage gives it back.
-// The release of a storage may happen on any thread, without it. Invariants: one live storage of
-// this process for one place in the heap, so that views stay views however often they are sent. A
-// storage holds its block for as long as it has it; the last holder of all processes frees it.
-// Death: the block is given back with the process's other references. Fork: the child holds what
-// its parent's storages hold.
+// The release of a storage may happen on any thread, without it.
+// Invariants: one live storage of this process for one place in the heap, so that views stay views
+// however often they are sent. A storage holds its block for as long as it has it; the last holder
+// of all processes frees it.
+// Death: the block is given back with the process's other references.
+// Fork: the child holds what its parent's storages hold.
 #pragma once
 
 #include <c10/core/StorageImpl.h>

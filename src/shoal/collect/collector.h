@@ -1,11 +1,13 @@
 // Steps a vector environment with a policy and fills rollouts.
 //
 // What becomes of a row's special cases:
-//   next-step autoreset   the step after an episode's end only resets: its row is not valid. The
-//   observation that an episode
-//                         ends with is obs(t + 1), so next_value(t) is its value
+//
+//   next-step autoreset   The step after an episode's end only resets: its row is not valid. The
+//                         observation that an episode ends with is obs(t + 1), so next_value(t)
+//                         is its value.
 //   same-step autoreset   obs(t + 1) is the next episode's first; next_value(t) is the value of
-//   final_obs dead worker           the row is not valid
+//                         final_obs.
+//   dead worker           The row is not valid.
 //
 // Threads: one at a time. The same environments, seeds and policy give the same rollouts, whatever
 // the backend.

@@ -2,8 +2,11 @@
 //
 //   struct Coin : shoal::env::Env {
 //     Coin() : Env(Box{{DType::kF32, {1}}, {0}, {1}}, Discrete{2}) {}
-//     void reset(const Row& obs) override { side_ = np_random().integers(0, 2); obs.as<float>()[0]
-//     = side_; } Outcome step(const Row& action, const Row& obs) override { … }
+//     void reset(const Row& obs) override {
+//       side_ = np_random().integers(0, 2);
+//       obs.as<float>()[0] = side_;
+//     }
+//     Outcome step(const Row& action, const Row& obs) override { … }
 //   };
 //   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);        // shoal/env/register_env.h
 //

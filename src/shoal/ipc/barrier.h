@@ -17,9 +17,10 @@ namespace shoal::ipc {
 
 /// A value that holds its block: copies, also in other processes, are the same barrier.
 ///
-/// Threads, processes: any of the family. Death: who has arrived once and is killed breaks it,
-/// within a slice of those that wait, unless it called leave() before. Fork: the member is the
-/// parent.
+/// Threads, processes: any of the family.
+/// Death: who has arrived once and is killed breaks it, within a slice of those that wait, unless
+/// it called leave() before.
+/// Fork: the member is the parent.
 class Barrier {
  public:
   static constexpr std::uint32_t kMaxParties = 16384;

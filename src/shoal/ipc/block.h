@@ -11,7 +11,9 @@
 namespace shoal::ipc {
 
 /// Holds one block; a copy holds it once more. The bytes stay where they are while anybody in the
-/// family holds them. Threads: as a shared_ptr. Fork: the child's copies hold the block, too.
+/// family holds them.
+/// Threads: as a shared_ptr.
+/// Fork: the child's copies hold the block, too.
 class Block {
  public:
   Block() noexcept = default;

@@ -16,9 +16,10 @@ namespace shoal::ipc {
 /// A value that holds its block: copies, also in other processes, are the same condition.
 ///
 /// Threads, processes: any of the family; wait() and notify() by who has the lock. Invariant:
-/// notify(n) ends n waits of living waiters, those that began first, if there are as many. Death: a
-/// dead waiter's notification is handed on within a slice. Fork: the waiter is the parent. Limit:
-/// of more than kWaiters waiters at a time, those beyond wake at every notification.
+/// notify(n) ends n waits of living waiters, those that began first, if there are as many.
+/// Death: a dead waiter's notification is handed on within a slice.
+/// Fork: the waiter is the parent.
+/// Limit: of more than kWaiters waiters at a time, those beyond wake at every notification.
 class Condition {
  public:
   static constexpr std::uint32_t kWaiters = 64;

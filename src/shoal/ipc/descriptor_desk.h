@@ -6,10 +6,12 @@
 // other. The desk closes what belongs to a block that nobody holds any more: at once when it is
 // told to look, within a second when all that held it were killed.
 //
-// Threads: any. Processes: those of this family and user; others are not spoken to. Death: of the
-// process with the desk: what was left there is lost, and the next that leaves something opens
-// another. Fork: a child has no desk. (The name of its socket is in a network namespace: all
-// processes have to be in one.)
+// Threads: any.
+// Processes: those of this family and user; others are not spoken to.
+// Death: of the process with the desk: what was left there is lost, and the next that leaves
+// something opens another.
+// Fork: a child has no desk. (The name of its socket is in a network namespace: all processes have
+// to be in one.)
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // Points in streams that cross to other processes, and those that releases wait for.
 //
-// Threads: one at a time. Death: an event of a dead process holds nobody back: its work has ended
-// with it. Invariant: an event is recorded again only when its work is done, and whoever asks for
-// it then is told that it is over.
+// Threads: one at a time.
+// Death: an event of a dead process holds nobody back: its work has ended with it. Invariant: an
+// event is recorded again only when its work is done, and whoever asks for it then is told that it
+// is over.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,9 @@
 // whether that one let go or was killed. What it received is mapped once and let go when the work
 // that was queued before is done.
 //
-// Threads: any. Death: of the process that gave memory: a segment's lives on; what torch's
-// allocator made cannot be received any more, and whoever has it mapped should not count on it.
+// Threads: any.
+// Death: of the process that gave memory: a segment's lives on; what torch's allocator made cannot
+// be received any more, and whoever has it mapped should not count on it.
 // Fork: a child cannot use any of it; what it has of its parent it leaves alone.
 #pragma once
 

@@ -1,7 +1,8 @@
 // Memory of CUDA devices that is shared by descriptor, in segments that are cut into ranges.
 //
-// Threads: one at a time, but for DeviceRange's destructor, which locks the segment. Death: of the
-// process that made a segment: its ranges live on while others hold them; none is used again.
+// Threads: one at a time, but for DeviceRange's destructor, which locks the segment.
+// Death: of the process that made a segment: its ranges live on while others hold them; none is
+// used again.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,9 @@ namespace shoal::ipc {
 
 /// A value that holds its block: copies, also in other processes, are the same event.
 ///
-/// Threads, processes: any of the family. Death: on any line; a waiter finds within a slice what
-/// somebody set and did not live to tell. Fork: parent and child use the same event.
+/// Threads, processes: any of the family.
+/// Death: on any line; a waiter finds within a slice what somebody set and did not live to tell.
+/// Fork: parent and child use the same event.
 class Event {
  public:
   Event() : block_(Block::allocate(sizeof(sync::Event), BlockKind::kSync)) {

@@ -6,13 +6,15 @@
 // privately how often), or another block (a message holds what is named in it; a queue's block
 // holds the messages that nobody took yet), which gives back what it holds when it is freed itself.
 //
-// Threads: any. Processes: any of the family, at the same time. Memory ordering: who learns of a
-// block through the heap (take, acquire after a lock of one's own) sees what was written into it
-// before. Death: every change is finished or undone by the next who locks the heap; what a dead
-// process held is given back by sweep(). A process that is stopped within a call stops the others'
-// calls. Fork (by libc's fork(), from any code): the child has a slot of its own and holds what its
-// parent held, before fork() returns in either. Invariant: memory of a block is allocated before
-// it is handed out; too little is an exception then, never a SIGBUS later.
+// Threads: any.
+// Processes: any of the family, at the same time.
+// Memory ordering: who learns of a block through the heap (take, acquire after a lock of one's own)
+// sees what was written into it before.
+// Death: every change is finished or undone by the next who locks the heap; what a dead process
+// held is given back by sweep(). A process that is stopped within a call stops the others' calls.
+// Fork (by libc's fork(), from any code): the child has a slot of its own and holds what its parent
+// held, before fork() returns in either. Invariant: memory of a block is allocated before it is
+// handed out; too little is an exception then, never a SIGBUS later.
 #pragma once
 
 #include <sys/types.h>

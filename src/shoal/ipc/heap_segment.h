@@ -21,8 +21,9 @@ class OutOfMemory : public SystemError {
 
 /// A mapped heap without any state of this process; a resource.
 ///
-/// Processes: each maps it at its own address. Fork: the child has the same mapping. Invariant: the
-/// geometry was checked when attaching and never changes.
+/// Processes: each maps it at its own address.
+/// Fork: the child has the same mapping. Invariant: the geometry was checked when attaching and
+/// never changes.
 class HeapSegment {
  public:
   using Transaction = layout::Transaction;

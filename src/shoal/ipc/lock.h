@@ -24,9 +24,10 @@ enum class ReleaseOutcome : std::uint8_t { kReleased, kFree, kNotOwner };
 /// A value that holds its block: copies, also in other processes, are the same lock.
 ///
 /// Threads, processes: any of the family; a plain one may be released by any, a recursive one only
-/// by the thread that has it. Memory ordering: what was written before release() is visible after
-/// the next acquisition. Death: as its OwnerDeath says, within a slice of the wait. Fork: what the
-/// parent holds is not the child's.
+/// by the thread that has it.
+/// Memory ordering: what was written before release() is visible after the next acquisition.
+/// Death: as its OwnerDeath says, within a slice of the wait.
+/// Fork: what the parent holds is not the child's.
 class Lock {
  public:
   Lock(bool recursive, OwnerDeath on_death);  // throws OutOfMemory

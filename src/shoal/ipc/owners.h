@@ -30,8 +30,9 @@ struct [[nodiscard]] Acquisition {
   pid_t dead = 0;
 };
 
-/// The owners of one heap; borrows it. Limit: a slot that was used again exactly 2^kEpochBits times
-/// while something was still held under it is taken for the one before.
+/// The owners of one heap; borrows it.
+/// Limit: a slot that was used again exactly 2^kEpochBits times while something was still held
+/// under it is taken for the one before.
 class Owners {
  public:
   static constexpr unsigned kEpochBits = 16;

@@ -1,8 +1,8 @@
 // Runs of pages: which are free, with or without memory, and how they are cut and joined.
 //
-// Threads and processes: all calls under the heap's lock, as part of a transaction. Invariants:
-// runs tile the data from its start to `top`; the first and last page of each carry its tag; two
-// free runs of a kind are never neighbours.
+// Threads and processes: all calls under the heap's lock, as part of a transaction.
+// Invariants: runs tile the data from its start to `top`; the first and last page of each carry its
+// tag; two free runs of a kind are never neighbours.
 #pragma once
 
 #include <cstdint>

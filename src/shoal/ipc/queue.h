@@ -4,10 +4,12 @@
 // holder; what nobody took goes with it. Small messages lie in its ring, which grows as needed;
 // larger ones, and those that name blocks, are blocks that the queue holds meanwhile.
 //
-// Threads, processes: any number may put and get. Memory ordering: what was written before a put is
-// seen after the get of its message. Death: a process killed on any line of a put or get costs at
-// most its own message, and leaves no block behind; waits are slices, so nobody sleeps beside an
-// item because of a death for longer than kSlice. Fork: both use the same queue.
+// Threads, processes: any number may put and get.
+// Memory ordering: what was written before a put is seen after the get of its message.
+// Death: a process killed on any line of a put or get costs at most its own message, and leaves no
+// block behind; waits are slices, so nobody sleeps beside an item because of a death for longer
+// than kSlice.
+// Fork: both use the same queue.
 #pragma once
 
 #include <array>

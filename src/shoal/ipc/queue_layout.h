@@ -6,12 +6,15 @@
 //        0     64  magic, version, limits: written once
 //       64     64  lock
 //      128      8  put: items put, ever (mod 2^32) << 32 | position behind the last record
-//      136      8  ring: offset of the ring's block | log2 of its units (its place is a multiple of
-//      64) 144      8  spare ring: a larger one that is being filled; 0 otherwise 152      8  bytes
-//      of the messages in the queue 160     24  who sleeps until there is an item, room, or no
-//      unfinished task 192      8  take: items taken, ever (mod 2^32) << 32 | position of the
-//      oldest record 200      8  done: tasks done, ever (mod 2^32) 256    384  pollers: processes
-//      that are told by a wake socket that there are items
+//      136      8  ring: offset of the ring's block, a multiple of 64 | log2 of its units
+//      144      8  spare ring: a larger one that is being filled; 0 otherwise
+//      152      8  bytes of the messages in the queue
+//      160     24  who sleeps until there is an item, room, or no unfinished task
+//      184      8  zero
+//      192      8  take: items taken, ever (mod 2^32) << 32 | position of the oldest record
+//      200      8  done: tasks done, ever (mod 2^32)
+//      208     48  zero
+//      256    384  pollers: processes that are told by a wake socket that there are items
 //
 // The ring is a block of 2^n units of 16 bytes that the queue's block holds. Positions count units,
 // ever (mod 2^32). A record is contiguous and starts with

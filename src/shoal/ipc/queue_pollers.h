@@ -12,7 +12,9 @@
 namespace shoal::ipc {
 
 /// Sockets are made on demand: one in a process that polls, one in a process that puts while
-/// somebody polls. Threads: one at a time, under the queue's lock. Fork: a child starts anew.
+/// somebody polls.
+/// Threads: one at a time, under the queue's lock.
+/// Fork: a child starts anew.
 class QueuePollers {
  public:
   using Table = std::span<layout::Poller>;

@@ -12,9 +12,10 @@ namespace shoal::ipc {
 
 /// A value that holds its block: copies, also in other processes, are the same semaphore.
 ///
-/// Threads, processes: any of the family. Death: a dead holder's permits come back within a slice
-/// of whoever waits, as its OwnerDeath says, unless permits travel: see sync::Semaphore. Fork: what
-/// the parent holds is not the child's.
+/// Threads, processes: any of the family.
+/// Death: a dead holder's permits come back within a slice of whoever waits, as its OwnerDeath
+/// says, unless permits travel: see sync::Semaphore.
+/// Fork: what the parent holds is not the child's.
 class Semaphore {
  public:
   static constexpr std::uint32_t kMaxValue = sync::Semaphore::kMaxValue;

@@ -9,7 +9,8 @@
 
 namespace shoal::ipc {
 
-/// Threads: any. Fork: a child whose parent was learning in another thread never spins.
+/// Threads: any.
+/// Fork: a child whose parent was learning in another thread never spins.
 class SharedSpinPolicy {
  public:
   /// For locks and permits, which are held briefly.

@@ -26,7 +26,8 @@ namespace shoal::ipc {
 ///
 /// Threads: any may add and wait; one calls pump() over and over, without which nothing arrives.
 /// Death: of a worker: its task fails by bury(), tasks that it had not begun go to others, results
-/// that it had sent count. Fork: the copy in a forked child is inert.
+/// that it had sent count.
+/// Fork: the copy in a forked child is inert.
 class TaskScheduler {
  public:
   struct Event {

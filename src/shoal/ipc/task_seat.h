@@ -17,9 +17,10 @@ namespace shoal::ipc {
 
 /// One seat of a board, in the process that sits there; a resource.
 ///
-/// Threads: one. Death: of this process anywhere: the task that it had begun is known to the owner,
-/// those it had not begun are given to others, and results that were sent whole have arrived. Of
-/// the owner: calls end with kStopped within about 100 ms.
+/// Threads: one.
+/// Death: of this process anywhere: the task that it had begun is known to the owner, those it had
+/// not begun are given to others, and results that were sent whole have arrived. Of the owner:
+/// calls end with kStopped within about 100 ms.
 class TaskSeat {
  public:
   enum class Outcome : std::uint8_t {

@@ -1,12 +1,13 @@
 // A checkpoint: a directory that appears whole or not at all, and opens without pickle.
 //
-//   policy.safetensors   the policy, under its Python state_dict names, observation normaliser
-//   included optim.safetensors    the optimiser's moments (only in a resumable checkpoint)
-//   envs.safetensors     what brings the environments back to where they were           (only in a
-//   resumable checkpoint) state.json           {"format": "shoal.checkpoint", "version": 1,
-//   "files": {name: {"bytes", "fnv1a64"}}, …}: the
-//                        configuration, spaces, step, schedules' position, and the counters of the
-//                        random streams
+//   policy.safetensors   the policy under its Python state_dict names, with the normaliser of its
+//                        observations
+//   optim.safetensors    the optimiser's moments; only in a resumable checkpoint
+//   envs.safetensors     what brings the environments back to where they were; only in a
+//                        resumable checkpoint
+//   state.json           the configuration, spaces, step, schedules' position, and the counters of
+//                        the random streams: {"format": "shoal.checkpoint", "version": 1,
+//                        "files": {name: {"bytes", "fnv1a64"}}, …}
 //
 // Invariants: the files of one directory were written together; a reader checks each against the
 // size and checksum in state.json, so a damaged or mixed-up checkpoint is one clear error and never

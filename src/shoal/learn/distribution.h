@@ -1,10 +1,10 @@
 // The probability distributions of actions, in closed form: sampling, log-probability, entropy, and
 // their derivatives.
 //
-//   Categorical       head = logits of n choices                    action: int32 [1]
-//   MultiCategorical  head = logits of all components, concatenated action: int32 [components],
-//   independent DiagGaussian      head = means, and a log_std of its own        action: float32
-//   [dimensions], unbounded
+//                     head                               action
+//   Categorical       logits of n choices                int32 [1]
+//   MultiCategorical  logits of all components, joined   int32 [components], independent
+//   DiagGaussian      means; log_std is a parameter      float32 [dimensions], unbounded
 //
 // Threads: a value without state; const functions may run at once.
 #pragma once

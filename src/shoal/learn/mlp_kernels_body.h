@@ -1,9 +1,9 @@
 // The kernels themselves, for one instruction set. Included by one source file for each, which
 // defines
-//   SHOAL_KERNELS        the namespace
-//   SHOAL_VECTOR_FLOATS  floats in a vector register
-//   SHOAL_TILE_ROWS, SHOAL_TILE_VECTORS   accumulators of the inner loop: rows times vectors of
-//   registers
+//
+//   SHOAL_KERNELS                         the namespace
+//   SHOAL_VECTOR_FLOATS                   floats in a vector register
+//   SHOAL_TILE_ROWS, SHOAL_TILE_VECTORS   accumulators of the inner loop: rows times registers
 //
 // Nothing from the standard library is used in here but types: an inline function compiled for
 // AVX-512 could become the one copy that the whole program uses, on every processor.

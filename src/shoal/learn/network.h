@@ -1,16 +1,18 @@
 // What a policy's network looks like, where its parameters are, and how they begin.
 //
-//   images  -> Nature CNN each (Mnih et al., 2015) -+
-//   dense vector ----------------------------------+-> features -> actor MLP  -> head (logits or
-//   means)
-//                                                               -> critic MLP -> value
-//   shared hidden layers: features -> trunk MLP -> one linear layer each
+//   images -> Nature CNN each (Mnih et al., 2015) --+
+//   dense vector -----------------------------------+-> features -> actor MLP  -> head
+//                                                                -> critic MLP -> value
+//
+// The head is logits or means. With shared hidden layers: features -> trunk MLP -> one linear layer
+// each.
 //
 // Parameters carry the names of this module's state_dict:
-//   cnn.<image>.{0,2,4,7}.{weight,bias}                  Sequential(Conv, ReLU, Conv, ReLU, Conv,
-//   ReLU, Flatten, Linear, ReLU) actor.{0,2,…}.{weight,bias}, critic.…, trunk.… Sequential(Linear,
-//   Tanh, …, Linear) log_std                                              [actions], Gaussian
-//   policies only
+//
+//   cnn.<image>.{0,2,4,7}.{weight,bias}     Sequential(Conv, ReLU, Conv, ReLU, Conv, ReLU, Flatten,
+//                                           Linear, ReLU)
+//   {actor,critic,trunk}.{0,2,…}.{weight,bias}   Sequential(Linear, Tanh, …, Linear)
+//   log_std                                 [actions], of Gaussian policies only
 #pragma once
 
 #include <array>

@@ -1,8 +1,9 @@
 // Proximal policy optimisation (Schulman et al., 2017) on a vector environment.
 //
 //   Ppo ppo(envs->single_observation_space(), envs->single_action_space(), envs->num_envs(),
-//   config, seed); ppo.begin(*envs); while (ppo.steps() < config.total_steps) IterationStats stats
-//   = ppo.iterate();
+//           config, seed);
+//   ppo.begin(*envs);
+//   while (ppo.steps() < config.total_steps) IterationStats stats = ppo.iterate();
 //
 // Determinism: the same spaces, configuration, seed, number of environments and trajectories give
 // the same parameters bit for bit on one machine, for any backend and number of workers: every

@@ -1,8 +1,9 @@
 // PPO's loss of one minibatch and its derivatives by the network's outputs.
 //
-//   loss = mean(max(-A r, -A clip(r, 1 - c, 1 + c))) + value_coef * value_loss - entropy_coef *
-//   mean(entropy) r = exp(logp - old_logp);  value_loss = mean((V - returns)^2), or its clipped
-//   form
+//   loss = mean(max(-A r, -A clip(r, 1 - c, 1 + c)))
+//          + value_coef * value_loss - entropy_coef * mean(entropy)
+//   r = exp(logp - old_logp)
+//   value_loss = mean((V - returns)^2), or its clipped form
 //
 // Threads: one at a time. Allocates only when a minibatch is larger than all before.
 #pragma once

@@ -1,13 +1,17 @@
 // The directory of one training run.
 //
-//   config.json        {"format": "shoal.run", "version": 1, "config": {every option}, …}: what it
-//   was told progress.jsonl     {"step", "seconds", name: number, …} a line: what was measured, in
-//   the order of steps checkpoints/last   where a resume starts; checkpoints/best: the policy of
-//   the best evaluation (checkpoint.h) result.json        the outcome, once the run has ended lock
-//   held by the process that trains in it
+//   config.json        what it was told:
+//                      {"format": "shoal.run", "version": 1, "config": {every option}, …}
+//   progress.jsonl     what was measured, in the order of steps; a line each:
+//                      {"step", "seconds", name: number, …}
+//   checkpoints/last   where a resume starts (checkpoint.h)
+//   checkpoints/best   the policy of the best evaluation
+//   result.json        the outcome, once the run has ended
+//   lock               held by the process that trains in it
 //
-// Threads: one at a time. Processes: one writer a directory, guarded by an advisory lock that ends
-// with its process; readers see whole files, and whole lines of progress.jsonl but for the last.
+// Threads: one at a time.
+// Processes: one writer a directory, guarded by an advisory lock that ends with its process;
+// readers see whole files, and whole lines of progress.jsonl but for the last.
 #pragma once
 
 #include <cstdint>

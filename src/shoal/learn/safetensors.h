@@ -2,15 +2,16 @@
 // any code.
 //
 //   offset 0       u64, little endian: H, the bytes of the header
-//   offset 8       H bytes of JSON: {"__metadata__": {string: string}, name: {"dtype", "shape",
-//   "data_offsets"}, …},
-//                  padded with spaces so that the data begins on a multiple of 8
+//   offset 8       H bytes of JSON, padded with spaces so that the data begins on a multiple of 8:
+//                  {"__metadata__": {string: string},
+//                   name: {"dtype", "shape", "data_offsets"}, …}
 //   offset 8 + H   the arrays, C order, little endian, end to end: no gap, no overlap, nothing
-//   after the last
+//                  after the last
 //
 // Invariants: a file that was written is complete, because it is written beside its place, synced,
 // and renamed; whatever the reader returns lies inside the file, because every offset is checked
-// before it is used. Threads: values; no shared state.
+// before it is used.
+// Threads: values; no shared state.
 #pragma once
 
 #include <cstddef>

@@ -8,23 +8,23 @@
 // A resumed run ends with the parameters, bit for bit, of one that was never stopped, whether it
 // was stopped or killed:
 //   - The checkpoint has all of the learner's state; its random numbers are functions of the seed
-//   and counters.
+//     and counters.
 //   - Environments are brought back by replaying their actions (replayable_vector_env.h), in the
-//   middle of their episodes.
-//     Each `replay_limit` steps the run resets all of them with new seeds, resumed or not, so the
-//     replay stays short.
+//     middle of their episodes. Each `replay_limit` steps the run resets all of them with new
+//     seeds, resumed or not, so the replay stays short.
 //   - Evaluations happen at steps that follow from the configuration, on environments reset with
-//   seeds that follow from
-//     (seed, step), so they are the same, and so are the best policy and an early stop.
+//     seeds that follow from (seed, step). So they are the same, and so are the best policy and an
+//     early stop.
 //   - What happens at times (saving) or on request (stopping) has no influence on training.
+//
 // It does not hold for environments that break the rule in replayable_vector_env.h; then the run
 // goes on with environments reset, says so, and status().resume is kRestarted. Nor across machines,
 // versions, or another number of environments.
 //
 // Threads: any thread may call status(), poll(), wait() and stop(); one thread constructs, starts
 // and destroys. The environments belong to the training thread from start() until wait() returns
-// true. Death: a killed run loses what came after its last checkpoint, at most
-// `save_every_seconds`.
+// true.
+// Death: a killed run loses what came after its last checkpoint, at most `save_every_seconds`.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,8 @@
 // One session of a training run, on the calling thread: what Trainer's thread does.
 //
-//   while not over: evaluate if due; stop if asked; save if due; reset all if the replay grew too
-//   long; iterate save; final evaluation of the best policy
+//   while not over:
+//     evaluate if due; stop if asked; save if due; reset all if the replay grew too long; iterate
+//   save; final evaluation of the best policy
 //
 // Threads: one; `stop` may be requested from any.
 #pragma once

@@ -5,7 +5,8 @@
 
 namespace shoal::os {
 
-/// An eventfd; a resource. Threads and processes: any may notify(), any may clear().
+/// An eventfd; a resource.
+/// Threads and processes: any may notify(), any may clear().
 class EventFd {
  public:
   /// Throws SystemError.

@@ -18,8 +18,8 @@ namespace shoal::os {
 /// somebody continues it; "*" counts the passes through every name. "" disarms.
 ///
 /// Args: signal: SIGKILL or SIGSTOP.
-/// Threads: call while no other thread is at a fault point. Fork: the child has the armed point and
-/// its count so far.
+/// Threads: call while no other thread is at a fault point.
+/// Fork: the child has the armed point and its count so far.
 void arm_fault_point(const std::string& name, std::uint64_t nth = 1, int signal = SIGKILL);
 
 /// Passes so far through what is armed.

@@ -7,7 +7,8 @@ namespace shoal::os {
 
 /// A file descriptor that is closed when its owner goes; a resource, movable only. -1 means none.
 ///
-/// Threads: as an int: one thread at a time. Fork: the child holds its own copy of the descriptor.
+/// Threads: as an int: one thread at a time.
+/// Fork: the child holds its own copy of the descriptor.
 class Fd {
  public:
   Fd() noexcept = default;

@@ -24,8 +24,8 @@ enum class FutexOutcome {
 
 /// Sleeps while `word` holds `expected`, until `deadline` at the latest.
 ///
-/// Memory ordering: none is promised; load the word with acquire afterwards. Death: a sleeper that
-/// is killed leaves no trace in the word.
+/// Memory ordering: none is promised; load the word with acquire afterwards.
+/// Death: a sleeper that is killed leaves no trace in the word.
 [[nodiscard]] FutexOutcome futex_wait(const FutexWord& word, std::uint32_t expected,
                                       Deadline deadline) noexcept;
 

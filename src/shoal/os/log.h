@@ -3,8 +3,9 @@
 // The environment variable SHOAL_LOG sets the level (trace, debug, info, warning, error, off);
 // unset means warning.
 //
-// Threads: any. Processes: each has its own; a line is one write, so lines of several processes do
-// not mix. Fork: a child of a single-threaded parent may log.
+// Threads: any.
+// Processes: each has its own; a line is one write, so lines of several processes do not mix.
+// Fork: a child of a single-threaded parent may log.
 #pragma once
 
 #include <fmt/format.h>

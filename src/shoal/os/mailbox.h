@@ -23,9 +23,10 @@ std::string unique_socket_name();
 
 /// Sends to the mailboxes that were opened with its name; a resource.
 ///
-/// Threads: any. Limit: what was sent and not taken, to all mailboxes together, fills one buffer:
-/// who lets each of kMaxMailboxes have kMaxWaiting small messages (kSmallBytes) at a time never
-/// waits for one because of another.
+/// Threads: any.
+/// Limit: what was sent and not taken, to all mailboxes together, fills one buffer: who lets each
+/// of kMaxMailboxes have kMaxWaiting small messages (kSmallBytes) at a time never waits for one
+/// because of another.
 class MailboxSender {
  public:
   /// Payloads above this travel in a memfd, which counts for less in the buffer.
@@ -51,7 +52,8 @@ class MailboxSender {
 
 /// Receives what one sender sends; a resource.
 ///
-/// Threads: one at a time. Death: of the sender: nothing tells it here.
+/// Threads: one at a time.
+/// Death: of the sender: nothing tells it here.
 class Mailbox {
  public:
   Mailbox() noexcept = default;

@@ -12,8 +12,8 @@ namespace shoal::os {
 
 /// A shared mapping of a whole file; a resource. It stays valid after the descriptor is closed.
 ///
-/// Processes: every process maps at its own address. Fork: the child has the same mapping at the
-/// same address.
+/// Processes: every process maps at its own address.
+/// Fork: the child has the same mapping at the same address.
 class Mapping {
  public:
   enum class Access { kReadWrite, kReadOnly };

@@ -19,8 +19,8 @@ struct ProcessEnd {
 
 /// A pidfd; a resource. Its descriptor may be sent over a SeqPacket.
 ///
-/// Threads: one at a time. Death: fd() becomes readable (poll) when the process has ended, reaped
-/// or not.
+/// Threads: one at a time.
+/// Death: fd() becomes readable (poll) when the process has ended, reaped or not.
 class PidFd {
  public:
   PidFd() noexcept = default;

@@ -18,7 +18,8 @@ struct WakeName {
   bool operator==(const WakeName&) const = default;
 };
 
-/// What is woken; a resource. Fork: the child holds the same socket and should drop it.
+/// What is woken; a resource.
+/// Fork: the child holds the same socket and should drop it.
 class WakeSocket {
  public:
   WakeSocket() noexcept = default;
@@ -40,7 +41,8 @@ class WakeSocket {
 
 /// What wakes; a resource.
 ///
-/// Threads: any. Fork: parent and child may use the same.
+/// Threads: any.
+/// Fork: parent and child may use the same.
 class Waker {
  public:
   Waker() noexcept = default;

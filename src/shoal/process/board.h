@@ -18,8 +18,9 @@ namespace shoal::process {
 
 /// A segment with a table of counters and one of values; a resource.
 ///
-/// Threads and processes: any. Death: see shm::Counters and SharedValues. Fork: the child has the
-/// same board.
+/// Threads and processes: any.
+/// Death: see shm::Counters and SharedValues.
+/// Fork: the child has the same board.
 class Board {
  public:
   static constexpr std::size_t kCounters = 256;

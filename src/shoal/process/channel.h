@@ -13,8 +13,9 @@ namespace shoal::process {
 
 /// One end of a two-way channel of messages that may carry descriptors; a resource.
 ///
-/// Threads: one sender and one receiver at a time. Death: when the other process has ended, or has
-/// closed its end, recv() returns what it said before and then kClosed, and send() returns kClosed.
+/// Threads: one sender and one receiver at a time.
+/// Death: when the other process has ended, or has closed its end, recv() returns what it said
+/// before and then kClosed, and send() returns kClosed.
 /// Fork: a copy in a forked child is not to be used there; abandon() it.
 class Channel {
  public:

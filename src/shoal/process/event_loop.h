@@ -19,10 +19,11 @@ namespace shoal::process {
 ///
 /// Threads: post() and call() from any thread; the rest from handlers, that is in the loop's own
 /// thread. All signals are blocked in that thread, and it is an OwnThread. Invariant: handlers do
-/// not throw, and do not block beyond a system call. Death: children spawned in this thread may use
-/// PR_SET_PDEATHSIG: the thread lives as long as the loop, and the loop ends with the process at
-/// the latest. Fork: unusable in a forked child, where its thread does not exist; not even to be
-/// destroyed there.
+/// not throw, and do not block beyond a system call.
+/// Death: children spawned in this thread may use PR_SET_PDEATHSIG: the thread lives as long as the
+/// loop, and the loop ends with the process at the latest.
+/// Fork: unusable in a forked child, where its thread does not exist; not even to be destroyed
+/// there.
 class EventLoop {
  public:
   using Handler = std::function<void()>;

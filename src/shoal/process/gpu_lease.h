@@ -17,7 +17,8 @@ namespace shoal::process {
 
 /// A place on a device, until release(); a resource.
 ///
-/// Threads: one at a time. Fork: the lease stays the parent's; the child's copy is inert.
+/// Threads: one at a time.
+/// Fork: the lease stays the parent's; the child's copy is inert.
 class GpuLease {
  public:
   /// The least crowded of `devices`, as CUDA_VISIBLE_DEVICES names them; the first of those that

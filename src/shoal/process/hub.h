@@ -2,10 +2,10 @@
 // workers.
 //
 //   worker 0 ──┐ shared end of a SOCK_SEQPACKET pair
-//   worker 1 ──┼───────────────────────────────────────▶ Hub ──▶ HubPeer 0, 1, … (queues)
+//   worker 1 ──┼─────────────────────────────────▶ Hub ──▶ HubPeer 0, 1, … (queues)
 //   worker … ──┘ each message tagged with its worker
-//                                                         MailboxSender
-//   worker i ◀── a mailbox of its own ◀────────────────── of 64 workers
+//
+//   worker i ◀── a mailbox of its own ◀─────────── MailboxSender, one for 64 workers
 //
 // The pair has no name, and no mailbox takes anything from anybody but its sender (os/mailbox.h):
 // who can neither inherit nor receive these descriptors cannot speak here.
@@ -126,8 +126,9 @@ class HubCarrier final : public Channel::Carrier {
 
 /// Receives what all workers of a zygote and its branches say; a resource.
 ///
-/// Threads: add() from any; the rest in the loop's. Death: the socket is at its end when nobody is
-/// left who could say more: the zygote, its branches and all their workers.
+/// Threads: add() from any; the rest in the loop's.
+/// Death: the socket is at its end when nobody is left who could say more: the zygote, its branches
+/// and all their workers.
 class Hub {
  public:
   explicit Hub(EventLoop& loop) : loop_(loop) {}

@@ -24,7 +24,8 @@ struct HubCell {
 };
 static_assert(sizeof(HubCell) == 256);
 
-/// A count of what was sent, and who takes it; a value. Threads: one sender.
+/// A count of what was sent, and who takes it; a value.
+/// Threads: one sender.
 class Credit {
  public:
   Credit() = default;

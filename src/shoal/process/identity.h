@@ -29,7 +29,8 @@ struct Place {
 /// A value; copies are the same worker.
 ///
 /// Threads: enter(), leave() and set_seed() are for the threads that run the environments; the rest
-/// for any. Fork: a child shares the board and is no other worker.
+/// for any.
+/// Fork: a child shares the board and is no other worker.
 class Identity {
  public:
   static constexpr int kNoEnv = -1;

@@ -6,10 +6,12 @@
 //
 // Threads: any may call start(); a WorkerProcess belongs to one thread at a time, but kill() may be
 // called from any. A supervisor thread (plain C++, blocked in poll, all signals blocked) drains the
-// workers' stdout and stderr and collects their exit status. Death: of a worker: exit_status() is
-// set and on_exit called. Of the zygote: all its workers die with it, and the next ready() or
-// start() makes a fresh one. Of the parent: everything it started dies. Fork: the copies of these
-// objects in a child that somebody else forked are inert; they never touch the workers.
+// workers' stdout and stderr and collects their exit status.
+// Death: of a worker: exit_status() is set and on_exit called. Of the zygote: all its workers die
+// with it, and the next ready() or start() makes a fresh one. Of the parent: everything it started
+// dies.
+// Fork: the copies of these objects in a child that somebody else forked are inert; they never
+// touch the workers.
 #pragma once
 
 #include <chrono>

@@ -24,8 +24,8 @@ namespace shoal::process {
 
 /// One for a program and all the workers below it; a resource.
 ///
-/// Threads and processes: any. Memory ordering: relaxed; a stale time costs a worse order, nothing
-/// else.
+/// Threads and processes: any.
+/// Memory ordering: relaxed; a stale time costs a worse order, nothing else.
 class LeaseDesk {
  public:
   static constexpr std::size_t kPorts = 65536;

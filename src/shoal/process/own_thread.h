@@ -14,8 +14,9 @@ namespace shoal::process {
 /// The promise that goes with it: while other threads may fork, this thread holds no lock that a
 /// forked child would take: it runs C++ alone, and a child never touches what it works on.
 ///
-/// Threads: any. Fork: a child may read and write the list; entries of threads that do not exist
-/// there are harmless.
+/// Threads: any.
+/// Fork: a child may read and write the list; entries of threads that do not exist there are
+/// harmless.
 class OwnThread {
  public:
   OwnThread() noexcept;

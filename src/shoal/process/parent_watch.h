@@ -14,8 +14,9 @@ inline constexpr std::chrono::milliseconds kParentGrace{5'000};
 /// of it started this one, and whenever that thread ends. No thread is needed for it: the kernel
 /// sends parent_death_signal(), and its handler sets a timer.
 ///
-/// Threads: once, before others exist. Fork: a child is not watched. Exec: the new program is ended
-/// at once instead.
+/// Threads: once, before others exist.
+/// Fork: a child is not watched.
+/// Exec: the new program is ended at once instead.
 void end_after_parent(pid_t parent, std::chrono::milliseconds grace) noexcept;
 
 /// For a worker that is a child of its launcher's process (fork, spawn): when `parent` has died,

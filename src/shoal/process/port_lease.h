@@ -30,7 +30,8 @@ struct PortRange {
 
 /// A port that is this process's alone until release(); a resource.
 ///
-/// Threads: one at a time. Fork: the lease stays the parent's; the child's copy is inert.
+/// Threads: one at a time.
+/// Fork: the lease stays the parent's; the child's copy is inert.
 class PortLease {
  public:
   PortLease() noexcept = default;

@@ -51,9 +51,10 @@ struct SharedValue {
 
 /// Borrows its memory.
 ///
-/// Threads and processes: any. Every call takes the lock for one copy of the table. Death: see
-/// above. Fork: the child has the same table. Any call throws TimedOut when the lock's holder is
-/// stopped (SIGSTOP) for longer than kLockTimeout.
+/// Threads and processes: any. Every call takes the lock for one copy of the table.
+/// Death: see above.
+/// Fork: the child has the same table. Any call throws TimedOut when the lock's holder is stopped
+/// (SIGSTOP) for longer than kLockTimeout.
 class SharedValues {
  public:
   static constexpr std::chrono::seconds kLockTimeout{10};

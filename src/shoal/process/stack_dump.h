@@ -14,7 +14,8 @@ namespace shoal::process {
 /// on top, writes to the returned descriptor and then calls this one, which marks the end.
 ///
 /// Returns the descriptor, -1 where there is none to be had, as outside a process's main thread.
-/// Idempotent. Fork: a child has the same handler and descriptor.
+/// Idempotent.
+/// Fork: a child has the same handler and descriptor.
 int install_stack_dump(bool native) noexcept;
 
 /// The signal that asks. A real-time one, which environments do not use.

@@ -27,7 +27,8 @@ struct OutputReaders {
 };
 
 /// Threads: loop() as it says; everything else in the loop's thread, but for the constructor and
-/// the destructor. Fork: unusable in a forked child (EventLoop).
+/// the destructor.
+/// Fork: unusable in a forked child (EventLoop).
 class Supervisor {
  public:
   explicit Supervisor(bool relay_output);

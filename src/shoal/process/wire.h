@@ -10,9 +10,8 @@
 //
 //   kind         direction   body                                                  descriptors
 //   kSetup       → program   u8 zygote, u8 hide_gpu, u8 plain,
-//                            i32 threads, i32 parent_pid,
-//                            u32 n, n × text preload, text bootstrap, text line    zygote: up,
-//                            cells
+//                            i32 threads, i32 parent_pid, u32 n,
+//                            n × text preload, text bootstrap, text line         zygote: up, cells
 //   kReady       ← zygote    i32 pid, i32 capacity                                 -
 //   kSetupFailed ← program   an encoded ErrorReport                                -
 //   kBranch      → zygote    text line                                             control, cells

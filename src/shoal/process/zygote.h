@@ -35,11 +35,11 @@ namespace shoal::process {
 /// worker (the pipes of its stdout and stderr); how many it can have is what `ulimit -n` leaves, up
 /// to HubCells::kCount. Its branches are its children, too.
 ///
-/// Threads: none but the caller's. Death: of the launcher: serve() ends its workers, with all that
-/// they have started, and returns (plain ones have kParentGrace); a branch is killed by the kernel.
-/// Of a worker: what it has left behind is killed, too (orphans.h), unless it was plain. Of this
-/// process: the kernel kills its workers and branches. Of a branch: serve() ends this process as
-/// well.
+/// Threads: none but the caller's.
+/// Death: of the launcher: serve() ends its workers, with all that they have started, and returns
+/// (plain ones have kParentGrace); a branch is killed by the kernel. Of a worker: what it has left
+/// behind is killed, too (orphans.h), unless it was plain. Of this process: the kernel kills its
+/// workers and branches. Of a branch: serve() ends this process as well.
 class Zygote {
  public:
   /// Of its workers, as in LaunchOptions.

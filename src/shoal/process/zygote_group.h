@@ -24,9 +24,10 @@ namespace shoal::process {
 /// leaves a zygote fewer).
 ///
 /// Threads: usable(), pid(), release() and touch() from any, the rest from one at a time; the
-/// private functions that begin with on_ run in the supervisor's loop. Death: of the zygote or of a
-/// branch: all its workers die, their records end with one ZygoteEnd once all of them are gone,
-/// requests under way fail with StartFailed, and usable() is false from then on.
+/// private functions that begin with on_ run in the supervisor's loop.
+/// Death: of the zygote or of a branch: all its workers die, their records end with one ZygoteEnd
+/// once all of them are gone, requests under way fail with StartFailed, and usable() is false from
+/// then on.
 class ZygoteGroup {
  public:
   /// `zygotes`: see LaunchOptions; may be null.

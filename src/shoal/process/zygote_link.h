@@ -35,7 +35,8 @@ struct PendingWorker {
 /// A zygote or a branch of one, seen from its launcher; a resource of ZygoteGroup, which outlives
 /// the workers' handles.
 ///
-/// Threads: as marked. Death: of the zygote: the group tells it by fail() and finish_all().
+/// Threads: as marked.
+/// Death: of the zygote: the group tells it by fail() and finish_all().
 class ZygoteLink {
  public:
   /// What its group is told of, in the loop.

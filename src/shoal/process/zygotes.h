@@ -19,7 +19,8 @@ namespace shoal::process {
 /// stay few. A zygote is idle when it has no worker and no start is under way. One that has ended
 /// so is followed by a fresh one when its launcher is to start a worker again.
 ///
-/// Threads: any. Fork: a child makes its own; in this one a lock may be held for ever.
+/// Threads: any.
+/// Fork: a child makes its own; in this one a lock may be held for ever.
 class Zygotes {
  public:
   struct Limits {

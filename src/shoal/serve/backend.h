@@ -8,7 +8,8 @@
 
 namespace shoal::serve {
 
-/// One model. Threads: the executor's alone.
+/// One model.
+/// Threads: the executor's alone.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -62,9 +62,11 @@ struct Request {
 
 /// A resource.
 ///
-/// Threads: one at a time. Processes: of the service's user. Death: of the server: every call ends
-/// with ServiceDied within kSlice and some. Of this process: see Server. Fork: a child must not use
-/// it; it may destroy it.
+/// Threads: one at a time.
+/// Processes: of the service's user.
+/// Death: of the server: every call ends with ServiceDied within kSlice and some. Of this process:
+/// see Server.
+/// Fork: a child must not use it; it may destroy it.
 class Client {
  public:
   static constexpr std::chrono::milliseconds kSlice{20};

@@ -22,11 +22,13 @@ namespace shoal::serve {
 
 /// A resource of the process that made the service.
 ///
-/// Threads: any. An own thread (process::EventLoop) accepts. Processes: clients and servers connect
-/// to address(). Invariants: a client waits while there is no server and may yet be one; it goes to
-/// the instance that was given the fewest. Death: of a server: its clients notice by themselves;
-/// the next ones go elsewhere or wait. Of this process: servers and clients see it close. Fork: a
-/// child must not use it, and does not destroy it.
+/// Threads: any. An own thread (process::EventLoop) accepts.
+/// Processes: clients and servers connect to address().
+/// Invariants: a client waits while there is no server and may yet be one; it goes to the instance
+/// that was given the fewest.
+/// Death: of a server: its clients notice by themselves; the next ones go elsewhere or wait. Of
+/// this process: servers and clients see it close.
+/// Fork: a child must not use it, and does not destroy it.
 class FrontDesk {
  public:
   /// Throws SystemError.

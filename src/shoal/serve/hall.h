@@ -2,8 +2,8 @@
 // statistics.
 //
 //   offset  bytes  field
-//        0    128  work     rung for every row that is ready, and for whatever else the executor is
-//        to see
+//        0    128  work     rung for every row that is ready, and for all else that the executor
+//                           is to see
 //      128      4  magic    "SHAL"
 //      132      4  version  kHallVersion
 //      136      4  models
@@ -37,7 +37,8 @@ struct HallHeader {
 };
 static_assert(sizeof(HallHeader) == 256);
 
-/// The segment; a resource. Threads and processes: as its members say.
+/// The segment; a resource.
+/// Threads and processes: as its members say.
 class Hall {
  public:
   Hall() = default;

@@ -65,9 +65,10 @@ struct LaneKind {
 
 /// The segment, mapped; a resource.
 ///
-/// Threads, processes: clients claim, write and publish rows; the server opens and closes. Memory
-/// ordering: open is stored with release after its claims were opened, and loaded with acquire
-/// ([open]). Death: of a client: see sync::RowClaims. Of the server: the segment goes with it.
+/// Threads, processes: clients claim, write and publish rows; the server opens and closes.
+/// Memory ordering: open is stored with release after its claims were opened, and loaded with
+/// acquire ([open]).
+/// Death: of a client: see sync::RowClaims. Of the server: the segment goes with it.
 class Lane {
  public:
   struct Layout {

@@ -3,8 +3,8 @@
 //   offset    field
 //        0    SeatHeader
 //             for each slot: SlotCell
-//             for each slot: its reply, every array aligned to kLeafAlignment; or the text of an
-//             error
+//             for each slot: its reply, every array aligned to kLeafAlignment,
+//                            or the text of an error
 //
 // Replies are written here and not into the batch: a client that is slow to read them holds up
 // nobody else's.
@@ -53,9 +53,9 @@ static_assert(sizeof(SlotCell) == 64);
 
 /// The segment, mapped; a resource.
 ///
-/// Threads, processes: one client (one thread at a time) and the server. Memory ordering: what is
-/// before claiming is cleared, or names another buffer, is visible to who sees it so ([claiming]);
-/// waiting is a hint.
+/// Threads, processes: one client (one thread at a time) and the server.
+/// Memory ordering: what is before claiming is cleared, or names another buffer, is visible to who
+/// sees it so ([claiming]); waiting is a hint.
 /// Death: of a client: the server unmaps it. Of the server: it goes with its client.
 class Seat {
  public:

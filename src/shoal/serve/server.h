@@ -101,12 +101,14 @@ using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, Serve
 /// A resource.
 ///
 /// Threads: one executor calls everything. An own thread (process::EventLoop) talks with clients
-/// and sees them die. Processes: the clients may be of any process of the same user. Invariants: a
-/// row gets one reply; a batch has rows of one lane; what a client writes into shared memory is
-/// checked before it is believed. Death: of a client on any line: its rows are dropped, its seats
-/// unmapped, and no batch that has another row waits for it longer than kStragglerWait and a
-/// nanosecond a byte. Of this process: its clients see its sockets close. Fork: a child has no use
-/// of it.
+/// and sees them die.
+/// Processes: the clients may be of any process of the same user.
+/// Invariants: a row gets one reply; a batch has rows of one lane; what a client writes into shared
+/// memory is checked before it is believed.
+/// Death: of a client on any line: its rows are dropped, its seats unmapped, and no batch that has
+/// another row waits for it longer than kStragglerWait and a nanosecond a byte. Of this process:
+/// its clients see its sockets close.
+/// Fork: a child has no use of it.
 class Server {
  public:
   static constexpr std::chrono::milliseconds kStragglerWait{2};

@@ -23,8 +23,8 @@ struct Distribution {
 /// Counts by size, 8 buckets an octave: a percentile is at most 13 % too high. Lives in shared
 /// memory; all zero bytes is empty.
 ///
-/// Threads: one records, any read; a reader may see a moment in between. Memory ordering: relaxed,
-/// it orders nothing.
+/// Threads: one records, any read; a reader may see a moment in between.
+/// Memory ordering: relaxed, it orders nothing.
 class Histogram {
  public:
   void record(std::uint64_t value) noexcept;

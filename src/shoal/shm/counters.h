@@ -37,7 +37,8 @@ static_assert(sizeof(CountersHeader) == 64 && std::atomic<std::uint32_t>::is_alw
 
 /// Borrows one counter. A value.
 ///
-/// Threads and processes: any may add. Memory ordering: relaxed; a counter orders nothing else.
+/// Threads and processes: any may add.
+/// Memory ordering: relaxed; a counter orders nothing else.
 class Counter {
  public:
   explicit Counter(CounterSlot* slot) noexcept : slot_(slot) {}
@@ -57,9 +58,11 @@ class Counter {
 /// A table of counters that only grows; borrows its memory.
 ///
 /// Threads and processes: any may find; find_or_add() wants one at a time, by a lock that is not
-/// here. Memory ordering: a name is written before the count that covers it (release, acquire:
-/// [named]). Death: who dies while adding a name leaves a slot that the next one takes; who dies
-/// while adding to a value leaves the sum. Fork: the child adds to the same counters.
+/// here.
+/// Memory ordering: a name is written before the count that covers it (release, acquire: [named]).
+/// Death: who dies while adding a name leaves a slot that the next one takes; who dies while adding
+/// to a value leaves the sum.
+/// Fork: the child adds to the same counters.
 class Counters {
  public:
   /// Bytes that a table of `capacity` counters takes.

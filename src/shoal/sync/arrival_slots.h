@@ -54,12 +54,14 @@ struct SlotPlace {
 /// Invariants: places are claimed in the order of their tickets, without a gap; a ticket is claimed
 /// once. The owner keeps that there are never more claimers than open tickets: it opens a batch
 /// before it hands out the work whose result may land there, and reuses a block only after all of
-/// its slots were ready. Memory ordering: what was written before ready() is visible after
-/// is_ready() said so ([slot]); what the owner wrote before open() is visible to a claimer of that
-/// batch when handing out the work was a release and taking it an acquire: the claims in between
-/// hand it on ([cursor], [slot]). Death: a claimer that dies leaves a word that names it. Fork:
-/// parent and child use the same words. Limit: a claimer that stands still for exactly 2^32 batches
-/// mistakes one for another.
+/// its slots were ready.
+/// Memory ordering: what was written before ready() is visible after is_ready() said so ([slot]);
+/// what the owner wrote before open() is visible to a claimer of that batch when handing out the
+/// work was a release and taking it an acquire: the claims in between hand it on ([cursor],
+/// [slot]).
+/// Death: a claimer that dies leaves a word that names it.
+/// Fork: parent and child use the same words.
+/// Limit: a claimer that stands still for exactly 2^32 batches mistakes one for another.
 template <class Atomics>
 class BasicArrivalSlots {
  public:

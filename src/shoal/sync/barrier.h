@@ -48,10 +48,12 @@ enum class RoundState : std::uint8_t { kOpen, kComplete, kBroken };
 ///
 /// Threads, processes: any may do anything after init(), several threads of a process may arrive.
 /// Invariants: complete() lets exactly `parties` arrivals go on, or none; a broken round stays so
-/// to all that arrived in it. Memory ordering: what was written before an arrival is visible to all
-/// that go on (the latch, and [wake]). Death: on any line; waiters call check_members() between
-/// their slices. Fork: the member is the parent. Limit: who sleeps through 64 rounds takes a broken
-/// one for complete.
+/// to all that arrived in it.
+/// Memory ordering: what was written before an arrival is visible to all that go on (the latch, and
+/// [wake]).
+/// Death: on any line; waiters call check_members() between their slices.
+/// Fork: the member is the parent.
+/// Limit: who sleeps through 64 rounds takes a broken one for complete.
 template <class Atomics, class Lock = RobustLock>
 class BasicBarrier {
  public:

@@ -2,8 +2,8 @@
 // whoever has run dry.
 //
 //   offset  bytes  field
-//        0      4  word: bits 31..16 the end, bits 15..0 the next chunk to be taken; empty when
-//        equal 4    124  padding: the word has its cache lines to itself
+//        0      4  word: bits 31..16 the end, bits 15..0 the next chunk to take; equal when empty
+//        4    124  padding: the word has its cache lines to itself
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,11 @@ namespace shoal::sync {
 /// Threads, processes: one opens a round, when all that was taken of the round before is done (a
 /// Gather says so); any number take.
 /// Invariants: a chunk is taken once. A taker that comes late, with rounds in between, finds
-/// nothing or takes a chunk of the round that is open now, by that round's rules. Memory ordering:
-/// what was written before open() is visible to who takes one of its chunks (release/acquire on the
-/// word, a release sequence through all takers, [chunks]). Death: who dies with a chunk in hand
-/// leaves its round open for ever; not for processes that may be killed.
+/// nothing or takes a chunk of the round that is open now, by that round's rules.
+/// Memory ordering: what was written before open() is visible to who takes one of its chunks
+/// (release/acquire on the word, a release sequence through all takers, [chunks]).
+/// Death: who dies with a chunk in hand leaves its round open for ever; not for processes that may
+/// be killed.
 template <class Atomics>
 class BasicChunkRange {
  public:

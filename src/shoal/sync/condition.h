@@ -32,10 +32,12 @@ namespace shoal::sync {
 /// of a condition variable is its user's: enter() under it, let go of it, wait(), leave(), take it
 /// again.
 ///
-/// Threads, processes: any may do anything after init(). Invariants: notify(n) ends at most n
-/// waits, those that entered first; a waiter without a place wakes at every notification. Memory
-/// ordering: that of the user's lock. Death: on any line; waiters call hand_on() between their
-/// slices. Fork: the waiter is the parent.
+/// Threads, processes: any may do anything after init().
+/// Invariants: notify(n) ends at most n waits, those that entered first; a waiter without a place
+/// wakes at every notification.
+/// Memory ordering: that of the user's lock.
+/// Death: on any line; waiters call hand_on() between their slices.
+/// Fork: the waiter is the parent.
 template <class Atomics, class Lock = RobustLock>
 class BasicCondition {
  public:

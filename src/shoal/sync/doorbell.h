@@ -1,8 +1,8 @@
 // One rings, many wait: a generation that every ring advances.
 //
 //   offset  bytes  field
-//        0      4  word: bits 31..1 the generation, bit 0 set while somebody may sleep on it; the
-//        futex 4    124  padding: the word has its cache lines to itself
+//        0      4  word, the futex: bits 31..1 the generation, bit 0 set while somebody may sleep
+//        4    124  padding: the word has its cache lines to itself
 //
 // Generation and sleep bit share a word, so that no ring can fall between a waiter's last look and
 // its sleep. The bit is no count: a sleeper killed with -9 could not take its share back from a
@@ -22,12 +22,15 @@ namespace shoal::sync {
 /// Lives in shared memory; all zero bytes is its first state, generation 0.
 ///
 /// Threads, processes: any may ring, any number may wait; each waiter remembers the generation it
-/// saw last. Invariants: a ring ends every wait for an older generation; it is one system call, and
-/// none when nobody sleeps. Memory ordering: what was written before ring() is visible after the
-/// wait() that it ended, and after generation() returned its value (release/acquire on the word,
-/// [door]). Death: a waiter may die on any line. A ringer that dies between its two steps leaves
-/// sleepers asleep until their deadline, hence waits in slices. Fork: parent and child use the same
-/// doorbell. Limit: a waiter that misses exactly 2^31 rings does not notice.
+/// saw last.
+/// Invariants: a ring ends every wait for an older generation; it is one system call, and none when
+/// nobody sleeps.
+/// Memory ordering: what was written before ring() is visible after the wait() that it ended, and
+/// after generation() returned its value (release/acquire on the word, [door]).
+/// Death: a waiter may die on any line. A ringer that dies between its two steps leaves sleepers
+/// asleep until their deadline, hence waits in slices.
+/// Fork: parent and child use the same doorbell.
+/// Limit: a waiter that misses exactly 2^31 rings does not notice.
 template <class Atomics>
 class BasicDoorbell {
  public:

@@ -1,7 +1,7 @@
 // Something has happened, or has not yet.
 //
-//   word: bits 31..2 how often it was set, bit 1 whether it is set, bit 0 set while somebody may
-//   sleep on it; the futex
+//   word, the futex: bits 31..2 how often it was set, bit 1 whether it is set,
+//                    bit 0 set while somebody may sleep on it
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,15 @@ namespace shoal::sync {
 
 /// Lives in shared memory; all zero bytes is its first state, not set.
 ///
-/// Threads, processes: any may do anything. Invariants: set() ends every wait that began before it,
-/// also when clear() follows at once; nobody owns anything. Memory ordering: what was written
-/// before set() is visible after the wait() or is_set() that saw it ([event]). Death: a waiter may
-/// die on any line; one that dies inside set() leaves sleepers asleep until their deadline, hence
-/// waits in slices. Fork: parent and child use the same event. Limit: a waiter that misses exactly
-/// 2^30 sets does not notice.
+/// Threads, processes: any may do anything.
+/// Invariants: set() ends every wait that began before it, also when clear() follows at once;
+/// nobody owns anything.
+/// Memory ordering: what was written before set() is visible after the wait() or is_set() that saw
+/// it ([event]).
+/// Death: a waiter may die on any line; one that dies inside set() leaves sleepers asleep until
+/// their deadline, hence waits in slices.
+/// Fork: parent and child use the same event.
+/// Limit: a waiter that misses exactly 2^30 sets does not notice.
 template <class Atomics>
 class BasicEvent {
  public:

@@ -1,9 +1,8 @@
 // Many arrive, one waits: a countdown whose last arrival wakes the waiter, if it sleeps.
 //
 //   offset  bytes  field
-//        0      4  word: bits 31..17 the round, bit 16 set while the waiter may sleep, bits 15..0
-//        how many have not
-//                  arrived; the futex
+//        0      4  word, the futex: bits 31..17 the round, bit 16 set while the waiter may sleep,
+//                  bits 15..0 how many have not arrived
 //        4    124  padding: the word has its cache lines to itself
 #pragma once
 
@@ -19,15 +18,18 @@ namespace shoal::sync {
 /// Lives in shared memory; all zero bytes is its first state: round 0, nobody expected.
 ///
 /// Threads, processes: one waiter, which starts the rounds; up to kMaxArrivals others arrive, once
-/// a round each. Invariants: an arrival for a round that is over or was given up changes nothing;
-/// only the last arrival of a round may make a system call, and only when the waiter sleeps. Memory
-/// ordering: what was written before any arrive() of the round is visible after the wait() that
-/// they ended (release/acquire on the word, a release sequence through all arrivals, [left]). What
-/// was written before start() reaches the workers by the ring that follows it, not by this class.
+/// a round each.
+/// Invariants: an arrival for a round that is over or was given up changes nothing; only the last
+/// arrival of a round may make a system call, and only when the waiter sleeps.
+/// Memory ordering: what was written before any arrive() of the round is visible after the wait()
+/// that they ended (release/acquire on the word, a release sequence through all arrivals, [left]).
+/// What was written before start() reaches the workers by the ring that follows it, not by this
+/// class.
 /// Death: a worker that dies before its arrival leaves the round open, so the waiter waits in
 /// slices, looks for deaths in between, and arrives in its stead or starts another round; one that
-/// dies between its arrival and the wake leaves the waiter asleep until its deadline. Fork: parent
-/// and child use the same object. Limit: an arrival that is exactly 2^15 rounds late counts.
+/// dies between its arrival and the wake leaves the waiter asleep until its deadline.
+/// Fork: parent and child use the same object.
+/// Limit: an arrival that is exactly 2^15 rounds late counts.
 template <class Atomics>
 class BasicGather {
  public:

@@ -8,9 +8,9 @@
 // from `base`, which may differ from process to process. Both are used only under one robust lock.
 // Death: who finds the lock's owner dead calls recover() before anything else: it finishes a change
 // that was in the journal whole, and there is no trace of one that was not. Recovering may be cut
-// short by a death, too. Memory ordering: the lock's. What counts here is the order in which one
-// thread executes its stores, because it may die between any two; hence the fences for the
-// compiler.
+// short by a death, too.
+// Memory ordering: the lock's. What counts here is the order in which one thread executes its
+// stores, because it may die between any two; hence the fences for the compiler.
 #pragma once
 
 #include <array>

@@ -20,13 +20,16 @@ namespace shoal::sync {
 
 /// Lives in shared memory; all zero bytes is its first state, free.
 ///
-/// Threads, processes: any may acquire, any may release, whoever acquired. Invariants: taking a
-/// free lock and letting go of one that nobody waits for is one exchange and no system call. Memory
-/// ordering: what was written before release() is visible after the acquisition that follows
-/// ([lock]). Death: a dead owner's number stays in the word, so a waiter, which waits in slices and
-/// asks between them whether owner() lives, takes it over with recover(). A waiter that dies leaves
+/// Threads, processes: any may acquire, any may release, whoever acquired.
+/// Invariants: taking a free lock and letting go of one that nobody waits for is one exchange and
+/// no system call.
+/// Memory ordering: what was written before release() is visible after the acquisition that follows
+/// ([lock]).
+/// Death: a dead owner's number stays in the word, so a waiter, which waits in slices and asks
+/// between them whether owner() lives, takes it over with recover(). A waiter that dies leaves
 /// nothing but a sleep bit; one that dies just after it was woken leaves the other sleepers to the
-/// end of their slices. Fork: the owner is the parent.
+/// end of their slices.
+/// Fork: the owner is the parent.
 template <class Atomics>
 class BasicOwnedLock {
  public:

@@ -22,10 +22,12 @@ enum class ReplyState : std::uint32_t { kFree, kQueued, kRunning, kAbandoned, kD
 
 /// Lives in shared memory; all zero bytes is its first state: free, generation 0.
 ///
-/// Threads, processes: one asker, one answerer. Memory ordering: what was written before queue() is
-/// visible after begin(), what was written before finish() after state() said kDone ([reply]).
+/// Threads, processes: one asker, one answerer.
+/// Memory ordering: what was written before queue() is visible after begin(), what was written
+/// before finish() after state() said kDone ([reply]).
 /// Death: an asker that dies leaves a word that the answerer may drop; an answerer that dies leaves
-/// the asker waiting for ever, hence waits in slices. Fork: parent and child use the same word.
+/// the asker waiting for ever, hence waits in slices.
+/// Fork: parent and child use the same word.
 /// Limit: exactly 2^29 uses later, a late answerer mistakes one use for another.
 template <class Atomics>
 class BasicReplyWord {

@@ -2,11 +2,12 @@
 //
 // Processes: lies in shared memory; every process that maps it may lock it. It is the kernel's
 // robust futex, through glibc's robust, process-shared mutex, so parent and workers must use the
-// same C library. Invariants: held by at most one thread of all processes; zero bytes are not a
-// lock: init() first. Memory ordering: what was written before unlock() is seen after the next
-// lock(). Death: the kernel unlocks what a dying thread holds, and the next lock() says kOwnerDied.
-// What the lock protects is then as the dead one left it: keep it whole at every line, or repair
-// it. Fork: a child does not own what its parent's thread holds.
+// same C library.
+// Invariants: held by at most one thread of all processes; zero bytes are not a lock: init() first.
+// Memory ordering: what was written before unlock() is seen after the next lock().
+// Death: the kernel unlocks what a dying thread holds, and the next lock() says kOwnerDied. What
+// the lock protects is then as the dead one left it: keep it whole at every line, or repair it.
+// Fork: a child does not own what its parent's thread holds.
 #pragma once
 
 #include <pthread.h>

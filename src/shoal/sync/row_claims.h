@@ -24,11 +24,13 @@ struct RowRange {
 
 /// Lives in shared memory; all zero bytes is its first state: open, no row claimed.
 ///
-/// Threads, processes: one owner opens and closes, any number claim. Invariants: a row is claimed
-/// once between open() and close(). Memory ordering: what a claimer wrote before claim() is visible
-/// after the close() that counts its rows, and what the owner wrote before open() after a claim()
-/// that succeeded ([claims], a release sequence through all claims). Death: a claimer that dies
-/// leaves a row that is never ready. Fork: parent and child use the same word.
+/// Threads, processes: one owner opens and closes, any number claim.
+/// Invariants: a row is claimed once between open() and close().
+/// Memory ordering: what a claimer wrote before claim() is visible after the close() that counts
+/// its rows, and what the owner wrote before open() after a claim() that succeeded ([claims], a
+/// release sequence through all claims).
+/// Death: a claimer that dies leaves a row that is never ready.
+/// Fork: parent and child use the same word.
 template <class Atomics>
 class BasicRowClaims {
  public:
@@ -72,10 +74,11 @@ enum class RowState : std::uint32_t {
 
 /// One row's word; all zero bytes is its first state, empty.
 ///
-/// Threads, processes: its claimer calls ready(), the owner the rest. Memory ordering: what was
-/// written before ready() is visible after state() said kReady ([row]); what was written before
-/// ready() said that it was missed happened before state() says kReturned. Death: the claimer
-/// leaves kEmpty or kMissed. Fork: parent and child use the same word.
+/// Threads, processes: its claimer calls ready(), the owner the rest.
+/// Memory ordering: what was written before ready() is visible after state() said kReady ([row]);
+/// what was written before ready() said that it was missed happened before state() says kReturned.
+/// Death: the claimer leaves kEmpty or kMissed.
+/// Fork: parent and child use the same word.
 template <class Atomics>
 class BasicRowWord {
  public:

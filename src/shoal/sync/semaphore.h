@@ -36,12 +36,14 @@ namespace shoal::sync {
 
 /// Lives in shared memory, in bytes(slots) of it that are zero at first; init() makes it.
 ///
-/// Threads, processes: any may do anything after init(). Invariants: value() permits may be taken,
-/// no more; of what a holder took, all comes back by recover() or by releases, once. Memory
-/// ordering: what was written before release() is visible after the acquisition that takes its
-/// permit (the latch, and [wake]). Death: on any line, see above; whoever waits asks recover()
-/// between its slices. Fork: the holder is the parent. Limit: with all slots taken by living
-/// holders, permits begin to travel.
+/// Threads, processes: any may do anything after init().
+/// Invariants: value() permits may be taken, no more; of what a holder took, all comes back by
+/// recover() or by releases, once.
+/// Memory ordering: what was written before release() is visible after the acquisition that takes
+/// its permit (the latch, and [wake]).
+/// Death: on any line, see above; whoever waits asks recover() between its slices.
+/// Fork: the holder is the parent.
+/// Limit: with all slots taken by living holders, permits begin to travel.
 template <class Atomics, class Lock = RobustLock>
 class BasicSemaphore {
  public:

@@ -20,10 +20,12 @@ namespace shoal::sync {
 /// change, and nobody makes a system call for no sleeper.
 ///
 /// Threads, processes: any. Invariants, while the lock is free: `asleep` is at least the number of
-/// those that sleep and were not called. Memory ordering: the lock's. Death: a killed sleeper
-/// leaves `asleep` one too high, which costs one needless wake and is then forgotten; one that was
-/// called and is killed before it takes what there is, or a caller killed before its wake, leaves
-/// others asleep until their deadline: waits are slices. Fork: parent and child use the same.
+/// those that sleep and were not called.
+/// Memory ordering: the lock's.
+/// Death: a killed sleeper leaves `asleep` one too high, which costs one needless wake and is then
+/// forgotten; one that was called and is killed before it takes what there is, or a caller killed
+/// before its wake, leaves others asleep until their deadline: waits are slices.
+/// Fork: parent and child use the same.
 /// Limit: a sleeper that misses exactly 2^32 calls does not notice.
 template <class Atomics>
 class BasicSleepers {

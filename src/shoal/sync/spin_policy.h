@@ -24,7 +24,8 @@ struct SpinOptions {
 
 /// What one waiter has learned; process-local.
 ///
-/// Threads: one waiter, one policy. Fork: the child goes on with a copy of what was learned.
+/// Threads: one waiter, one policy.
+/// Fork: the child goes on with a copy of what was learned.
 class SpinPolicy {
  public:
   explicit SpinPolicy(SpinOptions options = {});

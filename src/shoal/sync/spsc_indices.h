@@ -17,12 +17,14 @@ namespace shoal::sync {
 /// i % capacity, where the capacity is a power of two that both sides know.
 ///
 /// Threads, processes: one producer, one consumer; the role may pass on with a happens-before.
-/// Invariants: writable() and readable() never promise more than there is. Memory ordering: an
-/// entry written before publish() is visible after the readable() that counts it ([written]); one
-/// that was read before consume() may be overwritten after the writable() that counts it ([read]).
+/// Invariants: writable() and readable() never promise more than there is.
+/// Memory ordering: an entry written before publish() is visible after the readable() that counts
+/// it ([written]); one that was read before consume() may be overwritten after the writable() that
+/// counts it ([read]).
 /// Death: a consumer that dies has consumed a prefix; a successor goes on behind it, or the
-/// producer calls reset() once nobody consumes. Fork: parent and child use the same object. Nobody
-/// waits here: a doorbell (doorbell.h) says when to look.
+/// producer calls reset() once nobody consumes.
+/// Fork: parent and child use the same object. Nobody waits here: a doorbell (doorbell.h) says when
+/// to look.
 template <class Atomics>
 class BasicSpscIndices {
  public:

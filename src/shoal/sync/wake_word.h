@@ -17,11 +17,14 @@ namespace shoal::sync {
 
 /// Lives in shared memory; all zero bytes is its first state, generation 0.
 ///
-/// Threads, processes: any may do anything. Invariants: a change is one system call, and none when
-/// nobody sleeps. Memory ordering: what was written before a change is visible after generation()
-/// or sleep() saw it ([wake]). Death: one that dies between changing and waking, or woken alone
-/// before others_may_sleep(), leaves sleepers asleep until their deadline: waits are slices. Fork:
-/// parent and child use the same word. Limit: as Doorbell, 2^31 changes unseen look like none.
+/// Threads, processes: any may do anything.
+/// Invariants: a change is one system call, and none when nobody sleeps.
+/// Memory ordering: what was written before a change is visible after generation() or sleep() saw
+/// it ([wake]).
+/// Death: one that dies between changing and waking, or woken alone before others_may_sleep(),
+/// leaves sleepers asleep until their deadline: waits are slices.
+/// Fork: parent and child use the same word.
+/// Limit: as Doorbell, 2^31 changes unseen look like none.
 template <class Atomics>
 class BasicWakeWord {
  public:

@@ -14,9 +14,9 @@
 
 namespace shoal::vector {
 
-/// Threads: the caller's; a lease may be dropped by any. Memory ordering: what the holder of a
-/// lease did with the block happens before its next use (release when it is dropped, acquire when
-/// it is taken back, [lease]).
+/// Threads: the caller's; a lease may be dropped by any.
+/// Memory ordering: what the holder of a lease did with the block happens before its next use
+/// (release when it is dropped, acquire when it is taken back, [lease]).
 class AsyncVectorEnv::Leases : public std::enable_shared_from_this<Leases> {
  public:
   Leases(AsyncSegment segment, int blocks)

@@ -24,8 +24,8 @@ namespace shoal::vector {
 /// After a failure of an environment, which recv() or wait() throws as it was thrown, every call
 /// but close() throws InvalidState.
 ///
-/// Threads: as VectorEnv; a lane's environments belong to who holds its lock. Fork: the threads do
-/// not exist in the child; a copy there lets go of them without joining.
+/// Threads: as VectorEnv; a lane's environments belong to who holds its lock.
+/// Fork: the threads do not exist in the child; a copy there lets go of them without joining.
 class AsyncLocalVectorEnv final : public AsyncVectorEnv {
  public:
   /// Throws InvalidArgument when the steppers' spaces differ, and for options that do not fit.

@@ -39,8 +39,9 @@ struct AsyncWorkerHooks {
 /// An environment that throws is delivered with AsyncBlock::kFailed and the report as its info; the
 /// others go on.
 ///
-/// Threads: one at a time. Death: an order that was taken and not delivered is found by the caller:
-/// its environment is in flight and no place is ready for it.
+/// Threads: one at a time.
+/// Death: an order that was taken and not delivered is found by the caller: its environment is in
+/// flight and no place is ready for it.
 class AsyncWorker {
  public:
   /// `first_env` is the row of the stepper's first environment; attaches the stepper.

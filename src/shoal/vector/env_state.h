@@ -1,8 +1,12 @@
 // The bytes that an environment's state travels in.
 //
-//   u32 magic and version │ row: reward, terminated, truncated, reset, one bytes field a leaf of
-//   the observation │ pending autoreset │ episode: return, length, time so far │ the environment's
-//   own
+//   u32      magic and version
+//   f64      reward
+//   3 × u8   terminated, truncated, reset
+//   u8       whether an autoreset is due
+//   u32      leaves of the observation, then the bytes of each
+//   bytes    the episode: return, length, time so far
+//   bytes    the environment's own
 #pragma once
 
 #include <cstddef>

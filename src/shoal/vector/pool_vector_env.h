@@ -20,7 +20,8 @@
 //
 // More than max_restarts faults within restart_window, or no environment left, throw TooManyFaults.
 //
-// Threads: as VectorEnv. Fork: the child must not use it.
+// Threads: as VectorEnv.
+// Fork: the child must not use it.
 #pragma once
 
 #include <cstdint>

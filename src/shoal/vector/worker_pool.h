@@ -12,8 +12,8 @@
 // suits it, and a process ends when the last session has left it.
 //
 // Threads: any; sessions may belong to different threads. Death of a worker: every session that had
-// environments there sees it; the first that wants a restart makes it, for all of them. Fork: the
-// child must not use it; its destructor there leaves the workers alone.
+// environments there sees it; the first that wants a restart makes it, for all of them.
+// Fork: the child must not use it; its destructor there leaves the workers alone.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,9 @@
 // The CUDA driver of this machine, opened with dlopen: nothing of it is needed at build time, and
 // nothing happens before somebody asks for it.
 //
-// Threads: any. Fork: a driver that is initialised cannot be used in a forked child; its calls fail
-// there, and say so.
+// Threads: any.
+// Fork: a driver that is initialised cannot be used in a forked child; its calls fail there, and
+// say so.
 #pragma once
 
 #include <string>

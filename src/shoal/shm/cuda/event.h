@@ -7,7 +7,8 @@
 
 namespace shoal::shm::cuda {
 
-/// An event without timing; a resource. Threads: any, one record() at a time.
+/// An event without timing; a resource.
+/// Threads: any, one record() at a time.
 class Event {
  public:
   /// For this process alone.

@@ -25,7 +25,8 @@ bool can_cross(const Device& device, abi::Address address);
 /// Throws InvalidArgument when the memory cannot cross, DriverError.
 IpcPlace ipc_place_of(const Device& device, abi::Address address);
 
-/// An allocation of another process, mapped here; a resource. Threads: any.
+/// An allocation of another process, mapped here; a resource.
+/// Threads: any.
 class IpcMemory {
  public:
   /// Throws DriverError, also when the process that made it is gone.

@@ -13,7 +13,9 @@ namespace shoal::shm::cuda {
 /// resource.
 ///
 /// The memory lives while a process has it mapped or holds a descriptor of it: whoever made it may
-/// let go, or die. Threads: any. Death: the kernel and the driver give back what a process held.
+/// let go, or die.
+/// Threads: any.
+/// Death: the kernel and the driver give back what a process held.
 class Memory {
  public:
   Memory() noexcept = default;
