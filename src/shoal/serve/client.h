@@ -1,10 +1,12 @@
 // Asks a model service: rows in, rows out.
 //
-//   Client client = Client::connect(address);
-//   LaneSeat& lane = client.open(kind, example);               // once for each kind of row
-//   Request request = client.submit(lane, rows);
-//   client.wait(lane, request);                                // throws what became of it
-//   lane.output(request, 0, leaf) …; client.release(lane, request);
+//   std::unique_ptr<Client> client = Client::connect(address);
+//   LaneSeat& seat = client->open(kind, example);       // once for each kind of row
+//   Request request = client->submit(seat, {.leaves = rows, .count = 1});
+//   (void)client->wait(request);
+//   client->check(request);                             // throws what became of the rows
+//   const std::byte* reply = client->output(request, 0, 0);
+//   client->release(request);                           // `reply` is gone
 #pragma once
 
 #include <cstddef>
