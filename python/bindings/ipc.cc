@@ -187,10 +187,9 @@ void bind_ipc(nb::module_& parent) {
         return Heap::exists() && Heap::here()->contains(reinterpret_cast<const void*>(address));
       },
       "address"_a, "Whether an address lies in the shared heap.");
-  module.def(
-      "open_desk", &open_desk,
-      "Has this process keep descriptors for the family (of device memory, and of what "
-      "environments share), unless another one does; whether it does now.");
+  module.def("open_desk", &open_desk,
+             "Has this process keep descriptors for the family (of device memory, and of what "
+             "environments share), unless another one does; whether it does now.");
   module.def(
       "join", &ipc::join_family, "heap_id"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Attaches the heap of that family, which has a desk (open_desk()); nothing where it is "
@@ -207,8 +206,7 @@ void bind_ipc(nb::module_& parent) {
       },
       "offset"_a, "serial"_a, nb::call_guard<nb::gil_scoped_release>(),
       "A copy of what was left for a block, which is the caller's; -1 when nothing was.");
-  module.def("arm_fault_point", &os::arm_fault_point, "name"_a, "nth"_a = 1,
-             "signal"_a = SIGKILL,
+  module.def("arm_fault_point", &os::arm_fault_point, "name"_a, "nth"_a = 1, "signal"_a = SIGKILL,
              "For tests: SIGKILL or SIGSTOP at the n-th pass through a named point.");
 }
 

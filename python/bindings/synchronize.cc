@@ -101,7 +101,8 @@ void bind_acquirable(nb::class_<T>& type, Release release) {
   type.def("acquire", &acquire<T>, "block"_a = true, "timeout"_a = nb::none(),
            "Waits for it, `timeout` seconds at most; a negative timeout is 0. Whether it was had.")
       .def("release", release)
-      .def("__enter__", [](nb::handle self) { return acquire<T>(self, nb::bool_(true), std::nullopt); })
+      .def("__enter__",
+           [](nb::handle self) { return acquire<T>(self, nb::bool_(true), std::nullopt); })
       .def("__exit__", [release](T& self, nb::args) { release(self); })
       .def_prop_ro("block", &T::block)
       .def_prop_ro("on_owner_died",
