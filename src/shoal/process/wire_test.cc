@@ -10,7 +10,7 @@ namespace {
 TEST(Wire, HeaderLiesAsDocumented) {
   const auto bytes = begin(Kind::kStart, 0x0102030405060708).take();
   const std::vector<std::byte> expected{
-      std::byte{'S'}, std::byte{'H'}, std::byte{'L'}, std::byte{'Z'}, std::byte{3}, std::byte{0},
+      std::byte{'S'}, std::byte{'H'}, std::byte{'L'}, std::byte{'Z'}, std::byte{4}, std::byte{0},
       std::byte{4},   std::byte{0},   std::byte{8},   std::byte{7},   std::byte{6}, std::byte{5},
       std::byte{4},   std::byte{3},   std::byte{2},   std::byte{1}};
   EXPECT_EQ(bytes, expected);
