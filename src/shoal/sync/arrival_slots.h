@@ -5,11 +5,15 @@
 // in one of a few blocks of memory, so a block serves many batches, one after the other, in any
 // order.
 //
-//   slot word:  bits 63..32 the batch's sequence, 31..2 who claimed it, 1..0 SlotState
+//   slot word:  bits 63..32 the batch's sequence, 31..18 how many places behind this one were
+//               claimed with it, 17..2 who claimed it, 1..0 SlotState
 //
-// A claim is one exchange on the slot's own word and names the claimer: whoever dies with a place
-// in hand is found, and the place is filled for it. The cursor only says where to look first; who
-// finds a place taken pushes it on, so nobody waits for a claimer that stands still.
+// A claim is one exchange on a slot's own word and names the claimer: whoever dies with a place in
+// hand is found, and the place is filled for it. Several neighbouring places are claimed by one
+// exchange on the first one's word (a *run*): the others' words stay as they are until they are
+// ready, and nobody looks at them before, since everybody goes from one run's first place to the
+// next one's. The cursor only says where to look first; who finds a place taken pushes it on, so
+// nobody waits for a claimer that stands still.
 #pragma once
 
 #include <algorithm>
@@ -27,24 +31,26 @@ enum class SlotState : std::uint8_t { kFree, kClaimed, kReady };
 /// What a slot word says; a value.
 struct SlotWord {
   std::uint32_t sequence = 0;
-  std::uint32_t claimer = 0;  // below 2^30; 0 while it is free
+  std::uint32_t claimer = 0;  // below 2^16; 0 while it is free
   SlotState state = SlotState::kFree;
+  std::uint32_t more = 0;  // in a run's first word: how many places behind it were claimed with it
 
   constexpr std::uint64_t packed() const noexcept {
-    return std::uint64_t{sequence} << 32 | std::uint64_t{claimer} << 2 |
+    return std::uint64_t{sequence} << 32 | std::uint64_t{more} << 18 | std::uint64_t{claimer} << 2 |
            static_cast<std::uint64_t>(state);
   }
   static constexpr SlotWord unpacked(std::uint64_t word) noexcept {
-    return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word) >> 2,
-            static_cast<SlotState>(word & 3)};
+    return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word) >> 2 & 0xffff,
+            static_cast<SlotState>(word & 3), static_cast<std::uint32_t>(word) >> 18};
   }
 };
 
-/// A claimed place; a value.
+/// Claimed places, one behind the other; a value.
 struct SlotPlace {
   std::uint32_t sequence = 0;
   std::uint32_t block = 0;
-  std::uint32_t slot = 0;
+  std::uint32_t slot = 0;   // the first
+  std::uint32_t count = 1;  // of places
 };
 
 /// A view of the shared words; a value that borrows them. All of them zero, with every batch that
@@ -52,19 +58,23 @@ struct SlotPlace {
 ///
 /// Threads, processes: one owner, which opens batches and takes them back; any number claim.
 /// Invariants: places are claimed in the order of their tickets, without a gap; a ticket is claimed
-/// once. The owner keeps that there are never more claimers than open tickets: it opens a batch
-/// before it hands out the work whose result may land there, and reuses a block only after all of
-/// its slots were ready.
+/// once; the places of a run are of one batch, and its first is made ready last. The owner keeps
+/// that there are never more claimers than open tickets: it opens a batch before it hands out the
+/// work whose result may land there, and reuses a block only after all of its slots were ready.
 /// Memory ordering: what was written before ready() is visible after is_ready() said so ([slot]);
 /// what the owner wrote before open() is visible to a claimer of that batch when handing out the
 /// work was a release and taking it an acquire: the claims in between hand it on ([cursor],
 /// [slot]).
-/// Death: a claimer that dies leaves a word that names it.
+/// Death: a claimer that dies leaves a word that names it, and how many places behind it are its
+/// run's.
 /// Fork: parent and child use the same words.
 /// Limit: a claimer that stands still for exactly 2^32 batches mistakes one for another.
 template <class Atomics>
 class BasicArrivalSlots {
  public:
+  /// Places that are claimed at once.
+  static constexpr std::uint32_t kMaxRun = 1 << 14;
+
   using Word64 = typename Atomics::Word64;
   using Word = typename Atomics::Word;
 
@@ -86,7 +96,11 @@ class BasicArrivalSlots {
   }
 
   /// Takes the next place for `claimer`.
-  SlotPlace claim(std::uint32_t claimer) noexcept {
+  SlotPlace claim(std::uint32_t claimer) noexcept { return claim_run(claimer, 1); }
+
+  /// Takes the next places for `claimer`, `claimer` + 1, …: up to `most` of them (at most kMaxRun),
+  /// fewer where a batch ends.
+  SlotPlace claim_run(std::uint32_t claimer, std::uint32_t most) noexcept {
     std::uint64_t ticket = cursor_->load(std::memory_order_acquire);  // [cursor]
     for (;;) {
       const auto sequence = static_cast<std::uint32_t>(ticket / slots_);
@@ -94,23 +108,39 @@ class BasicArrivalSlots {
       // Relaxed, and perhaps of a later batch when this claimer is late: then the word below is.
       const std::uint32_t block =
           blocks_[sequence & (blocks_.size() - 1)].load(std::memory_order_relaxed);
+      const std::uint32_t count = std::min(most, slots_ - slot);
       std::uint64_t expected = SlotWord{.sequence = sequence}.packed();
-      const std::uint64_t mine = SlotWord{sequence, claimer, SlotState::kClaimed}.packed();
+      const std::uint64_t mine =
+          SlotWord{sequence, claimer, SlotState::kClaimed, count - 1}.packed();
       const bool taken = word(block, slot)
                              .compare_exchange_strong(expected, mine, std::memory_order_acq_rel,
                                                       std::memory_order_acquire);  // [slot]
+      // Behind this run; behind its batch, where the word serves a later one already.
+      const SlotWord found = SlotWord::unpacked(taken ? mine : expected);
+      const std::uint64_t next =
+          ticket + (found.sequence == sequence ? found.more + 1 : slots_ - slot);
       std::uint64_t here = ticket;
-      cursor_->compare_exchange_strong(here, ticket + 1, std::memory_order_acq_rel,
+      cursor_->compare_exchange_strong(here, next, std::memory_order_acq_rel,
                                        std::memory_order_relaxed);  // [cursor]
-      if (taken) return {sequence, block, slot};
-      ticket = std::max(ticket + 1, cursor_->load(std::memory_order_acquire));  // [cursor]
+      if (taken) return {sequence, block, slot, count};
+      ticket = std::max(next, cursor_->load(std::memory_order_acquire));  // [cursor]
     }
   }
 
-  /// What `claimer` wrote to its place is complete.
+  /// What `claimer`, `claimer` + 1, … wrote to these places is complete: those of one claim, or one
+  /// of them, the first of a run after the others.
   void ready(const SlotPlace& place, std::uint32_t claimer) noexcept {
+    for (std::uint32_t i = place.count; i-- > 1;) {
+      word(place.block, place.slot + i)
+          .store(SlotWord{place.sequence, claimer + i, SlotState::kReady}.packed(),
+                 std::memory_order_release);  // [slot]
+    }
+    // Relaxed: written by this claimer, or by one that is dead. Who is late reads there how far the
+    // run goes.
+    const std::uint32_t more =
+        SlotWord::unpacked(word(place.block, place.slot).load(std::memory_order_relaxed)).more;
     word(place.block, place.slot)
-        .store(SlotWord{place.sequence, claimer, SlotState::kReady}.packed(),
+        .store(SlotWord{place.sequence, claimer, SlotState::kReady, more}.packed(),
                std::memory_order_release);  // [slot]
   }
 

@@ -76,6 +76,56 @@ TEST(ArrivalSlots, SequencesWrap) {
   EXPECT_EQ(place.block, 1U);
 }
 
+TEST(ArrivalSlots, ARunIsNeighboursOfOneBatch) {
+  Words words{};
+  ArrivalSlots slots = words.slots();
+  slots.open(0, 2);
+  slots.open(1, 1);
+  const auto expect = [&](const SlotPlace& place, std::uint32_t sequence, std::uint32_t slot,
+                          std::uint32_t count) {
+    EXPECT_EQ(place.sequence, sequence);
+    EXPECT_EQ(place.slot, slot);
+    EXPECT_EQ(place.count, count);
+  };
+  const SlotPlace first = slots.claim_run(10, 2);
+  expect(first, 0, 0, 2);
+  EXPECT_EQ(slots.look(2, 0).more, 1U);
+  expect(slots.claim_run(20, 2), 0, 2, 1);  // where the batch ends
+  expect(slots.claim_run(21, 3), 1, 0, 3);
+  slots.ready(first, 10);
+  for (std::uint32_t slot = 0; slot < 2; ++slot) {
+    EXPECT_TRUE(slots.is_ready({0, 2, slot}));
+    EXPECT_EQ(slots.look(2, slot).claimer, 10 + slot);
+  }
+  EXPECT_FALSE(slots.is_ready({0, 2, 2}));
+}
+
+TEST(ArrivalSlots, WhoComesLateToARunGoesBehindIt) {
+  Words words{};
+  ArrivalSlots slots = words.slots();
+  slots.open(0, 0);
+  slots.open(1, 1);
+  const SlotPlace run = slots.claim_run(1, 2);
+  words.cursor.store(0);  // as a claimer leaves it that stands still before it pushes on
+  EXPECT_EQ(slots.claim(3).slot, 2U);
+  slots.ready(run, 1);
+  words.cursor.store(0);
+  EXPECT_EQ(slots.claim(4).sequence, 1U);
+}
+
+TEST(ArrivalSlots, WhoComesLateToABatchThatIsOverGoesBehindIt) {
+  Words words{};
+  ArrivalSlots slots = words.slots();
+  slots.open(0, 0);
+  slots.ready(slots.claim_run(1, kSlots), 1);
+  slots.open(1, 1);
+  slots.open(2, 0);  // the block again, while the cursor still stands in its first batch
+  words.cursor.store(0);
+  const SlotPlace place = slots.claim(4);
+  EXPECT_EQ(place.sequence, 1U);
+  EXPECT_EQ(place.slot, 0U);
+}
+
 /// An owner and workers: every item that was handed out comes back once, and each batch is whole.
 struct Exchange {
   static constexpr std::uint32_t kWorkers = 3;
@@ -97,21 +147,33 @@ struct Exchange {
     doors[worker].ring();
   }
 
+  // All that there is at a time, in runs.
   void serve(std::uint32_t worker) {
     ArrivalSlots slots = words.slots();
     for (;;) {
       const std::uint32_t seen = doors[worker].generation();
-      if (inboxes[worker].readable() == 0) {
+      const std::uint32_t count = inboxes[worker].readable();
+      if (count == 0) {
         static_cast<void>(doors[worker].park(seen, os::kNoDeadline));
         continue;
       }
-      const std::uint32_t item = items[worker][inboxes[worker].read_index() % kCapacity];
-      inboxes[worker].consume(1);
-      if (item == kEnd) return;
-      const SlotPlace place = slots.claim(worker);
-      rows[place.block * kSlots + place.slot] = item;
-      slots.ready(place, worker);
-      gathers[place.block].arrive(place.sequence);
+      std::vector<std::uint32_t> taken;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        taken.push_back(items[worker][(inboxes[worker].read_index() + i) % kCapacity]);
+      }
+      inboxes[worker].consume(count);
+      const bool end = taken.back() == kEnd;
+      if (end) taken.pop_back();
+      for (std::uint32_t done = 0; done < taken.size();) {
+        const SlotPlace place =
+            slots.claim_run(worker, static_cast<std::uint32_t>(taken.size()) - done);
+        for (std::uint32_t i = 0; i < place.count; ++i)
+          rows[place.block * kSlots + place.slot + i] = taken[done + i];
+        done += place.count;
+        slots.ready(place, worker);
+        gathers[place.block].arrive(place.sequence, place.count);
+      }
+      if (end) return;
     }
   }
 
@@ -186,6 +248,30 @@ TEST(ArrivalSlots, ADeadClaimerIsNamedByItsPlaceAndHoldsUpNobody) {
   const SlotWord left = slots.look(0, 0);
   EXPECT_EQ(left.claimer, 42U);
   EXPECT_EQ(left.state, SlotState::kClaimed);
+}
+
+TEST(ArrivalSlots, TheRestOfADeadClaimersRunIsFilledInAnyOrder) {
+  const shm::Arena arena = shm::Arena::create("claims", sizeof(Words));
+  ArrivalSlots slots = arena.at<Words>(0)->slots();
+  slots.open(0, 0);
+  slots.open(1, 1);
+  Child worker([&] {
+    ArrivalSlots own = arena.at<Words>(0)->slots();
+    const SlotPlace run = own.claim_run(40, 3);
+    own.ready({run.sequence, run.block, run.slot + 2}, 42);  // as ready() begins
+    std::raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(worker.join().value().signal, SIGKILL);
+  EXPECT_EQ(slots.look(0, 0).claimer, 40U);
+  EXPECT_EQ(slots.look(0, 0).more, 2U);
+  EXPECT_TRUE(slots.is_ready({0, 0, 2}));
+  slots.ready({0, 0, 0}, 40);
+  EXPECT_EQ(slots.look(0, 0).more, 2U);  // so that nobody claims the middle
+  arena.at<Words>(0)->cursor.store(0);
+  EXPECT_EQ(slots.claim(1).sequence, 1U);
+  slots.ready({0, 0, 1}, 41);
+  EXPECT_TRUE(slots.is_ready({0, 0, 1}));
 }
 
 TEST(SpscIndices, WritableAndReadableAddUpToTheCapacity) {

@@ -175,14 +175,15 @@ struct RingBufferModel : rl::test_suite<RingBufferModel<kFault>, 2> {
 };
 
 /// Batches of `kSlots` results in arrival order: an owner hands out work to two workers, waits for
-/// each batch, reads it, reuses its block. The workers are given one item each, then what the first
-/// batch gives back.
-template <Fault kFault, std::uint32_t kSlots>
-struct ArrivalModel : rl::test_suite<ArrivalModel<kFault, kSlots>, 3> {
+/// each batch, reads it, reuses its block. The workers are given `kFirst` items each, then what the
+/// first batches give back; each brings the results of all that it has at a time in runs.
+template <Fault kFault, std::uint32_t kSlots, std::uint32_t kFirst = 1>
+struct ArrivalModel : rl::test_suite<ArrivalModel<kFault, kSlots, kFirst>, 3> {
   using Atomics = ModelAtomics<kFault>;
   static constexpr std::uint32_t kWorkers = 2;
-  static constexpr std::uint32_t kBlocks = 2 / kSlots + 1;
-  static constexpr std::uint32_t kTickets = 4;
+  static constexpr std::uint32_t kBlocks = kWorkers * kFirst / kSlots + 1;
+  static constexpr std::uint32_t kTickets = kFirst == 1 ? 4 : 6;
+  static constexpr std::uint32_t kNames = 8;  // worker w claims as w * kNames and its next ones
   static constexpr int kEnd = -1;
 
   BasicDoorbell<Atomics> doors[kWorkers];
@@ -230,7 +231,9 @@ struct ArrivalModel : rl::test_suite<ArrivalModel<kFault, kSlots>, 3> {
       ++tickets;
       send(worker, ++sent[worker]);
     };
-    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) hand_out(worker);
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+      for (std::uint32_t i = 0; i < kFirst; ++i) hand_out(worker);
+    }
     int got[kWorkers] = {0, 0};
     for (std::uint32_t sequence = 0; sequence < kTickets / kSlots; ++sequence) {
       const std::uint32_t block = sequence % kBlocks;
@@ -239,7 +242,7 @@ struct ArrivalModel : rl::test_suite<ArrivalModel<kFault, kSlots>, 3> {
       std::uint32_t back[kSlots];
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
         RL_ASSERT(slots().is_ready({sequence, block, slot}));
-        const std::uint32_t worker = slots().look(block, slot).claimer;
+        const std::uint32_t worker = slots().look(block, slot).claimer / kNames;
         RL_ASSERT(rows[block * kSlots + slot]($) == ++got[worker]);
         back[slot] = worker;
       }
@@ -254,18 +257,28 @@ struct ArrivalModel : rl::test_suite<ArrivalModel<kFault, kSlots>, 3> {
   void serve(std::uint32_t worker) {
     for (int done = 0;;) {
       const std::uint32_t seen = doors[worker].generation();
-      if (inboxes[worker].readable() == 0) {
+      std::uint32_t count = inboxes[worker].readable();
+      if (count == 0) {
         static_cast<void>(doors[worker].park(seen, os::kNoDeadline));
         continue;
       }
-      const int item = work[worker][inboxes[worker].read_index()]($);
-      inboxes[worker].consume(1);
-      if (item == kEnd) return;
-      RL_ASSERT(item == ++done);
-      const SlotPlace place = slots().claim(worker);
-      rows[place.block * kSlots + place.slot]($) = item;
-      slots().ready(place, worker);
-      gathers[place.block].arrive(place.sequence);
+      const std::uint32_t begin = inboxes[worker].read_index();
+      const bool end = work[worker][begin + count - 1]($) == kEnd;
+      if (end) --count;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        RL_ASSERT(work[worker][begin + i]($) == done + static_cast<int>(i) + 1);
+      }
+      inboxes[worker].consume(count);
+      while (count > 0) {
+        const SlotPlace place = slots().claim_run(worker * kNames, count);
+        for (std::uint32_t i = 0; i < place.count; ++i) {
+          rows[place.block * kSlots + place.slot + i]($) = ++done;
+        }
+        slots().ready(place, worker * kNames);
+        gathers[place.block].arrive(place.sequence, place.count);
+        count -= place.count;
+      }
+      if (end) return;
     }
   }
 };
@@ -390,6 +403,8 @@ TEST(Model, EveryEntryOfARingIsReadOnceAndWhole) {
 TEST(Model, EveryResultHasAPlaceOfItsOwnInArrivalOrder) {
   expect_clean<ArrivalModel<Fault::kNone, 1>>(rl::random_scheduler_type);
   expect_clean<ArrivalModel<Fault::kNone, 2>>(rl::random_scheduler_type);
+  expect_clean<ArrivalModel<Fault::kNone, 2, 2>>(rl::random_scheduler_type);
+  expect_clean<ArrivalModel<Fault::kNone, 3, 3>>(rl::random_scheduler_type);
 }
 
 TEST(Model, EveryChunkIsTakenOnceAndPublishes) {

@@ -354,6 +354,64 @@ INSTANTIATE_TEST_SUITE_P(Backends, AsyncConformance,
                                            Kind::kFork, Kind::kForkserver),
                          [](const auto& info) { return name(info.param); });
 
+// Native environments are obeyed and delivered as runs of neighbours, whatever the order they were
+// sent in.
+TEST(AsyncRuns, NativeEnvironmentsHaveTheirTrajectoriesInAnyOrder) {
+  constexpr int kEnvs = 40;
+  const auto make = [](Backend backend, int workers, int batch_size, int cohorts,
+                       AutoresetMode mode) {
+    return VectorEnv::create("shoal/CartPole-v1", {.num_envs = kEnvs,
+                                                   .num_workers = workers,
+                                                   .backend = backend,
+                                                   .autoreset_mode = mode,
+                                                   .batch_size = batch_size,
+                                                   .cohorts = cohorts});
+  };
+  for (const AutoresetMode mode : {AutoresetMode::kNextStep, AutoresetMode::kSameStep}) {
+    const auto play = [&](VectorEnv& envs) {
+      std::mt19937 random(3);
+      Trajectories played(kEnvs);
+      std::vector<std::size_t> steps(kEnvs, 0);
+      envs.send_reset(seeds_from(5, kEnvs));
+      Ids waiting;
+      for (int batch = 0; batch < 12'000 / envs.batch_size(); ++batch) {
+        const Arrivals arrivals = envs.recv(30s);
+        for (std::size_t slot = 0; slot < arrivals.env_ids.size(); ++slot) {
+          const std::int64_t id = arrivals.env_ids[slot];
+          const auto at = static_cast<std::size_t>(id);
+          played[at].push_back(outcome_of(arrivals.batch, slot));
+          envs.actions()[0].as<std::int64_t>()[at] =
+              (static_cast<std::int64_t>(++steps[at]) / 3 + id) % 2;
+          waiting.push_back(id);
+        }
+        if (envs.in_flight() >= envs.batch_size() && random() % 2 == 0) continue;
+        std::shuffle(waiting.begin(), waiting.end(), random);
+        envs.send(waiting);
+        waiting.clear();
+      }
+      return played;
+    };
+    const Trajectories expected = [&] {
+      const auto envs = make(Backend::kSerial, 1, 1, 0, mode);
+      return play(*envs);
+    }();
+    for (const int workers : {1, 2, 3}) {
+      for (const int batch_size : {1, 7, 20, 40}) {
+        const auto envs =
+            make(workers == 1 ? Backend::kSerial : Backend::kThread, workers, batch_size, 0, mode);
+        const Trajectories played = play(*envs);
+        for (std::size_t i = 0; i < kEnvs; ++i) {
+          const std::size_t n = std::min(played[i].size(), expected[i].size());
+          ASSERT_GT(n, 30U);
+          EXPECT_TRUE(std::equal(played[i].begin(), played[i].begin() + static_cast<long>(n),
+                                 expected[i].begin()))
+              << "environment " << i << ", " << workers << " workers, batches of " << batch_size;
+        }
+      }
+    }
+  }
+}
+
 /// The backends that step all environments together: a batch is all of them.
 class WholeBatches : public ::testing::TestWithParam<Kind> {};
 

@@ -15,8 +15,8 @@ namespace {
 
 // Orders that take the caller less than this are obeyed sooner by it than a sleeping thread starts.
 constexpr double kAloneBelowNs = 30'000;
-// Orders that the caller takes at once while threads work too; then it looks at the batch again.
-constexpr int kHelp = 64;
+// Work that the caller takes at once; then it looks at the batch again.
+constexpr double kHelpNs = 15'000;
 
 }  // namespace
 
@@ -97,11 +97,12 @@ int AsyncLocalVectorEnv::serve_any(int most) {
 
 sync::WaitOutcome AsyncLocalVectorEnv::await(sync::Gather& gather, os::Deadline deadline) {
   for (;;) {
-    if (gather.left() == 0) return sync::WaitOutcome::kReady;
+    const auto left = static_cast<int>(gather.left());
+    if (left == 0) return sync::WaitOutcome::kReady;
     const std::uint64_t start_ns = os::now_ns();
     // One at a time where steps may be long, so that the batch is handed out when it is ready.
-    const int most = order_ns_ > 0 && order_ns_ * kHelp < kAloneBelowNs ? kHelp : 1;
-    const int served = serve_any(most);
+    const double worth = order_ns_ > 0 ? kHelpNs / order_ns_ : 1;
+    const int served = serve_any(static_cast<int>(std::clamp<double>(worth, 1, left)));
     if (served > 0) {
       const double cost_ns = static_cast<double>(os::now_ns() - start_ns) / served;
       order_ns_ = order_ns_ == 0 ? cost_ns : order_ns_ + (cost_ns - order_ns_) / 8;

@@ -95,26 +95,35 @@ AsyncBlock AsyncBlock::map(std::byte* base, const Hello& spaces, int rows, Autor
   return block;
 }
 
-void copy_row(const Rows& from, std::size_t row, const Rows& to, std::size_t slot) {
+void copy_rows(const Rows& from, std::size_t row, const Rows& to, std::size_t slot,
+               std::size_t count) {
   const auto copy_leaves = [&](const std::vector<shm::TensorView>& in,
-                               const std::vector<shm::TensorView>& out) {
+                               const std::vector<shm::TensorView>& out, std::size_t first,
+                               std::size_t n) {
     for (std::size_t leaf = 0; leaf < in.size(); ++leaf) {
-      std::memcpy(out[leaf].row_data(static_cast<std::int64_t>(slot)),
-                  in[leaf].row_data(static_cast<std::int64_t>(row)), in[leaf].row_bytes());
+      std::memcpy(out[leaf].row_data(static_cast<std::int64_t>(slot + first)),
+                  in[leaf].row_data(static_cast<std::int64_t>(row + first)),
+                  n * in[leaf].row_bytes());
     }
   };
-  copy_leaves(from.obs, to.obs);
-  to.reward[slot] = from.reward[row];
-  to.terminated[slot] = from.terminated[row];
-  to.truncated[slot] = from.truncated[row];
-  to.reset[slot] = from.reset[row];
-  to.has_final[slot] = from.has_final[row];
-  if ((from.terminated[row] | from.truncated[row]) != 0) {
-    to.episode_return[slot] = from.episode_return[row];
-    to.episode_length[slot] = from.episode_length[row];
-    to.episode_seconds[slot] = from.episode_seconds[row];
+  const auto copy = [&](const auto& in, const auto& out) {
+    std::memcpy(&out[slot], &in[row], count * sizeof(in[row]));
+  };
+  copy_leaves(from.obs, to.obs, 0, count);
+  copy(from.reward, to.reward);
+  copy(from.terminated, to.terminated);
+  copy(from.truncated, to.truncated);
+  copy(from.reset, to.reset);
+  copy(from.has_final, to.has_final);
+  // What has a final observation has ended.
+  const std::size_t end = row + count;
+  for (std::size_t i = next_ended(from, row, end); i < end; i = next_ended(from, i + 1, end)) {
+    const std::size_t at = slot + (i - row);
+    to.episode_return[at] = from.episode_return[i];
+    to.episode_length[at] = from.episode_length[i];
+    to.episode_seconds[at] = from.episode_seconds[i];
+    if (from.has_final[i] != 0) copy_leaves(from.final_obs, to.final_obs, i - row, 1);
   }
-  if (from.has_final[row] != 0) copy_leaves(from.final_obs, to.final_obs);
 }
 
 AsyncSegment::AsyncSegment(shm::Arena arena, const Hello& spaces)

@@ -31,7 +31,7 @@
 
 namespace shoal::vector {
 
-inline constexpr std::uint32_t kAsyncVersion = 2;
+inline constexpr std::uint32_t kAsyncVersion = 3;
 
 /// What is to be done with an environment.
 enum class Order : std::uint16_t {
@@ -102,8 +102,10 @@ struct AsyncBlock {
   static AsyncBlock map(std::byte* base, const Hello& spaces, int rows, AutoresetMode mode);
 };
 
-/// Copies what an environment's reset or step wrote from one row to another: all but fault.
-void copy_row(const Rows& from, std::size_t row, const Rows& to, std::size_t slot);
+/// Copies what the resets or steps of `count` neighbours wrote, from `row` on to `slot` on: all but
+/// fault.
+void copy_rows(const Rows& from, std::size_t row, const Rows& to, std::size_t slot,
+               std::size_t count);
 
 /// The segment as one process sees it; a value: copies share the mapping.
 class AsyncSegment {

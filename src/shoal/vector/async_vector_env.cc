@@ -12,6 +12,20 @@
 namespace shoal::vector {
 namespace {
 
+template <class T>
+bool any_not_zero(std::span<const T> values) noexcept {
+  T all = 0;
+  for (const T value : values) all |= value;
+  return all != 0;
+}
+
+// Whether a row of this block has an info.
+bool said_anything(const AsyncBlock& block) noexcept {
+  return any_not_zero<std::uint32_t>(block.info_sizes);
+}
+
+static_assert(sync::Gather::kMaxArrivals <= 1 << 16);  // a row is who claims a place (SlotWord)
+
 // Longest wait without a look at deaths and interrupts.
 constexpr std::chrono::milliseconds kSlice{50};
 // While somebody is started anew.
@@ -116,24 +130,35 @@ void AsyncVectorEnv::open(std::uint64_t sequence) {
 
 // Says where the result of `row` goes, and opens the batch that it needs.
 InboxEntry AsyncVectorEnv::order_for(std::size_t row, Order order) {
-  InboxEntry entry{.row = static_cast<std::uint32_t>(row),
-                   .order = order,
-                   .block = InboxEntry::kArrival,
-                   .slot = 0,
-                   .sequence = 0};
+  const auto size = static_cast<std::uint64_t>(options_.batch_size);
   if (options_.cohorts == 0) {
-    open(tickets_++ / static_cast<std::uint64_t>(options_.batch_size));
-    return entry;
+    if (tickets_ == opened_) {
+      open(tickets_ / size);
+      opened_ += size;
+    }
+    ++tickets_;
+    return {.row = static_cast<std::uint32_t>(row),
+            .order = order,
+            .block = InboxEntry::kArrival,
+            .slot = 0,
+            .sequence = 0};
   }
-  // The cohort's next turn at recv(). The environment is not in flight, so this turn is not over.
-  const auto cohorts = static_cast<std::uint64_t>(options_.cohorts);
-  const std::uint64_t cohort = row / static_cast<std::size_t>(options_.batch_size);
-  const std::uint64_t turn = next_recv_ + (cohort + cohorts - next_recv_ % cohorts) % cohorts;
-  open(turn);
-  entry.block = static_cast<std::uint16_t>(block_of_[turn % block_of_.size()]);
-  entry.slot = static_cast<std::uint32_t>(row % static_cast<std::size_t>(options_.batch_size));
-  entry.sequence = static_cast<std::uint32_t>(turn);
-  return entry;
+  if (turn_.seen_at != next_recv_ || row - turn_.first >= size) {
+    // The cohort's next turn at recv(). The environment is not in flight, so this turn is not over.
+    const auto cohorts = static_cast<std::uint64_t>(options_.cohorts);
+    const std::uint64_t cohort = row / size;
+    const std::uint64_t sequence = next_recv_ + (cohort + cohorts - next_recv_ % cohorts) % cohorts;
+    open(sequence);
+    turn_ = {.seen_at = next_recv_,
+             .first = cohort * size,
+             .block = static_cast<std::uint16_t>(block_of_[sequence % block_of_.size()]),
+             .sequence = static_cast<std::uint32_t>(sequence)};
+  }
+  return {.row = static_cast<std::uint32_t>(row),
+          .order = order,
+          .block = turn_.block,
+          .slot = static_cast<std::uint32_t>(row - turn_.first),
+          .sequence = turn_.sequence};
 }
 
 void AsyncVectorEnv::push(InboxEntry entry, std::uint64_t now_ns) {
@@ -181,8 +206,10 @@ void AsyncVectorEnv::wake_all() {
 
 void AsyncVectorEnv::require_sendable(std::span<const std::int64_t> env_ids) {
   begin_call("send");
-  check_env_ids("send", env_ids, seen_);
-  flight_.require_sendable(env_ids);
+  if (!flight_.sendable(env_ids)) {
+    check_env_ids("send", env_ids, seen_);
+    flight_.require_sendable(env_ids);
+  }
   const int after = flight_.count() + static_cast<int>(env_ids.size());
   if (after > max_in_flight_) {
     throw AlreadyInFlight(fmt::format(
@@ -199,13 +226,44 @@ void AsyncVectorEnv::tell_with_step(std::size_t row, std::vector<std::byte> mess
 
 void AsyncVectorEnv::send(std::span<const std::int64_t> env_ids) {
   require_sendable(env_ids);
+  send_required(env_ids);
+}
+
+void AsyncVectorEnv::send_required(std::span<const std::int64_t> env_ids) {
   const std::uint64_t now_ns = os::now_ns();
-  for (const std::int64_t id : env_ids) {
-    const auto row = static_cast<std::size_t>(id);
-    if (is_left_out(row)) continue;
-    push(order_for(row, Order::kStep), now_ns);
+  while (!env_ids.empty()) {
+    env_ids = env_ids.subspan(post_steps(env_ids, now_ns));
+    if (env_ids.empty()) break;
+    const auto row = static_cast<std::size_t>(env_ids[0]);
+    if (!is_left_out(row)) push(order_for(row, Order::kStep), now_ns);
+    env_ids = env_ids.subspan(1);
   }
   wake_all();
+}
+
+// Leaves steps in the inbox of the first one's worker, up to one that is not this worker's or not
+// just a step; returns how many.
+std::size_t AsyncVectorEnv::post_steps(std::span<const std::int64_t> env_ids,
+                                       std::uint64_t now_ns) {
+  if (!told_.empty()) return 0;
+  const int worker = worker_of(static_cast<int>(env_ids[0]));
+  const Share& share = shares_[static_cast<std::size_t>(worker)];
+  sync::SpscIndices& inbox = segment_.inbox(worker);
+  const std::uint32_t begin = inbox.write_index();
+  std::size_t count = 0;
+  for (const std::int64_t id : env_ids) {
+    const auto row = static_cast<std::size_t>(id);
+    const bool here = static_cast<std::uint64_t>(id - share.first_env) <
+                      static_cast<std::uint64_t>(share.num_envs);
+    if (!here || !flight_.env(row).just_steps()) break;
+    const InboxEntry entry = order_for(row, Order::kStep);
+    flight_.begin(entry, now_ns);
+    segment_.entry(worker, begin + static_cast<std::uint32_t>(count++)) = entry;
+  }
+  if (count == 0) return 0;
+  inbox.publish(static_cast<std::uint32_t>(count));
+  to_wake_[static_cast<std::size_t>(worker)] = 1;
+  return count;
 }
 
 void AsyncVectorEnv::require_resettable(std::span<const std::int64_t> env_ids) const {
@@ -257,12 +315,14 @@ void AsyncVectorEnv::require_batch() const {
         options_.batch_size, flight_.count(), flight_.count() == 1 ? "is" : "are",
         options_.batch_size - flight_.count()));
   }
+  const std::uint64_t cohort = next_recv_ % static_cast<std::uint64_t>(options_.cohorts);
+  const auto size = static_cast<std::size_t>(options_.batch_size);
+  if (flight_.all_out(cohort * size, size)) return;
   std::vector<std::int64_t> missing;
   const std::vector<std::int64_t> ids = expected_ids(next_recv_);
   for (const std::int64_t id : ids) {
     if (!flight_.env(static_cast<std::size_t>(id)).in_flight) missing.push_back(id);
   }
-  if (missing.empty()) return;
   throw NothingInFlight(fmt::format(
       "recv: the next cohort is environments {} to {}, of which {} {} not in flight; send() the "
       "missing ones first",
@@ -314,6 +374,7 @@ Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
 void AsyncVectorEnv::take_large_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
                                       std::uint32_t sequence) {
   large_infos_.clear();
+  if (!said_anything(block)) return;
   for (const std::size_t slot : slots) {
     if (block.info_sizes[slot] != AsyncBlock::kInfoElsewhere) continue;
     const auto row = static_cast<std::size_t>(block.env_ids[slot]);
@@ -334,6 +395,7 @@ std::span<const std::byte> AsyncVectorEnv::info_of(const AsyncBlock& block,
 
 void AsyncVectorEnv::gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
                                   std::vector<Arrivals::Info>& infos) const {
+  if (!said_anything(block)) return;
   for (const std::size_t slot : slots) {
     const auto bytes = info_of(block, slot);
     if (!bytes.empty()) infos.push_back({.slot = static_cast<int>(slot), .bytes = bytes});
@@ -342,6 +404,7 @@ void AsyncVectorEnv::gather_infos(const AsyncBlock& block, std::span<const std::
 
 void AsyncVectorEnv::gather_faults(const AsyncBlock& block, std::span<const std::size_t> slots) {
   row_faults_.clear();
+  if (!any_not_zero<std::uint8_t>(block.rows.fault)) return;
   for (const std::size_t slot : slots) {
     if (block.rows.fault[slot] != static_cast<std::uint8_t>(RowFault::kFault)) continue;
     if (Fault fault = fault_of(static_cast<int>(block.env_ids[slot]))) {
@@ -351,6 +414,7 @@ void AsyncVectorEnv::gather_faults(const AsyncBlock& block, std::span<const std:
 }
 
 void AsyncVectorEnv::take_failures(const AsyncBlock& block, std::span<const std::size_t> slots) {
+  if (!any_not_zero<std::uint8_t>(block.rows.fault)) return;
   for (const std::size_t slot : slots) {
     if (block.rows.fault[slot] != AsyncBlock::kFailed) continue;
     const auto row = static_cast<std::size_t>(block.env_ids[slot]);
@@ -367,6 +431,8 @@ void AsyncVectorEnv::wait_for(const Target& target,
   const os::Deadline deadline = timeout ? os::deadline_after(*timeout) : os::kNoDeadline;
   std::size_t ready = 0;  // of those wanted, from the first on
   const auto complete = [&] {
+    // Whoever has arrived was ready before; who died in between leaves the count as it is.
+    if (target.block.gather->left() == 0) return true;
     while (ready < target.wanted.size() &&
            target.slots.is_ready({target.sequence, target.word_block,
                                   static_cast<std::uint32_t>(target.wanted[ready])})) {

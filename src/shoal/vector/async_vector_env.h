@@ -70,6 +70,8 @@ class AsyncVectorEnv : public VectorEnv {
   void send(std::span<const std::int64_t> env_ids) final;
   /// Throws what send() of these would throw.
   void require_sendable(std::span<const std::int64_t> env_ids);
+  /// send() of what require_sendable() has just let pass.
+  void send_required(std::span<const std::int64_t> env_ids);
   /// The worker of `row` is told this, as by request(), right before that environment's next step.
   /// Not while it is in flight.
   void tell_with_step(std::size_t row, std::vector<std::byte> message);
@@ -183,12 +185,21 @@ class AsyncVectorEnv : public VectorEnv {
     std::span<const std::size_t> wanted;
   };
 
+  /// Where a cohort's results go, as next_recv_ stood at `seen_at`.
+  struct CohortTurn {
+    std::uint64_t seen_at = UINT64_MAX;
+    std::size_t first = 0;  // the cohort's first row
+    std::uint16_t block = 0;
+    std::uint32_t sequence = 0;
+  };
+
   void begin_call(const char* call);
   void check_options() const;
   int blocks_needed() const noexcept;
   InboxEntry order_for(std::size_t row, Order order);
   void open(std::uint64_t sequence);
   int take_free_block();
+  std::size_t post_steps(std::span<const std::int64_t> env_ids, std::uint64_t now_ns);
   void push(InboxEntry entry, std::uint64_t now_ns);
   void post(std::size_t row);
   void send_home(std::vector<std::size_t> rows, Order order);
@@ -198,6 +209,7 @@ class AsyncVectorEnv : public VectorEnv {
   [[noreturn]] void throw_timed_out();
   void end_as_fault(std::size_t row, const AsyncBlock& block, std::size_t slot, RowFault fault);
   void deliver_fault(std::size_t row, RowFault fault);
+  std::optional<sync::SlotPlace> claimed_place(std::size_t row);
   void wipe(std::size_t row);
   void pass_over(std::size_t row);
   bool pass_over_the_down(const Target& target);
@@ -228,7 +240,6 @@ class AsyncVectorEnv : public VectorEnv {
   void gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
                     std::vector<Arrivals::Info>& infos) const;
   Arrivals hand_out(std::uint64_t sequence);
-  void free_block(std::uint64_t sequence);
 
   Options options_;
   Hello spaces_;
@@ -243,10 +254,11 @@ class AsyncVectorEnv : public VectorEnv {
   int renewals_ = 0;                                 // orders that are an environment's first
   std::vector<std::optional<std::uint64_t>> seeds_;  // each row's last explicit one
 
-  // Batches that are open: sequences [next_recv_, next_open_), or one of each cohort's.
+  // Batches that are open: from sequence next_recv_ on, or one of each cohort's.
   std::uint64_t next_recv_ = 0;
-  std::uint64_t next_open_ = 0;
   std::uint64_t tickets_ = 0;  // of arrival order, given out
+  std::uint64_t opened_ = 0;   // likewise, of the batches that were opened: tickets_ or more
+  CohortTurn turn_;            // the last one that an order was made for
   std::vector<int> block_of_;  // by sequence % size; -1: not open
   std::vector<int> free_;      // blocks
   std::shared_ptr<Leases> leases_;

@@ -164,7 +164,7 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
   if (options_.cohorts == 0) {
     const auto size = static_cast<std::uint64_t>(options_.batch_size);
     next_recv_ = (tickets_ + size - 1) / size;
-    tickets_ = next_recv_ * size;
+    tickets_ = opened_ = next_recv_ * size;
     segment_.slots().restart(next_recv_);
   } else {
     const auto cohorts = static_cast<std::uint64_t>(options_.cohorts);

@@ -17,22 +17,34 @@ void AsyncVectorEnv::deliver_fault(std::size_t row, RowFault fault) {
   sync::ArrivalSlots& slots = to_home ? segment_.home_slots() : segment_.slots();
   sync::SlotPlace place{entry.sequence, to_home ? 0U : entry.block, entry.slot};
   if (entry.block == InboxEntry::kArrival) {
-    bool claimed = false;  // by who died with it in hand
-    for (const int block : block_of_) {
-      for (std::uint32_t slot = 0; block >= 0 && slot < slots.slots() && !claimed; ++slot) {
-        const sync::SlotWord word = slots.look(static_cast<std::uint32_t>(block), slot);
-        if (word.state != sync::SlotState::kClaimed || word.claimer != row) continue;
-        place = {word.sequence, static_cast<std::uint32_t>(block), slot};
-        claimed = true;
-      }
-    }
-    if (!claimed) place = slots.claim(static_cast<std::uint32_t>(row));
+    const std::optional<sync::SlotPlace> left = claimed_place(row);
+    place = left ? *left : slots.claim(static_cast<std::uint32_t>(row));
   }
   const AsyncBlock& block =
       segment_.block(to_home ? segment_.home_block() : static_cast<int>(place.block));
   end_as_fault(row, block, place.slot, fault);
   slots.ready(place, static_cast<std::uint32_t>(row));
   block.gather->arrive(place.sequence);
+}
+
+// The place that was claimed for `row` by who died with it in hand.
+std::optional<sync::SlotPlace> AsyncVectorEnv::claimed_place(std::size_t row) {
+  sync::ArrivalSlots& slots = segment_.slots();
+  for (const int b : block_of_) {
+    if (b < 0) continue;
+    const auto block = static_cast<std::uint32_t>(b);
+    for (std::uint32_t slot = 0; slot < slots.slots(); ++slot) {
+      const sync::SlotWord word = slots.look(block, slot);
+      // Of a run in which `row` may be; its first place may be filled already.
+      if (word.state == sync::SlotState::kFree || row < word.claimer ||
+          row > word.claimer + word.more)
+        continue;
+      const auto at = slot + static_cast<std::uint32_t>(row - word.claimer);
+      if (slots.look(block, at).state != sync::SlotState::kReady)
+        return sync::SlotPlace{word.sequence, block, at};
+    }
+  }
+  return {};
 }
 
 // Truncated, with the last observation.
@@ -45,7 +57,7 @@ void AsyncVectorEnv::end_as_fault(std::size_t row, const AsyncBlock& block, std:
   home.reset[row] = 0;
   home.has_final[row] = 0;
   if (block.base != segment_.block(segment_.home_block()).base) {
-    copy_row(home, row, block.rows, slot);
+    copy_rows(home, row, block.rows, slot, 1);
   }
   block.rows.fault[slot] = static_cast<std::uint8_t>(fault);
   block.env_ids[slot] = static_cast<std::int64_t>(row);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -11,10 +12,11 @@
 namespace shoal::vector {
 namespace {
 
-// Neighbours that can be stepped by one call are, as long as that takes no longer: the first of
-// them waits for the last.
-constexpr double kRunNs = 20'000;
-constexpr int kMaxRun = 256;
+// Orders that can be obeyed together are, as long as that takes no longer: the first of them waits
+// for the last.
+constexpr double kTurnNs = 20'000;
+constexpr int kMaxTurn = 1024;
+static_assert(kMaxTurn <= static_cast<int>(sync::ArrivalSlots::kMaxRun));
 
 using sync::SlotPlace;
 
@@ -36,47 +38,54 @@ AsyncWorker::AsyncWorker(AsyncSegment segment, int worker, int first_env,
 int AsyncWorker::serve(int most) {
   int served = 0;
   while (served < most) {
-    take_run(most - served);
-    if (run_.empty()) break;
-    served += static_cast<int>(run_.size());
-    obey_run();
+    take_turn(most - served);
+    if (turn_.empty()) break;
+    served += static_cast<int>(turn_.size());
+    for (Run rest = turn_; !rest.empty();) {
+      std::size_t n = 1;  // neighbours with the same order
+      while (n < rest.size() && rest[n].order == rest[0].order && rest[n].row == rest[0].row + n)
+        ++n;
+      obey(rest.first(n));
+      rest = rest.subspan(n);
+    }
   }
   return served;
 }
 
-// Takes the next orders that are one call of the stepper's.
-void AsyncWorker::take_run(int most) {
-  run_.clear();
+// Takes the next orders, as many as are to be obeyed together.
+void AsyncWorker::take_turn(int most) {
+  turn_.clear();
   sync::SpscIndices& inbox = segment_.inbox(worker_);
   const std::uint32_t readable = inbox.readable();
   if (readable == 0) return;
   int limit = 1;
   if (stepper_->divisible()) {
-    limit = std::min({most, static_cast<int>(readable), kMaxRun});
-    if (step_ns_ > 0) limit = std::min(limit, std::max(1, static_cast<int>(kRunNs / step_ns_)));
+    limit = std::min({most, static_cast<int>(readable), kMaxTurn});
+    if (step_ns_ > 0) limit = std::min(limit, std::max(1, static_cast<int>(kTurnNs / step_ns_)));
   }
   const std::uint32_t begin = inbox.read_index();
   for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(limit); ++i) {
-    const InboxEntry& next = segment_.entry(worker_, begin + i);
-    if (i > 0 && (next.order != run_[0].order || next.row != run_[0].row + i)) break;
-    run_.push_back(next);
+    turn_.push_back(segment_.entry(worker_, begin + i));
   }
-  inbox.consume(static_cast<std::uint32_t>(run_.size()));
+  inbox.consume(static_cast<std::uint32_t>(limit));
+  const auto by_row = [](const InboxEntry& a, const InboxEntry& b) { return a.row < b.row; };
+  if (!std::is_sorted(turn_.begin(), turn_.end(), by_row))
+    std::sort(turn_.begin(), turn_.end(), by_row);
   pass("taken");
 }
 
-// Steps or resets the run. Who throws is delivered as failed; those behind it go on.
-void AsyncWorker::obey_run() {
+// Steps or resets neighbours. Who throws is delivered as failed; those behind it go on.
+void AsyncWorker::obey(Run run) {
   const std::uint64_t start_ns = os::now_ns();
-  const int begin = static_cast<int>(run_[0].row) - first_env_;
-  const int end = begin + static_cast<int>(run_.size());
-  const auto deliver_range = [&](int lo, int hi, std::span<const std::byte> info) {
-    for (int i = lo; i < hi; ++i) deliver(run_[static_cast<std::size_t>(i - begin)], 0, info);
+  const int begin = static_cast<int>(run[0].row) - first_env_;
+  const int end = begin + static_cast<int>(run.size());
+  const auto part = [&](int lo, int hi) {
+    return run.subspan(static_cast<std::size_t>(lo - begin), static_cast<std::size_t>(hi - lo));
   };
   for (int lo = begin; lo < end;) {
     try {
-      work(run_[0].order, lo, end);
-      deliver_range(lo, end, stepper_->info());
+      work(run[0].order, lo, end);
+      deliver(part(lo, end), 0, stepper_->info());
       break;
     } catch (...) {
       const int blamed = EnvMarker::blamed(marker_.word()) - first_env_;
@@ -94,18 +103,16 @@ void AsyncWorker::obey_run() {
       // Where nobody can be blamed, all that were stepped at once have failed.
       const int failed_lo = known ? blamed : lo;
       const int failed_hi = known ? blamed + 1 : end;
-      deliver_range(lo, failed_lo, {});
-      for (int i = failed_lo; i < failed_hi; ++i) {
-        deliver(run_[static_cast<std::size_t>(i - begin)], AsyncBlock::kFailed, bytes);
-      }
+      deliver(part(lo, failed_lo), 0, {});
+      deliver(part(failed_lo, failed_hi), AsyncBlock::kFailed, bytes);
       lo = failed_hi;
     }
   }
   marker_.none();
   const std::uint64_t elapsed_ns = os::now_ns() - start_ns;
   add_alone(cell().busy_ns, elapsed_ns);
-  add_alone(run_[0].order == Order::kStep ? cell().steps : cell().resets, run_.size());
-  if (run_[0].order == Order::kStep) learn_cost(elapsed_ns, static_cast<int>(run_.size()));
+  add_alone(run[0].order == Order::kStep ? cell().steps : cell().resets, run.size());
+  if (run[0].order == Order::kStep) learn_cost(elapsed_ns, static_cast<int>(run.size()));
 }
 
 void AsyncWorker::work(Order order, int lo, int hi) {
@@ -132,37 +139,59 @@ void AsyncWorker::work(Order order, int lo, int hi) {
   }
 }
 
-void AsyncWorker::deliver(const InboxEntry& entry, std::uint8_t fault,
-                          std::span<const std::byte> info) {
-  SlotPlace place{entry.sequence, entry.block, entry.slot};
-  const bool to_home = entry.block == segment_.home_block();
-  sync::ArrivalSlots& slots = to_home ? segment_.home_slots() : segment_.slots();
-  pass("stepped");
-  if (entry.block == InboxEntry::kArrival) place = slots.claim(entry.row);
-  pass("claimed");
-  const AsyncBlock& block = segment_.block(static_cast<int>(place.block));
-  if (!to_home) copy_row(segment_.home(), entry.row, block.rows, place.slot);
-  block.rows.fault[place.slot] = fault;
-  block.env_ids[place.slot] = entry.row;
+// Brings the results of neighbours to their places, as many at once as lie side by side there.
+void AsyncWorker::deliver(Run run, std::uint8_t fault, std::span<const std::byte> info) {
   const bool fits = info.size() <= AsyncBlock::kInfoBytes;
-  block.info_sizes[place.slot] =
-      fits ? static_cast<std::uint32_t>(info.size()) : AsyncBlock::kInfoElsewhere;
-  if (fits && !info.empty()) {
-    std::memcpy(block.info(place.slot).data(), info.data(), info.size());
-  }
   const bool elsewhere = !fits && hooks_.bring_info;
-  if (elsewhere && !hooks_.bring_waits) {
-    hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
+  const auto bring = [&](const SlotPlace& place, std::uint32_t row) {
+    for (std::uint32_t i = 0; i < place.count; ++i) {
+      hooks_.bring_info(static_cast<int>(row + i), place.sequence, info);
+    }
+  };
+  while (!run.empty()) {
+    const InboxEntry& first = run[0];
+    const bool to_home = first.block == segment_.home_block();
+    sync::ArrivalSlots& slots = to_home ? segment_.home_slots() : segment_.slots();
+    pass("stepped");
+    const SlotPlace place = place_of(run);
+    pass("claimed");
+    run = run.subspan(place.count);
+    const AsyncBlock& block = segment_.block(static_cast<int>(place.block));
+    if (!to_home) copy_rows(segment_.home(), first.row, block.rows, place.slot, place.count);
+    std::memset(&block.rows.fault[place.slot], fault, place.count);
+    std::iota(&block.env_ids[place.slot], &block.env_ids[place.slot] + place.count,
+              std::int64_t{first.row});
+    std::fill_n(&block.info_sizes[place.slot], place.count,
+                fits ? static_cast<std::uint32_t>(info.size()) : AsyncBlock::kInfoElsewhere);
+    if (fits && !info.empty()) {
+      for (std::uint32_t i = 0; i < place.count; ++i)
+        std::memcpy(block.info(place.slot + i).data(), info.data(), info.size());
+    }
+    if (elsewhere && !hooks_.bring_waits) bring(place, first.row);
+    SlotPlace word = place;
+    if (to_home) word.block = 0;
+    pass("written");
+    slots.ready(word, first.row);
+    pass("ready");
+    block.gather->arrive(place.sequence, place.count);
+    pass("arrived");
+    if (elsewhere && hooks_.bring_waits) bring(place, first.row);
   }
-  const SlotPlace word{place.sequence, to_home ? 0 : place.block, place.slot};
-  pass("written");
-  slots.ready(word, entry.row);
-  pass("ready");
-  block.gather->arrive(place.sequence);
-  pass("arrived");
-  if (elsewhere && hooks_.bring_waits) {
-    hooks_.bring_info(static_cast<int>(entry.row), place.sequence, info);
+}
+
+// Where the first results of the run go, those that lie side by side there.
+SlotPlace AsyncWorker::place_of(Run run) {
+  const InboxEntry& first = run[0];
+  if (first.block == InboxEntry::kArrival) {
+    std::uint32_t n = 1;
+    while (n < run.size() && run[n].block == InboxEntry::kArrival) ++n;
+    return segment_.slots().claim_run(first.row, n);
   }
+  std::uint32_t n = 1;
+  while (n < run.size() && run[n].block == first.block && run[n].sequence == first.sequence &&
+         run[n].slot == first.slot + n)
+    ++n;
+  return {first.sequence, first.block, first.slot, n};
 }
 
 process::ErrorReport AsyncWorker::describe_failure() {

@@ -36,6 +36,9 @@ struct AsyncWorkerHooks {
 
 /// One worker's environments of one asynchronous vector environment.
 ///
+/// Orders are obeyed as they came; of a divisible stepper those of the next 20 µs in the order of
+/// their rows, neighbours by one call of the stepper's and one delivery.
+///
 /// An environment that throws is delivered with AsyncBlock::kFailed and the report as its info; the
 /// others go on.
 ///
@@ -67,10 +70,13 @@ class AsyncWorker {
   AsyncCell& cell() noexcept { return segment_.cell(worker_); }
 
  private:
-  void take_run(int most);
-  void obey_run();
+  using Run = std::span<const InboxEntry>;
+
+  void take_turn(int most);
+  void obey(Run run);
   void work(Order order, int lo, int hi);
-  void deliver(const InboxEntry& entry, std::uint8_t fault, std::span<const std::byte> info);
+  void deliver(Run run, std::uint8_t fault, std::span<const std::byte> info);
+  sync::SlotPlace place_of(Run run);
   process::ErrorReport describe_failure();
   void learn_cost(std::uint64_t elapsed_ns, int count) noexcept;
 
@@ -81,8 +87,8 @@ class AsyncWorker {
   AsyncWorkerHooks hooks_;
   EnvMarker marker_;
   FaultGuard guard_;
-  std::vector<InboxEntry> run_;  // what is obeyed together: neighbours with the same order
-  double step_ns_ = 0;           // of one environment, smoothed; 0: not known yet
+  std::vector<InboxEntry> turn_;  // orders that are taken together, by row
+  double step_ns_ = 0;            // of one environment, smoothed; 0: not known yet
 };
 
 }  // namespace shoal::vector

@@ -58,6 +58,19 @@ void check_env_ids(const char* call, std::span<const std::int64_t> ids,
   }
 }
 
+bool InFlight::sendable(std::span<const std::int64_t> ids) noexcept {
+  // An environment that is skipped for 2^32 looks is mistaken for one that came twice.
+  ++looks_;
+  bool all = true;
+  for (const std::int64_t id : ids) {
+    if (static_cast<std::uint64_t>(id) >= envs_.size()) return false;
+    Env& env = envs_[static_cast<std::size_t>(id)];
+    all = all && env.was_reset && !env.in_flight && env.look != looks_;
+    env.look = looks_;
+  }
+  return all;
+}
+
 void InFlight::require_sendable(std::span<const std::int64_t> ids) const {
   std::vector<std::int64_t> busy, fresh;
   for (const std::int64_t id : ids) {

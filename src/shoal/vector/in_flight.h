@@ -44,8 +44,14 @@ class InFlight {
     bool held = false;           // the order under way waits here, not at a worker
     bool outlived = false;       // it was obeyed by a worker that is dead: nothing more will come
     std::uint8_t hold = 0;       // Hold bits: why orders wait here
+    std::uint32_t look = 0;      // the last one of sendable() that came here
     std::uint64_t sent_ns = 0;
     InboxEntry entry{};  // where its result goes
+
+    /// Its next step is one: nothing else comes in its place, and it need not wait here.
+    bool just_steps() const noexcept {
+      return !(dropped || owes_fault || needs_renewal || hold != 0);
+    }
   };
 
   Env& env(std::size_t i) noexcept { return envs_[i]; }
@@ -57,6 +63,8 @@ class InFlight {
     if (!std::exchange(envs_[i].dropped, true)) ++dropped_;
   }
 
+  /// Whether these may be sent: each is there, once, reset and not in flight.
+  bool sendable(std::span<const std::int64_t> ids) noexcept;
   /// Throws AlreadyInFlight or NotReset, naming the environments.
   void require_sendable(std::span<const std::int64_t> ids) const;
 
@@ -73,6 +81,13 @@ class InFlight {
     --count_;
   }
 
+  /// Whether `count` neighbours from `first` on are in flight.
+  bool all_out(std::size_t first, std::size_t count) const noexcept {
+    bool all = true;
+    for (std::size_t i = first; i < first + count; ++i) all = all && envs_[i].in_flight;
+    return all;
+  }
+
   /// The environments in flight.
   std::vector<std::int64_t> ids() const;
   /// "environments 3 (for 2.1 s) and 7 (for 0.4 s)".
@@ -80,6 +95,7 @@ class InFlight {
 
  private:
   std::vector<Env> envs_;
+  std::uint32_t looks_ = 0;  // of sendable()
   int count_ = 0;
   int dropped_ = 0;
 };

@@ -91,17 +91,9 @@ void NativeStepper::step_run(int lo, int hi) {
 
 /// The first of [lo, hi) whose episode ended in this step; hi when none did.
 int NativeStepper::next_ended(int lo, int hi) const noexcept {
-  const std::uint8_t* const terminated = rows_.terminated.data() + lo_;
-  const std::uint8_t* const truncated = rows_.truncated.data() + lo_;
-  int i = lo;
-  for (; i + 8 <= hi; i += 8) {
-    std::uint64_t a, b;
-    std::memcpy(&a, terminated + i, 8);
-    std::memcpy(&b, truncated + i, 8);
-    if ((a | b) != 0) break;
-  }
-  while (i < hi && (terminated[i] | truncated[i]) == 0) ++i;
-  return i;
+  return static_cast<int>(vector::next_ended(rows_, static_cast<std::size_t>(lo_ + lo),
+                                             static_cast<std::size_t>(lo_ + hi))) -
+         lo_;
 }
 
 void NativeStepper::end_episode(int i) {

@@ -196,34 +196,47 @@ TEST(PoolVectorEnv, WithRestartADeathEndsTheRowsAndNewEnvironmentsGoOn) {
   }
 }
 
+// Plays batches of toys whose workers kill themselves; `payload` says where.
+void play_with_kills(const std::string& payload, int cohorts) {
+  Options options = with(OnFault::kRestart, cohorts > 0 ? 0 : 3, cohorts);
+  options.faults.max_restarts = 1000;
+  options.faults.max_backoff = 1ms;
+  auto envs = make_pool_toys(make_pool(2), 6, options, payload);
+  std::vector<int> sent(6, 0), came(6, 0);
+  int faults = 0;
+  envs->send_reset({});
+  std::fill(sent.begin(), sent.end(), 1);
+  for (int batch = 0; batch < 30; ++batch) {
+    const Arrivals arrivals = envs->recv(30s);
+    const Ids ids(arrivals.env_ids.begin(), arrivals.env_ids.end());
+    for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+      ++came[static_cast<std::size_t>(ids[slot])];
+      faults += arrivals.batch.fault[slot];
+    }
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_LE(came[i], sent[i]);
+    send(*envs, ids, kAct);
+    for (const std::int64_t id : ids) ++sent[static_cast<std::size_t>(id)];
+  }
+  EXPECT_GT(faults, 0) << payload;
+  envs->discard(30s);
+  EXPECT_EQ(envs->in_flight(), 0);
+}
+
 TEST(PoolVectorEnv, AWorkerKilledAnywhereOnTheWayOfAnOrderLosesNothingElse) {
   for (const char* point : {"taken", "stepped", "claimed", "written", "ready", "arrived"}) {
     for (const int cohorts : {0, 2}) {
-      for (const int nth : {1, 6}) {
-        Options options = with(OnFault::kRestart, cohorts > 0 ? 0 : 3, cohorts);
-        options.faults.max_restarts = 1000;
-        options.faults.max_backoff = 1ms;
-        auto envs = make_pool_toys(make_pool(2), 6, options,
-                                   std::string("kill at ") + point + " " + std::to_string(nth + 6));
-        std::vector<int> sent(6, 0), came(6, 0);
-        int faults = 0;
-        envs->send_reset({});
-        std::fill(sent.begin(), sent.end(), 1);
-        for (int batch = 0; batch < 30; ++batch) {
-          const Arrivals arrivals = envs->recv(30s);
-          const Ids ids(arrivals.env_ids.begin(), arrivals.env_ids.end());
-          for (std::size_t slot = 0; slot < ids.size(); ++slot) {
-            ++came[static_cast<std::size_t>(ids[slot])];
-            faults += arrivals.batch.fault[slot];
-          }
-          for (std::size_t i = 0; i < 6; ++i) EXPECT_LE(came[i], sent[i]);
-          send(*envs, ids, kAct);
-          for (const std::int64_t id : ids) ++sent[static_cast<std::size_t>(id)];
-        }
-        EXPECT_GT(faults, 0) << point;
-        envs->discard(30s);
-        EXPECT_EQ(envs->in_flight(), 0);
-      }
+      for (const int nth : {7, 12})
+        play_with_kills(std::string("kill at ") + point + " " + std::to_string(nth), cohorts);
+    }
+  }
+}
+
+// The places of a run are claimed at once, and filled one by one when its worker is dead.
+TEST(PoolVectorEnv, AWorkerKilledAnywhereOnTheWayOfNeighboursLosesNothingElse) {
+  for (const char* point : {"taken", "stepped", "claimed", "written", "ready", "arrived"}) {
+    for (const int cohorts : {0, 2}) {
+      for (const int nth : {2, 3, 5})
+        play_with_kills(std::string("runs kill at ") + point + " " + std::to_string(nth), cohorts);
     }
   }
 }

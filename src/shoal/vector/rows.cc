@@ -108,4 +108,18 @@ void Rows::carry_over(int row) const noexcept {
   }
 }
 
+std::size_t next_ended(const Rows& rows, std::size_t begin, std::size_t end) noexcept {
+  const std::uint8_t* const terminated = rows.terminated.data();
+  const std::uint8_t* const truncated = rows.truncated.data();
+  std::size_t i = begin;
+  for (; i + 8 <= end; i += 8) {
+    std::uint64_t a, b;
+    std::memcpy(&a, terminated + i, 8);
+    std::memcpy(&b, truncated + i, 8);
+    if ((a | b) != 0) break;
+  }
+  while (i < end && (terminated[i] | truncated[i]) == 0) ++i;
+  return i;
+}
+
 }  // namespace shoal::vector

@@ -55,4 +55,8 @@ struct Rows {
                   int num_envs, AutoresetMode mode, int obs_sets = 1);
 };
 
+/// The first row of [begin, end) whose episode has ended (terminated or truncated); `end` when none
+/// has.
+std::size_t next_ended(const Rows& rows, std::size_t begin, std::size_t end) noexcept;
+
 }  // namespace shoal::vector

@@ -50,7 +50,8 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-ToyStepper::ToyStepper(int count, int num_actions) : envs_(static_cast<std::size_t>(count)) {
+ToyStepper::ToyStepper(int count, int num_actions, bool divisible)
+    : divisible_(divisible), envs_(static_cast<std::size_t>(count)) {
   env::Dict observation;
   observation.spaces.emplace_back("state", env::Box{{shm::DType::kF64, {3}}, {-1e9}, {1e9}});
   observation.spaces.emplace_back("tick", env::Discrete{.n = 1 << 20});
@@ -235,7 +236,8 @@ std::unique_ptr<Stepper> make_toy(int count, std::string_view payload) {
   if (payload == "throw") throw std::runtime_error("no toys today");
   if (payload == "exit") ::_exit(7);
   if (payload == "hang") hang();
-  return std::make_unique<ToyStepper>(count, payload == "other spaces" ? 5 : 1000);
+  return std::make_unique<ToyStepper>(count, payload == "other spaces" ? 5 : 1000,
+                                      payload.starts_with("runs"));
 }
 
 int toy_entry(process::WorkerContext& context) {
@@ -259,9 +261,11 @@ int toy_pool_entry(process::WorkerContext& context) {
   const auto open = [](std::span<const std::byte> payload, int, int count) {
     const std::string text = text_of(payload);
     PoolWorkerHooks::Opened opened{make_toy(count, text), {}, {}};
-    if (text.starts_with("kill at ")) {
+    constexpr std::string_view kKill = "kill at ";
+    if (const std::size_t kill = text.find(kKill); kill != std::string::npos) {
+      const std::size_t begin = kill + kKill.size();
       const std::size_t space = text.rfind(' ');
-      opened.pass = [point = text.substr(8, space - 8),
+      opened.pass = [point = text.substr(begin, space - begin),
                      left = std::stoi(text.substr(space))](const char* passed) mutable {
         if (point == passed && --left == 0) kill_self();
       };

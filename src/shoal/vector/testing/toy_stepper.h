@@ -37,7 +37,8 @@ struct ToyAction {
 /// take for ever; all others fail.
 class ToyStepper final : public Stepper {
  public:
-  explicit ToyStepper(int count, int num_actions = 1000);
+  /// `divisible`: neighbours may be stepped by one call; what one of them says is then said of all.
+  explicit ToyStepper(int count, int num_actions = 1000, bool divisible = false);
 
   const Hello& hello() const override { return hello_; }
   int count() const override { return static_cast<int>(envs_.size()); }
@@ -46,6 +47,7 @@ class ToyStepper final : public Stepper {
   void begin_step() override { info_.clear(); }
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
+  bool divisible() const override { return divisible_; }
   bool can_rebuild() const override { return true; }
   void discard(int i) override { envs_[static_cast<std::size_t>(i)].gone = true; }
   bool is_gone(int i) const override { return envs_[static_cast<std::size_t>(i)].gone; }
@@ -72,6 +74,7 @@ class ToyStepper final : public Stepper {
   void write_obs(int i);
 
   Hello hello_;
+  bool divisible_;
   std::vector<Toy> envs_;
   Rows rows_;
   int lo_ = 0;
@@ -85,12 +88,14 @@ std::vector<std::byte> bytes_of(std::string_view text);
 std::string text_of(std::span<const std::byte> bytes);
 
 /// Workers of the entry "toy" with these numbers of environments. `payload` may be "" or one of:
-/// "throw" (the entry fails while it builds its environments), "exit", "hang", "other spaces".
+/// "throw" (the entry fails while it builds its environments), "exit", "hang", "other spaces";
+/// "runs" before anything else makes them divisible.
 std::vector<process::WorkerSpec> toy_specs(const std::vector<int>& counts);
 int toy_entry(process::WorkerContext& context);
 
 /// The same as workers of a pool. A session's payload may also be "kill at POINT N": the worker
-/// kills itself when it passes AsyncWorkerHooks::pass with POINT for the N-th time.
+/// kills itself when it passes AsyncWorkerHooks::pass with POINT for the N-th time; "runs kill at
+/// POINT N" where it obeys neighbours together.
 std::vector<process::WorkerSpec> toy_pool_specs(int num_workers);
 int toy_pool_entry(process::WorkerContext& context);
 
