@@ -228,6 +228,7 @@ nb::dict stats(const VectorEnv& envs) {
   result["resets"] = all.resets;
   result["wait_seconds"] = static_cast<double>(all.wait_ns) * 1e-9;
   result["parks"] = all.parks;
+  if (!all.placement.empty()) result["placement"] = all.placement;
   result["workers"] = workers;
   return result;
 }

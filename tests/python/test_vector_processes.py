@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -392,6 +393,34 @@ def test_a_worker_for_every_cpu_has_one_to_itself(affinity: str) -> None:
     envs.close()
     alone = len(cpus) > 1 and affinity == "auto"
     assert placed == ([{cpu} for cpu in cpus] if alone else [set(cpus)] * len(cpus))
+
+
+def test_where_workers_run_is_measured_and_told_and_changes_nothing_else() -> None:
+    """Steps until other places were tried, whichever turns out to be faster here."""
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        pytest.skip("one CPU is no choice")
+    envs = shoal.make_vec("CartPole-v1", len(cpus), num_workers=len(cpus), backend="process")
+    reference = shoal.make_vec("CartPole-v1", len(cpus), backend="serial")
+    assert envs.stats()["placement"].startswith(f"{len(cpus)} CPUs, one for each worker")
+    for each in (envs, reference):
+        each.reset(seed=3)
+    actions = np.random.default_rng(0)
+    while "nothing else was tried" in envs.stats()["placement"]:
+        chosen = actions.integers(0, 2, len(cpus))
+        for mine, theirs in zip(envs.step(chosen)[:4], reference.step(chosen)[:4], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert re.fullmatch(
+        r"(the caller's CPU|\d+ CPUs?): a step took \d+ us there, and with .* \d+ us", envs.stats()["placement"]
+    )
+    assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids(envs))
+    assert os.sched_getaffinity(0) == cpus
+    for each in (envs, reference):
+        each.close()
+    left_alone = shoal.make_vec(CounterEnv, 2, num_workers=2, worker=shoal.WorkerOptions(affinity="none"))
+    assert left_alone.stats()["placement"] == "where the kernel puts the workers"
+    left_alone.close()
+    assert "placement" not in reference.stats()
 
 
 def test_workers_are_not_confined_when_cpus_are_left_over_or_threads_need_them() -> None:

@@ -22,8 +22,9 @@ class WorkerOptions:
         gpu: "none" hides every GPU from the workers; one that uses one all the same is an error that says who tried. "own"
             leaves the caller's GPUs visible. "lease" shows each worker one of them (NVIDIA's), the one that the fewest
             workers of this machine have (`shoal.worker().gpu`); a dead worker's goes to the next.
-        affinity: "auto" confines each worker to a CPU of its own when there is exactly one worker for every CPU that
-            this process may use and `threads` is 1, and leaves placing to the kernel otherwise; "none" always does. A list
+        affinity: "auto" confines workers when there is exactly one for every CPU that this process may use and `threads`
+            is 1: to a CPU each, to fewer, or to the caller's, whichever makes steps shorter, which is measured while they
+            step (`stats()["placement"]`). Otherwise, and with "none", the kernel places them. A list
             of CPUs confines worker i to CPU `affinity[i % len(affinity)]`; an element may be a list of CPUs itself, for
             workers of several threads.
         preload: names of modules that the zygote imports once, before any worker exists. The module of a registered

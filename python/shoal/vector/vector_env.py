@@ -211,7 +211,8 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: batches, waiting, and for each worker its pid, steps, busy time and restarts.
 
-        `zygotes` are those of this process, whosever workers they started: see `shoal.process.zygotes()`.
+        With worker processes `placement` says where they run, and why. `zygotes` are those of this process, whosever
+        workers they started: see `shoal.process.zygotes()`.
         """
         return {**self._engine.stats(), "zygotes": shoal.process.zygotes()}
 

@@ -68,6 +68,8 @@ std::vector<int> cpu_set() {
   throw SystemError("ask for the CPUs of this thread");
 }
 
+int current_cpu() noexcept { return ::sched_getcpu(); }
+
 void set_cpu_set(std::span<const int> cpus, int tid) {
   const auto attempt = fmt::format("confine thread {} to the CPUs {}", tid, fmt::join(cpus, ","));
   for (const int cpu : cpus) {

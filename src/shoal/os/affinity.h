@@ -11,6 +11,9 @@ namespace shoal::os {
 /// The CPUs that the calling thread may run on, ascending. Throws SystemError.
 std::vector<int> cpu_set();
 
+/// The CPU that the calling thread runs on at this moment; -1 where the kernel does not say.
+int current_cpu() noexcept;
+
 /// Confines thread `tid` (0: the calling one; a process id: its main thread) and those it starts
 /// from now on to `cpus`. Throws SystemError when none of them is usable, or the thread is gone.
 void set_cpu_set(std::span<const int> cpus, int tid = 0);

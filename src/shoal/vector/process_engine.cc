@@ -72,7 +72,9 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
       seats_(make_seats(std::move(workers))),
       state_(count_envs(seats_), options_.step_before_reset),
       cpus_(options_.cpus, options_.pin_workers, seats_.size()),
-      spin_policy_({.group_size = static_cast<int>(seats_.size()) + 1}),
+      spread_policy_(cpus_.choice()),
+      allowed_cpus_(os::allowed_cpus()),
+      spin_policy_(spinning_beside(static_cast<int>(seats_.size()))),
       ledger_(options_.faults, count_envs(seats_)),
       health_(seats_.size()),
       seeds_(static_cast<std::size_t>(count_envs(seats_))) {
@@ -270,7 +272,9 @@ Batch ProcessEngine::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const Patience patience = patience_for(timeout);
   if (posted_none_) await_any_row(patience);
   wait_for_workers(patience);
-  wait_ns_ += os::now_ns() - start_ns;
+  const std::uint64_t now_ns = os::now_ns();
+  wait_ns_ += now_ns - start_ns;
+  if (posted_command_ == Command::kStep) learn_placement(now_ns);
   return collect();
 }
 
@@ -363,8 +367,12 @@ std::span<const std::byte> ProcessEngine::info(int worker) const {
 }
 
 Stats ProcessEngine::stats() const {
-  Stats stats{
-      .steps = steps_, .resets = resets_, .wait_ns = wait_ns_, .parks = parks_, .workers = {}};
+  Stats stats{.steps = steps_,
+              .resets = resets_,
+              .wait_ns = wait_ns_,
+              .parks = parks_,
+              .placement = spread_policy_.account(),
+              .workers = {}};
   for (const WorkerSeat& seat : seats_) {
     const auto read = [&](std::atomic<std::uint64_t> WorkerCell::* counter) {
       std::uint64_t sum = 0;

@@ -24,6 +24,7 @@
 #include "shoal/vector/messages.h"
 #include "shoal/vector/obs_sets.h"
 #include "shoal/vector/rows.h"
+#include "shoal/vector/spread_policy.h"
 #include "shoal/vector/vector_env.h"
 #include "shoal/vector/worker_cpus.h"
 #include "shoal/vector/worker_seat.h"
@@ -75,6 +76,10 @@ class ProcessEngine {
   Starts launch(std::vector<process::WorkerSpec> specs);
   void receive_hellos();
   void attach(WorkerSeat& seat, std::span<const std::byte> handed = {});
+  void place_all();
+  void follow_caller();
+  void learn_placement(std::uint64_t now_ns);
+  sync::SpinPolicy spinning_beside(int workers) const;
   void make_segment();
   void throw_if_one_died_starting();
   Patience patience_for_start() const;
@@ -165,7 +170,10 @@ class ProcessEngine {
   ObsSets obs_sets_;
   CallState state_;
   VectorEnv::CloseOutcome closing_;
-  const WorkerCpus cpus_;
+  WorkerCpus cpus_;
+  SpreadPolicy spread_policy_;    // over how many of those
+  int strays_ = 0;                // rounds in a row that the caller ended on another CPU than its
+  const int allowed_cpus_;        // that this process may use
   sync::SpinPolicy spin_policy_;  // of the caller: it spins where there is a CPU for it as well
   std::uint64_t sequence_ = 0;
   std::uint64_t posted_ns_ = 0;  // when the call under way was given to the workers

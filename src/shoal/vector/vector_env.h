@@ -111,6 +111,8 @@ struct Stats {
   std::uint64_t resets = 0;
   std::uint64_t wait_ns = 0;  // the caller, in wait()
   std::uint64_t parks = 0;    // the caller's waits that went to the kernel
+  /// Where the workers of processes are, and why, for people; empty on other backends.
+  std::string placement;
   std::vector<WorkerStats> workers;
 };
 

@@ -26,12 +26,23 @@ WorkerCpus::WorkerCpus(std::vector<std::vector<int>> chosen, bool pin_workers, s
   if (chosen_ || !pin_workers || workers < 2) return;
   if (own.size() != workers || static_cast<std::size_t>(os::allowed_cpus()) != workers) return;
   for (const int cpu : own) cpus_.push_back({cpu});
+  count_ = cpus_.size();
+}
+
+void WorkerCpus::spread(int count, int caller) noexcept {
+  const auto here = std::ranges::find(cpus_, caller, [](const auto& cpus) { return cpus.front(); });
+  count_ = static_cast<std::size_t>(std::max(1, count));
+  first_ = 0;
+  if (count_ == cpus_.size() || here == cpus_.end()) return;
+  first_ = static_cast<std::size_t>(here - cpus_.begin());
+  if (count > 0) first_ = (first_ + 1) % cpus_.size();
 }
 
 void WorkerCpus::place(int index, pid_t pid) const noexcept {
   if (cpus_.empty() || pid == ::getpid()) return;
   try {
-    os::set_cpu_set(cpus_[static_cast<std::size_t>(index) % cpus_.size()], pid);
+    const auto turn = static_cast<std::size_t>(index) % (chosen_ ? cpus_.size() : count_);
+    os::set_cpu_set(cpus_[(first_ + turn) % cpus_.size()], pid);
   } catch (const SystemError&) {
   }
 }
