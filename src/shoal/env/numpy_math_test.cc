@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <numbers>
+#include <random>
 
 namespace shoal::env::numpy {
 namespace {
@@ -12,6 +15,26 @@ TEST(NumpyMath, PowerIsLibmsAndNotAProduct) {
   const double x = 0x1.ad8dfb259f52ep+4;
   EXPECT_EQ(x * x, 0x1.6862953d5ae80p+9);
   EXPECT_EQ(power(x, 2.0), 0x1.6862953d5ae81p+9);
+}
+
+TEST(NumpyMath, ASquareIsLibmsPower) {
+  EXPECT_EQ(square(0x1.ad8dfb259f52ep+4), 0x1.6862953d5ae81p+9);
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const double x : {0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e-200, 1e-160, 1e150, 1e200, kInf}) {
+    EXPECT_EQ(square(x), power(x, 2.0)) << x;
+  }
+  EXPECT_TRUE(std::isnan(square(std::numeric_limits<double>::quiet_NaN())));
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2'000'000; ++i) {
+    const double x =
+        std::ldexp(std::uniform_real_distribution(-1.0, 1.0)(random), static_cast<int>(i % 64) - 32);
+    ASSERT_EQ(square(x), power(x, 2.0)) << x;
+  }
+  // Next to powers of two, and to where a product lies between two numbers.
+  for (double x = 1; x < 1 + 1e-12; x = std::nextafter(x, 2.0)) {
+    for (const double y : {x, 2 - x, x * std::numbers::sqrt2})
+      ASSERT_EQ(square(y), power(y, 2.0)) << y;
+  }
 }
 
 TEST(NumpyMath, SineAndCosineAreNumPysFloat32Ones) {

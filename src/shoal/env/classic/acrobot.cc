@@ -28,12 +28,12 @@ State derivative(const State& s, double torque) {
   const double d1 = kCentre * kCentre + (1 + kCentre * kCentre + 2 * kCentre * cos2) + 1.0 + 1.0;
   const double d2 = (kCentre * kCentre + kCentre * cos2) + 1.0;
   const double phi2 = kCentre * kGravity * std::cos(theta1 + theta2 - kPi / 2.0);
-  const double phi1 = -kCentre * numpy::power(dtheta2, 2.0) * sin2 -
+  const double phi1 = -kCentre * numpy::square(dtheta2) * sin2 -
                       2 * kCentre * dtheta2 * dtheta1 * sin2 +
                       (kCentre + 1) * kGravity * std::cos(theta1 - kPi / 2) + phi2;
   const double ddtheta2 =
-      (torque + d2 / d1 * phi1 - kCentre * numpy::power(dtheta1, 2.0) * sin2 - phi2) /
-      (kCentre * kCentre + 1.0 - numpy::power(d2, 2.0) / d1);
+      (torque + d2 / d1 * phi1 - kCentre * numpy::square(dtheta1) * sin2 - phi2) /
+      (kCentre * kCentre + 1.0 - numpy::square(d2) / d1);
   const double ddtheta1 = -(d2 * ddtheta2 + phi1) / d1;
   return {dtheta1, dtheta2, ddtheta1, ddtheta2};
 }

@@ -53,7 +53,7 @@ void Pendulum::reset(NpRandom& random, std::span<float, kObservations> obs,
 Outcome Pendulum::step(Action action, std::span<float, kObservations> obs) {
   // The torque is a float32 and NumPy computes what involves only it and constants in float32.
   const float torque = clip(action[0], -kMaxTorque, kMaxTorque);
-  const double cost = numpy::power(normalize(angle_), 2.0) + 0.1 * numpy::power(velocity_, 2.0) +
+  const double cost = numpy::square(normalize(angle_)) + 0.1 * numpy::square(velocity_) +
                       static_cast<double>(0.001F * numpy::power(torque, 2.0F));
   const double gravity = 3 * g_ / 2.0 * std::sin(angle_);
   velocity_ = clip(velocity_ + (gravity + static_cast<double>(3.0F * torque)) * kSeconds,
