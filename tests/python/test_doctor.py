@@ -98,12 +98,15 @@ def test_another_torch_is_an_obstacle(monkeypatch):
     assert finding.status == "fail" and "pip install torch==" in finding.advice
 
 
-def test_a_refused_memfd_is_an_obstacle(monkeypatch):
+@pytest.mark.parametrize(
+    ("call", "module", "name"), [("os.memfd_create", memory, "memfd"), ("os.pidfd_open", processes, "pidfd")]
+)
+def test_a_refused_call_of_the_kernel_is_an_obstacle(monkeypatch, call, module, name):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("os.memfd_create", refuse)
-    finding = find(memory.examine(), "memfd")
+    monkeypatch.setattr(call, refuse)
+    finding = find(module.examine(), name)
     assert finding.status == "fail" and "seccomp" in finding.advice
 
 
@@ -135,15 +138,6 @@ def test_a_preloaded_library_is_noticed(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/nowhere/odd.so")
     finding = find(processes.examine(), "LD_PRELOAD")
     assert finding.status == "warn" and finding.value == "/nowhere/odd.so"
-
-
-def test_a_refused_pidfd_is_an_obstacle(monkeypatch):
-    def refuse(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("os.pidfd_open", refuse)
-    finding = find(processes.examine(), "pidfd")
-    assert finding.status == "fail" and "seccomp" in finding.advice
 
 
 @pytest.mark.parametrize(

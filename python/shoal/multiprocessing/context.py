@@ -169,7 +169,9 @@ class BaseContext(_cpython.BaseContext):
         method."""
         from shoal.multiprocessing.spawning import start_in
 
-        return start_in(self._of_method(start_method), fn, args, nprocs, join, daemon)
+        own = self.get_context()
+        context = own if start_method is None else _concrete(start_method, own.options)
+        return start_in(context, fn, args, nprocs, join, daemon)
 
     def spawn(
         self,
@@ -181,15 +183,10 @@ class BaseContext(_cpython.BaseContext):
         start_method: str = "spawn",
     ) -> Any:
         """shoal.multiprocessing.spawn with this context's options."""
-        from shoal.multiprocessing import spawning
+        from shoal.multiprocessing.spawning import warn_unless_spawn
 
-        spawning.warn_unless_spawn(start_method)
-        return spawning.start_in(self._of_method("spawn"), fn, args, nprocs, join, daemon)
-
-    def _of_method(self, method: str | None) -> Any:
-        """The context of another start method (None: of this one) with the options of this one."""
-        own = self.get_context()
-        return own if method is None else _concrete(method, own.options)
+        warn_unless_spawn(start_method)
+        return self.start_processes(fn, args, nprocs, join, daemon, "spawn")
 
     def __getattr__(self, name: str) -> Any:
         """What else the module has, which is the same in every context: SharedTensor, share_module, LogRelay …"""

@@ -226,10 +226,6 @@ void AsyncVectorEnv::tell_with_step(std::size_t row, std::vector<std::byte> mess
 
 void AsyncVectorEnv::send(std::span<const std::int64_t> env_ids) {
   require_sendable(env_ids);
-  send_required(env_ids);
-}
-
-void AsyncVectorEnv::send_required(std::span<const std::int64_t> env_ids) {
   const std::uint64_t now_ns = os::now_ns();
   while (!env_ids.empty()) {
     env_ids = env_ids.subspan(post_steps(env_ids, now_ns));

@@ -70,8 +70,6 @@ class AsyncVectorEnv : public VectorEnv {
   void send(std::span<const std::int64_t> env_ids) final;
   /// Throws what send() of these would throw.
   void require_sendable(std::span<const std::int64_t> env_ids);
-  /// send() of what require_sendable() has just let pass.
-  void send_required(std::span<const std::int64_t> env_ids);
   /// The worker of `row` is told this, as by request(), right before that environment's next step.
   /// Not while it is in flight.
   void tell_with_step(std::size_t row, std::vector<std::byte> message);

@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "shoal/os/log.h"
 #include "shoal/process/stack_dump.h"
 #include "shoal/vector/messages.h"
 #include "shoal/vector/worker_seat.h"
@@ -82,12 +81,7 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
   }
 }
 
-PoolVectorEnv::~PoolVectorEnv() {
-  close_within(options().close_timeout);
-  for (const process::RemoteError& failure : closing_.failures) {  // nobody has asked for them
-    os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
-  }
-}
+PoolVectorEnv::~PoolVectorEnv() { close_within(options().close_timeout); }
 
 process::ErrorReport PoolVectorEnv::report_in(std::span<const std::byte> bytes) {
   if (auto report = process::ErrorReport::decode(bytes)) return *std::move(report);
@@ -419,26 +413,18 @@ void PoolVectorEnv::close_session(WorkerPool& pool, os::Deadline deadline) noexc
 
 // What takes too long is given up, and after an interrupt all that is left.
 void PoolVectorEnv::await_closed(WorkerPool& pool, const Part& at, os::Deadline deadline) {
+  const Patience patience{.deadline = deadline, .check = options().interrupt_check};
   while (!pool.dead(at.life)) {
-    const os::Deadline until = closing_.interrupt
-                                   ? os::Clock::now()
-                                   : std::min(deadline, os::deadline_after(Patience::kSlice));
-    const auto message = pool.receive(session_, at.life, until);
+    const auto message = pool.receive(session_, at.life, closing_.wait_until(patience));
     if (message && message->kind == PoolKind::kClosed) {
       for (process::ErrorReport& report : decode_reports(message->bytes)) {
-        closing_.failures.emplace_back(at.scene.name, std::move(report));
+        closing_.add(at.scene.name, std::move(report));
       }
       return;
     }
-    if (message) continue;
-    if (closing_.interrupt || os::Clock::now() >= deadline) {
+    if (!message && !closing_.goes_on(patience)) {
       pool.give_up(at.life);
       return;
-    }
-    try {
-      if (options().interrupt_check) options().interrupt_check();
-    } catch (...) {
-      closing_.interrupt = std::current_exception();
     }
   }
 }

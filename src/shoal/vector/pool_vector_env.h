@@ -37,6 +37,7 @@
 
 #include "shoal/sync/spin_policy.h"
 #include "shoal/vector/async_vector_env.h"
+#include "shoal/vector/closing.h"
 #include "shoal/vector/fault_account.h"
 #include "shoal/vector/fault_ledger.h"
 #include "shoal/vector/health.h"
@@ -70,7 +71,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
   std::vector<WorkerHealth> health() const override;
   void close() noexcept override { close_within(options().close_timeout); }
   void close_within(std::chrono::milliseconds timeout) noexcept override;
-  CloseOutcome take_close_outcome() override { return std::exchange(closing_, {}); }
+  CloseOutcome take_close_outcome() override { return closing_.take(); }
 
   /// What worker `worker` said before there were arrays; `extra` is the face's.
   const Hello& hello(int worker) const;
@@ -216,7 +217,7 @@ class PoolVectorEnv final : public AsyncVectorEnv {
     std::optional<PoolMessage> answer;  // with kind 0: there is none to be had
   };
   std::vector<Asked> asked_;  // by request_async()
-  CloseOutcome closing_;
+  Closing closing_;
   FaultLedger ledger_;
   std::vector<Fault> fault_of_;  // by row: the last that it was lost in
   OomEvidence oom_evidence_;

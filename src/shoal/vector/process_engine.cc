@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "shoal/os/affinity.h"
-#include "shoal/os/log.h"
 #include "shoal/process/stack_dump.h"
 #include "shoal/process/welcome.h"
 #include "shoal/sync/spin_wait.h"
@@ -86,13 +85,6 @@ ProcessEngine::ProcessEngine(std::shared_ptr<process::Launcher> launcher,
   receive_hellos();
   make_segment();
   for (WorkerSeat& seat : seats_) attach(seat);
-}
-
-ProcessEngine::~ProcessEngine() {
-  close();
-  for (const process::RemoteError& failure : closing_.failures) {  // nobody has asked for them
-    os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
-  }
 }
 
 void ProcessEngine::attach(WorkerSeat& seat, std::span<const std::byte> handed) {
@@ -396,26 +388,18 @@ Stats ProcessEngine::stats() const {
   return stats;
 }
 
-// An interrupt ends this wait, and those that follow.
 void ProcessEngine::await_end(process::WorkerProcess& worker, os::Deadline deadline) noexcept {
-  for (;;) {
-    const os::Deadline until = closing_.interrupt
-                                   ? os::Clock::now()
-                                   : std::min(deadline, os::deadline_after(Patience::kSlice));
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(until));
-    if (worker.join(left) || closing_.interrupt || os::Clock::now() >= deadline) return;
-    try {
-      if (options_.interrupt_check) options_.interrupt_check();
-    } catch (...) {
-      closing_.interrupt = std::current_exception();
-    }
-  }
+  const Patience patience{.deadline = deadline, .check = options_.interrupt_check};
+  do {
+    const auto left = os::time_left(closing_.wait_until(patience));
+    if (worker.join(std::chrono::ceil<std::chrono::milliseconds>(left))) return;
+  } while (closing_.goes_on(patience));
 }
 
 // Of a worker that was told to close and has ended: what its environments raised then.
-std::vector<process::RemoteError> ProcessEngine::close_failures(process::WorkerProcess& worker,
-                                                                const std::string& name) noexcept {
-  std::vector<process::RemoteError> failures;
+std::vector<process::ErrorReport> ProcessEngine::close_failures(
+    process::WorkerProcess& worker) noexcept {
+  std::vector<process::ErrorReport> failures;
   try {
     os::Message message;
     while (worker.channel().recv(message, os::Clock::now()) == os::RecvOutcome::kMessage) {
@@ -423,9 +407,7 @@ std::vector<process::RemoteError> ProcessEngine::close_failures(process::WorkerP
       if (process::ErrorReport::decode(message.bytes)) continue;
       const BytesMessage said = decode_bytes(message.bytes);
       if (said.kind != MessageKind::kClosed) continue;
-      for (process::ErrorReport& report : decode_reports(said.bytes)) {
-        failures.emplace_back(name, std::move(report));
-      }
+      std::ranges::move(decode_reports(said.bytes), std::back_inserter(failures));
     }
   } catch (const std::exception&) {
     // A channel that broke, or a message that is damaged: the worker was killed.
@@ -451,8 +433,9 @@ void ProcessEngine::close(std::chrono::milliseconds timeout) noexcept {
   for (WorkerSeat& seat : seats_) {
     if (!seat.attached()) continue;
     await_end(seat.process(), *deadline++);
-    std::ranges::move(close_failures(seat.process(), seat.spec().name),
-                      std::back_inserter(closing_.failures));
+    for (process::ErrorReport& report : close_failures(seat.process())) {
+      closing_.add(seat.spec().name, std::move(report));
+    }
   }
   for (WorkerSeat& seat : seats_) {  // kills those that are left
     seat.successor.reset();

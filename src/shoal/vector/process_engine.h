@@ -17,6 +17,7 @@
 #include "shoal/process/launcher.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/vector/call_state.h"
+#include "shoal/vector/closing.h"
 #include "shoal/vector/control_block.h"
 #include "shoal/vector/fault_account.h"
 #include "shoal/vector/fault_ledger.h"
@@ -36,7 +37,7 @@ class ProcessEngine {
  public:
   ProcessEngine(std::shared_ptr<process::Launcher> launcher,
                 std::vector<process::WorkerSpec> workers, const Options& options);
-  ~ProcessEngine();
+  ~ProcessEngine() { close(); }
 
   ProcessEngine(const ProcessEngine&) = delete;
   ProcessEngine& operator=(const ProcessEngine&) = delete;
@@ -61,7 +62,7 @@ class ProcessEngine {
   /// Within options.close_timeout; what has not ended after `timeout` is killed.
   void close() noexcept { close(options_.close_timeout); }
   void close(std::chrono::milliseconds timeout) noexcept;
-  VectorEnv::CloseOutcome take_close_outcome() { return std::exchange(closing_, {}); }
+  VectorEnv::CloseOutcome take_close_outcome() { return closing_.take(); }
 
   const Rows& rows() const noexcept { return rows_; }
   const Hello& spaces() const noexcept { return spaces_; }
@@ -149,8 +150,7 @@ class ProcessEngine {
 
   // Closing.
   void await_end(process::WorkerProcess& worker, os::Deadline deadline) noexcept;
-  static std::vector<process::RemoteError> close_failures(process::WorkerProcess& worker,
-                                                          const std::string& name) noexcept;
+  static std::vector<process::ErrorReport> close_failures(process::WorkerProcess& worker) noexcept;
 
   // Requests.
   std::vector<std::byte> answer(WorkerSeat& seat, std::uint64_t sequence, const Patience& patience);
@@ -169,7 +169,7 @@ class ProcessEngine {
   Rows rows_;
   ObsSets obs_sets_;
   CallState state_;
-  VectorEnv::CloseOutcome closing_;
+  Closing closing_;
   WorkerCpus cpus_;
   SpreadPolicy spread_policy_;    // over how many of those
   int strays_ = 0;                // rounds in a row that the caller ended on another CPU than its

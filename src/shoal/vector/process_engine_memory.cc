@@ -155,9 +155,9 @@ void ProcessEngine::change_over(WorkerSeat& seat) {
 
 // No call is about these environments any more.
 void ProcessEngine::tell_close_failures(const Leaving& old) noexcept {
-  for (const process::RemoteError& failure : close_failures(*old.process, old.name)) {
+  for (process::ErrorReport& report : close_failures(*old.process)) {
     os::log(os::LogLevel::kError, "the {} that was replaced, while it was closed: {}", old.name,
-            failure.what());
+            process::RemoteError(old.name, std::move(report)).what());
   }
 }
 
