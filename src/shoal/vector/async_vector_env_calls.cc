@@ -176,8 +176,12 @@ Stats AsyncVectorEnv::stats() const {
   const auto read = [](const std::atomic<std::uint64_t>& counter) {
     return counter.load(std::memory_order_relaxed);  // relaxed: telemetry
   };
-  Stats stats{
-      .steps = batches_, .resets = resets_, .wait_ns = wait_ns_, .parks = parks_, .workers = {}};
+  Stats stats{.steps = batches_,
+              .resets = resets_,
+              .wait_ns = wait_ns_,
+              .parks = parks_,
+              .placement = {},
+              .workers = {}};
   for (std::size_t w = 0; w < shares_.size(); ++w) {
     const AsyncCell& cell = segment_.cell(static_cast<int>(w));
     stats.workers.push_back({.first_env = shares_[w].first_env,
