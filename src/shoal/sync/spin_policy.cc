@@ -10,6 +10,9 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr int kMaxMisses = 8;  // at worst one spin in 2^8 waits
+// About what waking somebody takes. Who gives up sooner pays that anyway; and two who answer each
+// other quickly would each give up while the other is woken, in turns.
+constexpr nanoseconds kWakeUp = std::chrono::microseconds(100);
 
 }  // namespace
 
@@ -26,7 +29,7 @@ nanoseconds SpinPolicy::budget() noexcept {
     --skip_;
     return nanoseconds::zero();
   }
-  return std::min(2 * gap_, cap_);
+  return std::min(std::max(2 * gap_, kWakeUp), cap_);
 }
 
 void SpinPolicy::record(nanoseconds gap, nanoseconds budget, bool paid) noexcept {

@@ -76,6 +76,34 @@ TEST(SpinPolicy, SpinsAgainOnceTheyPay) {
   EXPECT_EQ(spins_in(policy, 100, 20us), 100);
 }
 
+/// Two who answer each other, each in half a microsecond, but for one answer that takes `hiccup`;
+/// waking either takes 60 µs. Returns how often either slept.
+int sleeps_after(nanoseconds hiccup) {
+  constexpr nanoseconds kAnswer = 500ns, kWake = 60us;
+  SpinPolicy policies[] = {policy_with(kOptions), policy_with(kOptions)};
+  nanoseconds since[] = {0ns, 0ns};  // when each began to wait
+  nanoseconds sent = 0ns;            // the other's last answer
+  int sleeps = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const int at = i % 2;
+    const nanoseconds budget = policies[at].budget();
+    const bool paid = sent - since[at] <= budget;
+    if (!paid) ++sleeps;
+    const nanoseconds now = paid ? sent : std::max(sent, since[at] + budget) + kWake;
+    policies[at].record(now - since[at], budget, paid);
+    sent = since[at] = now + (i == 10'000 ? hiccup : kAnswer);
+  }
+  return sleeps;
+}
+
+// A budget shorter than a wake-up would have each sleep through the other's wake-up, in turns.
+TEST(SpinPolicy, TwoWhoAnswerEachOtherDoNotKeepPuttingEachOtherToSleep) {
+  EXPECT_EQ(sleeps_after(500ns), 0);
+  EXPECT_EQ(sleeps_after(5us), 0);
+  EXPECT_EQ(sleeps_after(90us), 0);
+  EXPECT_EQ(sleeps_after(1ms), 1);
+}
+
 /// A file that reads like /proc/loadavg.
 class Load : public ::testing::Test {
  protected:
