@@ -19,6 +19,9 @@ constexpr double kHopeless = 1.6;            // that much slower, and a leg ends
 constexpr double kChanged = 1.7;             // rounds that take so many times as long, or as short
 constexpr std::uint64_t kFirstPeriodNs = 500'000'000;
 constexpr std::uint64_t kLastPeriodNs = 16'000'000'000;
+constexpr std::uint64_t kLastAwayNs = 2'000'000'000;  // while there are fewer CPUs than workers
+constexpr std::uint64_t kLastingNs = 300'000'000;    // of another time than before
+constexpr std::uint64_t kSecondLookNs = 100'000'000;  // after what fewer CPUs seem to have won
 
 std::string named(int cpus) {
   if (cpus == SpreadPolicy::kCallers) return "the caller's CPU";
@@ -41,10 +44,9 @@ bool SpreadPolicy::record(std::uint64_t now_ns, std::uint64_t round_ns) noexcept
     usual_.add(static_cast<double>(round_ns));
     if (usual_.rounds < kBlock) return false;
     if (wants_comparison(now_ns)) {
-      candidate_ = next_candidate();
+      candidate_ = seconded_ != kNobody ? seconded_ : next_candidate();
       legs_ = kLegs;
-      at_home_ = {};
-      away_ = {};
+      at_home_ns_ = away_ns_ = 0;
       begin_leg(now_ns, candidate_);
     } else {
       usual_ = {};
@@ -53,9 +55,8 @@ bool SpreadPolicy::record(std::uint64_t now_ns, std::uint64_t round_ns) noexcept
   }
   leg_.add(static_cast<double>(round_ns));
   if (!leg_is_over(now_ns)) return false;
-  Mean& kind = now_ == home_ ? at_home_ : away_;
-  kind.ns += leg_.ns;
-  kind.rounds += leg_.rounds;
+  double& shorter = now_ == home_ ? at_home_ns_ : away_ns_;
+  shorter = shorter == 0 ? leg_.mean() : std::min(shorter, leg_.mean());
   --legs_;
   if (legs_ > 0 && !hopeless()) {
     begin_leg(now_ns, now_ == home_ ? candidate_ : home_);
@@ -72,7 +73,9 @@ bool SpreadPolicy::wants_comparison(std::uint64_t now_ns) noexcept {
   if (now_ns - decided_ns_ >= period_ns_) return true;
   const bool changed =
       told_home_ns_ > 0 && (mean > kChanged * told_home_ns_ || mean * kChanged < told_home_ns_);
-  if (!changed || now_ns - decided_ns_ < kFirstPeriodNs) return false;
+  if (!changed) changed_ns_ = 0;
+  if (changed && changed_ns_ == 0) changed_ns_ = now_ns;
+  if (!changed || now_ns - changed_ns_ < kLastingNs) return false;
   period_ns_ = kFirstPeriodNs;
   return true;
 }
@@ -84,16 +87,17 @@ bool SpreadPolicy::leg_is_over(std::uint64_t now_ns) const noexcept {
 
 // Far slower than what was there before.
 bool SpreadPolicy::hopeless() const noexcept {
-  const double usual = at_home_.rounds > 0 ? at_home_.mean() : usual_.mean();
+  const double usual = at_home_ns_ > 0 ? at_home_ns_ : usual_.mean();
   return now_ != home_ && leg_.rounds >= kLegRounds && leg_.mean() > kHopeless * usual;
 }
 
-// The caller's CPU, half as many and twice as many, in turns.
+// The caller's CPU, half as many and twice as many, in turns; a CPU for each in every other one.
 int SpreadPolicy::next_candidate() noexcept {
   const unsigned turn = asked_++;
-  if (home_ == kCallers) return turn % 2 == 0 ? 1 : most_;
   const int fewer = home_ / 2;  // of one: the caller's
   if (home_ == most_) return turn % 2 == 0 ? fewer : kCallers;
+  if (turn % 2 == 0) return most_;
+  if (home_ == kCallers) return 1;
   const int more = std::min(most_, 2 * home_);
   return turn % 3 == 0 ? fewer : turn % 3 == 1 ? more : kCallers;
 }
@@ -106,21 +110,33 @@ void SpreadPolicy::begin_leg(std::uint64_t now_ns, int cpus) noexcept {
 }
 
 void SpreadPolicy::decide(std::uint64_t now_ns) noexcept {
-  const bool was_there = now_ == home_;
-  legs_ = 0;
-  told_home_ns_ = at_home_.rounds > 0 ? at_home_.mean() : usual_.mean();
-  told_away_ns_ = away_.mean();
+  told_home_ns_ = at_home_ns_ > 0 ? at_home_ns_ : usual_.mean();
+  told_away_ns_ = away_ns_;
   const double bar = candidate_ < home_ ? kClearlyLess : 1 / kClearlyLess;
-  if (told_away_ns_ < bar * told_home_ns_) {
+  const bool shorter = told_away_ns_ < bar * told_home_ns_;
+  if (shorter && candidate_ < home_ && seconded_ != candidate_) {
+    seconded_ = candidate_;
+    period_ns_ = kSecondLookNs;
+  } else if (shorter) {
+    seconded_ = kNobody;
     std::swap(home_, candidate_);
     std::swap(told_home_ns_, told_away_ns_);
     period_ns_ = kFirstPeriodNs;
   } else {
-    period_ns_ = std::clamp(2 * period_ns_, kFirstPeriodNs, kLastPeriodNs);
+    seconded_ = kNobody;
+    period_ns_ = std::clamp(2 * period_ns_, kFirstPeriodNs,
+                            home_ == most_ ? kLastPeriodNs : kLastAwayNs);
   }
-  if (!was_there || now_ != home_) settling_ = kSettling;
+  go_home(now_ns);
+}
+
+// The comparison is over.
+void SpreadPolicy::go_home(std::uint64_t now_ns) noexcept {
+  if (now_ != home_) settling_ = kSettling;
   now_ = home_;
+  legs_ = 0;
   usual_ = {};
+  changed_ns_ = 0;
   decided_ns_ = now_ns;
 }
 

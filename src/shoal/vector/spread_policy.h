@@ -18,6 +18,10 @@ namespace shoal::vector {
 /// as they are. It moves to what is clearly shorter in the mean, asks less and less often while the
 /// answer is the same, and again soon when the rounds take another time than they did.
 ///
+/// What disturbs the machine for some tenths of a second must not decide: another time counts when
+/// it has lasted, of the legs of either kind the shorter one counts, and a CPU for each is left only
+/// when fewer were shorter twice, in comparisons that lie apart.
+///
 /// Threads: the caller's only.
 class SpreadPolicy {
  public:
@@ -55,20 +59,25 @@ class SpreadPolicy {
   int next_candidate() noexcept;
   void begin_leg(std::uint64_t now_ns, int cpus) noexcept;
   void decide(std::uint64_t now_ns) noexcept;
+  void go_home(std::uint64_t now_ns) noexcept;
+
+  static constexpr int kNobody = -1;
 
   int most_;
   int home_;       // what was chosen
   int candidate_;  // what it is compared with while legs are left, and was last
   int now_;
+  int seconded_ = kNobody;  // fewer CPUs that were shorter once
   unsigned asked_ = 0;  // comparisons so far
   int legs_ = 0;        // of the comparison under way that are left
   int settling_ = 0;    // rounds after a move that do not count yet
   std::uint64_t leg_begin_ns_ = 0;
   std::uint64_t decided_ns_ = 0;  // when the last comparison ended
+  std::uint64_t changed_ns_ = 0;  // since when rounds take another time than it said; 0: they do not
   std::uint64_t period_ns_;       // until the next one
   Mean leg_;
-  Mean at_home_;
-  Mean away_;
+  double at_home_ns_ = 0;  // the mean of the shorter leg; 0: there was none
+  double away_ns_ = 0;
   Mean usual_;  // a block of rounds between comparisons
   double told_home_ns_ = 0;
   double told_away_ns_ = 0;

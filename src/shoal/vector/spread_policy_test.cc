@@ -130,6 +130,27 @@ TEST(SpreadPolicy, FindsTheBestOfMany) {
   }
 }
 
+// As on a host whose other guests take a CPU for some hundredths of a second.
+TEST(SpreadPolicy, ADisturbanceDoesNotDecide) {
+  for (const std::uint64_t burst_ms : {20, 60, 150}) {
+    SpreadPolicy policy(2);
+    std::uint64_t at_ns = 0;
+    const auto disturbed = [&](int cpus) -> std::uint64_t {
+      const std::uint64_t phase = at_ns % 700'000'000;
+      const bool taken = phase < burst_ms * 1'000'000;
+      const std::uint64_t round = taken        ? (cpus == 2 ? 1'000'000 : 800'000)
+                                  : cpus == 2 ? 400'000
+                                              : 750'000;
+      at_ns += round;
+      return round;
+    };
+    Rounds rounds(policy);
+    rounds.play(kSecond, disturbed);
+    rounds.play(200 * kSecond, disturbed);
+    EXPECT_GT(rounds.share(2), 0.95) << burst_ms;
+  }
+}
+
 TEST(SpreadPolicy, ARareLongRoundDoesNotDecide) {
   SpreadPolicy policy(2);
   Rounds rounds(policy);
