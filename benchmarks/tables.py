@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -179,9 +180,14 @@ def reach(ratios: list[float], hosts: int) -> str:
     return f"{text} ({len(ratios)} of {hosts})" if len(ratios) < hosts else text
 
 
-def machine_of(result: dict[str, Any]) -> str:
-    machine = result["machine"]
-    worth = f" that side by side do the work of {machine['worth']:.1f}" if "worth" in machine else ""
+def machine_of(results: list[dict[str, Any]]) -> str:
+    """The machine of these runs; what its CPUs do side by side is measured in each of them."""
+    machine = results[0]["machine"]
+    worths = sorted(result["machine"]["worth"] for result in results if "worth" in result["machine"])
+    worth = ""
+    if worths:
+        spread = f" ({worths[0]:.1f} – {worths[-1]:.1f})" if worths[-1] - worths[0] >= 0.1 else ""
+        worth = f" that side by side do the work of {statistics.median(worths):.1f}{spread}"
     return f"{machine['cpu']}, {machine['cpus']} CPUs{worth}"
 
 
@@ -191,7 +197,7 @@ def about(results: list[dict[str, Any]]) -> str:
     for result in results:
         machine = result["machine"]
         text = (
-            f"{machine_of(result)}, Linux {machine['kernel'].split('-')[0]}, Python {machine['python']}, "
+            f"{machine_of(results)}, Linux {machine['kernel'].split('-')[0]}, Python {machine['python']}, "
             f"Shoal {machine['shoal']}"
         )
         text += f"; medians of {result['rounds']} rounds of {result['seconds']:g} s." if "rounds" in result else "."
@@ -214,7 +220,7 @@ def hosts_said(hosts: dict[str, dict[str, Any]]) -> str:
     lines = []
     for name, host in hosts.items():
         note = f" {host['note']}" if "note" in host else ""
-        lines.append(f"- **{name}**: {machine_of(host['runs'][0])}.{note}")
+        lines.append(f"- **{name}**: {machine_of(host['runs'])}.{note}")
     return "\n".join(lines)
 
 
