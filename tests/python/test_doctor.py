@@ -142,7 +142,14 @@ def test_a_preloaded_library_is_noticed(monkeypatch):
 
 @pytest.mark.parametrize(
     ("user", "container", "status"),
-    [(-1, None, "ok"), (100, None, "warn"), (-1, 30, "warn"), (100_000, 30, "warn"), (100_000, 99_999, "ok")],
+    [
+        (-1, None, "ok"),
+        (100, None, "warn"),
+        (-1, 30, "warn"),
+        (-1, 0, "warn"),
+        (100_000, 30, "warn"),
+        (100_000, 99_999, "ok"),
+    ],
 )
 def test_a_low_limit_of_processes_is_noticed(monkeypatch, user, container, status):
     limit = resource.getrlimit
@@ -158,6 +165,7 @@ def test_a_low_limit_of_processes_is_noticed(monkeypatch, user, container, statu
         (1000, None, None, "warn"),
         (2 << 20, 2 << 30, 3 << 29, "warn"),
         (2 << 20, 2 << 30, 0, "ok"),
+        (2 << 20, 0, 0, "warn"),
     ],
 )
 def test_little_memory_is_noticed_of_the_machine_and_of_the_container(monkeypatch, available, limit, used, status):
@@ -208,6 +216,20 @@ def test_the_smallest_limit_on_the_way_up_counts(group):
     (inner / "memory.max").write_text("1024\n")
     assert cgroup.number("memory.max", root=root, groups=groups) == 1024
     assert cgroup.number("pids.max", root=root, groups=groups) is None
+
+
+def test_a_limit_of_nothing_is_a_limit(group):
+    inner, root, groups = group
+    (inner / "pids.max").write_text("0\n")
+    (inner.parent / "pids.max").write_text("4096\n")
+    assert cgroup.number("pids.max", root=root, groups=groups) == 0
+
+
+def test_what_is_no_limit_is_none(group):
+    inner, root, groups = group
+    for text in ("max", "", "-1", str(2**63 - 4096)):  # the last two are version 1's
+        (inner / "memory.max").write_text(text + "\n")
+        assert cgroup.number("memory.max", root=root, groups=groups) is None
 
 
 def test_the_quota_is_in_cpus(group):

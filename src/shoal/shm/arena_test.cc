@@ -118,6 +118,21 @@ TEST(Arena, ALongNameIsCutInItsHeaderOnly) {
   EXPECT_EQ(arena.name(), std::string(100, 'n'));
 }
 
+TEST(Arena, ANameThatFillsItsFieldIsReadWhole) {
+  const Arena arena = Arena::create(std::string(39, 'n'), 1);
+  EXPECT_EQ(Arena::attach(os::Fd::duplicate(arena.fd())).name(), std::string(39, 'n'));
+}
+
+TEST(Arena, ANameWithoutItsEndIsReadNoFurtherThanItsField) {
+  ArenaHeader header = header_of(Arena::create("rows", 4096));
+  std::memset(header.name, 'n', sizeof header.name);
+  const std::size_t bytes = kArenaHeaderBytes + 4096;
+  EXPECT_EQ(Arena::attach(file_with(header, bytes)).name(), std::string(39, 'n'));
+  header.version = kArenaVersion + 1;
+  EXPECT_THAT(error_of([&] { Arena::attach(file_with(header, bytes)); }),
+              HasSubstr('"' + std::string(39, 'n') + '"'));
+}
+
 TEST(Arena, AttachRefusesWhatIsNoArena) {
   ArenaHeader header = header_of(Arena::create("rows", 4096));
   const std::size_t bytes = kArenaHeaderBytes + 4096;

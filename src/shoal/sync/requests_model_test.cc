@@ -33,6 +33,62 @@ struct Course {
   bool claimer_dies = false;
 };
 
+/// Two claim rows of one batch, one of them 1 and the other 2, while its owner opens and closes it:
+/// how many rows are claimed says whose they are.
+template <Fault kFault>
+struct ClaimsModel : rl::test_suite<ClaimsModel<kFault>, 3> {
+  static constexpr std::uint32_t kClaimers = 2;
+  static constexpr std::uint32_t kRows = 3;
+  static constexpr int kNobody = -1;
+  BasicRowClaims<ModelAtomics<kFault>> claims;
+  rl::var<int> prepared;              // by the owner, before it opens
+  rl::var<int> announced[kClaimers];  // by a claimer, before it claims
+  rl::var<int> claimers[kRows];       // by who has the row
+  std::uint32_t given[kClaimers];
+  std::uint32_t counted;
+
+  void before() {
+    claims.close();
+    prepared($) = 0;
+    for (auto& word : announced) word($) = 0;
+    for (auto& claimer : claimers) claimer($) = kNobody;
+    for (auto& count : given) count = 0;
+    counted = 0;
+  }
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      own();
+    } else {
+      claim(index - 1);
+    }
+  }
+
+  void own() {
+    prepared($) = 1;
+    claims.open();
+    counted = claims.close();
+    for (std::uint32_t me = 0; me < kClaimers; ++me) {
+      if ((counted & (me + 1)) != 0) RL_ASSERT(announced[me]($) == 1);
+    }
+  }
+
+  void claim(std::uint32_t me) {
+    announced[me]($) = 1;
+    const RowRange range = claims.claim(me + 1, kRows);
+    if (range.count == 0) return;
+    RL_ASSERT(prepared($) == 1);
+    RL_ASSERT(range.count == me + 1);
+    for (std::uint32_t row = range.first; row < range.first + range.count; ++row) {
+      RL_ASSERT(claimers[row]($) == kNobody);
+      claimers[row]($) = static_cast<int>(me);
+    }
+    given[me] = range.count;
+  }
+
+  void after() { RL_ASSERT(counted == given[0] + given[1] && claims.claimed() == counted); }
+};
+
 /// Two claimers, each with one slot for its replies, put `kItems` rows each into the open one of
 /// two buffers of `kRows`; the owner takes batches, leaves without the late and answers the others.
 /// The second claimer may die between any two steps.
@@ -375,6 +431,11 @@ using Batches = BatchModel<kFault, kBroken, kCourse, kRows>;
 template <Course kCourse, std::uint32_t kRows = 2>
 using Sound = Batches<Fault::kNone, Broken::kNothing, kCourse, kRows>;
 
+TEST(RequestsModel, EveryRowIsClaimedOnceAndBeforeTheBatchIsClosed) {
+  expect_clean<ClaimsModel<Fault::kNone>>(rl::random_scheduler_type);
+  expect_clean<ClaimsModel<Fault::kNone>>(rl::fair_context_bound_scheduler_type);
+}
+
 // Random where a wait has a deadline or the model is large: Relacy's exhaustive scheduler loses
 // those threads, or does not end.
 TEST(RequestsModel, EveryRowIsAnsweredOnceAndWhole) {
@@ -416,7 +477,14 @@ TEST(RequestsModel, AStepOutOfPlaceIsNoticed) {
             rl::test_result_data_race);
 }
 
+TEST(RequestsModel, AClaimInTwoStepsIsNoticed) {
+  EXPECT_NE(result_of<ClaimsModel<Fault::kTornExchange>>(), rl::test_result_success);
+  EXPECT_NE((result_of<Batches<Fault::kTornExchange, Broken::kNothing, kPatient>>()),
+            rl::test_result_success);
+}
+
 TEST(RequestsModel, AMissingOrderOrWakeUpIsNoticed) {
+  EXPECT_NE(result_of<ClaimsModel<Fault::kRelaxedOrders>>(), rl::test_result_success);
   EXPECT_EQ((result_of<Batches<Fault::kRelaxedOrders, Broken::kNothing, kPatient>>()),
             rl::test_result_data_race);
   EXPECT_EQ((result_of<ReplyModel<Fault::kRelaxedOrders, Broken::kNothing>>()),

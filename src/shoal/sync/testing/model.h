@@ -53,7 +53,12 @@ inline rl::memory_order to_relacy(std::memory_order order) {
 }
 
 /// What to break, to see that the checker notices.
-enum class Fault { kNone, kRelaxedOrders, kNoWake };
+enum class Fault {
+  kNone,
+  kRelaxedOrders,
+  kNoWake,
+  kTornExchange,  // a compare_exchange is a load and a store, between which others may come
+};
 
 /// A word of the model, with the kernel's side of its futex: looking at the word and going to sleep
 /// are one step under the lock of the futex's hash bucket, and so is waking.
@@ -73,11 +78,13 @@ class ModelWord {
   }
   bool compare_exchange_weak(T& expected, T desired, std::memory_order success,
                              std::memory_order failure) {
+    if (kFault == Fault::kTornExchange) return exchange_in_two_steps(expected, desired);
     return value_($).compare_exchange_weak(expected, desired, effective(success),
                                            effective(failure));
   }
   bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
                                std::memory_order failure) {
+    if (kFault == Fault::kTornExchange) return exchange_in_two_steps(expected, desired);
     return value_($).compare_exchange_strong(expected, desired, effective(success),
                                              effective(failure));
   }
@@ -110,6 +117,16 @@ class ModelWord {
  private:
   static rl::memory_order effective(std::memory_order order) {
     return kFault == Fault::kRelaxedOrders ? rl::mo_relaxed : to_relacy(order);
+  }
+
+  bool exchange_in_two_steps(T& expected, T desired) {
+    const T found = value_($).load(rl::mo_acquire);
+    if (found != expected) {
+      expected = found;
+      return false;
+    }
+    value_($).store(desired, rl::mo_release);
+    return true;
   }
 
   rl::atomic<T> value_{T{0}};
