@@ -351,7 +351,7 @@ def test_the_producer_may_be_gone_before_its_objects_are_read() -> None:
 
 @pytest.mark.own_process
 def test_join_before_get_of_much_ends() -> None:
-    """A child that has put more than a pipe holds ends all the same (python/cpython#85880 and kin)."""
+    """A child that has put more than a pipe holds ends all the same (python/cpython#91594 and kin)."""
     for queue in (Queue(), SimpleQueue()):
         child = fork.Process(target=queue.put, args=(b"x" * 2**21,))
         child.start()
