@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -76,6 +78,11 @@ def test_the_torch_module_takes_the_names_and_gives_the_same_actions(tmp_path, c
     assert values.shape == (50,)
     assert torch.isfinite(values).all()
     assert policy.action_space.contains(expected[0])
+
+
+def test_the_torch_class_does_not_hide_its_function():
+    program = "import shoal.learn; shoal.learn.TorchPolicy; assert callable(shoal.learn.torch_policy)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def tensors_of(observations):

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from shoal.learn.config import config_names, preset, preset_for, preset_names
     from shoal.learn.evaluation import Evaluation, evaluate
     from shoal.learn.policy import Policy, load_policy
-    from shoal.learn.torch_policy import TorchPolicy, torch_policy
+    from shoal.learn.torch_module import TorchPolicy, torch_policy
     from shoal.learn.trainer import Result, Trainer, train
 
 _MODULE_OF = {
     "Evaluation": "shoal.learn.evaluation",
     "Policy": "shoal.learn.policy",
     "Result": "shoal.learn.trainer",
-    "TorchPolicy": "shoal.learn.torch_policy",
+    "TorchPolicy": "shoal.learn.torch_module",
     "Trainer": "shoal.learn.trainer",
     "config_names": "shoal.learn.config",
     "evaluate": "shoal.learn.evaluation",
@@ -34,7 +34,7 @@ _MODULE_OF = {
     "preset": "shoal.learn.config",
     "preset_for": "shoal.learn.config",
     "preset_names": "shoal.learn.config",
-    "torch_policy": "shoal.learn.torch_policy",
+    "torch_policy": "shoal.learn.torch_module",
     "train": "shoal.learn.trainer",
 }
 
