@@ -186,6 +186,15 @@ class GatedEnv(CounterEnv):
         return super().step(action)
 
 
+class GatedResetEnv(GatedEnv):
+    """All its resets but the first wait for the gate, too."""
+
+    def reset(self, **arguments: Any) -> Any:
+        if self.resets > 0:
+            self.pass_gate()
+        return super().reset(**arguments)
+
+
 class TwoArgumentError(Exception):
     """Cannot be unpickled by the usual way: its constructor takes more than its text."""
 

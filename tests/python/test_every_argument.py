@@ -1,248 +1,115 @@
-"""Every argument of the public callables changes something or is refused, and a test says so: the table below names it.
+"""Every argument of the public callables changes something or is refused, and a test says so: argument_proofs.py names it.
 
-An argument without an entry fails, and so does an entry without its argument, and one whose test is not there. Arguments that no other test was about have one here.
+An argument without an entry fails, and so does an entry without its argument, and one whose test is not there or does not
+pass the argument. Arguments that no other test is about have one here, in test_mp_arguments.py or in test_vector_arguments.py.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import inspect
+import multiprocessing
 import os
 import re
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import public_surface
 import shoal
 import shoal.cli
 import shoal.multiprocessing
 import shoal.serve
-from sample_envs import CounterEnv
+from argument_proofs import ALSO_CALLED, COMMANDS, OWN, PROOF, Because
+from argument_sources import passes, passes_more
+from public_surface import Argument
+from sample_envs import CounterEnv, GatedResetEnv, SpaceEnv
 from shoal.cli import main
 from shoal.compat import gymnasium as compat
+from shoal.errors import DeadlineExceeded
 from shoal.multiprocessing.context import Options
+from shoal.process import Launcher
 
 HERE = Path(__file__).parent
+OPTIONS = "multiprocessing.Options"
 APP = importlib.import_module("shoal.cli.main").app
 shoal.cli.main = main  # the module of that name has taken the function's place, which other tests import from there
 
-CALLABLES: dict[str, Callable[..., Any]] = {
-    "make_vec": shoal.make_vec,
-    "WorkerOptions": shoal.WorkerOptions,
-    "FaultPolicy": shoal.FaultPolicy,
-    "WorkerPool": shoal.WorkerPool,
-    "ModelService": shoal.ModelService,
-    "serve.use": shoal.serve.use,
-    "multiprocessing.get_context": Options,
-    "learn.train": shoal.learn.train,
-    "learn.Trainer": shoal.learn.Trainer,
-    "learn.load_policy": shoal.learn.load_policy,
-    "learn.evaluate": shoal.learn.evaluate,
-    "compat.gymnasium.AsyncVectorEnv": compat.AsyncVectorEnv.__init__,
-    "compat.gymnasium.SyncVectorEnv": compat.SyncVectorEnv.__init__,
-    "compat.gymnasium.register": compat.register,
-    **{f"shoal {info.callback.__name__}": info.callback for info in APP.registered_commands},
-}
-
-OWN = "test_every_argument"
-COMPAT = "test_compat_gymnasium"
-PROOF: dict[str, dict[str, str]] = {
-    "make_vec": {
-        "env": "test_vector_errors::test_an_instance_is_refused_with_the_fix",
-        "num_envs": "test_vector_errors::test_a_wrong_argument_is_named_with_its_choices",
-        "num_workers": "test_async::test_every_environment_has_the_trajectory_of_synchronous_steps",
-        "context": "test_vector_processes::test_every_start_method_gives_the_same_trajectory",
-        "backend": "test_worker_options::test_wrappers_are_put_around_every_environment_the_first_innermost",
-        "autoreset_mode": "test_vector_conformance::test_same_step_mode_keeps_the_last_observation_as_a_copy_of_its_own",
-        "env_kwargs": "test_vector_native::test_keyword_arguments_reach_the_environments",
-        "seed": "test_every_argument::test_a_seed_is_that_of_the_first_reset",
-        "copy": "test_vector_conformance::test_copy_false_gives_live_views_that_outlive_the_environments",
-        "timeout": "test_worker_options::test_one_environment_that_hangs_is_late",
-        "on_fault": "test_async::test_with_restart_what_fails_comes_back_as_a_fault",
-        "setup": "test_config::test_setup_runs_once_in_each_worker_before_its_environments",
-        "config": "test_config::test_what_the_parent_has_set_is_in_place_in_the_workers",
-        "episode_statistics": "test_vector_episodes::test_all_of_it_on_an_environment_of_ones_own",
-        "max_episode_steps": "test_vector_episodes::test_all_of_it_on_an_environment_of_ones_own",
-        "frame_stack": "test_vector_episodes::test_all_of_it_on_an_environment_of_ones_own",
-        "reward_clip": "test_vector_episodes::test_all_of_it_on_an_environment_of_ones_own",
-        "wrappers": "test_worker_options::test_wrappers_are_put_around_every_environment_the_first_innermost",
-        "batch_size": "test_async::test_the_first_that_are_ready_come_first",
-        "cohorts": "test_async::test_every_environment_has_the_trajectory_of_synchronous_steps",
-        "max_in_flight": "test_async::test_max_in_flight_bounds_what_is_out",
-        "pool": "test_gpu_hygiene::test_a_worker_pool_leases_too",
-        "worker": "test_vector_processes::test_workers_have_the_threads_and_variables_they_were_given",
-        "unknown": f"{OWN}::test_an_unknown_argument_is_refused",
-    },
-    "WorkerOptions": {
-        "threads": "test_vector_processes::test_workers_have_the_threads_and_variables_they_were_given",
-        "gpu": "test_gpu_hygiene::test_leased_gpus_are_spread_over_workers_and_come_back_from_the_dead",
-        "affinity": "test_worker_options::test_a_list_of_cpus_is_dealt_out_to_the_workers",
-        "preload": f"{OWN}::test_a_preload_is_there_before_the_environments",
-        "env": "test_worker_options::test_native_workers_have_the_variables_and_threads_they_were_given",
-        "config": "test_config::test_options_take_it_too_but_not_twice",
-        "models": "test_serve_local::test_workers_load_theirs_on_the_device_that_was_named",
-        "model_device": "test_serve_local::test_workers_load_theirs_on_the_device_that_was_named",
-        "nested": "test_worker_options::test_workers_without_nested_start_no_processes",
-        "shared_bytes": "test_identity::test_what_does_not_fit_is_refused_and_nothing_is_lost",
-        "memory_limit": "test_worker_options::test_native_workers_over_their_memory_limit_are_replaced",
-        "memory_hard_limit": "test_worker_options::test_native_workers_over_their_hard_limit_are_killed",
-        "start_timeout": f"{OWN}::test_an_environment_that_is_not_built_within_start_timeout_is_an_error",
-        "allow_unsafe_fork": "test_vector_processes::test_fork_inherits_what_cannot_be_pickled",
-    },
-    "FaultPolicy": {
-        "on_fault": "test_async_faults::test_restart_ends_the_rows_as_truncated_with_a_record",
-        "max_restarts": "test_vector_faults::test_too_many_faults_tell_of_each_with_its_cause",
-        "restart_window": f"{OWN}::test_faults_outside_the_restart_window_are_forgotten",
-        "backoff": "test_vector_faults::test_a_place_that_fails_again_waits_while_the_others_go_on",
-        "max_backoff": "test_vector_faults::test_a_place_that_fails_again_waits_while_the_others_go_on",
-        "start_timeout": "test_vector_faults::test_an_environment_that_hangs_while_it_is_built_is_an_error_with_its_stack",
-        "reset_timeout": "test_vector_faults::test_a_hung_reset_has_a_deadline_of_its_own",
-        "step_timeout": "test_async_faults::test_a_hang_raises_with_the_python_stack",
-    },
-    "WorkerPool": {
-        "num_workers": "test_async::test_arguments_that_do_not_go_together_are_refused",
-        "context": f"{OWN}::test_the_workers_of_a_pool_start_as_asked",
-        "worker": "test_worker_options::test_a_list_of_cpus_is_dealt_out_to_the_workers",
-    },
-    "ModelService": {
-        "models": "test_example_segmentation::test_models_in_workers_and_one_for_all_of_them_see_the_same",
-        "device": "test_serve_cuda::test_no_device_is_one_clear_error",
-        "max_batch": "test_serve::test_buckets_pad_with_the_first_row",
-        "max_delay": "test_serve::test_max_delay_waits_for_the_quorum",
-        "instances": "test_serve::test_several_instances_share_the_clients",
-        "buckets": "test_serve::test_buckets_pad_with_the_first_row",
-        "keep_versions": "test_serve_weights::test_a_pinned_version_stays",
-        "timeout": "test_serve::test_the_deadline_of_a_request",
-        "context": "test_serve_local::test_a_service_in_a_thread_refuses_what_only_a_process_could_honour",
-        "threads": f"{OWN}::test_a_server_has_the_threads_and_modules_it_was_given",
-        "preload": f"{OWN}::test_a_server_has_the_threads_and_modules_it_was_given",
-        "on_fault": "test_serve_death::test_with_restart_another_server_takes_its_place",
-        "start_timeout": f"{OWN}::test_a_model_that_is_not_loaded_within_start_timeout_is_an_error",
-    },
-    "serve.use": {
-        "models": "test_serve_local::test_a_call_that_takes_longer_than_its_timeout_is_exceeded",
-        "device": "test_serve_local::test_models_compute_on_the_device_that_was_named",
-    },
-    "multiprocessing.get_context": {
-        "threads": "test_mp_context::test_options_of_a_context",
-        "gpu": "test_mp_context::test_options_of_a_context",
-        "env": "test_mp_context::test_options_of_a_context",
-        "preload": f"{OWN}::test_a_context_preloads",
-        "allow_unsafe_fork": "test_mp_context::test_fork_is_refused_where_native_threads_run",
-    },
-    "learn.train": {
-        "env": "test_learn_train::test_a_factory_that_is_no_id_is_given_again_for_evaluation",
-        "algorithm": f"{OWN}::test_an_unknown_algorithm_is_refused",
-        "total_steps": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "seed": "test_learn_train::test_a_run_leaves_its_directory_behind",
-        "num_envs": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "num_workers": "test_learn_resume::test_the_number_of_workers_changes_nothing",
-        "preset": "test_learn_resume::test_resume_says_what_is_wrong",
-        "run_dir": "test_learn_train::test_a_run_leaves_its_directory_behind",
-        "resume": "test_learn_resume::test_stopped_and_resumed_in_workers_equals_uninterrupted",
-        "env_kwargs": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "max_episode_steps": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "frame_stack": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "reward_clip": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "wrappers": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "backend": f"{OWN}::test_training_is_where_and_how_it_was_asked_to_be",
-        "context": f"{OWN}::test_training_is_where_and_how_it_was_asked_to_be",
-        "callback": "test_learn_train::test_callback_sees_the_status_and_may_stop_the_run",
-        "overrides": "test_learn_train::test_a_bad_option_is_one_clear_error_before_anything_starts",
-    },
-    "learn.load_policy": {
-        "run_dir": "test_learn_policy::test_which_policy",
-        "which": "test_learn_policy::test_which_policy",
-    },
-    "learn.evaluate": {
-        "run_dir": "test_learn_policy::test_evaluate_is_a_function_of_its_arguments",
-        "episodes": "test_learn_policy::test_evaluate_is_a_function_of_its_arguments",
-        "seed": "test_learn_policy::test_evaluate_is_a_function_of_its_arguments",
-        "which": f"{OWN}::test_evaluate_takes_the_checkpoint_that_was_named",
-        "deterministic": "test_learn_policy::test_evaluate_is_a_function_of_its_arguments",
-        "env": "test_learn_policy::test_evaluate_refuses_another_task",
-        "env_kwargs": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "max_episode_steps": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "frame_stack": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "wrappers": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
-        "num_envs": "test_learn_policy::test_evaluate_is_a_function_of_its_arguments",
-        "num_workers": "test_learn_policy::test_evaluate_is_a_function_of_its_arguments",
-    },
-    "compat.gymnasium.AsyncVectorEnv": {
-        "env_fns": f"{COMPAT}::test_what_users_read_is_what_they_gave",
-        "shared_memory": f"{COMPAT}::test_spaces_that_shared_memory_of_the_peer_refuses_are_refused",
-        "copy": f"{COMPAT}::test_what_users_read_is_what_they_gave",
-        "context": f"{COMPAT}::test_every_context_starts",
-        "daemon": f"{COMPAT}::test_what_users_read_is_what_they_gave",
-        "worker": f"{COMPAT}::test_a_custom_worker_is_run_by_gymnasiums_own_class",
-        "observation_mode": f"{COMPAT}::test_spaces_may_differ_in_their_bounds_where_that_is_said",
-        "autoreset_mode": f"{COMPAT}::test_what_users_read_is_what_they_gave",
-        "max_concurrency": f"{COMPAT}::test_workers_may_share_environments",
-        "num_workers": f"{COMPAT}::test_workers_may_share_environments",
-    },
-    "compat.gymnasium.SyncVectorEnv": {
-        "env_fns": f"{COMPAT}::test_what_users_read_is_what_they_gave",
-        "copy": f"{COMPAT}::test_what_users_read_is_what_they_gave",
-        "observation_mode": f"{COMPAT}::test_spaces_may_differ_in_their_bounds_where_that_is_said",
-        "autoreset_mode": f"{COMPAT}::test_the_serial_class_refuses_to_step_what_has_ended",
-    },
-    "compat.gymnasium.register": {
-        "env_id": f"{OWN}::test_register_hands_its_arguments_on",
-        "arguments": f"{OWN}::test_register_hands_its_arguments_on",
-    },
-}
-
-# Flags of commands: the commands' own tests, by file.
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "train": ("test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp"),
-    "evaluate": ("test_cli_train", "test_examples_cpp", OWN),
-    "plot": ("test_cli", "test_cli_train"),
-    "envs": ("test_cli", "test_examples_cpp"),
-    "doctor": ("test_doctor",),
-    "stat": ("test_serve_observing",),
-    "bench": ("test_bench", "test_cli", OWN),
-    "test": ("test_cli", "test_test_all", OWN),
-}
+CALLABLES = {f"shoal {info.callback.__name__}": info.callback for info in APP.registered_commands}
+LONG = 60.0
+"""Seconds that no passing test comes near."""
 
 
-@functools.cache
-def sources_of(module: str) -> dict[str, str]:
-    """The source of every test of a file, with its decorators."""
-    text = (HERE / f"{module}.py").read_text()
-    lines = text.splitlines()
-    found = {}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            found[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+def arguments_of(name: str) -> dict[str, Argument]:
+    """With the fields of Options for what get_context() takes by **options."""
+    arguments = public_surface.arguments_of(Options) if name == OPTIONS else public_surface.surface()[name]
+    return {argument.name: argument for argument in arguments}
+
+
+def proofs_of(name: str) -> dict[str, str]:
+    """By argument."""
+    found: dict[str, str] = {}
+    for arguments, test in PROOF[name].items():
+        for argument in arguments.split():
+            assert argument not in found, f"{name}: {argument} is there twice"
+            found[argument] = test
     return found
 
 
-def arguments_of(name: str) -> list[str]:
-    return [argument for argument in inspect.signature(CALLABLES[name]).parameters if argument != "self"]
+def test_every_public_callable_is_in_the_table() -> None:
+    assert {*public_surface.surface(), OPTIONS} == set(PROOF)
 
 
-IN_PYTHON = [name for name in CALLABLES if not name.startswith("shoal ") and name != "learn.Trainer"]
+def test_what_is_left_out_is_there() -> None:
+    """Names in the lists of what users do not make or call that nothing has any more."""
+    names = public_surface.names()
+    assert public_surface.HANDED_OUT | public_surface.FOR_SHOAL <= names
+    assert set(ALSO_CALLED) <= set(PROOF)
 
 
-@pytest.mark.parametrize("name", IN_PYTHON)
+@pytest.mark.parametrize("name", PROOF)
 def test_every_argument_has_a_test(name: str) -> None:
-    assert sorted(arguments_of(name)) == sorted(PROOF[name])
-    for argument, proof in PROOF[name].items():
-        module, _, test = proof.partition("::")
-        source = sources_of(module).get(test)
-        assert source is not None, f"{name}({argument}=…): there is no test {proof}"
+    arguments, tests = arguments_of(name), proofs_of(name)
+    assert set(arguments) == set(tests)
+    called = frozenset({name.split(".")[-1], *ALSO_CALLED.get(name, ())})
+    for argument, test in tests.items():
+        if isinstance(test, Because):
+            continue
+        file, _, function = test.partition("::")
+        _, position, kind = arguments[argument]
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            shown = passes_more(file, function, called, frozenset(arguments) - {argument}, position)
+        else:
+            shown = passes(file, function, called, argument, position)
+        assert shown is not None, f"{name}({argument}=…): there is no test {test}"
+        assert shown, f"{name}({argument}=…): {test} does not pass it"
 
 
-def test_a_trainer_takes_what_train_does() -> None:
-    """train() hands all of it on, and keeps the callback."""
-    assert arguments_of("learn.Trainer") == [name for name in arguments_of("learn.train") if name != "callback"]
+def test_a_test_that_does_not_pass_an_argument_is_noticed() -> None:
+    """On tests of this file."""
+    make_vec = frozenset({"make_vec"})
+    assert passes(OWN, "test_a_seed_is_that_of_the_first_reset", make_vec, "seed", None)
+    assert passes(OWN, "test_a_seed_is_that_of_the_first_reset", make_vec, "num_envs", 1)
+    assert not passes(OWN, "test_a_seed_is_that_of_the_first_reset", make_vec, "timeout", None)
+    assert not passes(OWN, "test_a_seed_is_that_of_the_first_reset", make_vec, "num_workers", 2)
+    assert not passes(OWN, "test_a_seed_is_that_of_the_first_reset", frozenset({"launcher"}), "seed", None)
+    assert passes(OWN, "no_such_test", make_vec, "seed", None) is None
+    faults = "test_faults_outside_the_restart_window_are_forgotten"
+    assert passes(OWN, faults, frozenset({"FaultPolicy"}), "restart_window", None)
+    assert not passes(OWN, faults, make_vec, "restart_window", None)  # another call has it
+    steps = frozenset({"step"})
+    assert passes(OWN, faults, steps, "actions", 0)  # through functools.partial()
+    assert not passes(OWN, faults, steps, "env_ids", 1)
+    unknown = "test_an_unknown_argument_is_refused"
+    assert passes_more(OWN, unknown, make_vec, frozenset({"env", "num_envs"}), None)
+    assert not passes_more(OWN, unknown, make_vec, frozenset({"num_wokers"}), None)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -259,7 +126,7 @@ def test_every_flag_has_a_test(command: str) -> None:
 
 
 def test_every_command_is_in_the_table() -> None:
-    assert {f"shoal {command}" for command in COMMANDS} == {name for name in CALLABLES if name.startswith("shoal ")}
+    assert {f"shoal {command}" for command in COMMANDS} == set(CALLABLES)
 
 
 # --- arguments that no other test is about
@@ -425,3 +292,232 @@ def test_bench_takes_its_workers_and_plugins(capsys: pytest.CaptureFixture[str])
     assert "--beside" in capsys.readouterr().err
     assert main(["bench", "--plugin", "no.so"]) == 2
     assert "--plugin" in capsys.readouterr().err
+
+
+# --- models
+
+
+def gated(gate: threading.Event) -> Any:
+    """A model that answers when the gate is open."""
+
+    def model(x: np.ndarray) -> np.ndarray:
+        gate.wait(LONG)
+        return x
+
+    return model
+
+
+def test_a_service_has_a_deadline_for_requests_that_name_none() -> None:
+    gate = threading.Event()
+    with shoal.ModelService({"gated": gated(gate)}, context="thread", timeout=0.01) as service:
+        with pytest.raises(DeadlineExceeded):
+            service.model("gated")(1.0)
+        gate.set()
+        assert service.model("gated")(1.0, timeout=LONG) == 1.0
+
+
+def test_a_service_is_waited_for_as_long_as_is_said() -> None:
+    gate = threading.Event()
+    with shoal.ModelService({"gated": gated(gate)}, context="thread") as service:
+        model = service.model("gated")
+        reply = model.submit(1.0)
+        with pytest.raises(TimeoutError, match=r"has not answered after 0\.01 s"):
+            reply.result(timeout=0.01)
+        with pytest.raises(TimeoutError, match=r"has not answered after 0\.02 s"):
+            model.gather([reply], timeout=0.02)
+        with pytest.raises(DeadlineExceeded):
+            model.batch(np.ones(2), timeout=0.01)
+        with pytest.raises(DeadlineExceeded):
+            model.submit(1.0, timeout=0.01).result()
+        gate.set()
+        assert reply.result() == 1.0
+
+
+def scaled(x: np.ndarray, by: np.ndarray) -> np.ndarray:
+    return x * by
+
+
+@pytest.fixture(params=["service", "local"])
+def model(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "service":
+        with shoal.ModelService({"scaled": scaled}, context="thread") as service:
+            yield service.model("scaled")
+    else:
+        shoal.serve.use({"scaled": scaled})
+        yield shoal.worker().model("scaled")
+        shoal.serve.use(None)
+
+
+def test_every_way_to_ask_takes_keywords(model: Any) -> None:
+    rows, by = np.arange(3.0), np.full(3, 2.0)
+    assert model(3.0, by=2.0) == 6
+    assert model.batch(rows, by=by).tolist() == [0, 2, 4]
+    assert model.submit(3.0, by=2.0).result() == 6
+    assert model.submit(rows, by=by, batched=True).result().tolist() == [0, 2, 4]
+
+
+def test_a_local_model_has_one_version() -> None:
+    shoal.serve.use({"scaled": scaled})
+    try:
+        model = shoal.worker().model("scaled")
+        assert model.pin(model.version) is model
+        with pytest.raises(ValueError, match="are not kept"):
+            model.pin(model.version + 1)
+    finally:
+        shoal.serve.use(None)
+
+
+# --- processes
+
+
+@pytest.mark.parametrize("hide_gpu", [True, False])
+def test_a_launcher_that_is_kept_starts_workers_as_asked(hide_gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    names = ("CUDA_VISIBLE_DEVICES", "SHOAL_TEST_OPTION", "OMP_NUM_THREADS")
+    kept = shoal.process.launcher("spawn", hide_gpu=hide_gpu, env={"SHOAL_TEST_OPTION": "on"}, threads=3)
+    worker = kept.start([(lambda context: context.send(repr([os.environ.get(name) for name in names]).encode()),)])[0]
+    assert worker.recv(LONG) == repr(["" if hide_gpu else "0", "on", "3"]).encode()
+    assert worker.join(LONG)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_zygote_that_is_not_ready_within_start_timeout_is_an_error(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "endless_module.py").write_text("import time\ntime.sleep(3600)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    make = shoal.process.launcher if kept else Launcher
+    slow = make("forkserver", preload=["endless_module"], start_timeout=0.3)
+    try:
+        with pytest.raises(TimeoutError, match=r"\(start_timeout\)"):
+            slow.start([(print,)])
+    finally:
+        shoal.process.close_launchers()
+        slow.close()
+
+
+@pytest.mark.parametrize("relay_output", [True, False])
+def test_what_workers_print_is_relayed_where_that_is_asked_for(
+    relay_output: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Launcher("spawn", relay_output=relay_output) as launcher:
+        worker = launcher.start([(lambda context: print("from a worker"),)])[0]
+        assert worker.join(LONG) and worker.log_tail == ["from a worker"]
+    said = capfd.readouterr().out
+    while relay_output and "from a worker" not in said:  # a thread passes it on
+        said += capfd.readouterr().out
+    assert ("from a worker" in said) == relay_output
+
+
+def test_a_zygote_may_begin_before_its_preload_is_known() -> None:
+    wanted = {"colorsys", "wave"}
+    with Launcher("forkserver", ahead="colorsys") as own:
+        own.begin(["wave"])
+        worker = own.start([(lambda context: context.send(repr(wanted <= set(sys.modules)).encode()),)])[0]
+        assert worker.recv(LONG) == b"True"
+        assert worker.join(LONG)
+
+
+def test_a_worker_waits_for_its_parent_as_long_as_is_said() -> None:
+    def wait(context: Any) -> None:
+        def send_all() -> None:
+            for _ in range(100_000):
+                context.send(b"x" * 60_000, 0.01)
+
+        for call in (lambda: context.recv(0.01), send_all):
+            try:
+                call()
+            except TimeoutError:
+                continue
+            sys.exit(1)
+
+    with Launcher("spawn") as launcher:
+        worker = launcher.start([(wait,)])[0]
+        assert worker.join(LONG) and worker.exitcode == 0
+
+
+def test_threads_are_no_hazard_where_they_are_left_out() -> None:
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        told, without = shoal.process.fork_hazards(), shoal.process.fork_hazards(threads=False)
+    finally:
+        end.set()
+        thread.join()
+    assert any("other thread" in hazard for hazard in told)
+    assert not any("other thread" in hazard for hazard in without)
+
+
+# --- policies
+
+
+def test_a_torch_policy_is_of_the_checkpoint_that_was_named(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    run = tmp_path / "run"
+    shoal.learn.train("shoal/CartPole-v1", total_steps=64, num_envs=2, num_steps=16, final_episodes=1, run_dir=run)
+    with pytest.raises(ValueError, match="'best' and 'last', not 'first'"):
+        shoal.learn.torch_policy(run, which="first")
+    policy = shoal.learn.torch_policy(run, which="last")
+    observations = torch.rand(5, 4)
+    actor, values = policy.forward(observations)
+    assert actor.shape == (5, 2) and values.shape == (5,)
+    (distribution,) = policy.distribution(observations)
+    assert torch.allclose(distribution.probs, actor.softmax(-1))
+    assert torch.equal(distribution.probs.argmax(-1), policy.predict(observations))
+
+
+# --- Gymnasium's classes
+
+KINDS = pytest.mark.parametrize("kind", [compat.SyncVectorEnv, compat.AsyncVectorEnv])
+
+
+@KINDS
+@pytest.mark.parametrize("copy", [True, False])
+def test_compats_copy_says_whether_observations_are_views(kind: Any, copy: bool) -> None:
+    envs = kind([CounterEnv] * 2, copy=copy)
+    first = envs.reset()[0]
+    assert np.shares_memory(first, envs.step([0, 0])[0]) == (not copy)
+    envs.close()
+
+
+def test_compat_refuses_spaces_without_arrays_for_shared_memory_alone() -> None:
+    factories = [functools.partial(SpaceEnv, "custom")] * 2
+    with pytest.raises(ValueError, match="shared_memory=False"):
+        compat.AsyncVectorEnv(factories, shared_memory=True)
+    envs = compat.AsyncVectorEnv(factories, shared_memory=False)
+    assert len(envs.reset(seed=0)[0]) == 2
+    envs.close()
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_compats_daemon_is_shown_of_its_processes(daemon: bool) -> None:
+    envs = compat.AsyncVectorEnv([CounterEnv] * 2, daemon=daemon)
+    assert [process.daemon for process in envs.processes] == [daemon] * 2
+    envs.close()
+
+
+@KINDS
+def test_compats_halves_take_what_the_whole_takes(kind: Any) -> None:
+    envs = kind([functools.partial(SpaceEnv, "box")] * 2)
+    envs.reset_async(seed=[5, 6], options={"level": 7})
+    assert envs.reset_wait()[1]["options"]["level"].tolist() == [7, 7]
+    assert envs.np_random_seed == (5, 6)
+    envs.call_async("double", 4, plus=1)
+    assert envs.call_wait() == (9, 9)
+    envs.close()
+    counting = kind([CounterEnv] * 2)
+    counting.reset()
+    counting.step_async([1, 2])
+    assert counting.step_wait()[1].tolist() == [1.0, 2.0]
+    counting.close()
+
+
+def test_compats_reset_and_close_have_their_timeouts(tmp_path: Path) -> None:
+    envs = compat.AsyncVectorEnv([functools.partial(GatedResetEnv, tmp_path / "gate")] * 2)
+    envs.reset()
+    envs.reset_async()
+    with pytest.raises(multiprocessing.TimeoutError, match=r"after 0\.01 second"):
+        envs.reset_wait(timeout=0.01)
+    envs.close(timeout=0.01)  # the gate never opens
+    assert envs.closed

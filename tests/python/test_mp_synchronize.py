@@ -344,8 +344,9 @@ def test_a_killed_owners_lock_is_recovered(kind: type, holder: Any) -> None:
 
 
 @pytest.mark.own_process
-def test_owner_died_is_raised_where_asked_for(holder: Any) -> None:
-    lock = Lock(on_owner_died="raise")
+@pytest.mark.parametrize("kind", [Lock, RLock, Semaphore, BoundedSemaphore])
+def test_owner_died_is_raised_where_asked_for(kind: type, holder: Any) -> None:
+    lock = kind(on_owner_died="raise")
     child = holder(lock.acquire)
     child.kill()
     with pytest.raises(OwnerDied) as caught:
@@ -354,7 +355,7 @@ def test_owner_died_is_raised_where_asked_for(holder: Any) -> None:
     with lock:
         pass
     with pytest.raises(ValueError, match="on_owner_died"):
-        Lock(on_owner_died="hang")
+        kind(on_owner_died="hang")
 
 
 @pytest.mark.own_process

@@ -1,0 +1,564 @@
+"""Which test shows, for each argument of each public callable, that it changes something or is refused; test_every_argument.py
+holds the tables to it."""
+
+from __future__ import annotations
+
+
+class Because(str):
+    """Why an argument needs no test: it is there for another's interface, and has nothing to change here."""
+
+
+OWN = "test_every_argument"
+MP = "test_mp_arguments"
+VECTOR = "test_vector_arguments"
+COMPAT = "test_compat_gymnasium"
+
+OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
+ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when the call returns")
+
+TRAIN = {
+    "env": "test_learn_train::test_a_factory_that_is_no_id_is_given_again_for_evaluation",
+    "algorithm": f"{OWN}::test_an_unknown_algorithm_is_refused",
+    "seed run_dir": "test_learn_train::test_a_run_leaves_its_directory_behind",
+    "total_steps num_envs": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
+    "preset": "test_learn_resume::test_resume_says_what_is_wrong",
+    "resume": "test_learn_resume::test_stopped_and_resumed_in_workers_equals_uninterrupted",
+    "env_kwargs max_episode_steps frame_stack reward_clip wrappers": (
+        "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others"
+    ),
+    "num_workers backend context": f"{OWN}::test_training_is_where_and_how_it_was_asked_to_be",
+    "overrides": "test_learn_train::test_a_bad_option_is_one_clear_error_before_anything_starts",
+}
+
+# By callable: arguments (some together), and the test that shows what they do.
+PROOF: dict[str, dict[str, str]] = {
+    # --- vector environments
+    "make_vec": {
+        "env": "test_vector_errors::test_an_instance_is_refused_with_the_fix",
+        "num_envs": "test_vector_errors::test_a_wrong_argument_is_named_with_its_choices",
+        "num_workers": "test_vector_calls::test_the_environments_of_the_process_backend_are_in_other_processes",
+        "context": "test_worker_options::test_native_workers_start_as_asked",
+        "backend": "test_vector_errors::test_a_wrong_argument_is_named_with_its_choices",
+        "autoreset_mode": "test_vector_conformance::test_same_step_mode_keeps_the_last_observation_as_a_copy_of_its_own",
+        "env_kwargs": "test_vector_native::test_keyword_arguments_reach_the_environments",
+        "seed": f"{OWN}::test_a_seed_is_that_of_the_first_reset",
+        "copy": "test_vector_conformance::test_copy_false_gives_live_views_that_outlive_the_environments",
+        "timeout": "test_worker_options::test_one_environment_that_hangs_is_late",
+        "on_fault": "test_async::test_with_restart_what_fails_comes_back_as_a_fault",
+        "setup": "test_config::test_setup_runs_once_in_each_worker_before_its_environments",
+        "config": "test_config::test_what_the_parent_has_set_is_in_place_in_the_workers",
+        "episode_statistics max_episode_steps frame_stack reward_clip": (
+            "test_vector_episodes::test_all_of_it_on_an_environment_of_ones_own"
+        ),
+        "wrappers": "test_worker_options::test_wrappers_are_put_around_every_environment_the_first_innermost",
+        "batch_size": "test_async::test_the_first_that_are_ready_come_first",
+        "cohorts": "test_async::test_every_environment_has_the_trajectory_of_synchronous_steps",
+        "max_in_flight": "test_async::test_max_in_flight_bounds_what_is_out",
+        "pool": "test_gpu_hygiene::test_a_worker_pool_leases_too",
+        "worker": "test_vector_processes::test_workers_have_the_threads_and_variables_they_were_given",
+        "unknown": f"{OWN}::test_an_unknown_argument_is_refused",
+    },
+    "WorkerOptions": {
+        "threads": "test_vector_processes::test_workers_have_the_threads_and_variables_they_were_given",
+        "gpu": "test_gpu_hygiene::test_leased_gpus_are_spread_over_workers_and_come_back_from_the_dead",
+        "affinity": "test_worker_options::test_a_list_of_cpus_is_dealt_out_to_the_workers",
+        "preload": f"{OWN}::test_a_preload_is_there_before_the_environments",
+        "env": "test_worker_options::test_native_workers_have_the_variables_and_threads_they_were_given",
+        "config": "test_config::test_options_take_it_too_but_not_twice",
+        "models model_device": "test_serve_local::test_workers_load_theirs_on_the_device_that_was_named",
+        "nested": "test_worker_options::test_workers_without_nested_start_no_processes",
+        "shared_bytes": "test_identity::test_what_does_not_fit_is_refused_and_nothing_is_lost",
+        "memory_limit": "test_worker_options::test_native_workers_over_their_memory_limit_are_replaced",
+        "memory_hard_limit": "test_worker_options::test_native_workers_over_their_hard_limit_are_killed",
+        "start_timeout": f"{OWN}::test_an_environment_that_is_not_built_within_start_timeout_is_an_error",
+        "allow_unsafe_fork": "test_vector_processes::test_fork_inherits_what_cannot_be_pickled",
+    },
+    "FaultPolicy": {
+        "on_fault": "test_vector_faults::test_too_many_faults_tell_of_each_with_its_cause",
+        "max_restarts": "test_vector_faults::test_too_many_faults_tell_of_each_with_its_cause",
+        "restart_window": f"{OWN}::test_faults_outside_the_restart_window_are_forgotten",
+        "backoff max_backoff": "test_vector_faults::test_a_place_that_fails_again_waits_while_the_others_go_on",
+        "start_timeout": "test_vector_faults::test_an_environment_that_hangs_while_it_is_built_is_an_error_with_its_stack",
+        "reset_timeout": "test_vector_faults::test_a_hung_reset_has_a_deadline_of_its_own",
+        "step_timeout": "test_async_faults::test_a_hang_raises_with_the_python_stack",
+    },
+    "WorkerPool": {
+        "num_workers": "test_async::test_vector_environments_share_the_workers_and_close_apart",
+        "context": f"{OWN}::test_the_workers_of_a_pool_start_as_asked",
+        "worker": "test_worker_options::test_a_list_of_cpus_is_dealt_out_to_the_workers",
+    },
+    "VectorEnv.reset": {
+        "seed": "test_vector_reset::test_an_int_seeds_environment_i_with_seed_plus_i",
+        "options": "test_vector_reset::test_options_reach_every_environment_as_they_are",
+    },
+    "VectorEnv.reset_async": {"seed options": f"{VECTOR}::test_every_way_to_reset_hands_on_seeds_and_options"},
+    "VectorEnv.reset_wait": {"timeout": f"{VECTOR}::test_every_wait_has_a_timeout"},
+    "VectorEnv.step": {"actions": "test_vector_calls::test_closures_and_local_classes_travel_to_the_workers"},
+    "VectorEnv.step_async": {"actions": "test_vector_calls::test_calls_in_the_wrong_order_are_refused"},
+    "VectorEnv.step_wait": {"timeout": "test_vector_faults::test_the_timeout_of_a_call_leaves_it_under_way"},
+    "VectorEnv.call": {"name args kwargs": "test_vector_calls::test_call_gives_a_tuple_with_one_result_an_environment"},
+    "VectorEnv.call_async": {"name args kwargs": "test_vector_calls::test_a_call_may_be_begun_and_waited_for"},
+    "VectorEnv.call_wait": {"timeout": "test_vector_calls::test_a_call_that_takes_too_long_stays_under_way"},
+    "VectorEnv.get_attr": {"name": "test_vector_calls::test_attributes_are_set_one_by_one_or_all_alike"},
+    "VectorEnv.set_attr": {"name values": "test_vector_calls::test_attributes_are_set_one_by_one_or_all_alike"},
+    "VectorEnv.counter": {"name": "test_identity::test_counters_are_seen_by_the_parent"},
+    "VectorEnv.close": {"kwargs": "test_vector_calls::test_closing_ends_a_worker_that_does_not_come_back"},
+    "VectorEnv.close_extras": {
+        "timeout terminate": "test_vector_calls::test_closing_ends_a_worker_that_does_not_come_back",
+    },
+    "VectorEnv.async_reset": {"seed options": f"{VECTOR}::test_every_way_to_reset_hands_on_seeds_and_options"},
+    "VectorEnv.send": {"actions env_ids": "test_async::test_without_batch_size_a_batch_is_all_of_them"},
+    "VectorEnv.recv": {"timeout": f"{VECTOR}::test_every_wait_has_a_timeout"},
+    "VectorEnv.snapshot": {"ids": "test_vector_snapshots::test_only_those_that_are_named_go_back"},
+    "VectorEnv.restore": {
+        "snapshot ids": "test_vector_snapshots::test_another_vector_environment_goes_on_from_a_snapshot",
+    },
+    "VectorEnv.clone": {"src dst": "test_vector_snapshots::test_environments_become_each_other"},
+    "vector.AsyncVectorEnv.reset": {"seed options": f"{VECTOR}::test_every_way_to_reset_hands_on_seeds_and_options"},
+    "vector.AsyncVectorEnv.reset_async": {
+        "seed options": f"{VECTOR}::test_every_way_to_reset_hands_on_seeds_and_options",
+    },
+    "vector.AsyncVectorEnv.async_reset": {
+        "seed": "test_async::test_every_environment_has_the_trajectory_of_synchronous_steps",
+        "options": "test_async::test_infos_come_with_their_environment",
+    },
+    "vector.AsyncVectorEnv.send": {
+        "actions env_ids": "test_async::test_a_late_environment_is_named_and_may_be_waited_for_again",
+    },
+    "vector.AsyncVectorEnv.recv": {
+        "timeout": "test_async::test_a_late_environment_is_named_and_may_be_waited_for_again",
+    },
+    "vector.AsyncVectorEnv.step": {"actions env_ids": f"{VECTOR}::test_what_is_in_flight_is_thrown_away_in_time"},
+    "vector.AsyncVectorEnv.discard": {"timeout": f"{VECTOR}::test_what_is_in_flight_is_thrown_away_in_time"},
+    # --- who a worker is
+    "Counter.add": {"n": "test_identity::test_a_plain_process_is_worker_zero_of_one"},
+    "Counter.set": {"value": "test_identity::test_counters_are_seen_by_the_parent"},
+    "SharedDict.setdefault": {"name default": "test_identity::test_it_is_a_dict"},
+    "SharedDict.update": {"other named": "test_identity::test_it_is_a_dict"},
+    "SharedDict.change": {"name function default": "test_identity::test_changes_of_all_workers_add_up"},
+    "SharedDict.pop": {"name default": "test_identity::test_it_is_a_dict"},
+    "Snapshot": {"thing leave_out": "test_config::test_worker_config_has_the_things_by_name"},
+    "Worker.counter": {"name": "test_identity::test_a_plain_process_is_worker_zero_of_one"},
+    "Worker.model": {"name": "test_serve::test_errors_are_those_of_a_service"},
+    "Worker.lease_port": {"range kind": "test_identity::test_a_lease_is_an_int_that_lasts_until_it_is_released"},
+    # --- model services
+    "ModelService": {
+        "models": "test_serve::test_arguments_are_checked_before_anything_starts",
+        "device": "test_serve_cuda::test_no_device_is_one_clear_error",
+        "max_batch": "test_serve::test_buckets_pad_with_the_first_row",
+        "max_delay": "test_serve::test_max_delay_waits_for_the_quorum",
+        "instances": "test_serve::test_several_instances_share_the_clients",
+        "buckets": "test_serve::test_buckets_pad_with_the_first_row",
+        "keep_versions": "test_serve_weights::test_a_pinned_version_stays",
+        "timeout": f"{OWN}::test_a_service_has_a_deadline_for_requests_that_name_none",
+        "context": "test_serve_local::test_a_service_in_a_thread_refuses_what_only_a_process_could_honour",
+        "threads preload": f"{OWN}::test_a_server_has_the_threads_and_modules_it_was_given",
+        "on_fault": "test_serve_death::test_with_restart_another_server_takes_its_place",
+        "start_timeout": f"{OWN}::test_a_model_that_is_not_loaded_within_start_timeout_is_an_error",
+    },
+    "ModelService.model": {"name": "test_serve::test_an_unknown_model_is_named"},
+    "ModelService.update": {
+        "name state version mode": "test_serve_weights::test_an_update_is_seen_by_the_next_request",
+    },
+    "ModelService.write_scalars": {"writer step": "test_serve_observing::test_scalars_for_tensorboard"},
+    "serve.ServiceModel.__call__": {
+        "args": "test_serve::test_a_row_in_a_row_out",
+        "timeout": "test_serve::test_the_deadline_of_a_request",
+        "reset": "test_serve_recurrent::test_the_state_goes_from_row_to_row_until_a_reset",
+        "kwargs": f"{OWN}::test_every_way_to_ask_takes_keywords",
+    },
+    "serve.ServiceModel.batch": {
+        "args kwargs": f"{OWN}::test_every_way_to_ask_takes_keywords",
+        "timeout": f"{OWN}::test_a_service_is_waited_for_as_long_as_is_said",
+    },
+    "serve.ServiceModel.submit": {
+        "args kwargs batched": f"{OWN}::test_every_way_to_ask_takes_keywords",
+        "timeout": f"{OWN}::test_a_service_is_waited_for_as_long_as_is_said",
+        "reset": "test_serve_recurrent::test_requests_in_flight_follow_each_other",
+        "wait": "test_serve::test_the_deadline_of_a_request",
+    },
+    "serve.ServiceModel.pin": {"version": "test_serve_weights::test_a_pinned_version_stays"},
+    "serve.ServiceModel.gather": {
+        "replies": "test_serve::test_submit_and_gather",
+        "timeout": f"{OWN}::test_a_service_is_waited_for_as_long_as_is_said",
+    },
+    "serve.Reply.result": {"timeout": f"{OWN}::test_a_service_is_waited_for_as_long_as_is_said"},
+    "serve.LocalModel.__call__": {
+        "args kwargs": f"{OWN}::test_every_way_to_ask_takes_keywords",
+        "timeout": "test_serve_local::test_a_call_that_takes_longer_than_its_timeout_is_exceeded",
+        "reset": "test_serve_recurrent::test_the_state_goes_from_row_to_row_until_a_reset",
+    },
+    "serve.LocalModel.batch": {
+        "args kwargs": f"{OWN}::test_every_way_to_ask_takes_keywords",
+        "timeout": "test_serve_local::test_a_call_that_takes_longer_than_its_timeout_is_exceeded",
+    },
+    "serve.LocalModel.submit": {
+        "args kwargs batched": f"{OWN}::test_every_way_to_ask_takes_keywords",
+        "timeout": "test_serve_local::test_a_call_that_takes_longer_than_its_timeout_is_exceeded",
+        "reset": "test_serve_recurrent::test_requests_in_flight_follow_each_other",
+        "wait": ANSWERED,
+    },
+    "serve.LocalModel.pin": {"version": f"{OWN}::test_a_local_model_has_one_version"},
+    "serve.LocalModel.gather": {
+        "replies": "test_serve_recurrent::test_requests_in_flight_follow_each_other",
+        "timeout": ANSWERED,
+    },
+    "serve.Recurrent": {
+        "model initial_state": "test_serve_recurrent::test_the_state_goes_from_row_to_row_until_a_reset",
+    },
+    "serve.use": {
+        "models": "test_serve_local::test_a_call_that_takes_longer_than_its_timeout_is_exceeded",
+        "device": "test_serve_local::test_models_compute_on_the_device_that_was_named",
+    },
+    # --- multiprocessing
+    "multiprocessing.Options": {
+        "threads gpu env": "test_mp_context::test_options_of_a_context",
+        "preload": f"{OWN}::test_a_context_preloads",
+        "allow_unsafe_fork": "test_mp_context::test_fork_is_refused_where_native_threads_run",
+    },
+    "multiprocessing.get_context": {"method options": "test_mp_context::test_get_context_knows_its_methods"},
+    "multiprocessing.get_start_method": {
+        "allow_none": "test_mp_context::test_a_second_set_start_method_names_the_first"
+    },
+    "multiprocessing.set_start_method": {
+        "method force": "test_mp_context::test_a_second_set_start_method_names_the_first",
+    },
+    "multiprocessing.set_forkserver_preload": {
+        "modules_names": "test_mp_context::test_a_preload_that_fails_is_told_by_start",
+    },
+    "multiprocessing.Process": {
+        "group": f"{MP}::test_a_group_is_refused",
+        "target args": "test_mp_context::test_exit_codes_are_cpythons",
+        "kwargs": f"{MP}::test_keyword_arguments_reach_the_target",
+        "name daemon": "test_mp_context::test_a_process_knows_its_name_and_its_parent",
+        "threads": "test_mp_process_options::test_threads_of_one_process",
+        "seed": "test_mp_process_options::test_a_seed_makes_the_numbers_that_a_process_draws",
+        "affinity": "test_mp_process_options::test_affinity_confines_a_process",
+        "relay": "test_mp_process_options::test_a_relayed_process_prints_with_its_name",
+    },
+    "multiprocessing.start_processes": {
+        "fn args nprocs start_method": "test_mp_spawn::test_each_process_gets_its_index",
+        "join daemon": f"{MP}::test_processes_may_be_daemons_and_be_joined_later",
+    },
+    "multiprocessing.spawn": {
+        "fn args nprocs join daemon": f"{MP}::test_processes_may_be_daemons_and_be_joined_later",
+        "start_method": "test_mp_spawn::test_spawn_warns_of_another_method_and_its_old_name_of_the_context",
+    },
+    "multiprocessing.ProcessContext.join": {
+        "timeout": f"{MP}::test_a_group_is_waited_for_as_long_as_is_said",
+        "grace_period": f"{MP}::test_the_others_have_their_grace_to_end_by_themselves",
+    },
+    "multiprocessing.Pool": {
+        "processes initializer initargs maxtasksperchild options": f"{MP}::test_a_pool_of_a_context_has_its_arguments",
+    },
+    "multiprocessing.pool.Pool": {
+        "processes": "test_mp_pool::test_with_terminates_and_join_needs_an_end",
+        "initializer initargs": "test_mp_pool::test_an_initializer_that_raises_is_an_error_of_every_call",
+        "maxtasksperchild": "test_mp_pool::test_workers_are_replaced_after_maxtasksperchild",
+        "context threads": f"{MP}::test_the_workers_of_a_pool_are_of_its_context_with_its_threads",
+        "seed": "test_mp_pool::test_the_same_seed_gives_the_same_workers",
+        "affinity": "test_mp_pool::test_affinity_confines_workers",
+        "relay": "test_mp_logging::test_the_workers_of_a_pool_are_relayed_and_a_dead_one_has_its_last_lines",
+    },
+    "multiprocessing.pool.Pool.apply": {
+        "func args kwds": "test_mp_pool::test_map_and_its_kin_return_what_a_loop_returns",
+    },
+    "multiprocessing.pool.Pool.apply_async": {
+        "func args": "test_mp_pool::test_map_and_its_kin_return_what_a_loop_returns",
+        "kwds": f"{MP}::test_results_are_asked_for_in_every_way",
+        "callback": "test_mp_pool::test_callbacks_are_called_before_the_result_is_ready",
+        "error_callback": "test_mp_pool::test_a_result_that_cannot_be_pickled_is_an_error_that_shows_it",
+    },
+    "multiprocessing.pool.Pool.map": {
+        "func iterable": "test_mp_pool::test_map_and_its_kin_return_what_a_loop_returns",
+        "chunksize": "test_mp_pool::test_workers_are_replaced_after_maxtasksperchild",
+    },
+    "multiprocessing.pool.Pool.map_async": {
+        "func iterable": "test_mp_pool::test_map_and_its_kin_return_what_a_loop_returns",
+        "chunksize": f"{MP}::test_a_chunk_is_one_task",
+        "callback error_callback": "test_mp_pool::test_callbacks_are_called_before_the_result_is_ready",
+    },
+    "multiprocessing.pool.Pool.starmap": {
+        "func iterable": "test_mp_pool::test_map_and_its_kin_return_what_a_loop_returns",
+        "chunksize": f"{MP}::test_a_chunk_is_one_task",
+    },
+    "multiprocessing.pool.Pool.starmap_async": {
+        "func iterable": "test_mp_pool::test_map_and_its_kin_return_what_a_loop_returns",
+        "chunksize": f"{MP}::test_a_chunk_is_one_task",
+        "callback error_callback": f"{MP}::test_results_are_asked_for_in_every_way",
+    },
+    "multiprocessing.pool.Pool.imap": {
+        "func iterable": "test_mp_pool::test_imap_is_in_order_and_imap_unordered_is_complete",
+        "chunksize": f"{MP}::test_a_chunk_is_one_task",
+    },
+    "multiprocessing.pool.Pool.imap_unordered": {
+        "func iterable": "test_mp_pool::test_imap_is_in_order_and_imap_unordered_is_complete",
+        "chunksize": f"{MP}::test_a_chunk_is_one_task",
+    },
+    "multiprocessing.pool.ApplyResult.wait": {"timeout": f"{MP}::test_results_are_asked_for_in_every_way"},
+    "multiprocessing.pool.ApplyResult.get": {
+        "timeout": "test_mp_pool::test_a_result_says_whether_it_is_ready_and_how_it_went",
+    },
+    "multiprocessing.pool.IMapIterator.next": {"timeout": "test_mp_pool::test_next_of_imap_has_a_timeout"},
+    "multiprocessing.Queue": {"maxsize": f"{MP}::test_queues_of_a_context_are_as_large_as_is_said"},
+    "multiprocessing.JoinableQueue": {"maxsize": f"{MP}::test_queues_of_a_context_are_as_large_as_is_said"},
+    "multiprocessing.queues.Queue": {"maxsize": "test_mp_queues::test_empty_and_full", "ctx": OF_CPYTHON},
+    "multiprocessing.queues.JoinableQueue": {
+        "maxsize": f"{MP}::test_queues_of_a_context_are_as_large_as_is_said",
+        "ctx": OF_CPYTHON,
+    },
+    "multiprocessing.queues.SimpleQueue": {"ctx": OF_CPYTHON},
+    "multiprocessing.queues.Queue.put": {"obj block timeout": "test_mp_queues::test_empty_and_full"},
+    "multiprocessing.queues.Queue.get": {"block timeout": "test_mp_queues::test_empty_and_full"},
+    "multiprocessing.queues.Queue.put_nowait": {"obj": "test_mp_queues::test_empty_and_full"},
+    "multiprocessing.queues.SimpleQueue.put": {"obj": "test_mp_queues::test_an_object_comes_out_as_it_went_in"},
+    "multiprocessing.Pipe": {"duplex": f"{MP}::test_a_pipe_of_a_context_has_the_directions_that_were_asked_for"},
+    "multiprocessing.connection.Pipe": {"duplex": "test_mp_connection::test_a_pipe_of_one_direction"},
+    "multiprocessing.connection.wait": {
+        "object_list timeout": "test_mp_connection::test_wait_finds_those_that_are_ready",
+    },
+    "multiprocessing.connection.Connection.send": {"obj": "test_mp_connection::test_objects_and_bytes_both_ways"},
+    "multiprocessing.connection.Connection.send_bytes": {
+        "buf offset size": "test_mp_connection::test_objects_and_bytes_both_ways",
+    },
+    "multiprocessing.connection.Connection.recv_bytes": {
+        "maxlength": "test_mp_connection::test_a_message_longer_than_allowed",
+    },
+    "multiprocessing.connection.Connection.recv_bytes_into": {
+        "buf offset": "test_mp_connection::test_receiving_into_a_buffer",
+    },
+    "multiprocessing.connection.Connection.poll": {"timeout": "test_mp_connection::test_poll"},
+    "multiprocessing.Lock": {"options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three"},
+    "multiprocessing.RLock": {"options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three"},
+    "multiprocessing.Semaphore": {
+        "value": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for",
+        "options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three",
+    },
+    "multiprocessing.BoundedSemaphore": {
+        "value": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for",
+        "options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three",
+    },
+    "multiprocessing.Condition": {"lock": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for"},
+    "multiprocessing.Barrier": {
+        "parties action timeout": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for",
+    },
+    "multiprocessing.synchronize.Lock": {
+        "ctx": OF_CPYTHON,
+        "on_owner_died": "test_mp_synchronize::test_owner_died_is_raised_where_asked_for",
+    },
+    "multiprocessing.synchronize.RLock": {
+        "ctx": OF_CPYTHON,
+        "on_owner_died": "test_mp_synchronize::test_owner_died_is_raised_where_asked_for",
+    },
+    "multiprocessing.synchronize.Semaphore": {
+        "value": "test_mp_synchronize::test_permits_are_counted",
+        "ctx": OF_CPYTHON,
+        "on_owner_died": "test_mp_synchronize::test_owner_died_is_raised_where_asked_for",
+    },
+    "multiprocessing.synchronize.BoundedSemaphore": {
+        "value": "test_mp_synchronize::test_permits_are_counted",
+        "ctx": OF_CPYTHON,
+        "on_owner_died": "test_mp_synchronize::test_owner_died_is_raised_where_asked_for",
+    },
+    "multiprocessing.synchronize.Condition": {
+        "lock": "test_mp_synchronize::test_copies_are_the_same_things",
+        "ctx": OF_CPYTHON,
+    },
+    "multiprocessing.synchronize.Event": {"ctx": OF_CPYTHON},
+    "multiprocessing.synchronize.Barrier": {
+        "parties action": "test_mp_synchronize::test_a_barrier_lets_all_go_on_together",
+        "timeout": "test_mp_synchronize::test_a_barrier_breaks_and_is_whole_again",
+        "ctx": OF_CPYTHON,
+    },
+    "multiprocessing.synchronize.Lock.acquire": {
+        "block timeout": "test_mp_synchronize::test_a_lock_is_had_and_given_back",
+    },
+    "multiprocessing.synchronize.BoundedSemaphore.acquire": {
+        "block timeout": "test_mp_synchronize::test_permits_are_counted",
+    },
+    "multiprocessing.synchronize.Condition.wait": {
+        "timeout": "test_mp_synchronize::test_a_condition_wakes_as_many_as_it_is_told",
+    },
+    "multiprocessing.synchronize.Condition.wait_for": {
+        "predicate timeout": "test_mp_synchronize::test_a_condition_wakes_as_many_as_it_is_told",
+    },
+    "multiprocessing.synchronize.Condition.notify": {
+        "n": "test_mp_synchronize::test_a_condition_wakes_as_many_as_it_is_told",
+    },
+    "multiprocessing.synchronize.Event.wait": {
+        "timeout": "test_mp_synchronize::test_an_event_is_seen_by_threads_and_processes",
+    },
+    "multiprocessing.synchronize.Barrier.wait": {
+        "timeout": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for",
+    },
+    "multiprocessing.Value": {
+        "typecode_or_type args lock": f"{MP}::test_values_and_arrays_of_a_context_are_as_asked_for",
+    },
+    "multiprocessing.Array": {
+        "typecode_or_type size_or_initializer lock": f"{MP}::test_values_and_arrays_of_a_context_are_as_asked_for",
+    },
+    "multiprocessing.RawValue": {
+        "typecode_or_type args": f"{MP}::test_values_and_arrays_of_a_context_are_as_asked_for",
+    },
+    "multiprocessing.RawArray": {
+        "typecode_or_type size_or_initializer": f"{MP}::test_values_and_arrays_of_a_context_are_as_asked_for",
+    },
+    "multiprocessing.SharedArray": {
+        "source dtype": "test_mp_reduction::test_shared_arrays_are_made_of_shapes_and_of_values",
+    },
+    "multiprocessing.SharedTensor": {"data options": "test_mp_tensors::test_shared_tensor_takes_tensors_and_data"},
+    "multiprocessing.is_shared": {"obj": "test_mp_tensors::test_a_tensor_moves_in_place"},
+    "multiprocessing.share_memory_": {
+        "obj": "test_mp_tensors::test_share_memory_is_idempotent_and_returns_what_it_was_given",
+    },
+    "share_module": {"module": "test_mp_tensors::test_share_module_moves_parameters_and_buffers_and_keeps_ties"},
+    "multiprocessing.set_sharing_strategy": {
+        "new_strategy": "test_mp_tensors::test_sharing_strategies_are_those_of_torch_and_ours",
+    },
+    "multiprocessing.LogRelay": {"tag": "test_mp_logging::test_the_tag_can_be_left_out"},
+    "multiprocessing.LogRelay.attach": {
+        "worker": "test_mp_logging::test_output_comes_by_lines_with_the_name_of_the_process",
+    },
+    "multiprocessing.LogRelay.tail": {
+        "pid": "test_mp_logging::test_output_comes_by_lines_with_the_name_of_the_process",
+    },
+    "multiprocessing.LogRelay.drain": {"pid timeout": f"{MP}::test_a_relay_is_drained_for_as_long_as_is_said"},
+    # --- processes
+    "process.launcher": {
+        "context allow_unsafe_fork": (
+            "test_process_zygote::test_fork_is_refused_after_cuda_is_initialised_and_the_others_are_not"
+        ),
+        "preload": "test_process_zygote::test_launchers_are_kept_for_their_options",
+        "threads hide_gpu env": f"{OWN}::test_a_launcher_that_is_kept_starts_workers_as_asked",
+        "start_timeout": f"{OWN}::test_a_zygote_that_is_not_ready_within_start_timeout_is_an_error",
+        "plain": Because("for shoal.multiprocessing alone, each of whose tests of processes needs it"),
+    },
+    "process.Launcher": {
+        "context threads env allow_unsafe_fork": (
+            "test_process_workers::test_launchers_variables_and_gpus_do_not_reach_workers"
+        ),
+        "preload": "test_process_zygote::test_the_preload_is_imported_once_and_shared",
+        "hide_gpu": "test_process_zygote::test_a_preload_that_uses_a_gpu_is_refused",
+        "start_timeout": f"{OWN}::test_a_zygote_that_is_not_ready_within_start_timeout_is_an_error",
+        "relay_output": f"{OWN}::test_what_workers_print_is_relayed_where_that_is_asked_for",
+        "ahead": f"{OWN}::test_a_zygote_may_begin_before_its_preload_is_known",
+        "plain": Because("for shoal.multiprocessing alone, each of whose tests of processes needs it"),
+    },
+    "process.Launcher.start": {"calls": "test_process_workers::test_a_worker_knows_itself_and_its_arguments"},
+    "process.WorkerContext.send": {
+        "message timeout": f"{OWN}::test_a_worker_waits_for_its_parent_as_long_as_is_said",
+    },
+    "process.WorkerContext.recv": {"timeout": f"{OWN}::test_a_worker_waits_for_its_parent_as_long_as_is_said"},
+    "process.WorkerProcess.join": {
+        "timeout": "test_process_workers::test_a_wait_for_a_silent_worker_ends_at_its_deadline",
+    },
+    "process.WorkerProcess.kill": {"signal": "test_process_workers::test_workers_ignore_ctrl_c"},
+    "process.WorkerProcess.send": {
+        "message timeout": "test_process_workers::test_a_wait_for_a_silent_worker_ends_at_its_deadline",
+    },
+    "process.WorkerProcess.recv": {
+        "timeout": "test_process_workers::test_a_wait_for_a_silent_worker_ends_at_its_deadline",
+    },
+    "process.fork_hazards": {"threads": f"{OWN}::test_threads_are_no_hazard_where_they_are_left_out"},
+    "process.keep_idle_zygotes": {"count seconds": "test_idle_zygotes::test_other_limits_are_refused"},
+    # --- learning
+    "learn.train": {**TRAIN, "callback": "test_learn_train::test_callback_sees_the_status_and_may_stop_the_run"},
+    "learn.Trainer": TRAIN,
+    "learn.Trainer.wait": {"timeout": "test_learn_train::test_stop_from_another_thread"},
+    "learn.load_policy": {"run_dir which": "test_learn_policy::test_which_policy"},
+    "learn.Policy.predict": {
+        "observation deterministic": "test_learn_policy::test_predict_deterministically_and_by_chance"
+    },
+    "learn.torch_policy": {"run_dir which": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},
+    "learn.TorchPolicy.forward": {"observation": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},
+    "learn.TorchPolicy.distribution": {
+        "observation": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named",
+    },
+    "learn.TorchPolicy.predict": {
+        "observation": "test_learn_policy::test_the_torch_module_takes_the_names_and_gives_the_same_actions",
+    },
+    "learn.evaluate": {
+        "run_dir episodes seed deterministic num_envs num_workers": (
+            "test_learn_policy::test_evaluate_is_a_function_of_its_arguments"
+        ),
+        "which": f"{OWN}::test_evaluate_takes_the_checkpoint_that_was_named",
+        "env": "test_learn_policy::test_evaluate_refuses_another_task",
+        "env_kwargs max_episode_steps frame_stack wrappers": (
+            "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others"
+        ),
+    },
+    "learn.preset": {"name": "test_learn_train::test_presets_and_names"},
+    "learn.preset_for": {"env_id": "test_learn_train::test_presets_and_names"},
+    # --- Gymnasium's classes, plug-ins
+    "compat.gymnasium.AsyncVectorEnv": {
+        "env_fns": f"{COMPAT}::test_workers_may_share_environments",
+        "shared_memory": f"{OWN}::test_compat_refuses_spaces_without_arrays_for_shared_memory_alone",
+        "copy": f"{OWN}::test_compats_copy_says_whether_observations_are_views",
+        "context": f"{COMPAT}::test_every_context_starts",
+        "daemon": f"{OWN}::test_compats_daemon_is_shown_of_its_processes",
+        "worker": f"{COMPAT}::test_a_custom_worker_is_run_by_gymnasiums_own_class",
+        "observation_mode": f"{COMPAT}::test_spaces_may_differ_in_their_bounds_where_that_is_said",
+        "autoreset_mode": f"{COMPAT}::test_what_users_read_is_what_they_gave",
+        "max_concurrency num_workers": f"{COMPAT}::test_workers_may_share_environments",
+    },
+    "compat.gymnasium.AsyncVectorEnv.reset_async": {
+        "seed options": f"{OWN}::test_compats_halves_take_what_the_whole_takes",
+    },
+    "compat.gymnasium.AsyncVectorEnv.reset_wait": {
+        "timeout": f"{OWN}::test_compats_reset_and_close_have_their_timeouts"
+    },
+    "compat.gymnasium.AsyncVectorEnv.step_async": {
+        "actions": f"{COMPAT}::test_the_result_of_a_call_whose_time_was_over_is_not_the_next_ones",
+    },
+    "compat.gymnasium.AsyncVectorEnv.step_wait": {
+        "timeout": f"{COMPAT}::test_the_result_of_a_call_whose_time_was_over_is_not_the_next_ones",
+    },
+    "compat.gymnasium.AsyncVectorEnv.call_async": {
+        "name args kwargs": f"{OWN}::test_compats_halves_take_what_the_whole_takes",
+    },
+    "compat.gymnasium.AsyncVectorEnv.close_extras": {
+        "timeout": f"{OWN}::test_compats_reset_and_close_have_their_timeouts",
+        "terminate": f"{COMPAT}::test_calls_out_of_order_have_the_peers_words",
+    },
+    "compat.gymnasium.SyncVectorEnv": {
+        "env_fns": f"{COMPAT}::test_the_serial_class_refuses_to_step_what_has_ended",
+        "copy": f"{OWN}::test_compats_copy_says_whether_observations_are_views",
+        "observation_mode": f"{COMPAT}::test_spaces_may_differ_in_their_bounds_where_that_is_said",
+        "autoreset_mode": f"{COMPAT}::test_the_serial_class_refuses_to_step_what_has_ended",
+    },
+    "compat.gymnasium.SyncVectorEnv.reset_async": {
+        "seed options": f"{OWN}::test_compats_halves_take_what_the_whole_takes",
+    },
+    "compat.gymnasium.SyncVectorEnv.step_async": {
+        "actions": f"{OWN}::test_compats_halves_take_what_the_whole_takes",
+    },
+    "compat.gymnasium.SyncVectorEnv.step_wait": {
+        "timeout": Because("VectorEnv's: what is stepped in the caller's thread cannot be left before it is done"),
+    },
+    "compat.gymnasium.register": {"env_id arguments": f"{OWN}::test_register_hands_its_arguments_on"},
+    "compat.gymnasium.unregister": {"env_id": f"{COMPAT}::test_make_vec_of_gymnasium_reaches_shoal"},
+    "envs.load_plugin": {"path": "test_examples_cpp::test_a_file_that_is_no_plugin_is_named"},
+}
+
+# Calls that have the argument under another name than the callable's own last one.
+ALSO_CALLED: dict[str, tuple[str, ...]] = {
+    "VectorEnv.close_extras": ("close",),
+    "compat.gymnasium.AsyncVectorEnv.close_extras": ("close",),
+    "learn.Trainer": ("train",),
+    "learn.train": ("Trainer",),
+    "multiprocessing.Options": ("get_context",),
+    "serve.LocalModel.__call__": ("model",),
+    "serve.ServiceModel.__call__": ("model",),
+}
+
+# Flags of commands: the commands' own tests, by file.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "train": ("test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp"),
+    "evaluate": ("test_cli_train", "test_examples_cpp", OWN),
+    "plot": ("test_cli", "test_cli_train"),
+    "envs": ("test_cli", "test_examples_cpp"),
+    "doctor": ("test_doctor",),
+    "stat": ("test_serve_observing",),
+    "bench": ("test_bench", "test_cli", OWN),
+    "test": ("test_cli", "test_test_all", OWN),
+}
