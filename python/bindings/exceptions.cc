@@ -15,7 +15,8 @@ std::string text(nb::handle object) { return nb::cast<std::string>(nb::str(objec
 
 process::ErrorReport report_exception(nb::handle exception) {
   process::ErrorReport report;
-  const nb::object packed = nb::module_::import_("shoal.errors").attr("pack_exception")(exception);
+  const nb::object packed =
+      nb::module_::import_("shoal.process.error_report").attr("pack_exception")(exception);
   report.type = text(packed[0]);
   report.message = text(packed[1]);
   report.traceback = text(packed[2]);

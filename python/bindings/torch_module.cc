@@ -41,7 +41,7 @@ nb::object bytes_of(const Packed& packed, nb::list& blocks) {
 void before_device_tensors() {
   static pid_t done = 0;
   if (done == ::getpid()) return;
-  nb::module_::import_("shoal.multiprocessing.tensors").attr("_before_device_tensors")();
+  nb::module_::import_("shoal.ipc.tensors").attr("_before_device_tensors")();
   done = ::getpid();
 }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal import errors, identity, learn, multiprocessing, process, serve, vector
     from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
-    from shoal.multiprocessing.tensors import share_module
+    from shoal.ipc.tensors import share_module
     from shoal.serve.service import ModelService
     from shoal.vector.faults import Fault, FaultPolicy
     from shoal.vector.make import make_vec
@@ -75,7 +75,7 @@ _MODULE_OF = {
     "WorkerOptions": "shoal.vector.options",
     "WorkerPool": "shoal.vector.pool",
     "make_vec": "shoal.vector.make",
-    "share_module": "shoal.multiprocessing.tensors",
+    "share_module": "shoal.ipc.tensors",
     "worker": "shoal.identity",
 }
 _SUBMODULES = frozenset({"errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})

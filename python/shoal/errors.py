@@ -1,10 +1,8 @@
-"""The exceptions that Shoal raises, and how a worker's exception becomes one of the caller's."""
+"""The exceptions that Shoal raises."""
 
 from __future__ import annotations
 
-import pickle
-import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
 __all__ = [
     "Cancelled",
@@ -22,10 +20,6 @@ __all__ = [
     "TooManyFaults",
     "WorkerDied",
 ]
-
-
-_CLUES = "_shoal_clues"
-"""The attribute of a worker's exception that says what it did not find; gone before the caller sees it."""
 
 
 class Error(RuntimeError):
@@ -157,111 +151,3 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return self.text
-
-
-def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:
-    """Type name, message, formatted traceback, and the pickled exception (empty where it does not survive pickling)."""
-    kind = type(exception)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    try:
-        message = str(exception)
-    except Exception as error:  # an environment's own __str__ may fail
-        message = f"<str() of the exception raised {type(error).__name__}>"
-    text = "".join(traceback.format_exception(exception))
-    _leave_clues(exception)
-    return name, message, text, _pickled(exception)
-
-
-def _leave_clues(exception: BaseException) -> None:
-    from shoal.identity.clues import clue_of
-
-    try:
-        if clues := clue_of(exception):
-            exception.__dict__[_CLUES] = clues
-    except Exception:  # looking must not hide what it looks at
-        pass
-
-
-def _follow_clues(exception: BaseException) -> str | None:
-    from shoal.identity.clues import explain
-
-    try:
-        return explain(exception.__dict__.pop(_CLUES, []))
-    except Exception:
-        return None
-
-
-def _pickled(exception: BaseException) -> bytes:
-    """The exception itself, or a recipe that makes it without calling its constructor (which may want other arguments
-    than `exception.args`); empty where neither gives the same exception again."""
-    import cloudpickle
-
-    recipe = _Recipe(type(exception), exception.args, getattr(exception, "__dict__", {}))
-    for candidate in (exception, recipe):
-        try:
-            data = cloudpickle.dumps(candidate)
-            copy = pickle.loads(data)  # some only fail on the way back
-            copy = copy.make() if isinstance(copy, _Recipe) else copy
-            if type(copy) is type(exception) and str(copy) == str(exception):
-                return data
-        except Exception:
-            continue
-    return b""
-
-
-class _Recipe(NamedTuple):
-    kind: type[BaseException]
-    args: tuple[Any, ...]
-    state: dict[str, Any]
-
-    def make(self) -> BaseException:
-        exception = self.kind.__new__(self.kind, *self.args)
-        exception.__dict__.update(self.state)
-        return exception
-
-
-def unpack_exception(
-    worker: str,
-    kind: str,
-    message: str,
-    text: str,
-    data: bytes,
-    where: str,
-    code: int,
-    env_index: int,
-    others: list[BaseException],
-) -> BaseException:
-    """The exception to raise in the caller's process for one that `worker` reported."""
-    exception: BaseException | None = None
-    if data:
-        try:
-            exception = pickle.loads(data)
-            exception = exception.make() if isinstance(exception, _Recipe) else exception
-        except Exception:  # its class may exist in the worker only
-            exception = None
-    if not isinstance(exception, Exception):  # one that ends the worker's program is not to end the caller's
-        exception = _like(kind, message, code)
-    if where and hasattr(exception, "add_note") and not getattr(exception, "__notes__", ()):
-        exception.add_note(where)
-    hint = _follow_clues(exception)
-    if hint is not None:
-        if hasattr(exception, "add_note"):
-            exception.add_note(hint)
-        text = f"{text}\n{hint}\n"
-    place = f"{worker}, {where}" if where else worker
-    cause = f"\n\nTraceback of {place}:\n{text}" if text else f"\n\nin {place}"
-    exception.__cause__ = RemoteTraceback(cause, text, env_index, tuple(others))
-    return exception
-
-
-def _like(kind: str, message: str, code: int) -> BaseException:
-    """What stands for an exception that only exists as text: the C++ kinds become what they are in this process."""
-    if kind == "shoal::vector::SpacesDiffer":
-        return SpacesDiffer(message)
-    if kind == "shoal::InvalidArgument":
-        return ValueError(message)
-    if kind == "shoal::TimedOut":
-        return TimeoutError(message)
-    if kind == "OSError":
-        return OSError(code, message)
-    return RemoteError(f"{kind}: {message}" if message else kind)

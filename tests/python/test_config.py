@@ -14,7 +14,7 @@ import pytest
 import shoal
 from sample_envs import CounterEnv
 from shoal.identity import snapshots
-from shoal.process.pickling import PicklingError
+from shoal.ipc.pickling import PicklingError
 from written_modules import written_modules
 
 BACKENDS: dict[str, dict[str, Any]] = {

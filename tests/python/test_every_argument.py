@@ -34,7 +34,7 @@ from sample_envs import CounterEnv, GatedResetEnv, SpaceEnv
 from shoal.cli import main
 from shoal.compat import gymnasium as compat
 from shoal.errors import DeadlineExceeded
-from shoal.multiprocessing.context import Options
+from shoal.multiprocessing.start_methods import Options
 from shoal.process import Launcher
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import shoal.multiprocessing as mp
-from shoal.process.pickling import PicklingError
+from shoal.ipc.pickling import PicklingError
 
 METHODS = ["forkserver", "spawn", pytest.param("fork", marks=pytest.mark.own_process)]
 FRESH = ["forkserver", "spawn"]
@@ -216,8 +216,9 @@ def test_get_context_knows_its_methods() -> None:
 
 def test_a_second_set_start_method_names_the_first() -> None:
     from shoal.multiprocessing.context import DefaultContext
+    from shoal.process.default_method import DefaultMethod
 
-    default = DefaultContext()
+    default = DefaultContext(DefaultMethod())
     assert default.get_start_method(allow_none=True) is None
     assert default.get_start_method() == "forkserver"
     default.set_start_method("spawn")  # reading it has not fixed it

@@ -69,7 +69,7 @@ def make(name: str, like: Any) -> None:
 
 
 def make_shared(name: str, like: Any) -> None:
-    from shoal.multiprocessing import tensors
+    from shoal.ipc import tensors
 
     _kept[name] = tensors.share_memory_(cuda_stand_in.on_device(like))
 
@@ -103,7 +103,7 @@ def run(name: str, function: Any) -> Any:
 
 def figures() -> dict[str, int]:
     from shoal import _torch
-    from shoal.multiprocessing import tensors
+    from shoal.ipc import tensors
 
     tensors.cuda_collect()
     return {**_torch.device_stats(), "freed": cuda_stand_in.Allocation.freed}
@@ -306,7 +306,7 @@ def test_share_memory_moves_in_place_and_frees_torchs(giver: Peer) -> None:
 
 
 def _share(t: Any) -> None:
-    from shoal.multiprocessing import tensors
+    from shoal.ipc import tensors
 
     tensors.share_memory_(t)
 
@@ -333,7 +333,8 @@ def test_a_receivers_stream_waits_for_the_senders_and_no_host_does(giver: Peer, 
 
 def send_often(times: int, shared: bool) -> Any:
     from shoal import _torch
-    from shoal.multiprocessing import reduction, tensors
+    from shoal.ipc import tensors
+    from shoal.multiprocessing import reduction
 
     def once() -> None:
         t = cuda_stand_in.on_device(torch.ones(8))

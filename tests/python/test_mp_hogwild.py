@@ -15,7 +15,7 @@ from mp_peer import Peer, peer
 
 torch = pytest.importorskip("torch")
 
-from shoal.multiprocessing import tensors  # noqa: E402
+from shoal.ipc import tensors  # noqa: E402
 
 
 def digits(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -143,7 +143,7 @@ def test_an_iterable_of_arrays_is_read_64_mib_ahead_of_the_workers(make: Callabl
 @pytest.mark.parametrize("method", METHODS)
 def test_tensors_go_both_ways(method: str, make: Callable[..., Any]) -> None:
     torch = pytest.importorskip("torch")
-    from shoal.multiprocessing import tensors
+    from shoal.ipc import tensors
 
     pool = make(method, 2)
     buffers = [torch.zeros(2, 2) for _ in range(4)]

@@ -14,7 +14,7 @@ import pytest
 import shoal.multiprocessing.reduction as reduction
 from mp_peer import Peer, peer
 from shoal._core import ipc
-from shoal.multiprocessing.arrays import SharedArray
+from shoal.ipc.arrays import SharedArray
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from shoal._core import ipc
 torch = pytest.importorskip("torch")
 
 from mp_calls import echo, fill, forget, keep, same_process  # noqa: E402
-from shoal.multiprocessing import tensors  # noqa: E402
+from shoal.ipc import tensors  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_a_message_whose_block_is_gone_is_refused():
 
 
 def test_a_tensor_of_a_shared_array_shares_it(other: Peer):
-    from shoal.multiprocessing.arrays import SharedArray
+    from shoal.ipc.arrays import SharedArray
 
     array = SharedArray((4,), "float32")
     t = torch.from_numpy(array)

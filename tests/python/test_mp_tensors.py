@@ -14,7 +14,7 @@ from shoal._core import ipc
 torch = pytest.importorskip("torch")
 
 from mp_calls import echo, fill, forget, keep, kept, same_process  # noqa: E402
-from shoal.multiprocessing import tensors  # noqa: E402
+from shoal.ipc import tensors  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_sharing_strategies_are_those_of_torch_and_ours():
 def test_the_package_shows_all_of_it():
     import shoal
     import shoal.multiprocessing as mp
-    from shoal.multiprocessing import arrays
+    from shoal.ipc import arrays
 
     assert shoal.share_module is mp.share_module is tensors.share_module
     assert mp.SharedArray is arrays.SharedArray

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shoal.process.pickling import PicklingError, dumps
+from shoal.ipc.pickling import PicklingError, dumps
 
 
 class Config:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import shoal  # noqa: E402
 from served_modules import AnswersOnHost, Drifts, Looks, Moves, MovesBuffer, Nested, Scale, Sparse  # noqa: E402
 from shoal.serve.cuda import DeviceLost, OnCuda  # noqa: E402
-from shoal.serve.loading import InPython  # noqa: E402
+from shoal.serve.in_python import InPython  # noqa: E402
 from shoal.serve.structure import tree_map  # noqa: E402
 
 

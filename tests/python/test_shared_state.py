@@ -20,7 +20,7 @@ import pytest
 
 import shoal
 import shoal.multiprocessing as mp
-from shoal.process.pickling import PicklingError
+from shoal.ipc.pickling import PicklingError
 
 METHODS = ["forkserver", "spawn", pytest.param("fork", marks=pytest.mark.own_process)]
 FORK = pytest.param("fork", True, marks=pytest.mark.own_process)

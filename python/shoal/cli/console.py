@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -24,6 +25,11 @@ def fail(message: str, status: int = 1) -> NoReturn:
 def wrong_use(message: str) -> NoReturn:
     """As `fail`, with the exit status of a command that was called wrongly."""
     raise CommandError(message, 2)
+
+
+def program() -> str:
+    """How the user calls this program: ./shoal hands its own name over in SHOAL_COMMAND."""
+    return os.environ.get("SHOAL_COMMAND") or "shoal"
 
 
 def note(message: str) -> None:

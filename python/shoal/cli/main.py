@@ -71,11 +71,6 @@ def _usage_line(error: Exception) -> str:
     return f"{message[0].lower() + message[1:]} ({path} --help lists what there is)"
 
 
-def program() -> str:
-    """How the user calls this program: ./shoal hands its own name over in SHOAL_COMMAND."""
-    return os.environ.get("SHOAL_COMMAND") or "shoal"
-
-
 def run(arguments: list[str] | None = None) -> int:
     # Environments that users name as `module:Env-v0` are found in the folder they are in, after all that is installed.
     if os.getcwd() not in sys.path:

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.console import did_you_mean, fail, wrong_use
+from shoal.cli.console import did_you_mean, fail, program, wrong_use
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
@@ -33,6 +33,4 @@ def read_config(run_dir: Path) -> dict[str, Any]:
 
 def command(*words: str | Path) -> str:
     """A command line of this program that can be pasted into a shell, as the user called the program."""
-    from shoal.cli.main import program
-
     return shlex.join([program(), *map(str, words)])

@@ -1,4 +1,7 @@
-"""Limits of the control groups that this process is in: the smallest on the way up to the root."""
+"""Limits of the control groups that this process is in: the smallest on the way up to the root.
+
+Read here and not by `shoal._core`, which has them as well: `shoal doctor` looks at a machine where that cannot be loaded.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any, NamedTuple
 
+from shoal.identity.snapshots import find
+
 __all__ = ["Clue", "clue_of", "explain"]
 
 _KEY_TYPES = (str, int, float, bool, tuple, bytes, type(None))
@@ -52,8 +54,6 @@ def _of_object(obj: Any, name: str) -> list[Clue]:
         return [Clue("attribute", obj.__name__, (), name)]
     clues = []
     if not isinstance(obj, type):
-        from shoal.identity.snapshots import find
-
         place = find(obj)
         if place is not None:
             clues.append(Clue("attribute", *place, name))

@@ -107,6 +107,6 @@ def _pickled(name: str, value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:  # a lambda, a local class
-        from shoal.process.pickling import dumps
+        from shoal.ipc.pickling import dumps
 
         return dumps(value, f"shared[{name!r}]")

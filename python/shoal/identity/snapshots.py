@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.identity.restoring import merged
 
 if TYPE_CHECKING:
-    from shoal.process.sharing import Parcel
+    from shoal.ipc.sharing import Parcel
 
 __all__ = ["Snapshot", "restore", "take", "things"]
 
@@ -69,7 +69,7 @@ def take(config: Any, parcel: Parcel | None = None) -> bytes:
         PicklingError: naming the attribute that cannot be pickled, and how to leave it out.
         TypeError: for something in a list that no worker has one of its own of.
     """
-    from shoal.process.pickling import PicklingError, dumps
+    from shoal.ipc.pickling import PicklingError, dumps
 
     taken = {name: _take(name, thing) for name, thing in _listed(config)}
     try:
@@ -235,7 +235,7 @@ def _names(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _can_be_pickled(value: Any) -> bool:
-    from shoal.process.pickling import PicklingError, dumps
+    from shoal.ipc.pickling import PicklingError, dumps
 
     try:
         dumps(value)
@@ -245,7 +245,7 @@ def _can_be_pickled(value: Any) -> bool:
 
 
 def _raise_unpicklable(taken: dict[str, _Taken], error: Exception) -> Any:
-    from shoal.process.pickling import PicklingError, find_unpicklable
+    from shoal.ipc.pickling import PicklingError, find_unpicklable
 
     for name, (kind, _, state, _) in taken.items():
         if _can_be_pickled(state):

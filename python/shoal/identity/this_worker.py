@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal.identity.gpus import leased_gpu
+from shoal.identity.models import Models, models_here
 
 if TYPE_CHECKING:
     from shoal._core.process import Counter, Identity
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from shoal.identity.shared import SharedDict
     from shoal.serve.client import ServiceModel
     from shoal.serve.local import LocalModel
-    from shoal.serve.models import Models
 
 __all__ = ["Worker", "become", "introduce", "worker"]
 
@@ -133,8 +133,6 @@ class Worker:
         """
         found = self._models.get(name)
         if found is None:
-            from shoal.serve.models import models_here
-
             models = self.models or models_here()
             if models is None:
                 raise RuntimeError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import shoal
+from shoal.vector.make import make_vec
 from shoal.vector.vector_env import VectorEnv
 from shoal.vector.wrappers import Wrapper, import_path
 
@@ -86,7 +86,7 @@ def build(
         env = [env[i % len(env)] for i in range(num_envs)]
     if num_workers is not None:
         num_workers = min(num_workers, num_envs)
-    return shoal.make_vec(
+    return make_vec(
         env, num_envs, num_workers=num_workers, backend=backend, context=context, copy=False, **vars(options)
     )
 

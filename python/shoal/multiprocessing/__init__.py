@@ -14,21 +14,14 @@ import importlib.util
 import sys
 from typing import Any
 
+from shoal.multiprocessing import names as _names
 from shoal.multiprocessing.context import default_context as _default_context
 
 SUBDEBUG = 5
 SUBWARNING = 25
 
-_MODULE_OF = {
-    **dict.fromkeys(("ProcessContext", "ProcessException", "ProcessExitedException"), "spawning"),
-    **dict.fromkeys(("ProcessRaisedException", "SpawnContext", "spawn", "start_processes"), "spawning"),
-    "SharedArray": "arrays",
-    **dict.fromkeys(("SharedTensor", "cuda_collect", "is_shared", "share_memory_", "share_module"), "tensors"),
-    **dict.fromkeys(("get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"), "tensors"),
-    "LogRelay": "logging",
-}
 _OF_CONTEXT = [
-    name for name in dir(type(_default_context)) if not name.startswith("_") and name not in {"inherit", *_MODULE_OF}
+    name for name in dir(type(_default_context)) if not name.startswith("_") and name not in _names.MODULE_OF
 ]
 # For programs that reach into torch.multiprocessing: torch's own.
 _OF_TORCH = frozenset({"_get_thread_name", "_set_thread_name", "init_reductions", "reductions"})
@@ -38,7 +31,7 @@ _MODULES = frozenset(
     " sharedctypes synchronize util".split()
 )
 
-__all__ = sorted({*_OF_CONTEXT, *_MODULE_OF})
+__all__ = sorted({*_OF_CONTEXT, *_names.MODULE_OF})
 
 globals().update((name, getattr(_default_context, name)) for name in _OF_CONTEXT)
 
@@ -47,8 +40,8 @@ if "__main__" in sys.modules:  # what a process that has run the main script sen
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    if name in _names.MODULE_OF:
+        value = _names.find(name)
     elif name in _OF_TORCH:
         value = getattr(importlib.import_module("torch.multiprocessing"), name)
     elif name in _MODULES:

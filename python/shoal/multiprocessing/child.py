@@ -12,12 +12,12 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shoal import _core
-from shoal.process import _settings
+from shoal.process import _settings, default_method
 from shoal.process._importing import importing
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerContext
-    from shoal.multiprocessing.context import Options
+    from shoal.multiprocessing.start_methods import Options
 
 __all__ = ["InheritedFd", "after_fork", "preparation", "run_process"]
 
@@ -38,9 +38,6 @@ class InheritedFd:
 
 def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str, Any]:
     """What run_process() has to know before it unpickles `process_obj`. In its parent."""
-    from shoal.multiprocessing.context import default_context
-
-    own_method = default_context.get_start_method(allow_none=True)
     log_level = None if util._logger is None else util._logger.getEffectiveLevel()  # type: ignore[attr-defined]
     return {
         "name": process_obj.name,
@@ -49,7 +46,7 @@ def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str,
         "log_to_stderr": util._log_to_stderr,  # type: ignore[attr-defined]
         "log_level": log_level,
         "method": method,
-        "default_method": process_obj._start_method or own_method,
+        "default_method": process_obj._start_method or default_method.here.name,
         "folder": process.ORIGINAL_DIR,  # type: ignore[attr-defined]
         "ignore_sigint": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         "main": _main_script(),
@@ -74,10 +71,8 @@ def run_process(context: WorkerContext) -> int:
 
 def after_fork(parent: int, process_obj: Any, options: Options) -> None:
     """In a process that was forked from Python code, before its _bootstrap()."""
-    from shoal.multiprocessing.context import default_context
-
     _core.process.end_after_parent(parent)
-    default_context.inherit(process_obj._start_method or default_context.get_start_method(allow_none=True))
+    default_method.here.fix(process_obj._start_method or default_method.here.name)
     for name in _settings.launcher_variables():
         os.environ.pop(name, None)
     os.environ.update(_core.process.worker_variables(options.threads or 0, not options.gpu, list(options.env)))
@@ -125,8 +120,6 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
 
 
 def _apply(prepared: dict[str, Any]) -> None:
-    from shoal.multiprocessing.context import default_context
-
     current = process.current_process()
     current.name = prepared["name"]
     current.authkey = prepared["authkey"]
@@ -135,7 +128,7 @@ def _apply(prepared: dict[str, Any]) -> None:
         util.log_to_stderr()  # type: ignore[attr-defined]
     if prepared["log_level"] is not None:
         util.get_logger().setLevel(prepared["log_level"])  # type: ignore[attr-defined]
-    default_context.inherit(prepared["default_method"])
+    default_method.here.fix(prepared["default_method"])
     if "numpy.random" in sys.modules:  # a zygote's processes have its generator, each of them the same
         sys.modules["numpy.random"].seed()
 

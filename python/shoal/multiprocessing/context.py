@@ -1,5 +1,4 @@
-"""Start methods as objects. There is no global one that a library could fix for everybody: a context is asked for, used,
-and passed on.
+"""What a start method's context makes: processes, queues, locks, pools.
 
 The contexts are CPython's (`multiprocessing.context.BaseContext`), so that what takes a context takes these:
 `concurrent.futures.ProcessPoolExecutor(mp_context=…)`, `torch.utils.data.DataLoader(multiprocessing_context=…)`.
@@ -7,69 +6,21 @@ The contexts are CPython's (`multiprocessing.context.BaseContext`), so that what
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import context as _cpython
 from typing import Any
 
+from shoal.multiprocessing import names
 from shoal.multiprocessing.process import ForkProcess, ForkServerProcess, Process, ProcessOfMethod, SpawnProcess
+from shoal.multiprocessing.start_methods import Options, StartMethod, add_context, context_of
+from shoal.process import default_method
 
-__all__ = ["BaseContext", "DefaultContext", "ForkContext", "ForkServerContext", "Options", "SpawnContext"]
-
-METHODS = ("forkserver", "spawn", "fork")  # the default first
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What the processes of a context get on top of what they inherit. Hashable.
-
-    Attributes:
-        threads: of OpenMP, MKL, OpenBLAS and NumExpr in each process; None: as inherited.
-        gpu: False hides all GPUs from them, and a preload that opens one is an error.
-        env: variables on top of this process's own.
-        preload: modules that the zygote of "forkserver", or a spawned process, imports first.
-        allow_unsafe_fork: "fork" does so although it is known to break here.
-    """
-
-    threads: int | None = None
-    gpu: bool = True
-    env: tuple[tuple[str, str], ...] = ()
-    preload: tuple[str, ...] = ()
-    allow_unsafe_fork: bool = False
+__all__ = ["BaseContext", "DefaultContext", "ForkContext", "ForkServerContext", "SpawnContext", "default_context"]
 
 
-class BaseContext(_cpython.BaseContext):
+class BaseContext(StartMethod):
     """What all contexts offer. Every factory (`Queue()`, `Lock()`, …) makes an object for processes of this context."""
-
-    _name = "forkserver"
-
-    def get_context(self, method: str | None = None, **options: Any) -> Any:
-        """The context of `method`: "auto" (the same as "forkserver"), "forkserver", "spawn", "fork"; None: this one.
-
-        Args:
-            options: fields of `Options`; `env` may be a mapping, `preload` any sequence.
-
-        Raises:
-            ValueError: there is no such method.
-            TypeError: there is no such option.
-        """
-        if method is None and not options:
-            return self
-        return _concrete(self._name if method is None else method, _options(**options))
-
-    def get_start_method(self, allow_none: bool = False) -> Any:
-        return self._name
-
-    def set_start_method(self, method: str | None, force: bool = False) -> None:
-        raise ValueError("cannot set the start method of a concrete context; ask for another one by get_context()")
-
-    def get_all_start_methods(self) -> list[str]:
-        """The start methods there are, the default first."""
-        return list(METHODS)
 
     def Lock(self, **options: Any) -> Any:
         """shoal.multiprocessing.synchronize.Lock, with its options; so the others."""
@@ -170,7 +121,7 @@ class BaseContext(_cpython.BaseContext):
         from shoal.multiprocessing.spawning import start_in
 
         own = self.get_context()
-        context = own if start_method is None else _concrete(start_method, own.options)
+        context = own if start_method is None else context_of(start_method, own.options)
         return start_in(context, fn, args, nprocs, join, daemon)
 
     def spawn(
@@ -190,13 +141,12 @@ class BaseContext(_cpython.BaseContext):
 
     def __getattr__(self, name: str) -> Any:
         """What else the module has, which is the same in every context: SharedTensor, share_module, LogRelay …"""
-        module = sys.modules["shoal.multiprocessing"]
-        if name.startswith("_") or name not in module.__all__:
+        if name not in names.MODULE_OF:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(module, name)
+        return names.find(name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *sys.modules["shoal.multiprocessing"].__all__})
+        return sorted({*super().__dir__(), *names.MODULE_OF})
 
     def set_forkserver_preload(self, modules_names: Sequence[str]) -> None:
         """Modules that zygotes import once, so that no process does. A failure to import one is reported by start().
@@ -225,7 +175,7 @@ class _Concrete(BaseContext):
         return f"shoal.multiprocessing.get_context({', '.join([repr(self._name), *map('{0[0]}={0[1]!r}'.format, set_.items())])})"
 
     def __reduce__(self) -> Any:
-        return _concrete, (self._name, self.options)
+        return context_of, (self._name, self.options)
 
 
 class ForkServerContext(_Concrete):
@@ -254,18 +204,17 @@ class DefaultContext(BaseContext):
 
     Process = Process
 
-    def __init__(self) -> None:
-        self._chosen: Any = None
-        self._chosen_at = ""
+    def __init__(self, default: default_method.DefaultMethod = default_method.here) -> None:
+        self._default = default
 
     def get_context(self, method: str | None = None, **options: Any) -> Any:
         if method is None and not options:
-            return self._chosen or _concrete("auto", Options())
+            return context_of(self._default.name or "auto")
         return super().get_context(method or self.get_start_method(), **options)
 
     def get_start_method(self, allow_none: bool = False) -> Any:
         """The default method; None where `allow_none` and nobody has set one. To read it does not fix it."""
-        if self._chosen is None and allow_none:
+        if self._default.name is None and allow_none:
             return None
         return self.get_context()._name
 
@@ -278,47 +227,20 @@ class DefaultContext(BaseContext):
         Raises:
             RuntimeError: it has been set; the message says where.
         """
-        if self._chosen is not None and not force:
+        if self._default.name is not None and not force:
             raise RuntimeError(
-                f"context has already been set: start method {self._chosen._name!r}, {self._chosen_at}. A part of a "
+                f"context has already been set: start method {self._default.name!r}, {self._default.fixed}. A part of a "
                 f"program uses shoal.multiprocessing.get_context({method!r}), which concerns nobody else; "
                 "force=True overrules the first call"
             )
-        self._chosen = None if method is None else self.get_context(method)
         frame = sys._getframe(1)
-        self._chosen_at = f"set at {frame.f_code.co_filename}, line {frame.f_lineno}"
-
-    def inherit(self, method: str | None) -> None:
-        """In a started process: what its parent uses."""
-        self._chosen = None if method is None else self.get_context(method)
-        self._chosen_at = "by the process that started this one"
+        name = None if method is None else self.get_context(method)._name
+        self._default.fix(name, f"set at {frame.f_code.co_filename}, line {frame.f_lineno}")
 
 
-_classes: dict[str, type[_Concrete]] = {
-    "auto": ForkServerContext,
-    "forkserver": ForkServerContext,
-    "spawn": SpawnContext,
-    "fork": ForkContext,
-}
-_lock = threading.Lock()
-_contexts: dict[tuple[type[_Concrete], Options], _Concrete] = {}
-
-
-def _concrete(method: str, options: Options) -> _Concrete:
-    """One for each method and set of options."""
-    if method not in _classes:
-        raise ValueError(f"cannot find context for {method!r}; there are {', '.join(map(repr, ('auto', *METHODS)))}")
-    key = (_classes[method], options)
-    with _lock:
-        if key not in _contexts:
-            _contexts[key] = key[0](None if options == Options() else options)
-        return _contexts[key]
-
-
-def _options(env: Mapping[str, str] | Sequence[Any] = (), preload: Sequence[str] = (), **others: Any) -> Options:
-    pairs = env.items() if isinstance(env, Mapping) else env
-    variables = tuple(sorted((str(name), str(value)) for name, value in pairs))
-    return Options(env=variables, preload=tuple(preload), **others)
+add_context(ForkServerContext, "auto", "forkserver")
+add_context(SpawnContext, "spawn")
+add_context(ForkContext, "fork")
 
 
 @functools.cache
@@ -330,13 +252,5 @@ def _process_class(base: type[ProcessOfMethod], options: Options) -> type[Proces
 
     return type(base.__name__, (base,), {"_Popen": staticmethod(start), "__module__": base.__module__})
 
-
-def _renew_lock() -> None:
-    """In a forked child: another thread may have held it."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 default_context = DefaultContext()

@@ -28,12 +28,12 @@ from collections import deque
 from collections.abc import Iterator
 from multiprocessing import process, util
 from multiprocessing.util import get_logger, log_to_stderr  # type: ignore[attr-defined]
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from shoal.multiprocessing.descriptor import Descriptor
 from shoal.multiprocessing.settings import Prepared, Settings
 
-__all__ = ["LogRelay", "default_relay", "get_logger", "log_to_stderr"]
+__all__ = ["LogRelay", "default_relay", "get_logger", "log_to_stderr", "relay_of"]
 
 _TAIL_LINES = 100
 _MAX_LINE = 8 * 1024  # longer lines are cut into several
@@ -223,6 +223,11 @@ def _handle(values: dict[str, Any]) -> None:
 
 _default: LogRelay | None = None
 _default_lock = threading.Lock()
+
+
+def relay_of(relay: LogRelay | Literal[True]) -> LogRelay:
+    """The relay that is meant; True: the one that a program has for those who bring none."""
+    return default_relay() if relay is True else relay
 
 
 def default_relay() -> LogRelay:

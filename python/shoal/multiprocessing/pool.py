@@ -26,15 +26,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing import util
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from shoal.multiprocessing.logging import LogRelay, relay_of
 from shoal.multiprocessing.pool_crew import MAX_PENDING_BYTES, BrokenPool, Crew, feed
 from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
 from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
-from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy, relay_of
-
-if TYPE_CHECKING:
-    from shoal.multiprocessing.logging import LogRelay
+from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy
+from shoal.multiprocessing.start_methods import default_context
 
 __all__ = [
     "ApplyResult",
@@ -115,8 +114,9 @@ class Pool:
         self._owner = os.getpid()
         settings = Settings(threads, entropy(seed), _cpus(affinity, processes), fresh_randomness=True)
         call = (initializer, tuple(initargs))
+        read_by = relay_of(relay) if relay else None
         self._crew = Crew(
-            self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, relay_of(relay)
+            self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, read_by
         )
         self._terminate = util.Finalize(self, self._crew.terminate, exitpriority=15)  # type: ignore[attr-defined]
         self._state = RUN
@@ -302,9 +302,7 @@ def _chunks(mode: int, func: Any, iterable: Iterable[Any], size: int, by_handle:
 
 def _context(context: Any, threads: int | None) -> Any:
     if context is None:
-        from shoal.multiprocessing.context import default_context
-
-        context = default_context.get_context()
+        context = default_context()
     if threads is not None and hasattr(context, "options"):
         import dataclasses
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from shoal import _core
 from shoal.errors import Error, StartFailed, WorkerDied
 from shoal.multiprocessing import pool_worker
-from shoal.multiprocessing.context import BaseContext
 from shoal.multiprocessing.descriptor import Descriptor
 from shoal.multiprocessing.pool_results import ApplyResult
 from shoal.multiprocessing.pool_worker import Message, dump_exception, loads
 from shoal.multiprocessing.settings import Settings
+from shoal.multiprocessing.start_methods import StartMethod
 
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import LogRelay
@@ -285,7 +285,7 @@ def feed(
 
 def _have_the_heap(ctx: Any) -> bool:
     """Whether processes of a context share this one's heap: ours do, and forks of whatever context."""
-    return isinstance(ctx, BaseContext) or ctx.get_start_method() == "fork"
+    return isinstance(ctx, StartMethod) or ctx.get_start_method() == "fork"
 
 
 def _end(code: int | None) -> str:

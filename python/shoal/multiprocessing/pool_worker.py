@@ -21,8 +21,10 @@ from typing import Any
 import cloudpickle
 
 from shoal import _core
+from shoal.ipc.pickling import explain
 from shoal.multiprocessing import reduction
 from shoal.multiprocessing.settings import Settings
+from shoal.process.error_report import pack_exception, unpack_exception
 
 __all__ = [
     "APPLY",
@@ -76,8 +78,6 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
     try:
         return _dump(obj), []
     except (TypeError, AttributeError, pickle.PicklingError) as error:
-        from shoal.process.pickling import explain
-
         raise explain(obj, error, _dump, name) from error
 
 
@@ -140,9 +140,7 @@ def dump_exception(error: BaseException, remote: bool = True) -> bytes:
         loads(data)  # some fail only on the way back
         return data
     except Exception:
-        from shoal import errors
-
-        return _dump(_Packed(errors.pack_exception(error)))
+        return _dump(_Packed(pack_exception(error)))
 
 
 class _Packed:
@@ -156,9 +154,7 @@ class _Packed:
 
 
 def _unpacked(kind: str, message: str, text: str, data: bytes) -> BaseException:
-    from shoal import errors
-
-    return errors.unpack_exception("a pool's worker", kind, message, text, data, "", 0, -1, [])
+    return unpack_exception("a pool's worker", kind, message, text, data, "", 0, -1, [])
 
 
 # --- the worker

@@ -17,8 +17,10 @@ from types import FunctionType
 from typing import Any
 
 from shoal import _core
+from shoal.errors import ForkRefused
+from shoal.ipc.pickling import explain
 from shoal.multiprocessing import child, reduction
-from shoal.multiprocessing.context import Options
+from shoal.multiprocessing.start_methods import Options
 from shoal.process import _launcher
 from shoal.process._importing import refuse_to_start
 
@@ -232,8 +234,6 @@ def _refuse_hazards() -> None:
     hazards = _core.process.fork_hazards(threads=_native_threads_run())
     if not hazards:
         return
-    from shoal.errors import ForkRefused
-
     raise ForkRefused(
         "start method 'fork' is not safe in this process:\n  - " + "\n  - ".join(hazards) + "\nUse 'auto' (or "
         "'forkserver', 'spawn'), which start from a fresh process, or get_context('fork', allow_unsafe_fork=True)."
@@ -287,8 +287,6 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
                 pickler = _ByReferencePickler(file)
                 pickler.dump(process_obj)
                 return file.getvalue(), pickler.blocks
-            from shoal.process.pickling import explain
-
             for name in ("target", "args", "kwargs"):
                 part = getattr(process_obj, f"_{name}")
                 try:

@@ -19,11 +19,11 @@ from multiprocessing import context as _cpython
 from multiprocessing.process import BaseProcess, active_children, current_process, parent_process
 from typing import TYPE_CHECKING, Any
 
-from shoal.multiprocessing.settings import Prepared, Seed, Settings, allowed_cpus, entropy, relay_of
+from shoal.multiprocessing.settings import Prepared, Seed, Settings, allowed_cpus, entropy
+from shoal.multiprocessing.start_methods import Options, default_context
 
 if TYPE_CHECKING:
-    from shoal.multiprocessing.context import Options
-    from shoal.multiprocessing.logging import LogRelay
+    from shoal.multiprocessing.logging import LogRelay, RelayEnd
 
 __all__ = [
     "BaseProcess",
@@ -66,17 +66,14 @@ class Process(_cpython.Process):
     ) -> None:
         super().__init__(group, target, name, args, kwargs, daemon=daemon)
         cpus = () if affinity is None else (allowed_cpus(affinity, "Process(affinity=…)"),)
-        read_by = relay_of(relay)
-        settings = Settings(threads, entropy(seed), cpus, read_by and read_by.end())
+        settings = Settings(threads, entropy(seed), cpus, _end_of(relay))
         if settings != Settings():
             self._threads = threads
             self.run = Prepared(self, settings)  # type: ignore[method-assign]
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        from shoal.multiprocessing.context import default_context
-
-        return default_context.get_context().Process._Popen(process_obj)
+        return default_context().Process._Popen(process_obj)
 
     def _with_own(self, options: Options) -> Options:
         """The context's options as this process is to have them."""
@@ -87,13 +84,20 @@ class Process(_cpython.Process):
         BaseProcess._after_fork()  # type: ignore[attr-defined]
 
 
+def _end_of(relay: LogRelay | bool | None) -> RelayEnd | None:
+    """The process's end of a relay, where there is one."""
+    if not relay:
+        return None
+    from shoal.multiprocessing.logging import relay_of
+
+    return relay_of(relay).end()
+
+
 class ProcessOfMethod(Process):
     """A process of one start method."""
 
     @classmethod
     def _Popen(cls, process_obj: Any) -> Any:
-        from shoal.multiprocessing.context import Options
-
         return cls._launch(process_obj, Options())
 
     @classmethod

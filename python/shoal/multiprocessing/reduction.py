@@ -18,7 +18,6 @@ import io
 import pickle
 import sys
 from collections import ChainMap
-from collections.abc import Callable
 from multiprocessing import reduction as _cpython
 from multiprocessing.reduction import ForkingPickler, register
 from types import FunctionType
@@ -28,7 +27,8 @@ import cloudpickle
 
 from shoal._core import ipc
 from shoal.errors import Error
-from shoal.process.pickling import PicklingError, explain
+from shoal.ipc.pickling import PicklingError, explain
+from shoal.ipc.reducers import add_reducer, by_type
 
 __all__ = [
     "ForkingPickler",
@@ -43,18 +43,8 @@ __all__ = [
     "send_handle",
 ]
 
-Reducer = Callable[[Any, "list[ipc.Block]"], Any]
-
-# Of exactly these types; for an object that a reducer does not want it returns NotImplemented.
-_reducers: dict[type, Reducer] = {}
 # Modules that add their reducers once the library is imported, by whomever.
-_waiting = {"torch": "shoal.multiprocessing.tensors", "numpy": "shoal.multiprocessing.arrays"}
-
-
-def add_reducer(kind: type, reducer: Reducer) -> None:
-    """Pickles objects whose type is exactly `kind` by `reducer(obj, blocks)`, which returns what `__reduce__` may
-    return and appends the blocks that it names."""
-    _reducers[kind] = reducer
+_waiting = {"torch": "shoal.ipc.tensors", "numpy": "shoal.ipc.arrays"}
 
 
 def _look_again() -> bool:
@@ -82,7 +72,7 @@ class Pickler(cloudpickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
-        reducer = _reducers.get(kind)
+        reducer = by_type.get(kind)
         if reducer is not None:
             return reducer(obj, self.blocks)
         if kind is FunctionType:
@@ -100,7 +90,7 @@ class Pickler(cloudpickle.Pickler):
 
 assert Pickler.dispatch_table.maps[-1] is copyreg.dispatch_table
 # Their functions are found by name: no need to look into them.
-_OWN_MODULES = frozenset({"shoal.multiprocessing.tensors", "shoal.multiprocessing.arrays"})
+_OWN_MODULES = frozenset({"shoal.ipc.tensors", "shoal.ipc.arrays"})
 
 
 def acquire(heap_id: int, offset: int, serial: int) -> ipc.Block:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from shoal.multiprocessing.logging import LogRelay, RelayEnd
+    from shoal.multiprocessing.logging import RelayEnd
 
-__all__ = ["Prepared", "Seed", "Settings", "allowed_cpus", "entropy", "relay_of"]
+__all__ = ["Prepared", "Seed", "Settings", "allowed_cpus", "entropy"]
 
 Seed = int | Sequence[int] | None
 
@@ -88,12 +88,3 @@ def allowed_cpus(cpus: Iterable[int], what: str) -> tuple[int, ...]:
     if not wanted or not set(wanted) <= set(mine):
         raise ValueError(f"{what}: this process may use the CPUs {mine}, and not {list(wanted)}")
     return wanted
-
-
-def relay_of(relay: LogRelay | bool | None) -> LogRelay | None:
-    """The relay that is meant; True: the one that a program has for those who bring none."""
-    if relay is True:
-        from shoal.multiprocessing.logging import default_relay
-
-        return default_relay()
-    return relay or None

@@ -18,7 +18,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 from shoal import _core
-from shoal.multiprocessing.context import default_context
+from shoal.multiprocessing.start_methods import default_context
 
 __all__ = [
     "ProcessContext",
@@ -221,7 +221,7 @@ def start_processes(
         ProcessRaisedException, ProcessExitedException: of the first to fail, when the others have been ended (join).
         PicklingError: naming the part of `fn` or `args` that cannot be pickled; no process was started.
     """
-    return start_in(default_context.get_context(start_method), fn, args, nprocs, join, daemon)
+    return start_in(default_context().get_context(start_method), fn, args, nprocs, join, daemon)
 
 
 def start_in(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerContext, WorkerProcess, fork_hazards, gpu_in_use
+    from shoal.ipc.pickling import PicklingError
     from shoal.process._launcher import Launcher, close_launchers, keep_idle_zygotes, launcher, zygotes
-    from shoal.process.pickling import PicklingError
 
 __all__ = [
     "Launcher",
@@ -32,7 +32,7 @@ __all__ = [
 # A zygote imports this package first of all, so nothing is imported before it is used.
 _MODULE_OF = {
     "Launcher": "shoal.process._launcher",
-    "PicklingError": "shoal.process.pickling",
+    "PicklingError": "shoal.ipc.pickling",
     "close_launchers": "shoal.process._launcher",
     "keep_idle_zygotes": "shoal.process._launcher",
     "launcher": "shoal.process._launcher",

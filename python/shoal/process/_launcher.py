@@ -119,7 +119,7 @@ class Launcher:
         Raises:
             PicklingError: naming the part that cannot be pickled.
         """
-        from shoal.process.pickling import dumps  # not before it is needed: a zygote may import cloudpickle meanwhile
+        from shoal.ipc.pickling import dumps  # not before it is needed: a zygote may import cloudpickle meanwhile
 
         settings = self._changed_settings()
         payloads = []

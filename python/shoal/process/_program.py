@@ -33,7 +33,7 @@ def main(ahead: str = "", path: Sequence[str] = ()) -> None:
     try:
         _prepare(program)
     except BaseException as error:
-        from shoal.errors import pack_exception
+        from shoal.process.error_report import pack_exception
 
         os._exit(program.fail(*pack_exception(error)))
     os._exit(program.run(_run))  # workers end with it; nothing else is left to do

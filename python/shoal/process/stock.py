@@ -14,6 +14,8 @@ import os
 import sys
 from typing import Any
 
+from shoal.process import default_method
+
 __all__ = ["begin", "capture", "end", "is_no_fork", "take_over"]
 
 State = dict[str, Any]
@@ -33,7 +35,6 @@ def capture() -> State | None:
     util: Any = sys.modules.get("multiprocessing.util")
     context: Any = sys.modules.get("multiprocessing.context")
     chosen = context and context._default_context._actual_context
-    own: Any = sys.modules.get("shoal.multiprocessing.context")
     return {
         "parent": (current.name, os.getpid()),
         "authkey": bytes(current.authkey),
@@ -41,7 +42,7 @@ def capture() -> State | None:
         "log_to_stderr": bool(util and util._log_to_stderr),
         "log_level": util._logger.getEffectiveLevel() if util and util._logger else None,
         "method": chosen and chosen._name,
-        "own_method": own and own.default_context.get_start_method(allow_none=True),
+        "own_method": default_method.here.name,
         "tracker": _tracker_place(),
     }
 
@@ -57,7 +58,7 @@ def _tracker_place() -> tuple[int, int, int] | None:
     if _tracker is None or _tracker[0] != (os.getpid(), fd):
         from shoal._core import ipc
         from shoal.errors import Error
-        from shoal.process.sharing import leave_fd
+        from shoal.ipc.sharing import leave_fd
 
         blocks: list[Any] = []
         try:
@@ -146,9 +147,7 @@ def _apply() -> None:
     if _told["method"] is not None:
         context._force_start_method(_told["method"])  # type: ignore[attr-defined]
     if _told["own_method"] is not None:
-        from shoal.multiprocessing.context import default_context
-
-        default_context.inherit(_told["own_method"])
+        default_method.here.fix(_told["own_method"])
     if _told["tracker"] is not None:
         with contextlib.suppress(Exception):  # it has one of its own, then
             _use_tracker(*_told["tracker"])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.serve.loading import InPython
+from shoal.serve.in_python import InPython
 from shoal.serve.structure import tree_map
 
 __all__ = ["Cuda", "DeviceLost", "OnCuda"]

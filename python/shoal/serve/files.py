@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.serve.loading import Loaded, check_names, check_shapes
+from shoal.serve.loaded import Loaded, check_names, check_shapes
 
 __all__ = ["Onnx", "Package", "TorchScript", "load_file"]
 

@@ -1,116 +1,18 @@
-"""What `ModelService` and `WorkerOptions(models=)` are given for a model, as something that answers batches; files in files.py."""
+"""What `ModelService` and `WorkerOptions(models=)` are given for a model, as something that answers batches."""
 
 from __future__ import annotations
 
-import abc
 import inspect
 import os
-import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from shoal.serve.in_python import InPython, is_module
+from shoal.serve.loaded import Loaded
 from shoal.serve.recurrent import Recurrent
-from shoal.serve.structure import tree_map
 
-__all__ = ["InPython", "Loaded", "check", "check_names", "check_shapes", "load"]
-
-
-class Loaded(abc.ABC):
-    """A model in this process.
-
-    Attributes:
-        model: what answers.
-        version: of its weights; 1 as it was loaded.
-        initial_state: of a Recurrent model's environment; None for others.
-    """
-
-    initial_state: Any = None
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.version = 1
-
-    @abc.abstractmethod
-    def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
-        """A batch in, a batch out, as the model makes it."""
-
-    @abc.abstractmethod
-    def state(self) -> dict[str, Any]:
-        """A copy of its weights, for set_state()."""
-
-    @abc.abstractmethod
-    def set_state(self, state: Mapping[str, Any], version: int) -> None:
-        """New weights, between two batches: all of them or, where they do not fit, none."""
-
-
-class InPython(Loaded):
-    """A function, or a torch.nn.Module: what other models are compared with."""
-
-    def __init__(self, model: Any, device: str = "cpu") -> None:
-        super().__init__(model)
-        self._torch: Any = None
-        if _is_module(model):
-            import torch
-
-            self._torch = torch
-            self._device = torch.device(device)
-            self.model = model.eval().to(self._device)
-
-    def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
-        if self._torch is None:
-            return self.model(*args, **kwargs)
-        with self._torch.inference_mode():
-            return self.model(*tree_map(self._tensor, args), **tree_map(self._tensor, kwargs))
-
-    def state(self) -> dict[str, Any]:
-        return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
-
-    def set_state(self, state: Mapping[str, Any], version: int) -> None:
-        load = self._with_weights("load_state_dict")
-        if self._torch is None:
-            load(state)
-        else:
-            tensors = {name: self._torch.as_tensor(value, device=self._device) for name, value in state.items()}
-            own = self.model.state_dict()
-            check_names(own, tensors)
-            check_shapes(own, tensors)
-            with self._torch.no_grad():
-                load(tensors)
-        self.version = version
-
-    def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
-        return self._torch.from_numpy(array).to(self._device)
-
-    def _with_weights(self, name: str) -> Any:
-        method = getattr(self.model, name, None)
-        if method is None:
-            raise TypeError(f"a model that is a {type(self.model).__name__} has no {name}(), so no weights to update")
-        return method
-
-
-def check_names(own: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raises ValueError unless the new weights are those that the model has."""
-    if missing := own.keys() - new.keys():
-        raise ValueError(f"the new weights lack {_some(missing)}")
-    if unknown := new.keys() - own.keys():
-        raise ValueError(f"the new weights have {_some(unknown)}, which the model has not")
-
-
-def check_shapes(own: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raises ValueError for one that has another shape than the model's."""
-    for name, value in new.items():
-        if tuple(value.shape) != tuple(own[name].shape):
-            raise ValueError(
-                f"{name!r} of the new weights has the shape {tuple(value.shape)}, not {tuple(own[name].shape)}"
-            )
-
-
-def _some(names: Iterable[str]) -> str:
-    first, *more = sorted(names)
-    return f"{first!r}" + (f" and {len(more)} more" if more else "")
+__all__ = ["check", "load"]
 
 
 def check(models: Any, what: str) -> dict[str, Any]:
@@ -146,21 +48,16 @@ def load(model: Any, device: str = "cpu", buckets: Collection[int] = ()) -> Load
         from shoal.serve.files import load_file
 
         return load_file(model, device)
-    if not _is_module(model) and _is_factory(model):
+    if not is_module(model) and _is_factory(model):
         made = model()
         if not callable(made):
             raise TypeError(f"the factory {model!r} of a model returned {made!r}, which cannot be called with a batch")
         model = made
-    if device.startswith("cuda") and _is_module(model):
+    if device.startswith("cuda") and is_module(model):
         from shoal.serve.cuda import OnCuda
 
         return OnCuda(model, device, buckets)
     return InPython(model, device)
-
-
-def _is_module(model: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def _is_factory(model: Any) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 
 from shoal import _core
 from shoal.errors import Cancelled, DeadlineExceeded, ModelError
-from shoal.serve.loading import Loaded, check, load
+from shoal.serve.loaded import Loaded
+from shoal.serve.loading import check, load
 from shoal.serve.recurrent import States
 from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments
 

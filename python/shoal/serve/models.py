@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from shoal.identity.models import Models, set_models_here
 
 if TYPE_CHECKING:
-    from shoal.serve.client import ServiceModel
-    from shoal.serve.local import LocalModel
     from shoal.serve.service import ModelService
 
-__all__ = ["Models", "models_from", "models_here", "use"]
-
-
-class Models(Protocol):
-    """Finds a model by its name."""
-
-    def find(self, name: str) -> ServiceModel | LocalModel: ...
-
-
-_here: Models | None = None
+__all__ = ["models_from", "use"]
 
 
 def use(models: ModelService | Mapping[str, Any] | None, *, device: str = "cpu") -> None:
@@ -32,12 +23,7 @@ def use(models: ModelService | Mapping[str, Any] | None, *, device: str = "cpu")
         models: a ModelService; a dict as ModelService takes it; None for none.
         device: where the models of a dict compute, as ModelService(device=).
     """
-    global _here
-    _here = None if models is None else models_from(models, "shoal.serve.use()", device)
-
-
-def models_here() -> Models | None:
-    return _here
+    set_models_here(None if models is None else models_from(models, "shoal.serve.use()", device))
 
 
 def models_from(models: Any, what: str, device: str = "cpu") -> Models:

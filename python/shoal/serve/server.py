@@ -13,7 +13,8 @@ import numpy as np
 
 from shoal import _core
 from shoal.process._importing import importing
-from shoal.serve.loading import Loaded, load
+from shoal.serve.loaded import Loaded
+from shoal.serve.loading import load
 from shoal.serve.recurrent import States
 from shoal.serve.structure import answer_from, arguments_from, pack_answer
 from shoal.serve.weights import Weights, unpack_state

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import shoal.process
 from shoal import _core
 from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
-from shoal.process.pickling import dumps
-from shoal.process.sharing import Parcel
+from shoal.ipc.pickling import dumps
+from shoal.ipc.sharing import Parcel
 from shoal.serve import server
 from shoal.serve.client import Directory, ServiceModel, drop_ended
 from shoal.serve.loading import check, load

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.serve.loading import Loaded
+from shoal.serve.loaded import Loaded
 
 __all__ = ["Weights", "pack_state", "unpack_state"]
 

@@ -12,7 +12,7 @@ from shoal.process._nested import forbid_processes
 
 if TYPE_CHECKING:
     from shoal.identity import Worker
-    from shoal.process.sharing import Parcel
+    from shoal.ipc.sharing import Parcel
     from shoal.vector.options import WorkerOptions
 
 __all__ = ["Preparation", "check_setup", "config_of", "prepare", "prepare_here"]
@@ -27,7 +27,7 @@ class Preparation(NamedTuple):
         config: of shoal.identity.snapshots.take(), or None.
         setup: pickled, or as it is for a forked worker, or None.
         seeds: of the environments, or None.
-        models: shoal.serve.models.Models, pickled, or as they are for a forked worker, or None.
+        models: shoal.identity.models.Models, pickled, or as they are for a forked worker, or None.
         gpus: of which the worker leases one, for gpu="lease".
         nested: whether the worker may start processes.
     """
@@ -80,7 +80,7 @@ def prepare(
         PicklingError: naming the part that cannot be pickled.
     """
     from shoal.identity import snapshots
-    from shoal.process.pickling import PicklingError, dumps
+    from shoal.ipc.pickling import PicklingError, dumps
 
     def pack(what: Any, name: str) -> Any:
         try:

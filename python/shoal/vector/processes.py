@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import shoal.process
 from shoal import _core
 from shoal.errors import StartFailed
-from shoal.process.pickling import PicklingError, dumps
-from shoal.process.sharing import Parcel
+from shoal.ipc.pickling import PicklingError, dumps
+from shoal.ipc.sharing import Parcel
 from shoal.vector import worker
 from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import Preparation
 
-__all__ = ["start", "with_guessed_preload"]
+__all__ = ["pack_factories", "shares", "start", "with_guessed_preload"]
 
 Started = TypeVar("Started")
 
@@ -48,8 +49,8 @@ def start(
         exact: to the letter as Gymnasium's own classes: final observations come as the environments returned them, and
             environments may be stepped that were never reset.
     """
-    packed = _pack_factories(recipe.factories, context, parcel, gpu=options.gpu != "none")
-    counts = _shares(len(recipe.factories), num_workers)
+    packed = pack_factories(recipe.factories, context, parcel, gpu=options.gpu != "none")
+    counts = shares(len(recipe.factories), num_workers)
 
     def start_with(preload: Sequence[str]) -> _core.VectorEnv:
         launcher = shoal.process.launcher(
@@ -92,13 +93,13 @@ def with_guessed_preload(
         return started
 
 
-def _shares(num_envs: int, num_workers: int) -> list[int]:
+def shares(num_envs: int, num_workers: int) -> list[int]:
     """Environments of every worker, as even as can be; the earlier workers have one more."""
     each, more = divmod(num_envs, num_workers)
     return [each + (i < more) for i in range(num_workers)]
 
 
-def _pack_factories(
+def pack_factories(
     factories: Sequence[Callable[[], Any]], context: str, parcel: Parcel, *, gpu: bool
 ) -> list[bytes | Callable[[], Any]]:
     """Every factory as bytes; as it is where it cannot be pickled but a forked worker inherits it."""
@@ -123,9 +124,8 @@ def _payloads(
     preparation: Preparation,
     *arguments: Any,
 ) -> list[bytes]:
-    calls, lo = [], 0
-    for count in counts:
-        hi = lo + count
-        calls.append((worker.run, list(packed[lo:hi]), preparation.of(lo, hi), *arguments))
-        lo = hi
+    calls = [
+        (worker.run, list(packed[lo:hi]), preparation.of(lo, hi), *arguments)
+        for lo, hi in pairwise(accumulate(counts, initial=0))
+    ]
     return launcher.pack(calls, name="env")

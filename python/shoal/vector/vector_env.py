@@ -19,11 +19,11 @@ import shoal.process
 from shoal import _core
 from shoal.errors import RemoteTraceback
 from shoal.identity.shared import SharedDict
-from shoal.process.sharing import Parcel
+from shoal.ipc.sharing import Parcel
 from shoal.vector import infos as info_batches
+from shoal.vector.action_parts import batch_of_parts, checked_ids, with_part
 from shoal.vector.episodes import add_statistics, options_text
 from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_of
-from shoal.vector.send_recv import WholeBatches
 from shoal.vector.snapshots import Snapshots
 from shoal.vector.worker import EnvGroup
 
@@ -32,7 +32,7 @@ __all__ = ["VectorEnv"]
 Own = TypeVar("Own", bound="VectorEnv")
 
 
-class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
+class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
     """`num_envs` environments that are reset and stepped together. Made by `shoal.make_vec`.
 
         with shoal.make_vec("CartPole-v1", 8) as envs:      # closed at the end of the block
@@ -92,6 +92,7 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
         self._sends_actions = self._io.sends_actions
         self._first_seed = seed
         self._pending: str | None = None
+        self._parts: dict[int, Any] = {}  # actions that wait for the others, by environment
         self._own_answer: Callable[[], list[Any]] | None = None  # to a call under way, where _group gives it
         self._was_reset = False
         self._native_options = False  # whether the engine has some
@@ -147,6 +148,68 @@ class VectorEnv(WholeBatches, Snapshots, gymnasium.vector.VectorEnv):
             self._check_pending("step")
         observations, rewards, terminated, truncated, extra = self._wait(self._io.step_wait, timeout)
         return observations, rewards, terminated, truncated, self._infos(extra) if extra else {}
+
+    # What AsyncVectorEnv does one by one: code for it runs on these, too, with all environments as the batch.
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of what recv() returns: all environments."""
+        return self.num_envs
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        """The environments of the rows, int64."""
+        return np.arange(self.num_envs)
+
+    @property
+    def in_flight(self) -> int:
+        """How many environments were sent and not received."""
+        return self.num_envs if self._pending in ("reset", "step") else len(self._parts)
+
+    def async_reset(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
+        """reset_async(), whose result recv() returns; all environments."""
+        if self._parts:
+            raise AlreadyPendingCallError("async_reset: environments are in flight; recv() them first", "send")
+        if options is not None and "reset_mask" in options:
+            raise ValueError("async_reset: without batch_size all environments are reset; use reset() for some of them")
+        self.reset_async(seed=seed, options=options)
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Actions for `env_ids`, by default for all environments; see AsyncVectorEnv.send(). They may be sent in parts: the
+        step begins with the last of them."""
+        if self._pending is not None or self.closed:
+            self._check_idle("send")
+        if env_ids is None and not self._parts:
+            self.step_async(actions)
+            return
+        ids = checked_ids(self.env_ids if env_ids is None else env_ids, self.num_envs, self._parts)
+        if not self._was_reset:
+            self.step_async(actions)  # raises
+        parts = with_part(self._parts, ids, actions, self.single_action_space)
+        if len(parts) == self.num_envs:
+            self.step_async(batch_of_parts(parts, self.single_action_space))
+            parts = {}
+        self._parts = parts
+
+    def recv(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """The result of all environments; see AsyncVectorEnv.recv()."""
+        if self._pending == "reset":
+            observations, infos = self.reset_wait(timeout)
+            ended = np.zeros((2, self.num_envs), np.bool_)
+            result = (observations, np.zeros(self.num_envs), ended[0], ended[1], infos)
+        elif self._pending == "step":
+            result = self.step_wait(timeout)
+        else:
+            self._check_idle("recv")
+            missing = [i for i in range(self.num_envs) if i not in self._parts]
+            raise NoAsyncCallError(
+                f"recv: waits for all {self.num_envs} environments, of which {missing} are not in flight; send() them "
+                "first",
+                "recv",
+            )
+        result[4]["env_id"] = self.env_ids
+        result[4]["_env_id"] = np.ones(self.num_envs, np.bool_)
+        return result
 
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The result of method `name` of every environment, or the attribute `name` where it cannot be called."""

@@ -31,8 +31,8 @@ from shoal.compat.gymnasium.observation_mode import (
 from shoal.compat.gymnasium.processes import Process
 from shoal.compat.gymnasium.reset_options import without_mask
 from shoal.errors import ForkRefused, RemoteTraceback, SpacesDiffer
-from shoal.process.pickling import PicklingError
-from shoal.process.sharing import Parcel
+from shoal.ipc.pickling import PicklingError
+from shoal.ipc.sharing import Parcel
 from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal._core import ipc
-from shoal.multiprocessing import reduction
+from shoal.ipc.reducers import add_reducer
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-__all__ = ["SharedArray"]
+__all__ = ["SharedArray", "reduce_array"]
 
 
 def SharedArray(source: ArrayLike | tuple[int, ...], dtype: DTypeLike = None) -> np.ndarray:
@@ -45,7 +45,8 @@ def _is_shape(source: Any) -> bool:
     return isinstance(source, int) or (isinstance(source, tuple) and all(isinstance(n, int) for n in source))
 
 
-def _reduce_array(array: np.ndarray, blocks: list[ipc.Block]) -> Any:
+def reduce_array(array: np.ndarray, blocks: list[ipc.Block]) -> Any:
+    """What stands for an array in a pickle, by handle or by value; the blocks that it names are appended to `blocks`."""
     packed = ipc.pack_array(array, blocks)
     if packed is None:
         return NotImplemented
@@ -58,6 +59,6 @@ def _array(packed: bytes, dtype: np.dtype | None = None) -> np.ndarray:
     return ipc.unpack_array(packed, dtype)
 
 
-reduction.add_reducer(np.ndarray, _reduce_array)
+add_reducer(np.ndarray, reduce_array)
 _unpack = ipc.unpack_array
 ipc.add_packer(np.ndarray, ipc.pack_plain_array, __name__, "_unpack")

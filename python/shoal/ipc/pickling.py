@@ -12,7 +12,7 @@ from typing import Any
 
 import cloudpickle
 
-from shoal.process.sharing import Parcel
+from shoal.ipc.sharing import Parcel
 
 __all__ = ["PicklingError", "dumps", "explain", "find_unpicklable"]
 

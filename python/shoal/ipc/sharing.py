@@ -13,6 +13,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from shoal._core import ipc
+from shoal.ipc.reducers import by_type
+
 __all__ = ["LeftFd", "Parcel", "leave_fd"]
 
 
@@ -63,8 +66,6 @@ class Parcel:
         """The pickle `data`, with the way to the family where it names one of the blocks after the first `count`."""
         if len(self.blocks) == count:
             return data
-        from shoal._core import ipc
-
         ipc.open_desk()
         return pickle.dumps(_Sealed(ipc.heap_id(), data))
 
@@ -76,9 +77,8 @@ class Parcel:
             return self._reduce_data(obj) if self._data else NotImplemented
         if package in _PLAIN:
             return NotImplemented
-        own = sys.modules.get("shoal.multiprocessing.reduction")
-        if own is not None and kind in own._reducers:
-            return own._reducers[kind](obj, self.blocks)
+        if kind in by_type:
+            return by_type[kind](obj, self.blocks)
         if package == "multiprocessing":
             _refuse_nameless(obj)
             self._objects.append(obj)
@@ -88,24 +88,22 @@ class Parcel:
 
     def _reduce_data(self, obj: Any) -> Any:
         """Arrays and tensors: those that several processes see already; others are copied."""
-        from shoal._core import ipc
-
         kind = type(obj)
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
             if not ipc.exists() or not ipc.contains(obj.__array_interface__["data"][0]):
                 return NotImplemented
-            from shoal.multiprocessing import arrays
+            from shoal.ipc.arrays import reduce_array
 
-            return arrays._reduce_array(obj, self.blocks)
+            return reduce_array(obj, self.blocks)
         if kind.__name__ not in ("Tensor", "Parameter", "UntypedStorage") or obj.device.type != "cpu":
             return NotImplemented
         try:
-            from shoal.multiprocessing import reduction, tensors
+            from shoal.ipc import tensors
         except ImportError:  # a build without torch
             return NotImplemented
-        if kind not in reduction._reducers or not tensors.is_shared(obj):
+        if kind not in by_type or not tensors.is_shared(obj):
             return NotImplemented
-        return reduction._reducers[kind](obj, self.blocks)
+        return by_type[kind](obj, self.blocks)
 
 
 _PLAIN = frozenset({"builtins", "functools", "socket"})
@@ -148,8 +146,6 @@ class _Sealed:
 
 
 def _loads(heap_id: int, data: bytes) -> Any:
-    from shoal._core import ipc
-
     ipc.join(heap_id)
     return pickle.loads(data)
 
@@ -162,8 +158,6 @@ class LeftFd:
 
     def detach(self) -> int:
         """A copy of it, which is the caller's."""
-        from shoal._core import ipc
-
         fd = ipc.fetch_fd(*self.place)
         if fd < 0:
             raise EOFError("a descriptor that this worker is to share is gone: the process that kept it has ended")
@@ -172,8 +166,6 @@ class LeftFd:
 
 def leave_fd(fd: int, blocks: list[Any]) -> LeftFd:
     """Leaves a copy of `fd` at the desk until nobody holds the block that is appended to `blocks`."""
-    from shoal._core import ipc
-
     ipc.open_desk()
     block = ipc.Block(1)
     ipc.leave_fd(block, fd)

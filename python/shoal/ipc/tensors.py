@@ -12,7 +12,7 @@ from torch.multiprocessing import reductions as _stock
 from shoal import _torch
 from shoal._core import ipc
 from shoal.errors import Error
-from shoal.multiprocessing import reduction
+from shoal.ipc.reducers import add_reducer
 
 __all__ = [
     "SharedTensor",
@@ -256,7 +256,7 @@ def _reduce_typed_storage(storage: torch.TypedStorage, blocks: list[ipc.Block]) 
 
 _unpack = _torch.unpack_tensor
 for _kind in (torch.Tensor, torch.nn.Parameter):
-    reduction.add_reducer(_kind, _reduce_tensor)
+    add_reducer(_kind, _reduce_tensor)
     ipc.add_packer(_kind, _torch.pack_plain_tensor, __name__, "_unpack")
-reduction.add_reducer(torch.UntypedStorage, _reduce_storage)
-reduction.add_reducer(torch.TypedStorage, _reduce_typed_storage)
+add_reducer(torch.UntypedStorage, _reduce_storage)
+add_reducer(torch.TypedStorage, _reduce_typed_storage)

@@ -1,0 +1,1 @@
+"""How objects pass from process to process: their pickles, and what crosses by handle instead of by value."""

@@ -1,0 +1,65 @@
+"""Models that Python calls: functions of a batch, and torch's modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.serve.loaded import Loaded, check_names, check_shapes
+from shoal.serve.structure import tree_map
+
+__all__ = ["InPython", "is_module"]
+
+
+def is_module(model: Any) -> bool:
+    """Whether it is a torch.nn.Module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+class InPython(Loaded):
+    """A function, or a torch.nn.Module: what other models are compared with."""
+
+    def __init__(self, model: Any, device: str = "cpu") -> None:
+        super().__init__(model)
+        self._torch: Any = None
+        if is_module(model):
+            import torch
+
+            self._torch = torch
+            self._device = torch.device(device)
+            self.model = model.eval().to(self._device)
+
+    def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
+        if self._torch is None:
+            return self.model(*args, **kwargs)
+        with self._torch.inference_mode():
+            return self.model(*tree_map(self._tensor, args), **tree_map(self._tensor, kwargs))
+
+    def state(self) -> dict[str, Any]:
+        return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
+
+    def set_state(self, state: Mapping[str, Any], version: int) -> None:
+        load = self._with_weights("load_state_dict")
+        if self._torch is None:
+            load(state)
+        else:
+            tensors = {name: self._torch.as_tensor(value, device=self._device) for name, value in state.items()}
+            own = self.model.state_dict()
+            check_names(own, tensors)
+            check_shapes(own, tensors)
+            with self._torch.no_grad():
+                load(tensors)
+        self.version = version
+
+    def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
+        return self._torch.from_numpy(array).to(self._device)
+
+    def _with_weights(self, name: str) -> Any:
+        method = getattr(self.model, name, None)
+        if method is None:
+            raise TypeError(f"a model that is a {type(self.model).__name__} has no {name}(), so no weights to update")
+        return method
