@@ -25,6 +25,7 @@ import pytest
 import public_surface
 import shoal
 import shoal.cli
+import shoal.errors
 import shoal.multiprocessing
 import shoal.serve
 from argument_proofs import ALSO_CALLED, COMMANDS, OWN, PROOF, Because
@@ -33,9 +34,7 @@ from public_surface import Argument
 from sample_envs import CounterEnv, GatedResetEnv, SpaceEnv
 from shoal.cli import main
 from shoal.compat import gymnasium as compat
-from shoal.errors import DeadlineExceeded
 from shoal.multiprocessing.start_methods import Options
-from shoal.process import Launcher
 
 HERE = Path(__file__).parent
 OPTIONS = "multiprocessing.Options"
@@ -310,7 +309,7 @@ def gated(gate: threading.Event) -> Any:
 def test_a_service_has_a_deadline_for_requests_that_name_none() -> None:
     gate = threading.Event()
     with shoal.ModelService({"gated": gated(gate)}, context="thread", timeout=0.01) as service:
-        with pytest.raises(DeadlineExceeded):
+        with pytest.raises(shoal.errors.DeadlineExceeded):
             service.model("gated")(1.0)
         gate.set()
         assert service.model("gated")(1.0, timeout=LONG) == 1.0
@@ -325,9 +324,9 @@ def test_a_service_is_waited_for_as_long_as_is_said() -> None:
             reply.result(timeout=0.01)
         with pytest.raises(TimeoutError, match=r"has not answered after 0\.02 s"):
             model.gather([reply], timeout=0.02)
-        with pytest.raises(DeadlineExceeded):
+        with pytest.raises(shoal.errors.DeadlineExceeded):
             model.batch(np.ones(2), timeout=0.01)
-        with pytest.raises(DeadlineExceeded):
+        with pytest.raises(shoal.errors.DeadlineExceeded):
             model.submit(1.0, timeout=0.01).result()
         gate.set()
         assert reply.result() == 1.0
@@ -386,7 +385,7 @@ def test_a_zygote_that_is_not_ready_within_start_timeout_is_an_error(
 ) -> None:
     (tmp_path / "endless_module.py").write_text("import time\ntime.sleep(3600)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    make = shoal.process.launcher if kept else Launcher
+    make = shoal.process.launcher if kept else shoal.process.Launcher
     slow = make("forkserver", preload=["endless_module"], start_timeout=0.3)
     try:
         with pytest.raises(TimeoutError, match=r"\(start_timeout\)"):
@@ -400,7 +399,7 @@ def test_a_zygote_that_is_not_ready_within_start_timeout_is_an_error(
 def test_what_workers_print_is_relayed_where_that_is_asked_for(
     relay_output: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with Launcher("spawn", relay_output=relay_output) as launcher:
+    with shoal.process.Launcher("spawn", relay_output=relay_output) as launcher:
         worker = launcher.start([(lambda context: print("from a worker"),)])[0]
         assert worker.join(LONG) and worker.log_tail == ["from a worker"]
     said = capfd.readouterr().out
@@ -411,7 +410,7 @@ def test_what_workers_print_is_relayed_where_that_is_asked_for(
 
 def test_a_zygote_may_begin_before_its_preload_is_known() -> None:
     wanted = {"colorsys", "wave"}
-    with Launcher("forkserver", ahead="colorsys") as own:
+    with shoal.process.Launcher("forkserver", ahead="colorsys") as own:
         own.begin(["wave"])
         worker = own.start([(lambda context: context.send(repr(wanted <= set(sys.modules)).encode()),)])[0]
         assert worker.recv(LONG) == b"True"
@@ -431,7 +430,7 @@ def test_a_worker_waits_for_its_parent_as_long_as_is_said() -> None:
                 continue
             sys.exit(1)
 
-    with Launcher("spawn") as launcher:
+    with shoal.process.Launcher("spawn") as launcher:
         worker = launcher.start([(wait,)])[0]
         assert worker.join(LONG) and worker.exitcode == 0
 
