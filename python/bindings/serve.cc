@@ -278,31 +278,31 @@ nb::dict to_python(const serve::Distribution& all, double unit) {
   return values;
 }
 
-using Halls = std::vector<std::shared_ptr<const serve::Hall>>;
+using Segments = std::vector<std::shared_ptr<const serve::ServerSegment>>;
 
 /// Of one model of all these servers together.
-nb::dict statistics(const Halls& halls, std::size_t model) {
+nb::dict statistics(const Segments& segments, std::size_t model) {
   constexpr double kSeconds = 1e-9;
   using serve::ModelStatistics;
   nb::dict values;
   const auto sum = [&](auto member) {
     std::uint64_t all = 0;
     // Relaxed: a look at counters that go on.
-    for (const auto& hall : halls) {
-      all += (hall->models()[model].*member).load(std::memory_order_relaxed);
+    for (const auto& segment : segments) {
+      all += (segment->models()[model].*member).load(std::memory_order_relaxed);
     }
     return all;
   };
   const auto summary = [&](auto member, double unit) {
     std::vector<const serve::Histogram*> parts;
-    for (const auto& hall : halls) parts.push_back(&(hall->models()[model].*member));
+    for (const auto& segment : segments) parts.push_back(&(segment->models()[model].*member));
     return to_python(serve::Histogram::summary(parts), unit);
   };
   std::uint64_t clients = 0, version = UINT64_MAX;
-  for (const auto& hall : halls) {
-    clients += hall->clients();
+  for (const auto& segment : segments) {
+    clients += segment->clients();
     version = std::min(version,
-                       hall->models()[model].version.load(std::memory_order_relaxed));  // as above
+                       segment->models()[model].version.load(std::memory_order_relaxed));  // as above
   }
   const std::uint64_t rows = sum(&ModelStatistics::rows);
   const std::uint64_t padded = sum(&ModelStatistics::padded_rows);
@@ -324,10 +324,10 @@ nb::dict statistics(const Halls& halls, std::size_t model) {
   return values;
 }
 
-nb::dict statistics(const Halls& halls) {
+nb::dict statistics(const Segments& segments) {
   nb::dict all;
-  for (std::size_t model = 0; !halls.empty() && model < halls[0]->models().size(); ++model) {
-    all[nb::str(halls[0]->models()[model].name)] = statistics(halls, model);
+  for (std::size_t model = 0; !segments.empty() && model < segments[0]->models().size(); ++model) {
+    all[nb::str(segments[0]->models()[model].name)] = statistics(segments, model);
   }
   return all;
 }
@@ -372,11 +372,11 @@ void bind_front_desk(nb::module_& module) {
       .def(
           "statistics",
           [](const FrontDesk& self, std::uint32_t instances) {
-            Halls halls;
+            Segments segments;
             for (std::uint32_t i = 0; i < instances; ++i) {
-              if (auto hall = self.hall(i)) halls.push_back(std::move(hall));
+              if (auto segment = self.segment(i)) segments.push_back(std::move(segment));
             }
-            return statistics(halls);
+            return statistics(segments);
           },
           "instances"_a, "Of every model, by name, summed over the instances; times in seconds.")
       .def("close", &FrontDesk::close, "obituary"_a, nb::call_guard<nb::gil_scoped_release>());
@@ -399,11 +399,11 @@ void bind_serve(nb::module_& parent) {
           const nb::gil_scoped_release unlocked;
           seen = serve::FrontDesk::observe(address, end);
         }
-        const Halls& halls = seen.halls;
-        const std::uint64_t started = halls.empty() ? os::now_ns() : halls[0]->started_ns();
-        return nb::make_tuple(halls.size(), seen.running,
+        const Segments& segments = seen.segments;
+        const std::uint64_t started = segments.empty() ? os::now_ns() : segments[0]->started_ns();
+        return nb::make_tuple(segments.size(), seen.running,
                               static_cast<double>(os::now_ns() - started) * 1e-9,
-                              statistics(halls));
+                              statistics(segments));
       },
       "address"_a, "timeout"_a = nb::none(),
       "(instances, running ones, seconds since the start, statistics) of a service of this "

@@ -13,7 +13,7 @@
 namespace shoal::serve {
 
 sync::SpinPolicy& Client::spin() {
-  const std::uint32_t group = hall_.clients() + 1;
+  const std::uint32_t group = segment_.clients() + 1;
   if (group != spin_group_) {
     spin_group_ = group;
     spin_ = sync::SpinPolicy({.group_size = static_cast<int>(group)}, sync::CpuLoad(), cpus_);
@@ -73,7 +73,7 @@ std::uint32_t Client::write_rows(LaneSeat& at, const Rows& rows, Request& reques
   }
   at.seat->end_claim();
   SHOAL_FAULT_POINT("serve.submit.ready");
-  hall_.work().ring();  // also without a row: a buffer may come back that was announced for nothing
+  segment_.work().ring();  // also without a row: a buffer may come back that was announced for nothing
   return written;
 }
 
@@ -128,7 +128,7 @@ bool Client::wait(Request& request, os::Deadline until) {
     if (request.at->lane->tells_when_waiting() && !seat.waiting()) {
       seat.set_waiting(true);
       told = true;
-      hall_.work().ring();
+      segment_.work().ring();
     }
     const os::Deadline slice = std::min({until, request.deadline, os::deadline_after(kSlice)});
     if (seat.done().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) continue;

@@ -20,7 +20,7 @@
 #include "shoal/os/clock.h"
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
-#include "shoal/serve/hall.h"
+#include "shoal/serve/server_segment.h"
 #include "shoal/serve/lane.h"
 #include "shoal/serve/messages.h"
 #include "shoal/serve/seat.h"
@@ -140,7 +140,7 @@ class Client {
   std::string address_;
   os::SeqPacket socket_;
   os::PidFd server_;
-  Hall hall_;
+  ServerSegment segment_;
   Hello hello_;
   std::vector<std::unique_ptr<LaneSeat>> seats_;  // newest last
   sync::SpinPolicy spin_;

@@ -49,7 +49,7 @@ void Client::greet(os::Deadline deadline) {
   }
   hello_ = Hello::decode(message.bytes);
   if (message.fds.size() != 2) throw Error("the hello of a model service lacks its memory");
-  hall_ = Hall::attach(std::move(message.fds[0]));
+  segment_ = ServerSegment::attach(std::move(message.fds[0]));
   server_ = os::PidFd(std::move(message.fds[1]));
 }
 

@@ -109,17 +109,17 @@ void FrontDesk::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
     if (outcome == os::RecvOutcome::kTimedOut) return;
     const bool observes =
         outcome == os::RecvOutcome::kMessage && kind_of(message.bytes) == MessageKind::kObserve;
-    if (observes) show_halls(*link);
+    if (observes) show_segments(*link);
     if (outcome != os::RecvOutcome::kMessage || message.fds.empty()) {
       loop_->unwatch(link->fd());
       return;
     }
     number = Ready::decode(message.bytes).instance;
-    auto hall = std::make_shared<Hall>(Hall::attach(std::move(message.fds[0])));
+    auto segment = std::make_shared<ServerSegment>(ServerSegment::attach(std::move(message.fds[0])));
     const std::lock_guard lock(mutex_);
     Instance& instance = instances_[number];
     instance.current = instance.link = link;
-    instance.hall = std::move(hall);
+    instance.segment = std::move(segment);
     instance.admitted = 0;
     ++instance.generation;
     if (closed_) link->shutdown();
@@ -158,7 +158,7 @@ void FrontDesk::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>&
     const std::lock_guard lock(mutex_);
     Instance& instance = instances_[number];
     if (instance.current == link) {
-      instance.hall->set_clients(0);  // nobody counts them any more
+      instance.segment->set_clients(0);  // nobody counts them any more
       instance.link.reset();
       instance.current.reset();
     }
@@ -200,21 +200,21 @@ std::optional<std::vector<std::byte>> FrontDesk::command(std::uint32_t number,
   return result;
 }
 
-std::shared_ptr<const Hall> FrontDesk::hall(std::uint32_t number) const {
+std::shared_ptr<const ServerSegment> FrontDesk::segment(std::uint32_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = instances_.find(number);
-  return found == instances_.end() ? nullptr : found->second.hall;
+  return found == instances_.end() ? nullptr : found->second.segment;
 }
 
-void FrontDesk::show_halls(os::SeqPacket& observer) {
+void FrontDesk::show_segments(os::SeqPacket& observer) {
   std::vector<int> fds;
-  Halls halls;
+  Segments segments;
   const std::lock_guard lock(mutex_);
   for (const auto& [number, instance] : instances_) {
-    if (instance.current) ++halls.running;
-    if (instance.hall && fds.size() < os::SeqPacket::kMaxFds) fds.push_back(instance.hall->fd());
+    if (instance.current) ++segments.running;
+    if (instance.segment && fds.size() < os::SeqPacket::kMaxFds) fds.push_back(instance.segment->fd());
   }
-  static_cast<void>(observer.send(halls.encode(), fds, os::Clock::now()));
+  static_cast<void>(observer.send(segments.encode(), fds, os::Clock::now()));
 }
 
 FrontDesk::Observed FrontDesk::observe(const std::string& address, os::Deadline deadline) {
@@ -231,9 +231,9 @@ FrontDesk::Observed FrontDesk::observe(const std::string& address, os::Deadline 
     case os::RecvOutcome::kClosed:
       throw ServiceDied("the model service at " + address + " has just ended");
   }
-  Observed observed{.halls = {}, .running = Halls::decode(message.bytes).running};
+  Observed observed{.segments = {}, .running = Segments::decode(message.bytes).running};
   for (os::Fd& fd : message.fds) {
-    observed.halls.push_back(std::make_shared<Hall>(Hall::attach(std::move(fd))));
+    observed.segments.push_back(std::make_shared<ServerSegment>(ServerSegment::attach(std::move(fd))));
   }
   return observed;
 }

@@ -16,7 +16,7 @@
 
 #include "shoal/os/socket.h"
 #include "shoal/process/event_loop.h"
-#include "shoal/serve/hall.h"
+#include "shoal/serve/server_segment.h"
 
 namespace shoal::serve {
 
@@ -52,11 +52,11 @@ class FrontDesk {
                                                 os::Deadline deadline);
 
   /// What the server of `instance` counts, or counted last; nothing before the first one.
-  std::shared_ptr<const Hall> hall(std::uint32_t instance) const;
+  std::shared_ptr<const ServerSegment> segment(std::uint32_t instance) const;
 
   /// The same of all instances of a service.
   struct Observed {
-    std::vector<std::shared_ptr<const Hall>> halls;
+    std::vector<std::shared_ptr<const ServerSegment>> segments;
     std::uint32_t running = 0;  // servers
   };
   /// Of the service at `address`, for anybody. Throws ServiceDied when nobody is there,
@@ -70,7 +70,7 @@ class FrontDesk {
   struct Instance {
     std::shared_ptr<os::SeqPacket> current;  // none while there is no server
     std::shared_ptr<os::SeqPacket> link;     // the same, while it takes clients
-    std::shared_ptr<const Hall> hall;
+    std::shared_ptr<const ServerSegment> segment;
     std::uint64_t generation = 0;
     std::uint64_t admitted = 0;
     std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  // to those who wait
@@ -78,7 +78,7 @@ class FrontDesk {
 
   void accept_clients();
   void accept_servers();
-  void show_halls(os::SeqPacket& observer);
+  void show_segments(os::SeqPacket& observer);
   void greet_server(const std::shared_ptr<os::SeqPacket>& link);
   void hear(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);
   void lose(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);

@@ -27,7 +27,7 @@ ByteReader open(std::span<const std::byte> message, MessageKind kind) {
 
 MessageKind kind_of(std::span<const std::byte> message) {
   const auto kind = static_cast<MessageKind>(ByteReader(message).number<std::uint32_t>());
-  if (kind < MessageKind::kHello || kind > MessageKind::kHalls) {
+  if (kind < MessageKind::kHello || kind > MessageKind::kSegments) {
     throw Error("a message of the model service is of another version of Shoal");
   }
   return kind;
@@ -125,14 +125,14 @@ Leave Leave::decode(std::span<const std::byte> message) {
 std::vector<std::byte> encode_admit() { return begin(MessageKind::kAdmit).take(); }
 std::vector<std::byte> encode_observe() { return begin(MessageKind::kObserve).take(); }
 
-std::vector<std::byte> Halls::encode() const {
-  ByteWriter writer = begin(MessageKind::kHalls);
+std::vector<std::byte> Segments::encode() const {
+  ByteWriter writer = begin(MessageKind::kSegments);
   writer.number(running);
   return writer.take();
 }
 
-Halls Halls::decode(std::span<const std::byte> message) {
-  return {open(message, MessageKind::kHalls).number<std::uint32_t>()};
+Segments Segments::decode(std::span<const std::byte> message) {
+  return {open(message, MessageKind::kSegments).number<std::uint32_t>()};
 }
 
 std::vector<std::byte> Ready::encode() const {

@@ -2,11 +2,11 @@
 // for each kind of row.
 //
 //   client ─ connects ▶ front desk ─ kAdmit + socket ▶ server of an instance
-//   client ◀ kHello + hall, pidfd ─ server           (or: client ◀ kObituary ─ front desk)
+//   client ◀ kHello + segment, pidfd ─ server           (or: client ◀ kObituary ─ front desk)
 //   client ─ kOpen ▶ server;  client ◀ kOpened + lane, seat ─ server  or  ◀ kRefused
 //   client ─ kLeave ▶ server                         the seat is not used any more
-//   server ─ kReady + hall ▶ front desk;  front desk ─ kCommand ▶ server ─ kAnswer ▶ front desk
-//   anybody ─ kObserve ▶ front desk ─ kHalls + halls ▶ anybody
+//   server ─ kReady + segment ▶ front desk;  front desk ─ kCommand ▶ server ─ kAnswer ▶ front desk
+//   anybody ─ kObserve ▶ front desk ─ kSegments + segments ▶ anybody
 //
 // Every message is its kind and then what the structure of the same name writes.
 #pragma once
@@ -34,7 +34,7 @@ enum class MessageKind : std::uint32_t {
   kCommand,
   kAnswer,
   kObserve,
-  kHalls,
+  kSegments,
 };
 
 /// The kind of a message; throws Error for what is none.
@@ -91,11 +91,11 @@ struct Leave {
 std::vector<std::byte> encode_admit();
 std::vector<std::byte> encode_observe();
 
-/// Comes with the halls of all instances, also of those whose server has ended.
-struct Halls {
+/// Comes with the segments of all instances, also of those whose server has ended.
+struct Segments {
   std::uint32_t running = 0;  // servers
   std::vector<std::byte> encode() const;
-  static Halls decode(std::span<const std::byte> message);
+  static Segments decode(std::span<const std::byte> message);
 };
 
 struct Ready {

@@ -39,14 +39,14 @@ os::Deadline at_ns(std::uint64_t ns) {
 
 Server::Server(ServerOptions options)
     : options_(std::move(options)),
-      hall_(Hall::create(names(options_.models))),
+      segment_(ServerSegment::create(names(options_.models))),
       hello_(Hello{names(options_.models)}.encode()),
       own_pid_(os::PidFd::open(::getpid())),
       spin_(spin_policy(1, os::allowed_cpus())),
       cpus_(os::allowed_cpus()) {
   link_ = connect_to(options_.address + ".link");
-  const int hall = hall_.fd();
-  const auto outcome = link_.send(Ready{options_.instance}.encode(), {&hall, 1});
+  const int segment = segment_.fd();
+  const auto outcome = link_.send(Ready{options_.instance}.encode(), {&segment, 1});
   if (outcome != os::SendOutcome::kSent) {
     throw ServiceDied("the process that started this server of models has ended");
   }
@@ -67,7 +67,7 @@ Server::~Server() {
 
 Work Server::next(os::Deadline deadline) {
   for (;;) {
-    const std::uint32_t seen = hall_.work().generation();
+    const std::uint32_t seen = segment_.work().generation();
     if (auto work = next_event()) return std::move(*work);
     look_at_quarantine();
     const std::uint64_t now = os::now_ns();
@@ -86,12 +86,12 @@ Work Server::next(os::Deadline deadline) {
 }
 
 void Server::wait_for_work(std::uint32_t seen, os::Deadline until) {
-  const std::uint32_t group = hall_.clients() + 1;
+  const std::uint32_t group = segment_.clients() + 1;
   if (group != spin_group_) {
     spin_group_ = group;
     spin_ = spin_policy(group, cpus_);
   }
-  static_cast<void>(hall_.work().wait(seen, spin_, until));  // whatever it was: look around
+  static_cast<void>(segment_.work().wait(seen, spin_, until));  // whatever it was: look around
 }
 
 LaneState* Server::due_lane(std::uint64_t now, std::uint64_t& look_again) {
@@ -175,11 +175,11 @@ void Server::wait_for_stragglers(LaneState& state, std::uint32_t buffer, std::ui
   for (std::uint32_t row = 0; row < claimed; ++row) {
     const sync::RowWord& word = lane.cell(buffer, row).word;
     while (word.state() == sync::RowState::kEmpty) {
-      const std::uint32_t seen = hall_.work().generation();
+      const std::uint32_t seen = segment_.work().generation();
       const bool comes = is_claimed(state, buffer);
       if (word.state() != sync::RowState::kEmpty) break;
       if (!comes || os::Clock::now() >= end) break;
-      static_cast<void>(hall_.work().wait(seen, spin_, end));
+      static_cast<void>(segment_.work().wait(seen, spin_, end));
     }
   }
 }

@@ -21,7 +21,7 @@
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/event_loop.h"
-#include "shoal/serve/hall.h"
+#include "shoal/serve/server_segment.h"
 #include "shoal/serve/lane.h"
 #include "shoal/serve/messages.h"
 #include "shoal/serve/seat.h"
@@ -141,8 +141,8 @@ class Server {
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);
 
   const ServerOptions& options() const noexcept { return options_; }
-  ModelStatistics& statistics(std::uint32_t model) const noexcept { return hall_.models()[model]; }
-  std::size_t clients() const noexcept { return hall_.clients(); }
+  ModelStatistics& statistics(std::uint32_t model) const noexcept { return segment_.models()[model]; }
+  std::size_t clients() const noexcept { return segment_.clients(); }
 
  private:
   struct Peer;
@@ -188,7 +188,7 @@ class Server {
   void wait_for_work(std::uint32_t seen, os::Deadline until);
 
   const ServerOptions options_;
-  Hall hall_;
+  ServerSegment segment_;
   std::vector<std::byte> hello_;
   os::PidFd own_pid_;
   os::SeqPacket link_;

@@ -32,7 +32,7 @@ void Server::post(Event event) {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(event));
   }
-  hall_.work().ring();
+  segment_.work().ring();
 }
 
 void Server::watch_link() {
@@ -64,7 +64,7 @@ void Server::admit_here(os::Fd socket) {
     peer->pid = peer_of(socket.get());
     peer->process = os::PidFd::open(peer->pid);
     peer->socket = os::SeqPacket(std::move(socket));
-    const int fds[] = {hall_.fd(), own_pid_.fd()};
+    const int fds[] = {segment_.fd(), own_pid_.fd()};
     if (peer->socket.send(hello_, fds, os::deadline_after(kClientReads)) !=
         os::SendOutcome::kSent) {
       return;
@@ -74,7 +74,7 @@ void Server::admit_here(os::Fd socket) {
   }
   peer->id = next_client_++;
   peers_[peer->id] = peer;
-  hall_.set_clients(static_cast<std::uint32_t>(peers_.size()));
+  segment_.set_clients(static_cast<std::uint32_t>(peers_.size()));
   loop_.watch(peer->socket.fd(), POLLIN, [this, peer] { hear(peer); });
   loop_.watch(peer->process.fd(), POLLIN, [this, peer] { lose(peer); });
 }
@@ -106,7 +106,7 @@ void Server::hear(const std::shared_ptr<Peer>& peer) {
 
 void Server::lose(const std::shared_ptr<Peer>& peer) {
   if (peers_.erase(peer->id) == 0) return;
-  hall_.set_clients(static_cast<std::uint32_t>(peers_.size()));
+  segment_.set_clients(static_cast<std::uint32_t>(peers_.size()));
   loop_.unwatch(peer->socket.fd());
   loop_.unwatch(peer->process.fd());
   peer->socket.shutdown();

@@ -33,8 +33,8 @@ int rounds() {
 
 void wait_for_clients(const FrontDesk& desk, std::uint32_t n) {
   const os::Deadline deadline = test_deadline();
-  while (desk.hall(0)->clients() != n) {
-    ASSERT_LT(os::Clock::now(), deadline) << desk.hall(0)->clients() << " clients are left";
+  while (desk.segment(0)->clients() != n) {
+    ASSERT_LT(os::Clock::now(), deadline) << desk.segment(0)->clients() << " clients are left";
     std::this_thread::yield();
   }
 }
@@ -151,10 +151,10 @@ TEST_P(ServerDeath, EndsEveryWaitAndTheNextServerServes) {
   ASSERT_TRUE(end);
   EXPECT_EQ(end->signal, SIGKILL);
   EXPECT_TRUE(desk.wait_gone(0, test_deadline()));
-  const auto [halls, running] = FrontDesk::observe(desk.address(), test_deadline());
-  ASSERT_EQ(halls.size(), 1u);
+  const auto [segments, running] = FrontDesk::observe(desk.address(), test_deadline());
+  ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(running, 0u);
-  EXPECT_EQ(halls[0]->clients(), 0u);
+  EXPECT_EQ(segments[0]->clients(), 0u);
   server = std::make_unique<Child>([&] { return serve_echoes(echo_options(desk.address(), 4)); });
   ASSERT_TRUE(desk.wait_ready(0, 2, test_deadline()));
   second.ring();

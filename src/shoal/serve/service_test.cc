@@ -74,10 +74,10 @@ TEST_F(Service, ManyClientsGetTheirOwnReplies) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(wrong, 0);
-  const auto hall = desk.hall(0);
-  ASSERT_TRUE(hall);
-  EXPECT_EQ(hall->models()[0].rows.load(), 4000u);
-  EXPECT_EQ(hall->models()[0].latency_ns.summary().count, 4000u);
+  const auto segment = desk.segment(0);
+  ASSERT_TRUE(segment);
+  EXPECT_EQ(segment->models()[0].rows.load(), 4000u);
+  EXPECT_EQ(segment->models()[0].latency_ns.summary().count, 4000u);
 }
 
 TEST_F(Service, ManyRowsOfOneRequestMayTakeSeveralBatches) {
@@ -133,7 +133,7 @@ TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
   auto second = std::async(std::launch::async, [&] { return two.ask(2); });
   EXPECT_EQ(one.result(first), 1);
   EXPECT_EQ(second.get(), 2);
-  EXPECT_EQ(desk.hall(0)->models()[0].batches.load(), 1u);
+  EXPECT_EQ(desk.segment(0)->models()[0].batches.load(), 1u);
 }
 
 TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
@@ -168,10 +168,10 @@ TEST_F(Service, AnybodyMayObserveIt) {
   start(echo_options(""));
   Asker asker(desk.address());
   asker.ask(1);
-  const auto [halls, running] = FrontDesk::observe(desk.address(), test_deadline());
-  ASSERT_EQ(halls.size(), 1u);
+  const auto [segments, running] = FrontDesk::observe(desk.address(), test_deadline());
+  ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(running, 1u);
-  EXPECT_EQ(halls[0]->models()[0].rows.load(), 1u);
+  EXPECT_EQ(segments[0]->models()[0].rows.load(), 1u);
   EXPECT_THROW(FrontDesk::observe("shoal-serve-none", test_deadline()), ServiceDied);
 }
 

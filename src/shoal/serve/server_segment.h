@@ -5,7 +5,7 @@
 //        0    128  work     rung for every row that is ready, and for all else that the executor
 //                           is to see
 //      128      4  magic    "SHAL"
-//      132      4  version  kHallVersion
+//      132      4  version  kServerSegmentVersion
 //      136      4  models
 //      140      4  clients  connected now: how many may want a CPU
 //      144      8  started  os::now_ns() of the server's start
@@ -24,9 +24,9 @@
 
 namespace shoal::serve {
 
-inline constexpr std::uint32_t kHallVersion = 1;
+inline constexpr std::uint32_t kServerSegmentVersion = 1;
 
-struct HallHeader {
+struct ServerSegmentHeader {
   sync::Doorbell work;
   std::uint32_t magic;
   std::uint32_t version;
@@ -35,17 +35,17 @@ struct HallHeader {
   std::uint64_t started_ns;
   char zero[104];
 };
-static_assert(sizeof(HallHeader) == 256);
+static_assert(sizeof(ServerSegmentHeader) == 256);
 
 /// The segment; a resource.
 /// Threads and processes: as its members say.
-class Hall {
+class ServerSegment {
  public:
-  Hall() = default;
+  ServerSegment() = default;
   /// Throws InvalidArgument for a name that is empty, too long or there twice.
-  static Hall create(std::span<const std::string> models);
+  static ServerSegment create(std::span<const std::string> models);
   /// Throws Error when it is none.
-  static Hall attach(os::Fd fd);
+  static ServerSegment attach(os::Fd fd);
 
   sync::Doorbell& work() const noexcept { return header_->work; }
   /// Relaxed: a hint for those who would spin.
@@ -62,7 +62,7 @@ class Hall {
 
  private:
   shm::Arena arena_;
-  HallHeader* header_ = nullptr;
+  ServerSegmentHeader* header_ = nullptr;
   std::span<ModelStatistics> models_;
 };
 
