@@ -1,4 +1,4 @@
-// shoal._core.serve: the server of a model service, whose executor is Python, and its front desk.
+// shoal._core.serve: the server of a model service, whose executor is Python, and its frontend.
 #include "serve.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 #include "numpy_api.h"
 #include "shoal/process/own_thread.h"
 #include "shoal/serve/backend.h"
-#include "shoal/serve/front_desk.h"
+#include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"
 #include "waiting.h"
 
@@ -332,14 +332,14 @@ nb::dict statistics(const Segments& segments) {
   return all;
 }
 
-void bind_front_desk(nb::module_& module) {
-  using serve::FrontDesk;
-  nb::class_<FrontDesk>(module, "FrontDesk", "Where the clients of a model service arrive.")
+void bind_frontend(nb::module_& module) {
+  using serve::Frontend;
+  nb::class_<Frontend>(module, "Frontend", "Where the clients of a model service arrive.")
       .def(nb::init<>())
-      .def_prop_ro("address", &FrontDesk::address)
+      .def_prop_ro("address", &Frontend::address)
       .def(
           "wait_ready",
-          [](FrontDesk& self, std::uint32_t instance, std::uint64_t generation,
+          [](Frontend& self, std::uint32_t instance, std::uint64_t generation,
              std::optional<double> timeout) {
             return interruptible(timeout, [&](os::Deadline until) {
               return self.wait_ready(instance, generation, until);
@@ -348,7 +348,7 @@ void bind_front_desk(nb::module_& module) {
           "instance"_a, "generation"_a, "timeout"_a = nb::none())
       .def(
           "wait_gone",
-          [](FrontDesk& self, std::uint32_t instance) {
+          [](Frontend& self, std::uint32_t instance) {
             const nb::gil_scoped_release unlocked;
             const process::OwnThread own;  // for a thread that does nothing else
             static_cast<void>(self.wait_gone(instance, os::kNoDeadline));
@@ -356,7 +356,7 @@ void bind_front_desk(nb::module_& module) {
           "instance"_a, "Returns when that server has ended; not interrupted.")
       .def(
           "command",
-          [](FrontDesk& self, std::uint32_t instance, const nb::bytes& bytes,
+          [](Frontend& self, std::uint32_t instance, const nb::bytes& bytes,
              std::optional<double> timeout) -> nb::object {
             const auto content = view(bytes);
             std::optional<std::vector<std::byte>> answer;
@@ -371,7 +371,7 @@ void bind_front_desk(nb::module_& module) {
           "The server's answer; None when it has not come in time.")
       .def(
           "statistics",
-          [](const FrontDesk& self, std::uint32_t instances) {
+          [](const Frontend& self, std::uint32_t instances) {
             Segments segments;
             for (std::uint32_t i = 0; i < instances; ++i) {
               if (auto segment = self.segment(i)) segments.push_back(std::move(segment));
@@ -379,7 +379,7 @@ void bind_front_desk(nb::module_& module) {
             return statistics(segments);
           },
           "instances"_a, "Of every model, by name, summed over the instances; times in seconds.")
-      .def("close", &FrontDesk::close, "obituary"_a, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &Frontend::close, "obituary"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace
@@ -389,15 +389,15 @@ void bind_serve(nb::module_& parent) {
   bind_batch(module);
   bind_probe(module);
   bind_server(module);
-  bind_front_desk(module);
+  bind_frontend(module);
   module.def(
       "observe",
       [](const std::string& address, std::optional<double> timeout) {
-        serve::FrontDesk::Observed seen;
+        serve::Frontend::Observed seen;
         {
           const os::Deadline end = deadline(timeout);
           const nb::gil_scoped_release unlocked;
-          seen = serve::FrontDesk::observe(address, end);
+          seen = serve::Frontend::observe(address, end);
         }
         const Segments& segments = seen.segments;
         const std::uint64_t started = segments.empty() ? os::now_ns() : segments[0]->started_ns();

@@ -79,7 +79,7 @@ class Server:
 
     def set_version(self, model: int, version: int, is_update: bool) -> None: ...
 
-class FrontDesk:
+class Frontend:
     """Where the clients of a model service arrive."""
 
     def __init__(self) -> None: ...

@@ -48,7 +48,7 @@ class Directory:
     """Where a service's models are found; what travels to the workers.
 
     Attributes:
-        address: of its front desk.
+        address: of its frontend.
         names: of its models.
         restarts: whether it starts another server when one dies.
         timeout: seconds after which a request ends, where the caller sets none.

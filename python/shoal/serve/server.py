@@ -72,7 +72,7 @@ class Executor:
     def __init__(
         self, address: str, instance: int, models: Sequence[Loaded], plan: Plan, updates: Sequence[Update] = ()
     ) -> None:
-        """Connects to the front desk: from here on clients come."""
+        """Connects to the frontend: from here on clients come."""
         self._states = [None if model.initial_state is None else States(model.initial_state) for model in models]
         self._models = [Weights(model, plan.keep_versions) for model in models]
         for number, version, state in updates:

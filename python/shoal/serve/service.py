@@ -119,8 +119,8 @@ class ModelService:
         self._updates: dict[int, server.Update] = {}  # the last of each model
         self._workers: list[WorkerProcess | None] = [None] * instances
         self._watchers: list[threading.Thread] = []
-        self._desk = _core.serve.FrontDesk()
-        self.directory = Directory(self._desk.address, self._plan.names, on_fault == "restart", timeout)
+        self._frontend = _core.serve.Frontend()
+        self.directory = Directory(self._frontend.address, self._plan.names, on_fault == "restart", timeout)
         if context == "thread":
             self._start_threads(list(checked.values()))
         else:
@@ -216,7 +216,7 @@ class ModelService:
         failure: Exception | None = None
         for instance in range(self._instances):
             try:
-                answer = self._desk.command(instance, message, None if wait else 0.0)
+                answer = self._frontend.command(instance, message, None if wait else 0.0)
             except ServiceDied as error:
                 failure = failure or error
                 continue
@@ -235,7 +235,7 @@ class ModelService:
         `version` of the weights and the number of `clients`; and as distributions (count, mean, p50, p90, p99, max)
         `batch_rows`, and in seconds `queue_wait` (until the batch left), `run` (a batch) and `latency` (until the reply).
         """
-        return self._desk.statistics(self._instances)
+        return self._frontend.statistics(self._instances)
 
     def scalars(self) -> dict[str, float]:
         """stats() as flat names and numbers, such as "serve/segment/latency_p99_ms"; what write_scalars() writes."""
@@ -253,7 +253,7 @@ class ModelService:
             return
         with self._lock:
             self._closing = True
-        self._desk.close("the model service was closed")
+        self._frontend.close("the model service was closed")
         for watcher in self._watchers:
             if watcher is not threading.current_thread():
                 watcher.join()
@@ -287,8 +287,8 @@ class ModelService:
             thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
             thread.start()
             self._watchers.append(thread)
-            if not self._desk.wait_ready(i, 1, self._start_timeout):
-                self._desk.close("the model service could not be started")
+            if not self._frontend.wait_ready(i, 1, self._start_timeout):
+                self._frontend.close("the model service could not be started")
                 raise StartFailed(f"a server of models is not ready after {self._start_timeout} s (start_timeout)")
 
     def _start_processes(self) -> None:
@@ -298,7 +298,7 @@ class ModelService:
             for i in range(self._instances):
                 self._wait_ready(i, 1)
         except BaseException:
-            self._desk.close("the model service could not be started")
+            self._frontend.close("the model service could not be started")
             self._workers = []
             raise
         for i in range(self._instances):
@@ -312,7 +312,7 @@ class ModelService:
     def _wait_ready(self, instance: int, generation: int) -> None:
         worker = self._workers[instance]
         waited = 0.0
-        while not self._desk.wait_ready(instance, generation, 0.1):
+        while not self._frontend.wait_ready(instance, generation, 0.1):
             waited += 0.1
             if not worker.is_alive:
                 worker.recv()  # raises what it reported
@@ -329,7 +329,7 @@ class ModelService:
         hopeless = 0
         while True:
             before = self._rows()
-            self._desk.wait_gone(instance)
+            self._frontend.wait_gone(instance)
             if self._closing:
                 return
             worker = self._workers[instance]
@@ -361,7 +361,7 @@ class ModelService:
     def _give_up(self, instance: int, reason: str) -> None:
         others = [worker for i, worker in enumerate(self._workers) if i != instance and worker is not None]
         if not any(worker.is_alive for worker in others):
-            self._desk.close(reason)
+            self._frontend.close(reason)
 
 
 def _refuse_in_threads(**given: bool) -> None:

@@ -44,9 +44,9 @@ struct Trip {
 /// of tens of microseconds is what waking somebody costs: of a thousand round trips of either side,
 /// and the share of the slowest hundredth in which the client slept.
 void round_trip(benchmark::State& state) {
-  FrontDesk desk;
-  Child server([&] { return testing::serve_echoes(testing::echo_options(desk.address())); });
-  Asker asker(desk.address(), state.range(0));
+  Frontend frontend;
+  Child server([&] { return testing::serve_echoes(testing::echo_options(frontend.address())); });
+  Asker asker(frontend.address(), state.range(0));
   asker.ask(0);
   std::vector<Trip> trips;
   const std::uint64_t first = sleeps();
@@ -76,14 +76,14 @@ BENCHMARK(round_trip)->ArgName("numbers")->Arg(4)->Arg(3528)->UseRealTime();  //
 
 void many_clients(benchmark::State& state) {
   constexpr int kEach = 200;
-  FrontDesk desk;
-  Child server([&] { return testing::serve_echoes(testing::echo_options(desk.address(), 64)); });
+  Frontend frontend;
+  Child server([&] { return testing::serve_echoes(testing::echo_options(frontend.address(), 64)); });
   const auto clients = static_cast<int>(state.range(0));
   for (auto _ : state) {
     std::vector<std::unique_ptr<Child>> children;
     for (int c = 0; c < clients; ++c) {
       children.push_back(std::make_unique<Child>([&] {
-        Asker asker(desk.address());
+        Asker asker(frontend.address());
         for (int i = 0; i < kEach; ++i) asker.ask(i);
         return 0;
       }));

@@ -1,12 +1,13 @@
 // What is said over the sockets of a model service; requests for answers do not pass here, but once
 // for each kind of row.
 //
-//   client ─ connects ▶ front desk ─ kAdmit + socket ▶ server of an instance
-//   client ◀ kHello + segment, pidfd ─ server           (or: client ◀ kObituary ─ front desk)
+//   client ─ connects ▶ frontend ─ kAdmit + socket ▶ server of an instance
+//   client ◀ kHello + segment, pidfd ─ server        (or: client ◀ kObituary ─ frontend)
 //   client ─ kOpen ▶ server;  client ◀ kOpened + lane, seat ─ server  or  ◀ kRefused
 //   client ─ kLeave ▶ server                         the seat is not used any more
-//   server ─ kReady + segment ▶ front desk;  front desk ─ kCommand ▶ server ─ kAnswer ▶ front desk
-//   anybody ─ kObserve ▶ front desk ─ kSegments + segments ▶ anybody
+//   server ─ kReady + segment ▶ frontend
+//   frontend ─ kCommand ▶ server ─ kAnswer ▶ frontend
+//   anybody ─ kObserve ▶ frontend ─ kSegments + segments ▶ anybody
 //
 // Every message is its kind and then what the structure of the same name writes.
 #pragma once

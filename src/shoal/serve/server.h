@@ -39,7 +39,7 @@ struct ModelOptions {
 };
 
 struct ServerOptions {
-  std::string address;  // of the front desk
+  std::string address;  // of the frontend
   std::uint32_t instance = 0;
   std::vector<ModelOptions> models;
   std::uint32_t max_lanes = 64;    // of one model: kinds of rows
@@ -79,7 +79,7 @@ struct Probe {
   Open request;
 };
 
-/// What the front desk's owner says to the backend; to be answered with answer().
+/// What the frontend's owner says to the backend; to be answered with answer().
 struct ServerCommand {
   std::uint64_t id = 0;
   std::vector<std::byte> bytes;
@@ -113,7 +113,7 @@ class Server {
  public:
   static constexpr std::chrono::milliseconds kStragglerWait{2};
 
-  /// Connects to the front desk. Throws ServiceDied, InvalidArgument, SystemError.
+  /// Connects to the frontend. Throws ServiceDied, InvalidArgument, SystemError.
   explicit Server(ServerOptions options);
   ~Server();
   Server(const Server&) = delete;

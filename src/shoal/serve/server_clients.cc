@@ -239,7 +239,7 @@ void Server::drop_seat(std::uint32_t seat) {
 
 void Server::answer(const ServerCommand& command, std::span<const std::byte> bytes) {
   const Command said{command.id, {bytes.begin(), bytes.end()}};
-  // The front desk always reads; where it has gone, so has who asked.
+  // The frontend always reads; where it has gone, so has who asked.
   static_cast<void>(link_.send(said.encode(MessageKind::kAnswer)));
 }
 

@@ -31,31 +31,31 @@ std::string what_of(const std::function<void()>& act) {
   return "nothing was thrown";
 }
 
-/// A desk, and where asked for a server in a thread.
+/// A frontend, and where asked for a server in a thread.
 class Service : public ::testing::Test {
  protected:
   void start(ServerOptions options) {
-    options.address = desk.address();
+    options.address = frontend.address();
     thread = std::thread([options] { serve_echoes(options); });
   }
   void TearDown() override {
-    desk.close("the test is over");
+    frontend.close("the test is over");
     if (thread.joinable()) thread.join();
   }
 
-  FrontDesk desk;
+  Frontend frontend;
   std::thread thread;
 };
 
 TEST_F(Service, AReplyIsTheModelsAnswerToItsRow) {
   start(echo_options(""));
-  Asker asker(desk.address());
+  Asker asker(frontend.address());
   EXPECT_THAT(asker.client().models(), ElementsAre("echo"));
   for (int i = 0; i < 100; ++i) ASSERT_EQ(asker.ask(i), i);
 }
 
 TEST_F(Service, AClientMayComeBeforeTheServer) {
-  auto asked = std::async(std::launch::async, [&] { return Asker(desk.address()).ask(7); });
+  auto asked = std::async(std::launch::async, [&] { return Asker(frontend.address()).ask(7); });
   start(echo_options(""));
   EXPECT_EQ(asked.get(), 7);
 }
@@ -66,7 +66,7 @@ TEST_F(Service, ManyClientsGetTheirOwnReplies) {
   std::atomic<int> wrong{0};
   for (int c = 0; c < 8; ++c) {
     clients.emplace_back([&, c] {
-      Asker asker(desk.address(), 4 + c % 2);  // two lanes
+      Asker asker(frontend.address(), 4 + c % 2);  // two lanes
       for (int i = 0; i < 500; ++i) {
         if (asker.ask(c * 1000 + i) != c * 1000 + i) ++wrong;
       }
@@ -74,7 +74,7 @@ TEST_F(Service, ManyClientsGetTheirOwnReplies) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(wrong, 0);
-  const auto segment = desk.segment(0);
+  const auto segment = frontend.segment(0);
   ASSERT_TRUE(segment);
   EXPECT_EQ(segment->models()[0].rows.load(), 4000u);
   EXPECT_EQ(segment->models()[0].latency_ns.summary().count, 4000u);
@@ -82,7 +82,7 @@ TEST_F(Service, ManyClientsGetTheirOwnReplies) {
 
 TEST_F(Service, ManyRowsOfOneRequestMayTakeSeveralBatches) {
   start(echo_options("", 4));
-  Asker asker(desk.address(), 1);
+  Asker asker(frontend.address(), 1);
   LaneSeat& at = asker.lane(10);
   const std::vector<std::int64_t> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto* first = reinterpret_cast<const std::byte*>(values.data());
@@ -101,7 +101,7 @@ TEST_F(Service, ManyRowsOfOneRequestMayTakeSeveralBatches) {
 
 TEST_F(Service, SeveralRequestsMayBeInFlight) {
   start(echo_options(""));
-  Asker asker(desk.address());
+  Asker asker(frontend.address());
   std::vector<Request> requests;
   for (int i = 0; i < 20; ++i) requests.push_back(asker.submit(i));
   for (int i = 19; i >= 0; --i) EXPECT_EQ(asker.result(requests[i]), i);
@@ -109,7 +109,7 @@ TEST_F(Service, SeveralRequestsMayBeInFlight) {
 
 TEST_F(Service, AnUnknownModelIsNamedWithThoseThereAre) {
   start(echo_options(""));
-  Asker asker(desk.address());
+  Asker asker(frontend.address());
   EXPECT_THAT(what_of([&] { static_cast<void>(asker.client().model("other")); }),
               HasSubstr("no model 'other'; it has echo"));
 }
@@ -118,29 +118,29 @@ TEST_F(Service, TooManyKindsOfRowsAreRefused) {
   ServerOptions options = echo_options("");
   options.max_lanes = 2;
   start(options);
-  EXPECT_EQ(Asker(desk.address(), 1).ask(1), 1);
-  EXPECT_EQ(Asker(desk.address(), 2).ask(1), 1);
-  EXPECT_THAT(what_of([&] { Asker(desk.address(), 3).ask(1); }),
+  EXPECT_EQ(Asker(frontend.address(), 1).ask(1), 1);
+  EXPECT_EQ(Asker(frontend.address(), 2).ask(1), 1);
+  EXPECT_THAT(what_of([&] { Asker(frontend.address(), 3).ask(1); }),
               HasSubstr("rows of 2 different shapes and dtypes already"));
 }
 
 TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
   start(echo_options("", 8, std::chrono::hours(1)));
-  Asker one(desk.address()), two(desk.address());
+  Asker one(frontend.address()), two(frontend.address());
   one.lane();
   two.lane();
   Request first = one.submit(1);
   auto second = std::async(std::launch::async, [&] { return two.ask(2); });
   EXPECT_EQ(one.result(first), 1);
   EXPECT_EQ(second.get(), 2);
-  EXPECT_EQ(desk.segment(0)->models()[0].batches.load(), 1u);
+  EXPECT_EQ(frontend.segment(0)->models()[0].batches.load(), 1u);
 }
 
 TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
   start(echo_options("", 8, std::chrono::hours(1)));
   std::latch seated(2);
   const auto ask_thrice = [&](std::int64_t numbers, std::int64_t others) {
-    Asker asker(desk.address(), numbers);
+    Asker asker(frontend.address(), numbers);
     asker.lane();
     const std::vector<std::int64_t> row(4);
     const std::byte* leaf = reinterpret_cast<const std::byte*>(row.data());
@@ -155,10 +155,10 @@ TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
 
 TEST_F(Service, ADeadClientDoesNotCountForTheQuorum) {
   start(echo_options("", 8, std::chrono::hours(1)));
-  Asker one(desk.address());
+  Asker one(frontend.address());
   one.lane();
   {
-    Asker two(desk.address());
+    Asker two(frontend.address());
     two.lane();
   }
   EXPECT_EQ(one.ask(1), 1);
@@ -166,24 +166,24 @@ TEST_F(Service, ADeadClientDoesNotCountForTheQuorum) {
 
 TEST_F(Service, AnybodyMayObserveIt) {
   start(echo_options(""));
-  Asker asker(desk.address());
+  Asker asker(frontend.address());
   asker.ask(1);
-  const auto [segments, running] = FrontDesk::observe(desk.address(), test_deadline());
+  const auto [segments, running] = Frontend::observe(frontend.address(), test_deadline());
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(running, 1u);
   EXPECT_EQ(segments[0]->models()[0].rows.load(), 1u);
-  EXPECT_THROW(FrontDesk::observe("shoal-serve-none", test_deadline()), ServiceDied);
+  EXPECT_THROW(Frontend::observe("shoal-serve-none", test_deadline()), ServiceDied);
 }
 
 TEST_F(Service, CloseTellsClientsThatWait) {
   start(echo_options("", 8, std::chrono::hours(1)));
-  Asker one(desk.address()), two(desk.address());
+  Asker one(frontend.address()), two(frontend.address());
   two.lane();  // which never waits: one's row stays
   Request request = one.submit(1);
-  desk.close("closed by the test");
+  frontend.close("closed by the test");
   EXPECT_THAT(what_of([&] { static_cast<void>(one.client().wait(request)); }),
               HasSubstr("closed by the test"));
-  EXPECT_THROW(Asker(desk.address()).ask(1), ServiceDied);
+  EXPECT_THROW(Asker(frontend.address()).ask(1), ServiceDied);
 }
 
 /// A server whose executor is the test: it goes on when it is told to.
@@ -192,7 +192,7 @@ class ByHand : public ::testing::Test {
   /// A client that has its seat.
   std::unique_ptr<Asker> seated(std::int64_t numbers = 1, std::uint32_t slots = 1) {
     auto asker = std::async(std::launch::async, [&] {
-      auto made = std::make_unique<Asker>(desk.address(), numbers);
+      auto made = std::make_unique<Asker>(frontend.address(), numbers);
       made->lane(slots);
       return made;
     });
@@ -218,8 +218,8 @@ class ByHand : public ::testing::Test {
     server.finish(batch);
   }
 
-  FrontDesk desk;
-  Server server{echo_options(desk.address(), 4)};
+  Frontend frontend;
+  Server server{echo_options(frontend.address(), 4)};
 };
 
 TEST_F(ByHand, RowsThatCameMeanwhileGoTogether) {

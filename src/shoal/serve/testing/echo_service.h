@@ -10,7 +10,7 @@
 #include "shoal/os/testing/child.h"
 #include "shoal/serve/backend.h"
 #include "shoal/serve/client.h"
-#include "shoal/serve/front_desk.h"
+#include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"
 
 namespace shoal::serve::testing {
@@ -25,7 +25,7 @@ inline ServerOptions echo_options(const std::string& address, std::uint32_t max_
           .models = {{.name = "echo", .max_batch = max_batch, .max_delay = max_delay}}};
 }
 
-/// Serves echoes in this thread until the desk closes.
+/// Serves echoes in this thread until the frontend closes.
 inline int serve_echoes(const ServerOptions& options) {
   Server server(options);
   std::vector<std::unique_ptr<Backend>> backends;

@@ -29,13 +29,13 @@ namespace shoal::serve {
 /// Death: of a server: its clients notice by themselves; the next ones go elsewhere or wait. Of
 /// this process: servers and clients see it close.
 /// Fork: a child must not use it, and does not destroy it.
-class FrontDesk {
+class Frontend {
  public:
   /// Throws SystemError.
-  FrontDesk();
-  ~FrontDesk();
-  FrontDesk(const FrontDesk&) = delete;
-  FrontDesk& operator=(const FrontDesk&) = delete;
+  Frontend();
+  ~Frontend();
+  Frontend(const Frontend&) = delete;
+  Frontend& operator=(const Frontend&) = delete;
 
   const std::string& address() const noexcept { return address_; }
 

@@ -1,4 +1,4 @@
-#include "shoal/serve/front_desk.h"
+#include "shoal/serve/frontend.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ bool has_hung_up(int socket) {
 
 }  // namespace
 
-FrontDesk::FrontDesk()
+Frontend::Frontend()
     : pid_(::getpid()),
       address_(fresh_address()),
       clients_(listen_at(address_)),
@@ -36,13 +36,13 @@ FrontDesk::FrontDesk()
   });
 }
 
-FrontDesk::~FrontDesk() {
+Frontend::~Frontend() {
   if (::getpid() != pid_) return;  // a forked child: the thread is not here
   close("the model service is closed");
   delete loop_;
 }
 
-void FrontDesk::accept_clients() {
+void Frontend::accept_clients() {
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(waiting_, [](const os::Fd& client) { return has_hung_up(client.get()); });
@@ -52,7 +52,7 @@ void FrontDesk::accept_clients() {
 }
 
 /// Each to the instance that was given the fewest.
-void FrontDesk::hand_out() {
+void Frontend::hand_out() {
   const std::lock_guard lock(mutex_);
   if (closed_) tell_obituary();
   while (!waiting_.empty()) {
@@ -79,7 +79,7 @@ void FrontDesk::hand_out() {
   }
 }
 
-void FrontDesk::tell_obituary() {
+void Frontend::tell_obituary() {
   const std::vector<std::byte> text = Obituary{obituary_}.encode();
   for (os::Fd& client : waiting_) {
     try {
@@ -90,7 +90,7 @@ void FrontDesk::tell_obituary() {
   waiting_.clear();
 }
 
-void FrontDesk::accept_servers() {
+void Frontend::accept_servers() {
   while (os::Fd socket = accept_from(servers_)) {
     try {
       auto link = std::make_shared<os::SeqPacket>(std::move(socket));
@@ -101,7 +101,7 @@ void FrontDesk::accept_servers() {
   }
 }
 
-void FrontDesk::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
+void Frontend::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
   os::Message message;
   std::uint32_t number = 0;
   try {
@@ -133,7 +133,7 @@ void FrontDesk::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
   hand_out();
 }
 
-void FrontDesk::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
+void Frontend::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
   os::Message message;
   try {
     const os::RecvOutcome outcome = link->recv(message, os::Clock::now());
@@ -152,7 +152,7 @@ void FrontDesk::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>&
   changed_.notify_all();
 }
 
-void FrontDesk::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
+void Frontend::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
   loop_->unwatch(link->fd());
   {
     const std::lock_guard lock(mutex_);
@@ -166,18 +166,18 @@ void FrontDesk::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>&
   changed_.notify_all();
 }
 
-bool FrontDesk::wait_ready(std::uint32_t number, std::uint64_t generation, os::Deadline deadline) {
+bool Frontend::wait_ready(std::uint32_t number, std::uint64_t generation, os::Deadline deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline,
                              [&] { return instances_[number].generation >= generation; });
 }
 
-bool FrontDesk::wait_gone(std::uint32_t number, os::Deadline deadline) {
+bool Frontend::wait_gone(std::uint32_t number, os::Deadline deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline, [&] { return !instances_[number].current; });
 }
 
-std::optional<std::vector<std::byte>> FrontDesk::command(std::uint32_t number,
+std::optional<std::vector<std::byte>> Frontend::command(std::uint32_t number,
                                                          std::span<const std::byte> bytes,
                                                          os::Deadline deadline) {
   std::unique_lock lock(mutex_);
@@ -200,13 +200,13 @@ std::optional<std::vector<std::byte>> FrontDesk::command(std::uint32_t number,
   return result;
 }
 
-std::shared_ptr<const ServerSegment> FrontDesk::segment(std::uint32_t number) const {
+std::shared_ptr<const ServerSegment> Frontend::segment(std::uint32_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = instances_.find(number);
   return found == instances_.end() ? nullptr : found->second.segment;
 }
 
-void FrontDesk::show_segments(os::SeqPacket& observer) {
+void Frontend::show_segments(os::SeqPacket& observer) {
   std::vector<int> fds;
   Segments segments;
   const std::lock_guard lock(mutex_);
@@ -217,13 +217,13 @@ void FrontDesk::show_segments(os::SeqPacket& observer) {
   static_cast<void>(observer.send(segments.encode(), fds, os::Clock::now()));
 }
 
-FrontDesk::Observed FrontDesk::observe(const std::string& address, os::Deadline deadline) {
-  os::SeqPacket desk = connect_to(address + ".link");
+Frontend::Observed Frontend::observe(const std::string& address, os::Deadline deadline) {
+  os::SeqPacket frontend = connect_to(address + ".link");
   os::Message message;
-  if (desk.send(encode_observe(), {}, deadline) != os::SendOutcome::kSent) {
+  if (frontend.send(encode_observe(), {}, deadline) != os::SendOutcome::kSent) {
     throw ServiceDied("the model service at " + address + " has just ended");
   }
-  switch (desk.recv(message, deadline)) {
+  switch (frontend.recv(message, deadline)) {
     case os::RecvOutcome::kMessage:
       break;
     case os::RecvOutcome::kTimedOut:
@@ -238,7 +238,7 @@ FrontDesk::Observed FrontDesk::observe(const std::string& address, os::Deadline 
   return observed;
 }
 
-void FrontDesk::close(const std::string& obituary) {
+void Frontend::close(const std::string& obituary) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
