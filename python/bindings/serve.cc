@@ -379,7 +379,7 @@ void bind_frontend(nb::module_& module) {
             return statistics(segments);
           },
           "instances"_a, "Of every model, by name, summed over the instances; times in seconds.")
-      .def("close", &Frontend::close, "obituary"_a, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &Frontend::close, "notice"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace

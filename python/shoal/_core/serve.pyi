@@ -95,7 +95,7 @@ class Frontend:
     def statistics(self, instances: int) -> dict:
         """Of every model, by name, summed over the instances; times in seconds."""
 
-    def close(self, obituary: str) -> None: ...
+    def close(self, notice: str) -> None: ...
 
 def observe(address: str, timeout: float | None = None) -> tuple:
     """

@@ -44,8 +44,8 @@ Client::~Client() = default;
 void Client::greet(os::Deadline deadline) {
   os::Message message;
   receive(message, deadline);
-  if (kind_of(message.bytes) == MessageKind::kObituary) {
-    throw ServiceDied(Obituary::decode(message.bytes).text);
+  if (kind_of(message.bytes) == MessageKind::kEndNotice) {
+    throw ServiceDied(EndNotice::decode(message.bytes).text);
   }
   hello_ = Hello::decode(message.bytes);
   if (message.fds.size() != 2) throw Error("the hello of a model service lacks its memory");
@@ -173,8 +173,8 @@ void Client::throw_died() const {
       os::Message message;
       // Who looks after the service may not have seen its end yet.
       if (again.recv(message, os::deadline_after(kPatience)) == os::RecvOutcome::kMessage) {
-        text = kind_of(message.bytes) == MessageKind::kObituary
-                   ? Obituary::decode(message.bytes).text
+        text = kind_of(message.bytes) == MessageKind::kEndNotice
+                   ? EndNotice::decode(message.bytes).text
                    : text + "; another has taken its place";
       }
     } catch (const ServiceDied& error) {

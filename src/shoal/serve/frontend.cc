@@ -54,7 +54,7 @@ void Frontend::accept_clients() {
 /// Each to the instance that was given the fewest.
 void Frontend::hand_out() {
   const std::lock_guard lock(mutex_);
-  if (closed_) tell_obituary();
+  if (closed_) send_end_notices();
   while (!waiting_.empty()) {
     Instance* best = nullptr;
     for (auto& [number, instance] : instances_) {
@@ -79,8 +79,8 @@ void Frontend::hand_out() {
   }
 }
 
-void Frontend::tell_obituary() {
-  const std::vector<std::byte> text = Obituary{obituary_}.encode();
+void Frontend::send_end_notices() {
+  const std::vector<std::byte> text = EndNotice{end_notice_}.encode();
   for (os::Fd& client : waiting_) {
     try {
       static_cast<void>(os::SeqPacket(std::move(client)).send(text, {}, os::Clock::now()));
@@ -238,12 +238,12 @@ Frontend::Observed Frontend::observe(const std::string& address, os::Deadline de
   return observed;
 }
 
-void Frontend::close(const std::string& obituary) {
+void Frontend::close(const std::string& notice) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     closed_ = true;
-    obituary_ = obituary;
+    end_notice_ = notice;
     for (auto& [number, instance] : instances_) {
       if (instance.link) instance.link->shutdown();
     }

@@ -63,8 +63,8 @@ class Frontend {
   /// DeadlineExceeded, and Error when who answers is none.
   static Observed observe(const std::string& address, os::Deadline deadline);
 
-  /// From now on whoever comes is told `obituary`, and the servers are told to end.
-  void close(const std::string& obituary);
+  /// From now on whoever comes is told `notice`, and the servers are told to end.
+  void close(const std::string& notice);
 
  private:
   struct Instance {
@@ -83,7 +83,7 @@ class Frontend {
   void hear(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);
   void lose(std::uint32_t instance, const std::shared_ptr<os::SeqPacket>& link);
   void hand_out();
-  void tell_obituary();
+  void send_end_notices();
 
   const int pid_;
   const std::string address_;
@@ -95,7 +95,7 @@ class Frontend {
   std::deque<os::Fd> waiting_;  // clients
   std::uint64_t next_command_ = 1;
   bool closed_ = false;
-  std::string obituary_;
+  std::string end_notice_;
   process::EventLoop* const loop_;  // owned; a forked child, which has no such thread, leaves it
 };
 

@@ -47,14 +47,14 @@ Hello Hello::decode(std::span<const std::byte> message) {
   return hello;
 }
 
-std::vector<std::byte> Obituary::encode() const {
-  ByteWriter writer = begin(MessageKind::kObituary);
+std::vector<std::byte> EndNotice::encode() const {
+  ByteWriter writer = begin(MessageKind::kEndNotice);
   writer.text(text);
   return writer.take();
 }
 
-Obituary Obituary::decode(std::span<const std::byte> message) {
-  return {open(message, MessageKind::kObituary).text()};
+EndNotice EndNotice::decode(std::span<const std::byte> message) {
+  return {open(message, MessageKind::kEndNotice).text()};
 }
 
 std::vector<std::byte> Open::encode() const {

@@ -2,7 +2,7 @@
 // for each kind of row.
 //
 //   client ─ connects ▶ frontend ─ kAdmit + socket ▶ server of an instance
-//   client ◀ kHello + segment, pidfd ─ server        (or: client ◀ kObituary ─ frontend)
+//   client ◀ kHello + segment, pidfd ─ server        (or: client ◀ kEndNotice ─ frontend)
 //   client ─ kOpen ▶ server;  client ◀ kOpened + lane, seat ─ server  or  ◀ kRefused
 //   client ─ kLeave ▶ server                         the seat is not used any more
 //   server ─ kReady + segment ▶ frontend
@@ -25,7 +25,7 @@ namespace shoal::serve {
 
 enum class MessageKind : std::uint32_t {
   kHello = 0x53525601,
-  kObituary,
+  kEndNotice,
   kOpen,
   kOpened,
   kRefused,
@@ -48,10 +48,10 @@ struct Hello {
 };
 
 /// Why there is no server any more, from who knows.
-struct Obituary {
+struct EndNotice {
   std::string text;
   std::vector<std::byte> encode() const;
-  static Obituary decode(std::span<const std::byte> message);
+  static EndNotice decode(std::span<const std::byte> message);
 };
 
 /// A seat at the lane of this kind is wanted.
