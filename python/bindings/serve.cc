@@ -109,7 +109,7 @@ nb::list one_input(nb::handle_t<PyBatch> self, std::uint32_t row) {
 }
 
 /// Row `first` + i of the batch gets row i of the arrays. Throws ValueError when they are not such
-/// as the lane's first reply was.
+/// as the queue's first reply was.
 void reply(PyBatch& self, const nb::list& arrays, std::uint64_t version, std::uint32_t first,
            std::uint32_t count) {
   serve::Batch& batch = self.what;
@@ -203,7 +203,7 @@ void bind_probe(nb::module_& module) {
           "open",
           [](const PyProbe& self, const nb::list& outputs, const nb::bytes& structure) {
             const auto bytes = view(structure);
-            self.server->open_lane(self.what, rows_of(outputs, true).spec,
+            self.server->open_queue(self.what, rows_of(outputs, true).spec,
                                    {bytes.begin(), bytes.end()});
           },
           "outputs"_a, "structure"_a, "`outputs` are the model's arrays for the example.")
@@ -232,9 +232,9 @@ void bind_server(nb::module_& module) {
       .def_ro("client", &serve::ClientGone::client);
   nb::class_<Server>(module, "Server", "One instance of a model service.")
       .def(nb::new_([](const std::string& address, std::uint32_t instance,
-                       const std::vector<ModelTuple>& models, std::uint32_t max_lanes) {
+                       const std::vector<ModelTuple>& models, std::uint32_t max_queues) {
              serve::ServerOptions options{
-                 .address = address, .instance = instance, .models = {}, .max_lanes = max_lanes};
+                 .address = address, .instance = instance, .models = {}, .max_queues = max_queues};
              for (const auto& [name, max_batch, max_delay] : models) {
                options.models.push_back(
                    {name, max_batch,
@@ -242,7 +242,7 @@ void bind_server(nb::module_& module) {
              }
              return std::make_shared<Server>(std::move(options));
            }),
-           "address"_a, "instance"_a, "models"_a, "max_lanes"_a = 64)
+           "address"_a, "instance"_a, "models"_a, "max_queues"_a = 64)
       .def(
           "next", &next, "timeout"_a = nb::none(),
           "What is to be done next: a Batch, Probe, Command or Gone; None after `timeout` seconds.")

@@ -29,8 +29,8 @@ namespace shoal::python {
 namespace {
 
 using serve::Client;
-using serve::LaneKind;
-using serve::LaneSeat;
+using serve::RequestKind;
+using serve::ClientQueue;
 using serve::Request;
 
 void see_signals() {
@@ -129,7 +129,7 @@ class Future {
 
 nb::tuple Future::take(bool batched) {
   need();
-  const LaneSeat& at = *request_.at;
+  const ClientQueue& at = *request_.at;
   const auto rows = static_cast<std::uint32_t>(request_.places.size());
   const Client& client = client_->names();  // the replies are this request's: nobody touches them
   const auto release = [&] { client_->unlocked([&](Client& all) { all.release(request_); }); };
@@ -173,7 +173,7 @@ struct AskOptions {
 Future ask(const std::shared_ptr<SharedClient>& client, const nb::list& arrays,
            const AskOptions& options) {
   const GivenRows given = rows_of(arrays, options.batched);
-  LaneKind kind{
+  RequestKind kind{
       .model = options.model, .pinned = options.pinned, .inputs = given.spec, .structure = {}};
   const auto* structure = static_cast<const std::byte*>(options.structure.data());
   kind.structure.assign(structure, structure + options.structure.size());
@@ -186,7 +186,7 @@ Future ask(const std::shared_ptr<SharedClient>& client, const nb::list& arrays,
                    .deadline = end,
                    .wait_for_room = options.wait_for_room};
   return {client, client->unlocked([&](Client& alone) {
-            LaneSeat* at = alone.find(kind, count);
+            ClientQueue* at = alone.find(kind, count);
             if (at == nullptr) at = &alone.open(kind, given.leaves, count, end);
             return alone.submit(*at, rows);
           })};

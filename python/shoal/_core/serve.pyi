@@ -67,7 +67,7 @@ class Server:
     """One instance of a model service."""
 
     def __init__(
-        self, address: str, instance: int, models: Sequence[tuple[str, int, float]], max_lanes: int = 64
+        self, address: str, instance: int, models: Sequence[tuple[str, int, float]], max_queues: int = 64
     ) -> None: ...
     def next(self, timeout: float | None = None) -> object:
         """

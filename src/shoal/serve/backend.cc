@@ -10,7 +10,7 @@ namespace {
 
 void answer(Server& server, const Probe& probe, Backend& backend) {
   try {
-    server.open_lane(probe, backend.outputs(probe.request.kind, probe.request.example), {});
+    server.open_queue(probe, backend.outputs(probe.request.kind, probe.request.example), {});
   } catch (const ModelError& error) {
     server.refuse(probe, {RefusalKind::kModelError, error.what(), error.traceback()});
   }
@@ -31,7 +31,7 @@ void answer(Server& server, Batch& batch, Backend& backend) {
 
 }  // namespace
 
-RowSpec EchoBackend::outputs(const LaneKind& kind, std::span<const std::byte>) {
+RowSpec EchoBackend::outputs(const RequestKind& kind, std::span<const std::byte>) {
   return kind.inputs;
 }
 

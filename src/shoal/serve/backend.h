@@ -15,7 +15,7 @@ class Backend {
   virtual ~Backend() = default;
 
   /// What replies to rows of this kind are made of. Throws ModelError when it takes none.
-  virtual RowSpec outputs(const LaneKind& kind, std::span<const std::byte> example) = 0;
+  virtual RowSpec outputs(const RequestKind& kind, std::span<const std::byte> example) = 0;
 
   /// Writes the replies of all rows of the batch and calls reply() or fail() for each. What it
   /// throws fails the rows that have no reply.
@@ -25,7 +25,7 @@ class Backend {
 /// A reply is its row. For tests, and to measure what the service itself costs.
 class EchoBackend final : public Backend {
  public:
-  RowSpec outputs(const LaneKind& kind, std::span<const std::byte> example) override;
+  RowSpec outputs(const RequestKind& kind, std::span<const std::byte> example) override;
   void run(Server& server, Batch& batch) override;
 };
 

@@ -1,4 +1,4 @@
-// Requests and replies; how a client gets to its lanes is in client_lanes.cc.
+// Requests and replies; how a client gets to its queues is in client_queues.cc.
 #include "shoal/serve/client.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ sync::SpinPolicy& Client::spin() {
   return spin_;
 }
 
-Request Client::submit(LaneSeat& at, const Rows& rows) {
+Request Client::submit(ClientQueue& at, const Rows& rows) {
   reclaim(at);
   if (rows.count == 0 || at.free.size() < rows.count) {
     throw OverCapacity(
@@ -37,7 +37,7 @@ Request Client::submit(LaneSeat& at, const Rows& rows) {
   try {
     std::uint32_t written = 0;
     while (written < rows.count) {
-      const std::uint32_t seen = at.lane->opened().generation();
+      const std::uint32_t seen = at.queue->opened().generation();
       const std::uint32_t more = write_rows(at, rows, request, written);
       if (more == 0) wait_for_buffer(at, rows, seen);
       written += more;
@@ -50,15 +50,15 @@ Request Client::submit(LaneSeat& at, const Rows& rows) {
 }
 
 /// How many rows of `rows`, from `first` on, found room in the open batch and are in it.
-std::uint32_t Client::write_rows(LaneSeat& at, const Rows& rows, Request& request,
+std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& request,
                                  std::uint32_t first) {
-  Lane& lane = *at.lane;
-  const std::uint32_t open = lane.open();
-  if (open == 0 || open > lane.buffers()) return 0;
+  RequestQueue& queue = *at.queue;
+  const std::uint32_t open = queue.open();
+  if (open == 0 || open > queue.buffers()) return 0;
   const std::uint32_t buffer = open - 1;
   at.seat->announce_claim(buffer);
   SHOAL_FAULT_POINT("serve.submit.announced");
-  const sync::RowRange range = lane.claims(buffer).claim(rows.count - first, lane.max_rows());
+  const sync::RowRange range = queue.claims(buffer).claim(rows.count - first, queue.max_rows());
   SHOAL_FAULT_POINT("serve.submit.claimed");
   std::uint32_t written = 0;
   bool in_order = true;  // rows that the batch left without are the last of those written
@@ -77,10 +77,10 @@ std::uint32_t Client::write_rows(LaneSeat& at, const Rows& rows, Request& reques
   return written;
 }
 
-bool Client::write_row(LaneSeat& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
+bool Client::write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
                        std::uint32_t index, Request::Place place) {
-  Lane& lane = *at.lane;
-  RowCell& cell = lane.cell(buffer, row);
+  RequestQueue& queue = *at.queue;
+  RowCell& cell = queue.cell(buffer, row);
   cell.seat = at.seat->id();
   cell.slot = place.slot;
   cell.generation = place.generation;
@@ -90,23 +90,23 @@ bool Client::write_row(LaneSeat& at, std::uint32_t buffer, std::uint32_t row, co
                          : static_cast<std::uint64_t>(rows.deadline.time_since_epoch().count());
   cell.env = rows.env;
   cell.flags = rows.reset ? RowCell::kReset : 0;
-  for (std::size_t leaf = 0; leaf < lane.leaves(); ++leaf) {
-    const std::size_t bytes = lane.leaf_bytes(leaf);
-    std::memcpy(lane.input(buffer, leaf, row), rows.leaves[leaf] + index * bytes, bytes);
+  for (std::size_t leaf = 0; leaf < queue.leaves(); ++leaf) {
+    const std::size_t bytes = queue.leaf_bytes(leaf);
+    std::memcpy(queue.input(buffer, leaf, row), rows.leaves[leaf] + index * bytes, bytes);
   }
   SHOAL_FAULT_POINT("serve.submit.written");
   return cell.word.ready();
 }
 
-void Client::wait_for_buffer(LaneSeat& at, const Rows& rows, std::uint32_t seen) {
+void Client::wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t seen) {
   if (!rows.wait_for_room) {
     throw OverCapacity(fmt::format(
         "the open batch of {} rows is full and the model is busy: ask again later, wait for room, "
         "or make the service's max_batch larger",
-        at.lane->max_rows()));
+        at.queue->max_rows()));
   }
   const os::Deadline slice = std::min(rows.deadline, os::deadline_after(kSlice));
-  if (at.lane->opened().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) return;
+  if (at.queue->opened().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) return;
   if (!alive()) throw_died();
   if (os::Clock::now() >= rows.deadline) {
     throw DeadlineExceeded("the deadline passed before there was room in a batch");
@@ -125,7 +125,7 @@ bool Client::wait(Request& request, os::Deadline until) {
   for (;;) {
     const std::uint32_t seen = seat.done().generation();
     if (done(request)) break;
-    if (request.at->lane->tells_when_waiting() && !seat.waiting()) {
+    if (request.at->queue->tells_when_waiting() && !seat.waiting()) {
       seat.set_waiting(true);
       told = true;
       segment_.work().ring();
@@ -199,7 +199,7 @@ void Client::cancel(Request& request) noexcept {
 }
 
 /// Slots of cancelled rows whose batch is finished by now.
-void Client::reclaim(LaneSeat& at) noexcept {
+void Client::reclaim(ClientQueue& at) noexcept {
   std::erase_if(at.leaving, [&](std::uint32_t slot) {
     if (at.seat->cell(slot).word.state() != sync::ReplyState::kFree) return false;
     at.free.push_back(slot);

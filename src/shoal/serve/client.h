@@ -1,7 +1,7 @@
 // Asks a model service: rows in, rows out.
 //
 //   std::unique_ptr<Client> client = Client::connect(address);
-//   LaneSeat& seat = client->open(kind, example);       // once for each kind of row
+//   ClientQueue& seat = client->open(kind, example);       // once for each kind of row
 //   Request request = client->submit(seat, {.leaves = rows, .count = 1});
 //   (void)client->wait(request);
 //   client->check(request);                             // throws what became of the rows
@@ -21,7 +21,7 @@
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
 #include "shoal/serve/server_segment.h"
-#include "shoal/serve/lane.h"
+#include "shoal/serve/request_queue.h"
 #include "shoal/serve/messages.h"
 #include "shoal/serve/seat.h"
 #include "shoal/sync/spin_policy.h"
@@ -30,7 +30,7 @@ namespace shoal::serve {
 
 /// Rows to be asked about; borrows them.
 struct Rows {
-  /// By array: the first row; the others follow, each of the lane's bytes.
+  /// By array: the first row; the others follow, each of the queue's bytes.
   std::span<const std::byte* const> leaves;
   std::uint32_t count = 1;
   std::int32_t env = 0;  // of this client's: whose recurrent state the rows go with
@@ -39,10 +39,10 @@ struct Rows {
   bool wait_for_room = true;  // false: OverCapacity when the open batch is full
 };
 
-/// A seat of this client's at a lane. There may be several, when more rows were to be in flight
+/// A seat of this client's at a queue. There may be several, when more rows were to be in flight
 /// than the first one has slots.
-struct LaneSeat {
-  std::shared_ptr<Lane> lane;
+struct ClientQueue {
+  std::shared_ptr<RequestQueue> queue;
   std::unique_ptr<Seat> seat;
   RowSpec outputs;
   std::vector<std::byte> structure;    // of a reply, for the face above
@@ -57,7 +57,7 @@ struct Request {
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
   };
-  LaneSeat* at = nullptr;
+  ClientQueue* at = nullptr;
   std::vector<Place> places;
   os::Deadline deadline = os::kNoDeadline;
 };
@@ -87,18 +87,18 @@ class Client {
   /// The number of `name` among the models. Throws InvalidArgument naming those there are.
   std::uint32_t model(std::string_view name) const;
 
-  /// The newest seat at this kind of lane with at least `slots` slots, asked for where there is
+  /// The newest seat at this kind of queue with at least `slots` slots, asked for where there is
   /// none: `example` is one row, its arrays one behind the other, which the model is tried with if
   /// no client has asked for such rows before. Throws ModelError, InvalidArgument, ServiceDied,
   /// DeadlineExceeded.
-  LaneSeat& open(const LaneKind& kind, std::span<const std::byte* const> example,
+  ClientQueue& open(const RequestKind& kind, std::span<const std::byte* const> example,
                  std::uint32_t slots = 1, os::Deadline deadline = os::kNoDeadline);
   /// The same, or nullptr where open() would have to ask.
-  LaneSeat* find(const LaneKind& kind, std::uint32_t slots = 1) noexcept;
+  ClientQueue* find(const RequestKind& kind, std::uint32_t slots = 1) noexcept;
 
   /// Writes the rows into open batches. Needs rows.count free slots. Throws OverCapacity,
   /// DeadlineExceeded, ServiceDied; then none of the rows is in flight.
-  Request submit(LaneSeat& at, const Rows& rows);
+  Request submit(ClientQueue& at, const Rows& rows);
 
   /// Whether all replies are there; never blocks.
   bool done(const Request& request) const noexcept;
@@ -127,13 +127,13 @@ class Client {
   Client() = default;
   void greet(os::Deadline deadline);
   void receive(os::Message& message, os::Deadline deadline);
-  LaneSeat& seated(const LaneKind& kind, os::Message message);
-  std::uint32_t write_rows(LaneSeat& at, const Rows& rows, Request& request, std::uint32_t first);
-  bool write_row(LaneSeat& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
+  ClientQueue& seated(const RequestKind& kind, os::Message message);
+  std::uint32_t write_rows(ClientQueue& at, const Rows& rows, Request& request, std::uint32_t first);
+  bool write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
                  std::uint32_t index, Request::Place place);
-  void wait_for_buffer(LaneSeat& at, const Rows& rows, std::uint32_t seen);
-  void reclaim(LaneSeat& at) noexcept;
-  void leave_idle(const LaneKind& kind, const LaneSeat* kept);
+  void wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t seen);
+  void reclaim(ClientQueue& at) noexcept;
+  void leave_idle(const RequestKind& kind, const ClientQueue* kept);
   [[noreturn]] void throw_died() const;
   sync::SpinPolicy& spin();
 
@@ -142,7 +142,7 @@ class Client {
   os::PidFd server_;
   ServerSegment segment_;
   Hello hello_;
-  std::vector<std::unique_ptr<LaneSeat>> seats_;  // newest last
+  std::vector<std::unique_ptr<ClientQueue>> seats_;  // newest last
   sync::SpinPolicy spin_;
   std::uint32_t spin_group_ = 0;
   int cpus_ = 1;

@@ -3,7 +3,7 @@
 //
 //   client ─ connects ▶ frontend ─ kAdmit + socket ▶ server of an instance
 //   client ◀ kHello + segment, pidfd ─ server        (or: client ◀ kEndNotice ─ frontend)
-//   client ─ kOpen ▶ server;  client ◀ kOpened + lane, seat ─ server  or  ◀ kRefused
+//   client ─ kOpen ▶ server;  client ◀ kOpened + queue, seat ─ server  or  ◀ kRefused
 //   client ─ kLeave ▶ server                         the seat is not used any more
 //   server ─ kReady + segment ▶ frontend
 //   frontend ─ kCommand ▶ server ─ kAnswer ▶ frontend
@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/serve/lane.h"
+#include "shoal/serve/request_queue.h"
 #include "shoal/serve/row_spec.h"
 
 namespace shoal::serve {
@@ -54,9 +54,9 @@ struct EndNotice {
   static EndNotice decode(std::span<const std::byte> message);
 };
 
-/// A seat at the lane of this kind is wanted.
+/// A seat at the queue of this kind is wanted.
 struct Open {
-  LaneKind kind;
+  RequestKind kind;
   std::uint32_t slots = 1;
   std::vector<std::byte> example;  // one row, its arrays one behind the other, unaligned
   std::vector<std::byte> encode() const;
@@ -72,7 +72,7 @@ struct Opened {
 
 enum class RefusalKind : std::uint32_t {
   kModelError,  // the model fails on the example; text is the message, then the traceback
-  kInvalid,     // there is no such model or version, or too many lanes
+  kInvalid,     // there is no such model or version, or too many queues
 };
 
 struct Refused {

@@ -1,4 +1,4 @@
-// A client's place at a lane: its bell, what it is doing, and where its replies are written.
+// A client's place at a queue: its bell, what it is doing, and where its replies are written.
 //
 //   offset    field
 //        0    SeatHeader

@@ -72,8 +72,8 @@ Work Server::next(os::Deadline deadline) {
     look_at_quarantine();
     const std::uint64_t now = os::now_ns();
     std::uint64_t look_again = UINT64_MAX;
-    if (LaneState* lane = due_lane(now, look_again)) {
-      Batch batch = take(*lane);
+    if (QueueState* queue = due_queue(now, look_again)) {
+      Batch batch = take(*queue);
       if (!batch.rows.empty()) return batch;
       give_back(batch);
       continue;
@@ -94,27 +94,27 @@ void Server::wait_for_work(std::uint32_t seen, os::Deadline until) {
   static_cast<void>(segment_.work().wait(seen, spin_, until));  // whatever it was: look around
 }
 
-LaneState* Server::due_lane(std::uint64_t now, std::uint64_t& look_again) {
-  LaneState* chosen = nullptr;
+QueueState* Server::due_queue(std::uint64_t now, std::uint64_t& look_again) {
+  QueueState* chosen = nullptr;
   std::uint64_t oldest_of_all = UINT64_MAX;
-  for (const auto& state : lanes_) {
-    Lane& lane = *state->lane;
-    if (lane.open() == 0) continue;
-    const std::uint32_t buffer = lane.open() - 1;
-    const std::uint32_t claimed = lane.claims(buffer).claimed();
+  for (const auto& state : queues_) {
+    RequestQueue& queue = *state->queue;
+    if (queue.open() == 0) continue;
+    const std::uint32_t buffer = queue.open() - 1;
+    const std::uint32_t claimed = queue.claims(buffer).claimed();
     std::uint64_t oldest = UINT64_MAX;
     for (std::uint32_t row = 0; row < claimed; ++row) {
-      const RowCell& cell = lane.cell(buffer, row);
+      const RowCell& cell = queue.cell(buffer, row);
       if (cell.word.state() == sync::RowState::kReady) {
         oldest = std::min(oldest, cell.submitted_ns);
         if (state->max_delay_ns == 0) break;  // rows are claimed nearly in the order of their age
       }
     }
     if (oldest == UINT64_MAX) {
-      if (claimed < lane.max_rows() || !stands_still(*state, buffer, now)) continue;
+      if (claimed < queue.max_rows() || !stands_still(*state, buffer, now)) continue;
       oldest = now;
     }
-    const bool due = state->max_delay_ns == 0 || claimed >= lane.max_rows() ||
+    const bool due = state->max_delay_ns == 0 || claimed >= queue.max_rows() ||
                      now - std::min(now, oldest) >= state->max_delay_ns || quorum(*state);
     if (!due) {
       look_again = std::min(look_again, oldest + state->max_delay_ns);
@@ -128,34 +128,34 @@ LaneState* Server::due_lane(std::uint64_t now, std::uint64_t& look_again) {
 
 /// Whether a full buffer without a ready row is to leave, for its claimers have died or been
 /// stopped.
-bool Server::stands_still(LaneState& state, std::uint32_t buffer, std::uint64_t now) noexcept {
+bool Server::stands_still(QueueState& state, std::uint32_t buffer, std::uint64_t now) noexcept {
   if (!is_claimed(state, buffer)) return true;
   if (state.stands_still_ns == 0) state.stands_still_ns = now;
   return now - std::min(now, state.stands_still_ns) >= kStandsStill;
 }
 
-bool Server::is_claimed(const LaneState& state, std::uint32_t buffer) noexcept {
+bool Server::is_claimed(const QueueState& state, std::uint32_t buffer) noexcept {
   return std::ranges::any_of(
       state.seats, [&](const SeatOfClient& place) { return place.seat->is_claiming(buffer); });
 }
 
 /// Whether nobody who asks for such rows can add one: each waits, here or for another kind of row.
-bool Server::quorum(const LaneState& state) noexcept {
+bool Server::quorum(const QueueState& state) noexcept {
   return std::ranges::all_of(state.seats, [](const SeatOfClient& place) {
     return std::ranges::any_of(*place.of_client, &Seat::waiting);
   });
 }
 
-Batch Server::take(LaneState& state) {
-  Lane& lane = *state.lane;
+Batch Server::take(QueueState& state) {
+  RequestQueue& queue = *state.queue;
   Batch batch;
-  batch.lane = &state;
-  batch.model = lane.kind().model;
-  batch.pinned = lane.kind().pinned;
-  batch.buffer = lane.open() - 1;
-  const std::uint32_t claimed = lane.claims(batch.buffer).close();
+  batch.queue = &state;
+  batch.model = queue.kind().model;
+  batch.pinned = queue.kind().pinned;
+  batch.buffer = queue.open() - 1;
+  const std::uint32_t claimed = queue.claims(batch.buffer).close();
   SHOAL_FAULT_POINT("serve.take.closed");
-  lane.set_open(0);
+  queue.set_open(0);
   open_buffer(state);
   wait_for_stragglers(state, batch.buffer, claimed);
   batch.left_ns = os::now_ns();
@@ -167,13 +167,13 @@ Batch Server::take(LaneState& state) {
   return batch;
 }
 
-void Server::wait_for_stragglers(LaneState& state, std::uint32_t buffer, std::uint32_t claimed) {
-  Lane& lane = *state.lane;
+void Server::wait_for_stragglers(QueueState& state, std::uint32_t buffer, std::uint32_t claimed) {
+  RequestQueue& queue = *state.queue;
   // A nanosecond a byte, else large rows could be missed again and again.
-  const std::chrono::nanoseconds writing(static_cast<std::int64_t>(row_bytes(lane.kind().inputs)));
+  const std::chrono::nanoseconds writing(static_cast<std::int64_t>(row_bytes(queue.kind().inputs)));
   const os::Deadline end = os::deadline_after(kStragglerWait + writing);
   for (std::uint32_t row = 0; row < claimed; ++row) {
-    const sync::RowWord& word = lane.cell(buffer, row).word;
+    const sync::RowWord& word = queue.cell(buffer, row).word;
     while (word.state() == sync::RowState::kEmpty) {
       const std::uint32_t seen = segment_.work().generation();
       const bool comes = is_claimed(state, buffer);
@@ -184,12 +184,12 @@ void Server::wait_for_stragglers(LaneState& state, std::uint32_t buffer, std::ui
   }
 }
 
-void Server::collect(LaneState& state, std::uint32_t buffer, std::uint32_t claimed, Batch& batch) {
-  Lane& lane = *state.lane;
+void Server::collect(QueueState& state, std::uint32_t buffer, std::uint32_t claimed, Batch& batch) {
+  RequestQueue& queue = *state.queue;
   bool missed = false;
   std::vector<std::uint32_t> from;
   for (std::uint32_t row = 0; row < claimed; ++row) {
-    RowCell& cell = lane.cell(buffer, row);
+    RowCell& cell = queue.cell(buffer, row);
     if (cell.word.state() == sync::RowState::kEmpty && cell.word.miss()) {
       missed = true;
     } else if (begin_row(state, cell, batch)) {
@@ -200,25 +200,25 @@ void Server::collect(LaneState& state, std::uint32_t buffer, std::uint32_t claim
   batch.quarantined = missed;
   // The model is to see no gaps. Whoever was missed may still write into its row: then the others
   // move to memory of this process.
-  for (std::size_t leaf = 0; leaf < lane.leaves(); ++leaf) {
-    const std::size_t bytes = lane.leaf_bytes(leaf);
-    std::byte* to = lane.input(buffer, leaf, 0);
+  for (std::size_t leaf = 0; leaf < queue.leaves(); ++leaf) {
+    const std::size_t bytes = queue.leaf_bytes(leaf);
+    std::byte* to = queue.input(buffer, leaf, 0);
     if (missed) {
-      state.scratch.resize(lane.leaves());
-      state.scratch[leaf].resize(bytes * lane.max_rows());
+      state.scratch.resize(queue.leaves());
+      state.scratch[leaf].resize(bytes * queue.max_rows());
       to = state.scratch[leaf].data();
     }
     for (std::size_t i = 0; i < from.size(); ++i) {
-      const std::byte* row = lane.input(buffer, leaf, from[i]);
+      const std::byte* row = queue.input(buffer, leaf, from[i]);
       if (to + i * bytes != row) std::memcpy(to + i * bytes, row, bytes);
     }
   }
 }
 
-bool Server::begin_row(LaneState& state, const RowCell& cell, Batch& batch) {
+bool Server::begin_row(QueueState& state, const RowCell& cell, Batch& batch) {
   const auto found = seats_.find(cell.seat);
   ModelStatistics& counts = statistics(batch.model);
-  if (found == seats_.end() || found->second.lane != &state ||
+  if (found == seats_.end() || found->second.queue != &state ||
       cell.slot >= found->second.seat->slots()) {
     add(counts.dropped_rows);
     return false;
@@ -248,18 +248,18 @@ bool Server::begin_row(LaneState& state, const RowCell& cell, Batch& batch) {
   return true;
 }
 
-const LaneKind& Server::kind(const Batch& batch) const noexcept { return batch.lane->lane->kind(); }
+const RequestKind& Server::kind(const Batch& batch) const noexcept { return batch.queue->queue->kind(); }
 
-const RowSpec& Server::outputs(const Batch& batch) const noexcept { return batch.lane->outputs; }
+const RowSpec& Server::outputs(const Batch& batch) const noexcept { return batch.queue->outputs; }
 
 std::uint32_t Server::max_rows(const Batch& batch) const noexcept {
-  return batch.lane->lane->max_rows();
+  return batch.queue->queue->max_rows();
 }
 
 std::byte* Server::input(const Batch& batch, std::size_t leaf, std::uint32_t row) const noexcept {
-  const Lane& lane = *batch.lane->lane;
-  if (!batch.quarantined) return lane.input(batch.buffer, leaf, row);
-  return batch.lane->scratch[leaf].data() + row * lane.leaf_bytes(leaf);
+  const RequestQueue& queue = *batch.queue->queue;
+  if (!batch.quarantined) return queue.input(batch.buffer, leaf, row);
+  return batch.queue->scratch[leaf].data() + row * queue.leaf_bytes(leaf);
 }
 
 std::byte* Server::output(const Batch& batch, std::uint32_t row, std::size_t leaf) const noexcept {
@@ -312,35 +312,35 @@ void Server::finish(Batch& batch, std::uint32_t padded_rows) {
 
 /// What is quarantined comes back by look_at_quarantine().
 void Server::give_back(const Batch& batch) {
-  if (!batch.quarantined) free_buffer(*batch.lane, batch.buffer);
+  if (!batch.quarantined) free_buffer(*batch.queue, batch.buffer);
 }
 
-void Server::free_buffer(LaneState& state, std::uint32_t buffer) {
-  for (std::uint32_t row = 0; row < state.lane->max_rows(); ++row) {
-    state.lane->cell(buffer, row).word.clear();
+void Server::free_buffer(QueueState& state, std::uint32_t buffer) {
+  for (std::uint32_t row = 0; row < state.queue->max_rows(); ++row) {
+    state.queue->cell(buffer, row).word.clear();
   }
   state.free.push_back(buffer);
-  if (state.lane->open() == 0) open_buffer(state);
+  if (state.queue->open() == 0) open_buffer(state);
 }
 
-void Server::open_buffer(LaneState& state) {
+void Server::open_buffer(QueueState& state) {
   if (state.free.empty()) return;
   const std::uint32_t buffer = state.free.back();
   state.free.pop_back();
   state.stands_still_ns = 0;
-  state.lane->claims(buffer).open();
-  state.lane->set_open(buffer + 1);
+  state.queue->claims(buffer).open();
+  state.queue->set_open(buffer + 1);
   SHOAL_FAULT_POINT("serve.open.stored");
-  state.lane->opened().ring();
+  state.queue->opened().ring();
 }
 
 void Server::look_at_quarantine() {
-  for (const auto& state : lanes_) {
+  for (const auto& state : queues_) {
     std::erase_if(state->quarantine, [&](const Quarantined& held) {
-      const Lane& lane = *state->lane;
+      const RequestQueue& queue = *state->queue;
       const bool claimed = is_claimed(*state, held.buffer);
       for (std::uint32_t row = 0; claimed && row < held.claimed; ++row) {
-        const sync::RowState word = lane.cell(held.buffer, row).word.state();
+        const sync::RowState word = queue.cell(held.buffer, row).word.state();
         if (word == sync::RowState::kMissed) return false;
       }
       free_buffer(*state, held.buffer);

@@ -22,7 +22,7 @@
 #include "shoal/os/socket.h"
 #include "shoal/process/event_loop.h"
 #include "shoal/serve/server_segment.h"
-#include "shoal/serve/lane.h"
+#include "shoal/serve/request_queue.h"
 #include "shoal/serve/messages.h"
 #include "shoal/serve/seat.h"
 #include "shoal/sync/spin_policy.h"
@@ -33,7 +33,7 @@ struct ModelOptions {
   std::string name;
   std::uint32_t max_batch = 64;
   /// A batch leaves when its oldest row is this old, when it is full, or when every client of its
-  /// lane waits, at whatever lane; in any case only when nothing else is being computed. Zero: as
+  /// queue waits, at whatever queue; in any case only when nothing else is being computed. Zero: as
   /// soon as that is so.
   std::chrono::nanoseconds max_delay{0};
 };
@@ -42,8 +42,8 @@ struct ServerOptions {
   std::string address;  // of the frontend
   std::uint32_t instance = 0;
   std::vector<ModelOptions> models;
-  std::uint32_t max_lanes = 64;    // of one model: kinds of rows
-  std::uint32_t max_slots = 4096;  // of one client at one lane: rows in flight
+  std::uint32_t max_queues = 64;    // of one model: kinds of rows
+  std::uint32_t max_slots = 4096;  // of one client at one queue: rows in flight
 };
 
 /// A row of a batch, and whom its reply goes to.
@@ -58,12 +58,12 @@ struct BatchRow {
   bool answered = false;
 };
 
-struct LaneState;
+struct QueueState;
 
 /// Rows that left together, the first rows.size() of their buffer; to be finished before next() is
 /// called again.
 struct Batch {
-  LaneState* lane = nullptr;
+  QueueState* queue = nullptr;
   std::uint32_t model = 0;
   std::uint64_t pinned = 0;
   std::uint32_t buffer = 0;
@@ -72,7 +72,7 @@ struct Batch {
   bool quarantined = false;  // its rows were copied: a missed claimer may still write to the buffer
 };
 
-/// Rows of a new kind: what does the model make of this example? Answer with open_lane() or
+/// Rows of a new kind: what does the model make of this example? Answer with open_queue() or
 /// refuse(), before next() is called again.
 struct Probe {
   std::uint32_t client = 0;
@@ -103,7 +103,7 @@ using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, Serve
 /// Threads: one executor calls everything. An own thread (process::EventLoop) talks with clients
 /// and sees them die.
 /// Processes: the clients may be of any process of the same user.
-/// Invariants: a row gets one reply; a batch has rows of one lane; what a client writes into shared
+/// Invariants: a row gets one reply; a batch has rows of one queue; what a client writes into shared
 /// memory is checked before it is believed.
 /// Death: of a client on any line: its rows are dropped, its seats unmapped, and no batch that has
 /// another row waits for it longer than kStragglerWait and a nanosecond a byte. Of this process:
@@ -122,7 +122,7 @@ class Server {
   [[nodiscard]] Work next(os::Deadline deadline = os::kNoDeadline);
 
   // Of a batch.
-  const LaneKind& kind(const Batch& batch) const noexcept;
+  const RequestKind& kind(const Batch& batch) const noexcept;
   const RowSpec& outputs(const Batch& batch) const noexcept;
   std::uint32_t max_rows(const Batch& batch) const noexcept;
   std::byte* input(const Batch& batch, std::size_t leaf, std::uint32_t row = 0) const noexcept;
@@ -136,7 +136,7 @@ class Server {
 
   /// Replies of the probed kind are such, and the asker gets its seat. Throws SystemError when
   /// memory is short.
-  void open_lane(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
+  void open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
   void refuse(const Probe& probe, const Refused& why);
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);
 
@@ -166,23 +166,23 @@ class Server {
   // The executor's.
   std::optional<Work> next_event();
   std::optional<Work> open(OpenEvent event);
-  void seat_client(const std::shared_ptr<Peer>& peer, LaneState& lane, std::uint32_t slots);
+  void seat_client(const std::shared_ptr<Peer>& peer, QueueState& queue, std::uint32_t slots);
   void send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> bytes,
             std::initializer_list<int> fds = {});
   void drop_seats_of(std::uint32_t client);
   void drop_seat(std::uint32_t seat);
-  LaneState* due_lane(std::uint64_t now, std::uint64_t& look_again);
-  static bool quorum(const LaneState& lane) noexcept;
-  static bool stands_still(LaneState& lane, std::uint32_t buffer, std::uint64_t now) noexcept;
-  static bool is_claimed(const LaneState& lane, std::uint32_t buffer) noexcept;
-  Batch take(LaneState& lane);
-  void wait_for_stragglers(LaneState& lane, std::uint32_t buffer, std::uint32_t claimed);
-  void collect(LaneState& lane, std::uint32_t buffer, std::uint32_t claimed, Batch& batch);
-  bool begin_row(LaneState& lane, const RowCell& cell, Batch& batch);
+  QueueState* due_queue(std::uint64_t now, std::uint64_t& look_again);
+  static bool quorum(const QueueState& queue) noexcept;
+  static bool stands_still(QueueState& queue, std::uint32_t buffer, std::uint64_t now) noexcept;
+  static bool is_claimed(const QueueState& queue, std::uint32_t buffer) noexcept;
+  Batch take(QueueState& queue);
+  void wait_for_stragglers(QueueState& queue, std::uint32_t buffer, std::uint32_t claimed);
+  void collect(QueueState& queue, std::uint32_t buffer, std::uint32_t claimed, Batch& batch);
+  bool begin_row(QueueState& queue, const RowCell& cell, Batch& batch);
   void give_back(const Batch& batch);
-  void free_buffer(LaneState& lane, std::uint32_t buffer);
+  void free_buffer(QueueState& queue, std::uint32_t buffer);
   void look_at_quarantine();
-  void open_buffer(LaneState& lane);
+  void open_buffer(QueueState& queue);
   void answered(Batch& batch, std::uint32_t row, ReplyStatus status,
                 std::uint64_t version) noexcept;
   void wait_for_work(std::uint32_t seen, os::Deadline until);
@@ -197,11 +197,11 @@ class Server {
   std::deque<Event> events_;
 
   // The executor's.
-  std::vector<std::unique_ptr<LaneState>> lanes_;
+  std::vector<std::unique_ptr<QueueState>> queues_;
   struct SeatState {
     std::unique_ptr<Seat> seat;
     std::uint32_t client = 0;
-    LaneState* lane = nullptr;
+    QueueState* queue = nullptr;
   };
   std::unordered_map<std::uint32_t, SeatState> seats_;
   std::unordered_map<std::uint32_t, std::vector<Seat*>> seats_of_;  // by client

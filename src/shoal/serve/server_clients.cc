@@ -1,4 +1,4 @@
-// The other side of Server: clients come, ask for lanes and seats, and go. What concerns the
+// The other side of Server: clients come, ask for queues and seats, and go. What concerns the
 // executor reaches it as an event.
 #include <fmt/format.h>
 #include <poll.h>
@@ -139,21 +139,21 @@ std::optional<Work> Server::next_event() {
 }
 
 std::optional<Work> Server::open(OpenEvent event) {
-  const LaneKind& kind = event.request.kind;
-  const auto lane =
-      std::ranges::find_if(lanes_, [&](const auto& state) { return state->lane->kind() == kind; });
-  if (lane != lanes_.end()) {
-    seat_client(event.peer, **lane, event.request.slots);
+  const RequestKind& kind = event.request.kind;
+  const auto queue =
+      std::ranges::find_if(queues_, [&](const auto& state) { return state->queue->kind() == kind; });
+  if (queue != queues_.end()) {
+    seat_client(event.peer, **queue, event.request.slots);
     return std::nullopt;
   }
   std::size_t example = 0;
   for (const shm::TensorSpec& leaf : kind.inputs) example += leaf.bytes();
   const auto of_model = std::ranges::count_if(
-      lanes_, [&](const auto& state) { return state->lane->kind().model == kind.model; });
+      queues_, [&](const auto& state) { return state->queue->kind().model == kind.model; });
   std::string refusal;
   if (kind.model >= options_.models.size() || example != event.request.example.size()) {
     refusal = "a client asked for a model that there is not, or described its rows wrongly";
-  } else if (static_cast<std::uint32_t>(of_model) >= options_.max_lanes) {
+  } else if (static_cast<std::uint32_t>(of_model) >= options_.max_queues) {
     refusal = fmt::format(
         "the model '{}' has been asked for rows of {} different shapes and dtypes already, and "
         "this "
@@ -168,26 +168,26 @@ std::optional<Work> Server::open(OpenEvent event) {
   return Probe{asker_->id, std::move(event.request)};
 }
 
-void Server::open_lane(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure) {
+void Server::open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure) {
   const ModelOptions& model = options_.models[probe.request.kind.model];
-  auto state = std::make_unique<LaneState>();
-  state->lane =
-      Lane::create(static_cast<std::uint32_t>(lanes_.size()), probe.request.kind,
+  auto state = std::make_unique<QueueState>();
+  state->queue =
+      RequestQueue::create(static_cast<std::uint32_t>(queues_.size()), probe.request.kind,
                    {.buffers = kBuffers, .max_rows = model.max_batch}, model.max_delay.count() > 0);
   state->outputs = std::move(outputs);
   state->structure = std::move(structure);
   state->max_delay_ns = static_cast<std::uint64_t>(model.max_delay.count());
   for (std::uint32_t buffer = 0; buffer < kBuffers; ++buffer) state->free.push_back(buffer);
   open_buffer(*state);
-  lanes_.push_back(std::move(state));
-  seat_client(std::exchange(asker_, nullptr), *lanes_.back(), probe.request.slots);
+  queues_.push_back(std::move(state));
+  seat_client(std::exchange(asker_, nullptr), *queues_.back(), probe.request.slots);
 }
 
 void Server::refuse(const Probe&, const Refused& why) {
   send(std::exchange(asker_, nullptr), why.encode());
 }
 
-void Server::seat_client(const std::shared_ptr<Peer>& peer, LaneState& state, std::uint32_t slots) {
+void Server::seat_client(const std::shared_ptr<Peer>& peer, QueueState& state, std::uint32_t slots) {
   try {
     SeatState place;
     const std::size_t cheap = kSeatBytes / std::max(row_bytes(state.outputs), Seat::kMaxTextBytes);
@@ -195,10 +195,10 @@ void Server::seat_client(const std::shared_ptr<Peer>& peer, LaneState& state, st
         std::max(slots, static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kSeatSlots)));
     place.seat = Seat::create(next_seat_++, state.outputs, std::min(slots, options_.max_slots));
     place.client = peer->id;
-    place.lane = &state;
+    place.queue = &state;
     const std::uint32_t id = place.seat->id();
     send(peer, Opened{state.outputs, state.structure}.encode(),
-         {state.lane->fd(), place.seat->fd()});
+         {state.queue->fd(), place.seat->fd()});
     place.seat->close_fd();
     std::vector<Seat*>& theirs = seats_of_[peer->id];
     theirs.push_back(place.seat.get());
@@ -232,7 +232,7 @@ void Server::drop_seat(std::uint32_t seat) {
   const auto found = seats_.find(seat);
   const Seat* dropped = found->second.seat.get();
   std::erase(seats_of_[found->second.client], dropped);
-  std::erase_if(found->second.lane->seats,
+  std::erase_if(found->second.queue->seats,
                 [&](const SeatOfClient& place) { return place.seat == dropped; });
   seats_.erase(found);
 }

@@ -15,15 +15,15 @@ struct Quarantined {
   std::uint32_t claimed = 0;
 };
 
-/// A seat at a lane, and all those that its client has at this server.
+/// A seat at a queue, and all those that its client has at this server.
 struct SeatOfClient {
   Seat* seat = nullptr;
   const std::vector<Seat*>* of_client = nullptr;
 };
 
-/// A lane, as its server knows it.
-struct LaneState {
-  std::unique_ptr<Lane> lane;
+/// A queue, as its server knows it.
+struct QueueState {
+  std::unique_ptr<RequestQueue> queue;
   RowSpec outputs;
   std::vector<std::byte> structure;
   std::vector<SeatOfClient> seats;

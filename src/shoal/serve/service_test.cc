@@ -66,7 +66,7 @@ TEST_F(Service, ManyClientsGetTheirOwnReplies) {
   std::atomic<int> wrong{0};
   for (int c = 0; c < 8; ++c) {
     clients.emplace_back([&, c] {
-      Asker asker(frontend.address(), 4 + c % 2);  // two lanes
+      Asker asker(frontend.address(), 4 + c % 2);  // two queues
       for (int i = 0; i < 500; ++i) {
         if (asker.ask(c * 1000 + i) != c * 1000 + i) ++wrong;
       }
@@ -83,7 +83,7 @@ TEST_F(Service, ManyClientsGetTheirOwnReplies) {
 TEST_F(Service, ManyRowsOfOneRequestMayTakeSeveralBatches) {
   start(echo_options("", 4));
   Asker asker(frontend.address(), 1);
-  LaneSeat& at = asker.lane(10);
+  ClientQueue& at = asker.queue(10);
   const std::vector<std::int64_t> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto* first = reinterpret_cast<const std::byte*>(values.data());
   Request request =
@@ -116,7 +116,7 @@ TEST_F(Service, AnUnknownModelIsNamedWithThoseThereAre) {
 
 TEST_F(Service, TooManyKindsOfRowsAreRefused) {
   ServerOptions options = echo_options("");
-  options.max_lanes = 2;
+  options.max_queues = 2;
   start(options);
   EXPECT_EQ(Asker(frontend.address(), 1).ask(1), 1);
   EXPECT_EQ(Asker(frontend.address(), 2).ask(1), 1);
@@ -127,8 +127,8 @@ TEST_F(Service, TooManyKindsOfRowsAreRefused) {
 TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
   start(echo_options("", 8, std::chrono::hours(1)));
   Asker one(frontend.address()), two(frontend.address());
-  one.lane();
-  two.lane();
+  one.queue();
+  two.queue();
   Request first = one.submit(1);
   auto second = std::async(std::launch::async, [&] { return two.ask(2); });
   EXPECT_EQ(one.result(first), 1);
@@ -141,7 +141,7 @@ TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
   std::latch seated(2);
   const auto ask_thrice = [&](std::int64_t numbers, std::int64_t others) {
     Asker asker(frontend.address(), numbers);
-    asker.lane();
+    asker.queue();
     const std::vector<std::int64_t> row(4);
     const std::byte* leaf = reinterpret_cast<const std::byte*>(row.data());
     asker.client().open(rows_of(others), {&leaf, 1}, 1, test_deadline());
@@ -156,10 +156,10 @@ TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
 TEST_F(Service, ADeadClientDoesNotCountForTheQuorum) {
   start(echo_options("", 8, std::chrono::hours(1)));
   Asker one(frontend.address());
-  one.lane();
+  one.queue();
   {
     Asker two(frontend.address());
-    two.lane();
+    two.queue();
   }
   EXPECT_EQ(one.ask(1), 1);
 }
@@ -178,7 +178,7 @@ TEST_F(Service, AnybodyMayObserveIt) {
 TEST_F(Service, CloseTellsClientsThatWait) {
   start(echo_options("", 8, std::chrono::hours(1)));
   Asker one(frontend.address()), two(frontend.address());
-  two.lane();  // which never waits: one's row stays
+  two.queue();  // which never waits: one's row stays
   Request request = one.submit(1);
   frontend.close("closed by the test");
   EXPECT_THAT(what_of([&] { static_cast<void>(one.client().wait(request)); }),
@@ -193,13 +193,13 @@ class ByHand : public ::testing::Test {
   std::unique_ptr<Asker> seated(std::int64_t numbers = 1, std::uint32_t slots = 1) {
     auto asker = std::async(std::launch::async, [&] {
       auto made = std::make_unique<Asker>(frontend.address(), numbers);
-      made->lane(slots);
+      made->queue(slots);
       return made;
     });
     while (asker.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       Work work = server.next(os::deadline_after(std::chrono::milliseconds(1)));
       if (const auto* probe = std::get_if<Probe>(&work)) {
-        server.open_lane(*probe, probe->request.kind.inputs, {});
+        server.open_queue(*probe, probe->request.kind.inputs, {});
       }
     }
     return asker.get();
@@ -294,7 +294,7 @@ TEST_F(ByHand, ACancelledSlotIsUsedAgainOnlyWhenItsBatchIsFinished) {
   auto one = seated();
   Request request = one->submit(1);
   Batch batch = next_batch();
-  LaneSeat& at = *request.at;
+  ClientQueue& at = *request.at;
   one->client().cancel(request);
   EXPECT_EQ(at.free.size(), at.seat->slots() - 1);
   echo(batch);
@@ -321,10 +321,10 @@ TEST_F(ByHand, AWaitEndsAtTheRequestsDeadline) {
 
 TEST_F(ByHand, ABatchLeavesWithoutARowThatIsNotWritten) {
   auto slow = seated(), quick = seated();
-  LaneSeat& at = slow->lane();
-  const std::uint32_t buffer = at.lane->open() - 1;
+  ClientQueue& at = slow->queue();
+  const std::uint32_t buffer = at.queue->open() - 1;
   at.seat->announce_claim(buffer);
-  ASSERT_EQ(at.lane->claims(buffer).claim(1, 4).count, 1u);
+  ASSERT_EQ(at.queue->claims(buffer).claim(1, 4).count, 1u);
   Request request = quick->submit(2);
   Batch batch = next_batch();
   ASSERT_EQ(batch.rows.size(), 1u);
@@ -339,7 +339,7 @@ TEST_F(ByHand, ABatchLeavesWithoutARowThatIsNotWritten) {
     echo(batch);
     EXPECT_EQ(quick->result(request), i);
   }
-  EXPECT_FALSE(at.lane->cell(buffer, 0).word.ready());
+  EXPECT_FALSE(at.queue->cell(buffer, 0).word.ready());
   at.seat->end_claim();
   std::set<std::uint32_t> used;
   for (int i = 0; i < 4; ++i) {

@@ -15,7 +15,7 @@
 
 namespace shoal::serve::testing {
 
-inline LaneKind rows_of(std::int64_t numbers) {
+inline RequestKind rows_of(std::int64_t numbers) {
   return {.model = 0, .pinned = 0, .inputs = {{shm::DType::kI64, {numbers}}}, .structure = {}};
 }
 
@@ -43,9 +43,9 @@ class Asker {
         row_(numbers) {}
 
   Client& client() { return *client_; }
-  const LaneKind& kind() const { return kind_; }
+  const RequestKind& kind() const { return kind_; }
 
-  LaneSeat& lane(std::uint32_t slots = 1) {
+  ClientQueue& queue(std::uint32_t slots = 1) {
     const std::byte* leaf = reinterpret_cast<const std::byte*>(row_.data());
     return client_->open(kind_, {&leaf, 1}, slots, os::testing::test_deadline());
   }
@@ -55,7 +55,7 @@ class Asker {
     const std::byte* leaf = reinterpret_cast<const std::byte*>(row_.data());
     Rows rows{.leaves = {&leaf, 1}, .deadline = os::testing::test_deadline()};
     if (change) change(rows);
-    return client_->submit(lane(), rows);
+    return client_->submit(queue(), rows);
   }
 
   /// The reply's number, all of which are to be the same.
@@ -77,7 +77,7 @@ class Asker {
 
  private:
   std::unique_ptr<Client> client_;
-  LaneKind kind_;
+  RequestKind kind_;
   std::vector<std::int64_t> row_;
 };
 

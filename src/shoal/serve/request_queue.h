@@ -1,8 +1,8 @@
-// The requests of one kind: for one model, with rows of one shape. Rows of one lane go into batches
+// The requests of one kind: for one model, with rows of one shape. Rows of one queue go into batches
 // together.
 //
 //   offset    field
-//        0    LaneHeader
+//        0    RequestQueueHeader
 //             for each buffer: BufferHeader, then RowCell[max_rows]
 //             for each array of a row: for each buffer: [max_rows, *shape], as the model sees it
 //
@@ -41,7 +41,7 @@ struct alignas(128) BufferHeader {
   sync::RowClaims claims;
 };
 
-struct LaneHeader {
+struct RequestQueueHeader {
   sync::Doorbell opened;  // rung when a buffer is opened
   std::uint32_t magic;
   std::uint32_t version;
@@ -52,15 +52,15 @@ struct LaneHeader {
   char zero[104];
   alignas(128) sync::SystemAtomics::Word open;  // 1 + the open buffer; 0: none
 };
-static_assert(sizeof(LaneHeader) == 384);
+static_assert(sizeof(RequestQueueHeader) == 384);
 
-/// What a lane is for; a value.
-struct LaneKind {
+/// What a queue is for; a value.
+struct RequestKind {
   std::uint32_t model = 0;
   std::uint64_t pinned = 0;  // version of the weights that its rows want; 0: the latest
   RowSpec inputs;
   std::vector<std::byte> structure;  // how the face above packs a row's arrays; opaque here
-  bool operator==(const LaneKind&) const = default;
+  bool operator==(const RequestKind&) const = default;
 };
 
 /// The segment, mapped; a resource.
@@ -69,7 +69,7 @@ struct LaneKind {
 /// Memory ordering: open is stored with release after its claims were opened, and loaded with
 /// acquire ([open]).
 /// Death: of a client: see sync::RowClaims. Of the server: the segment goes with it.
-class Lane {
+class RequestQueue {
  public:
   struct Layout {
     std::uint32_t buffers = 3;
@@ -77,12 +77,12 @@ class Lane {
   };
 
   /// All buffers closed. Throws InvalidArgument, and SystemError when memory is short.
-  static std::unique_ptr<Lane> create(std::uint32_t id, LaneKind kind, Layout layout,
+  static std::unique_ptr<RequestQueue> create(std::uint32_t id, RequestKind kind, Layout layout,
                                       bool tells_when_waiting);
   /// Throws Error when the segment is none for rows of this kind.
-  static std::unique_ptr<Lane> attach(os::Fd fd, LaneKind kind);
+  static std::unique_ptr<RequestQueue> attach(os::Fd fd, RequestKind kind);
 
-  const LaneKind& kind() const noexcept { return kind_; }
+  const RequestKind& kind() const noexcept { return kind_; }
   std::uint32_t id() const noexcept { return header_->id; }
   std::uint32_t max_rows() const noexcept { return layout_.max_rows; }
   std::uint32_t buffers() const noexcept { return layout_.buffers; }
@@ -109,12 +109,12 @@ class Lane {
   std::size_t leaves() const noexcept { return leaves_.size(); }
 
  private:
-  Lane(shm::Arena arena, LaneKind kind, Layout layout);
+  RequestQueue(shm::Arena arena, RequestKind kind, Layout layout);
 
   shm::Arena arena_;
-  LaneKind kind_;
+  RequestKind kind_;
   Layout layout_;
-  LaneHeader* header_;
+  RequestQueueHeader* header_;
   std::vector<BufferHeader*> heads_;
   std::vector<RowCell*> cells_;
   std::vector<std::byte*> leaves_;

@@ -1,4 +1,4 @@
-#include "shoal/serve/lane.h"
+#include "shoal/serve/request_queue.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 namespace shoal::serve {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x454e414c;  // "LANE"
+constexpr std::uint32_t kMagic = 0x55455551;  // "QUEU"
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kMaxBuffers = 1024;
 constexpr std::uint32_t kMaxRows = 1u << 20;
@@ -19,10 +19,10 @@ struct Offsets {
   std::size_t bytes = 0;
 };
 
-Offsets offsets_of(const RowSpec& inputs, Lane::Layout layout) {
+Offsets offsets_of(const RowSpec& inputs, RequestQueue::Layout layout) {
   shm::LayoutBuilder builder;
   Offsets offsets;
-  builder.add<LaneHeader>();
+  builder.add<RequestQueueHeader>();
   for (std::uint32_t b = 0; b < layout.buffers; ++b) {
     offsets.heads.push_back(builder.add<BufferHeader>());
     offsets.cells.push_back(builder.add<RowCell>(layout.max_rows));
@@ -37,11 +37,11 @@ Offsets offsets_of(const RowSpec& inputs, Lane::Layout layout) {
 
 }  // namespace
 
-Lane::Lane(shm::Arena arena, LaneKind kind, Layout layout)
+RequestQueue::RequestQueue(shm::Arena arena, RequestKind kind, Layout layout)
     : arena_(std::move(arena)),
       kind_(std::move(kind)),
       layout_(layout),
-      header_(arena_.at<LaneHeader>(0)) {
+      header_(arena_.at<RequestQueueHeader>(0)) {
   const Offsets offsets = offsets_of(kind_.inputs, layout);
   for (const std::size_t at : offsets.heads) heads_.push_back(arena_.at<BufferHeader>(at));
   for (const std::size_t at : offsets.cells) {
@@ -53,39 +53,39 @@ Lane::Lane(shm::Arena arena, LaneKind kind, Layout layout)
   }
 }
 
-std::unique_ptr<Lane> Lane::create(std::uint32_t id, LaneKind kind, Layout layout,
+std::unique_ptr<RequestQueue> RequestQueue::create(std::uint32_t id, RequestKind kind, Layout layout,
                                    bool tells_when_waiting) {
   if (layout.max_rows < 1 || layout.max_rows > kMaxRows || layout.buffers < 1 ||
       layout.buffers > kMaxBuffers) {
     throw InvalidArgument(
         fmt::format("a batch has 1 to {} rows, not {}", kMaxRows, layout.max_rows));
   }
-  shm::Arena arena = shm::Arena::create("shoal-serve-lane", offsets_of(kind.inputs, layout).bytes);
-  std::unique_ptr<Lane> lane(new Lane(std::move(arena), std::move(kind), layout));
-  lane->header_->magic = kMagic;
-  lane->header_->version = kVersion;
-  lane->header_->id = id;
-  lane->header_->buffers = layout.buffers;
-  lane->header_->max_rows = layout.max_rows;
-  lane->header_->tells_when_waiting = tells_when_waiting ? 1 : 0;
-  for (std::uint32_t b = 0; b < layout.buffers; ++b) lane->claims(b).close();
-  return lane;
+  shm::Arena arena = shm::Arena::create("shoal-serve-queue", offsets_of(kind.inputs, layout).bytes);
+  std::unique_ptr<RequestQueue> queue(new RequestQueue(std::move(arena), std::move(kind), layout));
+  queue->header_->magic = kMagic;
+  queue->header_->version = kVersion;
+  queue->header_->id = id;
+  queue->header_->buffers = layout.buffers;
+  queue->header_->max_rows = layout.max_rows;
+  queue->header_->tells_when_waiting = tells_when_waiting ? 1 : 0;
+  for (std::uint32_t b = 0; b < layout.buffers; ++b) queue->claims(b).close();
+  return queue;
 }
 
-std::unique_ptr<Lane> Lane::attach(os::Fd fd, LaneKind kind) {
+std::unique_ptr<RequestQueue> RequestQueue::attach(os::Fd fd, RequestKind kind) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
-  const auto* header = arena.size() < sizeof(LaneHeader) ? nullptr : arena.at<LaneHeader>(0);
+  const auto* header = arena.size() < sizeof(RequestQueueHeader) ? nullptr : arena.at<RequestQueueHeader>(0);
   if (header == nullptr || header->magic != kMagic || header->version != kVersion) {
-    throw Error("this is no lane of a model service, or one of another version of Shoal");
+    throw Error("this is no queue of a model service, or one of another version of Shoal");
   }
   const Layout layout{header->buffers, header->max_rows};
   if (layout.buffers > kMaxBuffers || layout.max_rows > kMaxRows ||
       offsets_of(kind.inputs, layout).bytes > arena.size()) {
-    throw Error(fmt::format("a lane of the model service is not one for rows of {}",
+    throw Error(fmt::format("a queue of the model service is not one for rows of {}",
                             describe(kind.inputs)));
   }
   arena.close_fd();
-  return std::unique_ptr<Lane>(new Lane(std::move(arena), std::move(kind), layout));
+  return std::unique_ptr<RequestQueue>(new RequestQueue(std::move(arena), std::move(kind), layout));
 }
 
 }  // namespace shoal::serve

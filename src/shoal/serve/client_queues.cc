@@ -1,4 +1,4 @@
-// How a client meets its server, and gets to lanes and seats.
+// How a client meets its server, and gets to queues and seats.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -84,10 +84,10 @@ std::uint32_t Client::model(std::string_view name) const {
   return static_cast<std::uint32_t>(found - hello_.models.begin());
 }
 
-LaneSeat* Client::find(const LaneKind& kind, std::uint32_t slots) noexcept {
+ClientQueue* Client::find(const RequestKind& kind, std::uint32_t slots) noexcept {
   for (auto at = seats_.rbegin(); at != seats_.rend(); ++at) {
-    LaneSeat& seat = **at;
-    if (seat.lane->kind() == kind) {  // the newest of a kind has the most slots
+    ClientQueue& seat = **at;
+    if (seat.queue->kind() == kind) {  // the newest of a kind has the most slots
       reclaim(seat);
       return seat.free.size() >= slots ? &seat : nullptr;
     }
@@ -95,12 +95,12 @@ LaneSeat* Client::find(const LaneKind& kind, std::uint32_t slots) noexcept {
   return nullptr;
 }
 
-LaneSeat& Client::open(const LaneKind& kind, std::span<const std::byte* const> example,
+ClientQueue& Client::open(const RequestKind& kind, std::span<const std::byte* const> example,
                        std::uint32_t slots, os::Deadline deadline) {
-  if (LaneSeat* at = find(kind, slots)) return *at;
+  if (ClientQueue* at = find(kind, slots)) return *at;
   std::uint32_t in_flight = 0;
   for (const auto& at : seats_) {
-    if (at->lane->kind() == kind) {
+    if (at->queue->kind() == kind) {
       in_flight = std::max<std::uint32_t>(
           in_flight, at->seat->slots() - static_cast<std::uint32_t>(at->free.size()));
     }
@@ -120,7 +120,7 @@ LaneSeat& Client::open(const LaneKind& kind, std::span<const std::byte* const> e
     }
     throw InvalidArgument(refused.message);
   }
-  LaneSeat& at = seated(kind, std::move(message));
+  ClientQueue& at = seated(kind, std::move(message));
   leave_idle(kind, &at);
   if (at.free.size() < slots) {
     throw OverCapacity(
@@ -129,15 +129,15 @@ LaneSeat& Client::open(const LaneKind& kind, std::span<const std::byte* const> e
   return at;
 }
 
-LaneSeat& Client::seated(const LaneKind& kind, os::Message message) {
+ClientQueue& Client::seated(const RequestKind& kind, os::Message message) {
   Opened opened = Opened::decode(message.bytes);
-  if (message.fds.size() != 2) throw Error("a lane of a model service came without its memory");
-  auto at = std::make_unique<LaneSeat>();
+  if (message.fds.size() != 2) throw Error("a queue of a model service came without its memory");
+  auto at = std::make_unique<ClientQueue>();
   const auto same =
-      std::ranges::find_if(seats_, [&](const auto& other) { return other->lane->kind() == kind; });
-  at->lane = same != seats_.end()
-                 ? (*same)->lane
-                 : std::shared_ptr<Lane>(Lane::attach(std::move(message.fds[0]), kind));
+      std::ranges::find_if(seats_, [&](const auto& other) { return other->queue->kind() == kind; });
+  at->queue = same != seats_.end()
+                 ? (*same)->queue
+                 : std::shared_ptr<RequestQueue>(RequestQueue::attach(std::move(message.fds[0]), kind));
   at->seat = Seat::attach(std::move(message.fds[1]), opened.outputs);
   at->outputs = std::move(opened.outputs);
   at->structure = std::move(opened.structure);
@@ -147,9 +147,9 @@ LaneSeat& Client::seated(const LaneKind& kind, os::Message message) {
 }
 
 /// Seats of this kind that nothing is in flight at, but for `kept`, go back.
-void Client::leave_idle(const LaneKind& kind, const LaneSeat* kept) {
+void Client::leave_idle(const RequestKind& kind, const ClientQueue* kept) {
   std::erase_if(seats_, [&](const auto& at) {
-    if (at.get() == kept || at->lane->kind() != kind) return false;
+    if (at.get() == kept || at->queue->kind() != kind) return false;
     reclaim(*at);
     if (at->free.size() < at->seat->slots()) return false;
     static_cast<void>(socket_.send(Leave{at->seat->id()}.encode()));
