@@ -217,7 +217,7 @@ class Chaos:
 
         def nothing_is_kept() -> bool:
             model(np.zeros(WIDTH))
-            return self.service.stats()["doubled"]["clients"] <= 1 and seats(self.service._workers[0].pid) <= 2
+            return self.service.stats()["doubled"]["clients"] <= 1 and mapped_slots(self.service._workers[0].pid) <= 2
 
         await_that(nothing_is_kept, "that the server keeps nothing of anybody")
 
@@ -229,9 +229,9 @@ class Chaos:
         self.service.close()
 
 
-def seats(pid: int) -> int:
-    """Places of clients that a server has mapped; of the driver: at two lanes."""
-    return Path(f"/proc/{pid}/maps").read_text().count("shoal-serve-seat")
+def mapped_slots(pid: int) -> int:
+    """How many ClientSlots a server has mapped; the driver has two, one for each of its queues."""
+    return Path(f"/proc/{pid}/maps").read_text().count("shoal-serve-slots")
 
 
 def descriptors() -> Counter[str]:

@@ -31,7 +31,7 @@ Request Client::submit(ClientQueue& at, const Rows& rows) {
   for (std::uint32_t row = 0; row < rows.count; ++row) {
     const std::uint32_t slot = at.free.back();
     at.free.pop_back();
-    request.places.push_back({slot, at.seat->cell(slot).word.queue()});
+    request.places.push_back({slot, at.slots->cell(slot).word.queue()});
   }
   SHOAL_FAULT_POINT("serve.submit.queued");
   try {
@@ -56,7 +56,7 @@ std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& req
   const std::uint32_t open = queue.open();
   if (open == 0 || open > queue.buffers()) return 0;
   const std::uint32_t buffer = open - 1;
-  at.seat->announce_claim(buffer);
+  at.slots->announce_claim(buffer);
   SHOAL_FAULT_POINT("serve.submit.announced");
   const sync::RowRange range = queue.claims(buffer).claim(rows.count - first, queue.max_rows());
   SHOAL_FAULT_POINT("serve.submit.claimed");
@@ -71,7 +71,7 @@ std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& req
       in_order = false;
     }
   }
-  at.seat->end_claim();
+  at.slots->end_claim();
   SHOAL_FAULT_POINT("serve.submit.ready");
   segment_.work().ring();  // also without a row: a buffer may come back that was announced for nothing
   return written;
@@ -81,7 +81,7 @@ bool Client::write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row,
                        std::uint32_t index, Request::Place place) {
   RequestQueue& queue = *at.queue;
   RowCell& cell = queue.cell(buffer, row);
-  cell.seat = at.seat->id();
+  cell.client_slots = at.slots->id();
   cell.slot = place.slot;
   cell.generation = place.generation;
   cell.submitted_ns = os::now_ns();
@@ -115,23 +115,23 @@ void Client::wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t se
 
 bool Client::done(const Request& request) const noexcept {
   return std::ranges::all_of(request.places, [&](const Request::Place& place) {
-    return request.at->seat->cell(place.slot).word.state() == sync::ReplyState::kDone;
+    return request.at->slots->cell(place.slot).word.state() == sync::ReplyState::kDone;
   });
 }
 
 bool Client::wait(Request& request, os::Deadline until) {
-  Seat& seat = *request.at->seat;
+  ClientSlots& slots = *request.at->slots;
   bool told = false;
   for (;;) {
-    const std::uint32_t seen = seat.done().generation();
+    const std::uint32_t seen = slots.done().generation();
     if (done(request)) break;
-    if (request.at->queue->tells_when_waiting() && !seat.waiting()) {
-      seat.set_waiting(true);
+    if (request.at->queue->tells_when_waiting() && !slots.waiting()) {
+      slots.set_waiting(true);
       told = true;
       segment_.work().ring();
     }
     const os::Deadline slice = std::min({until, request.deadline, os::deadline_after(kSlice)});
-    if (seat.done().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) continue;
+    if (slots.done().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) continue;
     if (done(request)) break;
     if (!alive()) throw_died();
     const os::Deadline now = os::Clock::now();
@@ -140,7 +140,7 @@ bool Client::wait(Request& request, os::Deadline until) {
       throw DeadlineExceeded("the deadline passed before there was a reply");
     }
     if (now >= until) {
-      if (told) seat.set_waiting(false);
+      if (told) slots.set_waiting(false);
       return false;
     }
   }
@@ -163,25 +163,25 @@ void Client::check(const Request& request) const {
 }
 
 ReplyStatus Client::status(const Request& request, std::uint32_t row) const noexcept {
-  return request.at->seat->cell(request.places[row].slot).status;
+  return request.at->slots->cell(request.places[row].slot).status;
 }
 
 std::string_view Client::error(const Request& request, std::uint32_t row) const noexcept {
-  return request.at->seat->text(request.places[row].slot);
+  return request.at->slots->text(request.places[row].slot);
 }
 
 std::uint64_t Client::version(const Request& request, std::uint32_t row) const noexcept {
-  return request.at->seat->cell(request.places[row].slot).version;
+  return request.at->slots->cell(request.places[row].slot).version;
 }
 
 const std::byte* Client::output(const Request& request, std::uint32_t row,
                                 std::size_t leaf) const noexcept {
-  return request.at->seat->output(request.places[row].slot, leaf);
+  return request.at->slots->output(request.places[row].slot, leaf);
 }
 
 void Client::release(Request& request) noexcept {
   for (const Request::Place& place : request.places) {
-    request.at->seat->cell(place.slot).word.release(place.generation);
+    request.at->slots->cell(place.slot).word.release(place.generation);
     request.at->free.push_back(place.slot);
   }
   request.places.clear();
@@ -189,7 +189,7 @@ void Client::release(Request& request) noexcept {
 
 void Client::cancel(Request& request) noexcept {
   for (const Request::Place& place : request.places) {
-    if (request.at->seat->cell(place.slot).word.abandon(place.generation)) {
+    if (request.at->slots->cell(place.slot).word.abandon(place.generation)) {
       request.at->free.push_back(place.slot);
     } else {
       request.at->leaving.push_back(place.slot);
@@ -201,7 +201,7 @@ void Client::cancel(Request& request) noexcept {
 /// Slots of cancelled rows whose batch is finished by now.
 void Client::reclaim(ClientQueue& at) noexcept {
   std::erase_if(at.leaving, [&](std::uint32_t slot) {
-    if (at.seat->cell(slot).word.state() != sync::ReplyState::kFree) return false;
+    if (at.slots->cell(slot).word.state() != sync::ReplyState::kFree) return false;
     at.free.push_back(slot);
     return true;
   });

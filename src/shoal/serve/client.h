@@ -1,8 +1,8 @@
 // Asks a model service: rows in, rows out.
 //
 //   std::unique_ptr<Client> client = Client::connect(address);
-//   ClientQueue& seat = client->open(kind, example);       // once for each kind of row
-//   Request request = client->submit(seat, {.leaves = rows, .count = 1});
+//   ClientQueue& queue = client->open(kind, example);     // once for each kind of row
+//   Request request = client->submit(queue, {.leaves = rows, .count = 1});
 //   (void)client->wait(request);
 //   client->check(request);                             // throws what became of the rows
 //   const std::byte* reply = client->output(request, 0, 0);
@@ -23,14 +23,14 @@
 #include "shoal/serve/server_segment.h"
 #include "shoal/serve/request_queue.h"
 #include "shoal/serve/messages.h"
-#include "shoal/serve/seat.h"
+#include "shoal/serve/client_slots.h"
 #include "shoal/sync/spin_policy.h"
 
 namespace shoal::serve {
 
 /// Rows to be asked about; borrows them.
 struct Rows {
-  /// By array: the first row; the others follow, each of the queue's bytes.
+  /// For each array: its first row. The other rows follow it, each of the queue's leaf_bytes().
   std::span<const std::byte* const> leaves;
   std::uint32_t count = 1;
   std::int32_t env = 0;  // of this client's: whose recurrent state the rows go with
@@ -39,11 +39,11 @@ struct Rows {
   bool wait_for_room = true;  // false: OverCapacity when the open batch is full
 };
 
-/// A seat of this client's at a queue. There may be several, when more rows were to be in flight
-/// than the first one has slots.
+/// A request queue that this client has opened, with the client's slots there. A client has several
+/// for one queue where more rows were to be in flight than the first one has slots.
 struct ClientQueue {
   std::shared_ptr<RequestQueue> queue;
-  std::unique_ptr<Seat> seat;
+  std::unique_ptr<ClientSlots> slots;
   RowSpec outputs;
   std::vector<std::byte> structure;    // of a reply, for the face above
   std::vector<std::uint32_t> free;     // slots
@@ -87,7 +87,7 @@ class Client {
   /// The number of `name` among the models. Throws InvalidArgument naming those there are.
   std::uint32_t model(std::string_view name) const;
 
-  /// The newest seat at this kind of queue with at least `slots` slots, asked for where there is
+  /// The newest queue of this kind with at least `slots` slots, asked for where there is
   /// none: `example` is one row, its arrays one behind the other, which the model is tried with if
   /// no client has asked for such rows before. Throws ModelError, InvalidArgument, ServiceDied,
   /// DeadlineExceeded.
@@ -127,7 +127,7 @@ class Client {
   Client() = default;
   void greet(os::Deadline deadline);
   void receive(os::Message& message, os::Deadline deadline);
-  ClientQueue& seated(const RequestKind& kind, os::Message message);
+  ClientQueue& add_queue(const RequestKind& kind, os::Message message);
   std::uint32_t write_rows(ClientQueue& at, const Rows& rows, Request& request, std::uint32_t first);
   bool write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
                  std::uint32_t index, Request::Place place);
@@ -142,7 +142,7 @@ class Client {
   os::PidFd server_;
   ServerSegment segment_;
   Hello hello_;
-  std::vector<std::unique_ptr<ClientQueue>> seats_;  // newest last
+  std::vector<std::unique_ptr<ClientQueue>> queues_;  // newest last
   sync::SpinPolicy spin_;
   std::uint32_t spin_group_ = 0;
   int cpus_ = 1;

@@ -1,4 +1,4 @@
-// How a client meets its server, and gets to queues and seats.
+// How a client meets its server, and gets its queues.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -85,11 +85,11 @@ std::uint32_t Client::model(std::string_view name) const {
 }
 
 ClientQueue* Client::find(const RequestKind& kind, std::uint32_t slots) noexcept {
-  for (auto at = seats_.rbegin(); at != seats_.rend(); ++at) {
-    ClientQueue& seat = **at;
-    if (seat.queue->kind() == kind) {  // the newest of a kind has the most slots
-      reclaim(seat);
-      return seat.free.size() >= slots ? &seat : nullptr;
+  for (auto at = queues_.rbegin(); at != queues_.rend(); ++at) {
+    ClientQueue& found = **at;
+    if (found.queue->kind() == kind) {  // the newest of a kind has the most slots
+      reclaim(found);
+      return found.free.size() >= slots ? &found : nullptr;
     }
   }
   return nullptr;
@@ -99,10 +99,10 @@ ClientQueue& Client::open(const RequestKind& kind, std::span<const std::byte* co
                        std::uint32_t slots, os::Deadline deadline) {
   if (ClientQueue* at = find(kind, slots)) return *at;
   std::uint32_t in_flight = 0;
-  for (const auto& at : seats_) {
+  for (const auto& at : queues_) {
     if (at->queue->kind() == kind) {
       in_flight = std::max<std::uint32_t>(
-          in_flight, at->seat->slots() - static_cast<std::uint32_t>(at->free.size()));
+          in_flight, at->slots->slots() - static_cast<std::uint32_t>(at->free.size()));
     }
   }
   Open request{.kind = kind, .slots = std::bit_ceil(slots + in_flight), .example = {}};
@@ -120,39 +120,39 @@ ClientQueue& Client::open(const RequestKind& kind, std::span<const std::byte* co
     }
     throw InvalidArgument(refused.message);
   }
-  ClientQueue& at = seated(kind, std::move(message));
+  ClientQueue& at = add_queue(kind, std::move(message));
   leave_idle(kind, &at);
   if (at.free.size() < slots) {
     throw OverCapacity(
-        fmt::format("{} rows were to be in flight at once, {} may be", slots, at.seat->slots()));
+        fmt::format("{} rows were to be in flight at once, {} may be", slots, at.slots->slots()));
   }
   return at;
 }
 
-ClientQueue& Client::seated(const RequestKind& kind, os::Message message) {
+ClientQueue& Client::add_queue(const RequestKind& kind, os::Message message) {
   Opened opened = Opened::decode(message.bytes);
   if (message.fds.size() != 2) throw Error("a queue of a model service came without its memory");
   auto at = std::make_unique<ClientQueue>();
   const auto same =
-      std::ranges::find_if(seats_, [&](const auto& other) { return other->queue->kind() == kind; });
-  at->queue = same != seats_.end()
+      std::ranges::find_if(queues_, [&](const auto& other) { return other->queue->kind() == kind; });
+  at->queue = same != queues_.end()
                  ? (*same)->queue
                  : std::shared_ptr<RequestQueue>(RequestQueue::attach(std::move(message.fds[0]), kind));
-  at->seat = Seat::attach(std::move(message.fds[1]), opened.outputs);
+  at->slots = ClientSlots::attach(std::move(message.fds[1]), opened.outputs);
   at->outputs = std::move(opened.outputs);
   at->structure = std::move(opened.structure);
-  for (std::uint32_t slot = at->seat->slots(); slot > 0; --slot) at->free.push_back(slot - 1);
-  seats_.push_back(std::move(at));
-  return *seats_.back();
+  for (std::uint32_t slot = at->slots->slots(); slot > 0; --slot) at->free.push_back(slot - 1);
+  queues_.push_back(std::move(at));
+  return *queues_.back();
 }
 
-/// Seats of this kind that nothing is in flight at, but for `kept`, go back.
+/// Gives back the queues of this kind with nothing in flight, except `kept`.
 void Client::leave_idle(const RequestKind& kind, const ClientQueue* kept) {
-  std::erase_if(seats_, [&](const auto& at) {
+  std::erase_if(queues_, [&](const auto& at) {
     if (at.get() == kept || at->queue->kind() != kind) return false;
     reclaim(*at);
-    if (at->free.size() < at->seat->slots()) return false;
-    static_cast<void>(socket_.send(Leave{at->seat->id()}.encode()));
+    if (at->free.size() < at->slots->slots()) return false;
+    static_cast<void>(socket_.send(Leave{at->slots->id()}.encode()));
     return true;
   });
 }

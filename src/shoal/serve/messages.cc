@@ -114,7 +114,7 @@ Refused Refused::decode(std::span<const std::byte> message) {
 
 std::vector<std::byte> Leave::encode() const {
   ByteWriter writer = begin(MessageKind::kLeave);
-  writer.number(seat);
+  writer.number(client_slots);
   return writer.take();
 }
 

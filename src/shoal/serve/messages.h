@@ -3,8 +3,8 @@
 //
 //   client ─ connects ▶ frontend ─ kAdmit + socket ▶ server of an instance
 //   client ◀ kHello + segment, pidfd ─ server        (or: client ◀ kEndNotice ─ frontend)
-//   client ─ kOpen ▶ server;  client ◀ kOpened + queue, seat ─ server  or  ◀ kRefused
-//   client ─ kLeave ▶ server                         the seat is not used any more
+//   client ─ kOpen ▶ server;  client ◀ kOpened + queue, slots ─ server  or  ◀ kRefused
+//   client ─ kLeave ▶ server                         the client needs its slots no more
 //   server ─ kReady + segment ▶ frontend
 //   frontend ─ kCommand ▶ server ─ kAnswer ▶ frontend
 //   anybody ─ kObserve ▶ frontend ─ kSegments + segments ▶ anybody
@@ -54,7 +54,7 @@ struct EndNotice {
   static EndNotice decode(std::span<const std::byte> message);
 };
 
-/// A seat at the queue of this kind is wanted.
+/// Slots at the queue of this kind are wanted.
 struct Open {
   RequestKind kind;
   std::uint32_t slots = 1;
@@ -84,7 +84,7 @@ struct Refused {
 };
 
 struct Leave {
-  std::uint32_t seat = 0;
+  std::uint32_t client_slots = 0;
   std::vector<std::byte> encode() const;
   static Leave decode(std::span<const std::byte> message);
 };

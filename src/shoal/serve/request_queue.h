@@ -27,7 +27,7 @@ struct alignas(64) RowCell {
   static constexpr std::uint32_t kReset = 1;  // the environment's state begins anew with this row
 
   sync::RowWord word;
-  std::uint32_t seat;
+  std::uint32_t client_slots;
   std::uint32_t slot;
   std::uint32_t generation;
   std::uint64_t submitted_ns;

@@ -136,13 +136,13 @@ bool Server::stands_still(QueueState& state, std::uint32_t buffer, std::uint64_t
 
 bool Server::is_claimed(const QueueState& state, std::uint32_t buffer) noexcept {
   return std::ranges::any_of(
-      state.seats, [&](const SeatOfClient& place) { return place.seat->is_claiming(buffer); });
+      state.slots, [&](const SlotsOfClient& place) { return place.slots->is_claiming(buffer); });
 }
 
 /// Whether nobody who asks for such rows can add one: each waits, here or for another kind of row.
 bool Server::quorum(const QueueState& state) noexcept {
-  return std::ranges::all_of(state.seats, [](const SeatOfClient& place) {
-    return std::ranges::any_of(*place.of_client, &Seat::waiting);
+  return std::ranges::all_of(state.slots, [](const SlotsOfClient& place) {
+    return std::ranges::any_of(*place.of_client, &ClientSlots::waiting);
   });
 }
 
@@ -216,31 +216,31 @@ void Server::collect(QueueState& state, std::uint32_t buffer, std::uint32_t clai
 }
 
 bool Server::begin_row(QueueState& state, const RowCell& cell, Batch& batch) {
-  const auto found = seats_.find(cell.seat);
+  const auto found = slots_.find(cell.client_slots);
   ModelStatistics& counts = statistics(batch.model);
-  if (found == seats_.end() || found->second.queue != &state ||
-      cell.slot >= found->second.seat->slots()) {
+  if (found == slots_.end() || found->second.queue != &state ||
+      cell.slot >= found->second.slots->slots()) {
     add(counts.dropped_rows);
     return false;
   }
-  Seat& seat = *found->second.seat;
-  const BatchRow row{.seat = &seat,
+  ClientSlots& slots = *found->second.slots;
+  const BatchRow row{.slots = &slots,
                      .slot = cell.slot,
                      .generation = cell.generation,
                      .submitted_ns = cell.submitted_ns,
                      .client = found->second.client,
                      .env = cell.env,
                      .reset = (cell.flags & RowCell::kReset) != 0};
-  if (!seat.cell(row.slot).word.begin(row.generation)) {
+  if (!slots.cell(row.slot).word.begin(row.generation)) {
     add(counts.dropped_rows);
     return false;
   }
   if (cell.deadline_ns != 0 && cell.deadline_ns <= batch.left_ns) {
     add(counts.expired_rows);
-    seat.cell(row.slot).status = ReplyStatus::kDeadlineExceeded;
-    static_cast<void>(seat.cell(row.slot).word.finish(row.generation));
-    seat.set_waiting(false);
-    seat.done().ring();
+    slots.cell(row.slot).status = ReplyStatus::kDeadlineExceeded;
+    static_cast<void>(slots.cell(row.slot).word.finish(row.generation));
+    slots.set_waiting(false);
+    slots.done().ring();
     return false;
   }
   counts.queue_wait_ns.record(batch.left_ns - std::min(batch.left_ns, row.submitted_ns));
@@ -263,7 +263,7 @@ std::byte* Server::input(const Batch& batch, std::size_t leaf, std::uint32_t row
 }
 
 std::byte* Server::output(const Batch& batch, std::uint32_t row, std::size_t leaf) const noexcept {
-  return batch.rows[row].seat->output(batch.rows[row].slot, leaf);
+  return batch.rows[row].slots->output(batch.rows[row].slot, leaf);
 }
 
 void Server::reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexcept {
@@ -272,7 +272,7 @@ void Server::reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexc
 
 void Server::fail(Batch& batch, std::uint32_t row, std::string_view text,
                   std::uint64_t version) noexcept {
-  batch.rows[row].seat->set_text(batch.rows[row].slot, text);
+  batch.rows[row].slots->set_text(batch.rows[row].slot, text);
   add(statistics(batch.model).failed_rows);
   answered(batch, row, ReplyStatus::kModelError, version);
 }
@@ -282,7 +282,7 @@ void Server::answered(Batch& batch, std::uint32_t i, ReplyStatus status,
   BatchRow& row = batch.rows[i];
   SHOAL_CHECK(!row.answered, "a row got two replies");
   row.answered = true;
-  SlotCell& cell = row.seat->cell(row.slot);
+  SlotCell& cell = row.slots->cell(row.slot);
   cell.status = status;
   cell.version = version;
   cell.batch_rows = static_cast<std::uint32_t>(batch.rows.size());
@@ -291,13 +291,13 @@ void Server::answered(Batch& batch, std::uint32_t i, ReplyStatus status,
   add(counts.rows);
   const std::uint64_t now = os::now_ns();
   counts.latency_ns.record(now - std::min(now, row.submitted_ns));
-  row.seat->set_waiting(false);
-  static_cast<void>(row.seat->cell(row.slot).word.finish(row.generation));
+  row.slots->set_waiting(false);
+  static_cast<void>(row.slots->cell(row.slot).word.finish(row.generation));
   SHOAL_FAULT_POINT("serve.reply.finished");
   // One ring for neighbours of one client.
-  const bool more = i + 1 < batch.rows.size() && batch.rows[i + 1].seat == row.seat &&
+  const bool more = i + 1 < batch.rows.size() && batch.rows[i + 1].slots == row.slots &&
                     !batch.rows[i + 1].answered;
-  if (!more) row.seat->done().ring();
+  if (!more) row.slots->done().ring();
 }
 
 void Server::finish(Batch& batch, std::uint32_t padded_rows) {

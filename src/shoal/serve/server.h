@@ -24,7 +24,7 @@
 #include "shoal/serve/server_segment.h"
 #include "shoal/serve/request_queue.h"
 #include "shoal/serve/messages.h"
-#include "shoal/serve/seat.h"
+#include "shoal/serve/client_slots.h"
 #include "shoal/sync/spin_policy.h"
 
 namespace shoal::serve {
@@ -48,7 +48,7 @@ struct ServerOptions {
 
 /// A row of a batch, and whom its reply goes to.
 struct BatchRow {
-  Seat* seat = nullptr;
+  ClientSlots* slots = nullptr;
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint64_t submitted_ns = 0;
@@ -105,7 +105,7 @@ using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, Serve
 /// Processes: the clients may be of any process of the same user.
 /// Invariants: a row gets one reply; a batch has rows of one queue; what a client writes into shared
 /// memory is checked before it is believed.
-/// Death: of a client on any line: its rows are dropped, its seats unmapped, and no batch that has
+/// Death: of a client on any line: its rows are dropped, its slots unmapped, and no batch that has
 /// another row waits for it longer than kStragglerWait and a nanosecond a byte. Of this process:
 /// its clients see its sockets close.
 /// Fork: a child has no use of it.
@@ -134,7 +134,7 @@ class Server {
   /// Fails the rows without a reply, and frees the buffer. `padded_rows` were computed for nobody.
   void finish(Batch& batch, std::uint32_t padded_rows = 0);
 
-  /// Replies of the probed kind are such, and the asker gets its seat. Throws SystemError when
+  /// Replies of the probed kind are such, and the asker gets its slots. Throws SystemError when
   /// memory is short.
   void open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
   void refuse(const Probe& probe, const Refused& why);
@@ -152,7 +152,7 @@ class Server {
   };
   struct LeaveEvent {
     std::uint32_t client = 0;
-    std::uint32_t seat = 0;
+    std::uint32_t client_slots = 0;
   };
   using Event = std::variant<OpenEvent, LeaveEvent, ServerCommand, ClientGone, ServerEnd>;
 
@@ -166,11 +166,11 @@ class Server {
   // The executor's.
   std::optional<Work> next_event();
   std::optional<Work> open(OpenEvent event);
-  void seat_client(const std::shared_ptr<Peer>& peer, QueueState& queue, std::uint32_t slots);
+  void give_slots(const std::shared_ptr<Peer>& peer, QueueState& queue, std::uint32_t slots);
   void send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> bytes,
             std::initializer_list<int> fds = {});
-  void drop_seats_of(std::uint32_t client);
-  void drop_seat(std::uint32_t seat);
+  void drop_slots_of(std::uint32_t client);
+  void drop_slots(std::uint32_t id);
   QueueState* due_queue(std::uint64_t now, std::uint64_t& look_again);
   static bool quorum(const QueueState& queue) noexcept;
   static bool stands_still(QueueState& queue, std::uint32_t buffer, std::uint64_t now) noexcept;
@@ -198,14 +198,14 @@ class Server {
 
   // The executor's.
   std::vector<std::unique_ptr<QueueState>> queues_;
-  struct SeatState {
-    std::unique_ptr<Seat> seat;
+  struct ClientSlotsState {
+    std::unique_ptr<ClientSlots> slots;
     std::uint32_t client = 0;
     QueueState* queue = nullptr;
   };
-  std::unordered_map<std::uint32_t, SeatState> seats_;
-  std::unordered_map<std::uint32_t, std::vector<Seat*>> seats_of_;  // by client
-  std::uint32_t next_seat_ = 1;
+  std::unordered_map<std::uint32_t, ClientSlotsState> slots_;
+  std::unordered_map<std::uint32_t, std::vector<ClientSlots*>> slots_of_;  // by client
+  std::uint32_t next_slots_id_ = 1;
   std::shared_ptr<Peer> asker_;  // of the probe under way
   sync::SpinPolicy spin_;
   std::uint32_t spin_group_ = 1;

@@ -1,4 +1,4 @@
-// The other side of Server: clients come, ask for queues and seats, and go. What concerns the
+// The other side of Server: clients come, ask for queues, and go. What concerns the
 // executor reaches it as an event.
 #include <fmt/format.h>
 #include <poll.h>
@@ -21,9 +21,9 @@ namespace {
 constexpr std::chrono::seconds kClientReads{5};
 /// One open, one under way, and some whose rows were being written when their batch left.
 constexpr std::uint32_t kBuffers = 4;
-/// What a seat may take without having been asked for, so that a few rows may be in flight.
-constexpr std::size_t kSeatBytes = std::size_t{1} << 20;
-constexpr std::size_t kSeatSlots = 16;
+/// What the slots of a client may take unasked, so that a few rows can be in flight.
+constexpr std::size_t kUnaskedBytes = std::size_t{1} << 20;
+constexpr std::size_t kUnaskedSlots = 16;
 
 }  // namespace
 
@@ -93,7 +93,7 @@ void Server::hear(const std::shared_ptr<Peer>& peer) {
         post(OpenEvent{peer, Open::decode(message.bytes)});
         return;
       case MessageKind::kLeave:
-        post(LeaveEvent{peer->id, Leave::decode(message.bytes).seat});
+        post(LeaveEvent{peer->id, Leave::decode(message.bytes).client_slots});
         return;
       default:
         throw Error("a client of the model service sent what clients do not send");
@@ -125,10 +125,10 @@ std::optional<Work> Server::next_event() {
     if (auto* opening = std::get_if<OpenEvent>(&event)) {
       if (auto work = open(std::move(*opening))) return work;
     } else if (const auto* leaving = std::get_if<LeaveEvent>(&event)) {
-      const auto seat = seats_.find(leaving->seat);
-      if (seat != seats_.end() && seat->second.client == leaving->client) drop_seat(leaving->seat);
+      const auto found = slots_.find(leaving->client_slots);
+      if (found != slots_.end() && found->second.client == leaving->client) drop_slots(found->first);
     } else if (const auto* gone = std::get_if<ClientGone>(&event)) {
-      drop_seats_of(gone->client);
+      drop_slots_of(gone->client);
       return *gone;
     } else if (auto* command = std::get_if<ServerCommand>(&event)) {
       return std::move(*command);
@@ -143,7 +143,7 @@ std::optional<Work> Server::open(OpenEvent event) {
   const auto queue =
       std::ranges::find_if(queues_, [&](const auto& state) { return state->queue->kind() == kind; });
   if (queue != queues_.end()) {
-    seat_client(event.peer, **queue, event.request.slots);
+    give_slots(event.peer, **queue, event.request.slots);
     return std::nullopt;
   }
   std::size_t example = 0;
@@ -180,30 +180,30 @@ void Server::open_queue(const Probe& probe, RowSpec outputs, std::vector<std::by
   for (std::uint32_t buffer = 0; buffer < kBuffers; ++buffer) state->free.push_back(buffer);
   open_buffer(*state);
   queues_.push_back(std::move(state));
-  seat_client(std::exchange(asker_, nullptr), *queues_.back(), probe.request.slots);
+  give_slots(std::exchange(asker_, nullptr), *queues_.back(), probe.request.slots);
 }
 
 void Server::refuse(const Probe&, const Refused& why) {
   send(std::exchange(asker_, nullptr), why.encode());
 }
 
-void Server::seat_client(const std::shared_ptr<Peer>& peer, QueueState& state, std::uint32_t slots) {
+void Server::give_slots(const std::shared_ptr<Peer>& peer, QueueState& state, std::uint32_t slots) {
   try {
-    SeatState place;
-    const std::size_t cheap = kSeatBytes / std::max(row_bytes(state.outputs), Seat::kMaxTextBytes);
+    ClientSlotsState place;
+    const std::size_t cheap = kUnaskedBytes / std::max(row_bytes(state.outputs), ClientSlots::kMaxTextBytes);
     slots =
-        std::max(slots, static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kSeatSlots)));
-    place.seat = Seat::create(next_seat_++, state.outputs, std::min(slots, options_.max_slots));
+        std::max(slots, static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kUnaskedSlots)));
+    place.slots = ClientSlots::create(next_slots_id_++, state.outputs, std::min(slots, options_.max_slots));
     place.client = peer->id;
     place.queue = &state;
-    const std::uint32_t id = place.seat->id();
+    const std::uint32_t id = place.slots->id();
     send(peer, Opened{state.outputs, state.structure}.encode(),
-         {state.queue->fd(), place.seat->fd()});
-    place.seat->close_fd();
-    std::vector<Seat*>& theirs = seats_of_[peer->id];
-    theirs.push_back(place.seat.get());
-    state.seats.push_back({place.seat.get(), &theirs});
-    seats_[id] = std::move(place);
+         {state.queue->fd(), place.slots->fd()});
+    place.slots->close_fd();
+    std::vector<ClientSlots*>& theirs = slots_of_[peer->id];
+    theirs.push_back(place.slots.get());
+    state.slots.push_back({place.slots.get(), &theirs});
+    slots_[id] = std::move(place);
   } catch (const SystemError& error) {
     send(peer, Refused{RefusalKind::kInvalid, error.what(), ""}.encode());
   }
@@ -221,20 +221,20 @@ void Server::send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> 
   peer->socket.shutdown();  // it has gone, or stands still: hear() finds it so
 }
 
-void Server::drop_seats_of(std::uint32_t client) {
-  const auto found = seats_of_.find(client);
-  if (found == seats_of_.end()) return;
-  while (!found->second.empty()) drop_seat(found->second.back()->id());
-  seats_of_.erase(found);
+void Server::drop_slots_of(std::uint32_t client) {
+  const auto found = slots_of_.find(client);
+  if (found == slots_of_.end()) return;
+  while (!found->second.empty()) drop_slots(found->second.back()->id());
+  slots_of_.erase(found);
 }
 
-void Server::drop_seat(std::uint32_t seat) {
-  const auto found = seats_.find(seat);
-  const Seat* dropped = found->second.seat.get();
-  std::erase(seats_of_[found->second.client], dropped);
-  std::erase_if(found->second.queue->seats,
-                [&](const SeatOfClient& place) { return place.seat == dropped; });
-  seats_.erase(found);
+void Server::drop_slots(std::uint32_t id) {
+  const auto found = slots_.find(id);
+  const ClientSlots* dropped = found->second.slots.get();
+  std::erase(slots_of_[found->second.client], dropped);
+  std::erase_if(found->second.queue->slots,
+                [&](const SlotsOfClient& place) { return place.slots == dropped; });
+  slots_.erase(found);
 }
 
 void Server::answer(const ServerCommand& command, std::span<const std::byte> bytes) {

@@ -15,10 +15,10 @@ struct Quarantined {
   std::uint32_t claimed = 0;
 };
 
-/// A seat at a queue, and all those that its client has at this server.
-struct SeatOfClient {
-  Seat* seat = nullptr;
-  const std::vector<Seat*>* of_client = nullptr;
+/// The slots of a client at a queue, and all those that it has at this server.
+struct SlotsOfClient {
+  ClientSlots* slots = nullptr;
+  const std::vector<ClientSlots*>* of_client = nullptr;
 };
 
 /// A queue, as its server knows it.
@@ -26,7 +26,7 @@ struct QueueState {
   std::unique_ptr<RequestQueue> queue;
   RowSpec outputs;
   std::vector<std::byte> structure;
-  std::vector<SeatOfClient> seats;
+  std::vector<SlotsOfClient> slots;
   std::vector<std::uint32_t> free;  // buffers
   std::vector<Quarantined> quarantine;
   std::vector<std::vector<std::byte>> scratch;  // the rows of a batch that some row missed, by leaf

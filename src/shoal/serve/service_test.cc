@@ -96,7 +96,7 @@ TEST_F(Service, ManyRowsOfOneRequestMayTakeSeveralBatches) {
     EXPECT_EQ(asker.client().version(request, row), 1u);
   }
   asker.client().release(request);
-  EXPECT_EQ(at.free.size(), at.seat->slots());
+  EXPECT_EQ(at.free.size(), at.slots->slots());
 }
 
 TEST_F(Service, SeveralRequestsMayBeInFlight) {
@@ -138,14 +138,14 @@ TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
 
 TEST_F(Service, WhoWaitsForAnotherKindOfRowCountsForTheQuorum) {
   start(echo_options("", 8, std::chrono::hours(1)));
-  std::latch seated(2);
+  std::latch opened(2);
   const auto ask_thrice = [&](std::int64_t numbers, std::int64_t others) {
     Asker asker(frontend.address(), numbers);
     asker.queue();
     const std::vector<std::int64_t> row(4);
     const std::byte* leaf = reinterpret_cast<const std::byte*>(row.data());
     asker.client().open(rows_of(others), {&leaf, 1}, 1, test_deadline());
-    seated.arrive_and_wait();
+    opened.arrive_and_wait();
     for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(asker.ask(i), i);
   };
   auto one = std::async(std::launch::async, ask_thrice, 4, 2);
@@ -189,20 +189,20 @@ TEST_F(Service, CloseTellsClientsThatWait) {
 /// A server whose executor is the test: it goes on when it is told to.
 class ByHand : public ::testing::Test {
  protected:
-  /// A client that has its seat.
-  std::unique_ptr<Asker> seated(std::int64_t numbers = 1, std::uint32_t slots = 1) {
-    auto asker = std::async(std::launch::async, [&] {
+  /// A client that has opened its queue.
+  std::unique_ptr<Asker> asker(std::int64_t numbers = 1, std::uint32_t slots = 1) {
+    auto opening = std::async(std::launch::async, [&] {
       auto made = std::make_unique<Asker>(frontend.address(), numbers);
       made->queue(slots);
       return made;
     });
-    while (asker.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    while (opening.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       Work work = server.next(os::deadline_after(std::chrono::milliseconds(1)));
       if (const auto* probe = std::get_if<Probe>(&work)) {
         server.open_queue(*probe, probe->request.kind.inputs, {});
       }
     }
-    return asker.get();
+    return opening.get();
   }
 
   Batch next_batch() {
@@ -223,7 +223,7 @@ class ByHand : public ::testing::Test {
 };
 
 TEST_F(ByHand, RowsThatCameMeanwhileGoTogether) {
-  auto one = seated(), two = seated();
+  auto one = asker(), two = asker();
   Request first = one->submit(1);
   Request second = two->submit(2);
   Batch batch = next_batch();
@@ -234,7 +234,7 @@ TEST_F(ByHand, RowsThatCameMeanwhileGoTogether) {
 }
 
 TEST_F(ByHand, AFullBatchIsOverCapacityForWhoDoesNotWait) {
-  auto one = seated(1, 8);
+  auto one = asker(1, 8);
   std::vector<Request> requests;
   requests.push_back(one->submit(0));
   Batch running = next_batch();
@@ -256,7 +256,7 @@ TEST_F(ByHand, AFullBatchIsOverCapacityForWhoDoesNotWait) {
 }
 
 TEST_F(ByHand, OneRowMayFail) {
-  auto one = seated(), two = seated();
+  auto one = asker(), two = asker();
   Request first = one->submit(1);
   Request second = two->submit(2);
   Batch batch = next_batch();
@@ -270,7 +270,7 @@ TEST_F(ByHand, OneRowMayFail) {
 }
 
 TEST_F(ByHand, ARowWithoutAReplyFails) {
-  auto one = seated();
+  auto one = asker();
   Request request = one->submit(1);
   Batch batch = next_batch();
   server.finish(batch);
@@ -278,7 +278,7 @@ TEST_F(ByHand, ARowWithoutAReplyFails) {
 }
 
 TEST_F(ByHand, ACancelledRowIsNotComputed) {
-  auto one = seated(), two = seated();
+  auto one = asker(), two = asker();
   Request dropped = one->submit(1);
   one->client().cancel(dropped);
   Request kept = two->submit(2);
@@ -291,19 +291,19 @@ TEST_F(ByHand, ACancelledRowIsNotComputed) {
 }
 
 TEST_F(ByHand, ACancelledSlotIsUsedAgainOnlyWhenItsBatchIsFinished) {
-  auto one = seated();
+  auto one = asker();
   Request request = one->submit(1);
   Batch batch = next_batch();
   ClientQueue& at = *request.at;
   one->client().cancel(request);
-  EXPECT_EQ(at.free.size(), at.seat->slots() - 1);
+  EXPECT_EQ(at.free.size(), at.slots->slots() - 1);
   echo(batch);
   one->client().find(one->kind());
-  EXPECT_EQ(at.free.size(), at.seat->slots());
+  EXPECT_EQ(at.free.size(), at.slots->slots());
 }
 
 TEST_F(ByHand, AnExpiredRowIsNotComputed) {
-  auto one = seated();
+  auto one = asker();
   Request request = one->submit(1, [](Rows& rows) { rows.deadline = os::Clock::now(); });
   EXPECT_TRUE(std::holds_alternative<NoWork>(
       server.next(os::deadline_after(std::chrono::milliseconds(1)))));
@@ -312,7 +312,7 @@ TEST_F(ByHand, AnExpiredRowIsNotComputed) {
 }
 
 TEST_F(ByHand, AWaitEndsAtTheRequestsDeadline) {
-  auto one = seated();
+  auto one = asker();
   Request request = one->submit(
       1, [](Rows& rows) { rows.deadline = os::deadline_after(std::chrono::milliseconds(10)); });
   EXPECT_THROW(one->result(request), DeadlineExceeded);
@@ -320,10 +320,10 @@ TEST_F(ByHand, AWaitEndsAtTheRequestsDeadline) {
 }
 
 TEST_F(ByHand, ABatchLeavesWithoutARowThatIsNotWritten) {
-  auto slow = seated(), quick = seated();
+  auto slow = asker(), quick = asker();
   ClientQueue& at = slow->queue();
   const std::uint32_t buffer = at.queue->open() - 1;
-  at.seat->announce_claim(buffer);
+  at.slots->announce_claim(buffer);
   ASSERT_EQ(at.queue->claims(buffer).claim(1, 4).count, 1u);
   Request request = quick->submit(2);
   Batch batch = next_batch();
@@ -340,7 +340,7 @@ TEST_F(ByHand, ABatchLeavesWithoutARowThatIsNotWritten) {
     EXPECT_EQ(quick->result(request), i);
   }
   EXPECT_FALSE(at.queue->cell(buffer, 0).word.ready());
-  at.seat->end_claim();
+  at.slots->end_claim();
   std::set<std::uint32_t> used;
   for (int i = 0; i < 4; ++i) {
     request = quick->submit(i);

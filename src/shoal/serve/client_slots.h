@@ -1,7 +1,7 @@
-// A client's place at a queue: its bell, what it is doing, and where its replies are written.
+// A client's slots at a request queue: its bell, what it is doing, and where its replies are written.
 //
 //   offset    field
-//        0    SeatHeader
+//        0    ClientSlotsHeader
 //             for each slot: SlotCell
 //             for each slot: its reply, every array aligned to kLeafAlignment,
 //                            or the text of an error
@@ -28,7 +28,7 @@ enum class ReplyStatus : std::uint32_t {
   kDeadlineExceeded,  // it had passed when the batch left
 };
 
-struct SeatHeader {
+struct ClientSlotsHeader {
   sync::Doorbell done;  // rung when a reply is there
   std::uint32_t magic;
   std::uint32_t version;
@@ -40,7 +40,7 @@ struct SeatHeader {
   // By the client, taken back by the server with each reply: it can add nothing to a batch.
   sync::SystemAtomics::Word waiting;
 };
-static_assert(sizeof(SeatHeader) == 384);
+static_assert(sizeof(ClientSlotsHeader) == 384);
 
 struct alignas(64) SlotCell {
   sync::ReplyWord word;
@@ -57,15 +57,15 @@ static_assert(sizeof(SlotCell) == 64);
 /// Memory ordering: what is before claiming is cleared, or names another buffer, is visible to who
 /// sees it so ([claiming]); waiting is a hint.
 /// Death: of a client: the server unmaps it. Of the server: it goes with its client.
-class Seat {
+class ClientSlots {
  public:
   static constexpr std::size_t kMaxTextBytes = 8192;
 
   /// Throws SystemError when memory is short.
-  static std::unique_ptr<Seat> create(std::uint32_t id, const RowSpec& outputs,
+  static std::unique_ptr<ClientSlots> create(std::uint32_t id, const RowSpec& outputs,
                                       std::uint32_t slots);
   /// Throws Error when the segment is none for such replies.
-  static std::unique_ptr<Seat> attach(os::Fd fd, const RowSpec& outputs);
+  static std::unique_ptr<ClientSlots> attach(os::Fd fd, const RowSpec& outputs);
 
   std::uint32_t id() const noexcept { return header_->id; }
   std::uint32_t slots() const noexcept { return slots_; }
@@ -102,11 +102,11 @@ class Seat {
   bool waiting() const noexcept { return header_->waiting.load(std::memory_order_relaxed) != 0; }
 
  private:
-  Seat(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots);
+  ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots);
 
   shm::Arena arena_;
   std::uint32_t slots_;
-  SeatHeader* header_;
+  ClientSlotsHeader* header_;
   SlotCell* cells_;
   std::byte* outputs_;
   std::size_t stride_;

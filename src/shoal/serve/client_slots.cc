@@ -1,4 +1,4 @@
-#include "shoal/serve/seat.h"
+#include "shoal/serve/client_slots.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace shoal::serve {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x54414553;  // "SEAT"
+constexpr std::uint32_t kMagic = 0x544f4c53;  // "SLOT"
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kMaxSlots = 1u << 20;
 
@@ -20,8 +20,8 @@ struct Offsets {
 Offsets offsets_of(const RowSpec& outputs, std::uint32_t slots) {
   shm::LayoutBuilder builder;
   Offsets offsets;
-  offsets.stride = std::max(row_bytes(outputs), Seat::kMaxTextBytes);
-  builder.add<SeatHeader>();
+  offsets.stride = std::max(row_bytes(outputs), ClientSlots::kMaxTextBytes);
+  builder.add<ClientSlotsHeader>();
   offsets.cells = builder.add<SlotCell>(slots);
   offsets.outputs = builder.add_bytes(offsets.stride * slots, 4096);
   offsets.bytes = builder.bytes(4096);
@@ -30,8 +30,8 @@ Offsets offsets_of(const RowSpec& outputs, std::uint32_t slots) {
 
 }  // namespace
 
-Seat::Seat(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots)
-    : arena_(std::move(arena)), slots_(slots), header_(arena_.at<SeatHeader>(0)) {
+ClientSlots::ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots)
+    : arena_(std::move(arena)), slots_(slots), header_(arena_.at<ClientSlotsHeader>(0)) {
   const Offsets offsets = offsets_of(outputs, slots);
   cells_ = arena_.at<SlotCell>(offsets.cells, slots);
   outputs_ = arena_.base() + offsets.outputs;
@@ -44,36 +44,36 @@ Seat::Seat(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots)
   }
 }
 
-std::unique_ptr<Seat> Seat::create(std::uint32_t id, const RowSpec& outputs, std::uint32_t slots) {
+std::unique_ptr<ClientSlots> ClientSlots::create(std::uint32_t id, const RowSpec& outputs, std::uint32_t slots) {
   slots = std::clamp(slots, 1u, kMaxSlots);
-  shm::Arena arena = shm::Arena::create("shoal-serve-seat", offsets_of(outputs, slots).bytes);
-  std::unique_ptr<Seat> seat(new Seat(std::move(arena), outputs, slots));
-  seat->header_->magic = kMagic;
-  seat->header_->version = kVersion;
-  seat->header_->id = id;
-  seat->header_->slots = slots;
-  return seat;
+  shm::Arena arena = shm::Arena::create("shoal-serve-slots", offsets_of(outputs, slots).bytes);
+  std::unique_ptr<ClientSlots> made(new ClientSlots(std::move(arena), outputs, slots));
+  made->header_->magic = kMagic;
+  made->header_->version = kVersion;
+  made->header_->id = id;
+  made->header_->slots = slots;
+  return made;
 }
 
-std::unique_ptr<Seat> Seat::attach(os::Fd fd, const RowSpec& outputs) {
+std::unique_ptr<ClientSlots> ClientSlots::attach(os::Fd fd, const RowSpec& outputs) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
-  const auto* header = arena.size() < sizeof(SeatHeader) ? nullptr : arena.at<SeatHeader>(0);
+  const auto* header = arena.size() < sizeof(ClientSlotsHeader) ? nullptr : arena.at<ClientSlotsHeader>(0);
   if (header == nullptr || header->magic != kMagic || header->version != kVersion ||
       header->slots > kMaxSlots || offsets_of(outputs, header->slots).bytes > arena.size()) {
-    throw Error("this is no seat at a model service for replies of " + describe(outputs));
+    throw Error("these are no slots of a model service for replies of " + describe(outputs));
   }
   arena.close_fd();
   const std::uint32_t slots = header->slots;
-  return std::unique_ptr<Seat>(new Seat(std::move(arena), outputs, slots));
+  return std::unique_ptr<ClientSlots>(new ClientSlots(std::move(arena), outputs, slots));
 }
 
-void Seat::set_text(std::uint32_t slot, std::string_view text) const noexcept {
+void ClientSlots::set_text(std::uint32_t slot, std::string_view text) const noexcept {
   if (text.size() > kMaxTextBytes) text.remove_prefix(text.size() - kMaxTextBytes);
   cells_[slot].text_bytes = static_cast<std::uint32_t>(text.size());
   std::memcpy(outputs_ + std::size_t{slot} * stride_, text.data(), text.size());
 }
 
-std::string_view Seat::text(std::uint32_t slot) const noexcept {
+std::string_view ClientSlots::text(std::uint32_t slot) const noexcept {
   const std::size_t bytes = std::min<std::size_t>(cells_[slot].text_bytes, kMaxTextBytes);
   return {reinterpret_cast<const char*>(outputs_ + std::size_t{slot} * stride_), bytes};
 }
