@@ -13,7 +13,7 @@
 #include "packed_arrays.h"
 #include "packers.h"
 #include "shoal/ipc/block.h"
-#include "shoal/ipc/descriptor_desk.h"
+#include "shoal/ipc/descriptor_broker.h"
 #include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
@@ -104,8 +104,8 @@ Block block_at(std::uintptr_t address) {
 }
 
 /// On a thread that does not stand in the way of fork, declared before this returns.
-bool open_desk() {
-  return ipc::open_descriptor_desk([](std::function<void()> serve) {
+bool open_broker() {
+  return ipc::open_descriptor_broker([](std::function<void()> serve) {
     std::promise<void> declared;
     std::thread([&declared, serve = std::move(serve)] {
       const process::OwnThread own;
@@ -187,18 +187,18 @@ void bind_ipc(nb::module_& parent) {
         return Heap::exists() && Heap::here()->contains(reinterpret_cast<const void*>(address));
       },
       "address"_a, "Whether an address lies in the shared heap.");
-  module.def("open_desk", &open_desk,
+  module.def("open_broker", &open_broker,
              "Has this process keep descriptors for the family (of device memory, and of what "
              "environments share), unless another one does; whether it does now.");
   module.def(
       "join", &ipc::join_family, "heap_id"_a, nb::call_guard<nb::gil_scoped_release>(),
-      "Attaches the heap of that family, which has a desk (open_desk()); nothing where it is "
+      "Attaches the heap of that family, which has a broker (open_broker()); nothing where it is "
       "attached.");
   module.def(
       "leave_fd",
       [](const Block& block, int fd) { static_cast<void>(ipc::leave_descriptor(block, fd)); },
       "block"_a, "fd"_a, nb::call_guard<nb::gil_scoped_release>(),
-      "Leaves a copy of a descriptor at the desk, until nobody holds the block.");
+      "Leaves a copy of a descriptor at the broker, until nobody holds the block.");
   module.def(
       "fetch_fd",
       [](Offset offset, std::uint64_t serial) {

@@ -36,7 +36,7 @@ def environment(stand_in: Path) -> Iterator[None]:
         for name, value in cuda_stand_in.environment(stand_in).items():
             patch.setenv(name, value)
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        ipc.open_desk()  # here, where it outlives the peers
+        ipc.open_broker()  # here, where it outlives the peers
         yield
 
 

@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[Peer]:
-    ipc.open_desk()
+    ipc.open_broker()
     with peer() as made:
         yield made
 

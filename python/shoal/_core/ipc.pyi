@@ -107,19 +107,19 @@ def block_at(address: int) -> Block:
 def contains(address: int) -> bool:
     """Whether an address lies in the shared heap."""
 
-def open_desk() -> bool:
+def open_broker() -> bool:
     """
     Has this process keep descriptors for the family (of device memory, and of what environments share), unless another one does; whether it does now.
     """
 
 def join(heap_id: int) -> None:
     """
-    Attaches the heap of that family, which has a desk (open_desk()); nothing where it is attached.
+    Attaches the heap of that family, which has a broker (open_broker()); nothing where it is attached.
     """
 
 def leave_fd(block: Block, fd: int) -> None:
     """
-    Leaves a copy of a descriptor at the desk, until nobody holds the block.
+    Leaves a copy of a descriptor at the broker, until nobody holds the block.
     """
 
 def fetch_fd(offset: int, serial: int) -> int:

@@ -1,7 +1,7 @@
 """What several processes share, among the objects that a worker is given: locks, queues, pipes, values, tensors, proxies.
 
 Those of `multiprocessing` say how they are sent while a process is being started, which `Parcel` makes them believe; those
-of shoal.multiprocessing name their blocks. Their descriptors wait at the desk of the family (src/shoal/ipc/descriptor_desk.h)
+of shoal.multiprocessing name their blocks. Their descriptors wait at the broker of the family (src/shoal/ipc/descriptor_broker.h)
 for as long as the parcel is held, so that a worker that is started anew gets them, too.
 """
 
@@ -66,7 +66,7 @@ class Parcel:
         """The pickle `data`, with the way to the family where it names one of the blocks after the first `count`."""
         if len(self.blocks) == count:
             return data
-        ipc.open_desk()
+        ipc.open_broker()
         return pickle.dumps(_Sealed(ipc.heap_id(), data))
 
     def reduce(self, obj: Any) -> Any:
@@ -151,7 +151,7 @@ def _loads(heap_id: int, data: bytes) -> Any:
 
 
 class LeftFd:
-    """A descriptor that waits at the family's desk; what multiprocessing calls a DupFd."""
+    """A descriptor that waits at the family's broker; what multiprocessing calls a DupFd."""
 
     def __init__(self, offset: int, serial: int) -> None:
         self.place = offset, serial
@@ -165,8 +165,8 @@ class LeftFd:
 
 
 def leave_fd(fd: int, blocks: list[Any]) -> LeftFd:
-    """Leaves a copy of `fd` at the desk until nobody holds the block that is appended to `blocks`."""
-    ipc.open_desk()
+    """Leaves a copy of `fd` at the broker until nobody holds the block that is appended to `blocks`."""
+    ipc.open_broker()
     block = ipc.Block(1)
     ipc.leave_fd(block, fd)
     blocks.append(block)

@@ -93,7 +93,7 @@ class LaunchedPopen:
         self._fd_names["heap"] = self.duplicate_for_child(_core.ipc.fd())
         self._fd_names["tracker"] = self.duplicate_for_child(resource_tracker.getfd())
         if options.gpu and os.path.exists("/dev/nvidiactl"):
-            _core.ipc.open_desk()  # here, where it outlives the processes that share device memory
+            _core.ipc.open_broker()  # here, where it outlives the processes that share device memory
         data, self._blocks = _pickled(process_obj, self)
         preparation = pickle.dumps(child.preparation(process_obj, self.method, self._fd_names))
         with _launch_lock:

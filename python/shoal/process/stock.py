@@ -23,7 +23,7 @@ State = dict[str, Any]
 _told: State = {}  # by this process's parent
 _begun = 0  # the process that has
 _fresh = 0  # the process that was no fork
-_tracker: tuple[Any, ...] | None = None  # its descriptor, the blocks that keep a copy at the desk, where that is
+_tracker: tuple[Any, ...] | None = None  # its descriptor, the blocks that keep a copy at the broker, where that is
 
 
 def capture() -> State | None:
@@ -72,7 +72,7 @@ def _tracker_place() -> tuple[int, int, int] | None:
 
 
 def _let_tracker_go() -> None:
-    """CPython waits at its end for the tracker, which waits for all that have its pipe: the desk, and workers of vector
+    """CPython waits at its end for the tracker, which waits for all that have its pipe: the broker, and workers of vector
     environments that nobody has closed. It ends by itself when they have."""
     tracker: Any = sys.modules["multiprocessing.resource_tracker"]._resource_tracker
     if _tracker is not None and _tracker[0] == (os.getpid(), tracker._fd):

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "shoal/ipc/descriptor_desk.h"
+#include "shoal/ipc/descriptor_broker.h"
 #include "shoal/ipc/device_record.h"
 #include "shoal/os/signals.h"
 
@@ -186,12 +186,12 @@ std::shared_ptr<const shm::cuda::IpcMemory> DeviceMemory::foreign_of(const Devic
   }
 }
 
-void DeviceMemory::leave_at_desk(const DeviceView& view) {
+void DeviceMemory::leave_at_broker(const DeviceView& view) {
   const DeviceRecord& record = device_record(view.record);
   if (record.kind != DeviceKind::kRange) return;
   const Block segment = Block::acquire(record.segment, record.segment_serial);
-  const auto desk = ProcessSlot::from(device_record(segment).word.load(std::memory_order_relaxed));
-  if (desk && segment.heap()->alive(desk)) return;
+  const auto broker = ProcessSlot::from(device_record(segment).word.load(std::memory_order_relaxed));
+  if (broker && segment.heap()->alive(broker)) return;
   const os::Fd fd = view.segment->export_fd();
   const ProcessSlot keeper = leave_descriptor(segment, fd.get());
   device_record(segment).word.store(keeper.packed(), std::memory_order_relaxed);
@@ -205,7 +205,7 @@ Block DeviceMemory::mark(const DeviceView& view, Stream stream) {
     throw InvalidState(
         "a CUDA tensor cannot be sent while its stream records a graph: send it before or after");
   }
-  leave_at_desk(view);
+  leave_at_broker(view);
   return events_.mark(view.device, stream);
 }
 

@@ -114,7 +114,7 @@ class DeviceMemory {
 
   Device device_locked(int index);
   int index_of(const shm::cuda::abi::Uuid& uuid);
-  void leave_at_desk(const DeviceView& view);
+  void leave_at_broker(const DeviceView& view);
   std::shared_ptr<const shm::cuda::Memory> segment_of(const DeviceView& view, Key segment);
   std::shared_ptr<const shm::cuda::IpcMemory> foreign_of(const DeviceView& view);
   bool is_over(Releasing& releasing);

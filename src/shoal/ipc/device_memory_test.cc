@@ -111,7 +111,7 @@ TEST_F(DeviceMemoryTest, WhatOthersLetGoIsFreedWithoutACall) {
   giver.go();
 }
 
-TEST_F(DeviceMemoryTest, WithoutADeskThatOutlivesItsMakerASegmentIsGoneAndSaysSo) {
+TEST_F(DeviceMemoryTest, WithoutABrokerThatOutlivesItsMakerASegmentIsGoneAndSaysSo) {
   Peer maker([](Peer& test, const StandIn&) {
     test.send(DeviceMemory::here().allocate(0, 100));
     test.wait();
@@ -151,7 +151,7 @@ TEST_F(DeviceMemoryTest, WhatTorchMadeIsGoneWithItsProcessAndSaysSo) {
 }
 
 TEST_F(DeviceMemoryTest, ASegmentOutlivesTheProcessThatMadeItAndIsForwarded) {
-  Peer keeper = desk();
+  Peer keeper = broker();
   keeper.wait();
   Peer maker([](Peer& test, const StandIn&) {
     const DeviceView view = DeviceMemory::here().allocate(0, 100);
@@ -187,7 +187,7 @@ TEST_F(DeviceMemoryTest, ASegmentOutlivesTheProcessThatMadeItAndIsForwarded) {
 
 TEST_F(DeviceMemoryTest, ASegmentCrossesOnceForAllThatLiesInIt) {
   constexpr int kViews = 50;
-  Peer keeper = desk();
+  Peer keeper = broker();
   keeper.wait();
   Peer maker([](Peer& test, const StandIn& driver) {
     std::vector<DeviceView> views;
@@ -278,9 +278,9 @@ TEST_F(DeviceMemoryTest, ADeviceThatTheReceiverDoesNotSeeIsNamed) {
   }
 }
 
-TEST_F(DeviceMemoryTest, TheDeskDropsWhatNobodyHolds) {
+TEST_F(DeviceMemoryTest, TheBrokerDropsWhatNobodyHolds) {
   Peer keeper([](Peer& test, const StandIn&) {
-    EXPECT_TRUE(open_descriptor_desk());
+    EXPECT_TRUE(open_descriptor_broker());
     test.put('d');
     test.wait();
     const Block block = Block::allocate(1);
@@ -291,7 +291,7 @@ TEST_F(DeviceMemoryTest, TheDeskDropsWhatNobodyHolds) {
     EXPECT_FALSE(fetch_descriptor(left, serial + 1));
   });
   keeper.wait();
-  EXPECT_FALSE(open_descriptor_desk());
+  EXPECT_FALSE(open_descriptor_broker());
   {
     const Block block = Block::allocate(1);
     EXPECT_EQ(Heap::here()->pid_of(leave_descriptor(block, 0)) > 0, true);

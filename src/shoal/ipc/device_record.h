@@ -1,7 +1,7 @@
 // What a block of the heap says of device memory: the block stands for that memory, and whoever
 // holds the block holds the memory.
 //
-//   kSegment   memory that crosses by a descriptor, which the desk keeps for this block
+//   kSegment   memory that crosses by a descriptor, which the broker keeps for this block
 //   kRange     bytes of a segment, whose block it holds
 //   kForeign   bytes of an allocation that torch's allocator made, by cudaIpc
 //   kEvent     a point in a stream

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "shoal/ipc/descriptor_desk.h"
+#include "shoal/ipc/descriptor_broker.h"
 #include "shoal/ipc/device_record.h"
 
 namespace shoal::ipc {

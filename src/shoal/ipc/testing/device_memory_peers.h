@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "shoal/ipc/descriptor_desk.h"
+#include "shoal/ipc/descriptor_broker.h"
 #include "shoal/ipc/device_memory.h"
 #include "shoal/os/socket.h"
 #include "shoal/os/testing/child.h"
@@ -152,10 +152,10 @@ class DeviceMemoryTest : public ::testing::Test {
   }
 };
 
-/// Has the desk until the test ends.
-inline Peer desk() {
+/// Has the broker until the test ends.
+inline Peer broker() {
   return Peer([](Peer& test, const StandIn&) {
-    EXPECT_TRUE(open_descriptor_desk());
+    EXPECT_TRUE(open_descriptor_broker());
     test.put('d');
     test.wait();
   });

@@ -1,4 +1,4 @@
-#include "shoal/ipc/descriptor_desk.h"
+#include "shoal/ipc/descriptor_broker.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -29,9 +29,9 @@ using std::chrono::seconds;
 
 /// A process that does not answer for so long is stopped or in trouble.
 constexpr auto kPatience = seconds(20);
-/// How often the desk looks for blocks whose holders were killed.
+/// How often the broker looks for blocks whose holders were killed.
 constexpr auto kLook = milliseconds(1000);
-/// A client of the desk sends at once; one that does not shall not hold up the others for long.
+/// A client of the broker sends at once; one that does not shall not hold up the others for long.
 constexpr auto kClientPatience = seconds(1);
 
 enum class Wish : std::uint64_t { kLeave = 1, kFetch = 2, kLook = 3, kJoin = 4 };
@@ -57,7 +57,7 @@ struct Address {
 Address address_of(std::uint64_t heap_id) {
   Address address;
   address.name.sun_family = AF_UNIX;
-  const std::string text = fmt::format("shoal-desk-{:016x}", heap_id);
+  const std::string text = fmt::format("shoal-broker-{:016x}", heap_id);
   std::memcpy(address.name.sun_path + 1, text.data(), text.size());  // a 0 first: abstract
   address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   return address;
@@ -69,10 +69,10 @@ os::Fd new_socket() {
   return fd;
 }
 
-/// The desk of this process.
-class Desk {
+/// The broker of this process.
+class Broker {
  public:
-  Desk(std::shared_ptr<Heap> heap, os::Fd listener)
+  Broker(std::shared_ptr<Heap> heap, os::Fd listener)
       : heap_(std::move(heap)), listener_(std::move(listener)) {}
 
   void serve() noexcept {
@@ -81,7 +81,7 @@ class Desk {
         if (ready()) answer(os::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
         tidy();
       } catch (const std::exception& error) {
-        os::log(os::LogLevel::kWarning, "the desk for descriptors: {}", error.what());
+        os::log(os::LogLevel::kWarning, "the broker for descriptors: {}", error.what());
       }
     }
   }
@@ -157,10 +157,10 @@ class Desk {
   std::map<std::pair<Offset, std::uint64_t>, os::Fd> kept_;
 };
 
-/// The desk that this process has, which is never destroyed: its thread runs until the end.
+/// The broker that this process has, which is never destroyed: its thread runs until the end.
 struct Here {
   std::mutex mutex;
-  Desk* desk = nullptr;
+  Broker* broker = nullptr;
 };
 
 Here& here() {
@@ -170,17 +170,17 @@ Here& here() {
     pthread_atfork(
         [] {
           made->mutex.lock();
-          if (made->desk != nullptr) made->desk->mutex().lock();
+          if (made->broker != nullptr) made->broker->mutex().lock();
         },
         [] {
-          if (made->desk != nullptr) made->desk->mutex().unlock();
+          if (made->broker != nullptr) made->broker->mutex().unlock();
           made->mutex.unlock();
         },
         [] {
-          if (made->desk != nullptr) {
-            made->desk->forget();
-            made->desk->mutex().unlock();
-            made->desk = nullptr;
+          if (made->broker != nullptr) {
+            made->broker->forget();
+            made->broker->mutex().unlock();
+            made->broker = nullptr;
           }
           made->mutex.unlock();
         });
@@ -189,14 +189,14 @@ Here& here() {
   return *instance;
 }
 
-/// Sends a request to the desk; nothing when there is none.
+/// Sends a request to the broker; nothing when there is none.
 std::optional<Reply> ask(const Request& request, int fd, os::Fd* answer) {
   const Address address = address_of(request.heap);
   os::Fd socket = new_socket();
   while (::connect(socket.get(), address.get(), address.bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == ECONNREFUSED) return std::nullopt;
-    throw SystemError("reach the desk for descriptors of the family");
+    throw SystemError("reach the broker for descriptors of the family");
   }
   os::SeqPacket link(std::move(socket));  // refuses a stranger's
   const auto deadline = os::deadline_after(kPatience);
@@ -223,11 +223,11 @@ void start_detached(std::function<void()> body) { std::thread(std::move(body)).d
 
 }  // namespace
 
-bool open_descriptor_desk(const StartThread& start) {
+bool open_descriptor_broker(const StartThread& start) {
   const auto heap = Heap::here();
   Here& mine = here();
   const std::lock_guard lock(mine.mutex);
-  if (mine.desk != nullptr) return true;
+  if (mine.broker != nullptr) return true;
   const Address address = address_of(heap->id());
   os::Fd listener = new_socket();
   if (::bind(listener.get(), address.get(), address.bytes) != 0) {
@@ -237,10 +237,10 @@ bool open_descriptor_desk(const StartThread& start) {
   if (::listen(listener.get(), SOMAXCONN) != 0) {
     throw SystemError("listen for those who need descriptors");
   }
-  Desk* const desk = new Desk(heap, std::move(listener));
-  mine.desk = desk;
+  Broker* const broker = new Broker(heap, std::move(listener));
+  mine.broker = broker;
   const auto blocked = os::BlockSignals::all();  // in that thread, too: they are for the others
-  (start ? start : start_detached)([desk] { desk->serve(); });
+  (start ? start : start_detached)([broker] { broker->serve(); });
   return true;
 }
 
@@ -251,7 +251,7 @@ ProcessSlot leave_descriptor(const Block& block, int fd) {
     if (const auto reply = ask(request, fd, nullptr)) {
       if (reply->found != 0) return ProcessSlot::from(reply->slot);
     }
-    open_descriptor_desk();
+    open_descriptor_broker();
   }
   throw Error("no process of the family keeps descriptors for the others");
 }
