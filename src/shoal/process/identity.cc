@@ -95,7 +95,7 @@ std::shared_ptr<Board> Identity::board() const {
 }
 
 PortLease Identity::lease_port(PortRange range, PortKind kind) const {
-  return PortLease::take(LeaseDesk::of_this_process(), range, kind);
+  return PortLease::take(PortOrder::of_this_process(), range, kind);
 }
 
 std::optional<Identity> started_worker() {

@@ -89,7 +89,7 @@ PortRange PortRange::standard() {
 PortLease::PortLease(PortLease&& other) noexcept
     : socket_(std::move(other.socket_)),
       owner_(other.owner_),
-      desk_(std::move(other.desk_)),
+      order_(std::move(other.order_)),
       port_(other.port_),
       kind_(other.kind_) {}
 
@@ -98,20 +98,20 @@ PortLease& PortLease::operator=(PortLease&& other) noexcept {
   release();
   socket_ = std::move(other.socket_);
   owner_ = other.owner_;
-  desk_ = std::move(other.desk_);
+  order_ = std::move(other.order_);
   port_ = other.port_;
   kind_ = other.kind_;
   return *this;
 }
 
-PortLease PortLease::take(std::shared_ptr<LeaseDesk> desk, PortRange range, PortKind kind) {
+PortLease PortLease::take(std::shared_ptr<PortOrder> order, PortRange range, PortKind kind) {
   if (range.first < 1 || range.last > kLargestPort || range.first > range.last) {
     throw InvalidArgument(fmt::format("no ports from {} to {}: they go from 1 to {}", range.first,
                                       range.last, kLargestPort));
   }
   const int type = kind == PortKind::kTcp ? SOCK_STREAM : SOCK_DGRAM;
   Refusals refusals;
-  for (const int port : desk->order(range.first, range.last)) {
+  for (const int port : order->ports(range.first, range.last)) {
     os::Fd socket = hold_name(lease_name(kind, port));
     if (!socket) {
       ++refusals.leased;
@@ -127,11 +127,11 @@ PortLease PortLease::take(std::shared_ptr<LeaseDesk> desk, PortRange range, Port
       ++(error == EACCES ? refusals.forbidden : refusals.in_use);
       continue;
     }
-    desk->touch(port);
+    order->touch(port);
     PortLease lease;
     lease.socket_ = std::move(socket);
     lease.owner_ = ::getpid();
-    lease.desk_ = std::move(desk);
+    lease.order_ = std::move(order);
     lease.port_ = port;
     lease.kind_ = kind;
     return lease;
@@ -147,7 +147,7 @@ void PortLease::release() noexcept {
     static_cast<void>(socket_.release());
     return;
   }
-  desk_->touch(port_);
+  order_->touch(port_);
   let_name_go(std::move(socket_));
 }
 

@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "shoal/os/fd.h"
-#include "shoal/process/lease_desk.h"
+#include "shoal/process/port_order.h"
 
 namespace shoal::process {
 
@@ -42,7 +42,7 @@ class PortLease {
   /// The port of `range` that was in use longest ago, is leased by nobody, and can be bound on all
   /// addresses without SO_REUSEADDR, so that no connection of its last user lingers on it. Throws
   /// InvalidArgument for a range that is none, Error naming the holders when there is no such port.
-  static PortLease take(std::shared_ptr<LeaseDesk> desk, PortRange range = PortRange::standard(),
+  static PortLease take(std::shared_ptr<PortOrder> order, PortRange range = PortRange::standard(),
                         PortKind kind = PortKind::kTcp);
 
   int port() const noexcept { return port_; }
@@ -56,7 +56,7 @@ class PortLease {
  private:
   os::Fd socket_;
   pid_t owner_ = 0;
-  std::shared_ptr<LeaseDesk> desk_;
+  std::shared_ptr<PortOrder> order_;
   int port_ = 0;
   PortKind kind_ = PortKind::kTcp;
 };

@@ -48,10 +48,10 @@ os::Fd bound(int type, int port) {
   return socket;
 }
 
-std::string error_of_taking(const std::shared_ptr<LeaseDesk>& desk, PortRange range,
+std::string error_of_taking(const std::shared_ptr<PortOrder>& order, PortRange range,
                             PortKind kind = PortKind::kTcp) {
   try {
-    PortLease::take(desk, range, kind);
+    PortLease::take(order, range, kind);
   } catch (const Error& error) {
     return error.what();
   }
@@ -60,11 +60,11 @@ std::string error_of_taking(const std::shared_ptr<LeaseDesk>& desk, PortRange ra
 
 TEST(PortLease, APortIsLeasedOnceAtATime) {
   const PortRange range = quiet_range(3);
-  const auto desk = LeaseDesk::create();
-  const auto other_program = LeaseDesk::create();
+  const auto order = PortOrder::create();
+  const auto other_program = PortOrder::create();
   std::set<int> ports;
   std::vector<PortLease> leases;
-  for (const auto& each : {desk, other_program, desk}) {
+  for (const auto& each : {order, other_program, order}) {
     leases.push_back(PortLease::take(each, range));
     ports.insert(leases.back().port());
   }
@@ -74,17 +74,17 @@ TEST(PortLease, APortIsLeasedOnceAtATime) {
 }
 
 TEST(PortLease, TheHolderMayBindItsPort) {
-  const PortLease tcp = PortLease::take(LeaseDesk::create());
+  const PortLease tcp = PortLease::take(PortOrder::create());
   EXPECT_TRUE(bound(SOCK_STREAM, tcp.port()));
-  const PortLease udp = PortLease::take(LeaseDesk::create(), PortRange::standard(), PortKind::kUdp);
+  const PortLease udp = PortLease::take(PortOrder::create(), PortRange::standard(), PortKind::kUdp);
   EXPECT_TRUE(bound(SOCK_DGRAM, udp.port()));
 }
 
 TEST(PortLease, TcpAndUdpDoNotMeet) {
   const PortRange range = quiet_range(1);
-  const auto desk = LeaseDesk::create();
-  const PortLease tcp = PortLease::take(desk, range, PortKind::kTcp);
-  const PortLease udp = PortLease::take(desk, range, PortKind::kUdp);
+  const auto order = PortOrder::create();
+  const PortLease tcp = PortLease::take(order, range, PortKind::kTcp);
+  const PortLease udp = PortLease::take(order, range, PortKind::kUdp);
   EXPECT_EQ(tcp.port(), udp.port());
 }
 
@@ -92,35 +92,35 @@ TEST(PortLease, WhatSomebodyBoundWithoutALeaseIsPassedOver) {
   const PortRange range = quiet_range(2);
   const os::Fd server = bound(SOCK_STREAM, range.first);
   ASSERT_TRUE(server);
-  const auto desk = LeaseDesk::create();
-  const PortLease lease = PortLease::take(desk, range);
+  const auto order = PortOrder::create();
+  const PortLease lease = PortLease::take(order, range);
   EXPECT_EQ(lease.port(), range.last);
-  EXPECT_THAT(error_of_taking(desk, range), HasSubstr("1 bound without a lease"));
+  EXPECT_THAT(error_of_taking(order, range), HasSubstr("1 bound without a lease"));
 }
 
 TEST(PortLease, AnExhaustedRangeNamesTheHolders) {
   const PortRange range = quiet_range(1);
-  const auto desk = LeaseDesk::create();
-  const PortLease lease = PortLease::take(desk, range);
-  EXPECT_THAT(error_of_taking(desk, range),
+  const auto order = PortOrder::create();
+  const PortLease lease = PortLease::take(order, range);
+  EXPECT_THAT(error_of_taking(order, range),
               AllOf(HasSubstr("no tcp port from"), HasSubstr("1 leased"),
                     HasSubstr(std::to_string(range.first) + " by process " +
                               std::to_string(::getpid()) + " (")));
 }
 
 TEST(PortLease, RangesThatAreNoneAreRefused) {
-  const auto desk = LeaseDesk::create();
+  const auto order = PortOrder::create();
   for (const PortRange range : {PortRange{0, 5}, PortRange{5, 4}, PortRange{65000, 65536}}) {
-    EXPECT_THROW(PortLease::take(desk, range), InvalidArgument);
+    EXPECT_THROW(PortLease::take(order, range), InvalidArgument);
   }
 }
 
 TEST(PortLease, ReleasedPortsAreUsedAgainLast) {
   const PortRange range = quiet_range(4);
-  const auto desk = LeaseDesk::create();
+  const auto order = PortOrder::create();
   std::vector<int> ports;
   for (int i = 0; i < 8; ++i) {
-    PortLease lease = PortLease::take(desk, range);
+    PortLease lease = PortLease::take(order, range);
     ports.push_back(lease.port());
     lease.release();
     lease.release();
@@ -133,42 +133,42 @@ TEST(PortLease, ReleasedPortsAreUsedAgainLast) {
 TEST(PortLease, AKilledHolderGivesItsPortBack) {
   const PortRange range = quiet_range(1);
   const shm::Arena ready = shm::Arena::create("ready", 64);
-  const auto desk = LeaseDesk::create();
+  const auto order = PortOrder::create();
   Child holder([&]() -> int {
-    const PortLease lease = PortLease::take(desk, range);
+    const PortLease lease = PortLease::take(order, range);
     *ready.at<volatile int>(0) = 1;
     for (;;) ::pause();
   });
   while (*ready.at<volatile int>(0) == 0) std::this_thread::yield();
-  EXPECT_THAT(error_of_taking(desk, range),
+  EXPECT_THAT(error_of_taking(order, range),
               HasSubstr("by process " + std::to_string(holder.pid())));
   holder.kill();
-  EXPECT_EQ(PortLease::take(desk, range).port(), range.first);
+  EXPECT_EQ(PortLease::take(order, range).port(), range.first);
 }
 
 TEST(PortLease, AForkedChildDoesNotKeepIt) {
   const PortRange range = quiet_range(1);
-  const auto desk = LeaseDesk::create();
-  PortLease lease = PortLease::take(desk, range);
+  const auto order = PortOrder::create();
+  PortLease lease = PortLease::take(order, range);
   Child child([&]() -> int {
     lease.release();  // an inert copy
     for (;;) ::pause();
   });
   ASSERT_TRUE(child.wait_until_asleep());
-  EXPECT_THAT(error_of_taking(desk, range), HasSubstr("1 leased"));
+  EXPECT_THAT(error_of_taking(order, range), HasSubstr("1 leased"));
   lease.release();
-  EXPECT_EQ(PortLease::take(desk, range).port(), range.first);
+  EXPECT_EQ(PortLease::take(order, range).port(), range.first);
 }
 
 TEST(PortLease, ThreadsAndProcessesGetDifferentPorts) {
   constexpr int kEach = 50;
   const PortRange range = quiet_range(3 * kEach);
-  const auto desk = LeaseDesk::create();
+  const auto order = PortOrder::create();
   const shm::Arena shared = shm::Arena::create("ports", 3 * kEach * sizeof(int));
   const auto take = [&](int who) {
     std::vector<PortLease> leases;
     for (int i = 0; i < kEach; ++i) {
-      leases.push_back(PortLease::take(desk, range));
+      leases.push_back(PortLease::take(order, range));
       *shared.at<int>((static_cast<std::size_t>(who * kEach + i)) * sizeof(int)) =
           leases.back().port();
     }
@@ -184,18 +184,18 @@ TEST(PortLease, ThreadsAndProcessesGetDifferentPorts) {
   EXPECT_EQ(std::set<int>(ports, ports + 3 * kEach).size(), static_cast<std::size_t>(3 * kEach));
 }
 
-TEST(LeaseDesk, AnotherMappingGoesOnInTheSameOrder) {
-  const auto desk = LeaseDesk::create();
-  const auto attached = LeaseDesk::attach(os::Fd::duplicate(desk->fd()));
-  EXPECT_EQ(desk->order(100, 120), attached->order(100, 120));
-  const int first = desk->order(100, 120).front();
-  desk->touch(first);
-  EXPECT_EQ(attached->order(100, 120).back(), first);
+TEST(PortOrder, AnotherMappingGoesOnInTheSameOrder) {
+  const auto order = PortOrder::create();
+  const auto attached = PortOrder::attach(os::Fd::duplicate(order->fd()));
+  EXPECT_EQ(order->ports(100, 120), attached->ports(100, 120));
+  const int first = order->ports(100, 120).front();
+  order->touch(first);
+  EXPECT_EQ(attached->ports(100, 120).back(), first);
 }
 
-TEST(LeaseDesk, WhatIsNoneIsRefused) {
+TEST(PortOrder, WhatIsNoneIsRefused) {
   const shm::Arena other = shm::Arena::create("other", 4096);
-  EXPECT_THROW(LeaseDesk::attach(os::Fd::duplicate(other.fd())), Error);
+  EXPECT_THROW(PortOrder::attach(os::Fd::duplicate(other.fd())), Error);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ constexpr std::uint32_t kMagic = 0x4c574853;  // "SHWL"
 }  // namespace
 
 void send_welcome(WorkerProcess& worker, const Board& board, int num_workers) {
-  const std::shared_ptr<LeaseDesk> desk = LeaseDesk::of_this_process();
-  const std::array<int, 2> fds{board.fd(), desk->fd()};
+  const std::shared_ptr<PortOrder> order = PortOrder::of_this_process();
+  const std::array<int, 2> fds{board.fd(), order->fd()};
   ByteWriter message;
   message.number(kMagic);
   message.number(static_cast<std::int32_t>(num_workers));
@@ -52,7 +52,7 @@ std::optional<Identity> receive_welcome(WorkerContext& context) {
                     .num_envs = context.num_envs,
                     .is_worker = true};
   auto board = Board::attach(std::move(message.fds[0]));
-  LeaseDesk::set_of_this_process(LeaseDesk::attach(std::move(message.fds[1])));
+  PortOrder::set_of_this_process(PortOrder::attach(std::move(message.fds[1])));
   return Identity(place, std::move(board));
 }
 

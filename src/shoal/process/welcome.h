@@ -1,6 +1,6 @@
 // The first message to a worker: what it shares with its group, and how large the group is.
 //
-//   parent -> worker   u32 magic "SHWL", i32 number of workers; two descriptors: board, lease desk
+//   parent -> worker   u32 magic "SHWL", i32 number of workers; two descriptors: board, port order
 #pragma once
 
 #include <cstddef>

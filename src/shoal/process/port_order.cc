@@ -1,4 +1,4 @@
-#include "shoal/process/lease_desk.h"
+#include "shoal/process/port_order.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ constexpr std::uint32_t kMagic = 0x41454c53;  // "SLEA"
 /// What a process is a part of: there is one of it.
 struct OfThisProcess {
   std::mutex mutex;
-  std::shared_ptr<LeaseDesk> desk;
+  std::shared_ptr<PortOrder> order;
 };
 
 OfThisProcess& of_this() {
@@ -27,44 +27,44 @@ OfThisProcess& of_this() {
 
 }  // namespace
 
-LeaseDesk::LeaseDesk(shm::Arena arena)
+PortOrder::PortOrder(shm::Arena arena)
     : arena_(std::move(arena)),
       header_(arena_.at<Header>(0)),
       touched_(arena_.at<std::atomic<std::uint32_t>>(sizeof(Header), kPorts), kPorts) {}
 
-std::shared_ptr<LeaseDesk> LeaseDesk::create() {
+std::shared_ptr<PortOrder> PortOrder::create() {
   shm::Arena arena =
       shm::Arena::create("shoal leases", sizeof(Header) + kPorts * sizeof(std::uint32_t));
   auto* header = arena.at<Header>(0);
   // Programs that begin at different places seldom try for the same port.
   header->start = std::random_device{}();
   header->magic = kMagic;
-  return std::shared_ptr<LeaseDesk>(new LeaseDesk(std::move(arena)));
+  return std::shared_ptr<PortOrder>(new PortOrder(std::move(arena)));
 }
 
-std::shared_ptr<LeaseDesk> LeaseDesk::attach(os::Fd fd) {
+std::shared_ptr<PortOrder> PortOrder::attach(os::Fd fd) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
   if (arena.size() != sizeof(Header) + kPorts * sizeof(std::uint32_t) ||
       arena.at<Header>(0)->magic != kMagic) {
     throw Error(fmt::format("the arena \"{}\" is no list of port leases", arena.name()));
   }
-  return std::shared_ptr<LeaseDesk>(new LeaseDesk(std::move(arena)));
+  return std::shared_ptr<PortOrder>(new PortOrder(std::move(arena)));
 }
 
-std::shared_ptr<LeaseDesk> LeaseDesk::of_this_process() {
+std::shared_ptr<PortOrder> PortOrder::of_this_process() {
   OfThisProcess& own = of_this();
   const std::lock_guard lock(own.mutex);
-  if (!own.desk) own.desk = create();
-  return own.desk;
+  if (!own.order) own.order = create();
+  return own.order;
 }
 
-void LeaseDesk::set_of_this_process(std::shared_ptr<LeaseDesk> desk) {
+void PortOrder::set_of_this_process(std::shared_ptr<PortOrder> order) {
   OfThisProcess& own = of_this();
   const std::lock_guard lock(own.mutex);
-  own.desk = std::move(desk);
+  own.order = std::move(order);
 }
 
-std::vector<int> LeaseDesk::order(int first, int last) const {
+std::vector<int> PortOrder::ports(int first, int last) const {
   struct Candidate {
     std::uint32_t touched;
     int port;
@@ -83,7 +83,7 @@ std::vector<int> LeaseDesk::order(int first, int last) const {
   return ports;
 }
 
-void LeaseDesk::touch(int port) noexcept {
+void PortOrder::touch(int port) noexcept {
   const std::uint32_t now = header_->clock.fetch_add(1, std::memory_order_relaxed) + 1;
   touched_[static_cast<std::size_t>(port)].store(now, std::memory_order_relaxed);
 }

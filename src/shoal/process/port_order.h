@@ -26,21 +26,21 @@ namespace shoal::process {
 ///
 /// Threads and processes: any.
 /// Memory ordering: relaxed; a stale time costs a worse order, nothing else.
-class LeaseDesk {
+class PortOrder {
  public:
   static constexpr std::size_t kPorts = 65536;
 
-  static std::shared_ptr<LeaseDesk> create();
+  static std::shared_ptr<PortOrder> create();
   /// Maps what another process made. Throws Error when it is something else.
-  static std::shared_ptr<LeaseDesk> attach(os::Fd fd);
+  static std::shared_ptr<PortOrder> attach(os::Fd fd);
 
   /// This process's: the one it was given as a worker, or else one of its own.
-  static std::shared_ptr<LeaseDesk> of_this_process();
+  static std::shared_ptr<PortOrder> of_this_process();
   /// For a worker, before it leases a port.
-  static void set_of_this_process(std::shared_ptr<LeaseDesk> desk);
+  static void set_of_this_process(std::shared_ptr<PortOrder> order);
 
   /// [first, last], in the order in which they are to be tried.
-  std::vector<int> order(int first, int last) const;
+  std::vector<int> ports(int first, int last) const;
   /// The port is in use now, or was until now.
   void touch(int port) noexcept;
 
@@ -54,7 +54,7 @@ class LeaseDesk {
   };
   static_assert(sizeof(Header) == 64);
 
-  explicit LeaseDesk(shm::Arena arena);
+  explicit PortOrder(shm::Arena arena);
 
   shm::Arena arena_;
   Header* header_;
