@@ -53,8 +53,8 @@ TEST(ZygoteDeath, TakesItsWorkersAlongAndTheNextStartMakesAnother) {
   EXPECT_NE(launcher->zygote_pid(), zygote);
 }
 
-// A process closes its descriptors, of the hub's socket too, a while before it has ended: here as
-// long as it takes to free the memory.
+// A process closes its descriptors, of the multiplexer's socket too, a while before it has ended:
+// here as long as it takes to free the memory.
 TEST(ZygoteDeath, IsToldOfAWorkerThatHasEnded) {
   constexpr const char* kBytes = "300000000";
   auto launcher = Launcher::create(options(StartMethod::kForkserver));

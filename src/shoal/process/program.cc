@@ -13,7 +13,7 @@
 #include "shoal/os/error.h"
 #include "shoal/process/become_worker.h"
 #include "shoal/process/gpu_use.h"
-#include "shoal/process/hub_cells.h"
+#include "shoal/process/credit_cells.h"
 #include "shoal/process/own_thread.h"
 #include "shoal/process/parent_watch.h"
 #include "shoal/process/zygote.h"
@@ -110,7 +110,7 @@ bool Program::tell(const ErrorReport& report) {
 
 int Program::serve(const ForkHooks& hooks) {
   Zygote zygote(std::move(control_), os::SeqPacket(std::move(fds_.at(0))),
-                HubCells::attach(std::move(fds_.at(1))), setup_.line,
+                CreditCells::attach(std::move(fds_.at(1))), setup_.line,
                 {.hide_gpu = setup_.hide_gpu, .plain = setup_.plain});
   return zygote.serve(hooks);
 }

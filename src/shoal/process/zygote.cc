@@ -16,8 +16,8 @@
 #include "shoal/os/error.h"
 #include "shoal/os/limits.h"
 #include "shoal/process/become_worker.h"
-#include "shoal/process/hub.h"
-#include "shoal/process/hub_end.h"
+#include "shoal/process/channel_multiplexer.h"
+#include "shoal/process/worker_carrier.h"
 #include "shoal/process/orphans.h"
 #include "shoal/process/output_relay.h"
 #include "shoal/process/parent_watch.h"
@@ -47,7 +47,7 @@ int capacity() {
         "a zygote needs {} descriptors for its first worker, and ulimit -n leaves {}: raise it",
         kSpareDescriptors + kDescriptorsPerWorker, left));
   }
-  return static_cast<int>(std::min<std::size_t>(workers, HubCells::kCount));
+  return static_cast<int>(std::min<std::size_t>(workers, CreditCells::kCount));
 }
 
 void call(const std::function<void()>& hook) {
@@ -56,7 +56,7 @@ void call(const std::function<void()>& hook) {
 
 }  // namespace
 
-Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, HubCells cells, std::string line, Kind kind)
+Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, CreditCells cells, std::string line, Kind kind)
     : control_(std::move(control)),
       up_(std::move(up)),
       cells_(std::move(cells)),
@@ -172,8 +172,8 @@ void Zygote::start_worker(const ForkHooks& hooks, std::uint64_t request, const w
       errors = OutputPipe::create();
     }
     // Before the fork: when the launcher hears of the worker, it can send to it.
-    mailbox = os::Mailbox::open(HubLine::mailbox_name(line_, request),
-                                HubLine::sender_name(line_, start.slot));
+    mailbox = os::Mailbox::open(ChannelLine::mailbox_name(line_, request),
+                                ChannelLine::sender_name(line_, start.slot));
   } catch (const SystemError& error) {
     ByteWriter writer = wire::begin(wire::Kind::kStartFailed, request);
     writer.number(static_cast<std::int32_t>(error.error_number()));
@@ -211,7 +211,7 @@ void Zygote::run_worker(const ForkHooks& hooks, std::uint64_t request, const wir
       redirect_output(std::move(output.write_end), std::move(errors.write_end));
     }
     WorkerContext context = worker_context(start, kind_.hide_gpu);
-    context.channel = Channel(std::make_unique<HubEnd>(std::move(mailbox), std::move(up_),
+    context.channel = Channel(std::make_unique<WorkerCarrier>(std::move(mailbox), std::move(up_),
                                                        cells_.at(start.slot), request));
     call(hooks.after_fork_child);
     become_worker(hooks.entries, start.entry, std::move(context), kind_.plain);
@@ -225,7 +225,7 @@ void Zygote::start_branch(const ForkHooks& hooks, std::uint64_t request, ByteRea
                           os::Message message) {
   if (message.fds.size() != 2) throw Error("a zygote was asked for a branch without descriptors");
   os::SeqPacket control(std::move(message.fds[0]));
-  HubCells cells = HubCells::attach(std::move(message.fds[1]));
+  CreditCells cells = CreditCells::attach(std::move(message.fds[1]));
   std::string line = reader.text();
   const pid_t zygote = ::getpid();
   const pid_t pid = fork(hooks, request, "a branch");
@@ -233,7 +233,7 @@ void Zygote::start_branch(const ForkHooks& hooks, std::uint64_t request, ByteRea
   if (pid > 0) branches_.insert(pid);
 }
 
-void Zygote::run_branch(const ForkHooks& hooks, os::SeqPacket control, HubCells cells,
+void Zygote::run_branch(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
                         std::string line, pid_t zygote) noexcept {
   int code = kExitFailed;
   try {

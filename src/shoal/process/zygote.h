@@ -22,7 +22,7 @@
 #include "shoal/os/socket.h"
 #include "shoal/process/codec.h"
 #include "shoal/process/entry.h"
-#include "shoal/process/hub_cells.h"
+#include "shoal/process/credit_cells.h"
 #include "shoal/process/output_relay.h"
 #include "shoal/process/wire.h"
 
@@ -33,7 +33,7 @@ namespace shoal::process {
 /// It is the parent of its workers, the only one who collects their status and who signals them: no
 /// signal reaches a process that took over a dead worker's number. It holds two descriptors a
 /// worker (the pipes of its stdout and stderr); how many it can have is what `ulimit -n` leaves, up
-/// to HubCells::kCount. Its branches are its children, too.
+/// to CreditCells::kCount. Its branches are its children, too.
 ///
 /// Threads: none but the caller's.
 /// Death: of the launcher: serve() ends its workers, with all that they have started, and returns
@@ -47,7 +47,7 @@ class Zygote {
     bool hide_gpu = true;
     bool plain = false;
   };
-  Zygote(os::SeqPacket control, os::SeqPacket up, HubCells cells, std::string line, Kind kind);
+  Zygote(os::SeqPacket control, os::SeqPacket up, CreditCells cells, std::string line, Kind kind);
   ~Zygote();
   Zygote(const Zygote&) = delete;
   Zygote& operator=(const Zygote&) = delete;
@@ -71,7 +71,7 @@ class Zygote {
                                os::Mailbox mailbox, pid_t zygote) noexcept;
   void start_branch(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
                     os::Message message);
-  [[noreturn]] void run_branch(const ForkHooks& hooks, os::SeqPacket control, HubCells cells,
+  [[noreturn]] void run_branch(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
                                std::string line, pid_t zygote) noexcept;
   pid_t fork(const ForkHooks& hooks, std::uint64_t request, const std::string& what);
   void let_go_of_parents(pid_t zygote);
@@ -88,7 +88,7 @@ class Zygote {
 
   os::SeqPacket control_;
   os::SeqPacket up_;
-  HubCells cells_;
+  CreditCells cells_;
   const std::string line_;
   const Kind kind_;
   const pid_t launcher_ = ::getppid();

@@ -35,7 +35,7 @@ void ZygoteGroup::launch(const LaunchOptions& options, const Environment& enviro
 void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environment) {
   ProgramOutput output = ProgramOutput::create(options.plain);
   auto [ours, theirs] = os::SeqPacket::pair();
-  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), link_events());
+  auto link = std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
   SpawnedProgram program = spawn_program(options.interpreter, environment, theirs.fd(),
                                          output.fd(STDOUT_FILENO), output.fd(STDERR_FILENO));
   pidfd_ = std::move(program.pidfd);
@@ -50,7 +50,7 @@ void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environ
   links_.push_back(std::move(link));
   links_.front()->watch();
   supervisor_->loop().watch(pidfd_.fd(), POLLIN, [this] { on_ended(); });
-  up_ = hub_.open();
+  up_ = multiplexer_.open();
   if (!zygotes_) return;
   unused_time_ = options.start_timeout;
   id_ = zygotes_->add({.pid = program.pid, .preload = options.preload, .started = os::Clock::now()},
@@ -214,7 +214,7 @@ std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Dead
       const int slot = link->line()->take_slot();
       if (slot < 0) continue;
       places.push_back(
-          {link.get(), std::make_shared<HubPeer>(link->line(), slot, next_request_++)});
+          {link.get(), std::make_shared<ChannelPeer>(link->line(), slot, next_request_++)});
     }
     if (places.size() == had) {  // a branch had room for fewer than the first
       add_branch(deadline);
@@ -226,7 +226,7 @@ std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Dead
 
 void ZygoteGroup::add_branch(os::Deadline deadline) {
   auto [ours, theirs] = os::SeqPacket::pair();
-  auto link = std::make_unique<ZygoteLink>(*supervisor_, hub_, std::move(ours), link_events());
+  auto link = std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
   ZygoteLink& branch = *link;
   supervisor_->loop().call([&] {
     branch.watch();
@@ -258,7 +258,7 @@ void ZygoteGroup::stop() noexcept {
       supervisor_->loop().unwatch(pidfd_.fd());
       readers_.finish();
       for (const auto& link : links_) link->detach();
-      hub_.close();
+      multiplexer_.close();
     });
   } catch (const std::exception&) {
     // Only a lack of memory or descriptors leads here; the zygote ends with this process then.
@@ -305,8 +305,9 @@ void ZygoteGroup::on_ended() {
   await_workers();
 }
 
-// One after the other: a lack of descriptors is what some launchers have branches for. Not by the
-// hub's socket: a worker closes its end before it has ended, and what it started may hold a copy.
+// One after the other: some launchers have sub-zygotes because descriptors are short. Not by the
+// multiplexer's socket: a worker closes its end before it has ended, and what it started may hold a
+// copy.
 void ZygoteGroup::await_workers() {
   const auto again = [this, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) await_workers();

@@ -11,7 +11,7 @@
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/environment.h"
-#include "shoal/process/hub.h"
+#include "shoal/process/channel_multiplexer.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/supervisor.h"
 #include "shoal/process/zygote_link.h"
@@ -34,7 +34,7 @@ class ZygoteGroup {
   ZygoteGroup(std::shared_ptr<Supervisor> supervisor, std::shared_ptr<Zygotes> zygotes)
       : supervisor_(std::move(supervisor)),
         zygotes_(std::move(zygotes)),
-        hub_(supervisor_->loop()) {}
+        multiplexer_(supervisor_->loop()) {}
   ~ZygoteGroup() { stop(); }
   ZygoteGroup(const ZygoteGroup&) = delete;
   ZygoteGroup& operator=(const ZygoteGroup&) = delete;
@@ -57,7 +57,7 @@ class ZygoteGroup {
   /// A place in a zygote.
   struct Place {
     ZygoteLink* link;
-    std::shared_ptr<HubPeer> peer;
+    std::shared_ptr<ChannelPeer> peer;
   };
   /// Places for so many workers, spread over the zygotes; makes branches where they are short. It
   /// is ready. Throws StartFailed, TimedOut, SystemError.
@@ -90,7 +90,7 @@ class ZygoteGroup {
   std::uint64_t id_ = 0;                      // there
   std::chrono::milliseconds unused_time_{};   // how long one without a worker stays at least
   os::Deadline timer_due_ = os::kNoDeadline;  // the loop's: of the next look at the idle time
-  Hub hub_;
+  ChannelMultiplexer multiplexer_;
   LogTail tail_{WorkerProcess::kLogTailLines};
   os::PidFd pidfd_;
   std::optional<os::SeqPacket> up_;                 // what the zygote is given by begin()

@@ -59,7 +59,7 @@ class ZygoteLauncher final : public Launcher {
     std::vector<std::unique_ptr<WorkerProcess>> handles;
     for (const PendingWorker& worker : pending) {
       handles.push_back(std::make_unique<WorkerHandle>(
-          group_, worker.record, Channel(std::make_unique<HubCarrier>(worker.peer))));
+          group_, worker.record, Channel(std::make_unique<MultiplexedCarrier>(worker.peer))));
     }
     try {
       request(pending, handles, greet, deadline);

@@ -70,7 +70,7 @@ void ZygoteLink::watch() {
 
 void ZygoteLink::expect(const PendingWorker& worker) {
   const std::uint64_t request = worker.peer->request();
-  hub_.add(worker.peer);
+  multiplexer_.add(worker.peer);
   supervisor_.adopt(worker.record);
   requests_[request] = {worker.record, worker.peer};
   if (!usable()) abandon(requests_.find(request), std::make_exception_ptr(failure()));
@@ -160,9 +160,9 @@ void ZygoteLink::on_start_failed(std::uint64_t request, ByteReader& reader) {
 
 // It has ended: what it said before is handed out first.
 void ZygoteLink::finish(Requests::iterator found, ExitStatus status) {
-  hub_.drain();
+  multiplexer_.drain();
   const Request ended = std::move(found->second);
-  hub_.remove(found->first);
+  multiplexer_.remove(found->first);
   requests_.erase(found);
   ended.peer->end();
   supervisor_.finish(ended.record, status);
@@ -172,7 +172,7 @@ void ZygoteLink::finish(Requests::iterator found, ExitStatus status) {
 // It never ran.
 void ZygoteLink::abandon(Requests::iterator found, const std::exception_ptr& error) {
   const Request failed = std::move(found->second);
-  hub_.remove(found->first);
+  multiplexer_.remove(found->first);
   requests_.erase(found);
   failed.peer->end();
   failed.record->set_failed(error);

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "shoal/os/socket.h"
-#include "shoal/process/hub.h"
+#include "shoal/process/channel_multiplexer.h"
 #include "shoal/process/supervisor.h"
 #include "shoal/process/wire.h"
 #include "shoal/process/worker_died.h"
@@ -28,7 +28,7 @@ class ZygoteLink;
 struct PendingWorker {
   ZygoteLink* link = nullptr;
   std::shared_ptr<WorkerRecord> record;
-  std::shared_ptr<HubPeer> peer;
+  std::shared_ptr<ChannelPeer> peer;
   wire::Start start;
 };
 
@@ -44,13 +44,13 @@ class ZygoteLink {
     std::function<void()> broken;  // what the zygote says cannot be understood: it is to be killed
     std::function<void()> worker_gone;
   };
-  ZygoteLink(Supervisor& supervisor, Hub& hub, os::SeqPacket control, Events events)
+  ZygoteLink(Supervisor& supervisor, ChannelMultiplexer& multiplexer, os::SeqPacket control, Events events)
       : supervisor_(supervisor),
-        hub_(hub),
+        multiplexer_(multiplexer),
         control_(std::move(control)),
         events_(std::move(events)) {}
 
-  const std::shared_ptr<HubLine>& line() const noexcept { return line_; }
+  const std::shared_ptr<ChannelLine>& line() const noexcept { return line_; }
 
   // From any thread.
   bool usable() const;                  // starting or ready
@@ -90,7 +90,7 @@ class ZygoteLink {
   enum class State { kStarting, kReady, kFailed };
   struct Request {
     std::shared_ptr<WorkerRecord> record;
-    std::shared_ptr<HubPeer> peer;
+    std::shared_ptr<ChannelPeer> peer;
   };
   using Requests = std::unordered_map<std::uint64_t, Request>;
 
@@ -103,10 +103,10 @@ class ZygoteLink {
   StartFailed failure() const;
 
   Supervisor& supervisor_;
-  Hub& hub_;
+  ChannelMultiplexer& multiplexer_;
   os::SeqPacket control_;
   const Events events_;
-  const std::shared_ptr<HubLine> line_ = std::make_shared<HubLine>();
+  const std::shared_ptr<ChannelLine> line_ = std::make_shared<ChannelLine>();
   Requests requests_;                                        // the loop's
   std::unordered_map<std::uint64_t, ZygoteLink*> branches_;  // the loop's: not ready yet
   std::deque<std::pair<std::uint64_t, int>> signals_;        // the loop's: not sent yet

@@ -2,7 +2,7 @@
 // workers.
 //
 //   worker 0 ──┐ shared end of a SOCK_SEQPACKET pair
-//   worker 1 ──┼─────────────────────────────────▶ Hub ──▶ HubPeer 0, 1, … (queues)
+//   worker 1 ──┼──────────────▶ ChannelMultiplexer ──▶ ChannelPeer 0, 1, … (queues)
 //   worker … ──┘ each message tagged with its worker
 //
 //   worker i ◀── a mailbox of its own ◀─────────── MailboxSender, one for 64 workers
@@ -27,20 +27,20 @@
 #include "shoal/os/socket.h"
 #include "shoal/process/channel.h"
 #include "shoal/process/event_loop.h"
-#include "shoal/process/hub_cells.h"
+#include "shoal/process/credit_cells.h"
 
 namespace shoal::process {
 
 /// What the workers of one zygote process share: their senders and their cells; a resource.
 ///
 /// Threads: any.
-class HubLine {
+class ChannelLine {
  public:
   /// Throws SystemError.
-  HubLine() = default;
+  ChannelLine() = default;
 
   const std::string& name() const noexcept { return name_; }
-  HubCells& cells() noexcept { return cells_; }
+  CreditCells& cells() noexcept { return cells_; }
   /// Of a slot that is taken; it is made for the first. Throws SystemError.
   const os::MailboxSender& sender(int slot);
 
@@ -56,22 +56,23 @@ class HubLine {
 
  private:
   const std::string name_ = os::unique_socket_name();
-  HubCells cells_ = HubCells::create();
+  CreditCells cells_ = CreditCells::create();
   mutable std::mutex mutex_;
-  std::array<os::MailboxSender, HubCells::kCount / os::MailboxSender::kMaxMailboxes> senders_;
+  std::array<os::MailboxSender, CreditCells::kCount / os::MailboxSender::kMaxMailboxes> senders_;
   int capacity_ = 0;
   std::vector<int> free_slots_;
 };
 
-/// One worker, as the hub and its channel share it.
+/// One worker, as the multiplexer and its channel share it.
 ///
-/// Threads: push(), close_from_worker() and end() in the hub's loop; the rest as Channel's.
-class HubPeer {
+/// Threads: push(), close_from_worker() and end() in the multiplexer's event loop; the rest as
+/// Channel's.
+class ChannelPeer {
  public:
-  HubPeer(std::shared_ptr<HubLine> line, int slot, std::uint64_t request);
-  ~HubPeer();
-  HubPeer(const HubPeer&) = delete;
-  HubPeer& operator=(const HubPeer&) = delete;
+  ChannelPeer(std::shared_ptr<ChannelLine> line, int slot, std::uint64_t request);
+  ~ChannelPeer();
+  ChannelPeer(const ChannelPeer&) = delete;
+  ChannelPeer& operator=(const ChannelPeer&) = delete;
 
   std::uint64_t request() const noexcept { return request_; }
   int slot() const noexcept { return slot_; }
@@ -89,12 +90,12 @@ class HubPeer {
   void close() noexcept;
 
  private:
-  const std::shared_ptr<HubLine> line_;
+  const std::shared_ptr<ChannelLine> line_;
   const std::string mailbox_;
   const os::MailboxSender& sender_;
   const int slot_;
   const std::uint64_t request_;
-  HubCell& cell_;
+  CreditCell& cell_;
   Credit credit_;             // the sender's
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
@@ -104,11 +105,11 @@ class HubPeer {
   bool ended_ = false;
 };
 
-/// The parent's end of a channel through a hub.
-class HubCarrier final : public Channel::Carrier {
+/// The parent's end of a channel through a multiplexer.
+class MultiplexedCarrier final : public Channel::Carrier {
  public:
-  explicit HubCarrier(std::shared_ptr<HubPeer> peer) : peer_(std::move(peer)) {}
-  ~HubCarrier() override { peer_->close(); }
+  explicit MultiplexedCarrier(std::shared_ptr<ChannelPeer> peer) : peer_(std::move(peer)) {}
+  ~MultiplexedCarrier() override { peer_->close(); }
 
   os::SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds,
                        os::Deadline deadline) override {
@@ -121,7 +122,7 @@ class HubCarrier final : public Channel::Carrier {
   void shutdown() noexcept override { peer_->close(); }
 
  private:
-  std::shared_ptr<HubPeer> peer_;
+  std::shared_ptr<ChannelPeer> peer_;
 };
 
 /// Receives what all workers of a zygote and its branches say; a resource.
@@ -129,15 +130,15 @@ class HubCarrier final : public Channel::Carrier {
 /// Threads: add() from any; the rest in the loop's.
 /// Death: the socket is at its end when nobody is left who could say more: the zygote, its branches
 /// and all their workers.
-class Hub {
+class ChannelMultiplexer {
  public:
-  explicit Hub(EventLoop& loop) : loop_(loop) {}
+  explicit ChannelMultiplexer(EventLoop& loop) : loop_(loop) {}
 
   /// Makes the pair and listens; returns the workers' end.
   os::SeqPacket open();
 
   /// Before the worker is started.
-  void add(const std::shared_ptr<HubPeer>& peer);
+  void add(const std::shared_ptr<ChannelPeer>& peer);
   void remove(std::uint64_t request);
 
   /// Hands out all that has come by now.
@@ -150,7 +151,7 @@ class Hub {
   EventLoop& loop_;
   os::SeqPacket socket_;
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::weak_ptr<HubPeer>> peers_;
+  std::unordered_map<std::uint64_t, std::weak_ptr<ChannelPeer>> peers_;
 };
 
 }  // namespace shoal::process

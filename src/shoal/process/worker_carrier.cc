@@ -1,4 +1,4 @@
-#include "shoal/process/hub_end.h"
+#include "shoal/process/worker_carrier.h"
 
 #include <sys/epoll.h>
 
@@ -16,14 +16,14 @@ constexpr std::chrono::seconds kParkSlice{1};
 
 }  // namespace
 
-HubEnd::HubEnd(os::Mailbox mailbox, os::SeqPacket up, HubCell& cell, std::uint64_t request)
+WorkerCarrier::WorkerCarrier(os::Mailbox mailbox, os::SeqPacket up, CreditCell& cell, std::uint64_t request)
     : mailbox_(std::move(mailbox)),
       up_(std::move(up)),
       cell_(cell),
       request_(request),
       credit_(cell_.up, kUpWindow) {}
 
-os::SendOutcome HubEnd::send(std::span<const std::byte> bytes, std::span<const int> fds,
+os::SendOutcome WorkerCarrier::send(std::span<const std::byte> bytes, std::span<const int> fds,
                              os::Deadline deadline) {
   if (closed_) return os::SendOutcome::kClosed;
   for (;;) {
@@ -45,7 +45,7 @@ os::SendOutcome HubEnd::send(std::span<const std::byte> bytes, std::span<const i
 
 // Room in the socket that all workers share. Each that is freed wakes one of those who wait, not
 // all: with a thousand workers that answer at once, they would do nothing else but wake up.
-void HubEnd::wait_for_room(os::Deadline deadline) {
+void WorkerCarrier::wait_for_room(os::Deadline deadline) {
   constexpr std::chrono::milliseconds kLook{50};  // whoever was woken may have died
   epoll_event event{};
   event.events = EPOLLOUT | EPOLLEXCLUSIVE;
@@ -60,7 +60,7 @@ void HubEnd::wait_for_room(os::Deadline deadline) {
       ::epoll_wait(room_.get(), &event, 1, static_cast<int>(std::min(left, kLook).count())));
 }
 
-os::RecvOutcome HubEnd::recv(os::Message& message, os::Deadline deadline) {
+os::RecvOutcome WorkerCarrier::recv(os::Message& message, os::Deadline deadline) {
   while (!parent_closed_ && !closed_) {
     const os::Deadline slice = std::min(deadline, os::deadline_after(kParkSlice));
     const os::RecvOutcome outcome = mailbox_.recv(message, slice);
@@ -78,11 +78,11 @@ os::RecvOutcome HubEnd::recv(os::Message& message, os::Deadline deadline) {
   return os::RecvOutcome::kClosed;
 }
 
-bool HubEnd::hung_up() const {
+bool WorkerCarrier::hung_up() const {
   return parent_closed_ || closed_ || os::poll_one(up_.fd(), 0, os::Clock::now());
 }
 
-void HubEnd::shutdown() noexcept {
+void WorkerCarrier::shutdown() noexcept {
   if (std::exchange(closed_, true)) return;
   try {
     static_cast<void>(up_.send({}, {}, os::deadline_after(kParkSlice), request_ | kClosedTag));

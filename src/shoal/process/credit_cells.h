@@ -18,11 +18,11 @@
 
 namespace shoal::process {
 
-struct HubCell {
+struct CreditCell {
   sync::Doorbell down;
   sync::Doorbell up;
 };
-static_assert(sizeof(HubCell) == 256);
+static_assert(sizeof(CreditCell) == 256);
 
 /// A count of what was sent, and who takes it; a value.
 /// Threads: one sender.
@@ -51,28 +51,28 @@ inline constexpr std::uint32_t kDownWindow = os::MailboxSender::kMaxWaiting;
 inline constexpr std::uint32_t kUpWindow = 64;
 
 /// The cells of one zygote's workers; a resource.
-class HubCells {
+class CreditCells {
  public:
   static constexpr int kCount = 256;
 
-  HubCells() noexcept = default;
+  CreditCells() noexcept = default;
   /// Throws SystemError when memory is short.
-  static HubCells create() {
-    return HubCells(shm::Arena::create("channels of workers", kCount * sizeof(HubCell)));
+  static CreditCells create() {
+    return CreditCells(shm::Arena::create("channels of workers", kCount * sizeof(CreditCell)));
   }
   /// Throws Error when the descriptor is something else.
-  static HubCells attach(os::Fd fd) {
-    HubCells cells(shm::Arena::attach(std::move(fd)));
+  static CreditCells attach(os::Fd fd) {
+    CreditCells cells(shm::Arena::attach(std::move(fd)));
     cells.arena_.close_fd();
     return cells;
   }
 
-  HubCell& at(int slot) const { return *arena_.at<HubCell>(slot * sizeof(HubCell)); }
+  CreditCell& at(int slot) const { return *arena_.at<CreditCell>(slot * sizeof(CreditCell)); }
   int fd() const noexcept { return arena_.fd(); }
   void close_fd() noexcept { arena_.close_fd(); }
 
  private:
-  explicit HubCells(shm::Arena arena) : arena_(std::move(arena)) {}
+  explicit CreditCells(shm::Arena arena) : arena_(std::move(arena)) {}
 
   shm::Arena arena_;
 };

@@ -6,18 +6,18 @@
 #include "shoal/os/mailbox.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/channel.h"
-#include "shoal/process/hub_cells.h"
+#include "shoal/process/credit_cells.h"
 
 namespace shoal::process {
 
 /// Receives from a mailbox of its own and sends into the socket that all workers of a zygote share.
 ///
 /// Death: of the parent: the shared socket tells it.
-class HubEnd final : public Channel::Carrier {
+class WorkerCarrier final : public Channel::Carrier {
  public:
   /// `up` is this process's own descriptor of the shared socket; `cell` outlives this.
-  HubEnd(os::Mailbox mailbox, os::SeqPacket up, HubCell& cell, std::uint64_t request);
-  ~HubEnd() override { shutdown(); }
+  WorkerCarrier(os::Mailbox mailbox, os::SeqPacket up, CreditCell& cell, std::uint64_t request);
+  ~WorkerCarrier() override { shutdown(); }
 
   os::SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds,
                        os::Deadline deadline) override;
@@ -31,7 +31,7 @@ class HubEnd final : public Channel::Carrier {
   os::Mailbox mailbox_;
   os::SeqPacket up_;
   os::Fd room_;  // an epoll instance; opened when it is needed
-  HubCell& cell_;
+  CreditCell& cell_;
   const std::uint64_t request_;
   Credit credit_;
   bool parent_closed_ = false;

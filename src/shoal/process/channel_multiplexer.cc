@@ -1,4 +1,4 @@
-#include "shoal/process/hub.h"
+#include "shoal/process/channel_multiplexer.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -17,23 +17,23 @@ constexpr std::chrono::milliseconds kCloseGrace{100};
 
 }  // namespace
 
-void HubLine::open(int capacity) {
+void ChannelLine::open(int capacity) {
   const std::lock_guard lock(mutex_);
-  capacity_ = std::clamp(capacity, 0, HubCells::kCount);
+  capacity_ = std::clamp(capacity, 0, CreditCells::kCount);
   for (int slot = capacity_ - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
-int HubLine::capacity() const {
+int ChannelLine::capacity() const {
   const std::lock_guard lock(mutex_);
   return capacity_;
 }
 
-std::size_t HubLine::free_slots() const {
+std::size_t ChannelLine::free_slots() const {
   const std::lock_guard lock(mutex_);
   return free_slots_.size();
 }
 
-int HubLine::take_slot() {
+int ChannelLine::take_slot() {
   const std::lock_guard lock(mutex_);
   if (free_slots_.empty()) return -1;
   const int slot = free_slots_.back();
@@ -41,12 +41,12 @@ int HubLine::take_slot() {
   return slot;
 }
 
-void HubLine::give_back(int slot) {
+void ChannelLine::give_back(int slot) {
   const std::lock_guard lock(mutex_);
   free_slots_.push_back(slot);
 }
 
-const os::MailboxSender& HubLine::sender(int slot) {
+const os::MailboxSender& ChannelLine::sender(int slot) {
   const std::lock_guard lock(mutex_);
   os::MailboxSender& sender =
       senders_.at(static_cast<std::size_t>(slot / os::MailboxSender::kMaxMailboxes));
@@ -54,26 +54,26 @@ const os::MailboxSender& HubLine::sender(int slot) {
   return sender;
 }
 
-std::string HubLine::sender_name(const std::string& line, int slot) {
+std::string ChannelLine::sender_name(const std::string& line, int slot) {
   return fmt::format("{}/s{}", line, slot / os::MailboxSender::kMaxMailboxes);
 }
 
-std::string HubLine::mailbox_name(const std::string& line, std::uint64_t request) {
+std::string ChannelLine::mailbox_name(const std::string& line, std::uint64_t request) {
   return fmt::format("{}/{}", line, request);
 }
 
-HubPeer::HubPeer(std::shared_ptr<HubLine> line, int slot, std::uint64_t request)
+ChannelPeer::ChannelPeer(std::shared_ptr<ChannelLine> line, int slot, std::uint64_t request)
     : line_(std::move(line)),
-      mailbox_(HubLine::mailbox_name(line_->name(), request)),
+      mailbox_(ChannelLine::mailbox_name(line_->name(), request)),
       sender_(line_->sender(slot)),
       slot_(slot),
       request_(request),
       cell_(line_->cells().at(slot)),
       credit_(cell_.down, kDownWindow) {}
 
-HubPeer::~HubPeer() { end(); }
+ChannelPeer::~ChannelPeer() { end(); }
 
-void HubPeer::push(std::variant<os::Message, std::exception_ptr> item) {
+void ChannelPeer::push(std::variant<os::Message, std::exception_ptr> item) {
   const std::lock_guard lock(mutex_);
   if (closed_) {
     if (!ended_) cell_.up.ring();  // taken, by nobody
@@ -83,13 +83,13 @@ void HubPeer::push(std::variant<os::Message, std::exception_ptr> item) {
   changed_.notify_all();
 }
 
-void HubPeer::close_from_worker() {
+void ChannelPeer::close_from_worker() {
   const std::lock_guard lock(mutex_);
   worker_closed_ = true;
   changed_.notify_all();
 }
 
-void HubPeer::end() {
+void ChannelPeer::end() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(ended_, true)) return;
   cell_.down
@@ -98,7 +98,7 @@ void HubPeer::end() {
   changed_.notify_all();
 }
 
-os::SendOutcome HubPeer::send(std::span<const std::byte> bytes, std::span<const int> fds,
+os::SendOutcome ChannelPeer::send(std::span<const std::byte> bytes, std::span<const int> fds,
                               os::Deadline deadline) {
   for (;;) {
     const std::uint32_t taken = cell_.down.generation();  // before the look at ended_
@@ -113,7 +113,7 @@ os::SendOutcome HubPeer::send(std::span<const std::byte> bytes, std::span<const 
   return outcome;
 }
 
-os::RecvOutcome HubPeer::recv(os::Message& message, os::Deadline deadline) {
+os::RecvOutcome ChannelPeer::recv(os::Message& message, os::Deadline deadline) {
   message = {};
   std::unique_lock lock(mutex_);
   const auto decided = [this] { return !items_.empty() || worker_closed_ || closed_ || ended_; };
@@ -133,12 +133,12 @@ os::RecvOutcome HubPeer::recv(os::Message& message, os::Deadline deadline) {
   return os::RecvOutcome::kMessage;
 }
 
-bool HubPeer::hung_up() const {
+bool ChannelPeer::hung_up() const {
   const std::lock_guard lock(mutex_);
   return worker_closed_ || closed_ || ended_;
 }
 
-void HubPeer::close() noexcept {
+void ChannelPeer::close() noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(closed_, true) || ended_) return;
@@ -153,7 +153,7 @@ void HubPeer::close() noexcept {
   }
 }
 
-os::SeqPacket Hub::open() {
+os::SeqPacket ChannelMultiplexer::open() {
   auto [ours, workers] = os::SeqPacket::pair();
   const int bytes = 256 * 1024;  // the kernel doubles it, within net.core.wmem_max
   ::setsockopt(workers.fd(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -162,17 +162,17 @@ os::SeqPacket Hub::open() {
   return std::move(workers);
 }
 
-void Hub::add(const std::shared_ptr<HubPeer>& peer) {
+void ChannelMultiplexer::add(const std::shared_ptr<ChannelPeer>& peer) {
   const std::lock_guard lock(mutex_);
   peers_[peer->request()] = peer;
 }
 
-void Hub::remove(std::uint64_t request) {
+void ChannelMultiplexer::remove(std::uint64_t request) {
   const std::lock_guard lock(mutex_);
   peers_.erase(request);
 }
 
-void Hub::drain() {
+void ChannelMultiplexer::drain() {
   constexpr int kMaxErrors = 16;  // in a row: the kernel's, not one message's
   for (int errors = 0; socket_ && errors < kMaxErrors;) {
     os::Message message;
@@ -192,8 +192,8 @@ void Hub::drain() {
   }
 }
 
-void Hub::take(os::Message message, std::exception_ptr error) {
-  std::shared_ptr<HubPeer> peer;
+void ChannelMultiplexer::take(os::Message message, std::exception_ptr error) {
+  std::shared_ptr<ChannelPeer> peer;
   {
     const std::lock_guard lock(mutex_);
     const auto found = peers_.find(message.tag & ~kClosedTag);
@@ -209,7 +209,7 @@ void Hub::take(os::Message message, std::exception_ptr error) {
   }
 }
 
-void Hub::close() {
+void ChannelMultiplexer::close() {
   if (socket_) loop_.unwatch(socket_.fd());
   socket_.close();
 }
