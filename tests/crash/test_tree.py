@@ -1,4 +1,4 @@
-"""kill -9 of any process of the tree, zygote and branches included: stepping goes on, and each kill is one fault.
+"""kill -9 of any process of the tree, zygote and sub-zygotes included: stepping goes on, and each kill is one fault.
 
 A policy that forgives exactly as many faults as there are kills is how the tests see that none counts twice.
 """
@@ -44,7 +44,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def branches() -> list[int]:
+def sub_zygotes() -> list[int]:
     """Children of the zygote that have children: each of the workers started none."""
     return [pid for pid in children(zygote()) if children(pid)]
 
@@ -159,7 +159,7 @@ def test_nobody_waits_between_the_kills(tree: Callable[..., Tree], rounds: int, 
 
 @pytest.fixture
 def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module that makes a zygote branch."""
+    """A module that leaves a zygote so few descriptors that it needs sub-zygotes."""
     (tmp_path / "narrow_zygote.py").write_text(
         "import os, resource\n"
         "used = len(os.listdir('/proc/self/fd'))\n"
@@ -172,20 +172,20 @@ def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("way", ["all", "arrival"])
 @pytest.mark.timeout(3600)
-def test_stepping_goes_on_when_a_branch_is_killed(
+def test_stepping_goes_on_when_a_sub_zygote_is_killed(
     tree: Callable[..., Tree], rounds: int, way: str, narrow: str
 ) -> None:
     running = tree(way, 16, rounds, worker=shoal.WorkerOptions(preload=[narrow]))
     for turn in range(rounds):
         before, known = zygote(), len(running.faults)
-        of_it = branches()
+        of_it = sub_zygotes()
         assert of_it
         victim = random.Random(f"{way} {turn}").choice(of_it)
         os.kill(victim, signal.SIGKILL)
         faults = running.step_until_all_are_back(known)
         assert {fault.number for fault in faults} == {turn + 1}
         assert {fault.worker for fault in faults} == set(range(16))
-        why = f"ended with its zygote (pid {before}), a branch of which (pid {victim}) ended with signal 9 (SIGKILL)"
+        why = f"ended with its zygote (pid {before}), whose sub-zygote (pid {victim}) ended with signal 9 (SIGKILL)"
         assert all(why in fault.message for fault in faults)
 
 

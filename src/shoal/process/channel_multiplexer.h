@@ -125,10 +125,10 @@ class MultiplexedCarrier final : public Channel::Carrier {
   std::shared_ptr<ChannelPeer> peer_;
 };
 
-/// Receives what all workers of a zygote and its branches say; a resource.
+/// Receives what all workers of a zygote and its sub-zygotes say; a resource.
 ///
 /// Threads: add() from any; the rest in the loop's.
-/// Death: the socket is at its end when nobody is left who could say more: the zygote, its branches
+/// Death: the socket is at its end when nobody is left who could say more: the zygote, its sub-zygotes
 /// and all their workers.
 class ChannelMultiplexer {
  public:

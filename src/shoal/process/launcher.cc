@@ -13,11 +13,11 @@
 namespace shoal::process {
 
 std::string ExitStatus::describe() const {
-  if (zygote && zygote->branch > 0) {
+  if (zygote && zygote->sub_zygote > 0) {
     return fmt::format(
-        "its zygote (pid {}), a branch of which (pid {}) ended with {} and takes all workers with "
+        "its zygote (pid {}), whose sub-zygote (pid {}) ended with {} and takes all workers with "
         "it",
-        zygote->pid, zygote->branch, zygote->status.describe());
+        zygote->pid, zygote->sub_zygote, zygote->status.describe());
   }
   if (zygote) {
     return fmt::format("its zygote (pid {}), which ended with {} and takes its workers with it",

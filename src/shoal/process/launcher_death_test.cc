@@ -43,7 +43,7 @@ TEST(ZygoteDeath, TakesItsWorkersAlongAndTheNextStartMakesAnother) {
   EXPECT_FALSE(status->known);
   ASSERT_TRUE(status->zygote);
   EXPECT_EQ(status->zygote->pid, zygote);
-  EXPECT_EQ(status->zygote->branch, -1);
+  EXPECT_EQ(status->zygote->sub_zygote, -1);
   EXPECT_EQ(status->zygote->status, (ExitStatus{.signal = SIGKILL}));
   EXPECT_EQ(recv_text(worker->channel()), "closed");
   EXPECT_EQ(other->join(kLong)->zygote, status->zygote);  // the same object

@@ -14,7 +14,7 @@
 //                            n × text preload, text bootstrap, text line         zygote: up, cells
 //   kReady       ← zygote    i32 pid, i32 capacity                                 -
 //   kSetupFailed ← program   an encoded ErrorReport                                -
-//   kBranch      → zygote    text line                                             control, cells
+//   kSubZygote   → zygote    text line                                             control, cells
 //   kStart       → program   i32 index, i32 first_env, i32 num_envs, i32 slot,
 //                            text name, text entry, text payload                   spawned: channel
 //   kStarted     ← zygote    i32 pid                                               -
@@ -25,9 +25,9 @@
 //
 // A zygote answers every kStart with kStarted or kStartFailed of the same request number, in order.
 // kKill, kOutput and kExited carry the request number of the worker's kStart; kExited is the last
-// word on it. kExited of request 0 tells of a branch, and is the last word of the zygote, which
+// word on it. kExited of request 0 tells of a sub-zygote, and is the last word of the zygote, which
 // ends as well. `capacity` is how many workers a zygote can have at a time; beyond them the
-// launcher has it fork a branch, another zygote with a control socket of its own, which says kReady
+// launcher has it fork a sub-zygote, another zygote with a control socket of its own, which says kReady
 // there (or kStartFailed comes here). `line`, `up` and `cells` are those of
 // process/channel_multiplexer.h.
 //
@@ -58,7 +58,7 @@ enum class Kind : std::uint16_t {
   kStarted,
   kStartFailed,
   kExited,
-  kBranch,
+  kSubZygote,
   kOutput,
   kKill,
 };

@@ -15,15 +15,15 @@ TEST(ExitStatus, DescribesCodesSignalsAndTheUnknown) {
 }
 
 TEST(ExitStatus, NamesTheZygoteThatTookItAlong) {
-  ZygoteEnd end{.pid = 7, .branch = -1, .status = {.signal = 9}};
+  ZygoteEnd end{.pid = 7, .sub_zygote = -1, .status = {.signal = 9}};
   ExitStatus status{.known = false, .zygote = std::make_shared<const ZygoteEnd>(end)};
   EXPECT_EQ(
       status.describe(),
       "its zygote (pid 7), which ended with signal 9 (SIGKILL) and takes its workers with it");
-  end.branch = 8;
+  end.sub_zygote = 8;
   status.zygote = std::make_shared<const ZygoteEnd>(end);
   EXPECT_EQ(status.describe(),
-            "its zygote (pid 7), a branch of which (pid 8) ended with signal 9 (SIGKILL) and takes "
+            "its zygote (pid 7), whose sub-zygote (pid 8) ended with signal 9 (SIGKILL) and takes "
             "all workers with it");
 }
 

@@ -72,9 +72,9 @@ int Zygote::serve(const ForkHooks& hooks) {
   const os::BlockSignals blocked{SIGCHLD, SIGTERM};
   child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM});
   if (!kind_.plain) adopt_orphans();
-  if (!is_branch_) ::prctl(PR_GET_NAME, name_of_program_.data());
-  ::prctl(PR_SET_NAME, is_branch_ ? "shoal-branch" : "shoal-zygote");  // for ps, and the doctor
-  if (!is_branch_) {
+  if (!is_sub_zygote_) ::prctl(PR_GET_NAME, name_of_program_.data());
+  ::prctl(PR_SET_NAME, is_sub_zygote_ ? "shoal-subzygote" : "shoal-zygote");  // for ps, and the doctor
+  if (!is_sub_zygote_) {
     // Not SIGKILL any more: what the workers have started is to end with this process. The parent
     // may be gone already: then the control socket is closed, or copies of it are as good as.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -98,7 +98,7 @@ int Zygote::serve(const ForkHooks& hooks) {
       } else if (key == kChildEndedKey) {
         while (const auto signal = child_ended_->read()) {
           if (*signal != SIGTERM) continue;
-          const bool parent_died = !is_branch_ && ::getppid() != launcher_;
+          const bool parent_died = !is_sub_zygote_ && ::getppid() != launcher_;
           if (!kind_.plain || !parent_died) end_everybody();
           return kExitDone;
         }
@@ -135,8 +135,8 @@ bool Zygote::on_control(const ForkHooks& hooks) {
     case wire::Kind::kKill:
       kill_worker(header.request, reader.number<std::int32_t>());
       return true;
-    case wire::Kind::kBranch:
-      start_branch(hooks, header.request, reader, std::move(message));
+    case wire::Kind::kSubZygote:
+      start_sub_zygote(hooks, header.request, reader, std::move(message));
       return true;
     default:
       throw Error("a zygote was sent a message that only a zygote sends");
@@ -221,30 +221,30 @@ void Zygote::run_worker(const ForkHooks& hooks, std::uint64_t request, const wir
   }
 }
 
-void Zygote::start_branch(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
+void Zygote::start_sub_zygote(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
                           os::Message message) {
-  if (message.fds.size() != 2) throw Error("a zygote was asked for a branch without descriptors");
+  if (message.fds.size() != 2) throw Error("a zygote was asked for a sub-zygote without descriptors");
   os::SeqPacket control(std::move(message.fds[0]));
   CreditCells cells = CreditCells::attach(std::move(message.fds[1]));
   std::string line = reader.text();
   const pid_t zygote = ::getpid();
-  const pid_t pid = fork(hooks, request, "a branch");
-  if (pid == 0) run_branch(hooks, std::move(control), std::move(cells), std::move(line), zygote);
-  if (pid > 0) branches_.insert(pid);
+  const pid_t pid = fork(hooks, request, "a sub-zygote");
+  if (pid == 0) run_sub_zygote(hooks, std::move(control), std::move(cells), std::move(line), zygote);
+  if (pid > 0) sub_zygotes_.insert(pid);
 }
 
-void Zygote::run_branch(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
+void Zygote::run_sub_zygote(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
                         std::string line, pid_t zygote) noexcept {
   int code = kExitFailed;
   try {
     let_go_of_parents(zygote);
     call(hooks.after_fork_child);
-    Zygote branch(std::move(control), std::move(up_), std::move(cells), std::move(line), kind_);
-    branch.is_branch_ = true;
-    branch.name_of_program_ = name_of_program_;
-    code = branch.serve(hooks);
+    Zygote sub_zygote(std::move(control), std::move(up_), std::move(cells), std::move(line), kind_);
+    sub_zygote.is_sub_zygote_ = true;
+    sub_zygote.name_of_program_ = name_of_program_;
+    code = sub_zygote.serve(hooks);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "a branch of the zygote failed: %s\n", error.what());
+    std::fprintf(stderr, "a sub-zygote failed: %s\n", error.what());
   }
   ::_exit(code);
 }
@@ -294,7 +294,7 @@ void Zygote::report_ended_children() {
     if (pid <= 0) break;
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    if (branches_.contains(pid)) {
+    if (sub_zygotes_.contains(pid)) {
       send(wire::encode(wire::Exited{.pid = pid, .code = code, .signal = signal}, 0));
       ::_exit(kExitFailed);
     }
@@ -317,7 +317,7 @@ void Zygote::report_ended_children() {
 std::vector<pid_t> Zygote::orphans() const {
   std::vector<pid_t> pids;
   for (const pid_t pid : children_of_this_process()) {
-    if (!children_.contains(pid) && !branches_.contains(pid)) pids.push_back(pid);
+    if (!children_.contains(pid) && !sub_zygotes_.contains(pid)) pids.push_back(pid);
   }
   return pids;
 }
@@ -344,20 +344,20 @@ void Zygote::end_everybody() noexcept {
   constexpr std::chrono::milliseconds kAlone{5'000};   // nobody does
   constexpr useconds_t kTurn = 1000;                   // microseconds
   for (const auto& [pid, request] : children_) ::kill(pid, SIGKILL);
-  for (const pid_t pid : branches_) ::kill(pid, SIGKILL);
+  for (const pid_t pid : sub_zygotes_) ::kill(pid, SIGKILL);
   const os::Deadline grace = os::deadline_after(kOrphanGrace);
   const os::Deadline end = os::deadline_after(kPatience);
   const os::Deadline end_alone = os::deadline_after(kAlone);
   const auto is_over = [&] {
     const os::Deadline now = os::Clock::now();
-    return now >= end && (is_branch_ || ::getppid() == launcher_ || now >= end_alone);
+    return now >= end && (is_sub_zygote_ || ::getppid() == launcher_ || now >= end_alone);
   };
   try {
     while (!is_over()) {
       const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
       if (pid < 0) return;  // nobody is left
       children_.erase(pid);
-      branches_.erase(pid);
+      sub_zygotes_.erase(pid);
       if (pid > 0) continue;
       if (os::Clock::now() >= grace) end_orphans();
       ::usleep(kTurn);

@@ -1,4 +1,4 @@
-// The started side of the control protocol (wire.h) in a zygote or a branch of one: forks workers,
+// The started side of the control protocol (wire.h) in a zygote or a sub-zygote: forks workers,
 // relays what they print, kills them when asked to, and says how they ended.
 #pragma once
 
@@ -33,13 +33,13 @@ namespace shoal::process {
 /// It is the parent of its workers, the only one who collects their status and who signals them: no
 /// signal reaches a process that took over a dead worker's number. It holds two descriptors a
 /// worker (the pipes of its stdout and stderr); how many it can have is what `ulimit -n` leaves, up
-/// to CreditCells::kCount. Its branches are its children, too.
+/// to CreditCells::kCount. Its sub-zygotes are its children, too.
 ///
 /// Threads: none but the caller's.
 /// Death: of the launcher: serve() ends its workers, with all that they have started, and returns
-/// (plain ones have kParentGrace); a branch is killed by the kernel. Of a worker: what it has left
+/// (plain ones have kParentGrace); a sub-zygote is killed by the kernel. Of a worker: what it has left
 /// behind is killed, too (orphans.h), unless it was plain. Of this process: the kernel kills its
-/// workers and branches. Of a branch: serve() ends this process as well.
+/// workers and sub-zygotes. Of a sub-zygote: serve() ends this process as well.
 class Zygote {
  public:
   /// Of its workers, as in LaunchOptions.
@@ -69,9 +69,9 @@ class Zygote {
   [[noreturn]] void run_worker(const ForkHooks& hooks, std::uint64_t request,
                                const wire::Start& start, OutputPipe output, OutputPipe errors,
                                os::Mailbox mailbox, pid_t zygote) noexcept;
-  void start_branch(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
+  void start_sub_zygote(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
                     os::Message message);
-  [[noreturn]] void run_branch(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
+  [[noreturn]] void run_sub_zygote(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
                                std::string line, pid_t zygote) noexcept;
   pid_t fork(const ForkHooks& hooks, std::uint64_t request, const std::string& what);
   void let_go_of_parents(pid_t zygote);
@@ -92,13 +92,13 @@ class Zygote {
   const std::string line_;
   const Kind kind_;
   const pid_t launcher_ = ::getppid();
-  bool is_branch_ = false;
+  bool is_sub_zygote_ = false;
   std::array<char, 16> name_of_program_{};  // as ps shows it: of plain workers
   os::Fd epoll_;
   std::unique_ptr<os::SignalFd> child_ended_;
   std::map<std::uint64_t, Worker> workers_;  // by request
   std::map<pid_t, std::uint64_t> children_;  // the request that started each worker
-  std::set<pid_t> branches_;
+  std::set<pid_t> sub_zygotes_;
   os::Deadline orphans_due_ = os::kNoDeadline;  // then what dead workers left behind is killed
 };
 

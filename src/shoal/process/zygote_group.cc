@@ -202,10 +202,10 @@ std::size_t ZygoteGroup::free_places() const {
 std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Deadline deadline) {
   const std::size_t before = links_.size();
   for (std::size_t free = free_places(); free < count;) {
-    add_branch(deadline);  // all of them fork side by side
+    add_sub_zygote(deadline);  // all of them fork side by side
     free += static_cast<std::size_t>(links_.front()->line()->capacity());
   }
-  for (std::size_t i = before; i < links_.size(); ++i) await_branch(*links_[i], deadline);
+  for (std::size_t i = before; i < links_.size(); ++i) await_sub_zygote(*links_[i], deadline);
   std::vector<Place> places;
   while (places.size() < count) {
     const std::size_t had = places.size();
@@ -216,28 +216,28 @@ std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Dead
       places.push_back(
           {link.get(), std::make_shared<ChannelPeer>(link->line(), slot, next_request_++)});
     }
-    if (places.size() == had) {  // a branch had room for fewer than the first
-      add_branch(deadline);
-      await_branch(*links_.back(), deadline);
+    if (places.size() == had) {  // a sub-zygote had room for fewer than the first
+      add_sub_zygote(deadline);
+      await_sub_zygote(*links_.back(), deadline);
     }
   }
   return places;
 }
 
-void ZygoteGroup::add_branch(os::Deadline deadline) {
+void ZygoteGroup::add_sub_zygote(os::Deadline deadline) {
   auto [ours, theirs] = os::SeqPacket::pair();
   auto link = std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
-  ZygoteLink& branch = *link;
+  ZygoteLink& sub_zygote = *link;
   supervisor_->loop().call([&] {
-    branch.watch();
+    sub_zygote.watch();
     links_.push_back(std::move(link));
   });
-  links_.front()->send_branch(next_request_++, branch, theirs, deadline);
+  links_.front()->send_sub_zygote(next_request_++, sub_zygote, theirs, deadline);
 }
 
-void ZygoteGroup::await_branch(ZygoteLink& branch, os::Deadline deadline) {
-  if (branch.wait_ready(deadline)) return;
-  throw TimedOut("a branch of the zygote was not ready in time (start_timeout)");
+void ZygoteGroup::await_sub_zygote(ZygoteLink& sub_zygote, os::Deadline deadline) {
+  if (sub_zygote.wait_ready(deadline)) return;
+  throw TimedOut("a sub-zygote was not ready in time (start_timeout)");
 }
 
 void ZygoteGroup::stop() noexcept {
@@ -283,12 +283,12 @@ void ZygoteGroup::on_ended() {
     const std::lock_guard lock(mutex_);
     pid_ = -1;
   }
-  ZygoteEnd end{.pid = zygote, .branch = -1, .status = status};
+  ZygoteEnd end{.pid = zygote, .sub_zygote = -1, .status = status};
   std::string why = fmt::format("it (pid {}) ended with {}", zygote, status.describe());
-  if (const auto& branch = links_.front()->ended_branch()) {
-    end.branch = branch->pid;
-    end.status = {.code = branch->code, .signal = branch->signal};
-    why = fmt::format("a branch of it (pid {}) ended with {}", end.branch, end.status.describe());
+  if (const auto& sub_zygote = links_.front()->ended_sub_zygote()) {
+    end.sub_zygote = sub_zygote->pid;
+    end.status = {.code = sub_zygote->code, .signal = sub_zygote->signal};
+    why = fmt::format("its sub-zygote (pid {}) ended with {}", end.sub_zygote, end.status.describe());
   }
   end_ = std::make_shared<const ZygoteEnd>(std::move(end));
   for (const std::string& line : tail_.lines()) why += "\n  | " + line;

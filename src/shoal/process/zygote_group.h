@@ -1,4 +1,4 @@
-// A zygote and its branches, as their launcher holds them.
+// A zygote and its sub-zygotes, as their launcher holds them.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@
 namespace shoal::process {
 
 /// From the start of a zygote to its end; a resource. It needs a handful of descriptors, and two
-/// for each branch, that is for each 256 workers beyond the first 256 (fewer where `ulimit -n`
+/// for each sub-zygote, that is for each 256 workers beyond the first 256 (fewer where `ulimit -n`
 /// leaves a zygote fewer).
 ///
 /// Threads: usable(), pid(), release() and touch() from any, the rest from one at a time; the
 /// private functions that begin with on_ run in the supervisor's loop.
-/// Death: of the zygote or of a branch: all its workers die, their records end with one ZygoteEnd
+/// Death: of the zygote or of a sub-zygote: all its workers die, their records end with one ZygoteEnd
 /// once all of them are gone, requests under way fail with StartFailed, and usable() is false from
 /// then on.
 class ZygoteGroup {
@@ -59,7 +59,7 @@ class ZygoteGroup {
     ZygoteLink* link;
     std::shared_ptr<ChannelPeer> peer;
   };
-  /// Places for so many workers, spread over the zygotes; makes branches where they are short. It
+  /// Places for so many workers, spread over the zygotes; makes sub-zygotes where they are short. It
   /// is ready. Throws StartFailed, TimedOut, SystemError.
   std::vector<Place> reserve(std::size_t count, os::Deadline deadline);
 
@@ -75,8 +75,8 @@ class ZygoteGroup {
 
  private:
   void spawn(const LaunchOptions& options, const Environment& environment);
-  void add_branch(os::Deadline deadline);
-  static void await_branch(ZygoteLink& branch, os::Deadline deadline);
+  void add_sub_zygote(os::Deadline deadline);
+  static void await_sub_zygote(ZygoteLink& sub_zygote, os::Deadline deadline);
   std::size_t free_places() const;
   ZygoteLink::Events link_events();
   void look_at_use(bool end);

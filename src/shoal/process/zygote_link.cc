@@ -44,16 +44,16 @@ void ZygoteLink::send_setup(wire::Setup setup, const os::SeqPacket& up) {
   line_->cells().close_fd();
 }
 
-void ZygoteLink::send_branch(std::uint64_t request, ZygoteLink& branch,
+void ZygoteLink::send_sub_zygote(std::uint64_t request, ZygoteLink& sub_zygote,
                              const os::SeqPacket& control, os::Deadline deadline) {
-  supervisor_.loop().call([&] { branches_[request] = &branch; });
-  ByteWriter writer = wire::begin(wire::Kind::kBranch, request);
-  writer.text(branch.line_->name());
-  const std::array fds{control.fd(), branch.line_->cells().fd()};
+  supervisor_.loop().call([&] { sub_zygotes_[request] = &sub_zygote; });
+  ByteWriter writer = wire::begin(wire::Kind::kSubZygote, request);
+  writer.text(sub_zygote.line_->name());
+  const std::array fds{control.fd(), sub_zygote.line_->cells().fd()};
   if (control_.send(writer.take(), fds, deadline) == os::SendOutcome::kTimedOut) {
-    throw TimedOut("the zygote did not take the request for a branch in time (start_timeout)");
+    throw TimedOut("the zygote did not take the request for a sub-zygote in time (start_timeout)");
   }
-  branch.line_->cells().close_fd();
+  sub_zygote.line_->cells().close_fd();
 }
 
 void ZygoteLink::start_worker(const PendingWorker& worker, os::Deadline deadline) {
@@ -138,7 +138,7 @@ void ZygoteLink::on_message(const os::Message& message) {
     }
     case wire::Kind::kExited: {
       const wire::Exited exited = wire::decode_exited(reader);
-      if (header.request == 0) ended_branch_ = exited;
+      if (header.request == 0) ended_sub_zygote_ = exited;
       if (found != requests_.end()) finish(found, {.code = exited.code, .signal = exited.signal});
       return;
     }
@@ -150,9 +150,9 @@ void ZygoteLink::on_message(const os::Message& message) {
 void ZygoteLink::on_start_failed(std::uint64_t request, ByteReader& reader) {
   const int error_number = reader.number<std::int32_t>();
   const SystemError error(reader.text(), error_number);
-  if (const auto branch = branches_.find(request); branch != branches_.end()) {
-    branch->second->fail(error.what());
-    branches_.erase(branch);
+  if (const auto sub_zygote = sub_zygotes_.find(request); sub_zygote != sub_zygotes_.end()) {
+    sub_zygote->second->fail(error.what());
+    sub_zygotes_.erase(sub_zygote);
   } else if (const auto found = requests_.find(request); found != requests_.end()) {
     abandon(found, std::make_exception_ptr(error));
   }

@@ -32,7 +32,7 @@ struct PendingWorker {
   wire::Start start;
 };
 
-/// A zygote or a branch of one, seen from its launcher; a resource of ZygoteGroup, which outlives
+/// A zygote or a sub-zygote, seen from its launcher; a resource of ZygoteGroup, which outlives
 /// the workers' handles.
 ///
 /// Threads: as marked.
@@ -60,9 +60,9 @@ class ZygoteLink {
 
   // From the launcher's thread.
   void send_setup(wire::Setup setup, const os::SeqPacket& up);
-  /// Asks for a branch, which `branch` is to be the link of; `control` is the other end of its
+  /// Asks for a sub-zygote, which `sub_zygote` is to be the link of; `control` is the other end of its
   /// socket.
-  void send_branch(std::uint64_t request, ZygoteLink& branch, const os::SeqPacket& control,
+  void send_sub_zygote(std::uint64_t request, ZygoteLink& sub_zygote, const os::SeqPacket& control,
                    os::Deadline deadline);
   /// Asks for a worker that is expected; its record tells what becomes of it. Throws TimedOut and
   /// SystemError: it was not asked for.
@@ -80,8 +80,8 @@ class ZygoteLink {
   std::vector<pid_t> running() const;
   /// Those that run, and those that are expected.
   std::size_t num_workers() const noexcept { return requests_.size(); }
-  /// Of a zygote: the branch whose end ended it, if that was so.
-  const std::optional<wire::Exited>& ended_branch() const noexcept { return ended_branch_; }
+  /// Of a zygote: the sub-zygote whose end ended it, if that was so.
+  const std::optional<wire::Exited>& ended_sub_zygote() const noexcept { return ended_sub_zygote_; }
   /// Its workers have ended with the zygote: nobody collected their status.
   void finish_all(const std::shared_ptr<const ZygoteEnd>& end);
   void detach();
@@ -108,9 +108,9 @@ class ZygoteLink {
   const Events events_;
   const std::shared_ptr<ChannelLine> line_ = std::make_shared<ChannelLine>();
   Requests requests_;                                        // the loop's
-  std::unordered_map<std::uint64_t, ZygoteLink*> branches_;  // the loop's: not ready yet
+  std::unordered_map<std::uint64_t, ZygoteLink*> sub_zygotes_;  // the loop's: not ready yet
   std::deque<std::pair<std::uint64_t, int>> signals_;        // the loop's: not sent yet
-  std::optional<wire::Exited> ended_branch_;                 // the loop's
+  std::optional<wire::Exited> ended_sub_zygote_;                 // the loop's
   mutable std::mutex mutex_;                                 // guards the rest
   std::condition_variable changed_;
   State state_ = State::kStarting;

@@ -66,7 +66,7 @@ TEST(ZygoteScale, WorkersCostTheirParentNoDescriptor) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-// 60 descriptors: a zygote has room for some twenty workers, so this takes several branches.
+// 60 descriptors: a zygote has room for some twenty workers, so this takes several sub-zygotes.
 TEST(ZygoteScale, ManyMoreWorkersThanDescriptors) {
   constexpr int kWorkers = 100;
   os::testing::Child child([] {
@@ -74,7 +74,7 @@ TEST(ZygoteScale, ManyMoreWorkersThanDescriptors) {
     auto launcher = Launcher::create(options(StartMethod::kForkserver));
     for (int round = 0; round < 2; ++round) {  // the second in the places of the first
       Workers workers = start(*launcher, kWorkers, "echo");
-      if (children_of(launcher->zygote_pid()).size() >= kWorkers) return 2;  // no branches?
+      if (children_of(launcher->zygote_pid()).size() >= kWorkers) return 2;  // no sub-zygotes?
       for (int i = 0; i < kWorkers; ++i) send_text(workers[i]->channel(), std::to_string(i));
       for (int i = 0; i < kWorkers; ++i) {
         if (recv_text(workers[i]->channel()) != std::to_string(i)) return 3;
@@ -91,7 +91,7 @@ TEST(ZygoteScale, ManyMoreWorkersThanDescriptors) {
   EXPECT_EQ(child.join(), os::ProcessEnd{});
 }
 
-TEST(ZygoteScale, TheEndOfABranchIsTheEndOfAll) {
+TEST(ZygoteScale, TheEndOfASubZygoteIsTheEndOfAll) {
   os::testing::Child child([] {
     limit_descriptors(60);
     auto launcher = Launcher::create(options(StartMethod::kForkserver));
@@ -102,15 +102,15 @@ TEST(ZygoteScale, TheEndOfABranchIsTheEndOfAll) {
     for (const int pid : own) {
       if (pidfds.size() < 15) pidfds.push_back(os::PidFd::open(pid));
     }
-    int branch = -1;
+    int sub_zygote = -1;
     for (const int pid : children_of(launcher->zygote_pid())) {
-      if (!own.contains(pid)) branch = pid;
+      if (!own.contains(pid)) sub_zygote = pid;
     }
-    ::kill(branch, SIGKILL);
+    ::kill(sub_zygote, SIGKILL);
     for (auto& worker : workers) {
       const auto status = worker->join(kLong);
       if (!status || !status->zygote) return 2;
-      if (status->zygote->branch != branch) return 6;
+      if (status->zygote->sub_zygote != sub_zygote) return 6;
       if (status->zygote->status != ExitStatus{.signal = SIGKILL}) return 7;
       if (recv_text(worker->channel()) != "closed") return 3;
     }
