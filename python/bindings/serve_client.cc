@@ -94,7 +94,7 @@ class Future {
       : client_(std::move(other.client_)), request_(std::exchange(other.request_, {})) {}
   Future& operator=(Future&&) = delete;
   ~Future() {
-    if (client_ && !request_.places.empty() && client_->usable()) client_->drop(request_);
+    if (client_ && !request_.rows.empty() && client_->usable()) client_->drop(request_);
   }
 
   bool done() {
@@ -118,7 +118,7 @@ class Future {
 
  private:
   void need() const {
-    if (request_.places.empty()) {
+    if (request_.rows.empty()) {
       throw serve::Cancelled("the request was cancelled, or its result has been taken");
     }
   }
@@ -130,7 +130,7 @@ class Future {
 nb::tuple Future::take(bool batched) {
   need();
   const ClientQueue& at = *request_.at;
-  const auto rows = static_cast<std::uint32_t>(request_.places.size());
+  const auto rows = static_cast<std::uint32_t>(request_.rows.size());
   const Client& client = client_->names();  // the replies are this request's: nobody touches them
   const auto release = [&] { client_->unlocked([&](Client& all) { all.release(request_); }); };
   try {

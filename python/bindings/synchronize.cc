@@ -179,7 +179,7 @@ void bind_event(nb::module_& module) {
 bool wait_for_notification(ipc::Condition& condition, nb::handle lock_object,
                            std::optional<double> timeout) {
   auto& lock = nb::cast<ipc::Lock&>(lock_object);
-  const auto place = condition.enter();
+  const auto at = condition.enter();
   const std::uint32_t depth = lock.release_all();
   // However the wait ends, the caller has its lock again.
   const auto take_back = [&] {
@@ -190,13 +190,13 @@ bool wait_for_notification(ipc::Condition& condition, nb::handle lock_object,
     return taken.dead;
   };
   wait_interruptibly(
-      deadline_of(timeout), [&](os::Deadline until) { return condition.sleep(place, until); },
+      deadline_of(timeout), [&](os::Deadline until) { return condition.sleep(at, until); },
       [&] {
         // The notification that the exception keeps this one from is another's.
-        if (condition.leave(place)) condition.notify(1);
+        if (condition.leave(at)) condition.notify(1);
         take_back();
       });
-  const bool notified = condition.leave(place);
+  const bool notified = condition.leave(at);
   if (const pid_t dead = take_back(); dead != 0) tell(lock_object, dead, true);
   return notified;
 }

@@ -94,7 +94,7 @@ void share(nb::handle object) {
     return;
   }
   check_on_cpu(storage);
-  place_in_heap(storage);
+  move_to_heap(storage);
 }
 
 /// torch's from_blob() for a CUDA device, which a torch without CUDA refuses.
@@ -127,7 +127,7 @@ nb::dict device_stats() {
 
 bool is_shared(nb::handle object) {
   const c10::StorageImpl& storage = storage_of(object);
-  return storage.device_type() == c10::DeviceType::CPU && place_of(storage).has_value();
+  return storage.device_type() == c10::DeviceType::CPU && location_of(storage).has_value();
 }
 
 }  // namespace

@@ -51,15 +51,15 @@ bool in_shared_memory_of_torch(const c10::DataPtr& data) {
          THManagedMapAllocator::fromDataPtr(data) != nullptr;
 }
 
-std::optional<Place> place_for(c10::StorageImpl& storage, Head& head) {
+std::optional<HeapLocation> location_for(c10::StorageImpl& storage, Head& head) {
   head.bytes = storage.nbytes();
   if (head.bytes == 0) return std::nullopt;
-  Place place = place_in_heap(storage);
-  head.heap = place.block.heap()->id();
-  head.block = place.block.offset();
-  head.serial = place.block.serial();
-  head.start = place.start;
-  return place;
+  HeapLocation location = move_to_heap(storage);
+  head.heap = location.block.heap()->id();
+  head.block = location.block.offset();
+  head.serial = location.block.serial();
+  head.start = location.start;
+  return location;
 }
 
 void check(bool right) {
@@ -111,9 +111,9 @@ c10::intrusive_ptr<c10::StorageImpl> storage_of(const Head& head) {
     return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
                                                  c10::GetAllocator(c10::DeviceType::CPU), true);
   }
-  Place place{acquire_block(head.heap, head.block, head.serial), head.start};
-  check(head.start <= place.block.size() && head.bytes <= place.block.size() - head.start);
-  return storage_at(std::move(place), head.bytes);
+  HeapLocation location{acquire_block(head.heap, head.block, head.serial), head.start};
+  check(head.start <= location.block.size() && head.bytes <= location.block.size() - head.start);
+  return storage_at(std::move(location), head.bytes);
 }
 
 /// Whether a view of this form stays inside of its storage.
@@ -160,8 +160,8 @@ std::optional<Packed> pack(const at::Tensor& tensor, bool parameter) {
   auto& storage = *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   if (storage.device_type() != c10::DeviceType::CPU) {
     if (!fill_on_device(storage, head, mark, packed)) return std::nullopt;
-  } else if (auto place = place_for(storage, head)) {
-    packed.blocks.push_back(std::move(place->block));
+  } else if (auto location = location_for(storage, head)) {
+    packed.blocks.push_back(std::move(location->block));
   }
   const std::size_t words = 1 + 2 * std::size_t{head.dims};
   packed.bytes.reserve(kHeadBytes + words * sizeof(std::int64_t) + sizeof mark);
@@ -185,7 +185,7 @@ Packed pack(c10::StorageImpl& storage) {
   Head head{};
   head.kind = Kind::kStorage;
   Packed packed;
-  if (auto place = place_for(storage, head)) packed.blocks.push_back(std::move(place->block));
+  if (auto location = location_for(storage, head)) packed.blocks.push_back(std::move(location->block));
   packed.bytes.assign(reinterpret_cast<const char*>(&head), kHeadBytes);
   return packed;
 }

@@ -23,7 +23,7 @@ namespace shoal::ipc {
 class Condition {
  public:
   static constexpr std::uint32_t kWaiters = 64;
-  using Place = sync::Condition::Place;
+  using WaiterSlot = sync::Condition::WaiterSlot;
 
   Condition() : block_(Block::allocate(sync::Condition::bytes(kWaiters), BlockKind::kSync)) {
     std::memset(block_.data(), 0, sync::Condition::bytes(kWaiters));
@@ -36,11 +36,11 @@ class Condition {
   /// Lets go of `lock`, which this thread has, until notified or `deadline`; then has it again, as
   /// deep. Whether it was notified; `taken_back` says how the lock was had again.
   bool wait(Lock& lock, os::Deadline deadline, Acquisition* taken_back = nullptr) noexcept {
-    const Place place = enter();
+    const WaiterSlot at = enter();
     const std::uint32_t depth = lock.release_all();
-    while (sleep(place, deadline) == sync::WaitOutcome::kInterrupted) {
+    while (sleep(at, deadline) == sync::WaitOutcome::kInterrupted) {
     }
-    const bool notified = leave(place);
+    const bool notified = leave(at);
     Acquisition acquired = lock.acquire();
     while (acquired.outcome != sync::WaitOutcome::kReady) acquired = lock.acquire();
     lock.restore_depth(depth);
@@ -49,23 +49,23 @@ class Condition {
   }
 
   // wait() in its parts, for who must look around meanwhile.
-  [[nodiscard]] Place enter() noexcept {
+  [[nodiscard]] WaiterSlot enter() noexcept {
     const Owners owners(*block_.heap());
     return words().enter(owners.self(), owners.liveness());
   }
-  [[nodiscard]] sync::WaitOutcome sleep(Place place, os::Deadline deadline) noexcept {
+  [[nodiscard]] sync::WaitOutcome sleep(WaiterSlot at, os::Deadline deadline) noexcept {
     const Owners owners(*block_.heap());
     return wait_in_slices(
         deadline, kSlice,
         [&](os::Deadline until) {
-          return words().wait(place, SharedSpinPolicy::of_signals(), until);
+          return words().wait(at, SharedSpinPolicy::of_signals(), until);
         },
         [&] {
           words().hand_on(owners.liveness());
           return false;
         });
   }
-  [[nodiscard]] bool leave(Place place) noexcept { return words().leave(place); }
+  [[nodiscard]] bool leave(WaiterSlot at) noexcept { return words().leave(at); }
 
   std::uint32_t notify(std::uint32_t count) noexcept {
     return words().notify(count, Owners(*block_.heap()).liveness());

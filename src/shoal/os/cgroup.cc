@@ -59,12 +59,12 @@ std::optional<std::string> find_group(const std::string& controller, bool versio
 }
 
 /// Where this process's group is in a hierarchy that is mounted.
-struct Place {
+struct MountedGroup {
   fs::path mount;
   fs::path inside;  // below it; empty: the mount point itself
 };
 
-std::optional<Place> place_in(const std::string& controller, bool version2, const fs::path& root) {
+std::optional<MountedGroup> mounted_group(const std::string& controller, bool version2, const fs::path& root) {
   const auto hierarchy = find_hierarchy(controller, version2, root);
   const auto group = find_group(controller, version2, root);
   if (!hierarchy || !group) return std::nullopt;
@@ -73,32 +73,32 @@ std::optional<Place> place_in(const std::string& controller, bool version2, cons
   if (hierarchy->shown != "/" && inside.starts_with(hierarchy->shown)) {
     inside.erase(0, hierarchy->shown.size());
   }
-  return Place{hierarchy->mount, fs::path(inside).relative_path()};
+  return MountedGroup{hierarchy->mount, fs::path(inside).relative_path()};
 }
 
 std::vector<fs::path> directories(const std::string& controller, bool version2,
                                   const fs::path& root) {
-  const auto place = place_in(controller, version2, root);
-  if (!place) return {};
+  const auto group = mounted_group(controller, version2, root);
+  if (!group) return {};
   std::vector<fs::path> found;
   std::error_code ignored;
-  for (fs::path path = place->inside; !path.empty(); path = path.parent_path()) {
-    if (fs::is_directory(place->mount / path, ignored)) found.push_back(place->mount / path);
+  for (fs::path path = group->inside; !path.empty(); path = path.parent_path()) {
+    if (fs::is_directory(group->mount / path, ignored)) found.push_back(group->mount / path);
   }
-  found.push_back(place->mount);
+  found.push_back(group->mount);
   return found;
 }
 
 }  // namespace
 
 std::optional<fs::path> own_cgroup_directory(const std::string& controller, const fs::path& root) {
-  auto place = place_in(controller, false, root);
-  if (!place) place = place_in(controller, true, root);
-  if (!place) return std::nullopt;
-  if (place->inside.empty()) return place->mount;
+  auto group = mounted_group(controller, false, root);
+  if (!group) group = mounted_group(controller, true, root);
+  if (!group) return std::nullopt;
+  if (group->inside.empty()) return group->mount;
   std::error_code ignored;
-  if (!fs::is_directory(place->mount / place->inside, ignored)) return std::nullopt;
-  return place->mount / place->inside;
+  if (!fs::is_directory(group->mount / group->inside, ignored)) return std::nullopt;
+  return group->mount / group->inside;
 }
 
 std::vector<fs::path> cgroup_directories(const std::string& controller, const fs::path& root) {

@@ -17,7 +17,7 @@
 
 namespace shoal::process {
 
-/// A worker's place in its group.
+/// A worker's number in its group, and its environments; a value.
 struct Place {
   int index = 0;
   int num_workers = 1;
@@ -30,12 +30,12 @@ struct Place {
 ///
 /// Threads: enter(), leave() and set_seed() are for the threads that run the environments; the rest
 /// for any.
-/// Fork: a child shares the board and is no other worker.
+/// Fork: a child has the same shared state, and is the same worker.
 class Identity {
  public:
   static constexpr int kNoEnv = -1;
 
-  /// Without a board one is made when it is first needed.
+  /// Where `board` is null, one is made when it is first needed.
   explicit Identity(const Place& place = {}, std::shared_ptr<Board> board = {});
 
   const Place& place() const noexcept;

@@ -193,35 +193,35 @@ void ZygoteGroup::wait_ready(os::Deadline deadline) {
                   preload_));
 }
 
-std::size_t ZygoteGroup::free_places() const {
-  std::size_t places = 0;
-  for (const auto& link : links_) places += link->line()->free_slots();
-  return places;
+std::size_t ZygoteGroup::free_slots() const {
+  std::size_t slots = 0;
+  for (const auto& link : links_) slots += link->line()->free_slots();
+  return slots;
 }
 
-std::vector<ZygoteGroup::Place> ZygoteGroup::reserve(std::size_t count, os::Deadline deadline) {
+std::vector<ZygoteGroup::Reservation> ZygoteGroup::reserve(std::size_t count, os::Deadline deadline) {
   const std::size_t before = links_.size();
-  for (std::size_t free = free_places(); free < count;) {
+  for (std::size_t free = free_slots(); free < count;) {
     add_sub_zygote(deadline);  // all of them fork side by side
     free += static_cast<std::size_t>(links_.front()->line()->capacity());
   }
   for (std::size_t i = before; i < links_.size(); ++i) await_sub_zygote(*links_[i], deadline);
-  std::vector<Place> places;
-  while (places.size() < count) {
-    const std::size_t had = places.size();
+  std::vector<Reservation> reserved;
+  while (reserved.size() < count) {
+    const std::size_t had = reserved.size();
     for (const auto& link : links_) {  // in turn, so that all fork at the same time
-      if (places.size() == count) break;
+      if (reserved.size() == count) break;
       const int slot = link->line()->take_slot();
       if (slot < 0) continue;
-      places.push_back(
+      reserved.push_back(
           {link.get(), std::make_shared<ChannelPeer>(link->line(), slot, next_request_++)});
     }
-    if (places.size() == had) {  // a sub-zygote had room for fewer than the first
+    if (reserved.size() == had) {  // a sub-zygote had room for fewer than the first
       add_sub_zygote(deadline);
       await_sub_zygote(*links_.back(), deadline);
     }
   }
-  return places;
+  return reserved;
 }
 
 void ZygoteGroup::add_sub_zygote(os::Deadline deadline) {

@@ -54,14 +54,14 @@ class ZygoteGroup {
   /// Throws StartFailed when it cannot get ready, TimedOut (and kills it) at the deadline.
   void wait_ready(os::Deadline deadline);
 
-  /// A place in a zygote.
-  struct Place {
+  /// Room for one worker in a zygote.
+  struct Reservation {
     ZygoteLink* link;
     std::shared_ptr<ChannelPeer> peer;
   };
-  /// Places for so many workers, spread over the zygotes; makes sub-zygotes where they are short. It
-  /// is ready. Throws StartFailed, TimedOut, SystemError.
-  std::vector<Place> reserve(std::size_t count, os::Deadline deadline);
+  /// After wait_ready(): room for `count` workers, spread over the zygotes; makes sub-zygotes where
+  /// these have too little. Throws StartFailed, TimedOut, SystemError.
+  std::vector<Reservation> reserve(std::size_t count, os::Deadline deadline);
 
   /// Keeps it from ending because it is idle, until release(). False where it does so already:
   /// another one is needed.
@@ -77,7 +77,7 @@ class ZygoteGroup {
   void spawn(const LaunchOptions& options, const Environment& environment);
   void add_sub_zygote(os::Deadline deadline);
   static void await_sub_zygote(ZygoteLink& sub_zygote, os::Deadline deadline);
-  std::size_t free_places() const;
+  std::size_t free_slots() const;
   ZygoteLink::Events link_events();
   void look_at_use(bool end);
   void wait_for_idle_time(os::Deadline due);

@@ -118,12 +118,12 @@ class ZygoteLauncher final : public Launcher {
   std::vector<PendingWorker> prepare(std::vector<WorkerSpec> specs,
                                      const std::function<void(int)>& on_exit,
                                      os::Deadline deadline) {
-    const auto places = group_->reserve(specs.size(), deadline);
+    const auto reserved = group_->reserve(specs.size(), deadline);
     std::vector<PendingWorker> pending;
     for (std::size_t i = 0; i < specs.size(); ++i) {
       WorkerSpec& spec = specs[i];
       PendingWorker worker{
-          .link = places[i].link, .record = {}, .peer = places[i].peer, .start = {}};
+          .link = reserved[i].link, .record = {}, .peer = reserved[i].peer, .start = {}};
       worker.start = {.index = spec.index,
                       .first_env = spec.first_env,
                       .num_envs = spec.num_envs,

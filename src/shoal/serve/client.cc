@@ -27,11 +27,11 @@ Request Client::submit(ClientQueue& at, const Rows& rows) {
     throw OverCapacity(
         fmt::format("{} rows were to be in flight at once, {} may be", rows.count, at.free.size()));
   }
-  Request request{.at = &at, .places = {}, .deadline = rows.deadline};
+  Request request{.at = &at, .rows = {}, .deadline = rows.deadline};
   for (std::uint32_t row = 0; row < rows.count; ++row) {
     const std::uint32_t slot = at.free.back();
     at.free.pop_back();
-    request.places.push_back({slot, at.slots->cell(slot).word.queue()});
+    request.rows.push_back({slot, at.slots->cell(slot).word.queue()});
   }
   SHOAL_FAULT_POINT("serve.submit.queued");
   try {
@@ -65,7 +65,7 @@ std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& req
   for (std::uint32_t i = 0; i < range.count; ++i) {
     // After a row was missed the rest is not to overtake it: the claimed rows stay unwanted.
     const std::uint32_t index = first + written;
-    if (in_order && write_row(at, buffer, range.first + i, rows, index, request.places[index])) {
+    if (in_order && write_row(at, buffer, range.first + i, rows, index, request.rows[index])) {
       ++written;
     } else {
       in_order = false;
@@ -78,12 +78,12 @@ std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& req
 }
 
 bool Client::write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
-                       std::uint32_t index, Request::Place place) {
+                       std::uint32_t index, Request::Row reply_to) {
   RequestQueue& queue = *at.queue;
   RowCell& cell = queue.cell(buffer, row);
   cell.client_slots = at.slots->id();
-  cell.slot = place.slot;
-  cell.generation = place.generation;
+  cell.slot = reply_to.slot;
+  cell.generation = reply_to.generation;
   cell.submitted_ns = os::now_ns();
   cell.deadline_ns = rows.deadline == os::kNoDeadline
                          ? 0
@@ -114,8 +114,8 @@ void Client::wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t se
 }
 
 bool Client::done(const Request& request) const noexcept {
-  return std::ranges::all_of(request.places, [&](const Request::Place& place) {
-    return request.at->slots->cell(place.slot).word.state() == sync::ReplyState::kDone;
+  return std::ranges::all_of(request.rows, [&](const Request::Row& row) {
+    return request.at->slots->cell(row.slot).word.state() == sync::ReplyState::kDone;
   });
 }
 
@@ -148,7 +148,7 @@ bool Client::wait(Request& request, os::Deadline until) {
 }
 
 void Client::check(const Request& request) const {
-  for (std::uint32_t row = 0; row < request.places.size(); ++row) {
+  for (std::uint32_t row = 0; row < request.rows.size(); ++row) {
     switch (status(request, row)) {
       case ReplyStatus::kOk:
         continue;
@@ -163,39 +163,39 @@ void Client::check(const Request& request) const {
 }
 
 ReplyStatus Client::status(const Request& request, std::uint32_t row) const noexcept {
-  return request.at->slots->cell(request.places[row].slot).status;
+  return request.at->slots->cell(request.rows[row].slot).status;
 }
 
 std::string_view Client::error(const Request& request, std::uint32_t row) const noexcept {
-  return request.at->slots->text(request.places[row].slot);
+  return request.at->slots->text(request.rows[row].slot);
 }
 
 std::uint64_t Client::version(const Request& request, std::uint32_t row) const noexcept {
-  return request.at->slots->cell(request.places[row].slot).version;
+  return request.at->slots->cell(request.rows[row].slot).version;
 }
 
 const std::byte* Client::output(const Request& request, std::uint32_t row,
                                 std::size_t leaf) const noexcept {
-  return request.at->slots->output(request.places[row].slot, leaf);
+  return request.at->slots->output(request.rows[row].slot, leaf);
 }
 
 void Client::release(Request& request) noexcept {
-  for (const Request::Place& place : request.places) {
-    request.at->slots->cell(place.slot).word.release(place.generation);
-    request.at->free.push_back(place.slot);
+  for (const Request::Row& row : request.rows) {
+    request.at->slots->cell(row.slot).word.release(row.generation);
+    request.at->free.push_back(row.slot);
   }
-  request.places.clear();
+  request.rows.clear();
 }
 
 void Client::cancel(Request& request) noexcept {
-  for (const Request::Place& place : request.places) {
-    if (request.at->slots->cell(place.slot).word.abandon(place.generation)) {
-      request.at->free.push_back(place.slot);
+  for (const Request::Row& row : request.rows) {
+    if (request.at->slots->cell(row.slot).word.abandon(row.generation)) {
+      request.at->free.push_back(row.slot);
     } else {
-      request.at->leaving.push_back(place.slot);
+      request.at->leaving.push_back(row.slot);
     }
   }
-  request.places.clear();
+  request.rows.clear();
 }
 
 /// Slots of cancelled rows whose batch is finished by now.

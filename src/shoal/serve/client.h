@@ -53,12 +53,13 @@ struct ClientQueue {
 /// Rows in flight, to be given to wait() or cancel() of the client that made it. A value, of no use
 /// after release().
 struct Request {
-  struct Place {
+  /// Where the reply to one row comes.
+  struct Row {
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
   };
   ClientQueue* at = nullptr;
-  std::vector<Place> places;
+  std::vector<Row> rows;
   os::Deadline deadline = os::kNoDeadline;
 };
 
@@ -130,7 +131,7 @@ class Client {
   ClientQueue& add_queue(const RequestKind& kind, os::Message message);
   std::uint32_t write_rows(ClientQueue& at, const Rows& rows, Request& request, std::uint32_t first);
   bool write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
-                 std::uint32_t index, Request::Place place);
+                 std::uint32_t index, Request::Row reply_to);
   void wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t seen);
   void reclaim(ClientQueue& at) noexcept;
   void leave_idle(const RequestKind& kind, const ClientQueue* kept);

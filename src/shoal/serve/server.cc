@@ -136,13 +136,13 @@ bool Server::stands_still(QueueState& state, std::uint32_t buffer, std::uint64_t
 
 bool Server::is_claimed(const QueueState& state, std::uint32_t buffer) noexcept {
   return std::ranges::any_of(
-      state.slots, [&](const SlotsOfClient& place) { return place.slots->is_claiming(buffer); });
+      state.slots, [&](const SlotsOfClient& one) { return one.slots->is_claiming(buffer); });
 }
 
 /// Whether nobody who asks for such rows can add one: each waits, here or for another kind of row.
 bool Server::quorum(const QueueState& state) noexcept {
-  return std::ranges::all_of(state.slots, [](const SlotsOfClient& place) {
-    return std::ranges::any_of(*place.of_client, &ClientSlots::waiting);
+  return std::ranges::all_of(state.slots, [](const SlotsOfClient& one) {
+    return std::ranges::any_of(*one.of_client, &ClientSlots::waiting);
   });
 }
 

@@ -189,21 +189,21 @@ void Server::refuse(const Probe&, const Refused& why) {
 
 void Server::give_slots(const std::shared_ptr<Peer>& peer, QueueState& state, std::uint32_t slots) {
   try {
-    ClientSlotsState place;
+    ClientSlotsState given;
     const std::size_t cheap = kUnaskedBytes / std::max(row_bytes(state.outputs), ClientSlots::kMaxTextBytes);
     slots =
         std::max(slots, static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kUnaskedSlots)));
-    place.slots = ClientSlots::create(next_slots_id_++, state.outputs, std::min(slots, options_.max_slots));
-    place.client = peer->id;
-    place.queue = &state;
-    const std::uint32_t id = place.slots->id();
+    given.slots = ClientSlots::create(next_slots_id_++, state.outputs, std::min(slots, options_.max_slots));
+    given.client = peer->id;
+    given.queue = &state;
+    const std::uint32_t id = given.slots->id();
     send(peer, Opened{state.outputs, state.structure}.encode(),
-         {state.queue->fd(), place.slots->fd()});
-    place.slots->close_fd();
+         {state.queue->fd(), given.slots->fd()});
+    given.slots->close_fd();
     std::vector<ClientSlots*>& theirs = slots_of_[peer->id];
-    theirs.push_back(place.slots.get());
-    state.slots.push_back({place.slots.get(), &theirs});
-    slots_[id] = std::move(place);
+    theirs.push_back(given.slots.get());
+    state.slots.push_back({given.slots.get(), &theirs});
+    slots_[id] = std::move(given);
   } catch (const SystemError& error) {
     send(peer, Refused{RefusalKind::kInvalid, error.what(), ""}.encode());
   }
@@ -233,7 +233,7 @@ void Server::drop_slots(std::uint32_t id) {
   const ClientSlots* dropped = found->second.slots.get();
   std::erase(slots_of_[found->second.client], dropped);
   std::erase_if(found->second.queue->slots,
-                [&](const SlotsOfClient& place) { return place.slots == dropped; });
+                [&](const SlotsOfClient& one) { return one.slots == dropped; });
   slots_.erase(found);
 }
 

@@ -47,7 +47,7 @@ int ask_for_ever(const std::string& address, int first) {
     for (int i = 0; i < 3; ++i) requests.push_back(asker.submit(value + i));
     if (value % 5 == 0) asker.client().cancel(requests[1]);
     for (int i = 0; i < 3; ++i) {
-      if (!requests[i].places.empty() && asker.result(requests[i]) != value + i) return 3;
+      if (!requests[i].rows.empty() && asker.result(requests[i]) != value + i) return 3;
     }
   }
 }

@@ -316,7 +316,7 @@ TEST_F(ByHand, AWaitEndsAtTheRequestsDeadline) {
   Request request = one->submit(
       1, [](Rows& rows) { rows.deadline = os::deadline_after(std::chrono::milliseconds(10)); });
   EXPECT_THROW(one->result(request), DeadlineExceeded);
-  EXPECT_TRUE(request.places.empty());
+  EXPECT_TRUE(request.rows.empty());
 }
 
 TEST_F(ByHand, ABatchLeavesWithoutARowThatIsNotWritten) {

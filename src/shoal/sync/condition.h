@@ -3,14 +3,14 @@
 //   offset  bytes  field
 //        0     64  latch: the robust lock under which the words below change
 //       64      8  next: the ticket of the next waiter
-//       72      4  slots: how many waiters have a place
-//       76      4  crowd: who found no place sleeps here, until the next notification of anybody
+//       72      4  slots: how many waiters can have one
+//       76      4  crowd: who found no free slot sleeps here, until the next notification of anybody
 //       80     48  padding
 //      128  16·slots  waiters: state (4 bytes; the futex of this one), owner (4), ticket (8)
 //
-// A waiter has a place, and is notified there by one store. So a notification is never lost on one
+// A waiter has a slot, and is notified there by one store. So a notification is never lost on one
 // that gave up or died: the notifier passes those over, and one that died after it was notified
-// still has its place, where the others find it and hand its notification on.
+// still has its slot, where the others find it and hand its notification on.
 #pragma once
 
 #include <bitset>
@@ -33,7 +33,7 @@ namespace shoal::sync {
 /// again.
 ///
 /// Threads, processes: any may do anything after init().
-/// Invariants: notify(n) ends at most n waits, those that entered first; a waiter without a place
+/// Invariants: notify(n) ends at most n waits, those that entered first; a waiter without a slot
 /// wakes at every notification.
 /// Memory ordering: that of the user's lock.
 /// Death: on any line; waiters call hand_on() between their slices.
@@ -41,8 +41,8 @@ namespace shoal::sync {
 template <class Atomics, class Lock = RobustLock>
 class BasicCondition {
  public:
-  /// A waiter's place; a value.
-  struct Place {
+  /// Where a waiter is notified; a value.
+  struct WaiterSlot {
     std::uint32_t slot;   // kCrowd: none
     std::uint32_t crowd;  // what the crowd's generation was
   };
@@ -59,9 +59,9 @@ class BasicCondition {
     slots_ = slots;
   }
 
-  /// Begins a wait. `lives(Owner) -> bool` is asked when all places are taken.
+  /// Begins a wait. `lives(Owner) -> bool` is asked when all slots are taken.
   template <class Lives>
-  [[nodiscard]] Place enter(Owner me, Lives lives) noexcept {
+  [[nodiscard]] WaiterSlot enter(Owner me, Lives lives) noexcept {
     Woken woken(*this);
     const auto latched = latch();
     std::uint32_t slot = free_slot();
@@ -84,30 +84,30 @@ class BasicCondition {
 
   /// Waits until notified: spins as long as `policy` allows, then sleeps.
   template <class Policy>
-  [[nodiscard]] WaitOutcome wait(Place place, Policy& policy, os::Deadline deadline) noexcept {
+  [[nodiscard]] WaitOutcome wait(WaiterSlot at, Policy& policy, os::Deadline deadline) noexcept {
     return spin_then_park(
-        policy, deadline, [&] { return notified(place); }, [&] { return park(place, deadline); });
+        policy, deadline, [&] { return notified(at); }, [&] { return park(at, deadline); });
   }
 
   /// The same without spinning.
-  [[nodiscard]] WaitOutcome park(Place place, os::Deadline deadline) noexcept {
-    if (place.slot == kCrowd) return crowd_.sleep(place.crowd, deadline);
-    const Word& state = waiters()[place.slot].state;
+  [[nodiscard]] WaitOutcome park(WaiterSlot at, os::Deadline deadline) noexcept {
+    if (at.slot == kCrowd) return crowd_.sleep(at.crowd, deadline);
+    const Word& state = waiters()[at.slot].state;
     for (;;) {
-      if (notified(place)) return WaitOutcome::kReady;
+      if (notified(at)) return WaitOutcome::kReady;
       const os::FutexOutcome outcome = Atomics::wait(state, kWaiting, deadline);
-      if (notified(place)) return WaitOutcome::kReady;
+      if (notified(at)) return WaitOutcome::kReady;
       if (outcome == os::FutexOutcome::kTimedOut) return WaitOutcome::kTimedOut;
       if (outcome == os::FutexOutcome::kInterrupted) return WaitOutcome::kInterrupted;
     }
   }
 
   /// Ends a wait; returns whether it was notified.
-  [[nodiscard]] bool leave(Place place) noexcept {
-    if (place.slot == kCrowd) return notified(place);
+  [[nodiscard]] bool leave(WaiterSlot at) noexcept {
+    if (at.slot == kCrowd) return notified(at);
     const auto latched = latch();
-    const bool was = is(place.slot, kNotified);
-    set(place.slot, kFree);
+    const bool was = is(at.slot, kNotified);
+    set(at.slot, kFree);
     return was;
   }
 
@@ -168,8 +168,8 @@ class BasicCondition {
     return LatchGuard<Lock>(latch_, [] {});  // every change is one store: nothing to put in order
   }
 
-  bool notified(Place place) const noexcept {
-    return place.slot == kCrowd ? crowd_.generation() != place.crowd : is(place.slot, kNotified);
+  bool notified(WaiterSlot at) const noexcept {
+    return at.slot == kCrowd ? crowd_.generation() != at.crowd : is(at.slot, kNotified);
   }
 
   template <class Lives>

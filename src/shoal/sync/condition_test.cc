@@ -41,9 +41,9 @@ TEST(Condition, NotifiesInTheOrderOfEntering) {
 TEST(Condition, TheDeadlineEndsAWait) {
   const auto waiting = condition();
   SpinPolicy policy = short_spin();
-  const auto place = waiting->enter(kMe, all_live);
-  EXPECT_EQ(waiting->wait(place, policy, os::deadline_after(1ms)), WaitOutcome::kTimedOut);
-  EXPECT_FALSE(waiting->leave(place));
+  const auto at = waiting->enter(kMe, all_live);
+  EXPECT_EQ(waiting->wait(at, policy, os::deadline_after(1ms)), WaitOutcome::kTimedOut);
+  EXPECT_FALSE(waiting->leave(at));
 }
 
 TEST(Condition, ANotificationPassesTheDeadOver) {
@@ -68,7 +68,7 @@ TEST(Condition, WhatTheDeadWereNotifiedOfIsHandedOn) {
   waiting->hand_on(other_is_dead);
 }
 
-TEST(Condition, TheDeadGiveTheirPlacesUp) {
+TEST(Condition, TheDeadGiveTheirSlotsUp) {
   const auto waiting = condition(1);
   static_cast<void>(waiting->enter(kOther, all_live));
   const auto mine = waiting->enter(kMe, other_is_dead);
@@ -76,7 +76,7 @@ TEST(Condition, TheDeadGiveTheirPlacesUp) {
   EXPECT_TRUE(waiting->leave(mine));
 }
 
-TEST(Condition, WhoFindsNoPlaceWakesAtEveryNotification) {
+TEST(Condition, WhoFindsNoSlotWakesAtEveryNotification) {
   const auto waiting = condition(1);
   const auto placed = waiting->enter(kMe, all_live);
   const auto crowded = waiting->enter(kOther, all_live);
@@ -103,10 +103,10 @@ TEST(Condition, ProcessesPassATokenAround) {
     for (int round = 0; round < kRounds; ++round) {
       if (table->lock.park(me, test_deadline()) != WaitOutcome::kReady) return 1;
       while (table.number() % kProcesses != index) {
-        const auto place = turn->enter(me, all_live);
+        const auto at = turn->enter(me, all_live);
         if (!table->lock.release()) return 2;
-        if (turn->wait(place, policy, test_deadline()) != WaitOutcome::kReady) return 3;
-        if (!turn->leave(place)) return 4;
+        if (turn->wait(at, policy, test_deadline()) != WaitOutcome::kReady) return 3;
+        if (!turn->leave(at)) return 4;
         if (table->lock.park(me, test_deadline()) != WaitOutcome::kReady) return 5;
       }
       ++table.number();
@@ -128,7 +128,7 @@ TEST(Condition, WhereverAWaiterIsKilledNoNotificationIsLost) {
   using Mortal = BasicCondition<MortalAtomics>;
   const Shared<Mortal> waiting;
   for (const bool notified : {false, true}) {
-    Mortal::Place first{}, second{};
+    Mortal::WaiterSlot first{}, second{};
     const int killed = kill_at_every_operation(
         [&] {
           std::memset(static_cast<void*>(&*waiting), 0, Mortal::bytes(kSlots));
@@ -153,7 +153,7 @@ TEST(Condition, WhereverAWaiterIsKilledNoNotificationIsLost) {
 TEST(Condition, WhereverANotifierIsKilledTheWaitersCanBeNotified) {
   using Mortal = BasicCondition<MortalAtomics>;
   const Shared<Mortal> waiting;
-  Mortal::Place first{}, second{};
+  Mortal::WaiterSlot first{}, second{};
   const int killed = kill_at_every_operation(
       [&] {
         std::memset(static_cast<void*>(&*waiting), 0, Mortal::bytes(kSlots));

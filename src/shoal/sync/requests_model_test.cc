@@ -106,7 +106,7 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
     rl::var<std::uint32_t> generation;
     rl::var<int> item;
   };
-  struct Place {                 // a claimer's
+  struct Claimer {
     ModelWord<kFault> claiming;  // 1 + the buffer
     ModelWord<kFault> gone;      // it has died, says the kernel
     ModelWord<kFault> over;      // it wants no more
@@ -120,10 +120,10 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
   BasicRowClaims<Atomics> claims[kBuffers];
   BasicRowWord<Atomics> words[kBuffers][kRows];
   Cell cells[kBuffers][kRows];
-  Place places[kClaimers];
+  Claimer claimers[kClaimers];
 
   // The owner's.
-  bool seated[kClaimers];
+  bool known[kClaimers];                // not seen to have died
   int answered[kClaimers];              // the last item
   std::uint32_t free_buffers;           // bits
   std::uint32_t quarantined[kBuffers];  // rows that were claimed; 0: not quarantined
@@ -132,7 +132,7 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
 
   void before() {
     for (std::uint32_t claimer = 0; claimer < kClaimers; ++claimer) {
-      seated[claimer] = true;
+      known[claimer] = true;
       answered[claimer] = 0;
     }
     for (auto& rows : quarantined) rows = 0;
@@ -148,8 +148,8 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
     }
     const std::uint32_t me = index - 1;
     steps_to_live = kCourse.claimer_dies && me == 1 ? rl::rand(kSteps) : ~0u;
-    if (!ask(me)) places[me].gone.store(1, std::memory_order_release);
-    places[me].over.store(1, std::memory_order_release);
+    if (!ask(me)) claimers[me].gone.store(1, std::memory_order_release);
+    claimers[me].over.store(1, std::memory_order_release);
     work.ring();
   }
 
@@ -171,30 +171,30 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
   }
 
   bool ask(std::uint32_t me) {
-    Place& place = places[me];
+    Claimer& asker = claimers[me];
     for (int item = 1; item <= kItems; ++item) {
-      place.reply($) = 0;
-      const std::uint32_t generation = place.word.queue();
+      asker.reply($) = 0;
+      const std::uint32_t generation = asker.word.queue();
       if (!lives(me) || !submit(me, generation, item) || !lives(me)) return false;
       if (kCourse.asker_cancels && rl::rand(2) == 0) {
-        if (!place.word.abandon(generation) && kBroken != Broken::kReusesAbandoned) {
-          await(place, ReplyState::kFree);
+        if (!asker.word.abandon(generation) && kBroken != Broken::kReusesAbandoned) {
+          await(asker, ReplyState::kFree);
         }
         continue;
       }
-      await(place, ReplyState::kDone);
-      RL_ASSERT(place.reply($) == item * 10);
-      place.word.release(generation);
+      await(asker, ReplyState::kDone);
+      RL_ASSERT(asker.reply($) == item * 10);
+      asker.word.release(generation);
       if (!lives(me)) return false;
     }
     return true;
   }
 
-  void await(Place& place, ReplyState state) {
+  void await(Claimer& asker, ReplyState state) {
     for (;;) {
-      const std::uint32_t seen = place.done.generation();
-      if (place.word.state() == state) return;
-      static_cast<void>(place.done.park(seen, os::kNoDeadline));
+      const std::uint32_t seen = asker.done.generation();
+      if (asker.word.state() == state) return;
+      static_cast<void>(asker.done.park(seen, os::kNoDeadline));
     }
   }
 
@@ -210,7 +210,7 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
 
   bool write(std::uint32_t me, std::uint32_t buffer, std::uint32_t generation, int item,
              bool& written) {
-    ModelWord<kFault>& claiming = places[me].claiming;
+    ModelWord<kFault>& claiming = claimers[me].claiming;
     if (kBroken != Broken::kAnnouncesLate) claiming.store(buffer + 1, std::memory_order_release);
     if (!lives(me)) return false;
     const RowRange range = claims[buffer].claim(1, kRows);
@@ -237,9 +237,9 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
     for (;;) {
       const std::uint32_t seen = work.generation();
       bool over = true;
-      for (Place& place : places) {
-        over = over && place.over.load(std::memory_order_acquire) != 0;
-        if (place.gone.load(std::memory_order_acquire) != 0) seated[&place - places] = false;
+      for (Claimer& asker : claimers) {
+        over = over && asker.over.load(std::memory_order_acquire) != 0;
+        if (asker.gone.load(std::memory_order_acquire) != 0) known[&asker - claimers] = false;
       }
       const bool all_back = look_at_quarantine();
       const std::uint32_t now_open = open.load(std::memory_order_relaxed);
@@ -271,7 +271,7 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
       const bool gave_up = wait_for_straggler(buffer, row);
       if (words[buffer][row].state() == RowState::kEmpty && words[buffer][row].miss()) {
         // Of somebody who has not announced it and lives, no row is lost.
-        RL_ASSERT(gave_up || !seated[1]);
+        RL_ASSERT(gave_up || !known[1]);
         missed = true;
       } else {
         answer(cells[buffer][row]);
@@ -298,8 +298,8 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
 
   bool is_claimed(std::uint32_t buffer) {
     for (std::uint32_t claimer = 0; claimer < kClaimers; ++claimer) {
-      if (seated[claimer] &&
-          places[claimer].claiming.load(std::memory_order_acquire) == buffer + 1) {
+      if (known[claimer] &&
+          claimers[claimer].claiming.load(std::memory_order_acquire) == buffer + 1) {
         return true;
       }
     }
@@ -308,14 +308,14 @@ struct BatchModel : rl::test_suite<BatchModel<kFault, kBroken, kCourse, kRows, k
 
   void answer(Cell& cell) {
     const std::uint32_t claimer = cell.claimer($);
-    Place& place = places[claimer];
-    if (!place.word.begin(cell.generation($)) && kBroken != Broken::kAnswersUnbegun) return;
+    Claimer& asker = claimers[claimer];
+    if (!asker.word.begin(cell.generation($)) && kBroken != Broken::kAnswersUnbegun) return;
     const int item = cell.item($);
     RL_ASSERT(item > answered[claimer]);  // once, and in order
     answered[claimer] = item;
-    place.reply($) = item * 10;
-    static_cast<void>(place.word.finish(cell.generation($)));
-    place.done.ring();
+    asker.reply($) = item * 10;
+    static_cast<void>(asker.word.finish(cell.generation($)));
+    asker.done.ring();
   }
 
   bool look_at_quarantine() {
