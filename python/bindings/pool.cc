@@ -17,7 +17,7 @@
 #include "bindings.h"
 #include "shoal/ipc/task_job.h"
 #include "shoal/ipc/task_scheduler.h"
-#include "shoal/ipc/task_seat.h"
+#include "shoal/ipc/task_slot.h"
 #include "shoal/os/error.h"
 #include "waiting.h"
 
@@ -30,7 +30,7 @@ namespace {
 using ipc::TaskBytes;
 using ipc::TaskJob;
 using ipc::TaskScheduler;
-using ipc::TaskSeat;
+using ipc::TaskSlot;
 using Event = TaskScheduler::Event;
 
 std::span<const std::byte> view(const nb::bytes& bytes) {
@@ -110,7 +110,7 @@ void bind_event(nb::module_& module) {
       .value("NOTHING", Event::kNothing);
   nb::class_<Event>(module, "Event", "What the pool's owner has to look after.")
       .def_ro("kind", &Event::kind)
-      .def_ro("seat", &Event::seat)
+      .def_ro("slot", &Event::slot)
       .def_ro("ready", &Event::ready, "DIED: it had begun to work.")
       .def_ro("retired", &Event::retired, "DIED: it was to leave.")
       .def_ro("blamed", &Event::blamed, "DIED: it had begun a task that has no outcome.")
@@ -122,15 +122,15 @@ void bind_scheduler(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<TaskScheduler>(module, "Scheduler",
                             "Which task goes to which worker, and what is outstanding.")
-      .def(nb::init<int, std::size_t>(), "seats"_a,
-           "ring_bytes"_a = ipc::TaskBoard::kDefaultRingBytes)
-      .def_prop_ro("board_fd", &TaskScheduler::board_fd)
-      .def("prepare", &TaskScheduler::prepare, "seat"_a, "quota"_a, Release(),
+      .def(nb::init<int, std::size_t>(), "slots"_a,
+           "ring_bytes"_a = ipc::TaskSegment::kDefaultRingBytes)
+      .def_prop_ro("segment_fd", &TaskScheduler::segment_fd)
+      .def("prepare", &TaskScheduler::prepare, "slot"_a, "quota"_a, Release(),
            "Before a worker is started; quota: tasks that it may do, 0 for any number.")
-      .def("occupy", &TaskScheduler::occupy, "seat"_a, "pid"_a, Release(), "After it was started.")
-      .def("shelf", &TaskScheduler::shelf, "seat"_a,
+      .def("occupy", &TaskScheduler::occupy, "slot"_a, "pid"_a, Release(), "After it was started.")
+      .def("shelf", &TaskScheduler::shelf, "slot"_a,
            "Where its worker keeps results that name blocks until they arrive.")
-      .def("vacate", &TaskScheduler::vacate, "seat"_a, Release(), "It could not be started.")
+      .def("vacate", &TaskScheduler::vacate, "slot"_a, Release(), "It could not be started.")
       .def("open", &TaskScheduler::open, "job"_a, Release())
       .def(
           "add",
@@ -170,12 +170,12 @@ void bind_scheduler(nb::module_& module) {
           "timeout"_a = nb::none(), Release(), "Keeps the pool going until there is an event.")
       .def(
           "bury",
-          [](TaskScheduler& scheduler, int seat, const nb::bytes& error) {
+          [](TaskScheduler& scheduler, int slot, const nb::bytes& error) {
             TaskBytes bytes = copied(error);
             const nb::gil_scoped_release unlocked;
-            return scheduler.bury(seat, bytes);
+            return scheduler.bury(slot, bytes);
           },
-          "seat"_a, "error"_a,
+          "slot"_a, "error"_a,
           "After DIED: the outcome of the task that it had begun; returns whether another worker "
           "is wanted.")
       .def("close", &TaskScheduler::close, Release())
@@ -189,25 +189,25 @@ void bind_scheduler(nb::module_& module) {
           "error"_a, "What has no outcome gets this one.");
 }
 
-void bind_seat(nb::module_& module) {
-  nb::class_<TaskSeat>(module, "Seat", "A worker's end.")
+void bind_slot(nb::module_& module) {
+  nb::class_<TaskSlot>(module, "Slot", "A worker's end.")
       .def(
           "__init__",
-          [](TaskSeat* self, int fd, int index, const std::optional<ipc::Block>& shelf) {
-            new (self) TaskSeat(os::Fd(fd), index, shelf.value_or(ipc::Block()));
+          [](TaskSlot* self, int fd, int index, const std::optional<ipc::Block>& shelf) {
+            new (self) TaskSlot(os::Fd(fd), index, shelf.value_or(ipc::Block()));
           },
-          "fd"_a, "index"_a, "shelf"_a = nb::none(), "Takes over the descriptor of the board.")
+          "fd"_a, "index"_a, "shelf"_a = nb::none(), "Takes over the descriptor of the segment.")
       .def(
           "next",
-          [](TaskSeat& seat) -> std::optional<std::pair<std::uint64_t, nb::bytes>> {
+          [](TaskSlot& slot) -> std::optional<std::pair<std::uint64_t, nb::bytes>> {
             for (;;) {
-              auto outcome = TaskSeat::Outcome::kTimedOut;
+              auto outcome = TaskSlot::Outcome::kTimedOut;
               interruptible(std::nullopt, [&](os::Deadline until) {
-                outcome = seat.wait(until);
-                return outcome != TaskSeat::Outcome::kTimedOut;
+                outcome = slot.wait(until);
+                return outcome != TaskSlot::Outcome::kTimedOut;
               });
-              if (outcome == TaskSeat::Outcome::kStopped) return std::nullopt;
-              const auto task = seat.begin();
+              if (outcome == TaskSlot::Outcome::kStopped) return std::nullopt;
+              const auto task = slot.begin();
               if (!task) continue;
               nb::object bytes = nb::steal(
                   PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(task->total_bytes)));
@@ -215,29 +215,29 @@ void bind_seat(nb::module_& module) {
               auto* data = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
               {
                 const nb::gil_scoped_release unlocked;
-                outcome = seat.read({data, static_cast<std::size_t>(task->total_bytes)});
+                outcome = slot.read({data, static_cast<std::size_t>(task->total_bytes)});
               }
-              if (outcome == TaskSeat::Outcome::kStopped) return std::nullopt;
+              if (outcome == TaskSlot::Outcome::kStopped) return std::nullopt;
               return std::pair{task->tag, nb::cast<nb::bytes>(bytes)};
             }
           },
           "(tag, pickle) of the next task, which has begun; None: leave.")
       .def(
           "send",
-          [](TaskSeat& seat, ipc::TaskReport report, std::uint64_t tag, const nb::bytes& payload) {
+          [](TaskSlot& slot, ipc::TaskReport report, std::uint64_t tag, const nb::bytes& payload) {
             const nb::gil_scoped_release unlocked;
-            return seat.send(report, tag, view(payload)) == TaskSeat::Outcome::kReady;
+            return slot.send(report, tag, view(payload)) == TaskSlot::Outcome::kReady;
           },
           "report"_a, "tag"_a, "payload"_a, "False: the pool is gone.")
       .def(
           "send_done",
-          [](TaskSeat& seat, std::uint64_t tag, const nb::bytes& payload, const nb::list& blocks) {
+          [](TaskSlot& slot, std::uint64_t tag, const nb::bytes& payload, const nb::list& blocks) {
             std::vector<ipc::Offset> named;
             for (const nb::handle block : blocks) {
               named.push_back(nb::cast<const ipc::Block&>(block).offset());
             }
             const nb::gil_scoped_release unlocked;
-            return seat.send_done(tag, view(payload), named) == TaskSeat::Outcome::kReady;
+            return slot.send_done(tag, view(payload), named) == TaskSlot::Outcome::kReady;
           },
           "tag"_a, "payload"_a, "blocks"_a,
           "What a task returned, and the blocks that its pickle names; False: the pool is gone.");
@@ -255,7 +255,7 @@ void bind_pool(nb::module_& parent) {
   bind_job(module);
   bind_event(module);
   bind_scheduler(module);
-  bind_seat(module);
+  bind_slot(module);
 }
 
 }  // namespace shoal::python

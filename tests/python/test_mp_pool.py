@@ -353,7 +353,7 @@ def test_the_same_seed_gives_the_same_workers(make: Callable[..., Pool]) -> None
     def draws(seed: int | None) -> list[Any]:
         pool = make(2, seed=seed)
         found = set()
-        while len({seat for seat, *_ in found}) < 2:
+        while len({slot for slot, *_ in found}) < 2:
             found |= set(pool.map(draw, range(8), chunksize=1))
         return sorted(found)
 

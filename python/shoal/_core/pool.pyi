@@ -40,7 +40,7 @@ class Event:
     @property
     def kind(self) -> EventKind: ...
     @property
-    def seat(self) -> int: ...
+    def slot(self) -> int: ...
     @property
     def ready(self) -> bool:
         """DIED: it had begun to work."""
@@ -61,21 +61,21 @@ class Event:
 class Scheduler:
     """Which task goes to which worker, and what is outstanding."""
 
-    def __init__(self, seats: int, ring_bytes: int = 262144) -> None: ...
+    def __init__(self, slots: int, ring_bytes: int = 262144) -> None: ...
     @property
-    def board_fd(self) -> int: ...
-    def prepare(self, seat: int, quota: int) -> None:
+    def segment_fd(self) -> int: ...
+    def prepare(self, slot: int, quota: int) -> None:
         """
         Before a worker is started; quota: tasks that it may do, 0 for any number.
         """
 
-    def occupy(self, seat: int, pid: int) -> None:
+    def occupy(self, slot: int, pid: int) -> None:
         """After it was started."""
 
-    def shelf(self, seat: int) -> shoal._core.ipc.Block:
+    def shelf(self, slot: int) -> shoal._core.ipc.Block:
         """Where its worker keeps results that name blocks until they arrive."""
 
-    def vacate(self, seat: int) -> None:
+    def vacate(self, slot: int) -> None:
         """It could not be started."""
 
     def open(self, job: Job) -> None: ...
@@ -94,7 +94,7 @@ class Scheduler:
     def pump(self, timeout: float | None = None) -> Event:
         """Keeps the pool going until there is an event."""
 
-    def bury(self, seat: int, error: bytes) -> bool:
+    def bury(self, slot: int, error: bytes) -> bool:
         """
         After DIED: the outcome of the task that it had begun; returns whether another worker is wanted.
         """
@@ -103,11 +103,11 @@ class Scheduler:
     def stop(self, error: bytes) -> None:
         """What has no outcome gets this one."""
 
-class Seat:
+class Slot:
     """A worker's end."""
 
     def __init__(self, fd: int, index: int, shelf: shoal._core.ipc.Block | None = None) -> None:
-        """Takes over the descriptor of the board."""
+        """Takes over the descriptor of the segment."""
 
     def next(self) -> tuple[int, bytes] | None:
         """(tag, pickle) of the next task, which has begun; None: leave."""

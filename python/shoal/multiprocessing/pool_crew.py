@@ -70,23 +70,23 @@ class Crew:
         self._tickets: dict[int, ApplyResult] = {}
         self._next_ticket = itertools.count(1)
         self._threads: dict[str, tuple[threading.Thread, SimpleQueue[Any]]] = {}
-        self._board = Descriptor(self.scheduler.board_fd)
+        self._segment = Descriptor(self.scheduler.segment_fd)
         try:
-            for seat in range(processes):
-                self._start(seat)
+            for slot in range(processes):
+                self._start(slot)
         except BaseException:
             self._end_workers()
             raise
         self._keeper = threading.Thread(target=self._keep, name="shoal-pool", daemon=True)
         self._keeper.start()
 
-    def _start(self, seat: int) -> None:
+    def _start(self, slot: int) -> None:
         number = next(self._started)
-        self.scheduler.prepare(seat, self._quota)
+        self.scheduler.prepare(slot, self._quota)
         arguments = (
-            self._board,
-            seat,
-            self.scheduler.shelf(seat) if self.by_handle else None,
+            self._segment,
+            slot,
+            self.scheduler.shelf(slot) if self.by_handle else None,
             number,
             *self._call,
             self._quota,
@@ -98,13 +98,13 @@ class Crew:
             worker.daemon = True
             worker.start()
         except BaseException:
-            self.scheduler.vacate(seat)
+            self.scheduler.vacate(slot)
             raise
-        if seat < len(self._pool):
-            self._pool[seat] = worker
+        if slot < len(self._pool):
+            self._pool[slot] = worker
         else:
             self._pool.append(worker)
-        self.scheduler.occupy(seat, getattr(worker, "pid", -1))
+        self.scheduler.occupy(slot, getattr(worker, "pid", -1))
 
     def _keep(self) -> None:
         try:
@@ -132,7 +132,7 @@ class Crew:
         self.scheduler.stop(dump_exception(error, remote=False))
 
     def _replace(self, event: _core.pool.Event) -> None:
-        worker = self._pool[event.seat]
+        worker = self._pool[event.slot]
         worker.join(GRACE)
         code = worker.exitcode
         lost = getattr(getattr(worker, "_popen", None), "lost", None)
@@ -149,13 +149,13 @@ class Crew:
             f"{worker.name} (pid {worker.pid}) {how} while it ran a task; it has been replaced, and no other task "
             f"is affected{last_lines}",
             worker=worker.name,
-            index=event.seat,
+            index=event.slot,
             pid=worker.pid,
             exitcode=code,
             log_tail=tail,
             kind="exit" if by_itself else "killed",
         )
-        wanted = self.scheduler.bury(event.seat, dump_exception(error, remote=False))
+        wanted = self.scheduler.bury(event.slot, dump_exception(error, remote=False))
         if self._failed_starts and (self._failed_starts >= _FAILED_STARTS or by_itself):
             self._break(f"{worker.name} (pid {worker.pid}) {how} before it could begin; see what it printed")
             return
@@ -163,14 +163,14 @@ class Crew:
             if not wanted or self._terminated:
                 return
             try:
-                self._start_again(event.seat)
+                self._start_again(event.slot)
             except Exception as cause:
                 self._break(f"no worker could be started in the place of one that had ended: {cause!r}", cause)
 
-    def _start_again(self, seat: int) -> None:
+    def _start_again(self, slot: int) -> None:
         while True:
             try:
-                return self._start(seat)
+                return self._start(slot)
             except StartFailed:  # a zygote that was killed meanwhile: the next start makes another
                 self._failed_starts += 1
                 if self._failed_starts >= _FAILED_STARTS:

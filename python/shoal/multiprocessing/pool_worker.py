@@ -161,8 +161,8 @@ def _unpacked(kind: str, message: str, text: str, data: bytes) -> BaseException:
 
 
 def work(
-    board: Any,
-    seat: int,
+    segment: Any,
+    index: int,
     shelf: Any,
     number: int,
     initializer: Callable[..., object] | None,
@@ -172,39 +172,39 @@ def work(
 ) -> None:
     """The target of a worker's process."""
     settings.redirect()
-    place = _core.pool.Seat(os.dup(board.fd), seat, shelf)
+    slot = _core.pool.Slot(os.dup(segment.fd), index, shelf)
     try:
-        settings.apply(seat, number)
+        settings.apply(index, number)
         if initializer is not None:
             initializer(*initargs)
     except BaseException as error:
-        place.send(Report.CANNOT_BEGIN, 0, dump_exception(error))
+        slot.send(Report.CANNOT_BEGIN, 0, dump_exception(error))
         sys.exit(1)
-    place.send(Report.READY, 0, b"")
+    slot.send(Report.READY, 0, b"")
     functions = _Functions()
     done = 0
     while quota == 0 or done < quota:
-        task = place.next()
+        task = slot.next()
         if task is None:
             return
         tag, data = task
-        if not _answer(functions, data, place, tag, shelf is not None):
+        if not _answer(functions, data, slot, tag, shelf is not None):
             return
         del task, data
         done += 1
 
 
-def _answer(functions: _Functions, data: bytes, place: Any, tag: int, by_handle: bool) -> bool:
+def _answer(functions: _Functions, data: bytes, slot: Any, tag: int, by_handle: bool) -> bool:
     """Does a task, and sends what comes of it; False when the pool is gone."""
     try:
         value = _call(functions, data)
     except Exception as error:
-        return bool(place.send(Report.RAISED, tag, dump_exception(error)))
+        return bool(slot.send(Report.RAISED, tag, dump_exception(error)))
     try:
-        return bool(place.send_done(tag, *dumps(value, "result", by_handle)))
+        return bool(slot.send_done(tag, *dumps(value, "result", by_handle)))
     except Exception as error:
         answer = dump_exception(MaybeEncodingError(error, value), remote=False)
-        return bool(place.send(Report.RAISED, tag, answer))
+        return bool(slot.send(Report.RAISED, tag, answer))
 
 
 def _call(functions: _Functions, data: bytes) -> Any:

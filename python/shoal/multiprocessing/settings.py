@@ -37,10 +37,10 @@ class Settings(NamedTuple):
         if self.relay is not None:
             self.relay.install()
 
-    def apply(self, seat: int, number: int) -> None:
-        """In the `number`-th worker of its pool, which has place `seat` in it."""
+    def apply(self, slot: int, number: int) -> None:
+        """In the `number`-th worker of its pool, whose slot in it is `slot`."""
         if self.cpus:
-            os.sched_setaffinity(0, self.cpus[seat % len(self.cpus)])
+            os.sched_setaffinity(0, self.cpus[slot % len(self.cpus)])
         if self.threads is not None and "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(self.threads)
         if self.seed is not None:

@@ -21,13 +21,13 @@ constexpr double kAheadNanos = 1e6;                   // or what it does in this
 
 }  // namespace
 
-TaskScheduler::TaskScheduler(int seats, std::size_t ring_bytes)
+TaskScheduler::TaskScheduler(int slots, std::size_t ring_bytes)
     : owner_(::getpid()),
-      board_(TaskBoard::create(seats, ring_bytes)),
-      seats_(static_cast<std::size_t>(seats)) {
-  for (int i = 0; i < seats; ++i) {
-    seats_[i].tasks = board_.tasks(i);
-    seats_[i].results = board_.results(i);
+      segment_(TaskSegment::create(slots, ring_bytes)),
+      slots_(static_cast<std::size_t>(slots)) {
+  for (int i = 0; i < slots; ++i) {
+    slots_[i].tasks = segment_.tasks(i);
+    slots_[i].results = segment_.results(i);
   }
 }
 
@@ -39,11 +39,11 @@ bool TaskScheduler::is_owner() const noexcept { return ::getpid() == owner_; }
 
 void TaskScheduler::prepare(int index, std::size_t quota) {
   const std::lock_guard lock(mutex_);
-  Seat& seat = seats_.at(index);
-  SHOAL_CHECK(seat.state == Seat::kFree, "a seat is given to two workers");
-  board_.seat(index).stop.store(stopped_ ? 1 : 0, std::memory_order_release);
-  seat.quota = quota;
-  seat.state = Seat::kPrepared;
+  Slot& slot = slots_.at(index);
+  SHOAL_CHECK(slot.state == Slot::kFree, "a slot is given to two workers");
+  segment_.slot(index).stop.store(stopped_ ? 1 : 0, std::memory_order_release);
+  slot.quota = quota;
+  slot.state = Slot::kPrepared;
 }
 
 void TaskScheduler::occupy(int index, pid_t pid) {
@@ -54,25 +54,25 @@ void TaskScheduler::occupy(int index, pid_t pid) {
   }
   {
     const std::lock_guard lock(mutex_);
-    Seat& seat = seats_.at(index);
-    seat.process = std::move(process);
-    seat.occupied = true;
-    if (seat.state == Seat::kPrepared) seat.state = Seat::kStarting;
+    Slot& slot = slots_.at(index);
+    slot.process = std::move(process);
+    slot.occupied = true;
+    if (slot.state == Slot::kPrepared) slot.state = Slot::kStarting;
   }
   wake();
 }
 
 Block TaskScheduler::shelf(int index) {
   const std::lock_guard lock(mutex_);
-  Block& shelf = seats_.at(index).shelf;
+  Block& shelf = slots_.at(index).shelf;
   if (!shelf) shelf = Block::allocate(1);
   return shelf;
 }
 
 void TaskScheduler::vacate(int index) {
   const std::lock_guard lock(mutex_);
-  seats_.at(index).state = Seat::kFree;
-  seats_.at(index).shelf = {};
+  slots_.at(index).state = Slot::kFree;
+  slots_.at(index).shelf = {};
 }
 
 void TaskScheduler::open(const std::shared_ptr<TaskJob>&) {
@@ -127,8 +127,8 @@ bool TaskScheduler::wait_for_room(std::size_t bytes, os::Deadline deadline) cons
 TaskScheduler::Event TaskScheduler::pump(os::Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const std::uint32_t seen = board_.results().generation();
-    for (int i = 0; i < seats(); ++i) drain(i);
+    const std::uint32_t seen = segment_.results().generation();
+    for (int i = 0; i < slots(); ++i) drain(i);
     look_for_deaths();
     schedule();
     if (!events_.empty()) {
@@ -140,41 +140,41 @@ TaskScheduler::Event TaskScheduler::pump(os::Deadline deadline) {
     const os::Deadline look = somebody_leaves() ? os::deadline_after(kLookClosely) : next_look_;
     const os::Deadline next = std::min(deadline, look);
     lock.unlock();
-    const auto outcome = board_.results().park(seen, next);
+    const auto outcome = segment_.results().park(seen, next);
     const bool late = os::Clock::now() >= deadline;
     lock.lock();
     if (late && outcome != sync::WaitOutcome::kReady) return {.bytes = {}};
   }
 }
 
-void TaskScheduler::wake() { board_.results().ring(); }
+void TaskScheduler::wake() { segment_.results().ring(); }
 
 void TaskScheduler::drain(int index) {
-  Seat& seat = seats_[index];
+  Slot& slot = slots_[index];
   bool made_room = false;
-  while (TaskRecord* record = seat.results.front()) {
+  while (TaskRecord* record = slot.results.front()) {
     made_room |= record->more != 0;
     take_result(index, *record);
-    seat.results.pop(record);
+    slot.results.pop(record);
   }
-  if (made_room) board_.seat(index).tasks.ring();  // see TaskSeat::send()
+  if (made_room) segment_.slot(index).tasks.ring();  // see TaskSlot::send()
 }
 
 void TaskScheduler::take_result(int index, const TaskRecord& record) {
-  Seat& seat = seats_[index];
+  Slot& slot = slots_[index];
   const auto part = TaskRing::payload(&record);
-  if (seat.partial.empty() && record.more != 0) seat.partial.reserve(record.total);
-  seat.partial.insert(seat.partial.end(), part.begin(), part.end());
+  if (slot.partial.empty() && record.more != 0) slot.partial.reserve(record.total);
+  slot.partial.insert(slot.partial.end(), part.begin(), part.end());
   if (record.more != 0) return;
-  TaskBytes bytes = std::exchange(seat.partial, {});
+  TaskBytes bytes = std::exchange(slot.partial, {});
   switch (static_cast<TaskReport>(record.kind)) {
     case TaskReport::kReady:
-      if (seat.state == Seat::kStarting || seat.state == Seat::kPrepared) seat.state = Seat::kReady;
-      seat.began = true;
+      if (slot.state == Slot::kStarting || slot.state == Slot::kPrepared) slot.state = Slot::kReady;
+      slot.began = true;
       return;
     case TaskReport::kCannotBegin:
       if (!std::exchange(broken_, true)) {
-        add_event({.kind = Event::kBroken, .seat = index, .bytes = std::move(bytes)});
+        add_event({.kind = Event::kBroken, .slot = index, .bytes = std::move(bytes)});
       }
       return;
     case TaskReport::kDone:
@@ -182,25 +182,25 @@ void TaskScheduler::take_result(int index, const TaskRecord& record) {
     case TaskReport::kDoneInHeap:
       break;
   }
-  if (seat.sent.empty() || seat.sent.front().task.id != record.tag) return;  // stopped meanwhile
+  if (slot.sent.empty() || slot.sent.front().task.id != record.tag) return;  // stopped meanwhile
   task_nanos_ += (static_cast<double>(record.nanos) - task_nanos_) / 8;
-  const Task task = std::move(seat.sent.front().task);
-  seat.sent.pop_front();
+  const Task task = std::move(slot.sent.front().task);
+  slot.sent.pop_front();
   Block held;
   if (record.kind == static_cast<std::uint32_t>(TaskReport::kDoneInHeap)) {
-    held = from_shelf(seat, bytes);
+    held = from_shelf(slot, bytes);
     bytes.assign(held.data(), held.data() + held.size());
   }
   const bool ok = record.kind != static_cast<std::uint32_t>(TaskReport::kRaised);
   deliver(task.job, {task.index, ok, std::move(bytes), std::move(held)});
 }
 
-Block TaskScheduler::from_shelf(const Seat& seat, const TaskBytes& payload) {
+Block TaskScheduler::from_shelf(const Slot& slot, const TaskBytes& payload) {
   Offset message;
   SHOAL_CHECK(payload.size() == sizeof(message), "a result in the heap is named by its block");
   std::memcpy(&message, payload.data(), sizeof(message));
-  const auto& heap = seat.shelf.heap();
-  heap->take(message, seat.shelf.offset());
+  const auto& heap = slot.shelf.heap();
+  heap->take(message, slot.shelf.offset());
   return Block::adopt(heap, message);
 }
 
@@ -225,85 +225,85 @@ void TaskScheduler::add_event(Event event) {
 
 void TaskScheduler::schedule() {
   if (stopped_) return;
-  for (Seat& seat : seats_) go_on_sending(seat);
+  for (Slot& slot : slots_) go_on_sending(slot);
   const std::size_t before = pending_bytes_;
   while (!pending_.empty()) {
-    Seat* seat = idlest();
-    if (seat == nullptr || !give(*seat)) break;
+    Slot* slot = idlest();
+    if (slot == nullptr || !give(*slot)) break;
   }
   if (pending_.empty()) rebalance();
   if (pending_bytes_ < before) drained_.notify_all();
   if (is_done()) {
-    for (int i = 0; i < seats(); ++i) {
-      if (std::exchange(seats_[i].stopped, true)) continue;
-      board_.seat(i).stop.store(1, std::memory_order_release);
-      seats_[i].dirty = true;
+    for (int i = 0; i < slots(); ++i) {
+      if (std::exchange(slots_[i].stopped, true)) continue;
+      segment_.slot(i).stop.store(1, std::memory_order_release);
+      slots_[i].dirty = true;
     }
   }
   ring_dirty();
 }
 
-bool TaskScheduler::has_room(const Seat& seat) const noexcept {
-  if (seat.state != Seat::kReady || !seat.has_quota()) return false;
-  if (seat.sent.empty()) return true;
+bool TaskScheduler::has_room(const Slot& slot) const noexcept {
+  if (slot.state != Slot::kReady || !slot.has_quota()) return false;
+  if (slot.sent.empty()) return true;
   const auto ahead = static_cast<std::size_t>(
       std::clamp(kAheadNanos / std::max(task_nanos_, 1.0), 2.0, double{kMaxAhead}));
-  return seat.sent.size() < ahead && seat.sent.back().is_whole() &&
-         pending_.front().payload.size() <= seat.tasks.max_payload();
+  return slot.sent.size() < ahead && slot.sent.back().is_whole() &&
+         pending_.front().payload.size() <= slot.tasks.max_payload();
 }
 
-TaskScheduler::Seat* TaskScheduler::idlest() noexcept {
-  Seat* found = nullptr;
-  for (Seat& seat : seats_) {
-    if (has_room(seat) && (found == nullptr || seat.sent.size() < found->sent.size()))
-      found = &seat;
+TaskScheduler::Slot* TaskScheduler::idlest() noexcept {
+  Slot* found = nullptr;
+  for (Slot& slot : slots_) {
+    if (has_room(slot) && (found == nullptr || slot.sent.size() < found->sent.size()))
+      found = &slot;
   }
   return found;
 }
 
 /// Begins to send the oldest task; false when its ring has no room.
-bool TaskScheduler::give(Seat& seat) {
+bool TaskScheduler::give(Slot& slot) {
   Task& task = pending_.front();
   const std::span<const std::byte> payload(task.payload);
-  const auto part = payload.first(std::min<std::size_t>(payload.size(), seat.tasks.max_payload()));
+  const auto part = payload.first(std::min<std::size_t>(payload.size(), slot.tasks.max_payload()));
   TaskRecord head{};
   head.tag = task.id;
   head.total = payload.size();
   head.more = part.size() < payload.size() ? 1 : 0;
-  TaskRecord* record = seat.tasks.try_write(head, part);
+  TaskRecord* record = slot.tasks.try_write(head, part);
   if (record == nullptr) return false;
   pending_bytes_ -= task.weight();
   const std::size_t written = part.size();
-  seat.sent.push_back({std::move(task), record, seat.tasks.written(), written});
+  slot.sent.push_back({std::move(task), record, slot.tasks.written(), written});
   pending_.pop_front();
-  ++seat.given;
-  seat.dirty = true;
-  if (head.more != 0) go_on_sending(seat);
+  ++slot.given;
+  slot.dirty = true;
+  if (head.more != 0) go_on_sending(slot);
   return true;
 }
 
-void TaskScheduler::go_on_sending(Seat& seat) {
-  if (seat.sent.empty() || seat.sent.back().is_whole() || seat.state != Seat::kReady) return;
-  Sent& sent = seat.sent.back();
+void TaskScheduler::go_on_sending(Slot& slot) {
+  if (slot.sent.empty() || slot.sent.back().is_whole() || slot.state != Slot::kReady) return;
+  Sent& sent = slot.sent.back();
   while (!sent.is_whole()) {
     const auto rest = std::span<const std::byte>(sent.task.payload).subspan(sent.written);
-    const auto part = rest.first(std::min<std::size_t>(rest.size(), seat.tasks.max_payload()));
+    const auto part = rest.first(std::min<std::size_t>(rest.size(), slot.tasks.max_payload()));
     TaskRecord head{};
     head.tag = sent.task.id;
     head.total = sent.task.payload.size();
     head.more = part.size() < rest.size() ? 1 : 0;
-    if (seat.tasks.try_write(head, part) == nullptr) return;
+    if (slot.tasks.try_write(head, part) == nullptr) return;
     sent.written += part.size();
-    seat.dirty = true;
+    slot.dirty = true;
   }
 }
 
 /// Gives workers that have nothing to do what others have not begun.
 void TaskScheduler::rebalance() {
-  for (Seat& idle : seats_) {
+  for (Slot& idle : slots_) {
     if (!idle.is_idle()) continue;
-    const auto busiest = std::ranges::max_element(seats_, {}, [](const Seat& seat) {
-      return seat.state == Seat::kReady ? seat.sent.size() : 0;
+    const auto busiest = std::ranges::max_element(slots_, {}, [](const Slot& slot) {
+      return slot.state == Slot::kReady ? slot.sent.size() : 0;
     });
     if (busiest->sent.size() < 2) return;
     take_back(*busiest, busiest->sent.size() / 2);
@@ -313,19 +313,19 @@ void TaskScheduler::rebalance() {
   }
 }
 
-void TaskScheduler::take_back(Seat& seat, std::size_t count) {
+void TaskScheduler::take_back(Slot& slot, std::size_t count) {
   std::vector<Task> tasks;
-  while (tasks.size() < count && !seat.sent.empty()) {
-    Sent& last = seat.sent.back();
+  while (tasks.size() < count && !slot.sent.empty()) {
+    Sent& last = slot.sent.back();
     // A record that was consumed may have been overwritten: its state is another's.
-    const bool consumed = static_cast<std::int32_t>(seat.tasks.consumed() - last.end) >= 0;
-    if (consumed || last.task.payload.size() > seat.tasks.max_payload() ||
+    const bool consumed = static_cast<std::int32_t>(slot.tasks.consumed() - last.end) >= 0;
+    if (consumed || last.task.payload.size() > slot.tasks.max_payload() ||
         !last.record->move_to(TaskRecord::kRevoked)) {
       break;
     }
     tasks.push_back(std::move(last.task));
-    seat.sent.pop_back();
-    --seat.given;
+    slot.sent.pop_back();
+    --slot.given;
   }
   std::ranges::reverse(tasks);
   requeue(std::move(tasks));
@@ -338,18 +338,18 @@ void TaskScheduler::requeue(std::vector<Task> tasks) {
 }
 
 void TaskScheduler::ring_dirty() noexcept {
-  for (int i = 0; i < seats(); ++i) {
-    if (std::exchange(seats_[i].dirty, false)) board_.seat(i).tasks.ring();
+  for (int i = 0; i < slots(); ++i) {
+    if (std::exchange(slots_[i].dirty, false)) segment_.slot(i).tasks.ring();
   }
 }
 
 // ---- beginnings and ends
 
 /// Of a dead worker: whether it had begun the first of its tasks.
-bool TaskScheduler::is_begun(const Seat& seat) const noexcept {
-  if (seat.sent.empty()) return false;
-  const Sent& first = seat.sent.front();
-  return static_cast<std::int32_t>(seat.tasks.consumed() - first.end) >= 0 ||
+bool TaskScheduler::is_begun(const Slot& slot) const noexcept {
+  if (slot.sent.empty()) return false;
+  const Sent& first = slot.sent.front();
+  return static_cast<std::int32_t>(slot.tasks.consumed() - first.end) >= 0 ||
          first.record->state.load(std::memory_order_acquire) == TaskRecord::kTaken;
 }
 
@@ -357,54 +357,54 @@ void TaskScheduler::look_for_deaths() {
   const os::Deadline now = os::Clock::now();
   if (now < next_look_ && !somebody_leaves()) return;
   next_look_ = now + kLook;
-  for (int i = 0; i < seats(); ++i) {
-    Seat& seat = seats_[i];
-    const bool alive = seat.process && !seat.process.ended();
-    if (alive || !seat.is_occupied()) continue;
+  for (int i = 0; i < slots(); ++i) {
+    Slot& slot = slots_[i];
+    const bool alive = slot.process && !slot.process.ended();
+    if (alive || !slot.is_occupied()) continue;
     drain(i);  // what it had sent
-    Event died{.kind = Event::kDied, .seat = i, .ready = seat.began, .bytes = {}};
-    died.retired = seat.is_leaving();
-    died.blamed = is_begun(seat);
-    seat.state = Seat::kDead;
+    Event died{.kind = Event::kDied, .slot = i, .ready = slot.began, .bytes = {}};
+    died.retired = slot.is_leaving();
+    died.blamed = is_begun(slot);
+    slot.state = Slot::kDead;
     add_event(std::move(died));
   }
 }
 
 bool TaskScheduler::somebody_leaves() const noexcept {
-  return std::ranges::any_of(seats_, [](const Seat& seat) { return seat.is_leaving(); });
+  return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.is_leaving(); });
 }
 
 bool TaskScheduler::bury(int index, const TaskBytes& error) {
   const std::lock_guard lock(mutex_);
-  Seat& seat = seats_.at(index);
-  SHOAL_CHECK(seat.state == Seat::kDead, "a worker is buried that has not died");
-  const bool begun = is_begun(seat);
+  Slot& slot = slots_.at(index);
+  SHOAL_CHECK(slot.state == Slot::kDead, "a worker is buried that has not died");
+  const bool begun = is_begun(slot);
   std::vector<Task> rest;
-  for (Sent& sent : seat.sent) {
-    if (begun && &sent == &seat.sent.front()) {
+  for (Sent& sent : slot.sent) {
+    if (begun && &sent == &slot.sent.front()) {
       deliver(sent.task.job, {sent.task.index, false, error});
     } else {
       rest.push_back(std::move(sent.task));
     }
   }
   requeue(std::move(rest));
-  seat.tasks.reset();
-  Seat fresh;
-  fresh.tasks = seat.tasks;
-  fresh.results = seat.results;
-  seat = std::move(fresh);
+  slot.tasks.reset();
+  Slot fresh;
+  fresh.tasks = slot.tasks;
+  fresh.results = slot.results;
+  slot = std::move(fresh);
   schedule();
   return !stopped_ && !is_done();
 }
 
 bool TaskScheduler::is_done() const noexcept {
   return closed_ && open_jobs_ == 0 && pending_.empty() &&
-         std::ranges::all_of(seats_, [](const Seat& seat) { return seat.sent.empty(); });
+         std::ranges::all_of(slots_, [](const Slot& slot) { return slot.sent.empty(); });
 }
 
 bool TaskScheduler::is_finished() const noexcept {
-  return stopped_ || (is_done() && std::ranges::all_of(seats_, [](const Seat& seat) {
-                        return seat.state == Seat::kFree;
+  return stopped_ || (is_done() && std::ranges::all_of(slots_, [](const Slot& slot) {
+                        return slot.state == Slot::kFree;
                       }));
 }
 
@@ -424,13 +424,13 @@ void TaskScheduler::stop(const TaskBytes& error) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;
     stop_error_ = error;
-    for (int i = 0; i < seats(); ++i) {
-      for (Sent& sent : seats_[i].sent) {
+    for (int i = 0; i < slots(); ++i) {
+      for (Sent& sent : slots_[i].sent) {
         deliver(sent.task.job, {sent.task.index, false, error});
       }
-      seats_[i].sent.clear();
-      board_.seat(i).stop.store(1, std::memory_order_release);
-      seats_[i].dirty = true;
+      slots_[i].sent.clear();
+      segment_.slot(i).stop.store(1, std::memory_order_release);
+      slots_[i].dirty = true;
     }
     for (const Task& task : pending_) deliver(task.job, {task.index, false, error});
     pending_.clear();

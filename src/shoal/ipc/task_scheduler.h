@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shoal/ipc/task_board.h"
+#include "shoal/ipc/task_segment.h"
 #include "shoal/ipc/task_job.h"
 #include "shoal/os/pidfd.h"
 
@@ -32,13 +32,13 @@ class TaskScheduler {
  public:
   struct Event {
     enum Kind : std::uint8_t {
-      kDied,      // the process of `seat` has ended: call bury(), then perhaps seat another
+      kDied,      // the process of `slot` has ended: call bury(), then perhaps start another there
       kBroken,    // a worker cannot begin: `bytes` is its initializer's exception
       kNotify,    // a job that was to be told of is finished: `ticket`
       kFinished,  // nothing is left to do, and nothing will be
       kNothing,   // woken, or the deadline passed
     } kind = kNothing;
-    int seat = -1;
+    int slot = -1;
     bool ready = false;    // kDied: it had begun to work
     bool retired = false;  // kDied: it was to leave, having done its quota or been stopped
     bool blamed = false;   // kDied: it had begun a task that has no outcome
@@ -46,23 +46,23 @@ class TaskScheduler {
     TaskBytes bytes;
   };
 
-  explicit TaskScheduler(int seats, std::size_t ring_bytes = TaskBoard::kDefaultRingBytes);
+  explicit TaskScheduler(int slots, std::size_t ring_bytes = TaskSegment::kDefaultRingBytes);
   ~TaskScheduler();
   TaskScheduler(const TaskScheduler&) = delete;
   TaskScheduler& operator=(const TaskScheduler&) = delete;
 
-  int board_fd() const noexcept { return board_.fd(); }
-  int seats() const noexcept { return static_cast<int>(seats_.size()); }
+  int segment_fd() const noexcept { return segment_.fd(); }
+  int slots() const noexcept { return static_cast<int>(slots_.size()); }
 
-  /// Before the process of a free seat is started. `quota`: tasks that it may do; 0 for any number.
-  void prepare(int seat, std::size_t quota);
+  /// Before the process of a free slot is started. `quota`: tasks that it may do; 0 for any number.
+  void prepare(int slot, std::size_t quota);
   /// Afterwards. A process that has ended already is a death like any other.
-  void occupy(int seat, pid_t pid);
-  /// After prepare(): the block that keeps results of that seat's worker which name blocks of the
+  void occupy(int slot, pid_t pid);
+  /// After prepare(): the block that keeps results of that slot's worker which name blocks of the
   /// heap, until they have arrived. Throws OutOfMemory.
-  Block shelf(int seat);
-  /// The process could not be started: the seat is free again.
-  void vacate(int seat);
+  Block shelf(int slot);
+  /// The process could not be started: the slot is free again.
+  void vacate(int slot);
 
   /// Announces a job, whose tasks are then added in any number of calls until seal(). Throws
   /// InvalidState once the scheduler is closed, or in a forked child.
@@ -84,9 +84,9 @@ class TaskScheduler {
   /// Collects results, hands out tasks, looks after deaths, until there is an event for the owner.
   Event pump(os::Deadline deadline);
 
-  /// After kDied: `error` becomes the outcome of the task that the worker had begun, and the seat
+  /// After kDied: `error` becomes the outcome of the task that the worker had begun, and the slot
   /// is free. Returns whether another worker is wanted there.
-  bool bury(int seat, const TaskBytes& error);
+  bool bury(int slot, const TaskBytes& error);
 
   /// Ends a pump() that waits.
   void wake();
@@ -117,7 +117,7 @@ class TaskScheduler {
     std::size_t written = 0;  // bytes of the payload that were put into the ring
     bool is_whole() const noexcept { return written == task.payload.size(); }
   };
-  struct Seat {
+  struct Slot {
     enum State : std::uint8_t { kFree, kPrepared, kStarting, kReady, kDead } state = kFree;
     os::PidFd process;
     TaskRing tasks, results;
@@ -143,32 +143,32 @@ class TaskScheduler {
   bool is_owner() const noexcept;
   void drain(int index);
   void take_result(int index, const TaskRecord& record);
-  static Block from_shelf(const Seat& seat, const TaskBytes& payload);
+  static Block from_shelf(const Slot& slot, const TaskBytes& payload);
   void deliver(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome);
   void notify_if_finished(const std::shared_ptr<TaskJob>& job);
   void add_event(Event event);
 
   void schedule();
-  void go_on_sending(Seat& seat);
-  bool give(Seat& seat);
-  bool has_room(const Seat& seat) const noexcept;
-  Seat* idlest() noexcept;
+  void go_on_sending(Slot& slot);
+  bool give(Slot& slot);
+  bool has_room(const Slot& slot) const noexcept;
+  Slot* idlest() noexcept;
   void rebalance();
-  void take_back(Seat& seat, std::size_t count);
+  void take_back(Slot& slot, std::size_t count);
   void requeue(std::vector<Task> tasks);
   void ring_dirty() noexcept;
 
-  bool is_begun(const Seat& seat) const noexcept;
+  bool is_begun(const Slot& slot) const noexcept;
   void look_for_deaths();
   bool somebody_leaves() const noexcept;
   bool is_done() const noexcept;
   bool is_finished() const noexcept;
 
   const pid_t owner_;
-  TaskBoard board_;
+  TaskSegment segment_;
   mutable std::mutex mutex_;  // guards the rest
   mutable std::condition_variable drained_;
-  std::vector<Seat> seats_;
+  std::vector<Slot> slots_;
   std::deque<Task> pending_;
   std::size_t pending_bytes_ = 0;
   std::deque<Event> events_;

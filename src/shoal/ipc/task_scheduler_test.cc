@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "shoal/ipc/task_seat.h"
+#include "shoal/ipc/task_slot.h"
 #include "shoal/os/error.h"
 #include "shoal/os/testing/child.h"
 
@@ -33,21 +33,21 @@ std::string text(const TaskBytes& bytes) {
 
 /// A worker that answers "<text>!", but for the tasks that its text names.
 int work(int fd, int index, int quota) {
-  TaskSeat seat(os::Fd(::dup(fd)), index);
-  if (seat.send(TaskReport::kReady, 0, {}) != TaskSeat::Outcome::kReady) return 1;
+  TaskSlot slot(os::Fd(::dup(fd)), index);
+  if (slot.send(TaskReport::kReady, 0, {}) != TaskSlot::Outcome::kReady) return 1;
   for (int done = 0; quota == 0 || done < quota;) {
-    if (seat.wait(os::kNoDeadline) == TaskSeat::Outcome::kStopped) return 0;
-    const auto task = seat.begin();
+    if (slot.wait(os::kNoDeadline) == TaskSlot::Outcome::kStopped) return 0;
+    const auto task = slot.begin();
     if (!task) continue;
     TaskBytes in(task->total_bytes);
-    if (seat.read(in) == TaskSeat::Outcome::kStopped) return 0;
+    if (slot.read(in) == TaskSlot::Outcome::kStopped) return 0;
     const std::string what = text(in);
     if (what == "die") ::kill(::getpid(), SIGKILL);
     const bool raises = what == "raise";
     const TaskBytes out = bytes(what == "pid" ? std::to_string(::getpid()) : what + "!");
     if (what.starts_with("sleep")) ::usleep(20'000);
-    if (seat.send(raises ? TaskReport::kRaised : TaskReport::kDone, task->tag, out) !=
-        TaskSeat::Outcome::kReady) {
+    if (slot.send(raises ? TaskReport::kRaised : TaskReport::kDone, task->tag, out) !=
+        TaskSlot::Outcome::kReady) {
       return 0;
     }
     ++done;
@@ -60,7 +60,7 @@ class Pool {
  public:
   explicit Pool(int workers, int quota = 0, std::size_t ring_bytes = 4096)
       : quota_(quota), scheduler_(workers, ring_bytes) {
-    for (int i = 0; i < workers; ++i) seat(i);
+    for (int i = 0; i < workers; ++i) start(i);
     keeper_ = std::thread([this] { keep(); });
   }
   ~Pool() {
@@ -89,10 +89,10 @@ class Pool {
   }
 
  private:
-  void seat(int i) {
+  void start(int i) {
     scheduler_.prepare(i, quota_);
     workers_[i] =
-        std::make_unique<Child>([this, i] { return work(scheduler_.board_fd(), i, quota_); });
+        std::make_unique<Child>([this, i] { return work(scheduler_.segment_fd(), i, quota_); });
     scheduler_.occupy(i, workers_[i]->pid());
     const std::lock_guard lock(mutex_);
     pids_[i] = workers_[i]->pid();
@@ -102,9 +102,9 @@ class Pool {
       const auto event = scheduler_.pump(os::kNoDeadline);
       if (event.kind == TaskScheduler::Event::kFinished) return;
       if (event.kind != TaskScheduler::Event::kDied) continue;
-      workers_[event.seat]->join();
+      workers_[event.slot]->join();
       ++deaths_;
-      if (scheduler_.bury(event.seat, bytes("died"))) seat(event.seat);
+      if (scheduler_.bury(event.slot, bytes("died"))) start(event.slot);
     }
   }
 
@@ -235,8 +235,8 @@ TEST(TaskScheduler, AnInitializerThatRaisesIsToldOfOnce) {
   TaskScheduler scheduler(1, 4096);
   scheduler.prepare(0, 0);
   Child worker([&] {
-    TaskSeat seat(os::Fd(::dup(scheduler.board_fd())), 0);
-    return seat.send(TaskReport::kCannotBegin, 0, bytes("why")) == TaskSeat::Outcome::kReady ? 0
+    TaskSlot slot(os::Fd(::dup(scheduler.segment_fd())), 0);
+    return slot.send(TaskReport::kCannotBegin, 0, bytes("why")) == TaskSlot::Outcome::kReady ? 0
                                                                                              : 1;
   });
   scheduler.occupy(0, worker.pid());
@@ -250,26 +250,26 @@ TEST(TaskScheduler, AnInitializerThatRaisesIsToldOfOnce) {
 
 /// Answers one task by a block of the heap that the task named a byte for, and ends.
 int answer_in_heap(int fd, const Block& shelf) {
-  TaskSeat seat(os::Fd(::dup(fd)), 0, shelf);
-  if (seat.send(TaskReport::kReady, 0, {}) != TaskSeat::Outcome::kReady) return 1;
-  while (seat.wait(os::kNoDeadline) != TaskSeat::Outcome::kReady) {
+  TaskSlot slot(os::Fd(::dup(fd)), 0, shelf);
+  if (slot.send(TaskReport::kReady, 0, {}) != TaskSlot::Outcome::kReady) return 1;
+  while (slot.wait(os::kNoDeadline) != TaskSlot::Outcome::kReady) {
   }
-  const auto task = seat.begin();
+  const auto task = slot.begin();
   if (!task) return 2;
   TaskBytes in(task->total_bytes);
-  if (seat.read(in) == TaskSeat::Outcome::kStopped) return 3;
+  if (slot.read(in) == TaskSlot::Outcome::kStopped) return 3;
   const Block made = Block::allocate(100);
   *made.data() = in.front();
   const Offset name = made.offset();
   const auto payload = std::as_bytes(std::span(&name, 1));
-  return seat.send_done(task->tag, payload, {{name}}) == TaskSeat::Outcome::kReady ? 0 : 4;
+  return slot.send_done(task->tag, payload, {{name}}) == TaskSlot::Outcome::kReady ? 0 : 4;
 }
 
 TEST(TaskScheduler, WhatAResultNamesLivesUntilItIsDroppedWhateverBecameOfItsWorker) {
   TaskScheduler scheduler(1, 4096);
   scheduler.prepare(0, 0);
   const Block shelf = scheduler.shelf(0);
-  Child worker([&] { return answer_in_heap(scheduler.board_fd(), shelf); });
+  Child worker([&] { return answer_in_heap(scheduler.segment_fd(), shelf); });
   scheduler.occupy(0, worker.pid());
   const auto job = std::make_shared<TaskJob>();
   scheduler.open(job);

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "shoal/ipc/block.h"
-#include "shoal/ipc/task_board.h"
+#include "shoal/ipc/task_segment.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
 #include "shoal/os/pidfd.h"
@@ -15,13 +15,13 @@
 
 namespace shoal::ipc {
 
-/// One seat of a board, in the process that sits there; a resource.
+/// A worker's slot in its pool's segment, in that worker's process; a resource.
 ///
 /// Threads: one.
 /// Death: of this process anywhere: the task that it had begun is known to the owner, those it had
 /// not begun are given to others, and results that were sent whole have arrived. Of the owner:
 /// calls end with kStopped within about 100 ms.
-class TaskSeat {
+class TaskSlot {
  public:
   enum class Outcome : std::uint8_t {
     kReady,
@@ -34,9 +34,9 @@ class TaskSeat {
     std::uint64_t total_bytes;
   };
 
-  /// `shelf`: TaskScheduler::shelf() of this seat, where results may name blocks of the heap.
-  /// Throws Error when the descriptor is not a board's; SystemError when its owner is gone.
-  TaskSeat(os::Fd board, int index, Block shelf = {});
+  /// `shelf`: TaskScheduler::shelf() of this slot, where results may name blocks of the heap.
+  /// Throws Error when the descriptor is not a TaskSegment's; SystemError when its owner is gone.
+  TaskSlot(os::Fd segment, int index, Block shelf = {});
 
   /// Waits for something in the ring of tasks.
   [[nodiscard]] Outcome wait(os::Deadline deadline);
@@ -61,9 +61,9 @@ class TaskSeat {
   bool owner_is_gone();
   Outcome make_room();
 
-  TaskBoard board_;
+  TaskSegment segment_;
   os::PidFd owner_;
-  SeatWords& words_;
+  SlotWords& words_;
   TaskRing tasks_;
   TaskRing results_;
   Block shelf_;

@@ -1,4 +1,4 @@
-#include "shoal/ipc/task_board.h"
+#include "shoal/ipc/task_segment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/ipc/task_seat.h"
+#include "shoal/ipc/task_slot.h"
 #include "shoal/os/error.h"
 #include "shoal/os/testing/child.h"
 
@@ -19,16 +19,16 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-TEST(TaskBoard, RefusesWhatIsNoBoard) {
-  EXPECT_THROW(TaskBoard::create(0), InvalidArgument);
-  EXPECT_THROW(TaskBoard::create(1, 5000), InvalidArgument);
+TEST(TaskSegment, RefusesWhatIsNone) {
+  EXPECT_THROW(TaskSegment::create(0), InvalidArgument);
+  EXPECT_THROW(TaskSegment::create(1, 5000), InvalidArgument);
   const shm::Arena other = shm::Arena::create("rows", 10'000);
-  EXPECT_THROW(TaskBoard::attach(os::Fd(::dup(other.fd()))), Error);
+  EXPECT_THROW(TaskSegment::attach(os::Fd(::dup(other.fd()))), Error);
 }
 
 TEST(TaskRing, GivesBackWhatWasWrittenInOrderWhereverTheEndOfTheRingIs) {
-  const TaskBoard board = TaskBoard::create(1, 4096);
-  TaskRing ring = board.tasks(0);
+  const TaskSegment segment = TaskSegment::create(1, 4096);
+  TaskRing ring = segment.tasks(0);
   std::mt19937 random(7);
   std::uint64_t written = 0, read = 0;
   std::vector<std::size_t> sizes;
@@ -56,30 +56,30 @@ TEST(TaskRing, GivesBackWhatWasWrittenInOrderWhereverTheEndOfTheRingIs) {
 }
 
 TEST(TaskRing, ARecordIsTakenOrRevokedAndNeverBoth) {
-  const TaskBoard board = TaskBoard::create(1, 4096);
-  TaskRing ring = board.tasks(0);
+  const TaskSegment segment = TaskSegment::create(1, 4096);
+  TaskRing ring = segment.tasks(0);
   TaskRecord* record = ring.try_write(TaskRecord{}, {});
   EXPECT_TRUE(record->move_to(TaskRecord::kTaken));
   EXPECT_FALSE(record->move_to(TaskRecord::kRevoked));
 }
 
-TEST(TaskSeat, LeavesWhenItsOwnerIsKilled) {
-  // The owner of a board is who made it: a child, which is killed; the seat is in this process.
+TEST(TaskSlot, LeavesWhenItsOwnerIsKilled) {
+  // The owner of a segment is who made it: a child, which is killed; the slot is in this process.
   const shm::Arena mailbox = shm::Arena::create("mailbox", 64);
   auto* fd = mailbox.at<sync::SystemAtomics::Word>(0);
   os::testing::Child owner([&] {
-    const TaskBoard mine = TaskBoard::create(1, 4096);
+    const TaskSegment mine = TaskSegment::create(1, 4096);
     fd->store(static_cast<std::uint32_t>(mine.fd()), std::memory_order_release);
     for (;;) ::pause();
     return 0;
   });
   while (fd->load(std::memory_order_acquire) == 0) ::usleep(1000);
   const std::string path = "/proc/" + std::to_string(owner.pid()) + "/fd/" + std::to_string(*fd);
-  TaskSeat seat(os::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)), 0);
-  EXPECT_EQ(seat.wait(os::deadline_after(std::chrono::milliseconds(1))),
-            TaskSeat::Outcome::kTimedOut);
+  TaskSlot slot(os::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)), 0);
+  EXPECT_EQ(slot.wait(os::deadline_after(std::chrono::milliseconds(1))),
+            TaskSlot::Outcome::kTimedOut);
   owner.kill();
-  EXPECT_EQ(seat.wait(os::testing::test_deadline()), TaskSeat::Outcome::kStopped);
+  EXPECT_EQ(slot.wait(os::testing::test_deadline()), TaskSlot::Outcome::kStopped);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "shoal/ipc/task_seat.h"
+#include "shoal/ipc/task_slot.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,18 +14,18 @@ constexpr std::chrono::milliseconds kSlice{100};
 
 }  // namespace
 
-TaskSeat::TaskSeat(os::Fd board, int index, Block shelf)
-    : board_(TaskBoard::attach(std::move(board))),
-      owner_(os::PidFd::open(board_.owner())),
-      words_(board_.seat(index)),
-      tasks_(board_.tasks(index)),
-      results_(board_.results(index)),
+TaskSlot::TaskSlot(os::Fd segment, int index, Block shelf)
+    : segment_(TaskSegment::attach(std::move(segment))),
+      owner_(os::PidFd::open(segment_.owner())),
+      words_(segment_.slot(index)),
+      tasks_(segment_.tasks(index)),
+      results_(segment_.results(index)),
       shelf_(std::move(shelf)),
-      policy_({.cap = std::chrono::microseconds(100), .group_size = board_.seats() + 1}) {}
+      policy_({.cap = std::chrono::microseconds(100), .group_size = segment_.slots() + 1}) {}
 
-bool TaskSeat::owner_is_gone() { return owner_.ended(); }
+bool TaskSlot::owner_is_gone() { return owner_.ended(); }
 
-TaskSeat::Outcome TaskSeat::wait(os::Deadline deadline) {
+TaskSlot::Outcome TaskSlot::wait(os::Deadline deadline) {
   for (;;) {
     const std::uint32_t seen = words_.tasks.generation();
     if (tasks_.front() != nullptr) return Outcome::kReady;
@@ -37,7 +37,7 @@ TaskSeat::Outcome TaskSeat::wait(os::Deadline deadline) {
   }
 }
 
-std::optional<TaskSeat::Task> TaskSeat::begin() {
+std::optional<TaskSlot::Task> TaskSlot::begin() {
   TaskRecord* record = tasks_.front();
   if (record == nullptr) return std::nullopt;
   if (!record->move_to(TaskRecord::kTaken)) {
@@ -48,7 +48,7 @@ std::optional<TaskSeat::Task> TaskSeat::begin() {
   return Task{record->tag, record->total};
 }
 
-TaskSeat::Outcome TaskSeat::read(std::span<std::byte> out) {
+TaskSlot::Outcome TaskSlot::read(std::span<std::byte> out) {
   std::size_t filled = 0;
   for (;;) {
     TaskRecord* record = tasks_.front();
@@ -68,19 +68,19 @@ TaskSeat::Outcome TaskSeat::read(std::span<std::byte> out) {
     const bool more = record->more != 0;
     tasks_.pop(record);
     if (!more) return Outcome::kReady;
-    board_.results().ring();  // there is room again
+    segment_.results().ring();  // there is room again
   }
 }
 
-TaskSeat::Outcome TaskSeat::make_room() {
+TaskSlot::Outcome TaskSlot::make_room() {
   // The owner takes results out at any time: this wait is short, and rare.
-  board_.results().ring();
+  segment_.results().ring();
   const std::uint32_t seen = words_.tasks.generation();
   static_cast<void>(words_.tasks.park(seen, os::deadline_after(std::chrono::milliseconds(1))));
   return owner_is_gone() ? Outcome::kStopped : Outcome::kReady;
 }
 
-TaskSeat::Outcome TaskSeat::send(TaskReport report, std::uint64_t tag,
+TaskSlot::Outcome TaskSlot::send(TaskReport report, std::uint64_t tag,
                                  std::span<const std::byte> payload) {
   TaskRecord head{};
   head.tag = tag;
@@ -95,12 +95,12 @@ TaskSeat::Outcome TaskSeat::send(TaskReport report, std::uint64_t tag,
       if (make_room() == Outcome::kStopped) return Outcome::kStopped;
     }
     payload = payload.subspan(part.size());
-    board_.results().ring();
+    segment_.results().ring();
   } while (!payload.empty());
   return Outcome::kReady;
 }
 
-TaskSeat::Outcome TaskSeat::send_done(std::uint64_t tag, std::span<const std::byte> payload,
+TaskSlot::Outcome TaskSlot::send_done(std::uint64_t tag, std::span<const std::byte> payload,
                                       std::span<const Offset> blocks) {
   if (blocks.empty()) return send(TaskReport::kDone, tag, payload);
   SHOAL_CHECK(shelf_, "a result names blocks of the heap, and there is no shelf to hold them");
