@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from shoal.errors import RemoteError, WorkerDied
-from shoal.multiprocessing import pool_crew
+from shoal.multiprocessing import worker_manager
 from shoal.multiprocessing.pool import BrokenPool, MaybeEncodingError, Pool, RemoteTraceback
 
 LONG = 60.0
@@ -407,7 +407,7 @@ def test_close_lets_everything_be_done(pool: Pool) -> None:
 def test_workers_ignoring_sigterm_are_killed(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    monkeypatch.setattr(pool_crew, "GRACE", 0.1)
+    monkeypatch.setattr(worker_manager, "GRACE", 0.1)
     pool = make(1, initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_IGN))
     begun = tmp_path / "begun"
     pool.apply_async(touch_and_sleep, (str(begun),))

@@ -29,7 +29,7 @@ from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
 from typing import Any
 
 from shoal.multiprocessing.logging import LogRelay, relay_of
-from shoal.multiprocessing.pool_crew import MAX_PENDING_BYTES, BrokenPool, Crew, feed
+from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager, feed
 from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
 from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
 from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy
@@ -80,7 +80,7 @@ class Pool:
     """
 
     _state: str = INIT
-    _crew: Crew | None = None
+    _manager: WorkerManager | None = None
     _pool: list[Any]
 
     @staticmethod
@@ -115,10 +115,10 @@ class Pool:
         settings = Settings(threads, entropy(seed), _cpus(affinity, processes), fresh_randomness=True)
         call = (initializer, tuple(initargs))
         read_by = relay_of(relay) if relay else None
-        self._crew = Crew(
+        self._manager = WorkerManager(
             self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, read_by
         )
-        self._terminate = util.Finalize(self, self._crew.terminate, exitpriority=15)  # type: ignore[attr-defined]
+        self._terminate = util.Finalize(self, self._manager.terminate, exitpriority=15)  # type: ignore[attr-defined]
         self._state = RUN
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class Pool:
         Raises:
             PicklingError: what cannot be pickled, by its path.
         """
-        by_handle = self._require_crew().by_handle
+        by_handle = self._require_manager().by_handle
         message = pack_task(APPLY, dumps(func, "func", by_handle), (tuple(args), dict(kwds)), by_handle)
         result = ApplyResult(self, callback, error_callback)
         self._run(result, iter([message]))
@@ -217,7 +217,7 @@ class Pool:
         if chunksize is None:
             chunksize = -(-len(items) // (self._processes * _CHUNKS_PER_WORKER))  # type: ignore[arg-type]
         result = MapResult(self, callback, error_callback)
-        messages = _chunks(mode, func, items, max(chunksize, 1), self._require_crew().by_handle)
+        messages = _chunks(mode, func, items, max(chunksize, 1), self._require_manager().by_handle)
         self._run(result, messages, wait)
         return result
 
@@ -226,20 +226,20 @@ class Pool:
         if chunksize < 1:
             raise ValueError(f"Chunksize must be 1+, not {chunksize:n}")
         result = kind(self)
-        crew = self._require_crew()
-        crew.scheduler.open(result._job)
-        messages = _chunks(MAP, func, iterable, chunksize, crew.by_handle)
+        manager = self._require_manager()
+        manager.scheduler.open(result._job)
+        messages = _chunks(MAP, func, iterable, chunksize, manager.by_handle)
         if isinstance(iterable, (list, tuple, range)) and len(iterable) <= _MAX_INLINE * chunksize:
-            feed(crew.scheduler, result._job, messages)
+            feed(manager.scheduler, result._job, messages)
         else:
-            crew.feed_later(result._job, messages)
+            manager.feed_later(result._job, messages)
         return result
 
     def _run(self, result: ApplyResult, messages: Iterator[Message], wait: bool = True) -> None:
         """Adds the tasks of `result`; with wait=False leaves to a thread what is too much to hold at once."""
         self._check_running()
-        crew = self._require_crew()
-        crew.scheduler.open(result._job)
+        manager = self._require_manager()
+        manager.scheduler.open(result._job)
         count = size = 0
         try:
             for payload, blocks in messages:
@@ -247,25 +247,25 @@ class Pool:
                 if size > MAX_PENDING_BYTES:
                     if not wait:
                         rest = itertools.chain([(payload, blocks)], messages)
-                        crew.feed_later(result._job, rest, count, result)
+                        manager.feed_later(result._job, rest, count, result)
                         return
-                    crew.scheduler.wait_for_room(MAX_PENDING_BYTES)
+                    manager.scheduler.wait_for_room(MAX_PENDING_BYTES)
                 count += 1
-                if not crew.scheduler.add(result._job, count - 1, payload, blocks):
+                if not manager.scheduler.add(result._job, count - 1, payload, blocks):
                     break
         except BaseException:
-            crew.scheduler.seal(result._job, count)
+            manager.scheduler.seal(result._job, count)
             raise
-        crew.scheduler.seal(result._job, count, crew.ticket(result))
+        manager.scheduler.seal(result._job, count, manager.ticket(result))
 
     def _check_running(self) -> None:
         if self._state != RUN:
             raise ValueError("Pool not running")
 
-    def _require_crew(self) -> Crew:
-        if self._crew is None or self._owner != os.getpid():
+    def _require_manager(self) -> WorkerManager:
+        if self._manager is None or self._owner != os.getpid():
             raise ValueError("Pool not running: it is another process's")
-        return self._crew
+        return self._manager
 
     # --- its end
 
@@ -273,7 +273,7 @@ class Pool:
         """No more tasks; workers leave when those that were given are done."""
         if self._state == RUN:
             self._state = CLOSE
-            self._require_crew().scheduler.close()
+            self._require_manager().scheduler.close()
 
     def terminate(self) -> None:
         """Ends the workers at once. What has no result yet raises BrokenPool."""
@@ -286,7 +286,7 @@ class Pool:
             raise ValueError("Pool is still running")
         if self._state not in (CLOSE, TERMINATE):
             raise ValueError("In unknown state")
-        self._require_crew().join()
+        self._require_manager().join()
 
     def _repopulate_pool(self) -> None:
         """CPython's: here, workers are replaced as they end."""

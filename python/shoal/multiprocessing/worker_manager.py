@@ -23,7 +23,7 @@ from shoal.multiprocessing.start_methods import StartMethod
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import LogRelay
 
-__all__ = ["GRACE", "MAX_PENDING_BYTES", "BrokenPool", "Crew", "feed"]
+__all__ = ["GRACE", "MAX_PENDING_BYTES", "BrokenPool", "WorkerManager", "feed"]
 
 MAX_PENDING_BYTES = 64 * 2**20  # of tasks that no worker was given: more are not pickled
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -37,7 +37,7 @@ class BrokenPool(Error):
     """A pool does no more: its workers cannot begin, or it was terminated."""
 
 
-class Crew:
+class WorkerManager:
     """The workers of a pool, and the thread that replaces them. It does not know the Pool, so that a forgotten one ends."""
 
     def __init__(
