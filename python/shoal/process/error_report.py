@@ -7,11 +7,11 @@ import traceback
 from typing import Any, NamedTuple
 
 from shoal.errors import RemoteError, RemoteTraceback, SpacesDiffer
-from shoal.identity.clues import clue_of, explain
+from shoal.identity.missing_names import explain, missing_names_of
 
 __all__ = ["pack_exception", "unpack_exception"]
 
-_CLUES = "_shoal_clues"
+_MISSING_NAMES = "_shoal_missing_names"
 """The attribute of a worker's exception that says what it did not find; gone before the caller sees it."""
 
 
@@ -24,21 +24,21 @@ def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:
     except Exception as error:  # an environment's own __str__ may fail
         message = f"<str() of the exception raised {type(error).__name__}>"
     text = "".join(traceback.format_exception(exception))
-    _leave_clues(exception)
+    _attach_missing_names(exception)
     return name, message, text, _pickled(exception)
 
 
-def _leave_clues(exception: BaseException) -> None:
+def _attach_missing_names(exception: BaseException) -> None:
     try:
-        if clues := clue_of(exception):
-            exception.__dict__[_CLUES] = clues
+        if missing := missing_names_of(exception):
+            exception.__dict__[_MISSING_NAMES] = missing
     except Exception:  # looking must not hide what it looks at
         pass
 
 
-def _follow_clues(exception: BaseException) -> str | None:
+def _explain_missing_names(exception: BaseException) -> str | None:
     try:
-        return explain(exception.__dict__.pop(_CLUES, []))
+        return explain(exception.__dict__.pop(_MISSING_NAMES, []))
     except Exception:
         return None
 
@@ -95,7 +95,7 @@ def unpack_exception(
         exception = _like(kind, message, code)
     if where and hasattr(exception, "add_note") and not getattr(exception, "__notes__", ()):
         exception.add_note(where)
-    hint = _follow_clues(exception)
+    hint = _explain_missing_names(exception)
     if hint is not None:
         if hasattr(exception, "add_note"):
             exception.add_note(hint)

@@ -1,7 +1,7 @@
 """Why a name exists in the parent and not in its worker: workers import modules anew.
 
-A worker whose code fails on a name that is not there says where it looked (a clue); the parent looks at the same place of
-its own, and, where it has the name, says so and how to bring it over.
+A worker whose code fails on a name that is not there says which name it missed, and where it looked. The parent looks at
+the same place in its own process: where it has the name, it says so, and how to bring the name over.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from shoal.identity.snapshots import find
 
-__all__ = ["Clue", "clue_of", "explain"]
+__all__ = ["MissingName", "explain", "missing_names_of"]
 
 _KEY_TYPES = (str, int, float, bool, tuple, bytes, type(None))
 
 
-class Clue(NamedTuple):
+class MissingName(NamedTuple):
     """What a worker did not find.
 
     Attributes:
@@ -35,56 +35,56 @@ class Clue(NamedTuple):
     name: Any
 
 
-def clue_of(exception: BaseException) -> list[Clue]:
+def missing_names_of(exception: BaseException) -> list[MissingName]:
     """In the worker: what `exception` says that it did not find, most likely place first."""
     if isinstance(exception, AttributeError) and exception.name is not None:
         return _of_object(exception.obj, exception.name)
     if isinstance(exception, NameError) and not isinstance(exception, UnboundLocalError):
         frame = _last_frame(exception)
-        return [Clue("name", frame.f_globals.get("__name__", ""), (), exception.name)] if frame else []
+        return [MissingName("name", frame.f_globals.get("__name__", ""), (), exception.name)] if frame else []
     if type(exception) is KeyError and exception.args and isinstance(exception.args[0], _KEY_TYPES):
         return _of_key(exception)
     if any(cls.__name__ == "UnregisteredEnv" for cls in type(exception).__mro__):
-        return [Clue("env", "", (), name) for name in re.findall(r"`([^`]+)`", str(exception))[:1]]
+        return [MissingName("env", "", (), name) for name in re.findall(r"`([^`]+)`", str(exception))[:1]]
     return []
 
 
-def _of_object(obj: Any, name: str) -> list[Clue]:
+def _of_object(obj: Any, name: str) -> list[MissingName]:
     if isinstance(obj, types.ModuleType):
-        return [Clue("attribute", obj.__name__, (), name)]
-    clues = []
+        return [MissingName("attribute", obj.__name__, (), name)]
+    missing = []
     if not isinstance(obj, type):
         place = find(obj)
         if place is not None:
-            clues.append(Clue("attribute", *place, name))
+            missing.append(MissingName("attribute", *place, name))
         obj = type(obj)
     for cls in obj.__mro__:
         if cls.__module__ != "builtins" and "<locals>" not in cls.__qualname__:
-            clues.append(Clue("attribute", cls.__module__, tuple(cls.__qualname__.split(".")), name))
-    return clues
+            missing.append(MissingName("attribute", cls.__module__, tuple(cls.__qualname__.split(".")), name))
+    return missing
 
 
-def _of_key(exception: KeyError) -> list[Clue]:
+def _of_key(exception: KeyError) -> list[MissingName]:
     frame = _last_frame(exception)
     if frame is None:
         return []
-    key, module, clues = exception.args[0], frame.f_globals.get("__name__", ""), []
+    key, module, missing = exception.args[0], frame.f_globals.get("__name__", ""), []
     for used in frame.f_code.co_names:
         value = frame.f_globals.get(used)
         if isinstance(value, dict) and key not in value:
-            clues.append(Clue("key", module, (used,), key))
+            missing.append(MissingName("key", module, (used,), key))
         elif isinstance(value, types.ModuleType | type):
             for inner in frame.f_code.co_names:
                 found = vars(value).get(inner)
                 if isinstance(found, dict) and key not in found:
-                    clues.append(_in_holder(value, inner, key))
-    return clues
+                    missing.append(_in_holder(value, inner, key))
+    return missing
 
 
-def _in_holder(holder: types.ModuleType | type, name: str, key: Any) -> Clue:
+def _in_holder(holder: types.ModuleType | type, name: str, key: Any) -> MissingName:
     if isinstance(holder, types.ModuleType):
-        return Clue("key", holder.__name__, (name,), key)
-    return Clue("key", holder.__module__, (*holder.__qualname__.split("."), name), key)
+        return MissingName("key", holder.__name__, (name,), key)
+    return MissingName("key", holder.__module__, (*holder.__qualname__.split("."), name), key)
 
 
 def _last_frame(exception: BaseException) -> types.FrameType | None:
@@ -97,36 +97,36 @@ def _last_frame(exception: BaseException) -> types.FrameType | None:
 # In the parent
 
 
-def explain(clues: list[Clue]) -> str | None:
+def explain(missing: list[MissingName]) -> str | None:
     """Why the worker did not find it, and the fix, if this process has it."""
-    for clue in clues:
-        text = _explain_env(clue) if clue.kind == "env" else _explain_twin(clue)
+    for one in missing:
+        text = _explain_env(one) if one.kind == "env" else _explain_twin(one)
         if text is not None:
             return text
     return None
 
 
-def _explain_twin(clue: Clue) -> str | None:
-    holder: Any = sys.modules.get(clue.module)
+def _explain_twin(missing: MissingName) -> str | None:
+    holder: Any = sys.modules.get(missing.module)
     if holder is None:
         return None
-    for step in clue.path:
+    for step in missing.path:
         holder = inspect.getattr_static(holder, step, None)
-    found = isinstance(holder, dict) and clue.name in holder if clue.kind == "key" else _has(holder, clue.name)
+    found = isinstance(holder, dict) and missing.name in holder if missing.kind == "key" else _has(holder, missing.name)
     if not found:
         return None
-    thing = ".".join(clue.path) or clue.module
-    whole = f"{thing}[{clue.name!r}]" if clue.kind == "key" else f"{thing}.{clue.name}"
-    if clue.module == "__main__" and not clue.path:
+    thing = ".".join(missing.path) or missing.module
+    whole = f"{thing}[{missing.name!r}]" if missing.kind == "key" else f"{thing}.{missing.name}"
+    if missing.module == "__main__" and not missing.path:
         return (
-            f"the caller's program has {clue.name!r} now, but the function that was sent to the worker was made before. "
-            f"Set it before make_vec() is called, or pass it: make_vec(…, config={{{clue.name!r}: {clue.name}}}) and "
-            f"shoal.worker().config[{clue.name!r}]"
+            f"the caller's program has {missing.name!r} now, but the function that was sent to the worker was made before. "
+            f"Set it before make_vec() is called, or pass it: make_vec(…, config={{{missing.name!r}: {missing.name}}}) and "
+            f"shoal.worker().config[{missing.name!r}]"
         )
-    short = clue.path[-1] if clue.path else clue.module.rpartition(".")[2]
+    short = missing.path[-1] if missing.path else missing.module.rpartition(".")[2]
     return (
-        f"the caller's process has {whole}, the worker has not: it was set after {clue.module} was imported (under "
-        f'`if __name__ == "__main__"`?), and workers import {clue.module} anew. Take it along as it is when make_vec() is '
+        f"the caller's process has {whole}, the worker has not: it was set after {missing.module} was imported (under "
+        f'`if __name__ == "__main__"`?), and workers import {missing.module} anew. Take it along as it is when make_vec() is '
         f"called: make_vec(…, config=[{short}])"
     )
 
@@ -136,10 +136,10 @@ def _has(holder: Any, name: str) -> bool:
     return holder is not None and inspect.getattr_static(holder, name, nothing) is not nothing
 
 
-def _explain_env(clue: Clue) -> str | None:
+def _explain_env(missing: MissingName) -> str | None:
     registration = sys.modules.get("gymnasium.envs.registration")
-    known = [env_id for env_id in getattr(registration, "registry", ()) if env_id.rpartition("-v")[0] == clue.name]
-    known += [env_id for env_id in getattr(registration, "registry", ()) if env_id == clue.name]
+    known = [env_id for env_id in getattr(registration, "registry", ()) if env_id.rpartition("-v")[0] == missing.name]
+    known += [env_id for env_id in getattr(registration, "registry", ()) if env_id == missing.name]
     if not known:
         return None
     return (

@@ -23,8 +23,8 @@ TABLE = {"default": 1}
 """
 
 ENVS = """
-import clued_settings as settings
-from clued_settings import TABLE, Config, Options, config
+import late_settings as settings
+from late_settings import TABLE, Config, Options, config
 from sample_envs import CounterEnv
 
 class Lookup(CounterEnv):
@@ -59,16 +59,16 @@ class Lookup(CounterEnv):
 """
 
 
-modules = written_modules(clued_settings=SETTINGS, clued_envs=ENVS)
+modules = written_modules(late_settings=SETTINGS, late_envs=ENVS)
 
 CASES = {
-    "module": (AttributeError, "has clued_settings.PORT, the worker has not", "config=[clued_settings]"),
+    "module": (AttributeError, "has late_settings.PORT, the worker has not", "config=[late_settings]"),
     "class": (AttributeError, "has Options.speed, the worker has not", "config=[Options]"),
     "instance of a class": (AttributeError, "has Options.speed, the worker has not", "config=[Options]"),
     "object": (AttributeError, "has config.size, the worker has not", "config=[config]"),
     "key": (KeyError, "has TABLE['new'], the worker has not", "config=[TABLE]"),
     "key of an attribute": (KeyError, "has TABLE['new'], the worker has not", "config=[TABLE]"),
-    "global": (NameError, "has clued_envs.LATE, the worker has not", "config=[clued_envs]"),
+    "global": (NameError, "has late_envs.LATE, the worker has not", "config=[late_envs]"),
 }
 
 
