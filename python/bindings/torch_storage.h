@@ -2,9 +2,9 @@
 //
 // Threads: everything here is called with the GIL held; the copy of a large storage gives it back.
 // The release of a storage may happen on any thread, without it.
-// Invariants: one live storage of this process for one location in the heap, so that views stay views
-// however often they are sent. A storage holds its block for as long as it has it; the last holder
-// of all processes frees it.
+// Invariants: one live storage of this process for one location in the heap, so that views stay
+// views however often they are sent. A storage holds its block for as long as it has it; the last
+// holder of all processes frees it.
 // Death: the block is given back with the process's other references.
 // Fork: the child holds what its parent's storages hold.
 #pragma once
@@ -32,7 +32,8 @@ std::optional<HeapLocation> location_of(const c10::StorageImpl& storage);
 /// was. `storage` has at least one byte.
 HeapLocation move_to_heap(c10::StorageImpl& storage);
 
-/// The storage of this process for `bytes` bytes at a location: the one that lies there, or a new one.
+/// The storage of this process for `bytes` bytes at a location: the one that lies there, or a new
+/// one.
 c10::intrusive_ptr<c10::StorageImpl> storage_at(HeapLocation location, std::uint64_t bytes);
 
 }  // namespace shoal::python

@@ -10,9 +10,12 @@
 
 namespace shoal::ipc {
 
-/// Holds one block; a copy holds it once more. The bytes stay where they are while anybody in the
-/// family holds them.
-/// Threads: as a shared_ptr.
+/// Holds one block; a copy holds it once more. A value. The bytes stay where they are while anybody
+/// in the family holds them.
+///
+/// Threads: as a std::shared_ptr: any may copy one, one at a time may change one.
+/// Processes: of this one; another process of the family acquires the block by its offset.
+/// Death: of this process: Heap::sweep() gives its references back.
 /// Fork: the child's copies hold the block, too.
 class Block {
  public:

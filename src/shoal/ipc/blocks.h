@@ -1,7 +1,5 @@
-// Blocks: small ones cut from slabs of one size, large ones a run of pages each.
-//
-// Threads and processes: all calls under the heap's lock, as parts of a transaction, unless said
-// otherwise. `block` is the place of a BlockWords, 64 bytes before what the user sees.
+// The blocks of a heap: small ones are cut from slabs of one size, large ones are a run of pages
+// each.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +25,38 @@ struct BlockSpec {
   }
 };
 
+/// Makes and frees the blocks of one heap; a value, which borrows the segment. `block` is the
+/// offset of a BlockWords, 64 bytes before what the user sees.
+///
+/// Threads, processes: every call is made under the heap's lock (HeapLock). Those that take a
+/// Transaction are a part of it.
+/// Death: the next process that takes the lock finishes or undoes the whole transaction.
 class Blocks {
  public:
   using Transaction = layout::Transaction;
   explicit Blocks(const HeapSegment& segment) noexcept : segment_(&segment), references_(segment) {}
 
-  /// A block from what is there: a slab with room, or dirty pages. Nothing when memory must be got
-  /// first: put_run(). It has no reference yet.
+  /// A block from memory that is there: a slab with room, or dirty pages. Nothing when memory must
+  /// be got first; see put_run(). The block has no reference yet.
   std::optional<std::uint64_t> take(Transaction& change, const BlockSpec& spec) const;
 
-  /// A run with memory becomes a slab for such blocks, or the block itself, which is returned.
+  /// Makes a run that has memory into a slab for such blocks; a large block takes the whole run,
+  /// and is returned.
   std::optional<std::uint64_t> put_run(Transaction& change, PageRun run,
                                        const BlockSpec& spec) const;
 
-  /// Drops a reference. A block without any is free, or dying while it holds others itself.
+  /// Drops a reference. A block without references is freed; one that still holds other blocks is
+  /// dying until finish_one() has dropped those.
   void drop(Transaction& change, std::uint64_t ref) const;
 
   /// One step of freeing what dying blocks hold; false when there are none.
   bool finish_one(Transaction& change) const;
 
-  /// Whether there is a live block at this offset of a payload, with this serial (0: any). Needs
-  /// the lock only.
+  /// Whether a live block's bytes begin at `payload`, and it has this serial (0: any).
   bool is_live(Offset payload, std::uint64_t serial) const noexcept;
 
-  /// Throws Error when there is no live block at this offset of a payload, or (`serial` != 0) it is
-  /// not the one that had this serial. Returns its place. Needs the lock only.
+  /// The live block whose bytes begin at `payload`. Throws Error when there is none, or when it has
+  /// another serial than this one (0: any).
   std::uint64_t find(Offset payload, std::uint64_t serial) const;
 
  private:

@@ -15,8 +15,9 @@ namespace shoal::ipc {
 
 /// A value that holds its block: copies, also in other processes, are the same condition.
 ///
-/// Threads, processes: any of the family; wait() and notify() by who has the lock. Invariant:
-/// notify(n) ends n waits of living waiters, those that began first, if there are as many.
+/// Threads, processes: any of the family; wait() and notify() are for who has the lock.
+/// Invariants: notify(n) ends n waits of living waiters, those that began first, if there are as
+/// many.
 /// Death: a dead waiter's notification is handed on within a slice.
 /// Fork: the waiter is the parent.
 /// Limit: of more than kWaiters waiters at a time, those beyond wake at every notification.
@@ -33,8 +34,9 @@ class Condition {
 
   const Block& block() const noexcept { return block_; }
 
-  /// Lets go of `lock`, which this thread has, until notified or `deadline`; then has it again, as
-  /// deep. Whether it was notified; `taken_back` says how the lock was had again.
+  /// Releases `lock`, which this thread has, waits until notified or `deadline`, and acquires
+  /// `lock` again to the same depth. Returns whether it was notified; `taken_back` is how the lock
+  /// was acquired again.
   bool wait(Lock& lock, os::Deadline deadline, Acquisition* taken_back = nullptr) noexcept {
     const WaiterSlot at = enter();
     const std::uint32_t depth = lock.release_all();
@@ -48,7 +50,7 @@ class Condition {
     return notified;
   }
 
-  // wait() in its parts, for who must look around meanwhile.
+  // The parts of wait(), for a caller that must do something between slices.
   [[nodiscard]] WaiterSlot enter() noexcept {
     const Owners owners(*block_.heap());
     return words().enter(owners.self(), owners.liveness());

@@ -1,9 +1,4 @@
-// Points in streams that cross to other processes, and those that releases wait for.
-//
-// Threads: one at a time.
-// Death: an event of a dead process holds nobody back: its work has ended with it. Invariant: an
-// event is recorded again only when its work is done, and whoever asks for it then is told that it
-// is over.
+// Events of CUDA streams that other processes wait for, and those that releases of memory wait for.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +12,36 @@
 
 namespace shoal::ipc {
 
+/// The events that this process has recorded for others, and those of others that it has opened; a
+/// resource.
+///
+/// Threads: one at a time.
+/// Processes: each has its own; a mark, which is a block of the heap, crosses between them.
+/// Invariants: an event is recorded again only when its work is done; whoever asks for it then is
+/// told that it is over.
+/// Death: an event of a dead process holds nobody back: its work has ended with the process.
+/// Fork: a child must not use it.
 class DeviceEvents {
  public:
   using Device = std::shared_ptr<const shm::cuda::Device>;
   using Stream = shm::cuda::abi::Stream;
 
-  /// The work that is queued on the stream now, for a message; an empty block when all of it is
-  /// done already. Does not wait, unless kMost are under way. Throws DriverError, OutOfMemory.
+  /// Marks the work that is queued on the stream now, for a message; an empty block when all of it
+  /// is done already. Waits only when kMost marks are under way. Throws DriverError, OutOfMemory.
   static constexpr std::size_t kMost = 1000;
   Block mark(const Device& device, Stream stream);
 
-  /// What is queued on the stream from now on begins after the mark. Throws DriverError.
+  /// Work that is queued on the stream from now on begins after the mark's. Throws DriverError.
   void await(const Block& mark, const Device& device, Stream stream);
 
-  /// An event of this process, and back.
+  /// Lends an event of this process, and takes it back.
   shm::cuda::Event take(const Device& device);
   void put_back(shm::cuda::Event event);
 
   /// Looks which marks are over.
   void collect(std::size_t at_most);
 
-  /// Waits on the host until all are.
+  /// Waits on the host until all are over.
   void finish();
 
   std::size_t under_way() const noexcept { return sent_.size(); }

@@ -1,15 +1,10 @@
-// This process's part in device memory that the family shares.
+// Memory of CUDA devices that the family shares, as one process has it.
 //
 // A block of the heap stands for the memory, and a message names the block, as it does for memory
-// on the CPU: who holds the block may use the memory, and may send it on. What this process gave
-// (torch's allocator made it, or a segment of Shoal's) is kept until nobody else holds its block,
-// whether that one let go or was killed. What it received is mapped once and let go when the work
-// that was queued before is done.
-//
-// Threads: any.
-// Death: of the process that gave memory: a segment's lives on; what torch's allocator made cannot
-// be received any more, and whoever has it mapped should not count on it.
-// Fork: a child cannot use any of it; what it has of its parent it leaves alone.
+// of the CPU. Whoever holds the block may use the memory, and may send it on. Memory that this
+// process gave (torch's allocator made it, or a segment of Shoal's) is kept until nobody else holds
+// its block, whether the holder released it or was killed. Memory that this process received is
+// mapped once, and unmapped when the work that was queued before the release is done.
 #pragma once
 
 #include <condition_variable>
@@ -57,6 +52,13 @@ struct DeviceMemoryStats {
   std::uint64_t marks = 0;  // sent, and work on them is not done
 };
 
+/// This process's part in the device memory of the family; a resource, one a process.
+///
+/// Threads: any.
+/// Processes: each has its own; blocks of the heap cross between them.
+/// Death: of the process that gave memory: a segment's memory lives on. What torch's allocator made
+/// cannot be received any more, and whoever has it mapped must not rely on it.
+/// Fork: a child must not use it, and leaves what it has of its parent alone.
 class DeviceMemory {
  public:
   using Device = std::shared_ptr<const shm::cuda::Device>;
@@ -68,15 +70,16 @@ class DeviceMemory {
   /// Throws NoDriver, DriverError, InvalidArgument.
   Device device(int index);
 
-  /// Memory that `keep` keeps becomes one that others can receive; `keep` is dropped when nobody
-  /// holds it any more. Throws InvalidArgument for memory that cannot cross, DriverError.
+  /// Makes memory that `keep` keeps alive into memory that others can receive; `keep` is dropped
+  /// when nobody holds the memory any more. Throws InvalidArgument for memory that cannot cross,
+  /// DriverError.
   DeviceView give(int device, Address address, std::uint64_t bytes, std::shared_ptr<void> keep);
 
   /// Memory of a segment, not initialised; `bytes` > 0. Throws DriverError, OutOfMemory.
   DeviceView allocate(int device, std::uint64_t bytes);
 
-  /// What a record stands for. Throws MemoryGone, Error where this process does not see the device,
-  /// DriverError.
+  /// The memory that a record stands for. Throws MemoryGone, DriverError, and Error where this
+  /// process does not see the device.
   DeviceView open(Block record);
 
   /// To be called before a message names the view, on the stream that wrote it. Returns the mark
@@ -89,8 +92,7 @@ class DeviceMemory {
   /// Does not wait.
   void release(DeviceView view, Stream stream) noexcept;
 
-  /// Looks what of the above has come to its end; all of it is freed when this returns. Not to be
-  /// called with the GIL.
+  /// Frees what nobody holds any more and whose work is done. Not to be called with the GIL.
   void collect() noexcept;
 
   /// Before this process ends: waits for the work whose results are on their way, and ends the

@@ -1,8 +1,9 @@
 // Memory of CUDA devices that is shared by descriptor, in segments that are cut into ranges.
 //
-// Threads: one at a time, but for DeviceRange's destructor, which locks the segment.
+// Processes: a segment is cut up by the process that made it; others map it whole.
 // Death: of the process that made a segment: its ranges live on while others hold them; none is
 // used again.
+// Fork: a child must not use any of it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace shoal::ipc {
 
-/// Made by this process; a resource.
+/// A segment that this process made; a resource.
+/// Threads: any.
 class DeviceSegment {
  public:
   /// Throws DriverError, OutOfMemory.
@@ -42,6 +44,7 @@ class DeviceSegment {
 };
 
 /// Bytes of a segment; a resource.
+/// Threads: one at a time, but its destructor may run in any.
 class DeviceRange {
  public:
   DeviceRange(std::shared_ptr<DeviceSegment> segment, std::uint64_t offset, std::uint64_t bytes)
@@ -59,7 +62,8 @@ class DeviceRange {
   std::uint64_t bytes_;
 };
 
-/// The segments that this process made and has room in.
+/// The segments that this process made and has room in; a resource.
+/// Threads: one at a time.
 class DeviceSegments {
  public:
   /// `bytes` > 0. Throws DriverError, OutOfMemory.

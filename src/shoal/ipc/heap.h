@@ -8,13 +8,14 @@
 //
 // Threads: any.
 // Processes: any of the family, at the same time.
-// Memory ordering: who learns of a block through the heap (take, acquire after a lock of one's own)
-// sees what was written into it before.
-// Death: every change is finished or undone by the next who locks the heap; what a dead process
-// held is given back by sweep(). A process that is stopped within a call stops the others' calls.
+// Invariants: the memory of a block is allocated before the block is handed out. Too little memory
+// is an exception then, never a SIGBUS later.
+// Memory ordering: who learns of a block through the heap (by take(), or by acquire() after a lock
+// of its own) sees what was written into the block before.
+// Death: the next process that locks the heap finishes or undoes what the dead one was changing;
+// sweep() gives back what it held. A process that is stopped within a call stops the others' calls.
 // Fork (by libc's fork(), from any code): the child has a slot of its own and holds what its parent
-// held, before fork() returns in either. Invariant: memory of a block is allocated before it is
-// handed out; too little is an exception then, never a SIGBUS later.
+// held, before fork() returns in either.
 #pragma once
 
 #include <sys/types.h>
@@ -79,19 +80,19 @@ struct HolderStats {
   std::array<Kind, kBlockKinds> kinds;  // by BlockKind
 };
 
-/// A resource; at most one a process.
+/// A resource; at most one a process. Its contract is at the top of this file.
 class Heap {
  public:
-  /// At most as many words may change together with a reference.
+  /// At most so many words can change together with a reference.
   static constexpr std::size_t kMaxWrites = 24;
 
   /// This process's heap, made now. Throws InvalidState when there is one; SystemError naming sizes
   /// and limits.
   static std::shared_ptr<Heap> create(HeapOptions options = {});
 
-  /// The heap that another process of the family made; takes over the descriptor. Returns here()
-  /// when that is the same one. Throws Error when it is no heap of this version; InvalidState when
-  /// this process has another one.
+  /// Attaches the heap that another process of the family made; takes over the descriptor. Returns
+  /// here() when that is the same heap. Throws Error when it is no heap of this version, and
+  /// InvalidState when this process has another one.
   static std::shared_ptr<Heap> attach(os::Fd fd);
 
   /// This process's heap, made when there is none yet.
@@ -104,7 +105,8 @@ class Heap {
 
   /// To hand to a child; valid as long as the heap.
   int fd() const noexcept { return segment_.memfd().fd(); }
-  /// Random, the same for all processes of the family: to tell a handle of another family.
+  /// A random number that is the same in all processes of the family: a handle of another family
+  /// has another one.
   std::uint64_t id() const noexcept { return segment_.header().id; }
 
   ProcessSlot self() const noexcept { return self_; }
@@ -112,15 +114,15 @@ class Heap {
   bool alive(ProcessSlot slot) const noexcept { return slots_.alive(slot); }
   /// Who is in the slot of that index now; nobody when it is free.
   ProcessSlot slot_at(std::uint32_t index) const noexcept { return slots_.at(index); }
-  /// Its process id, 0 when its slot is not its own any more.
+  /// The id of the process that has this slot; 0 when another one, or nobody, has it by now.
   pid_t pid_of(ProcessSlot slot) const noexcept { return slots_.process(slot).pid; }
 
-  /// Gives back what dead processes held; how many there were. Processes that fail to get memory,
-  /// or attach, do so by themselves.
+  /// Gives back what dead processes held; returns how many there were. attach() does so, and
+  /// allocate() before it fails for want of memory.
   std::size_t sweep();
 
-  /// sweep() for this process alone, when somebody has learned that it ended; nothing where there
-  /// is no heap, or it was no member. Costs nothing for those that live.
+  /// sweep() for the one process `pid`, for who has learned that it ended. Does nothing where there
+  /// is no heap, or where the process was not of the family.
   static void process_ended(pid_t pid) noexcept;
 
   /// A block of uninitialised bytes, 64-byte aligned, that this process holds once. Throws
@@ -132,19 +134,20 @@ class Heap {
   void acquire(Offset block, std::uint64_t serial = 0);
   void release(Offset block) noexcept;
 
-  /// `holder` holds these blocks, too, until it is freed itself. This process holds all of them.
+  /// The block `holder` holds these blocks, too, until it is freed itself. This process must hold
+  /// all of them.
   void hold(Offset holder, std::span<const Offset> blocks);
 
-  /// One of this process's references goes to `holder`, and these words change, at once. A block
-  /// may be given to one holder at a time. Throws InvalidState when it is given already;
-  /// OutOfMemory.
+  /// Moves one of this process's references to the block `holder`, and changes these words, in one
+  /// transaction. A block can be given to one holder at a time. Throws InvalidState when it is
+  /// given already, OutOfMemory.
   void give(Offset block, Offset holder, std::span<const Write> writes = {});
 
-  /// What was given to `holder` becomes a reference of this process, and these words change, at
-  /// once. Throws InvalidState when it was not.
+  /// Makes a block that was given to `holder` a reference of this process, and changes these words,
+  /// in one transaction. Throws InvalidState when it was not given.
   void take(Offset block, Offset holder, std::span<const Write> writes = {});
 
-  /// Only words change, all or none.
+  /// Changes these words: all, or none.
   void write(std::span<const Write> writes) noexcept;
 
   std::byte* base() const noexcept { return segment_.base(); }
@@ -157,12 +160,13 @@ class Heap {
   /// Whether anybody still holds the block that had this serial.
   bool lives(Offset block, std::uint64_t serial) const noexcept;
 
-  /// Whether this process holds the block once and nobody else holds it: then nobody but the caller
-  /// can come to hold it. Sees what the last other holder did before it let go.
+  /// Whether this process holds the block once and nobody else holds it. If so, nobody but the
+  /// caller can come to hold it, and the caller sees what the last other holder did before its
+  /// release.
   bool is_sole_holder(Offset block) noexcept;
 
-  /// The block that this process holds and that this address lies in; 0 when there is none. At its
-  /// start in the time of a look-up, within it in that of a walk over all that is held here.
+  /// The block of this process that this address lies in; 0 when there is none. An address at the
+  /// start of a block costs a look-up, one within a block a walk over all that this process holds.
   Offset held_around(const void* address) noexcept;
 
   HeapStats stats() const;
@@ -170,8 +174,8 @@ class Heap {
   /// Walks all blocks, as check() does.
   HolderStats holders() const;
 
-  /// Walks everything, with the heap locked, and returns what does not fit together: nothing, when
-  /// all is well. Milliseconds for 10,000 blocks.
+  /// Walks all of the heap, locked, and returns the contradictions it finds; an empty list when all
+  /// is well. Takes milliseconds for 10,000 blocks.
   std::vector<std::string> check() const;
 
  private:

@@ -1,10 +1,10 @@
 // This process's heap, and what happens to it when the process forks.
 //
-// Before the fork the parent makes a slot for the child and gives it a reference on all that it
-// holds itself; the child takes the slot as the first thing in fork(), and the parent waits for its
-// word (a pipe, whose end also says that there is no child). Runs in the handlers of
-// pthread_atfork, so it does not matter who forks. Nothing is done before there is a heap; a parent
-// that holds nothing waits for nothing.
+// Before the fork the parent makes a slot for the child, with a reference on each block that it
+// holds itself. The child takes the slot as the first thing in fork(). The parent waits until the
+// child says so through a pipe; the end of the pipe says that there is no child. All this runs in
+// handlers of pthread_atfork(), so it does not matter what code forks. Where there is no heap,
+// nothing is done; a parent that holds nothing does not wait.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,14 @@
 
 namespace shoal::ipc {
 
+/// The handlers, and what they share with Heap.
+///
+/// Threads: heap() and watch() under mutex(); prepare(), parent() and child() by the thread that
+/// forks.
+/// Death: of the parent during the fork: the heap is lost to the child, where every call throws
+/// InvalidState. Of the child: its slot is swept as that of any dead process.
 struct HeapFork {
-  /// Of heap() and watch(); held during a fork.
+  /// Guards heap() and watch(); held during a fork.
   static std::mutex& mutex();
   static std::shared_ptr<Heap>& heap();
   static void watch();

@@ -14,8 +14,8 @@
 //   large run   BlockWords │ bytes …
 //   slab run    SlabWords │ BlockWords │ bytes … │ BlockWords │ bytes … │ …
 //
-// All of it is 64-bit words that change in transactions under the lock, but for what no list leads
-// to yet. Places are offsets from the start; 0 is nothing.
+// All of it is 64-bit words. They change in transactions under the lock; what no list leads to yet
+// is written without one. A "place" is an offset from the start; 0 is none.
 #pragma once
 
 #include <array>

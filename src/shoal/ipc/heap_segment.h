@@ -21,9 +21,11 @@ class OutOfMemory : public SystemError {
 
 /// A mapped heap without any state of this process; a resource.
 ///
+/// Threads: any; words of the segment are read and written under the lock unless said otherwise.
 /// Processes: each maps it at its own address.
-/// Fork: the child has the same mapping. Invariant: the geometry was checked when attaching and
-/// never changes.
+/// Invariants: the geometry was checked when attaching and never changes.
+/// Death: the memory goes with the last process that has it mapped, or has its descriptor.
+/// Fork: the child has the same mapping.
 class HeapSegment {
  public:
   using Transaction = layout::Transaction;
@@ -43,7 +45,8 @@ class HeapSegment {
   const os::Memfd& memfd() const noexcept { return memfd_; }
   const PageRuns& runs() const noexcept { return runs_; }
 
-  /// A word as it is now; under the lock, or where any of its values will do.
+  /// The word at `place` as it is now; for a caller with the lock, or one that can use any value
+  /// that the word has had.
   std::uint64_t load(std::uint64_t place) const noexcept {
     return layout::Journal::word(base(), place).load(std::memory_order_relaxed);
   }
@@ -57,8 +60,8 @@ class HeapSegment {
   }
   std::uint64_t data_at() const noexcept { return data_at_; }
 
-  /// Sees to it that the first `count` entries of a table have memory; `ready_place` holds how many
-  /// do. Throws OutOfMemory.
+  /// Gives the first `count` entries of a table memory, where they have none yet; the word at
+  /// `ready_place` counts those that have. Throws OutOfMemory.
   void make_ready(Transaction& change, std::uint64_t ready_place, std::uint64_t table_at,
                   std::uint64_t entry_bytes, std::uint64_t count) const;
 
@@ -71,8 +74,11 @@ class HeapSegment {
   std::uint64_t data_at_ = 0;
 };
 
-/// Holds a heap's lock; finishes first what a dead process was changing. Locking it twice in one
-/// thread is a bug and aborts.
+/// Holds a heap's lock, and the transaction that is made under it; a resource.
+///
+/// Threads, processes: one at a time; all others wait. Locking it twice in one thread is a bug and
+/// aborts.
+/// Death: whoever locks it next finishes or undoes the dead process's transaction first.
 class HeapLock {
  public:
   explicit HeapLock(const HeapSegment& segment) noexcept;

@@ -1,4 +1,4 @@
-// What this process holds: for each block, its one reference and how often it counts here.
+// What this process holds: for each block its one reference, and how often it is held here.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,9 @@ struct Held {
   std::uint64_t child_ref = 0;  // of the child that is being forked
 };
 
-/// An open-addressing table by block, with at most half of its places in use. A value; one thread
-/// at a time.
+/// A hash table with open addressing, by block, at most half full; a value.
+/// Threads: one at a time.
+/// Processes: this one's private memory.
 class HeldTable {
  public:
   HeldTable() : places_(64) {}

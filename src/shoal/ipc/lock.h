@@ -7,7 +7,7 @@
 //       16      4  owner's process id, for messages
 //       20      4  recovered: whether the owner has it from a dead one
 //       24      4  recursive
-//       28      4  what a death does (OwnerDeath)
+//       28      4  what the owner's death does (OwnerDeath)
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ enum class ReleaseOutcome : std::uint8_t { kReleased, kFree, kNotOwner };
 
 /// A value that holds its block: copies, also in other processes, are the same lock.
 ///
-/// Threads, processes: any of the family; a plain one may be released by any, a recursive one only
-/// by the thread that has it.
+/// Threads, processes: any of the family. Any of them may release a plain lock; only the thread
+/// that has it may release a recursive one.
 /// Memory ordering: what was written before release() is visible after the next acquisition.
 /// Death: as its OwnerDeath says, within a slice of the wait.
 /// Fork: what the parent holds is not the child's.
@@ -35,15 +35,16 @@ class Lock {
 
   const Block& block() const noexcept { return block_; }
 
-  /// Without waiting and without a system call; a dead owner is not looked for.
+  /// Never waits and makes no system call; does not look whether the owner is dead.
   [[nodiscard]] bool try_acquire() noexcept;
-  /// Without waiting: it is free, or its owner is dead. kTimedOut where neither is so.
+  /// Never waits: acquires it where it is free, or where its owner is dead; else kTimedOut.
   Acquisition acquire_now() noexcept;
   /// Waits until this thread has it. kInterrupted: a signal handler ran; wait again.
   Acquisition acquire(os::Deadline deadline = os::kNoDeadline) noexcept;
   [[nodiscard]] ReleaseOutcome release() noexcept;
 
-  /// For a condition variable: lets go of it, however deep, and takes it back as deep.
+  /// For a condition variable: releases it, however deep, and restores the depth after an
+  /// acquire().
   std::uint32_t release_all() noexcept;
   void restore_depth(std::uint32_t depth) noexcept;
 

@@ -1,5 +1,5 @@
-// The processes of a heap as owners of what sync has: a ProcessSlot in 31 bits, and waiting that
-// looks whether owners live.
+// The processes of a heap as owners of locks, permits and other things of sync: a ProcessSlot in 31
+// bits, and a wait that asks in slices whether owners are alive.
 #pragma once
 
 #include <sys/types.h>
@@ -16,21 +16,24 @@
 
 namespace shoal::ipc {
 
-/// What a dead owner's things do.
+/// What becomes of the things that a dead process owns.
 enum class OwnerDeath : std::uint32_t {
-  kRecover,  // they are had by whoever waits, who is told
-  kRaise,  // they are free again, and one who waited is told instead of having them (a lock's user)
-  kIgnore,  // they stay the dead one's until somebody releases them
+  kRecover,  // whoever waits gets them, and is told
+  kRaise,    // they are free again, and whoever waits is told instead of getting them
+  kIgnore,   // they stay the dead process's until somebody releases them
 };
 
-/// How an acquisition went. `dead` is the process id of an owner whose death made it possible: 0
-/// where nobody died, -1 where it is not known any more.
+/// How an acquisition went. `dead` is the id of the process whose death made it possible: 0 where
+/// nobody died, -1 where the id is not known any more.
 struct [[nodiscard]] Acquisition {
   sync::WaitOutcome outcome = sync::WaitOutcome::kTimedOut;
   pid_t dead = 0;
 };
 
-/// The owners of one heap; borrows it.
+/// The processes of one heap as owners; a value, which borrows the heap.
+/// Threads: any.
+/// Processes: any of the family; an Owner means the same process in all of them.
+/// Death: lives() asks the kernel.
 /// Limit: a slot that was used again exactly 2^kEpochBits times while something was still held
 /// under it is taken for the one before.
 class Owners {
@@ -45,7 +48,7 @@ class Owners {
     const ProcessSlot slot = slot_of(owner);
     return slot && heap_.alive(slot);
   }
-  /// -1 when its slot is another's by now.
+  /// Its process id; -1 when another process has its slot by now.
   pid_t pid(sync::Owner owner) const noexcept {
     const ProcessSlot slot = slot_of(owner);
     const pid_t pid = slot ? heap_.pid_of(slot) : 0;
@@ -72,9 +75,10 @@ class Owners {
   const Heap& heap_;
 };
 
-/// Waits until `deadline` in slices: `wait(until) -> WaitOutcome` sleeps, `look() -> bool`, after
-/// each slice and at the deadline, finds whether a death has given what is waited for. The first
-/// slices are short, so that a death long past is found at once; later ones are `longest`.
+/// Waits until `deadline` in slices. `wait(until) -> WaitOutcome` sleeps for a slice. `look() ->
+/// bool` is asked after each slice and at the deadline: whether a death has made what is waited for
+/// available. The first slices are short, so that a death of long ago is found at once; the later
+/// ones are `longest`.
 template <class Wait, class Look>
 sync::WaitOutcome wait_in_slices(os::Deadline deadline, std::chrono::milliseconds longest,
                                  Wait wait, Look look) {

@@ -1,8 +1,10 @@
 // Runs of pages: which are free, with or without memory, and how they are cut and joined.
 //
-// Threads and processes: all calls under the heap's lock, as part of a transaction.
-// Invariants: runs tile the data from its start to `top`; the first and last page of each carry its
-// tag; two free runs of a kind are never neighbours.
+// Threads, processes: every call is made under the heap's lock (HeapLock), as part of a
+// transaction.
+// Invariants: runs tile the data from its start to `top`; the first and the last page of each run
+// carry its tag; two free runs of a kind are never neighbours.
+// Death: the next process that takes the lock finishes or undoes the transaction.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,7 @@ struct PageRun {
   std::uint64_t pages = 0;
 };
 
-/// A value: where the tables lie.
+/// Where the tables of runs lie; a value.
 class PageRuns {
  public:
   using Transaction = layout::Transaction;

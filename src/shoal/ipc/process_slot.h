@@ -1,4 +1,4 @@
-// Which process of the family: what locks and references name their owner by.
+// A process of the family, as locks and references name their owner.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,12 @@
 
 namespace shoal::ipc {
 
-/// Under the heap's lock, as parts of a transaction, unless said otherwise. A value.
+/// A value, which borrows the segment.
+///
+/// Threads, processes: calls are made under the heap's lock, as parts of a transaction, unless said
+/// otherwise.
+/// Death: of a process in a slot: the slot stays its own until somebody sweeps it (condemn(), then
+/// release()).
 class ProcessSlots {
  public:
   using Transaction = layout::Transaction;
@@ -21,26 +26,26 @@ class ProcessSlots {
   /// all are taken. Throws OutOfMemory.
   std::optional<ProcessSlot> take(Transaction& change, os::ProcessId process, State state) const;
 
-  /// The child of a fork takes the slot that its parent made for it; false when that was given
-  /// back already, since the parent is dead.
+  /// The child of a fork takes the slot that its parent made for it; false when the parent is dead
+  /// and the slot has been given back.
   bool adopt(Transaction& change, ProcessSlot slot, os::ProcessId process) const;
 
-  /// The first step of sweeping a slot: from now on it is dead for everybody, and no child can
-  /// adopt it. False when there is nothing to sweep: the slot has changed hands, or a child that
-  /// was not born before lives.
+  /// The first step of sweeping a slot: from now on its process counts as dead, and no child can
+  /// adopt it. False when there is nothing to sweep: another process has the slot, or the child
+  /// that it was made for has been born meanwhile.
   bool condemn(Transaction& change, ProcessSlot slot) const;
 
-  /// For a slot whose process holds nothing any more.
+  /// The last step, for a slot whose process holds nothing any more.
   void release(Transaction& change, std::uint32_t index) const;
 
-  /// Without the lock, too: who is in the slot now; nobody when it is free.
+  /// Without the lock, too: the process that has the slot now; nobody when it is free.
   ProcessSlot at(std::uint32_t index) const noexcept;
 
-  /// Without the lock, too: whether that process still runs, by what the kernel says (some
-  /// microseconds). One that is not born yet lives as long as its parent.
+  /// Without the lock, too: whether that process still runs; asks the kernel, which takes some
+  /// microseconds. A child that is not born yet is alive as long as its parent.
   bool alive(ProcessSlot slot) const noexcept;
 
-  /// Without the lock, too: its process id, 0 when it has left.
+  /// Without the lock, too: its process id; 0 when it does not have the slot any more.
   os::ProcessId process(ProcessSlot slot) const noexcept;
 
   std::uint32_t count() const noexcept;  // indices from 0 that were ever taken

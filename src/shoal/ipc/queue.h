@@ -6,10 +6,10 @@
 //
 // Threads, processes: any number may put and get.
 // Memory ordering: what was written before a put is seen after the get of its message.
-// Death: a process killed on any line of a put or get costs at most its own message, and leaves no
-// block behind; waits are slices, so nobody sleeps beside an item because of a death for longer
-// than kSlice.
-// Fork: both use the same queue.
+// Death: of a process on any line of a put or a get: at most its own message is lost, and no block
+// is left behind. Waits are cut into slices, so a death keeps nobody asleep beside an item for
+// longer than kSlice.
+// Fork: parent and child use the same queue.
 #pragma once
 
 #include <array>
@@ -28,17 +28,18 @@ namespace shoal::ipc {
 
 struct QueueOptions {
   std::uint32_t max_items = 0;  // 0: no limit
-  std::uint64_t max_bytes = 0;  // of messages, without the blocks they name; one fits always
+  std::uint64_t max_bytes = 0;  // of messages, without the blocks they name; one always fits
 };
 
 enum class [[nodiscard]] QueueOutcome : std::uint8_t {
   kDone,
   kTimedOut,     // empty, or full, until the deadline
-  kInterrupted,  // a signal handler ran, or QueueWait::give_up said so
-  kClosed,       // the peer is gone, and there is nothing left of it to get
+  kInterrupted,  // a signal handler ran, or QueueWait::give_up returned true
+  kClosed,       // the peer is gone, and nothing that it put is left
 };
 
-/// What get() brings: bytes that lie in here, or in a block of the heap. Reused from get to get.
+/// What get() returns: its bytes lie in here, or in a block of the heap. Use one for many gets.
+/// Threads: one at a time.
 class Message {
  public:
   static constexpr std::size_t kMaxInlineBytes = 4096;
@@ -48,7 +49,7 @@ class Message {
   std::span<const std::byte> bytes() const noexcept {
     return {block_ ? block_.data() : inline_.data(), bytes_};
   }
-  /// Where larger messages, and those with blocks, lie; they hold the blocks that they name.
+  /// The block of a large message, or of one that names blocks; it holds the blocks that are named.
   Block& block() noexcept { return block_; }
   void clear() noexcept {
     block_ = Block();
@@ -63,13 +64,14 @@ class Message {
   std::array<std::byte, kMaxInlineBytes> inline_;
 };
 
-/// Something that a peer holds for as long as it is there: a block, as it was at its allocation.
+/// A block that a peer holds for as long as it is there, so that the block's end tells of the
+/// peer's; a value.
 struct Token {
   Offset block = 0;
   std::uint64_t serial = 0;
 
   bool operator==(const Token&) const = default;
-  /// Whether anybody holds it. Of processes that died without a sweep(): yes.
+  /// Whether anybody holds it. A process that died holds it until the next sweep().
   bool held(const Heap& heap) const noexcept;
 };
 
@@ -81,7 +83,7 @@ struct QueueWait {
       nullptr;  // asked after signals and every kSlice, without a lock; true: kInterrupted
 };
 
-/// A resource: this process's reference on a queue.
+/// This process's reference on a queue; a resource. Its contract is at the top of this file.
 class Queue {
  public:
   /// How long a waiter sleeps at most before it looks around.
@@ -104,19 +106,20 @@ class Queue {
   /// Takes the oldest message. kClosed when there is none and the peer is gone.
   QueueOutcome get(Message& message, const QueueWait& how);
 
-  /// Waits until get() would not.
+  /// Waits until get() would return at once.
   QueueOutcome poll(const QueueWait& how);
 
   /// As of some moment during the call.
   std::uint32_t size() const noexcept;
 
-  /// Counts the tasks that were put and are not done; the two of CPython's JoinableQueue.
+  /// How many tasks were put and are not done: with task_done() and join() what CPython's
+  /// JoinableQueue has.
   std::uint32_t unfinished() const noexcept;
   /// False when all are done already.
   [[nodiscard]] bool task_done() noexcept;
   QueueOutcome join(const QueueWait& how);
 
-  /// Everybody who waits looks around.
+  /// Wakes everybody who waits, to look whether the wait is over.
   void nudge() noexcept;
 
   /// A descriptor of this process that is readable while there are items, and after a nudge() until

@@ -1,4 +1,4 @@
-// This process's part in telling pollers of a queue that there are items.
+// The processes that poll a queue by a descriptor, and how they are told that there are items.
 #pragma once
 
 #include <sys/types.h>
@@ -11,17 +11,20 @@
 
 namespace shoal::ipc {
 
-/// Sockets are made on demand: one in a process that polls, one in a process that puts while
-/// somebody polls.
-/// Threads: one at a time, under the queue's lock.
-/// Fork: a child starts anew.
+/// This process's part; a resource. Sockets are made on demand: one in a process that polls, one in
+/// a process that puts while another one polls.
+///
+/// Threads, processes: one at a time, under the queue's lock.
+/// Death: of a process that polls: whoever wakes it next, or needs its entry, removes it from the
+/// table.
+/// Fork: a child begins without a socket.
 class QueuePollers {
  public:
   using Table = std::span<layout::Poller>;
 
   static bool any(Table table) noexcept;
 
-  /// Wakes all that are in the table, and strikes those that are gone.
+  /// Wakes all that are in the table, and removes those that are gone.
   void wake(Table table) noexcept;
 
   /// This process's descriptor; it enters itself. Throws SystemError; Error when the table is full.

@@ -9,7 +9,9 @@
 
 namespace shoal::ipc {
 
-/// A look at the memory of a ring; a value. It knows nothing of who reads and writes: a lock does.
+/// A view of the memory of a ring; a value.
+/// Threads, processes: one at a time, under the queue's lock.
+/// Death: what Queue says; a record counts once the queue's `put` names the position behind it.
 class RecordRing {
  public:
   using Header = layout::RecordHeader;

@@ -8,7 +8,7 @@
 
 namespace shoal::ipc {
 
-/// A process (by its slot) or a block that may hold references; a value.
+/// What holds references: a process (by its slot), or a block; a value.
 class Holder {
  public:
   static Holder process(std::uint64_t slot_place) noexcept { return Holder(slot_place | 1); }
@@ -29,7 +29,9 @@ class Holder {
   std::uint64_t word_;
 };
 
-/// Under the heap's lock, as parts of a transaction. `ref` is the place of a RefWords. A value.
+/// A value, which borrows the segment. `ref` is the offset of a RefWords.
+/// Threads, processes: every call is made under the heap's lock, as part of a transaction.
+/// Death: the next process that takes the lock finishes or undoes the transaction.
 class References {
  public:
   using Transaction = layout::Transaction;

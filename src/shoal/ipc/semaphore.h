@@ -13,8 +13,8 @@ namespace shoal::ipc {
 /// A value that holds its block: copies, also in other processes, are the same semaphore.
 ///
 /// Threads, processes: any of the family.
-/// Death: a dead holder's permits come back within a slice of whoever waits, as its OwnerDeath
-/// says, unless permits travel: see sync::Semaphore.
+/// Death: of a holder: whoever waits gets its permits back within a slice, as OwnerDeath says.
+/// Where one process acquires permits and another releases them, see sync::Semaphore.
 /// Fork: what the parent holds is not the child's.
 class Semaphore {
  public:
@@ -27,7 +27,7 @@ class Semaphore {
   const Block& block() const noexcept { return block_; }
 
   [[nodiscard]] bool try_acquire() noexcept;
-  /// Without waiting: there is a permit, or a dead holder's. kTimedOut where there is neither.
+  /// Never waits: takes a free permit, or a dead holder's; else kTimedOut.
   Acquisition acquire_now() noexcept;
   /// Waits for a permit. kInterrupted: a signal handler ran; wait again.
   Acquisition acquire(os::Deadline deadline = os::kNoDeadline) noexcept;

@@ -1,5 +1,5 @@
-// One SpinPolicy for all waiters of a process: they are many and short-lived, and each policy of
-// its own would hold a descriptor.
+// One SpinPolicy for all waiters of a process. Waiters are many and short-lived, and a policy of
+// its own would cost each of them a descriptor.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,14 @@
 
 namespace shoal::ipc {
 
-/// Threads: any.
-/// Fork: a child whose parent was learning in another thread never spins.
+/// Threads: any; who finds another thread at it does not spin, and does not record.
+/// Processes: each has its own two.
+/// Fork: a child never spins where another thread of its parent was at it during the fork.
 class SharedSpinPolicy {
  public:
   /// For locks and permits, which are held briefly.
   static SharedSpinPolicy& of_holders();
-  /// For what is waited for until somebody says so.
+  /// For waits that end when another process says so.
   static SharedSpinPolicy& of_signals();
 
   std::chrono::nanoseconds budget() noexcept {

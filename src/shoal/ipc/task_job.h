@@ -1,4 +1,4 @@
-// What becomes of a group of tasks.
+// The outcomes of a group of tasks.
 #pragma once
 
 #include <condition_variable>
@@ -19,8 +19,10 @@ using TaskBytes = std::vector<std::byte>;
 
 /// The outcomes of tasks 0, 1, … of one call; a resource, shared by the caller and the scheduler.
 ///
-/// Threads: any. Invariant: every task that was added gets exactly one outcome, at the latest when
-/// the scheduler goes.
+/// Threads: any.
+/// Processes: of the pool's owner alone.
+/// Invariants: every task that was added gets exactly one outcome, at the latest when the scheduler
+/// is destroyed.
 class TaskJob {
  public:
   struct Outcome {
@@ -31,7 +33,7 @@ class TaskJob {
   };
   enum class Wait : std::uint8_t { kReady, kTimedOut, kExhausted };
 
-  /// How many tasks there will be, once that is known.
+  /// Says how many tasks there are, once that is known.
   void seal(std::size_t length);
 
   /// Whether there is an outcome for all tasks.
@@ -45,7 +47,7 @@ class TaskJob {
   /// Takes the outcome that came first of those not taken.
   [[nodiscard]] Wait take_any(Outcome& out, os::Deadline deadline);
 
-  /// The scheduler's: an outcome is there. Returns whether the job is finished by it.
+  /// For the scheduler: stores an outcome. Returns whether the job is finished by it.
   bool set(Outcome outcome);
 
  private:

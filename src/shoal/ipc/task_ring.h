@@ -37,8 +37,8 @@ struct TaskRecord {
   std::uint32_t more;
   std::uint64_t zero;
 
-  /// Moves on from kQueued; false when the other side was first. Who takes a record is the only one
-  /// to act on it (acquire/release on the word orders nothing else: the indices do that).
+  /// Changes the state from kQueued to `next`; false when the other side was first. Only the side
+  /// that succeeds acts on the record. The payload is ordered by the indices, not by this word.
   bool move_to(State next) noexcept {
     std::uint32_t queued = kQueued;
     return state.compare_exchange_strong(queued, next, std::memory_order_acq_rel,

@@ -18,23 +18,26 @@
 
 namespace shoal::ipc {
 
-/// The owner's side of a pool; a resource. It starts no processes: its owner does, and tells it.
+/// The owner's side of a pool; a resource. It starts no processes: its owner starts them, and tells
+/// the scheduler.
 ///
-/// Tasks begin in the order in which they were added. A worker that is busy is given a few more
-/// beforehand, as many as it does in about a millisecond; what it has not begun is taken back and
-/// given to a worker that has nothing to do.
+/// Tasks begin in the order in which they were added. A busy worker is given a few tasks in
+/// advance, as many as it does in about a millisecond. Those that it has not begun are taken back
+/// and given to a worker that has nothing to do.
 ///
-/// Threads: any may add and wait; one calls pump() over and over, without which nothing arrives.
-/// Death: of a worker: its task fails by bury(), tasks that it had not begun go to others, results
-/// that it had sent count.
-/// Fork: the copy in a forked child is inert.
+/// Threads: any may add and wait. One must call pump() over and over: results arrive only there.
+/// Processes: the pool's owner; each worker has a TaskSlot.
+/// Invariants: every task that was added gets exactly one outcome.
+/// Death: of a worker: the task that it had begun fails (bury()), tasks that it had not begun go to
+/// others, results that it had sent count. Of the owner: the workers leave.
+/// Fork: the copy in a forked child does nothing.
 class TaskScheduler {
  public:
   struct Event {
     enum Kind : std::uint8_t {
       kDied,      // the process of `slot` has ended: call bury(), then perhaps start another there
       kBroken,    // a worker cannot begin: `bytes` is its initializer's exception
-      kNotify,    // a job that was to be told of is finished: `ticket`
+      kNotify,    // the job that was sealed with `ticket` is finished
       kFinished,  // nothing is left to do, and nothing will be
       kNothing,   // woken, or the deadline passed
     } kind = kNothing;
@@ -56,10 +59,10 @@ class TaskScheduler {
 
   /// Before the process of a free slot is started. `quota`: tasks that it may do; 0 for any number.
   void prepare(int slot, std::size_t quota);
-  /// Afterwards. A process that has ended already is a death like any other.
+  /// After the process was started; one that has ended already is a death like any other.
   void occupy(int slot, pid_t pid);
-  /// After prepare(): the block that keeps results of that slot's worker which name blocks of the
-  /// heap, until they have arrived. Throws OutOfMemory.
+  /// After prepare(): the block that keeps those results of the slot's worker that name blocks of
+  /// the heap, until they have arrived. Throws OutOfMemory.
   Block shelf(int slot);
   /// The process could not be started: the slot is free again.
   void vacate(int slot);
@@ -67,13 +70,15 @@ class TaskScheduler {
   /// Announces a job, whose tasks are then added in any number of calls until seal(). Throws
   /// InvalidState once the scheduler is closed, or in a forked child.
   void open(const std::shared_ptr<TaskJob>& job);
-  /// Adds task `index` of an open job; false when the scheduler was stopped: then the task has its
-  /// outcome. `held`: what the payload names, until there is an outcome.
+  /// Adds task `index` of an open job. False when the scheduler was stopped: then the task has its
+  /// outcome. `held` are the blocks that the payload names; they are held until there is an
+  /// outcome.
   bool add(const std::shared_ptr<TaskJob>& job, std::uint32_t index, TaskBytes payload,
            std::vector<Block> held = {});
   /// Puts the outcome of a task that never was sent.
   void put(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome);
-  /// No more tasks of this job: there are `length`. `ticket`: not 0: kNotify once it is finished.
+  /// The job has `length` tasks, and no more come. With a `ticket` that is not 0 there is a kNotify
+  /// once the job is finished.
   void seal(const std::shared_ptr<TaskJob>& job, std::size_t length, std::uint64_t ticket = 0);
 
   /// Bytes of tasks that no worker has been given, with what they hold.
@@ -81,7 +86,7 @@ class TaskScheduler {
   /// Waits until they are at most `bytes`, or nothing will be done any more; false at the deadline.
   [[nodiscard]] bool wait_for_room(std::size_t bytes, os::Deadline deadline) const;
 
-  /// Collects results, hands out tasks, looks after deaths, until there is an event for the owner.
+  /// Collects results, hands out tasks and notices deaths, until there is an event for the owner.
   Event pump(os::Deadline deadline);
 
   /// After kDied: `error` becomes the outcome of the task that the worker had begun, and the slot

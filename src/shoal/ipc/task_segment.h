@@ -47,9 +47,11 @@ struct SlotWords {
 };
 static_assert(sizeof(SlotWords) == 128 * 6);
 
-/// A resource.
+/// The segment, mapped; a resource.
 ///
-/// Threads, processes: the memory is used as TaskScheduler (its owner) and TaskSlot (a worker) say.
+/// Threads, processes: the owner uses it through its TaskScheduler, a worker through its TaskSlot.
+/// Death: of anybody: the rings stay whole (TaskRing). The memory goes with the last process that
+/// has it mapped, or has its descriptor.
 class TaskSegment {
  public:
   static constexpr std::size_t kDefaultRingBytes = 256 * 1024;

@@ -1,4 +1,4 @@
-// A pool's worker: takes tasks, gives results.
+// How a pool's worker takes tasks and gives results.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,16 @@ namespace shoal::ipc {
 /// A worker's slot in its pool's segment, in that worker's process; a resource.
 ///
 /// Threads: one.
-/// Death: of this process anywhere: the task that it had begun is known to the owner, those it had
-/// not begun are given to others, and results that were sent whole have arrived. Of the owner:
-/// calls end with kStopped within about 100 ms.
+/// Processes: the worker that has the slot; the pool's owner is the other side.
+/// Death: of this process on any line: the owner knows which task it had begun, gives those that it
+/// had not begun to others, and has the results that were sent whole. Of the owner: calls end with
+/// kStopped within about 100 ms.
 class TaskSlot {
  public:
   enum class Outcome : std::uint8_t {
     kReady,
     kStopped,   // the pool wants this worker to leave, or is gone
-    kTimedOut,  // nothing yet: look around, then wait again
+    kTimedOut,  // nothing yet: wait again
   };
 
   struct Task {
@@ -44,16 +45,16 @@ class TaskSlot {
   /// After kReady: begins the oldest task; nothing when it was given to somebody else meanwhile.
   std::optional<Task> begin();
 
-  /// The rest of begin(): copies the payload into `out`, of total_bytes. Waits for what is still on
-  /// its way.
+  /// After begin(): copies the payload into `out`, which has total_bytes. Waits for the parts that
+  /// have not arrived.
   [[nodiscard]] Outcome read(std::span<std::byte> out);
 
   /// Sends a result; waits while the owner has no room for it.
   [[nodiscard]] Outcome send(TaskReport report, std::uint64_t tag,
                              std::span<const std::byte> payload);
 
-  /// As send(kDone, …), of a value that names these blocks: they live until it is dropped, whatever
-  /// becomes of this process. Throws OutOfMemory before anything is sent.
+  /// As send(kDone, …), of a value that names these blocks. They are held until the value is
+  /// dropped, whatever becomes of this process. Throws OutOfMemory, before anything is sent.
   [[nodiscard]] Outcome send_done(std::uint64_t tag, std::span<const std::byte> payload,
                                   std::span<const Offset> blocks);
 

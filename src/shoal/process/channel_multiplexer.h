@@ -128,8 +128,8 @@ class MultiplexedCarrier final : public Channel::Carrier {
 /// Receives what all workers of a zygote and its sub-zygotes say; a resource.
 ///
 /// Threads: add() from any; the rest in the loop's.
-/// Death: the socket is at its end when nobody is left who could say more: the zygote, its sub-zygotes
-/// and all their workers.
+/// Death: the socket is at its end when nobody is left who could say more: the zygote, its
+/// sub-zygotes and all their workers.
 class ChannelMultiplexer {
  public:
   explicit ChannelMultiplexer(EventLoop& loop) : loop_(loop) {}

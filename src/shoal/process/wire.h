@@ -27,8 +27,8 @@
 // kKill, kOutput and kExited carry the request number of the worker's kStart; kExited is the last
 // word on it. kExited of request 0 tells of a sub-zygote, and is the last word of the zygote, which
 // ends as well. `capacity` is how many workers a zygote can have at a time; beyond them the
-// launcher has it fork a sub-zygote, another zygote with a control socket of its own, which says kReady
-// there (or kStartFailed comes here). `line`, `up` and `cells` are those of
+// launcher has it fork a sub-zygote, another zygote with a control socket of its own, which says
+// kReady there (or kStartFailed comes here). `line`, `up` and `cells` are those of
 // process/channel_multiplexer.h.
 //
 // A spawned worker gets kSetup and one kStart (its stdout and stderr are in place) and answers

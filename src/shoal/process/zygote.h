@@ -37,9 +37,9 @@ namespace shoal::process {
 ///
 /// Threads: none but the caller's.
 /// Death: of the launcher: serve() ends its workers, with all that they have started, and returns
-/// (plain ones have kParentGrace); a sub-zygote is killed by the kernel. Of a worker: what it has left
-/// behind is killed, too (orphans.h), unless it was plain. Of this process: the kernel kills its
-/// workers and sub-zygotes. Of a sub-zygote: serve() ends this process as well.
+/// (plain ones have kParentGrace); a sub-zygote is killed by the kernel. Of a worker: what it has
+/// left behind is killed, too (orphans.h), unless it was plain. Of this process: the kernel kills
+/// its workers and sub-zygotes. Of a sub-zygote: serve() ends this process as well.
 class Zygote {
  public:
   /// Of its workers, as in LaunchOptions.

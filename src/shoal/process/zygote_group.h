@@ -25,9 +25,9 @@ namespace shoal::process {
 ///
 /// Threads: usable(), pid(), release() and touch() from any, the rest from one at a time; the
 /// private functions that begin with on_ run in the supervisor's loop.
-/// Death: of the zygote or of a sub-zygote: all its workers die, their records end with one ZygoteEnd
-/// once all of them are gone, requests under way fail with StartFailed, and usable() is false from
-/// then on.
+/// Death: of the zygote or of a sub-zygote: all its workers die, their records end with one
+/// ZygoteEnd once all of them are gone, requests under way fail with StartFailed, and usable() is
+/// false from then on.
 class ZygoteGroup {
  public:
   /// `zygotes`: see LaunchOptions; may be null.

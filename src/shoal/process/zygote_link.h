@@ -60,8 +60,8 @@ class ZygoteLink {
 
   // From the launcher's thread.
   void send_setup(wire::Setup setup, const os::SeqPacket& up);
-  /// Asks for a sub-zygote, which `sub_zygote` is to be the link of; `control` is the other end of its
-  /// socket.
+  /// Asks for a sub-zygote, which `sub_zygote` is to be the link of; `control` is the other end of
+  /// its socket.
   void send_sub_zygote(std::uint64_t request, ZygoteLink& sub_zygote, const os::SeqPacket& control,
                    os::Deadline deadline);
   /// Asks for a worker that is expected; its record tells what becomes of it. Throws TimedOut and

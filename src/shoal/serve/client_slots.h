@@ -1,4 +1,5 @@
-// A client's slots at a request queue: its bell, what it is doing, and where its replies are written.
+// A client's slots at a request queue: its bell, what it is doing, and where its replies are
+// written.
 //
 //   offset    field
 //        0    ClientSlotsHeader

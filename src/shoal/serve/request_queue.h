@@ -1,5 +1,5 @@
-// The requests of one kind: for one model, with rows of one shape. Rows of one queue go into batches
-// together.
+// The requests of one kind: for one model, with rows of one shape. Rows of one queue go into
+// batches together.
 //
 //   offset    field
 //        0    RequestQueueHeader

@@ -103,8 +103,8 @@ using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, Serve
 /// Threads: one executor calls everything. An own thread (process::EventLoop) talks with clients
 /// and sees them die.
 /// Processes: the clients may be of any process of the same user.
-/// Invariants: a row gets one reply; a batch has rows of one queue; what a client writes into shared
-/// memory is checked before it is believed.
+/// Invariants: a row gets one reply; a batch has rows of one queue; what a client writes into
+/// shared memory is checked before it is believed.
 /// Death: of a client on any line: its rows are dropped, its slots unmapped, and no batch that has
 /// another row waits for it longer than kStragglerWait and a nanosecond a byte. Of this process:
 /// its clients see its sockets close.
