@@ -1,4 +1,7 @@
-// What a process does between being started and running its entry, and after it.
+// What a process does from its start until its entry runs, and after its entry.
+//
+// Threads: the process has one.
+// Processes: the worker's own.
 #pragma once
 
 #include <sys/types.h>
@@ -11,20 +14,20 @@
 
 namespace shoal::process {
 
-/// The kernel kills this process when the thread that started it ends, which for a single-threaded
-/// zygote and for an EventLoop means: when that process ends. Ends at once when `parent` is gone
-/// already.
+/// Has the kernel kill this process when the thread that started it ends. That thread is a zygote's
+/// only one or an EventLoop's, which ends with its process. Ends this process at once when `parent`
+/// is gone already.
 void die_with_parent(pid_t parent) noexcept;
 
 /// Makes `output` and `errors` this process's stdout and stderr, and /dev/null its stdin.
 void redirect_output(os::Fd output, os::Fd errors);
 
-/// What the worker of this request is given, but for the channel.
+/// The context of the worker of this request, without its channel.
 WorkerContext worker_context(const wire::Start& start, bool hide_gpu);
 
-/// Runs the entry and ends the process with its exit code, by _exit: what the process inherited
-/// (exit handlers, destructors of its parent's objects) is not run. A failure goes to the parent as
-/// an ErrorReport. `plain` as in LaunchOptions.
+/// Runs the entry and ends the process with its exit code. It ends by _exit(), so exit handlers and
+/// destructors that the process inherited are not run. A failure goes to the parent as an
+/// ErrorReport. `plain` as in LaunchOptions.
 [[noreturn]] void become_worker(const EntryTable& entries, const std::string& entry,
                                 WorkerContext context, bool plain = false) noexcept;
 

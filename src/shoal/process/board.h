@@ -1,4 +1,5 @@
-// What the processes of one group share besides their data: counters and a few values.
+// The state that the workers of one group share with each other and with their parent: counters and
+// named values.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +19,9 @@ namespace shoal::process {
 
 /// A segment with a table of counters and one of values; a resource.
 ///
-/// Threads and processes: any.
-/// Death: see shm::Counters and SharedValues.
-/// Fork: the child has the same board.
+/// Threads, processes: any.
+/// Death: on any line; counters and values stay whole (shm::Counters, SharedValues).
+/// Fork: the child has the same segment.
 class Board {
  public:
   static constexpr std::size_t kCounters = 256;
@@ -28,7 +29,8 @@ class Board {
 
   /// Throws InvalidArgument for 0 `value_bytes`, SystemError when memory is short.
   static std::shared_ptr<Board> create(std::size_t value_bytes = kValueBytes);
-  /// Maps what another process made, and closes the descriptor. Throws Error when it is no board.
+  /// Maps what another process made, and closes the descriptor. Throws Error when it is
+  /// something else.
   static std::shared_ptr<Board> attach(os::Fd fd);
 
   /// The counter of this name, made when it is asked for first. Throws InvalidArgument for a name

@@ -1,4 +1,4 @@
-// What a worker and its parent say to each other, whatever carries it.
+// The channel between a worker and its parent, whatever carries its messages.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@ namespace shoal::process {
 /// One end of a two-way channel of messages that may carry descriptors; a resource.
 ///
 /// Threads: one sender and one receiver at a time.
-/// Death: when the other process has ended, or has closed its end, recv() returns what it said
-/// before and then kClosed, and send() returns kClosed.
-/// Fork: a copy in a forked child is not to be used there; abandon() it.
+/// Processes: one at each end.
+/// Death: when the other process has ended, or has closed its end, recv() returns what that process
+/// sent before, and then kClosed; send() returns kClosed.
+/// Fork: a child must not use its copy; it calls abandon().
 class Channel {
  public:
-  /// What carries the messages: each member as the Channel's of the same name.
+  /// What carries the messages. Each member does what the Channel's of the same name does.
   class Carrier {
    public:
     virtual ~Carrier() = default;
@@ -31,24 +32,24 @@ class Channel {
   };
 
   Channel() noexcept = default;
-  /// Over a socket of its own.
+  /// A channel over a socket of its own.
   explicit Channel(os::SeqPacket socket);
   explicit Channel(std::unique_ptr<Carrier> carrier) noexcept : carrier_(std::move(carrier)) {}
 
   /// Both ends of a new channel over a pair of sockets.
   static std::pair<Channel, Channel> pair();
 
-  /// Sends one message; the descriptors are borrowed. Waits while the receiver has not taken what
-  /// was sent before. Throws what os::SeqPacket::send() throws.
+  /// Sends one message; the descriptors are borrowed. Waits while too much of what was sent before
+  /// is unread. Throws what os::SeqPacket::send() throws.
   [[nodiscard]] os::SendOutcome send(std::span<const std::byte> bytes,
                                      std::span<const int> fds = {},
                                      os::Deadline deadline = os::kNoDeadline);
 
-  /// Receives one message into `message`, which is overwritten. A deadline in the past makes it a
-  /// look. Throws what os::SeqPacket::recv() throws.
+  /// Receives one message into `message`, which is overwritten. With a deadline in the past it
+  /// never waits. Throws what os::SeqPacket::recv() throws.
   [[nodiscard]] os::RecvOutcome recv(os::Message& message, os::Deadline deadline = os::kNoDeadline);
 
-  /// Whether the other end is closed or gone; never waits. What it said before may be unread.
+  /// Whether the other end is closed or gone; never waits. Messages from it may still be unread.
   bool hung_up() const { return !carrier_ || carrier_->hung_up(); }
 
   /// Ends both directions for both sides; whoever waits in recv() returns kClosed.
@@ -57,7 +58,7 @@ class Channel {
   }
   void close() noexcept { carrier_.reset(); }
 
-  /// Lets go without closing: what a forked child does with its copy of somebody else's channel.
+  /// Forgets the channel without closing it: for a forked child's copy of its parent's channel.
   void abandon() noexcept { static_cast<void>(carrier_.release()); }
 
   /// Whether it is open at this end.

@@ -1,5 +1,5 @@
-// The parent's side of the channels of a zygote's workers: one descriptor, and one for each 64
-// workers.
+// The parent's side of the channels of a zygote's workers. All of them together cost the parent one
+// descriptor, and one more for each 64 workers.
 //
 //   worker 0 ──┐ shared end of a SOCK_SEQPACKET pair
 //   worker 1 ──┼──────────────▶ ChannelMultiplexer ──▶ ChannelPeer 0, 1, … (queues)
@@ -7,8 +7,8 @@
 //
 //   worker i ◀── a mailbox of its own ◀─────────── MailboxSender, one for 64 workers
 //
-// The pair has no name, and no mailbox takes anything from anybody but its sender (os/mailbox.h):
-// who can neither inherit nor receive these descriptors cannot speak here.
+// The pair has no name, and a mailbox takes messages from its sender alone (os/mailbox.h). So a
+// process can send here only if it inherited one of these descriptors, or was given one.
 #pragma once
 
 #include <array>
@@ -31,9 +31,12 @@
 
 namespace shoal::process {
 
-/// What the workers of one zygote process share: their senders and their cells; a resource.
+/// What the channels of one zygote process's workers share: the senders of their mailboxes, their
+/// credit cells, and which of its slots are free; a resource.
 ///
 /// Threads: any.
+/// Processes: the parent's; the zygote and its workers map the cells.
+/// Death: of a worker: its slot is given back by ChannelPeer::end().
 class ChannelLine {
  public:
   /// Throws SystemError.
@@ -41,10 +44,11 @@ class ChannelLine {
 
   const std::string& name() const noexcept { return name_; }
   CreditCells& cells() noexcept { return cells_; }
-  /// Of a slot that is taken; it is made for the first. Throws SystemError.
+  /// The sender for this slot, which is taken; made when the first of its 64 workers needs it.
+  /// Throws SystemError.
   const os::MailboxSender& sender(int slot);
 
-  /// How many workers it can have at a time; 0 before the zygote has said it.
+  /// How many workers it can have at a time; 0 before the zygote has said so.
   void open(int capacity);
   int capacity() const;
   std::size_t free_slots() const;
@@ -63,10 +67,13 @@ class ChannelLine {
   std::vector<int> free_slots_;
 };
 
-/// One worker, as the multiplexer and its channel share it.
+/// The parent's end of one worker's channel, which the multiplexer and the channel share; a
+/// resource.
 ///
 /// Threads: push(), close_from_worker() and end() in the multiplexer's event loop; the rest as
 /// Channel's.
+/// Processes: the parent's.
+/// Death: of the worker: recv() returns what it sent before, then kClosed.
 class ChannelPeer {
  public:
   ChannelPeer(std::shared_ptr<ChannelLine> line, int slot, std::uint64_t request);
@@ -77,10 +84,10 @@ class ChannelPeer {
   std::uint64_t request() const noexcept { return request_; }
   int slot() const noexcept { return slot_; }
 
-  /// A message, or what kept it from being received.
+  /// Stores a message, or the error that kept it from being received.
   void push(std::variant<os::Message, std::exception_ptr> item);
   void close_from_worker();
-  /// The worker has ended: its slot is free for another.
+  /// To be called when the worker has ended: its slot is free for another one.
   void end();
 
   os::SendOutcome send(std::span<const std::byte> bytes, std::span<const int> fds,
@@ -105,7 +112,8 @@ class ChannelPeer {
   bool ended_ = false;
 };
 
-/// The parent's end of a channel through a multiplexer.
+/// What carries the parent's end of a channel through the multiplexer.
+/// Threads, processes, death: as ChannelPeer.
 class MultiplexedCarrier final : public Channel::Carrier {
  public:
   explicit MultiplexedCarrier(std::shared_ptr<ChannelPeer> peer) : peer_(std::move(peer)) {}
@@ -125,23 +133,24 @@ class MultiplexedCarrier final : public Channel::Carrier {
   std::shared_ptr<ChannelPeer> peer_;
 };
 
-/// Receives what all workers of a zygote and its sub-zygotes say; a resource.
+/// Receives the messages of all workers of a zygote and its sub-zygotes, and hands each to its
+/// ChannelPeer; a resource.
 ///
-/// Threads: add() from any; the rest in the loop's.
-/// Death: the socket is at its end when nobody is left who could say more: the zygote, its
-/// sub-zygotes and all their workers.
+/// Threads: add() from any; the rest in the event loop's.
+/// Processes: the parent's.
+/// Death: the socket ends when the zygote, its sub-zygotes and all their workers are gone.
 class ChannelMultiplexer {
  public:
   explicit ChannelMultiplexer(EventLoop& loop) : loop_(loop) {}
 
-  /// Makes the pair and listens; returns the workers' end.
+  /// Makes the pair and begins to receive; returns the workers' end.
   os::SeqPacket open();
 
   /// Before the worker is started.
   void add(const std::shared_ptr<ChannelPeer>& peer);
   void remove(std::uint64_t request);
 
-  /// Hands out all that has come by now.
+  /// Hands out all messages that have come by now.
   void drain();
   void close();
 

@@ -20,6 +20,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written as they lie in memory");
 
 /// Appends fields to a message; a value.
+/// Threads: one at a time.
 class ByteWriter {
  public:
   template <class T>
@@ -41,8 +42,9 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Takes fields out of a message in the order in which they were written; borrows the message.
-/// Throws Error when it ends too soon.
+/// Takes fields out of a message in the order in which they were written; a value, which borrows
+/// the message. Throws Error when the message ends too soon.
+/// Threads: one at a time.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> message) : left_(message) {}

@@ -1,12 +1,13 @@
-// How much of what parent and worker sent each other has been taken: one cell for each worker of a
-// zygote, in memory that all three share.
+// How many messages each side of a worker's channel has taken, so that the other side knows how
+// many more it may send: one cell for each worker of a zygote, in memory that parent, zygote and
+// worker share.
 //
 //   offset  bytes  field
 //        0    128  down: the worker rings for each message that it takes
 //      128    128  up: the parent rings for each message that it takes
 //
-// A doorbell's generation is the count, so that who has run out of credit sleeps on it. Counts go
-// on when a cell is given to the next worker: each side begins with what it finds.
+// The generation of a doorbell is the count: a sender without credit sleeps on it. When a cell is
+// given to the next worker the counts go on; each side begins with what it finds.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ struct CreditCell {
 };
 static_assert(sizeof(CreditCell) == 256);
 
-/// A count of what was sent, and who takes it; a value.
+/// How many messages one side has sent, and how many it may have under way; a value.
 /// Threads: one sender.
+/// Processes: each side has its own; the count of what was taken is in the cell.
 class Credit {
  public:
   Credit() = default;
@@ -33,7 +35,7 @@ class Credit {
   Credit(const sync::Doorbell& taken, std::uint32_t window)
       : sent_(taken.generation()), window_(window) {}
 
-  /// What was taken when it was looked at, for wait().
+  /// Whether one more may be sent, when `taken` is the count of the cell.
   bool is_there(std::uint32_t taken) const noexcept { return ((sent_ - taken) & kMask) < window_; }
   void spend() noexcept { sent_ = (sent_ + 1) & kMask; }
 
@@ -43,14 +45,19 @@ class Credit {
   std::uint32_t window_ = 0;
 };
 
-/// Messages that the parent may have under way to one worker, so that those to all workers of a
-/// sender fit into its buffer together.
+/// How many messages to one worker may be under way. So few that those to all workers of one sender
+/// fit into its buffer together.
 inline constexpr std::uint32_t kDownWindow = os::MailboxSender::kMaxWaiting;
 
-/// Messages of one worker that the parent holds until somebody takes them.
+/// How many messages of one worker may wait in the parent until somebody takes them.
 inline constexpr std::uint32_t kUpWindow = 64;
 
 /// The cells of one zygote's workers; a resource.
+///
+/// Threads: any.
+/// Processes: the parent makes it; the zygote attaches it, and its workers inherit it.
+/// Death: of a worker: its cell is given to the next one as it is.
+/// Fork: the child has the same cells.
 class CreditCells {
  public:
   static constexpr int kCount = 256;
@@ -77,8 +84,8 @@ class CreditCells {
   shm::Arena arena_;
 };
 
-/// Set in the tag of a message upwards, whose other bits are the worker's request number, and alone
-/// in the tag of one downwards: the sender has closed its end.
+/// A bit in the tag of a message: the sender has closed its end. The other bits of a worker's tag
+/// are the number of the request that started it; in the parent's tags they are zero.
 inline constexpr std::uint64_t kClosedTag = std::uint64_t{1} << 63;
 
 }  // namespace shoal::process

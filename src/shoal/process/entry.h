@@ -1,8 +1,7 @@
-// What a worker process runs: its entry, found by name in the table of the program that became the
-// worker.
+// What a worker process runs: its entry, found by name in a table.
 //
-// The same tables serve every start method: a zygote's program and a spawned program bring theirs
-// (worker_main.h, or the Python bootstrap), fork uses the one in LaunchOptions::fork_hooks.
+// A zygote's program and a spawned program have a table of their own (worker_main.h, or the Python
+// bootstrap); fork uses the one in LaunchOptions::fork_hooks.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,8 @@
 
 namespace shoal::process {
 
-/// What a worker is given. Its stdout and stderr go to the parent's supervisor; SIGINT is ignored.
+/// What a worker is given; a resource, of the worker's process. Its stdout and stderr go to the
+/// parent's supervisor; SIGINT is ignored.
 struct WorkerContext {
   std::string name;    // WorkerSpec::name
   int index = -1;      // WorkerSpec::index
@@ -24,7 +24,7 @@ struct WorkerContext {
   bool hide_gpu =
       true;  // LaunchOptions::hide_gpu: check with gpu_in_use() once everything is built
   std::vector<std::byte> payload;  // WorkerSpec::payload
-  Channel channel;                 // kClosed on it means that the parent wants the worker to end
+  Channel channel;                 // kClosed on it: the parent wants the worker to end
 };
 
 /// Runs a worker; returns the exit code. What it throws goes to the parent as an ErrorReport on the
@@ -32,6 +32,7 @@ struct WorkerContext {
 using Entry = std::function<int(WorkerContext& context)>;
 
 /// Entries by name; a value.
+/// Threads: one at a time; at() from any when no add() runs.
 class EntryTable {
  public:
   /// Throws InvalidArgument when `name` is taken.

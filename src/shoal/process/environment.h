@@ -12,12 +12,12 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// The variables of this process as they are now.
 Environment current_environment();
 
-/// Whether `name` tells a process its place in a group that a launcher made (torchrun, mpirun,
-/// srun): an environment worker that saw it would join the group of its learner.
+/// Whether a launcher of groups (torchrun, mpirun, srun) uses the variable `name` to tell a process
+/// its rank. A worker of environments that saw it would join its learner's group.
 bool is_launcher_variable(const std::string& name);
 
-/// What is set for a worker besides the variables of its caller: the limits of thread pools, hidden
-/// GPUs, `extra` last.
+/// The variables that are set for a worker on top of its caller's: limits of thread pools, hidden
+/// GPUs, and `extra` last.
 Environment worker_settings(int threads, bool hide_gpu, const Environment& extra);
 
 /// `inherited` without launcher variables, with worker_settings() on top.

@@ -21,6 +21,7 @@
 
 namespace shoal::process {
 
+/// What failed, where, and with which traceback; a value.
 struct ErrorReport {
   std::string type;       // the exception's type as the worker's language names it: "ValueError",
                           // "my.module.Crash"
@@ -34,20 +35,20 @@ struct ErrorReport {
   std::vector<std::byte>
       extra;  // for the face above: the pickled exception, where it can be pickled
 
-  /// Of the exception that is being handled (inside a catch block). Bounds: long texts are
+  /// The report of the exception that is being handled, inside a catch block. Long texts are
   /// shortened in the middle.
   static ErrorReport from_current_exception();
 
   std::vector<std::byte> encode() const;
-  /// Nothing when `message` does not begin with an error report's magic; throws Error for a damaged
-  /// one.
+  /// Nothing when `message` does not begin with the magic of a report. Throws Error for a damaged
+  /// report.
   static std::optional<ErrorReport> decode(std::span<const std::byte> message);
 
-  /// The message an error in the parent shows: type, message, environment, traceback.
+  /// The text that the parent's error shows: type, message, environment, traceback.
   std::string describe() const;
 };
 
-/// Code in a worker failed and the worker said so; it may still be running.
+/// Code in a worker failed, and the worker reported it; the worker may still be running.
 class RemoteError : public Error {
  public:
   RemoteError(const std::string& worker, ErrorReport report);

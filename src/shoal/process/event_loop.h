@@ -15,15 +15,15 @@
 
 namespace shoal::process {
 
-/// The supervisor's thread; a resource.
+/// A thread and what it waits for; a resource.
 ///
-/// Threads: post() and call() from any thread; the rest from handlers, that is in the loop's own
-/// thread. All signals are blocked in that thread, and it is an OwnThread. Invariant: handlers do
-/// not throw, and do not block beyond a system call.
-/// Death: children spawned in this thread may use PR_SET_PDEATHSIG: the thread lives as long as the
-/// loop, and the loop ends with the process at the latest.
-/// Fork: unusable in a forked child, where its thread does not exist; not even to be destroyed
-/// there.
+/// Threads: post() and call() from any thread; the rest from handlers, which run in the loop's own
+/// thread. All signals are blocked in that thread, and it is an OwnThread.
+/// Processes: of this one.
+/// Invariants: handlers do not throw, and do not block beyond a system call.
+/// Death: a child that is spawned in this thread may use PR_SET_PDEATHSIG: the thread lives as long
+/// as the loop, and ends with the process at the latest.
+/// Fork: a child must neither use nor destroy it; its thread does not exist there.
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -41,8 +41,8 @@ class EventLoop {
   /// Runs `task` in the loop's thread and waits for it; what it throws is thrown here.
   void call(const std::function<void()>& task);
 
-  /// Runs `handler` whenever `events` (POLLIN, POLLOUT), a hang-up or an error is there on `fd`;
-  /// replaces what was.
+  /// Runs `handler` whenever `fd` has one of `events` (POLLIN, POLLOUT), a hang-up or an error;
+  /// replaces the handler that `fd` had.
   void watch(int fd, short events, Handler handler);
   void unwatch(int fd);
 

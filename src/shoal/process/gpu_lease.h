@@ -1,9 +1,9 @@
 // Which of the machine's GPUs a worker computes on: the one that the fewest workers have.
 //
-// The holder of device "1" holds an abstract Unix socket named "shoal/lease/gpu/1/0", where another
-// worker has that already "shoal/lease/gpu/1/1", and so on. As with ports (port_lease.h) the kernel
-// takes the name back when the process ends, however it ends, and workers of all programs of a
-// network namespace are counted.
+// The first holder of device "1" holds an abstract Unix socket named "shoal/lease/gpu/1/0", the
+// second one "shoal/lease/gpu/1/1", and so on. As with ports (port_lease.h), the kernel takes the
+// name back when the process ends, however it ends; and workers of all programs in one network
+// namespace are counted.
 #pragma once
 
 #include <sys/types.h>
@@ -15,10 +15,12 @@
 
 namespace shoal::process {
 
-/// A place on a device, until release(); a resource.
+/// A numbered place on a device, until release(); a resource.
 ///
 /// Threads: one at a time.
-/// Fork: the lease stays the parent's; the child's copy is inert.
+/// Processes: all of one network namespace take places from the same devices.
+/// Death: of this process: the kernel gives the place back.
+/// Fork: the lease stays the parent's; the child's copy does nothing.
 class GpuLease {
  public:
   /// The least crowded of `devices`, as CUDA_VISIBLE_DEVICES names them; the first of those that

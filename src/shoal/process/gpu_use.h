@@ -1,4 +1,4 @@
-// Whether this process uses a GPU: what a worker that must not asserts about itself.
+// Whether this process uses a GPU. A worker that must not use one checks itself.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,7 @@ namespace shoal::process {
 bool cuda_initialised();
 
 /// What shows that this process uses a GPU: an initialised CUDA driver that sees a device, or an
-/// open compute device
-/// (/dev/nvidia*, /dev/kfd); nothing when it is free of GPUs.
+/// open compute device (/dev/nvidia*, /dev/kfd). Nothing when it uses none.
 std::optional<std::string> gpu_in_use();
 
 }  // namespace shoal::process

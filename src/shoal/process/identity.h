@@ -29,7 +29,9 @@ struct Place {
 /// A value; copies are the same worker.
 ///
 /// Threads: enter(), leave() and set_seed() are for the threads that run the environments; the rest
-/// for any.
+/// is for any.
+/// Processes: the worker's own; the shared state is the whole group's.
+/// Death: of a worker: the shared state stays whole (Board).
 /// Fork: a child has the same shared state, and is the same worker.
 class Identity {
  public:

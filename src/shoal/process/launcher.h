@@ -1,17 +1,17 @@
 // Starts worker processes and watches them until they have ended.
 //
 // One Launcher serves any number of groups of workers with one start method. Whatever the method, a
-// worker begins the same way: it holds one end of a SOCK_SEQPACKET channel to the parent and a
-// payload that says what to do, and it dies when its parent dies, whichever way that dies.
+// worker begins the same way. It has one end of a channel to its parent, and a payload that says
+// what to do; and it dies when its parent dies, however the parent dies.
 //
-// Threads: any may call start(); a WorkerProcess belongs to one thread at a time, but kill() may be
-// called from any. A supervisor thread (plain C++, blocked in poll, all signals blocked) drains the
-// workers' stdout and stderr and collects their exit status.
-// Death: of a worker: exit_status() is set and on_exit called. Of the zygote: all its workers die
-// with it, and the next ready() or start() makes a fresh one. Of the parent: everything it started
-// dies.
-// Fork: the copies of these objects in a child that somebody else forked are inert; they never
-// touch the workers.
+// Threads: any may call start(). A WorkerProcess belongs to one thread at a time, but any may call
+// kill(). A supervisor thread (C++ alone, in poll(), with all signals blocked) drains the workers'
+// stdout and stderr and collects their exit status.
+// Processes: these objects are the parent's.
+// Death: of a worker: exit_status() is set and on_exit is called. Of the zygote: all its workers
+// die with it, and the next ready() or start() makes a fresh one. Of the parent: all that it
+// started dies.
+// Fork: copies of these objects in a forked child do nothing, and never touch the workers.
 #pragma once
 
 #include <chrono>
@@ -37,9 +37,9 @@ class Zygotes;
 struct ExitStatus {
   int code = 0;       // exit code, when signal == 0
   int signal = 0;     // the signal that killed it, or 0
-  bool known = true;  // false: it is gone, but whoever could collect its status died first
-  /// Not known: the end of its zygote, which took it along; the same object for all workers that
-  /// ended so.
+  bool known = true;  // false: it is gone, and the one process that could collect its status died
+  /// Where it is not known: the end of the zygote that it died with; one object for all workers
+  /// that died with it.
   std::shared_ptr<const ZygoteEnd> zygote = {};
   /// What it ended with: "exit code 1", "signal 9 (SIGKILL)", "its zygote (pid 7), which …"
   std::string describe() const;
@@ -90,7 +90,8 @@ struct WorkerSpec {
   int num_envs = 0;
 };
 
-/// A running or ended worker. Destroying it kills the process if it still runs.
+/// A running or ended worker; a resource. Destroying it kills the process if it still runs.
+/// Threads, processes, death, fork: see the top of this file.
 class WorkerProcess {
  public:
   virtual ~WorkerProcess() = default;
@@ -104,7 +105,7 @@ class WorkerProcess {
   /// The parent's end of the control channel.
   virtual Channel& channel() noexcept = 0;
 
-  /// Set once the process has ended and all that it wrote is in log_tail(); never blocks.
+  /// Nothing until the process has ended and all that it wrote is in log_tail(); never blocks.
   virtual std::optional<ExitStatus> exit_status() const = 0;
 
   /// Waits until the process has ended, at most until `timeout` has passed.
@@ -119,32 +120,33 @@ class WorkerProcess {
   static constexpr int kLogTailLines = 100;
 };
 
+/// A resource. Threads, processes, death, fork: see the top of this file.
 class Launcher {
  public:
   using Greet = std::function<void(WorkerProcess& worker)>;
 
-  /// Starts the zygote where the method has one (it preloads while the caller goes on).
-  /// Throws InvalidArgument where a started program is needed and `interpreter` is empty;
-  /// ForkRefused where fork is asked for and known to break; SystemError when the program cannot be
-  /// started.
+  /// Starts the zygote where the method has one; it preloads while the caller goes on. Throws
+  /// InvalidArgument where a program is needed and `interpreter` is empty, ForkRefused where fork
+  /// is asked for and known to break, SystemError when the program cannot be started.
   static std::unique_ptr<Launcher> create(LaunchOptions options);
   virtual ~Launcher() = default;
 
-  /// Starts all of `specs` in parallel and returns when all processes exist, without waiting for
-  /// what they do first. `on_exit`, called from the supervisor thread with the position in `specs`,
-  /// must be quick and must not throw; it is not called any more once the WorkerProcess is
-  /// destroyed. Throws StartFailed when the zygote could not get ready (its preload failed, it
-  /// died), TimedOut after start_timeout, ForkRefused, SystemError. After a throw none of the
-  /// workers is left.
+  /// Starts all of `specs` in parallel, and returns when all processes exist. It does not wait for
+  /// what they do.
+  /// `on_exit` is called from the supervisor thread with the position in `specs`. It must be quick
+  /// and must not throw; it is not called any more once the WorkerProcess is destroyed.
   /// `greet` is called in this thread for each worker as soon as it exists, while others are still
-  /// being started: for what it waits for first.
+  /// being started: to send it what it waits for first.
+  /// Throws StartFailed when the zygote could not get ready (its preload failed, it died), TimedOut
+  /// after start_timeout, ForkRefused, SystemError. After a throw none of the workers is left.
   virtual std::vector<std::unique_ptr<WorkerProcess>> start(
       std::vector<WorkerSpec> specs, std::function<void(int index)> on_exit = {},
       const Greet& greet = {}) = 0;
 
-  /// Whether start() would begin at once, by `until`. Where it would wait (a zygote preloads, one
-  /// that has died is followed by a fresh one), that is under way after this call, for
-  /// start_timeout at most: then this is true all the same, and start() says what went wrong.
+  /// Waits until `until` for start() to be able to begin at once; returns whether it is. Where
+  /// start() must wait (for a zygote that preloads, or for a fresh one in place of one that died),
+  /// that is under way after this call. After start_timeout this is true all the same, and start()
+  /// says what went wrong.
   virtual bool ready_by(os::Deadline until);
   bool ready() { return ready_by(os::Clock::now()); }  // never waits
 

@@ -9,8 +9,8 @@
 
 namespace shoal::process {
 
-/// Binds the abstract Unix socket `name`: nothing when another process has it. A child that this
-/// process forks does not keep it. Throws SystemError.
+/// Binds the abstract Unix socket `name`; returns none when another process has it. A child that
+/// this process forks does not keep it. Throws SystemError.
 os::Fd hold_name(const std::string& name);
 
 /// Closes what hold_name() gave.

@@ -1,5 +1,8 @@
-// What started processes write: kept as their last lines, and handed on to this process's stdout
-// and stderr.
+// The output of started processes: its last lines are kept, and all of it is passed on to this
+// process's stdout and stderr.
+//
+// Processes: all of it is the parent's, but LineSplitter and OutputPipe, which a zygote uses, too.
+// Death: of a process that writes: what is in its pipe is read, and its last line, whole or not.
 #pragma once
 
 #include <chrono>
@@ -17,7 +20,7 @@
 
 namespace shoal::process {
 
-/// The last lines of one process.
+/// The last lines of one process; a resource.
 ///
 /// Threads: any.
 class LogTail {
@@ -32,11 +35,11 @@ class LogTail {
   std::deque<std::string> lines_;
 };
 
-/// Writes to a descriptor of this process (1 or 2) without ever waiting for whoever reads it: up to
-/// kMaxPending bytes wait here, and lines beyond are dropped and counted.
+/// Writes to a descriptor of this process (1 or 2), and never waits for whoever reads it: at most
+/// kMaxPending bytes are kept here, and lines beyond are dropped and counted. A resource, made by
+/// std::make_shared, since the loop's handlers share it.
 ///
-/// Threads: the loop's alone. A resource: made by std::make_shared, since the loop's handlers share
-/// it.
+/// Threads: the loop's alone.
 class OutputSink : public std::enable_shared_from_this<OutputSink> {
  public:
   static constexpr std::size_t kMaxPending = 256 * 1024;
@@ -55,7 +58,8 @@ class OutputSink : public std::enable_shared_from_this<OutputSink> {
   std::size_t dropped_lines_ = 0;
 };
 
-/// Puts together the lines of what comes in pieces; a value.
+/// Puts lines together from pieces; a value.
+/// Threads: one at a time.
 class LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = 8 * 1024;  // longer lines are cut into several
@@ -73,7 +77,7 @@ class LineSplitter {
   std::string partial_;
 };
 
-/// Reads one pipe of a started process, line by line.
+/// Reads one pipe of a started process, line by line; a resource.
 ///
 /// Threads: the loop's alone.
 class LineReader {
@@ -106,11 +110,12 @@ struct OutputPipe {
   static OutputPipe create();
 };
 
-/// Where a started program's output goes: through pipes of ours, or to our own stdout and stderr.
+/// Where a started program's output goes: into pipes that this process reads, or to this process's
+/// own stdout and stderr; a resource.
 struct ProgramOutput {
   OutputPipe output;
   OutputPipe errors;
-  os::Fd nothing;  // in place of a closed stdout or stderr of ours
+  os::Fd nothing;  // in place of stdout or stderr, where this process has closed it
   /// Throws SystemError.
   static ProgramOutput create(bool own);
   /// Of STDOUT_FILENO or STDERR_FILENO; borrowed.

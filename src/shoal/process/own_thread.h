@@ -1,4 +1,4 @@
-// Tells Shoal's own threads from those that make fork unsafe.
+// Which threads are Shoal's own, and do not make fork unsafe.
 #pragma once
 
 #include <sys/types.h>
@@ -8,13 +8,14 @@
 
 namespace shoal::process {
 
-/// Declares the calling thread to be one of Shoal's for as long as the object lives (on that
-/// thread's stack): it does not stand in the way of fork.
+/// Declares the calling thread to be one of Shoal's own while the object lives, on that thread's
+/// stack: fork is not refused because of it. A resource.
 ///
-/// The promise that goes with it: while other threads may fork, this thread holds no lock that a
-/// forked child would take: it runs C++ alone, and a child never touches what it works on.
+/// The thread promises to hold no lock that a forked child would take. It runs C++ alone, and a
+/// child never touches what it works on.
 ///
 /// Threads: any.
+/// Processes: this one's list.
 /// Fork: a child may read and write the list; entries of threads that do not exist there are
 /// harmless.
 class OwnThread {

@@ -31,7 +31,9 @@ struct PortRange {
 /// A port that is this process's alone until release(); a resource.
 ///
 /// Threads: one at a time.
-/// Fork: the lease stays the parent's; the child's copy is inert.
+/// Processes: no other process of this network namespace gets the same port.
+/// Death: of this process: the kernel gives the port back.
+/// Fork: the lease stays the parent's; the child's copy does nothing.
 class PortLease {
  public:
   PortLease() noexcept = default;

@@ -7,7 +7,7 @@
 //       12         52  zero
 //       64   4 * 65536 when each port was leased or released last, by that clock; 0: never
 //
-// It is only about order. Who holds a port is for the kernel to say (port_lease.h).
+// This is about the order alone. The kernel knows who holds a port (port_lease.h).
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,8 @@ namespace shoal::process {
 ///
 /// Threads and processes: any.
 /// Memory ordering: relaxed; a stale time costs a worse order, nothing else.
+/// Death: on any line; at most one port is out of order.
+/// Fork: the child has the same order.
 class PortOrder {
  public:
   static constexpr std::size_t kPorts = 65536;

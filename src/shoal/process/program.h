@@ -18,9 +18,10 @@ namespace shoal::process {
 ///   … do what program.setup() says: search paths, preload …
 ///   return program.run(hooks);          // or program.fail(report) when that was not possible
 ///
-/// Threads: none but the caller's may exist in a zygote; run() checks it.
-/// Death: of the parent: this process is killed by the kernel; and run() returns when the control
-/// socket closes. Of this process: the kernel kills its workers.
+/// Threads: a zygote has the caller's alone; run() checks it.
+/// Processes: the one that a launcher started.
+/// Death: of the parent: the kernel kills this process, or run() returns when the control socket
+/// closes. Of this process: the kernel kills its workers.
 class Program {
  public:
   /// Takes over descriptor 3, ignores SIGINT, ties this process to its parent and reads the setup.
@@ -30,9 +31,9 @@ class Program {
 
   const wire::Setup& setup() const noexcept { return setup_; }
 
-  /// Zygote: forks workers until the parent closes the control socket; the workers that still live
-  /// are then killed. Returns the exit code. Spawned worker: becomes it and does not return. What
-  /// stands against serving (other threads, a GPU in use) is told as by fail().
+  /// As a zygote: forks workers until the parent closes the control socket, kills those that still
+  /// live, and returns the exit code. As a spawned worker: becomes it, and does not return. Where
+  /// unfitness() says something, it is told as by fail().
   int run(const ForkHooks& hooks);
 
   /// Tells the parent why this program cannot serve, through the control socket or, for a spawned
@@ -51,8 +52,8 @@ class Program {
   std::vector<os::Fd> fds_;  // that came with the setup
 };
 
-/// What stands against a process's being a zygote or a worker: other threads (zygote), a GPU in use
-/// (hide_gpu). Empty when nothing does.
+/// Why this process cannot be a zygote or a worker: it has other threads (a zygote must not), or it
+/// uses a GPU (with hide_gpu it must not). Empty when it can.
 std::string unfitness(const wire::Setup& setup);
 
 }  // namespace shoal::process

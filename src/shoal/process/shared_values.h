@@ -12,8 +12,8 @@
 //
 //   an entry: u64 version, u32 bytes of the name, u32 bytes of the value, name, value
 //
-// A write copies the half in force into the other one with its change, and then adds 1 to the
-// generation: so whoever dies, and on whichever line, the half in force is whole.
+// A write copies the half in force into the other one, with its change, and then adds 1 to the
+// generation. So the half in force is whole, whoever dies on whichever line.
 #pragma once
 
 #include <atomic>
@@ -49,12 +49,12 @@ struct SharedValue {
   std::uint64_t version = 0;  // of the write that left it; 0: there is none
 };
 
-/// Borrows its memory.
+/// A value, which borrows its memory. Every call takes the lock for one copy of the table, and
+/// throws TimedOut when the lock's holder is stopped (SIGSTOP) for longer than kLockTimeout.
 ///
-/// Threads and processes: any. Every call takes the lock for one copy of the table.
-/// Death: see above.
-/// Fork: the child has the same table. Any call throws TimedOut when the lock's holder is stopped
-/// (SIGSTOP) for longer than kLockTimeout.
+/// Threads, processes: any.
+/// Death: on any line: the write is in force whole, or not at all.
+/// Fork: the child has the same table.
 class SharedValues {
  public:
   static constexpr std::chrono::seconds kLockTimeout{10};
@@ -97,8 +97,8 @@ class SharedValues {
   std::size_t capacity_;
 };
 
-/// Holds a RobustLock for a scope. Throws TimedOut, saying that `what` is held by a stopped
-/// process.
+/// Holds a RobustLock for a scope; a resource. Throws TimedOut, saying that a stopped process holds
+/// `what`.
 class HeldLock {
  public:
   HeldLock(sync::RobustLock& lock, const char* what);

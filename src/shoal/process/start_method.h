@@ -1,4 +1,4 @@
-// Which way a worker process comes to be, and when fork is known to break.
+// How worker processes are started, and when fork is known to break.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Watches started processes: drains their output, learns how they ended, tells their records.
+// Watches started processes: drains their output, collects how they ended, updates their records.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace shoal::process {
 
-/// The pipes of one process's stdout and stderr, on the way of their lines to its LogTail and to
-/// ours.
+/// Reads the pipes of one process's stdout and stderr; its lines go to its LogTail, and to this
+/// process's own stdout and stderr. A resource.
 struct OutputReaders {
   std::unique_ptr<LineReader> output;
   std::unique_ptr<LineReader> errors;
@@ -26,9 +26,12 @@ struct OutputReaders {
   }
 };
 
-/// Threads: loop() as it says; everything else in the loop's thread, but for the constructor and
-/// the destructor.
-/// Fork: unusable in a forked child (EventLoop).
+/// A thread that watches workers; a resource.
+///
+/// Threads: the constructor, the destructor and loop() from any; the rest in the loop's thread.
+/// Processes: the parent's.
+/// Death: of a worker: what it wrote is drained, then its record is told how it ended.
+/// Fork: a child must neither use nor destroy it (EventLoop).
 class Supervisor {
  public:
   explicit Supervisor(bool relay_output);
@@ -42,19 +45,19 @@ class Supervisor {
   /// readers.
   OutputReaders read_output(const std::string& tag, LogTail& tail, os::Fd output, os::Fd errors);
 
-  /// Takes over a worker whose pipes this process holds.
+  /// Watches a worker whose pipes this process holds.
   void adopt(std::shared_ptr<WorkerRecord> record, os::Fd output, os::Fd errors);
 
-  /// Takes over a worker whose output comes by take_output().
+  /// Watches a worker whose output comes by take_output().
   void adopt(std::shared_ptr<WorkerRecord> record);
   /// `stream` is STDOUT_FILENO or STDERR_FILENO.
   void take_output(WorkerRecord& record, int stream, std::string_view piece);
 
-  /// Watches a worker that is a child of this process: collects its status itself. The record is
-  /// running. `leads_session`: what is left of its session is ended after it.
+  /// Watches a running worker that is a child of this process, and collects its status. With
+  /// `leads_session`, ends what is left of its session after it.
   void watch_child(const std::shared_ptr<WorkerRecord>& record, bool leads_session = true);
 
-  /// The worker has ended: drains what it wrote, then tells. No effect when that was done already.
+  /// The worker has ended: drains what it wrote, then tells its record. Idempotent.
   void finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus status);
 
   /// Drops a worker that never ran.

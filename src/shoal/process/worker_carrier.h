@@ -1,4 +1,4 @@
-// A worker's end of its channel, where the parent serves many workers over few descriptors.
+// The worker's end of a channel through the parent's channel multiplexer.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,12 @@
 
 namespace shoal::process {
 
-/// Receives from a mailbox of its own and sends into the socket that all workers of a zygote share.
+/// Receives from a mailbox of its own, and sends into the socket that all workers of a zygote
+/// share; a resource.
 ///
-/// Death: of the parent: the shared socket tells it.
+/// Threads: as Channel.
+/// Processes: the worker's.
+/// Death: of the parent: the shared socket hangs up.
 class WorkerCarrier final : public Channel::Carrier {
  public:
   /// `up` is this process's own descriptor of the shared socket; `cell` outlives this.

@@ -20,17 +20,17 @@ struct DeathCertificate {
   int num_envs = 0;
   int pid = -1;
   ExitStatus status;
-  std::string cause;            // why it ended, where this side knows more than the status tells
+  std::string cause;            // why it ended, where this side knows more than the status says
   std::string kind = "killed";  // vector::FaultKind by name
   std::string stack;            // where it was, when it was asked before its end
-  std::optional<ErrorReport> report;  // what it said before it ended
+  std::optional<ErrorReport> report;  // that it sent before it ended
   std::vector<std::string> log_tail;  // its last lines, oldest first
 
   /// Several lines: who, how it ended, its traceback, its last lines.
   std::string describe() const;
 
-  /// Of a worker that has ended or is about to (waits up to `grace` for its exit status). Takes the
-  /// error report, if there is one, out of what is still unread in its channel.
+  /// Of a worker that has ended or is about to: waits up to `grace` for its exit status. Looks in
+  /// the unread messages of its channel for an error report.
   static DeathCertificate of(WorkerProcess& worker,
                              std::chrono::milliseconds grace = std::chrono::milliseconds(1000));
 };
@@ -51,7 +51,7 @@ class StartFailed : public Error {
  public:
   explicit StartFailed(const std::string& what, std::shared_ptr<const ZygoteEnd> zygote = {})
       : Error(what), zygote_(std::move(zygote)) {}
-  /// The end of the zygote that it failed by; nullptr where none ended.
+  /// The end of the zygote that was the cause; nullptr where none ended.
   const std::shared_ptr<const ZygoteEnd>& zygote() const noexcept { return zygote_; }
 
  private:

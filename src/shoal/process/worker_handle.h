@@ -13,8 +13,9 @@
 
 namespace shoal::process {
 
-/// Whether the calling process made an object, or is a forked child that holds a copy of it. A
+/// Remembers which process made an object: in another one, the object is a forked child's copy. A
 /// value.
+/// Threads: any.
 class Owner {
  public:
   Owner() noexcept;
@@ -26,7 +27,9 @@ class Owner {
   pid_t pid_;
 };
 
-/// See WorkerProcess. Keeps the supervisor and whatever else the worker lives by.
+/// See WorkerProcess, also for threads and death. Keeps alive the supervisor, and whatever else the
+/// worker needs. A resource.
+/// Fork: the copy in a forked child does nothing.
 class WorkerHandle final : public WorkerProcess {
  public:
   WorkerHandle(std::shared_ptr<void> keep_alive, std::shared_ptr<WorkerRecord> record,

@@ -16,10 +16,12 @@
 
 namespace shoal::process {
 
-/// What is known of a worker, from its request to its end.
+/// What is known of a worker, from its request to its end; a resource.
 ///
 /// Threads: any; the supervisor writes, the handle's owner reads and waits.
-/// Invariant: starting → running → ended, or starting → failed; never back.
+/// Processes: the parent's.
+/// Invariants: starting → running → ended, or starting → failed; never back.
+/// Death: of the worker: set_ended() or set_failed(), once, whoever learns of it first.
 class WorkerRecord {
  public:
   WorkerRecord(WorkerSpec spec, int position, std::function<void(int)> on_exit)
@@ -31,10 +33,10 @@ class WorkerRecord {
   const WorkerSpec& spec() const noexcept { return spec_; }
   LogTail& tail() noexcept { return tail_; }
 
-  /// A child of this process.
+  /// It runs, as a child of this process.
   void set_running(int pid, os::PidFd pidfd);
-  /// A child of another process, which `send_signal` asks to signal it: without waiting, from any
-  /// thread.
+  /// It runs, as a child of another process; `send_signal` asks that process to signal it, from any
+  /// thread and without waiting.
   void set_running(int pid, std::function<void(int signal)> send_signal);
   void set_failed(std::exception_ptr error);
   /// Wakes those who wait, then calls on_exit. Only the first call counts.
@@ -42,7 +44,7 @@ class WorkerRecord {
 
   int pid() const;     // -1 before it runs
   int pidfd() const;   // borrowed; -1 unless it runs and is a child of this process
-  bool ended() const;  // or failed: nothing more will come
+  bool ended() const;  // or failed
   std::optional<ExitStatus> exit_status() const;
 
   /// Waits until it runs. False at the deadline; throws what set_failed() was given.

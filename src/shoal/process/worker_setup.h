@@ -1,4 +1,4 @@
-// What a native worker does to itself before it builds anything.
+// How a native worker prepares its own process before it builds anything.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace shoal::process {
 
 /// Travels in a worker's payload; a value.
 struct WorkerSetup {
-  /// Of these, as CUDA_VISIBLE_DEVICES names them, the worker leases one; empty: none.
+  /// The worker leases one of these GPUs, named as in CUDA_VISIBLE_DEVICES; empty: none.
   std::vector<std::string> gpus;
   /// Whether the worker may start processes of its own.
   bool nested = true;
@@ -20,8 +20,8 @@ struct WorkerSetup {
   void write(ByteWriter& payload) const;
   static WorkerSetup read(ByteReader& payload);
 
-  /// In the worker, while it has one thread. From here on CUDA_VISIBLE_DEVICES shows the leased GPU
-  /// alone, for as long as the process lives if the caller keeps the lease for so long; and without
+  /// To be called in the worker, while it has one thread. From here on CUDA_VISIBLE_DEVICES shows
+  /// the leased GPU alone; the caller keeps the lease for as long as it uses the GPU. Without
   /// `nested` the kernel refuses new processes.
   [[nodiscard]] std::optional<GpuLease> carry_out() const;
 };

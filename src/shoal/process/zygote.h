@@ -30,16 +30,17 @@ namespace shoal::process {
 
 /// One process that workers are forked from; a resource.
 ///
-/// It is the parent of its workers, the only one who collects their status and who signals them: no
-/// signal reaches a process that took over a dead worker's number. It holds two descriptors a
-/// worker (the pipes of its stdout and stderr); how many it can have is what `ulimit -n` leaves, up
-/// to CreditCells::kCount. Its sub-zygotes are its children, too.
+/// It is the parent of its workers. It alone collects their status and signals them, so no signal
+/// reaches a process that has a dead worker's number. It holds two descriptors a worker (the pipes
+/// of stdout and stderr). It can have as many workers as `ulimit -n` leaves descriptors for, up to
+/// CreditCells::kCount. Its sub-zygotes are its children, too.
 ///
-/// Threads: none but the caller's.
-/// Death: of the launcher: serve() ends its workers, with all that they have started, and returns
-/// (plain ones have kParentGrace); a sub-zygote is killed by the kernel. Of a worker: what it has
-/// left behind is killed, too (orphans.h), unless it was plain. Of this process: the kernel kills
-/// its workers and sub-zygotes. Of a sub-zygote: serve() ends this process as well.
+/// Threads: the caller's alone.
+/// Processes: the zygote's own.
+/// Death: of the launcher: serve() ends its workers, with all that they have started, and returns;
+/// plain workers have kParentGrace. The kernel kills a sub-zygote. Of a worker: what it has left
+/// behind is killed, too (orphans.h), unless it was plain. Of this process: the kernel kills its
+/// workers and sub-zygotes. Of a sub-zygote: serve() ends this process as well.
 class Zygote {
  public:
   /// Of its workers, as in LaunchOptions.

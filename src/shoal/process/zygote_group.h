@@ -25,6 +25,7 @@ namespace shoal::process {
 ///
 /// Threads: usable(), pid(), release() and touch() from any, the rest from one at a time; the
 /// private functions that begin with on_ run in the supervisor's loop.
+/// Processes: the launcher's.
 /// Death: of the zygote or of a sub-zygote: all its workers die, their records end with one
 /// ZygoteEnd once all of them are gone, requests under way fail with StartFailed, and usable() is
 /// false from then on.
@@ -42,7 +43,8 @@ class ZygoteGroup {
   /// Starts the program, which waits for begin(). Throws SystemError.
   void launch(const LaunchOptions& options, const Environment& environment);
 
-  /// Tells the program what to be; returns at once, while it preloads. After launch(), once.
+  /// Tells the program what to preload; returns at once, while it does. To be called once, after
+  /// launch().
   void begin(const LaunchOptions& options);
 
   /// False once it has failed or ended, or ends because it was idle.

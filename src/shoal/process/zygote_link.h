@@ -35,13 +35,14 @@ struct PendingWorker {
 /// A zygote or a sub-zygote, seen from its launcher; a resource of ZygoteGroup, which outlives
 /// the workers' handles.
 ///
-/// Threads: as marked.
-/// Death: of the zygote: the group tells it by fail() and finish_all().
+/// Threads: as marked below.
+/// Processes: the launcher's.
+/// Death: of the zygote: its group calls fail() and finish_all().
 class ZygoteLink {
  public:
-  /// What its group is told of, in the loop.
+  /// Called in the loop, to tell its group.
   struct Events {
-    std::function<void()> broken;  // what the zygote says cannot be understood: it is to be killed
+    std::function<void()> broken;  // a message of the zygote made no sense: it is to be killed
     std::function<void()> worker_gone;
   };
   ZygoteLink(Supervisor& supervisor, ChannelMultiplexer& multiplexer, os::SeqPacket control, Events events)
@@ -64,25 +65,25 @@ class ZygoteLink {
   /// its socket.
   void send_sub_zygote(std::uint64_t request, ZygoteLink& sub_zygote, const os::SeqPacket& control,
                    os::Deadline deadline);
-  /// Asks for a worker that is expected; its record tells what becomes of it. Throws TimedOut and
-  /// SystemError: it was not asked for.
+  /// Asks for a worker, after expect(); its record says what becomes of it. Throws TimedOut and
+  /// SystemError, and then it was not asked for.
   void start_worker(const PendingWorker& worker, os::Deadline deadline);
 
   // In the loop.
   void watch();
   void expect(const PendingWorker& worker);
-  /// It was expected, and will not be asked for.
+  /// For a worker that was expected and will not be asked for.
   void give_up(const PendingWorker& worker, const std::exception_ptr& error);
   void on_control();
-  /// No more workers come from it; those that do not run yet have failed. The first reason stays.
-  /// `end`: of the zygote.
+  /// No more workers come from it, and those that do not run yet have failed. The first reason
+  /// counts. `end`: the end of the zygote.
   void fail(const std::string& why, std::shared_ptr<const ZygoteEnd> end = {});
   std::vector<pid_t> running() const;
-  /// Those that run, and those that are expected.
+  /// How many run or are expected.
   std::size_t num_workers() const noexcept { return requests_.size(); }
-  /// Of a zygote: the sub-zygote whose end ended it, if that was so.
+  /// Of a zygote: the sub-zygote whose end ended it, where that was the cause.
   const std::optional<wire::Exited>& ended_sub_zygote() const noexcept { return ended_sub_zygote_; }
-  /// Its workers have ended with the zygote: nobody collected their status.
+  /// Its workers have died with the zygote, and nobody collected their status.
   void finish_all(const std::shared_ptr<const ZygoteEnd>& end);
   void detach();
 

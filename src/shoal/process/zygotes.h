@@ -1,4 +1,4 @@
-// The zygotes of a process's launchers: which there are, and how long an idle one stays.
+// The zygotes of all launchers of a process: which exist, and how long an idle one stays.
 #pragma once
 
 #include <chrono>
@@ -15,17 +15,19 @@
 
 namespace shoal::process {
 
-/// What launchers share (LaunchOptions::zygotes) so that their idle zygotes, of some 20 MiB each,
-/// stay few. A zygote is idle when it has no worker and no start is under way. One that has ended
-/// so is followed by a fresh one when its launcher is to start a worker again.
+/// Shared by launchers (LaunchOptions::zygotes), so that their idle zygotes, of some 20 MiB each,
+/// stay few. A zygote is idle when it has no worker and no start is under way. When its launcher is
+/// to start a worker after the zygote has ended, it makes a fresh one. A resource.
 ///
 /// Threads: any.
-/// Fork: a child makes its own; in this one a lock may be held for ever.
+/// Processes: the launchers' own.
+/// Death: of a zygote: its ZygoteGroup removes it.
+/// Fork: a child must make its own; a lock of this one may be held for ever there.
 class Zygotes {
  public:
   struct Limits {
-    /// So many idle ones stay; of more, those that have been idle longest end. One that has had no
-    /// worker yet does not count.
+    /// How many idle ones stay; of more than that, those end that have been idle longest. One that
+    /// has had no worker yet does not count.
     int idle = 4;
     /// One that has been idle for so long ends.
     std::chrono::milliseconds idle_time{120'000};
@@ -48,16 +50,16 @@ class Zygotes {
   explicit Zygotes(Limits limits) : limits_(limits) {}
 
   Limits limits() const;
-  /// Holds for those that are idle now, too.
+  /// Applies to those that are idle now, too.
   void set_limits(Limits limits);
 
-  /// Those that live, in the order in which they were started.
+  /// Those that exist, in the order in which they were started.
   std::vector<Entry> list() const;
 
   // For ZygoteGroup.
 
-  /// Asks a zygote's owner to look at its use again: to end it where `end` is true and it is still
-  /// idle. Called from any thread, with a lock held: to be handed on.
+  /// Asks a zygote's owner to look at its use again, and where `end` is true to end the zygote if
+  /// it is still idle. Called from any thread, with a lock held: it must hand the work on.
   using Review = std::function<void(bool end)>;
   std::uint64_t add(Entry entry, Review review);
   void set_preload(std::uint64_t id, std::vector<std::string> preload);
