@@ -1,4 +1,4 @@
-// Where a model service is found: an abstract Unix socket, which nobody has to be handed and which
+// Where a model service is found: an abstract Unix socket. Its name is enough to connect, and it
 // goes with its process.
 #pragma once
 
@@ -19,13 +19,14 @@ std::string fresh_address();
 /// Listens at the abstract name. Close-on-exec, non-blocking. Throws SystemError.
 os::Fd listen_at(const std::string& address);
 
-/// A connection that waits at `listener`; none when there is none (any more).
+/// Accepts a connection that waits at `listener`; none when there is none (any more).
 os::Fd accept_from(const os::Fd& listener);
 
-/// Throws ServiceDied when nobody listens there, SystemError, Error for a peer of another user.
+/// Connects to the abstract name. Throws ServiceDied when nobody listens there, SystemError, and
+/// Error for a peer of another user.
 os::SeqPacket connect_to(const std::string& address);
 
-/// The process that connected; 0 when it lives where this one cannot see it.
+/// The process that connected; 0 when this process cannot see it (another PID namespace).
 pid_t peer_of(int socket);
 
 }  // namespace shoal::serve

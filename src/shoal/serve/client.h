@@ -1,12 +1,12 @@
-// Asks a model service: rows in, rows out.
+// A client of a model service: it sends rows and gets rows.
 //
 //   std::unique_ptr<Client> client = Client::connect(address);
 //   ClientQueue& queue = client->open(kind, example);     // once for each kind of row
 //   Request request = client->submit(queue, {.leaves = rows, .count = 1});
 //   (void)client->wait(request);
-//   client->check(request);                             // throws what became of the rows
+//   client->check(request);                             // throws where a row has no reply
 //   const std::byte* reply = client->output(request, 0, 0);
-//   client->release(request);                           // `reply` is gone
+//   client->release(request);                           // `reply` is invalid from here on
 #pragma once
 
 #include <cstddef>
@@ -28,13 +28,13 @@
 
 namespace shoal::serve {
 
-/// Rows to be asked about; borrows them.
+/// Rows to be computed; borrows them.
 struct Rows {
   /// For each array: its first row. The other rows follow it, each of the queue's leaf_bytes().
   std::span<const std::byte* const> leaves;
   std::uint32_t count = 1;
-  std::int32_t env = 0;  // of this client's: whose recurrent state the rows go with
-  bool reset = false;    // … which begins anew
+  std::int32_t env = 0;  // whose recurrent state the rows use; a number of this client's
+  bool reset = false;    // that state begins anew
   os::Deadline deadline = os::kNoDeadline;
   bool wait_for_room = true;  // false: OverCapacity when the open batch is full
 };
@@ -63,20 +63,20 @@ struct Request {
   os::Deadline deadline = os::kNoDeadline;
 };
 
-/// A resource.
+/// A connection to one server of a service; a resource.
 ///
 /// Threads: one at a time.
-/// Processes: of the service's user.
-/// Death: of the server: every call ends with ServiceDied within kSlice and some. Of this process:
-/// see Server.
+/// Processes: any of the same user as the service.
+/// Death: of the server: every call throws ServiceDied, soon after kSlice. Of this process: its
+/// rows are dropped (Server).
 /// Fork: a child must not use it; it may destroy it.
 class Client {
  public:
   static constexpr std::chrono::milliseconds kSlice{20};
 
-  /// Waits until a server takes it in. Throws ServiceDied, with what is known of the end;
-  /// DeadlineExceeded. `idle` is called every kSlice while connect() or open() waits; what it
-  /// throws ends the wait, and this client.
+  /// Waits until a server accepts it. `idle` is called every kSlice while connect() or open()
+  /// waits; what it throws ends the wait, and this client. Throws DeadlineExceeded, and
+  /// ServiceDied, with what is known of the service's end.
   static std::unique_ptr<Client> connect(const std::string& address,
                                          os::Deadline deadline = os::kNoDeadline,
                                          std::function<void()> idle = {});
@@ -88,27 +88,27 @@ class Client {
   /// The number of `name` among the models. Throws InvalidArgument naming those there are.
   std::uint32_t model(std::string_view name) const;
 
-  /// The newest queue of this kind with at least `slots` slots, asked for where there is
-  /// none: `example` is one row, its arrays one behind the other, which the model is tried with if
-  /// no client has asked for such rows before. Throws ModelError, InvalidArgument, ServiceDied,
-  /// DeadlineExceeded.
+  /// The newest of this client's queues of this kind that has at least `slots` free slots. Where
+  /// there is none, the server is asked for one. `example` is one row, array by array; the model is
+  /// tried with it where no client has sent such rows before. Throws ModelError, InvalidArgument,
+  /// OverCapacity, ServiceDied, DeadlineExceeded.
   ClientQueue& open(const RequestKind& kind, std::span<const std::byte* const> example,
                  std::uint32_t slots = 1, os::Deadline deadline = os::kNoDeadline);
-  /// The same, or nullptr where open() would have to ask.
+  /// The same, or nullptr where open() would have to ask the server.
   ClientQueue* find(const RequestKind& kind, std::uint32_t slots = 1) noexcept;
 
-  /// Writes the rows into open batches. Needs rows.count free slots. Throws OverCapacity,
-  /// DeadlineExceeded, ServiceDied; then none of the rows is in flight.
+  /// Writes the rows into open batches; `at` must have rows.count free slots. Throws OverCapacity,
+  /// DeadlineExceeded, ServiceDied, and then none of the rows is in flight.
   Request submit(ClientQueue& at, const Rows& rows);
 
   /// Whether all replies are there; never blocks.
   bool done(const Request& request) const noexcept;
 
-  /// Waits for all replies, until `until` at the latest: false when that passed first. Throws
-  /// DeadlineExceeded, after the request's own deadline (it is cancelled then), and ServiceDied.
+  /// Waits for all replies; false when `until` passed first. Throws ServiceDied, and after the
+  /// request's own deadline DeadlineExceeded: then it is cancelled.
   [[nodiscard]] bool wait(Request& request, os::Deadline until = os::kNoDeadline);
 
-  /// After wait(): throws ModelError or DeadlineExceeded when that is the reply of some row.
+  /// After wait(): throws ModelError or DeadlineExceeded where that is the reply to a row.
   void check(const Request& request) const;
   ReplyStatus status(const Request& request, std::uint32_t row) const noexcept;
   std::string_view error(const Request& request, std::uint32_t row) const noexcept;
@@ -118,7 +118,7 @@ class Client {
 
   /// After wait(): the slots may be used again.
   void release(Request& request) noexcept;
-  /// The replies are not wanted; rows that no batch has taken yet are not computed.
+  /// Drops the replies; rows that no batch has taken yet are not computed.
   void cancel(Request& request) noexcept;
 
   /// Whether the server still runs; asks the kernel.

@@ -7,8 +7,8 @@
 //             for each slot: its reply, every array aligned to kLeafAlignment,
 //                            or the text of an error
 //
-// Replies are written here and not into the batch: a client that is slow to read them holds up
-// nobody else's.
+// Replies are written here, not into the batch: a client that reads them late does not hold up the
+// batch of others.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,9 @@ static_assert(sizeof(SlotCell) == 64);
 /// The segment, mapped; a resource.
 ///
 /// Threads, processes: one client (one thread at a time) and the server.
-/// Memory ordering: what is before claiming is cleared, or names another buffer, is visible to who
-/// sees it so ([claiming]); waiting is a hint.
-/// Death: of a client: the server unmaps it. Of the server: it goes with its client.
+/// Memory ordering: who sees `claiming` cleared, or name another buffer, sees what the client wrote
+/// before ([claiming]). `waiting` is a hint.
+/// Death: of a client: the server unmaps it. Of the server: it goes with the client.
 class ClientSlots {
  public:
   static constexpr std::size_t kMaxTextBytes = 8192;
@@ -86,8 +86,8 @@ class ClientSlots {
   std::string_view text(std::uint32_t slot) const noexcept;
 
   void announce_claim(std::uint32_t buffer) const noexcept {
-    // The claim that follows publishes it to who closes the buffer. Release, since who sees it
-    // takes the claim before it for ended.
+    // The claim that follows publishes it to whoever closes the buffer. Release, since whoever sees
+    // it assumes that the claim before it has ended.
     header_->claiming.store(buffer + 1, std::memory_order_release);  // [claiming]
   }
   void end_claim() const noexcept {

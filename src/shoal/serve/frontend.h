@@ -1,5 +1,5 @@
-// Where the clients of a model service arrive: it outlives the servers, hands each new client to
-// one of them, and tells those who come too late what has become of it.
+// Where the clients of a model service arrive. It outlives the servers, hands each new client to
+// one of them, and tells those that come too late why the service has ended.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,13 @@ namespace shoal::serve {
 
 /// A resource of the process that made the service.
 ///
-/// Threads: any. An own thread (process::EventLoop) accepts.
+/// Threads: any. A thread of its own (process::EventLoop) accepts connections.
 /// Processes: clients and servers connect to address().
-/// Invariants: a client waits while there is no server and may yet be one; it goes to the instance
-/// that was given the fewest.
-/// Death: of a server: its clients notice by themselves; the next ones go elsewhere or wait. Of
-/// this process: servers and clients see it close.
-/// Fork: a child must not use it, and does not destroy it.
+/// Invariants: a client waits while there is no server and there may be one later. It goes to the
+/// instance that was given the fewest clients.
+/// Death: of a server: its clients notice by themselves; the next ones go to another instance, or
+/// wait. Of this process: servers and clients see the connection close.
+/// Fork: a child must not use it; its destructor does nothing there.
 class Frontend {
  public:
   /// Throws SystemError.
@@ -39,19 +39,19 @@ class Frontend {
 
   const std::string& address() const noexcept { return address_; }
 
-  /// Waits until the server of `instance` is there, for the `generation`-th time (from 1).
+  /// Waits until `instance` has had a server for the `generation`-th time (from 1).
   [[nodiscard]] bool wait_ready(std::uint32_t instance, std::uint64_t generation,
                                 os::Deadline deadline);
-  /// Waits until the server of `instance` that is there, or was last, has gone.
+  /// Waits until `instance` has no server.
   [[nodiscard]] bool wait_gone(std::uint32_t instance, os::Deadline deadline);
 
-  /// Has the server's backend do something; returns its answer, or nothing when the deadline passed
-  /// first. Throws ServiceDied when it goes before it has answered.
+  /// Sends a command to the backend of the server; returns its answer, or nothing when the deadline
+  /// passed first. Throws ServiceDied when the server ends before it has answered.
   std::optional<std::vector<std::byte>> command(std::uint32_t instance,
                                                 std::span<const std::byte> bytes,
                                                 os::Deadline deadline);
 
-  /// What the server of `instance` counts, or counted last; nothing before the first one.
+  /// The counters of the server of `instance`, also after its end; nullptr before the first server.
   std::shared_ptr<const ServerSegment> segment(std::uint32_t instance) const;
 
   /// The same of all instances of a service.
@@ -59,11 +59,11 @@ class Frontend {
     std::vector<std::shared_ptr<const ServerSegment>> segments;
     std::uint32_t running = 0;  // servers
   };
-  /// Of the service at `address`, for anybody. Throws ServiceDied when nobody is there,
-  /// DeadlineExceeded, and Error when who answers is none.
+  /// Asks the service at `address`, from any process. Throws ServiceDied when there is none,
+  /// DeadlineExceeded, and Error when what answers is no service.
   static Observed observe(const std::string& address, os::Deadline deadline);
 
-  /// From now on whoever comes is told `notice`, and the servers are told to end.
+  /// Tells the servers to end; from now on each client that comes is told `notice`.
   void close(const std::string& notice);
 
  private:

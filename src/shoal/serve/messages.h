@@ -1,4 +1,4 @@
-// What is said over the sockets of a model service; requests for answers do not pass here, but once
+// The messages over the sockets of a model service. Rows do not pass here; a client asks here once
 // for each kind of row.
 //
 //   client ─ connects ▶ frontend ─ kAdmit + socket ▶ server of an instance
@@ -9,7 +9,7 @@
 //   frontend ─ kCommand ▶ server ─ kAnswer ▶ frontend
 //   anybody ─ kObserve ▶ frontend ─ kSegments + segments ▶ anybody
 //
-// Every message is its kind and then what the structure of the same name writes.
+// Every message is its kind, followed by what the structure of the same name writes.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ enum class MessageKind : std::uint32_t {
   kSegments,
 };
 
-/// The kind of a message; throws Error for what is none.
+/// The kind of a message. Throws Error when it has none.
 MessageKind kind_of(std::span<const std::byte> message);
 
 struct Hello {
@@ -47,7 +47,7 @@ struct Hello {
   static Hello decode(std::span<const std::byte> message);
 };
 
-/// Why there is no server any more, from who knows.
+/// The frontend's answer to a client that comes after the service's end: why it has ended.
 struct EndNotice {
   std::string text;
   std::vector<std::byte> encode() const;
@@ -105,7 +105,7 @@ struct Ready {
   static Ready decode(std::span<const std::byte> message);
 };
 
-/// Both ways: a command to the server and its answer.
+/// A command to the server, and its answer.
 struct Command {
   std::uint64_t id = 0;
   std::vector<std::byte> bytes;

@@ -1,5 +1,5 @@
-// The requests of one kind: for one model, with rows of one shape. Rows of one queue go into
-// batches together.
+// The requests of one kind: for one model, with rows of one shape. Rows of one request queue go
+// into batches together.
 //
 //   offset    field
 //        0    RequestQueueHeader
@@ -7,8 +7,8 @@
 //             for each array of a row: for each buffer: [max_rows, *shape], as the model sees it
 //
 // One buffer is open: clients claim rows of it and write them in place, so nothing is gathered
-// afterwards. When its batch leaves, another free buffer is opened; there is always one more than
-// can be in use, and a few more for rows whose claimers were too slow.
+// afterwards. When its batch leaves, a free buffer is opened. There is one buffer more than can be
+// in use, and a few more for batches that left while a row of theirs was still being written.
 #pragma once
 
 #include <cstdint>
@@ -54,10 +54,10 @@ struct RequestQueueHeader {
 };
 static_assert(sizeof(RequestQueueHeader) == 384);
 
-/// What a queue is for; a value.
+/// What the requests of one queue have in common; a value.
 struct RequestKind {
   std::uint32_t model = 0;
-  std::uint64_t pinned = 0;  // version of the weights that its rows want; 0: the latest
+  std::uint64_t pinned = 0;  // the version of the weights that the rows ask for; 0: the latest
   RowSpec inputs;
   std::vector<std::byte> structure;  // how the face above packs a row's arrays; opaque here
   bool operator==(const RequestKind&) const = default;
@@ -66,9 +66,10 @@ struct RequestKind {
 /// The segment, mapped; a resource.
 ///
 /// Threads, processes: clients claim, write and publish rows; the server opens and closes.
-/// Memory ordering: open is stored with release after its claims were opened, and loaded with
-/// acquire ([open]).
-/// Death: of a client: see sync::RowClaims. Of the server: the segment goes with it.
+/// Memory ordering: `open` is stored with release after the buffer's claims were opened, and loaded
+/// with acquire ([open]).
+/// Death: of a client: the server drops the rows that it had claimed (sync::RowClaims). Of the
+/// server: the segment goes with it, and with the clients that have it mapped.
 class RequestQueue {
  public:
   struct Layout {

@@ -1,4 +1,4 @@
-// What one row of a request or of a reply is made of: a list of arrays.
+// The arrays that one row of a request, or of a reply, consists of.
 #pragma once
 
 #include <cstddef>

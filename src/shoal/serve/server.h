@@ -1,6 +1,6 @@
-// One instance of a model service: takes the requests of its clients as batches and gives their
-// replies back. What computes the replies is whoever calls next(): serve::run() with a Backend, or
-// Python.
+// One instance of a model service: it collects the requests of its clients into batches, and gives
+// the replies back. Whoever calls next() is its executor and computes the replies: serve::run()
+// with a Backend, or Python.
 //
 //   Server server({.address = …, .models = {{.name = "segment", .max_batch = 64}}});
 //   while (auto work = server.next()) { … server.reply(batch, row, version); … }
@@ -33,8 +33,8 @@ struct ModelOptions {
   std::string name;
   std::uint32_t max_batch = 64;
   /// A batch leaves when its oldest row is this old, when it is full, or when every client of its
-  /// queue waits, at whatever queue; in any case only when nothing else is being computed. Zero: as
-  /// soon as that is so.
+  /// queue waits, here or at another queue. It never leaves while another batch is computed. Zero:
+  /// it leaves as soon as nothing is computed.
   std::chrono::nanoseconds max_delay{0};
 };
 
@@ -46,22 +46,22 @@ struct ServerOptions {
   std::uint32_t max_slots = 4096;  // of one client at one queue: rows in flight
 };
 
-/// A row of a batch, and whom its reply goes to.
+/// A row of a batch, and where its reply goes; a value.
 struct BatchRow {
   ClientSlots* slots = nullptr;
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint64_t submitted_ns = 0;
-  std::uint32_t client = 0;  // no two clients of a server have the same
-  std::int32_t env = 0;      // of that client's
+  std::uint32_t client = 0;  // a number that no other client of this server has
+  std::int32_t env = 0;      // a number of that client's
   bool reset = false;
   bool answered = false;
 };
 
 struct QueueState;
 
-/// Rows that left together, the first rows.size() of their buffer; to be finished before next() is
-/// called again.
+/// Rows that left together; they are the first rows.size() of their buffer. finish() it before the
+/// next call of next().
 struct Batch {
   QueueState* queue = nullptr;
   std::uint32_t model = 0;
@@ -72,43 +72,43 @@ struct Batch {
   bool quarantined = false;  // its rows were copied: a missed claimer may still write to the buffer
 };
 
-/// Rows of a new kind: what does the model make of this example? Answer with open_queue() or
-/// refuse(), before next() is called again.
+/// A client asks for rows of a new kind, and sends an example to try the model with. Answer with
+/// open_queue() or refuse() before the next call of next().
 struct Probe {
   std::uint32_t client = 0;
   Open request;
 };
 
-/// What the frontend's owner says to the backend; to be answered with answer().
+/// A command of the frontend's owner to the backend; answer it with answer().
 struct ServerCommand {
   std::uint64_t id = 0;
   std::vector<std::byte> bytes;
 };
 
-/// A client has gone: what is kept for it may go too.
+/// A client has gone; what is kept for it can be dropped.
 struct ClientGone {
   std::uint32_t client = 0;
 };
 
-/// Nobody wants this server any more.
+/// The frontend has closed: the server is to end.
 struct ServerEnd {};
 
-/// Nothing until the deadline.
+/// The deadline passed, and there was nothing to do.
 struct NoWork {};
 
 using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, ServerEnd>;
 
 /// A resource.
 ///
-/// Threads: one executor calls everything. An own thread (process::EventLoop) talks with clients
-/// and sees them die.
-/// Processes: the clients may be of any process of the same user.
-/// Invariants: a row gets one reply; a batch has rows of one queue; what a client writes into
-/// shared memory is checked before it is believed.
-/// Death: of a client on any line: its rows are dropped, its slots unmapped, and no batch that has
-/// another row waits for it longer than kStragglerWait and a nanosecond a byte. Of this process:
-/// its clients see its sockets close.
-/// Fork: a child has no use of it.
+/// Threads: one executor calls everything. A thread of its own (process::EventLoop) talks with the
+/// clients and notices their deaths.
+/// Processes: the server's own; its clients are in any processes of the same user.
+/// Invariants: a row gets one reply. A batch has rows of one queue. What a client writes into
+/// shared memory is checked before it is used.
+/// Death: of a client on any line: its rows are dropped and its slots unmapped. A batch that has
+/// rows of others waits for it kStragglerWait and a nanosecond a byte at most. Of this process: its
+/// clients see their connections close.
+/// Fork: a child must not use it.
 class Server {
  public:
   static constexpr std::chrono::milliseconds kStragglerWait{2};
@@ -126,16 +126,17 @@ class Server {
   const RowSpec& outputs(const Batch& batch) const noexcept;
   std::uint32_t max_rows(const Batch& batch) const noexcept;
   std::byte* input(const Batch& batch, std::size_t leaf, std::uint32_t row = 0) const noexcept;
-  /// Where the reply goes, array by array, before reply().
+  /// Where to write array `leaf` of the reply to a row, before reply().
   std::byte* output(const Batch& batch, std::uint32_t row, std::size_t leaf) const noexcept;
-  /// `version` is that of the weights that made it.
+  /// `version`: of the weights that the reply was computed with.
   void reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexcept;
   void fail(Batch& batch, std::uint32_t row, std::string_view text, std::uint64_t version) noexcept;
-  /// Fails the rows without a reply, and frees the buffer. `padded_rows` were computed for nobody.
+  /// Fails the rows without a reply, and frees the buffer. `padded_rows`: rows that were computed
+  /// only to fill up the batch.
   void finish(Batch& batch, std::uint32_t padded_rows = 0);
 
-  /// Replies of the probed kind are such, and the asker gets its slots. Throws SystemError when
-  /// memory is short.
+  /// Replies to rows of the probed kind consist of `outputs`; the client that asked gets its slots.
+  /// Throws SystemError when memory is short.
   void open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
   void refuse(const Probe& probe, const Refused& why);
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);

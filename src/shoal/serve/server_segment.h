@@ -1,5 +1,5 @@
-// What a server and all its clients share: the bell that says that there is work, and the
-// statistics.
+// The segment that a server shares with all its clients: the doorbell that tells it of work, and
+// its statistics.
 //
 //   offset  bytes  field
 //        0    128  work     rung for every row that is ready, and for all else that the executor
@@ -37,14 +37,18 @@ struct ServerSegmentHeader {
 };
 static_assert(sizeof(ServerSegmentHeader) == 256);
 
-/// The segment; a resource.
-/// Threads and processes: as its members say.
+/// The segment, mapped; a resource.
+///
+/// Threads, processes: any may read and ring; the server sets the clients, its executor the
+/// statistics.
+/// Memory ordering: of the doorbell; counters order nothing.
+/// Death: of the server: the counters stay as they are for whoever has the segment mapped.
 class ServerSegment {
  public:
   ServerSegment() = default;
   /// Throws InvalidArgument for a name that is empty, too long or there twice.
   static ServerSegment create(std::span<const std::string> models);
-  /// Throws Error when it is none.
+  /// Throws Error when the segment is something else.
   static ServerSegment attach(os::Fd fd);
 
   sync::Doorbell& work() const noexcept { return header_->work; }

@@ -1,4 +1,4 @@
-// What the sources of Server share; not for others.
+// What the sources of Server share. Nothing else includes it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a model service counts, in shared memory: relaxed adds by its one executor, read by anybody,
-// also after its death.
+// What a model server counts, in shared memory. Its one executor adds; any process may read, also
+// after the server's death.
 #pragma once
 
 #include <array>
@@ -20,11 +20,12 @@ struct Distribution {
   double max = 0;  // upper bound of the highest bucket in use
 };
 
-/// Counts by size, 8 buckets an octave: a percentile is at most 13 % too high. Lives in shared
-/// memory; all zero bytes is empty.
+/// Counts values by size, in 8 buckets an octave: a percentile is at most 13 % too high. Lives in
+/// shared memory; all zero bytes is empty.
 ///
-/// Threads: one records, any read; a reader may see a moment in between.
-/// Memory ordering: relaxed, it orders nothing.
+/// Threads, processes: one records, any read; a reader may see a value counted and not yet summed.
+/// Memory ordering: relaxed; it orders nothing.
+/// Death: on any line; at most the value being recorded is lost.
 class Histogram {
  public:
   void record(std::uint64_t value) noexcept;
@@ -32,7 +33,7 @@ class Histogram {
     const Histogram* const self = this;
     return summary({&self, 1});
   }
-  /// Of all of them together.
+  /// Of all `parts` together.
   static Distribution summary(std::span<const Histogram* const> parts) noexcept;
 
  private:
@@ -46,7 +47,8 @@ class Histogram {
   std::array<std::atomic<std::uint64_t>, kBuckets> counts_;
 };
 
-/// Of one model; lives in shared memory.
+/// The counters of one model; lives in shared memory.
+/// Threads, processes, death: as Histogram.
 struct ModelStatistics {
   static constexpr std::size_t kMaxNameBytes = 63;
 
