@@ -1,19 +1,19 @@
-// Places in arrival order: who has a result takes the next place of the batch that is open, writes
-// there, and says so.
+// The slots of a batch, claimed in arrival order: who has a result claims the next slot of the open
+// batch, writes there, and marks the slot ready.
 //
 // Batch `sequence` has the tickets [sequence * slots, (sequence + 1) * slots). Its owner opens it
 // in one of a few blocks of memory, so a block serves many batches, one after the other, in any
 // order.
 //
-//   slot word:  bits 63..32 the batch's sequence, 31..18 how many places behind this one were
+//   slot word:  bits 63..32 the batch's sequence, 31..18 how many slots behind this one were
 //               claimed with it, 17..2 who claimed it, 1..0 SlotState
 //
-// A claim is one exchange on a slot's own word and names the claimer: whoever dies with a place in
-// hand is found, and the place is filled for it. Several neighbouring places are claimed by one
-// exchange on the first one's word (a *run*): the others' words stay as they are until they are
-// ready, and nobody looks at them before, since everybody goes from one run's first place to the
-// next one's. The cursor only says where to look first; who finds a place taken pushes it on, so
-// nobody waits for a claimer that stands still.
+// A claim is one exchange on a slot's own word, and names the claimer. So the slots of a claimer
+// that dies are found, and the owner fills them. Several neighbouring slots can be claimed by one
+// exchange on the first one's word: a *run*. The words of the others stay as they are until those
+// slots are ready. Nobody looks at them before, since everybody goes from the first slot of a run
+// to the first slot of the next run. The cursor only says where to look first; who finds a slot
+// taken advances it, so nobody waits for a claimer that stands still.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace shoal::sync {
 
 enum class SlotState : std::uint8_t { kFree, kClaimed, kReady };
 
-/// What a slot word says; a value.
+/// A slot word, unpacked; a value.
 struct SlotWord {
   std::uint32_t sequence = 0;
   std::uint32_t claimer = 0;  // below 2^16; 0 while it is free
@@ -45,7 +45,7 @@ struct SlotWord {
   }
 };
 
-/// Claimed places, one behind the other; a value.
+/// Where a claim lies: one slot, or a run of neighbours; a value.
 struct SlotPlace {
   std::uint32_t sequence = 0;
   std::uint32_t block = 0;
@@ -53,39 +53,38 @@ struct SlotPlace {
   std::uint32_t count = 1;  // of places
 };
 
-/// A view of the shared words; a value that borrows them. All of them zero, with every batch that
-/// is claimed from opened first, is their first state.
+/// A view of the shared words; a value that borrows them. At first all of them are zero; a batch is
+/// opened before anybody claims from it.
 ///
 /// Threads, processes: one owner, which opens batches and takes them back; any number claim.
-/// Invariants: places are claimed in the order of their tickets, without a gap; a ticket is claimed
-/// once; the places of a run are of one batch, and its first is made ready last. The owner keeps
-/// that there are never more claimers than open tickets: it opens a batch before it hands out the
-/// work whose result may land there, and reuses a block only after all of its slots were ready.
-/// Memory ordering: what was written before ready() is visible after is_ready() said so ([slot]);
-/// what the owner wrote before open() is visible to a claimer of that batch when handing out the
-/// work was a release and taking it an acquire: the claims in between hand it on ([cursor],
+/// Invariants: slots are claimed in the order of their tickets, without a gap, and each once. The
+/// slots of a run are of one batch, and its first is marked ready last. The owner sees to it that
+/// there are never more claimers than open tickets: it opens a batch before it hands out the work
+/// whose results may go there, and reuses a block only after all of its slots were ready.
+/// Memory ordering: what was written before ready() is visible after is_ready() said so ([slot]).
+/// What the owner wrote before open() is visible to a claimer of that batch, when handing out the
+/// work was a release and taking it an acquire: the claims in between pass it on ([cursor],
 /// [slot]).
-/// Death: a claimer that dies leaves a word that names it, and how many places behind it are its
-/// run's.
+/// Death: a claimer that dies leaves a word that names it, and says how many slots its run has.
 /// Fork: parent and child use the same words.
 /// Limit: a claimer that stands still for exactly 2^32 batches mistakes one for another.
 template <class Atomics>
 class BasicArrivalSlots {
  public:
-  /// Places that are claimed at once.
+  /// The most slots of one claim.
   static constexpr std::uint32_t kMaxRun = 1 << 14;
 
   using Word64 = typename Atomics::Word64;
   using Word = typename Atomics::Word;
 
   BasicArrivalSlots() = default;
-  /// `blocks` has a power of two of elements, more than are ever open at a time; `words` are
-  /// those of all blocks, `slots` to a block.
+  /// `blocks` has a power of two of elements, more than are ever open at a time. `words` are the
+  /// words of all blocks, `slots` of each.
   BasicArrivalSlots(Word64* cursor, std::span<Word> blocks, std::span<Word64> words,
                     std::uint32_t slots) noexcept
       : cursor_(cursor), blocks_(blocks), words_(words), slots_(slots) {}
 
-  /// Owner: batch `sequence` takes its places in `block`.
+  /// Owner: batch `sequence` has its slots in `block`.
   void open(std::uint32_t sequence, std::uint32_t block) noexcept {
     // Relaxed: claimers learn of it with the work that the owner hands out next.
     const std::uint64_t free = SlotWord{.sequence = sequence}.packed();
@@ -95,11 +94,11 @@ class BasicArrivalSlots {
     blocks_[sequence & (blocks_.size() - 1)].store(block, std::memory_order_relaxed);
   }
 
-  /// Takes the next place for `claimer`.
+  /// Claims the next slot for `claimer`.
   SlotPlace claim(std::uint32_t claimer) noexcept { return claim_run(claimer, 1); }
 
-  /// Takes the next places for `claimer`, `claimer` + 1, …: up to `most` of them (at most kMaxRun),
-  /// fewer where a batch ends.
+  /// Claims the next slots for `claimer`, `claimer` + 1, …: up to `most` of them (at most kMaxRun),
+  /// fewer where the batch ends.
   SlotPlace claim_run(std::uint32_t claimer, std::uint32_t most) noexcept {
     std::uint64_t ticket = cursor_->load(std::memory_order_acquire);  // [cursor]
     for (;;) {
@@ -127,8 +126,8 @@ class BasicArrivalSlots {
     }
   }
 
-  /// What `claimer`, `claimer` + 1, … wrote to these places is complete: those of one claim, or one
-  /// of them, the first of a run after the others.
+  /// Marks slots ready, whose content is complete: all of one claim, or one of them. The first slot
+  /// of a run comes after the others.
   void ready(const SlotPlace& place, std::uint32_t claimer) noexcept {
     for (std::uint32_t i = place.count; i-- > 1;) {
       word(place.block, place.slot + i)

@@ -23,7 +23,7 @@ using os::testing::Child;
 constexpr std::uint32_t kSlots = 3;
 constexpr std::uint32_t kBlocks = 4;
 
-/// Plain memory, or a segment, that holds the words of a board.
+/// Plain memory, or a segment, that holds the words of an ArrivalSlots.
 struct Words {
   std::atomic<std::uint64_t> cursor;
   os::FutexWord order[kBlocks];

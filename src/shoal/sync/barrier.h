@@ -1,4 +1,4 @@
-// Many arrive, and go on together.
+// A barrier: many arrive, and go on together.
 //
 //   offset  bytes  field
 //        0     64  latch: the robust lock under which the words below change
@@ -11,9 +11,10 @@
 //       96     32  padding
 //      128  16·slots  members: owner (8 bytes), and its arrivals: bits 63..32 round, 31..0 how many
 //
-// Who has arrived once is a member until it leave()s. A member's death breaks the barrier, whether
-// it had arrived already or not: the others would wait for it for ever. The count of a round is the
-// sum of its members' arrivals, so an arrival is one store, and so is the step to the next round.
+// A process that has arrived once is a member until it calls leave(). A member's death breaks the
+// barrier, whether or not the member had arrived: the others would wait for it for ever. The count
+// of a round is the sum of its members' arrivals, so an arrival is one store, and so is the step to
+// the next round.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,7 @@ enum class RoundState : std::uint8_t { kOpen, kComplete, kBroken };
 /// [wake]).
 /// Death: on any line; waiters call check_members() between their slices.
 /// Fork: the member is the parent.
-/// Limit: who sleeps through 64 rounds takes a broken one for complete.
+/// Limit: a waiter that sleeps through 64 rounds takes a broken round for a complete one.
 template <class Atomics, class Lock = RobustLock>
 class BasicBarrier {
  public:
@@ -85,7 +86,7 @@ class BasicBarrier {
     return {before + 1 == parties_ ? ArrivalKind::kLast : ArrivalKind::kFirst, round, before};
   }
 
-  /// Ends the round that all have arrived in. False when it broke meanwhile.
+  /// After kLast: ends the round. False when it broke meanwhile.
   [[nodiscard]] bool complete(std::uint32_t round) noexcept {
     {
       const auto latched = latch();
@@ -126,12 +127,12 @@ class BasicBarrier {
     return (history & bit(round)) != 0 ? RoundState::kBroken : RoundState::kComplete;
   }
 
-  /// Nobody goes on until reset(): who waits, and whoever comes.
+  /// Breaks it: those that wait, and those that come, cannot go on until reset().
   void abort() noexcept { break_it(kNobody, nullptr); }
-  /// The same, unless `round` is over: by one that waits for it no longer.
+  /// The same, unless `round` is over: for a waiter that gives up.
   void abandon(std::uint32_t round) noexcept { break_it(kNobody, &round); }
 
-  /// Empty and whole again; who waits is told that its round broke.
+  /// Makes it empty and whole again; waiters are told that their round broke.
   void reset() noexcept {
     {
       const auto latched = latch();
@@ -159,7 +160,7 @@ class BasicBarrier {
     if (dead != kNobody) break_it(dead, nullptr);
   }
 
-  /// `me` will not come again, and nobody is to wait for it. Arrivals of its own that wait count.
+  /// `me` will not come again, and nobody is to wait for it. Its arrivals that still wait count.
   void leave(Owner me) noexcept {
     const auto latched = latch();
     for (std::uint32_t i = 0; i < slots_; ++i) {

@@ -1,4 +1,4 @@
-// Who waits to be notified, one by one.
+// A condition: waiters are notified one by one.
 //
 //   offset  bytes  field
 //        0     64  latch: the robust lock under which the words below change
@@ -8,9 +8,9 @@
 //       80     48  padding
 //      128  16·slots  waiters: state (4 bytes; the futex of this one), owner (4), ticket (8)
 //
-// A waiter has a slot, and is notified there by one store. So a notification is never lost on one
-// that gave up or died: the notifier passes those over, and one that died after it was notified
-// still has its slot, where the others find it and hand its notification on.
+// A waiter has a slot, and is notified there by one store. So no notification is lost on a waiter
+// that gave up or died. The notifier passes such waiters over. Where one died after it was
+// notified, the others find its slot, and hand its notification on.
 #pragma once
 
 #include <bitset>
@@ -29,8 +29,8 @@
 namespace shoal::sync {
 
 /// Lives in shared memory, in bytes(slots) of it that are zero at first; init() makes it. The lock
-/// of a condition variable is its user's: enter() under it, let go of it, wait(), leave(), take it
-/// again.
+/// of a condition variable is its user's, who calls enter() under it, releases it, calls wait() and
+/// leave(), and acquires it again.
 ///
 /// Threads, processes: any may do anything after init().
 /// Invariants: notify(n) ends at most n waits, those that entered first; a waiter without a slot
@@ -120,7 +120,7 @@ class BasicCondition {
     return notify_latched(count, lives, woken);
   }
 
-  /// Hands on what was notified to waiters that died before they left.
+  /// Hands on the notifications of waiters that died before they left.
   template <class Lives>
   void hand_on(Lives lives) noexcept {
     Woken woken(*this);
@@ -128,7 +128,7 @@ class BasicCondition {
     hand_on_latched(lives, woken);
   }
 
-  /// How many wait and are not notified yet.
+  /// How many wait that are not notified yet.
   std::uint32_t waiting() noexcept {
     const auto latched = latch();
     return waiting_latched();
@@ -146,7 +146,7 @@ class BasicCondition {
     Word64 ticket;
   };
 
-  /// Wakes whom it was told of, at its end: after the latch.
+  /// Wakes the waiters that it was told of in its destructor, after the latch is released.
   class Woken {
    public:
     explicit Woken(BasicCondition& condition) noexcept : condition_(condition) {}

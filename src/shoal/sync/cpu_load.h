@@ -1,4 +1,4 @@
-// Whether clearly more threads want to run than there are CPUs.
+// Whether many more threads want to run than there are CPUs.
 #pragma once
 
 #include <cstdint>

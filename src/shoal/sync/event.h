@@ -1,4 +1,4 @@
-// Something has happened, or has not yet.
+// An event: something has happened, or has not happened yet.
 //
 //   word, the futex: bits 31..2 how often it was set, bit 1 whether it is set,
 //                    bit 0 set while somebody may sleep on it

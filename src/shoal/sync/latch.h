@@ -1,8 +1,8 @@
-// The few instructions in which shared words do not fit together.
+// The lock for the few instructions in which shared words contradict each other.
 //
-// A RobustLock is right for them: they are a thread's, last some ten nanoseconds, and the kernel
-// hands the lock on at once when the thread is killed in them. Who finds it so is told, and puts in
-// order what the words alone say.
+// A RobustLock is right for them. One thread executes them, in some ten nanoseconds, and when it is
+// killed in them the kernel passes the lock on at once. The next holder is told so, and repairs the
+// words from what they say.
 #pragma once
 
 #include "shoal/sync/robust_lock.h"

@@ -1,11 +1,11 @@
-// A lock that says whose it is.
+// A lock whose word names its owner.
 //
 //   word: bits 31..1 the owner (0: free), bit 0 set while somebody may sleep on it; the futex
 //
-// Other than RobustLock, this one may be released by any thread of any process, may be held for as
-// long as one likes and by any number of threads that have ended meanwhile, and costs 4 bytes: it
-// is what a user's lock is made of. RobustLock belongs to a thread, which the kernel watches: it is
-// for the few instructions in which shared words do not fit together.
+// It is what a user's lock is made of: any thread of any process may release it, it may be held for
+// long, also after the thread that acquired it has ended, and it costs 4 bytes. A RobustLock
+// belongs to a thread, which the kernel watches; it is for the few instructions in which shared
+// words contradict each other.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ namespace shoal::sync {
 /// Lives in shared memory; all zero bytes is its first state, free.
 ///
 /// Threads, processes: any may acquire, any may release, whoever acquired.
-/// Invariants: taking a free lock and letting go of one that nobody waits for is one exchange and
+/// Invariants: to acquire a free lock, or to release one that nobody waits for, is one exchange and
 /// no system call.
 /// Memory ordering: what was written before release() is visible after the acquisition that follows
 /// ([lock]).
-/// Death: a dead owner's number stays in the word, so a waiter, which waits in slices and asks
-/// between them whether owner() lives, takes it over with recover(). A waiter that dies leaves
-/// nothing but a sleep bit; one that dies just after it was woken leaves the other sleepers to the
-/// end of their slices.
+/// Death: of the owner: its number stays in the word. A waiter, which waits in slices and asks
+/// between them whether owner() is alive, takes the lock over with recover(). Of a waiter: it
+/// leaves a sleep bit. One that dies just after it was woken leaves the other sleepers asleep to
+/// the end of their slices.
 /// Fork: the owner is the parent.
 template <class Atomics>
 class BasicOwnedLock {
@@ -80,7 +80,7 @@ class BasicOwnedLock {
     return word != 0;
   }
 
-  /// Takes it from `dead`, which is known to live no longer. False when it is not `dead`'s (any
+  /// Takes it over from `dead`, a process that has ended. False when `dead` does not have it (any
   /// more).
   [[nodiscard]] bool recover(Owner dead, Owner me) noexcept {
     std::uint32_t word = word_.load(std::memory_order_relaxed);  // the exchange synchronises
@@ -93,7 +93,7 @@ class BasicOwnedLock {
     return false;
   }
 
-  /// A look: it may be another's a moment later. kNobody while it is free.
+  /// Who has it at this moment; kNobody while it is free.
   Owner owner() const noexcept {
     return word_.load(std::memory_order_relaxed) >> 1;  // relaxed: decides no ordering
   }

@@ -1,4 +1,4 @@
-// Who holds a lock or a permit: a process, as a number that fits a word beside a flag.
+// Who holds a lock or a permit: a process, as a number that leaves one bit of a word free.
 #pragma once
 
 #include <cstdint>

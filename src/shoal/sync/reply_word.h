@@ -1,4 +1,4 @@
-// One request and its reply, as the two see it who exchange them.
+// The state of one request and its reply, which the two sides share.
 //
 //   bits 31..3 the generation, bits 2..0 a ReplyState
 //
@@ -25,8 +25,8 @@ enum class ReplyState : std::uint32_t { kFree, kQueued, kRunning, kAbandoned, kD
 /// Threads, processes: one asker, one answerer.
 /// Memory ordering: what was written before queue() is visible after begin(), what was written
 /// before finish() after state() said kDone ([reply]).
-/// Death: an asker that dies leaves a word that the answerer may drop; an answerer that dies leaves
-/// the asker waiting for ever, hence waits in slices.
+/// Death: of the asker: the answerer may forget the word. Of the answerer: the word never changes
+/// again, so the asker waits in slices and looks for its death.
 /// Fork: parent and child use the same word.
 /// Limit: exactly 2^29 uses later, a late answerer mistakes one use for another.
 template <class Atomics>

@@ -1,13 +1,13 @@
-// The rows of one batch: many claim them and fill them, one closes the batch and takes what is
+// The rows of one batch: many claim and fill them, and one closes the batch and takes what is
 // there.
 //
 //   claims word: bit 31 set while the batch is closed, bits 30..0 rows claimed
 //   row word:    a RowState
 //
-// A claim says nothing of its claimer. Who is about to claim announces it first (for which a word
-// of its own is enough), so that the owner can tell a row whose claimer is slow from one whose
-// claimer is dead: after close(), every claimer of the batch has announced itself, and takes the
-// announcement back only after its rows are ready.
+// A claim does not name its claimer. So a claimer announces itself first, in a word of its own, and
+// takes the announcement back when its rows are ready. After close(), every claimer of the batch
+// has announced itself, and the owner can tell a row whose claimer is slow from one whose claimer
+// is dead.
 #pragma once
 
 #include <algorithm>

@@ -14,10 +14,9 @@
 // acquisition and its release are one store each, to a holder's word, and a death between any two
 // instructions leaves either the permit or the record, never one without the other.
 //
-// Permits may also travel: one process releases what another acquired, or what nobody did, as
-// semaphores are used for signalling and for counting the places of a queue. The first such release
-// shows it, and from then on nobody owns anything: the pool is the value, and a death gives nothing
-// back.
+// Permits may also *travel*: one process releases what another one, or nobody, has acquired, where
+// a semaphore signals something or counts the free places of a queue. The first such release shows
+// it. From then on nobody owns anything: the pool is the value, and a death gives nothing back.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +36,8 @@ namespace shoal::sync {
 /// Lives in shared memory, in bytes(slots) of it that are zero at first; init() makes it.
 ///
 /// Threads, processes: any may do anything after init().
-/// Invariants: value() permits may be taken, no more; of what a holder took, all comes back by
-/// recover() or by releases, once.
+/// Invariants: value() permits can be acquired, no more. What a holder acquired comes back once, by
+/// its releases or by recover().
 /// Memory ordering: what was written before release() is visible after the acquisition that takes
 /// its permit (the latch, and [wake]).
 /// Death: on any line, see above; whoever waits asks recover() between its slices.
@@ -101,7 +100,8 @@ class BasicSemaphore {
     return true;
   }
 
-  /// Gives back what holders hold of whom `lives(Owner) -> bool` says no; returns how many permits.
+  /// Gives back the permits of holders that are dead, for which `lives(Owner)` returns false;
+  /// returns how many permits.
   template <class Lives>
   std::uint32_t recover(Lives lives, Owner* dead = nullptr) noexcept {
     std::uint32_t back = 0;
@@ -121,7 +121,7 @@ class BasicSemaphore {
     return back;
   }
 
-  /// How many may be taken: a look, it may be different a moment later.
+  /// How many can be acquired at this moment.
   std::uint32_t value() const noexcept {
     return value_.load(std::memory_order_relaxed);  // relaxed: who relies on it holds the latch
   }

@@ -1,4 +1,4 @@
-// Who waits for something that a lock protects, woken one by one.
+// Waiters for something that a lock protects; they are woken one by one.
 //
 //   offset  bytes  field
 //        0      4  calls: how often somebody was called, ever; the futex
@@ -15,16 +15,18 @@ namespace shoal::sync {
 
 /// Lives in shared memory beside a lock; all zero bytes is its first state: nobody sleeps.
 ///
-/// A waiter that has not found what it wants enlists under the lock, unlocks and sleeps; who brings
-/// it calls under the lock, unlocks and wakes what call() returned. So nobody falls asleep beside a
-/// change, and nobody makes a system call for no sleeper.
+/// A waiter that has not found what it wants calls enlist() under the lock, unlocks, and calls
+/// sleep(). Who brings it calls call_one() or call_all() under the lock, unlocks, and hands what
+/// that returned to wake(). So nobody falls asleep beside a change, and nobody makes a system call without a
+/// sleeper.
 ///
-/// Threads, processes: any. Invariants, while the lock is free: `asleep` is at least the number of
-/// those that sleep and were not called.
+/// Threads, processes: any.
+/// Invariants, while the lock is free: `asleep` is at least the number of those that sleep and were
+/// not called.
 /// Memory ordering: the lock's.
-/// Death: a killed sleeper leaves `asleep` one too high, which costs one needless wake and is then
-/// forgotten; one that was called and is killed before it takes what there is, or a caller killed
-/// before its wake, leaves others asleep until their deadline: waits are slices.
+/// Death: of a sleeper: `asleep` stays one too high, which costs one needless wake. Of one that was
+/// called and has not taken what there is, or of a caller before its wake(): others sleep until
+/// their deadline, so waits are slices.
 /// Fork: parent and child use the same.
 /// Limit: a sleeper that misses exactly 2^32 calls does not notice.
 template <class Atomics>

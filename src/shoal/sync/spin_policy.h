@@ -3,7 +3,8 @@
 // Spinning saves a wake-up of 50–90 µs when the wait is short, and takes a CPU from somebody else
 // when it is not. So a waiter spins for at most 2 × the recent gap, but for as long as a wake-up
 // takes where the gap is shorter, and never longer than the cap; it spins less and less often while
-// its spins do not pay; and not at all while more threads are runnable than there are CPUs for them.
+// its spins do not pay; and not at all while more threads are runnable than there are CPUs for
+// them.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where the one producer and the one consumer of a ring are; the entries are the owner's.
+// The positions of a ring's one producer and one consumer; the entries are the user's.
 //
 //   offset  bytes  field
 //        0      4  written: how many entries were published, ever; the producer's line

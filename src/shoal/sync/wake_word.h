@@ -1,10 +1,10 @@
-// Sleeping until something has changed: a generation that every change advances.
+// Waiting until something has changed: a generation that every change advances.
 //
 //   bits 31..1 the generation, bit 0 set while somebody may sleep on it; the futex
 //
-// It is a Doorbell in 4 bytes that may also wake a single sleeper. Whoever was woken alone sets the
-// sleep bit again before it goes (others_may_sleep()): the change that woke it took the bit away,
-// and others may sleep on.
+// It is a Doorbell in 4 bytes that can also wake a single sleeper. The change that woke it has
+// cleared the sleep bit while others may still sleep, so a sleeper that was woken alone sets the
+// bit again before it goes (others_may_sleep()).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class BasicWakeWord {
     if (change()) Atomics::wake_all(word_);
   }
 
-  /// By one that has slept: the next change wakes somebody, whether or not anybody sleeps.
+  /// For a waiter that has slept: has the next change wake somebody, whether or not anybody sleeps.
   void others_may_sleep() noexcept {
     word_.fetch_or(kAsleep, std::memory_order_relaxed);  // relaxed: publishes nothing
   }
