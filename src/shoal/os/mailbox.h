@@ -1,10 +1,10 @@
 // One process sends to many, over one descriptor, and each receives over a descriptor of its own.
 //
 // Both are datagram sockets with abstract names, which the kernel forgets with their last holder. A
-// mailbox is connected to its sender before it has a name, and the kernel lets nobody but the peer
-// send to a connected datagram socket; the sender's own queue is shut. So a stranger, of whichever
-// user, who reads the names in /proc/net/unix can neither put anything into a mailbox nor fill a
-// queue. (Names belong to a network namespace: all of them have to be in one.)
+// mailbox is connected to its sender before it has a name, and the kernel lets only the peer send
+// to a connected datagram socket. The sender's own socket is shut for receiving. So another
+// process, of whichever user, that reads the names in /proc/net/unix can neither put anything into
+// a mailbox nor fill a queue. (Names belong to a network namespace: all of them have to be in one.)
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ std::string unique_socket_name();
 /// Sends to the mailboxes that were opened with its name; a resource.
 ///
 /// Threads: any.
-/// Limit: what was sent and not taken, to all mailboxes together, fills one buffer: who lets each
-/// of kMaxMailboxes have kMaxWaiting small messages (kSmallBytes) at a time never waits for one
-/// because of another.
+/// Limit: what was sent to all mailboxes together and not taken shares one buffer. It has room for
+/// kMaxWaiting small messages (kSmallBytes) to each of kMaxMailboxes; with no more than that, one
+/// mailbox never makes a send to another one wait.
 class MailboxSender {
  public:
   /// Payloads above this travel in a memfd, which counts for less in the buffer.
@@ -53,7 +53,7 @@ class MailboxSender {
 /// Receives what one sender sends; a resource.
 ///
 /// Threads: one at a time.
-/// Death: of the sender: nothing tells it here.
+/// Death: of the sender: cannot be seen here.
 class Mailbox {
  public:
   Mailbox() noexcept = default;

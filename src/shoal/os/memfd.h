@@ -11,10 +11,10 @@ namespace shoal::os {
 
 /// An anonymous file in memory, whose size nobody can change any more; a resource.
 ///
-/// Processes: pass fd() over a SeqPacket; the receiver calls open(). No name in any file system, so
-/// nothing is left behind however its holders die. Invariant: sealed against shrinking, growing and
-/// further sealing, and (but for create_sparse()) every page is allocated: an access inside bytes()
-/// raises no SIGBUS.
+/// Processes: pass fd() over a SeqPacket; the receiver calls open().
+/// Invariants: sealed against shrinking, growing and further sealing. Every page is allocated,
+/// unless it was made by create_sparse(), so an access inside bytes() raises no SIGBUS.
+/// Death: it has no name in any file system, so nothing is left behind however its holders die.
 class Memfd {
  public:
   Memfd() noexcept = default;

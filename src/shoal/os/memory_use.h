@@ -19,15 +19,16 @@ struct MemoryUse {
 /// Of a process; zeros when it is gone or not visible. A few microseconds.
 MemoryUse memory_use(pid_t pid) noexcept;
 
-/// From here on what this process frees stays its own, for its next allocations of up to 32 MiB
-/// each: the C library gives large ones back to the kernel at once, and each of their pages is a
-/// fault when they are made again. Without effect where the C library is not glibc.
+/// From here on this process keeps the memory that it frees, for its next allocations of up to 32
+/// MiB each. Otherwise the C library gives large allocations back to the kernel at once, and each
+/// of their pages is a fault when they are made again. Without effect where the C library is not
+/// glibc.
 void keep_freed_memory() noexcept;
 
-/// Watches the kernel's count of the processes of this process's control group that it killed for
-/// want of memory, whosever limit they met: the group's, that of one above it, or the machine's. It
-/// is a count of a group, so a kill of another process of it may stand for one that was not. What
-/// other groups lost, and the machine as a whole, is no evidence. A value.
+/// Watches how many processes of this process's control group the kernel has killed for want of
+/// memory, whether they met the limit of the group, of a group above it, or of the machine. It is
+/// the group's count: a kill of one of its processes may be taken for that of another one. Kills in
+/// other groups are no evidence. A value.
 class OomWatch {
  public:
   /// Looks at the count for the first time. `root` stands for "/" in tests.

@@ -18,9 +18,9 @@ namespace shoal::os {
 /// One end of a connected SOCK_SEQPACKET Unix socket; a resource.
 ///
 /// Threads: one sender and one receiver at a time.
-/// Death: when the last descriptor of the other end is gone, recv() returns what was sent before
-/// and then kClosed; send() returns kClosed. No SIGPIPE. Invariant: the process that made the other
-/// end has this process's effective user id.
+/// Invariants: the process that made the other end has this process's effective user id.
+/// Death: when the last descriptor of the other end is gone, recv() returns what was sent before,
+/// and then kClosed; send() returns kClosed. No SIGPIPE.
 class SeqPacket {
  public:
   /// Payloads above this travel in a memfd.

@@ -40,7 +40,7 @@ static_assert(sizeof(ArenaHeader) == 64 && std::is_trivially_copyable_v<ArenaHea
 ///
 /// Threads: at() and base() from any.
 /// Processes: each maps at its own address, so what lies inside refers to other places by offset.
-/// Invariant: every byte is backed by memory and the size is sealed, so that no access inside
+/// Invariants: every byte is backed by memory and the size is sealed, so that no access inside
 /// size() raises SIGBUS.
 /// Death: the kernel frees the memory when the last holder is gone.
 /// Fork: the child shares the memory.

@@ -17,8 +17,8 @@ namespace shoal::sync {
 ///
 /// A waiter that has not found what it wants calls enlist() under the lock, unlocks, and calls
 /// sleep(). Who brings it calls call_one() or call_all() under the lock, unlocks, and hands what
-/// that returned to wake(). So nobody falls asleep beside a change, and nobody makes a system call without a
-/// sleeper.
+/// that returned to wake(). So nobody falls asleep beside a change, and nobody makes a system call
+/// without a sleeper.
 ///
 /// Threads, processes: any.
 /// Invariants, while the lock is free: `asleep` is at least the number of those that sleep and were
