@@ -10,10 +10,10 @@ namespace {
 
 using shm::cuda::Event;
 
-/// More of other processes' events than this are not kept open.
+/// The most events of other processes that are kept open.
 constexpr std::size_t kMostOpened = 512;
 
-/// Work that failed is over, too: whoever uses its stream next is told by the driver.
+/// Work that failed is over, too; the driver tells whoever uses its stream next.
 bool is_over(const Event& event) {
   try {
     return event.done();

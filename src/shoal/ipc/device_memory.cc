@@ -18,9 +18,9 @@ using shm::cuda::DriverError;
 
 namespace {
 
-/// How much of what may be over is looked at in passing.
+/// How many things that may be over each call looks at.
 constexpr std::size_t kInPassing = 16;
-/// And by the thread, which looks less often the longer nothing comes of it.
+/// How many the thread looks at, each time; it looks less and less often while it finds nothing.
 constexpr std::size_t kAtOnce = 256;
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 constexpr auto kLastPause = std::chrono::milliseconds(1000);
@@ -221,7 +221,7 @@ void DeviceMemory::release(DeviceView view, Stream stream) noexcept {
   Garbage garbage;
   try {
     const std::lock_guard lock(mutex_);
-    // torch's allocator sees to its own streams.
+    // torch's allocator takes care of its own streams.
     if (!view.segment && !view.foreign) {
       let_go(std::move(view), garbage);
     } else {
@@ -235,12 +235,12 @@ void DeviceMemory::release(DeviceView view, Stream stream) noexcept {
     step(kInPassing, garbage);
     if (!left_.empty() || !releasing_.empty()) watch();
   } catch (const std::exception&) {
-    // No memory for lists: what was to be let go is, with the view.
+    // No memory for lists: the memory is released with the view.
   }
 }
 
-/// Whether the work before the release is done. What the driver cannot tell, when it fails or is
-/// gone, is over.
+/// Whether the work before the release is done. Where the driver fails or is gone, it counts as
+/// done.
 bool DeviceMemory::is_over(Releasing& releasing) {
   try {
     if (!releasing.event) {
@@ -269,7 +269,7 @@ void DeviceMemory::let_go(DeviceView view, Garbage& garbage) {
   }
 }
 
-/// Drops what is kept for others once there are none; false when there still are.
+/// Drops memory that was kept for others when nobody else holds it; false when somebody does.
 bool DeviceMemory::drop_given(Key key, Garbage& garbage) {
   const auto at = given_.find(key);
   if (at == given_.end()) return true;
@@ -313,7 +313,7 @@ void DeviceMemory::collect() noexcept {
   }
 }
 
-/// Starts the thread. Without one, what is over is found in passing.
+/// Starts the thread. Without it, calls find what is over.
 void DeviceMemory::watch() {
   if (watched_ || finished_) return;
   const auto blocked = os::BlockSignals::all();  // in that thread, too: they are for the others
@@ -351,7 +351,7 @@ void DeviceMemory::finish() noexcept {
   try {
     events_.finish();
   } catch (const std::exception&) {
-    // What cannot be waited for has failed.
+    // Work that cannot be waited for has failed.
   }
   finished_ = true;
   changed_.notify_all();

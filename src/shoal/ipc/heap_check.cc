@@ -1,4 +1,4 @@
-// The accounts of a heap: figures, and whether they balance.
+// Checks a heap: sums up its tables, and compares them.
 #include <fmt/format.h>
 
 #include <cstddef>

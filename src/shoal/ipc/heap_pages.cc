@@ -14,12 +14,12 @@ using namespace layout;
 
 namespace {
 
-/// About two milliseconds.
+/// Giving back so many pages takes about two milliseconds.
 constexpr std::uint64_t kPunchedAtOnce = (std::uint64_t{16} << 20) / kPage;
 
 }  // namespace
 
-/// A run with memory, noted in this process's slot as pending: sweep() finds it there.
+/// Gets a run with memory, and notes it in this process's slot as pending, where sweep() finds it.
 void Heap::acquire_pages(const BlockSpec& spec, PageRun& run) {
   const std::uint64_t pages = spec.run_pages();
   look_at_memory(spec);

@@ -1,4 +1,4 @@
-// What dead processes held goes back.
+// Gives back what dead processes held.
 #include <cstddef>
 
 #include "shoal/ipc/heap.h"
@@ -38,8 +38,8 @@ void Heap::process_ended(pid_t pid) noexcept {
   heap->finish_dying();
 }
 
-/// Any number of processes may sweep the same slot: each step is whole, and looks whether there is
-/// anything left to do. False when somebody else made the last one.
+/// Any number of processes may sweep the same slot: each step is one transaction, and looks whether
+/// anything is left to do. False when another process made the last step.
 bool Heap::sweep_slot(ProcessSlot slot) {
   constexpr int kAtOnce = 32;  // for others to get their turn
   const std::uint64_t place = slots_.place(slot.index);

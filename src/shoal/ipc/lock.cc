@@ -14,14 +14,14 @@ namespace {
 using sync::Owner;
 using sync::WaitOutcome;
 
-/// Of this thread, in this process; never used again.
+/// The number of this thread in this process; no other thread ever has it.
 std::uint64_t thread_number() noexcept {
   static std::atomic<std::uint32_t> last{0};
   thread_local const std::uint32_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
   return number;
 }
 
-/// Of this thread, in the family.
+/// The number of this thread in the family.
 std::uint64_t thread_name(Owner self) noexcept {
   return std::uint64_t{self} << 32 | thread_number();
 }
@@ -103,7 +103,7 @@ ReleaseOutcome Lock::release() noexcept {
   } else if (is_free()) {
     return ReleaseOutcome::kFree;
   }
-  // Before the word: the next owner's other threads must not find themselves in it.
+  // Before the word is released: the next owner's other threads must not find their number here.
   mine.thread.store(0, std::memory_order_relaxed);
   return mine.word.release() ? ReleaseOutcome::kReleased : ReleaseOutcome::kFree;
 }

@@ -129,7 +129,8 @@ void Queue::replace_ring(std::uint32_t log) {
   heap().release(old);
 }
 
-/// Under the lock, when it is empty: a burst does not keep its memory for the queue's life.
+/// Under the lock, when it is empty: after a burst the queue does not keep the memory of a large
+/// ring.
 void Queue::give_ring_back() noexcept {
   if (ring().log() < layout::kPassingRingLog) return;
   try {
@@ -152,16 +153,16 @@ bool Queue::has_room(std::size_t bytes) const noexcept {
 }
 
 std::uint32_t Queue::size() const noexcept {
-  // `take` first: it never passes what `put` was a moment later.
+  // `take` is read first: it is never ahead of what `put` is a moment later.
   const Cursor taken = Cursor::from(words().take.load(std::memory_order_acquire));
   return Cursor::from(words().put.load(std::memory_order_acquire)).items - taken.items;
 }
 
-/// Tries under the lock; while that fails, spins on `ready` (without the lock) and sleeps in slices
-/// until it does not. `attempt(Lock&) -> bool` may unlock when it returns true.
+/// Tries under the lock. While that fails, spins on `ready` (without the lock) and sleeps in
+/// slices. `attempt(Lock&) -> bool` may unlock when it returns true.
 template <class Ready, class Try>
 QueueOutcome Queue::wait(sync::Sleepers& sleepers, const QueueWait& how, Ready ready, Try attempt) {
-  // One for a thread, not for a queue: it learns how long this thread waits.
+  // One for each thread, not for each queue: it learns how long this thread waits.
   thread_local sync::SpinPolicy policy(kSpin);
   sync::WaitOutcome outcome = sync::WaitOutcome::kReady;
   for (;;) {
@@ -275,7 +276,8 @@ QueueOutcome Queue::put(std::uint16_t tag, std::span<const std::byte> bytes,
         closed = how.peer != nullptr && !how.peer->held(heap());
         if (closed || !has_room(bytes.size())) return closed;
         write_record(tag, bytes, message ? &message : nullptr);
-        // A get calls one; when it made room for several small ones, they call each other.
+        // A get wakes one putter; where it made room for several small messages, each wakes the
+        // next.
         const Wake next =
             words.putters.any() && has_room(0) ? words.putters.call_one() : Wake::kNobody;
         lock.finish(words.getters, words.getters.call_one());

@@ -221,7 +221,7 @@ void TaskScheduler::add_event(Event event) {
   wake();
 }
 
-// ---- who gets what
+// ---- which task goes to which worker
 
 void TaskScheduler::schedule() {
   if (stopped_) return;
@@ -298,7 +298,7 @@ void TaskScheduler::go_on_sending(Slot& slot) {
   }
 }
 
-/// Gives workers that have nothing to do what others have not begun.
+/// Gives tasks that have not begun to workers that have nothing to do.
 void TaskScheduler::rebalance() {
   for (Slot& idle : slots_) {
     if (!idle.is_idle()) continue;
@@ -317,7 +317,7 @@ void TaskScheduler::take_back(Slot& slot, std::size_t count) {
   std::vector<Task> tasks;
   while (tasks.size() < count && !slot.sent.empty()) {
     Sent& last = slot.sent.back();
-    // A record that was consumed may have been overwritten: its state is another's.
+    // A record that was consumed may have been overwritten: its state is another record's.
     const bool consumed = static_cast<std::int32_t>(slot.tasks.consumed() - last.end) >= 0;
     if (consumed || last.task.payload.size() > slot.tasks.max_payload() ||
         !last.record->move_to(TaskRecord::kRevoked)) {
@@ -343,7 +343,7 @@ void TaskScheduler::ring_dirty() noexcept {
   }
 }
 
-// ---- beginnings and ends
+// ---- how workers begin and end
 
 /// Of a dead worker: whether it had begun the first of its tasks.
 bool TaskScheduler::is_begun(const Slot& slot) const noexcept {

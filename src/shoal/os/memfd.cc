@@ -47,8 +47,7 @@ void check_file_size(const std::string& attempt, std::size_t bytes) {
   }
 }
 
-/// Looks before it asks: short of memory the kernel would not refuse, but kill a process of its
-/// choice.
+/// Looks at free memory first: short of it, the kernel would kill some process rather than refuse.
 void check_room(const std::string& name, std::size_t bytes) {
   const auto attempt = fmt::format("allocate {} bytes of shared memory for \"{}\"", bytes, name);
   check_file_size(attempt, bytes);

@@ -12,7 +12,7 @@
 namespace shoal::process {
 namespace {
 
-// What closing a channel may wait for: room in the buffer of its sender.
+// How long close() may wait for room in the sender's buffer.
 constexpr std::chrono::milliseconds kCloseGrace{100};
 
 }  // namespace

@@ -35,7 +35,7 @@ struct Identity::State : std::enable_shared_from_this<State> {
 
 namespace {
 
-/// What a process is: there is one of it.
+/// The identity of this process; there is one of it.
 struct OfThisProcess {
   std::mutex mutex;  // guards became
   std::optional<Identity> became;
@@ -47,7 +47,7 @@ OfThisProcess& of_this() {
   return *one;
 }
 
-/// What this thread runs.
+/// The worker and environment whose code this thread runs.
 struct Running {
   void* state = nullptr;  // Identity::State
   int env = Identity::kNoEnv;

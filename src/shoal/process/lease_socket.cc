@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The sockets of this process's names. A forked child closes its copies at once, or a name would
-/// stay taken until the child ends too.
+/// The sockets of the names that this process holds. A forked child closes its copies at once;
+/// otherwise a name would stay taken until the child ends, too.
 struct Held {
   std::mutex mutex;
   std::vector<int> fds;

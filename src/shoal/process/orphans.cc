@@ -25,7 +25,7 @@ struct Status {
   pid_t session = -1;
 };
 
-/// Of /proc/pid/stat: the fields behind the name, which is in parentheses and may hold any.
+/// The fields of /proc/pid/stat behind the name, which is in parentheses and may contain anything.
 Status status_of(const fs::path& process) {
   std::ifstream file(process / "stat");
   std::string line;

@@ -29,8 +29,8 @@ namespace {
 constexpr int kSlots = 1024;
 std::array<std::atomic<pid_t>, kSlots> slots;
 
-/// OpenBLAS ends its pool itself in a handler before every fork, and starts it again on demand; so
-/// do it now, and what is counted afterwards is what would be alive at the fork.
+/// OpenBLAS ends its pool itself in a handler before every fork, and starts it again on demand.
+/// Doing so now leaves those threads to be counted that would be alive at a fork.
 void stop_openblas_pools() {
   for (const std::string& path : loaded_libraries()) {
     if (file_name(path).find("openblas") == std::string_view::npos) continue;
@@ -98,7 +98,7 @@ OwnThread::OwnThread() noexcept : slot_(-1) {
       return;
     }
   }
-  // A full table declares nothing: the thread then counts as a stranger, which errs on the safe
+  // In a full table nothing is declared: the thread then counts as foreign, which errs on the safe
   // side.
 }
 

@@ -32,14 +32,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A signal handler has nothing but globals. Written before the handler is installed.
+// Globals, since a signal handler has nothing else. Written before the handler is installed.
 pid_t watched_parent = -1;
 pid_t this_process = -1;  // a forked child inherits the handler
 itimerspec last_grace{};
 timer_t last_timer{};
 volatile sig_atomic_t interrupts = 0;
 
-/// The death of a thread of the parent is told as its own death would be.
+/// The kernel reports the death of the parent's thread in the same way as that of the parent.
 void on_parent_death(int /*signal*/) {
   const int error = errno;
   if (::getppid() != watched_parent) {
@@ -81,7 +81,8 @@ void for_each_number(const char* folder, Visit visit) {
   ::close(fd);
 }
 
-/// Of /proc/pid/stat, behind the name, which is in parentheses and may hold any: state, parent, …
+/// The parent of a process, from /proc/pid/stat. Behind the name, which is in parentheses and may
+/// contain anything, come the state and the parent.
 pid_t parent_of(pid_t pid) {
   std::array<char, 32> path{"/proc/"};
   char* end = std::to_chars(path.data() + 6, path.data() + path.size() - 6, pid).ptr;
@@ -105,8 +106,8 @@ void kill_children() {
   });
 }
 
-/// What waits for the end of this process by a pipe is told. The numbers stay taken, so that no
-/// other thread writes to what it takes for another file.
+/// Closes the files of all descriptors, so that processes that wait for this one's end by a pipe
+/// see it. The numbers stay taken, so that no other thread writes to a wrong file.
 void let_go_of_descriptors() {
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (nothing < 0) return;
@@ -115,8 +116,8 @@ void let_go_of_descriptors() {
   });
 }
 
-/// Children that are killed leave theirs to this process, their reaper. Bounded: what the kernel
-/// does not let go of is left to it.
+/// The children of a killed child become this process's own, since it is their reaper; hence the
+/// rounds. Bounded: a process that the kernel cannot end is left to it.
 void end_children() {
   constexpr milliseconds kPatience{5'000};  // nobody waits for this process
   constexpr timespec kTurn{.tv_sec = 0, .tv_nsec = 2'000'000};
@@ -176,8 +177,8 @@ void end_after_parent(pid_t parent, milliseconds grace) noexcept {
 }
 
 #ifdef __SANITIZE_THREAD__
-// It holds a signal back until this process makes a call that it knows of, which one that waits on
-// a futex never does. So here a thread watches.
+// ThreadSanitizer holds a signal back until the process makes a call that it intercepts. A process
+// that waits on a futex never does, so here a thread watches.
 void end_family_after_parent(pid_t parent) noexcept {
   watched_parent = parent;
   this_process = ::getpid();

@@ -27,7 +27,7 @@ std::string lease_name(PortKind kind, int port) {
   return fmt::format("shoal/lease/{}/{}", name(kind), port);
 }
 
-/// What stood against the ports of a range.
+/// Why the ports of a range could not be leased: how many for each reason.
 struct Refusals {
   int leased = 0;
   int in_use = 0;
@@ -81,7 +81,7 @@ PortRange PortRange::standard() {
   constexpr int kEnough = 1000;
   int low = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low;
-  // Where the kernel gives away nearly all ports there is no better place.
+  // Where the kernel uses nearly all ports for outgoing connections there is no better range.
   if (low <= kUsual.first + kEnough || low > kUsual.last) return kUsual;
   return {kUsual.first, low - 1};
 }

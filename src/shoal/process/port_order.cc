@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x41454c53;  // "SLEA"
 
-/// What a process is a part of: there is one of it.
+/// The order that this process uses; there is one of it.
 struct OfThisProcess {
   std::mutex mutex;
   std::shared_ptr<PortOrder> order;

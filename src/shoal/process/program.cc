@@ -91,7 +91,7 @@ int Program::fail(const ErrorReport& report) noexcept {
   try {
     if (!tell(report)) std::fprintf(stderr, "%s\n", report.describe().c_str());
   } catch (...) {
-    // The parent is gone, or cannot be told; the exit code remains.
+    // The parent is gone, or cannot be told; it may still see the exit code.
   }
   return kExitFailed;
 }

@@ -120,7 +120,7 @@ std::byte* SharedValues::half(std::uint64_t generation) const noexcept {
          (generation % 2) * half_bytes(capacity_);
 }
 
-// Of the half in force; the caller holds the lock.
+// The entries of the half in force; the caller holds the lock.
 std::span<const std::byte> SharedValues::entries() const {
   // relaxed, here and below: the lock orders it
   const std::byte* in_force = half(header_->generation.load(std::memory_order_relaxed));

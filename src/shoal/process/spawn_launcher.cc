@@ -30,7 +30,7 @@ class SpawnLauncher final : public Launcher {
     require_descriptors(StartMethod::kSpawn, specs.size());
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
-    // One after the other for the kernel alone: the programs start up side by side.
+    // Spawned one after the other; the programs then start up side by side.
     for (WorkerSpec& spec : specs) {
       handles.push_back(start_one(std::move(spec), static_cast<int>(handles.size()), on_exit));
       if (greet) greet(*handles.back());
@@ -82,7 +82,7 @@ class SpawnLauncher final : public Launcher {
                             .preload = options_.preload,
                             .bootstrap = options_.bootstrap,
                             .line = {}};
-    // kClosed: it has ended already, which its exit status tells.
+    // kClosed: it has ended already; its exit status will say how.
     static_cast<void>(control.send(wire::encode(setup)));
     const int fd = channel.fd();
     static_cast<void>(control.send(wire::encode(start, 0), {&fd, 1}));

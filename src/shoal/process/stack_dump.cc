@@ -44,7 +44,7 @@ extern "C" void write_stack(int) {
   errno = saved;
 }
 
-/// The stack file of another process. Opened through /proc: no descriptor of it is kept here.
+/// The stack file of another process, opened through /proc, so that no descriptor of it is kept.
 os::Fd open_stack_file(int pid) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", pid), error)) {

@@ -12,7 +12,7 @@
 namespace shoal::process {
 namespace {
 
-/// Of a child of this process that has ended.
+/// The status of a child of this process that has ended.
 ExitStatus collect(int pidfd) {
   try {
     const os::PidFd process{os::Fd::duplicate(pidfd)};

@@ -11,7 +11,7 @@
 namespace shoal::process {
 namespace {
 
-// Longest sleep for credit without a look at whether the parent is still there.
+// The longest sleep for credit before a look whether the parent is still there.
 constexpr std::chrono::seconds kParkSlice{1};
 
 }  // namespace
@@ -43,8 +43,8 @@ os::SendOutcome WorkerCarrier::send(std::span<const std::byte> bytes, std::span<
   }
 }
 
-// Room in the socket that all workers share. Each that is freed wakes one of those who wait, not
-// all: with a thousand workers that answer at once, they would do nothing else but wake up.
+// Waits for room in the socket that all workers share. Room that is freed wakes one waiter, not
+// all: a thousand workers that answer at once would do nothing but wake up.
 void WorkerCarrier::wait_for_room(os::Deadline deadline) {
   constexpr std::chrono::milliseconds kLook{50};  // whoever was woken may have died
   epoll_event event{};

@@ -25,7 +25,7 @@ std::optional<ErrorReport> unread_report(Channel& channel) {
       if (auto found = ErrorReport::decode(message.bytes)) report = std::move(found);
     }
   } catch (const Error&) {
-    // What a dying process left half said adds nothing; its end is reported all the same.
+    // A message that the dying process did not finish; its end is reported all the same.
   }
   return report;
 }

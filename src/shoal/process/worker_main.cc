@@ -19,13 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 
 void open_plugin(const std::string& path) {
-  // For ever: what the plug-in registered points into it.
+  // Never closed: what the plug-in registered points into it.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     throw Error(fmt::format("open the plug-in {}: {}", path, ::dlerror()));
   }
 }
 
-/// Where this very code lies: libshoal.so, or the program when linked statically.
+/// The file that this code is in: libshoal.so, or the program when linked statically.
 fs::path own_folder() {
   Dl_info info;
   if (::dladdr(reinterpret_cast<void*>(&native_interpreter), &info) == 0 ||

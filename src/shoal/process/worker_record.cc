@@ -49,7 +49,7 @@ void WorkerRecord::set_ended(ExitStatus status) {
     const std::lock_guard lock(mutex_);
     if (status_) return;
     status_ = status;
-    // Before anybody is told: who joins finds no descriptor of the worker left.
+    // Before anybody is told, so that no descriptor of the worker is left when join() returns.
     pidfd_ = os::PidFd();
     ask_to_signal_ = nullptr;
     changed_.notify_all();

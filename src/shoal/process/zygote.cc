@@ -28,7 +28,8 @@ namespace {
 constexpr int kExitDone = 0;
 constexpr int kExitFailed = 1;
 
-// What poll tells of: a request's output, or one of these (requests count from 1).
+// What epoll reports for a descriptor: the request whose output it is, or one of these. Requests
+// count from 1.
 constexpr std::uint64_t kControlKey = 0;
 constexpr std::uint64_t kChildEndedKey = 1;
 std::uint64_t output_key(std::uint64_t request, int stream) {
@@ -75,8 +76,8 @@ int Zygote::serve(const ForkHooks& hooks) {
   if (!is_sub_zygote_) ::prctl(PR_GET_NAME, name_of_program_.data());
   ::prctl(PR_SET_NAME, is_sub_zygote_ ? "shoal-subzygote" : "shoal-zygote");  // for ps, and the doctor
   if (!is_sub_zygote_) {
-    // Not SIGKILL any more: what the workers have started is to end with this process. The parent
-    // may be gone already: then the control socket is closed, or copies of it are as good as.
+    // Not SIGKILL from here on: what the workers have started is to end with this process. Where
+    // the parent is gone already, the control socket shows it.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != launcher_) return kExitDone;
   }
@@ -143,7 +144,8 @@ bool Zygote::on_control(const ForkHooks& hooks) {
   }
 }
 
-// In the child returns 0, with this process's objects as they were; -1: the launcher has been told.
+// Returns 0 in the child, with this process's objects as they were; -1 when it failed, and the
+// launcher has been told.
 pid_t Zygote::fork(const ForkHooks& hooks, std::uint64_t request, const std::string& what) {
   call(hooks.before_fork);
   const pid_t pid = ::fork();
@@ -249,7 +251,7 @@ void Zygote::run_sub_zygote(const ForkHooks& hooks, os::SeqPacket control, Credi
   ::_exit(code);
 }
 
-// In a child: what belongs to this process alone.
+// In a child: lets go of what belongs to the zygote alone.
 void Zygote::let_go_of_parents(pid_t zygote) {
   die_with_parent(zygote);
   control_.close();
@@ -312,8 +314,8 @@ void Zygote::report_ended_children() {
   if (worker_ended && !kind_.plain) look_for_orphans(kOrphanGrace);
 }
 
-// What workers that have ended left behind. (A preload starts no processes that live on; if it did,
-// they would be taken for such when the first worker ends.)
+// The processes that ended workers have left behind. (A process that a preload has started and that
+// is still there is taken for one when the first worker ends.)
 std::vector<pid_t> Zygote::orphans() const {
   std::vector<pid_t> pids;
   for (const pid_t pid : children_of_this_process()) {
@@ -337,8 +339,8 @@ int Zygote::wait_limit() const {
       std::chrono::ceil<std::chrono::milliseconds>(os::time_left(orphans_due_)).count());
 }
 
-// The workers, and all that they have started. Bounded: what the kernel does not let go of is left
-// to it.
+// Ends the workers, and all that they have started. Bounded: a process that the kernel cannot end
+// is left to it.
 void Zygote::end_everybody() noexcept {
   constexpr std::chrono::milliseconds kPatience{700};  // the launcher waits for it
   constexpr std::chrono::milliseconds kAlone{5'000};   // nobody does
@@ -367,9 +369,9 @@ void Zygote::end_everybody() noexcept {
   }
 }
 
-// Hands on what an ended worker has written last.
+// Relays what an ended worker has written last.
 void Zygote::drop_worker(std::uint64_t request) {
-  // Bounded: a process that it left behind may go on writing. A pipe holds no more than this.
+  // Bounded, since a process that it left behind may go on writing. A pipe holds no more than this.
   constexpr int kMaxReads = 32;
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
     for (int reads = 0; reads < kMaxReads && relay(request, stream); ++reads) continue;
@@ -380,8 +382,8 @@ void Zygote::drop_worker(std::uint64_t request) {
 }
 
 void Zygote::send(std::span<const std::byte> bytes) {
-  // kClosed: the launcher is gone; the kernel is about to end this process, or the next recv()
-  // does.
+  // kClosed: the launcher is gone. The kernel is about to end this process, or the next recv() ends
+  // serve().
   static_cast<void>(control_.send(bytes));
 }
 

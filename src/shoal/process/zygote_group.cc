@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kStopGrace{1'000};
 
-// After the end of the zygote, for its workers, which the kernel kills at once, or after
-// kParentGrace where they are plain: only one that waits for a device stays.
+// How long the workers of an ended zygote are waited for. The kernel kills them at once, or after
+// kParentGrace where they are plain; only one that waits for a device takes longer.
 constexpr std::chrono::milliseconds kLastGrace = kParentGrace + std::chrono::milliseconds{5'000};
 
-// Without a descriptor to watch a worker's end with.
+// How often to look for a worker's end where no descriptor is free to watch it with.
 constexpr std::chrono::milliseconds kLookAgain{10};
 
 }  // namespace
@@ -105,7 +105,7 @@ void ZygoteGroup::release() noexcept {
       if (!alive.expired()) look_at_use(false);
     });
   } catch (const std::exception&) {
-    // A lack of memory: its next worker's end is the next look.
+    // A lack of memory: the next look is at the end of its next worker.
   }
 }
 
@@ -121,8 +121,8 @@ void ZygoteGroup::touch() {
   zygotes_->update(id_, use);
 }
 
-// In the loop. Takes down whether it is idle, and ends it where it has been so for long enough or
-// `end` says so: hold() and this agree on it by the lock.
+// In the loop. Notes whether it is idle, and ends it where it has been idle for long enough, or
+// where `end` says so. hold() takes the same lock, so a zygote that is held does not end.
 void ZygoteGroup::look_at_use(bool end) {
   if (!zygotes_ || pid() < 0) return;
   std::size_t workers = 0;
@@ -157,7 +157,7 @@ void ZygoteGroup::look_at_use(bool end) {
   if (due < timer_due_) wait_for_idle_time(due);
 }
 
-// One timer, however often it becomes idle.
+// There is one timer, however often it becomes idle.
 void ZygoteGroup::wait_for_idle_time(os::Deadline due) {
   timer_due_ = due;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(due));
@@ -244,13 +244,15 @@ void ZygoteGroup::stop() noexcept {
   if (std::exchange(stopped_, true) || !pidfd_) return;
   if (zygotes_) zygotes_->remove(id_);
   try {
-    // It ends its workers, with all that they have started. Deep in an import it just ends.
+    // It ends its workers, with all that they have started; in the middle of an import it just
+    // ends.
     static_cast<void>(pidfd_.send_signal(SIGTERM));
     if (!pidfd_.wait(os::deadline_after(kStopGrace))) {
       static_cast<void>(pidfd_.send_signal(SIGKILL));
       static_cast<void>(pidfd_.wait(os::deadline_after(kStopGrace)));
     }
-    // Whether or not the loop has seen the end: nothing in it refers to this object any more.
+    // Nothing in the loop refers to this object from here on, whether or not the loop has seen the
+    // zygote's end.
     supervisor_->loop().call([this] {
       on_ended();
       on_all_gone();
@@ -274,7 +276,7 @@ void ZygoteGroup::on_ended() {
   try {
     if (const auto end = pidfd_.reap()) status = {.code = end->code, .signal = end->signal};
   } catch (const SystemError&) {
-    // Collected by somebody else's wait for all children.
+    // Another thread's wait for all children has collected it.
   }
   supervisor_->loop().unwatch(pidfd_.fd());
   readers_.finish();

@@ -50,7 +50,7 @@ class ZygoteLauncher final : public Launcher {
     if (options_.ahead) {
       throw InvalidState("this launcher was started ahead of time and has not begun: call begin()");
     }
-    // ready_by() has waited for it, or else it is waited for here.
+    // Waits for the zygote, unless ready_by() has done so.
     const auto due = std::exchange(due_, std::nullopt);
     if (!due && !group_->usable()) start_zygote();
     const Hold hold = hold_zygote();
@@ -142,7 +142,7 @@ class ZygoteLauncher final : public Launcher {
 
   using Handles = std::vector<std::unique_ptr<WorkerProcess>>;
 
-  /// Asks for all of them, waits until all processes exist, and greets each meanwhile.
+  /// Asks for all of them, greets each as soon as it exists, and waits until all exist.
   void request(std::span<const PendingWorker> pending, const Handles& handles, const Greet& greet,
                os::Deadline deadline) {
     std::size_t running = 0;

@@ -95,7 +95,7 @@ void ZygoteLink::on_control() {
     }
     send_signals();
   } catch (const std::exception& error) {
-    // What it says cannot be understood or received: it is of no more use.
+    // Its message made no sense, or could not be received: it is of no more use.
     fail(error.what());
     supervisor_.loop().unwatch(control_.fd());
     events_.broken();
@@ -158,7 +158,7 @@ void ZygoteLink::on_start_failed(std::uint64_t request, ByteReader& reader) {
   }
 }
 
-// It has ended: what it said before is handed out first.
+// The worker has ended: messages that it sent before are handed out first.
 void ZygoteLink::finish(Requests::iterator found, ExitStatus status) {
   multiplexer_.drain();
   const Request ended = std::move(found->second);
@@ -169,7 +169,7 @@ void ZygoteLink::finish(Requests::iterator found, ExitStatus status) {
   events_.worker_gone();
 }
 
-// It never ran.
+// The worker never ran.
 void ZygoteLink::abandon(Requests::iterator found, const std::exception_ptr& error) {
   const Request failed = std::move(found->second);
   multiplexer_.remove(found->first);
@@ -186,7 +186,7 @@ void ZygoteLink::queue_signal(std::uint64_t request, int signal) {
   send_signals();
 }
 
-// Never waits: the zygote may itself be waiting until this loop reads what it has to say.
+// Never waits: the zygote may itself wait until this loop has read its messages.
 void ZygoteLink::send_signals() {
   const bool waited = !signals_.empty();
   while (!signals_.empty()) {

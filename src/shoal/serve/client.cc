@@ -49,7 +49,7 @@ Request Client::submit(ClientQueue& at, const Rows& rows) {
   return request;
 }
 
-/// How many rows of `rows`, from `first` on, found room in the open batch and are in it.
+/// Writes rows, from `first` on, into the open batch; returns how many found room there.
 std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& request,
                                  std::uint32_t first) {
   RequestQueue& queue = *at.queue;
@@ -63,7 +63,7 @@ std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& req
   std::uint32_t written = 0;
   bool in_order = true;  // rows that the batch left without are the last of those written
   for (std::uint32_t i = 0; i < range.count; ++i) {
-    // After a row was missed the rest is not to overtake it: the claimed rows stay unwanted.
+    // After a missed row the later ones must not overtake it: their claimed rows stay empty.
     const std::uint32_t index = first + written;
     if (in_order && write_row(at, buffer, range.first + i, rows, index, request.rows[index])) {
       ++written;

@@ -15,8 +15,8 @@
 namespace shoal::serve {
 namespace {
 
-/// How long a hello is waited for before the client knocks again. What it was handed to may have
-/// died, and a process that was forked at that moment may hold the connection open.
+/// How long the client waits for a hello before it connects again. The server that it was handed to
+/// may have died, while a process that was forked at that moment holds the connection open.
 constexpr std::chrono::seconds kPatience{1};
 
 }  // namespace
@@ -53,8 +53,7 @@ void Client::greet(os::Deadline deadline) {
   server_ = os::PidFd(std::move(message.fds[1]));
 }
 
-/// An answer that nobody waits for would be taken for the next one: a wait that ends early ends the
-/// connection.
+/// A wait that ends early ends the connection: a late answer would be taken for the next one.
 void Client::receive(os::Message& message, os::Deadline deadline) {
   for (;;) {
     const os::Deadline slice = std::min(deadline, os::deadline_after(kSlice));
@@ -160,7 +159,7 @@ void Client::leave_idle(const RequestKind& kind, const ClientQueue* kept) {
 bool Client::alive() const {
   if (server_ && server_.ended()) return false;
   os::Message message;
-  // Nothing is said to a client that has not asked: what can be read is the end.
+  // A server sends nothing to a client that has not asked: what can be read is the end.
   return !os::poll_one(socket_.fd(), POLLIN, os::Clock::now());
 }
 
@@ -171,7 +170,7 @@ void Client::throw_died() const {
     try {
       os::SeqPacket again = connect_to(address_);
       os::Message message;
-      // Who looks after the service may not have seen its end yet.
+      // The process that made the service may not have seen its end yet.
       if (again.recv(message, os::deadline_after(kPatience)) == os::RecvOutcome::kMessage) {
         text = kind_of(message.bytes) == MessageKind::kEndNotice
                    ? EndNotice::decode(message.bytes).text

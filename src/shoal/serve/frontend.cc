@@ -51,7 +51,7 @@ void Frontend::accept_clients() {
   hand_out();
 }
 
-/// Each to the instance that was given the fewest.
+/// Hands each client to the instance that was given the fewest.
 void Frontend::hand_out() {
   const std::lock_guard lock(mutex_);
   if (closed_) send_end_notices();

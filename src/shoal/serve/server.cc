@@ -18,7 +18,7 @@ namespace shoal::serve {
 namespace {
 
 constexpr std::chrono::milliseconds kSlice{50};
-/// How long all rows of a full batch may be announced and none of them ready.
+/// How long a full batch may be without a ready row while its claimers seem to write.
 constexpr std::uint64_t kStandsStill = 1'000'000'000;  // ns
 
 std::vector<std::string> names(const std::vector<ModelOptions>& models) {
@@ -126,8 +126,7 @@ QueueState* Server::due_queue(std::uint64_t now, std::uint64_t& look_again) {
   return chosen;
 }
 
-/// Whether a full buffer without a ready row is to leave, for its claimers have died or been
-/// stopped.
+/// Whether a full buffer without a ready row is to leave: its claimers have died, or are stopped.
 bool Server::stands_still(QueueState& state, std::uint32_t buffer, std::uint64_t now) noexcept {
   if (!is_claimed(state, buffer)) return true;
   if (state.stands_still_ns == 0) state.stands_still_ns = now;
@@ -139,7 +138,7 @@ bool Server::is_claimed(const QueueState& state, std::uint32_t buffer) noexcept 
       state.slots, [&](const SlotsOfClient& one) { return one.slots->is_claiming(buffer); });
 }
 
-/// Whether nobody who asks for such rows can add one: each waits, here or for another kind of row.
+/// Whether no client of this queue can add a row: each waits, here or at another queue.
 bool Server::quorum(const QueueState& state) noexcept {
   return std::ranges::all_of(state.slots, [](const SlotsOfClient& one) {
     return std::ranges::any_of(*one.of_client, &ClientSlots::waiting);
@@ -169,7 +168,7 @@ Batch Server::take(QueueState& state) {
 
 void Server::wait_for_stragglers(QueueState& state, std::uint32_t buffer, std::uint32_t claimed) {
   RequestQueue& queue = *state.queue;
-  // A nanosecond a byte, else large rows could be missed again and again.
+  // A nanosecond a byte; otherwise large rows could be missed again and again.
   const std::chrono::nanoseconds writing(static_cast<std::int64_t>(row_bytes(queue.kind().inputs)));
   const os::Deadline end = os::deadline_after(kStragglerWait + writing);
   for (std::uint32_t row = 0; row < claimed; ++row) {
@@ -198,8 +197,8 @@ void Server::collect(QueueState& state, std::uint32_t buffer, std::uint32_t clai
   }
   if (missed) state.quarantine.push_back({buffer, claimed});
   batch.quarantined = missed;
-  // The model is to see no gaps. Whoever was missed may still write into its row: then the others
-  // move to memory of this process.
+  // The model must see no gaps. A claimer that was missed may still write into its row; then the
+  // other rows are copied to memory of this process.
   for (std::size_t leaf = 0; leaf < queue.leaves(); ++leaf) {
     const std::size_t bytes = queue.leaf_bytes(leaf);
     std::byte* to = queue.input(buffer, leaf, 0);
@@ -310,7 +309,7 @@ void Server::finish(Batch& batch, std::uint32_t padded_rows) {
   give_back(batch);
 }
 
-/// What is quarantined comes back by look_at_quarantine().
+/// A buffer in quarantine is given back by look_at_quarantine().
 void Server::give_back(const Batch& batch) {
   if (!batch.quarantined) free_buffer(*batch.queue, batch.buffer);
 }

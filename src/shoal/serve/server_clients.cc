@@ -1,4 +1,4 @@
-// The other side of Server: clients come, ask for queues, and go. What concerns the
+// The side of Server that talks with clients: they come, ask for queues, and go. What concerns the
 // executor reaches it as an event.
 #include <fmt/format.h>
 #include <poll.h>
@@ -17,9 +17,11 @@
 namespace shoal::serve {
 namespace {
 
-/// How long a client may leave a message of the server unread: it asks for each and waits.
+/// How long a client may leave a message of the server unread. It waits for each, so it reads at
+/// once.
 constexpr std::chrono::seconds kClientReads{5};
-/// One open, one under way, and some whose rows were being written when their batch left.
+/// One open, one being computed, and some whose rows were still being written when their batch
+/// left.
 constexpr std::uint32_t kBuffers = 4;
 /// What the slots of a client may take unasked, so that a few rows can be in flight.
 constexpr std::size_t kUnaskedBytes = std::size_t{1} << 20;
@@ -239,7 +241,7 @@ void Server::drop_slots(std::uint32_t id) {
 
 void Server::answer(const ServerCommand& command, std::span<const std::byte> bytes) {
   const Command said{command.id, {bytes.begin(), bytes.end()}};
-  // The frontend always reads; where it has gone, so has who asked.
+  // The frontend always reads. Where it has gone, so has the process that asked.
   static_cast<void>(link_.send(said.encode(MessageKind::kAnswer)));
 }
 
