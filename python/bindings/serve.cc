@@ -204,7 +204,7 @@ void bind_probe(nb::module_& module) {
           [](const PyProbe& self, const nb::list& outputs, const nb::bytes& structure) {
             const auto bytes = view(structure);
             self.server->open_queue(self.what, rows_of(outputs, true).spec,
-                                   {bytes.begin(), bytes.end()});
+                                    {bytes.begin(), bytes.end()});
           },
           "outputs"_a, "structure"_a, "`outputs` are the model's arrays for the example.")
       .def(
@@ -301,8 +301,9 @@ nb::dict statistics(const Segments& segments, std::size_t model) {
   std::uint64_t clients = 0, version = UINT64_MAX;
   for (const auto& segment : segments) {
     clients += segment->clients();
-    version = std::min(version,
-                       segment->models()[model].version.load(std::memory_order_relaxed));  // as above
+    version =
+        std::min(version,
+                 segment->models()[model].version.load(std::memory_order_relaxed));  // as above
   }
   const std::uint64_t rows = sum(&ModelStatistics::rows);
   const std::uint64_t padded = sum(&ModelStatistics::padded_rows);

@@ -29,9 +29,9 @@ namespace shoal::python {
 namespace {
 
 using serve::Client;
-using serve::RequestKind;
 using serve::ClientQueue;
 using serve::Request;
+using serve::RequestKind;
 
 void see_signals() {
   const nb::gil_scoped_acquire gil;

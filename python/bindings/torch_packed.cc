@@ -185,7 +185,8 @@ Packed pack(c10::StorageImpl& storage) {
   Head head{};
   head.kind = Kind::kStorage;
   Packed packed;
-  if (auto location = location_for(storage, head)) packed.blocks.push_back(std::move(location->block));
+  if (auto location = location_for(storage, head))
+    packed.blocks.push_back(std::move(location->block));
   packed.bytes.assign(reinterpret_cast<const char*>(&head), kHeadBytes);
   return packed;
 }

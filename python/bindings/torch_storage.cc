@@ -27,7 +27,9 @@ struct Held {
 /// By the address of their bytes.
 using Known = KnownStorages<const void*, Held>;
 
-const void* address_of(const HeapLocation& location) { return location.block.data() + location.start; }
+const void* address_of(const HeapLocation& location) {
+  return location.block.data() + location.start;
+}
 
 void release(void* context) {
   Held* held = static_cast<Held*>(context);

@@ -29,11 +29,11 @@ from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
 from typing import Any
 
 from shoal.multiprocessing.logging import LogRelay, relay_of
-from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager, feed
 from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
 from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
 from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy
 from shoal.multiprocessing.start_methods import default_context
+from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager, feed
 
 __all__ = [
     "ApplyResult",

@@ -59,9 +59,7 @@ class Condition {
     const Owners owners(*block_.heap());
     return wait_in_slices(
         deadline, kSlice,
-        [&](os::Deadline until) {
-          return words().wait(at, SharedSpinPolicy::of_signals(), until);
-        },
+        [&](os::Deadline until) { return words().wait(at, SharedSpinPolicy::of_signals(), until); },
         [&] {
           words().hand_on(owners.liveness());
           return false;

@@ -190,7 +190,8 @@ void DeviceMemory::leave_at_broker(const DeviceView& view) {
   const DeviceRecord& record = device_record(view.record);
   if (record.kind != DeviceKind::kRange) return;
   const Block segment = Block::acquire(record.segment, record.segment_serial);
-  const auto broker = ProcessSlot::from(device_record(segment).word.load(std::memory_order_relaxed));
+  const auto broker =
+      ProcessSlot::from(device_record(segment).word.load(std::memory_order_relaxed));
   if (broker && segment.heap()->alive(broker)) return;
   const os::Fd fd = view.segment->export_fd();
   const ProcessSlot keeper = leave_descriptor(segment, fd.get());

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shoal/ipc/task_segment.h"
 #include "shoal/ipc/task_job.h"
+#include "shoal/ipc/task_segment.h"
 #include "shoal/os/pidfd.h"
 
 namespace shoal::ipc {

@@ -39,7 +39,8 @@ TaskSegment TaskSegment::attach(os::Fd fd) {
   TaskSegment segment(shm::Arena::attach(std::move(fd)));
   if (segment.arena_.size() < kSlotsAt || segment.header().magic != kMagic ||
       segment.header().version != kVersion ||
-      segment.arena_.size() != kSlotsAt + segment.header().slots * slot_bytes(segment.ring_bytes())) {
+      segment.arena_.size() !=
+          kSlotsAt + segment.header().slots * slot_bytes(segment.ring_bytes())) {
     throw Error("attach to a pool: the descriptor is of something else, or of another version");
   }
   return segment;

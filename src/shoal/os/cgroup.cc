@@ -64,7 +64,8 @@ struct MountedGroup {
   fs::path inside;  // below it; empty: the mount point itself
 };
 
-std::optional<MountedGroup> mounted_group(const std::string& controller, bool version2, const fs::path& root) {
+std::optional<MountedGroup> mounted_group(const std::string& controller, bool version2,
+                                          const fs::path& root) {
   const auto hierarchy = find_hierarchy(controller, version2, root);
   const auto group = find_group(controller, version2, root);
   if (!hierarchy || !group) return std::nullopt;

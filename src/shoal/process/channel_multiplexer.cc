@@ -99,7 +99,7 @@ void ChannelPeer::end() {
 }
 
 os::SendOutcome ChannelPeer::send(std::span<const std::byte> bytes, std::span<const int> fds,
-                              os::Deadline deadline) {
+                                  os::Deadline deadline) {
   for (;;) {
     const std::uint32_t taken = cell_.down.generation();  // before the look at ended_
     if (hung_up()) return os::SendOutcome::kClosed;

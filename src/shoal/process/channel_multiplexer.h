@@ -26,8 +26,8 @@
 #include "shoal/os/mailbox.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/channel.h"
-#include "shoal/process/event_loop.h"
 #include "shoal/process/credit_cells.h"
+#include "shoal/process/event_loop.h"
 
 namespace shoal::process {
 

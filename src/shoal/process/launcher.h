@@ -49,8 +49,8 @@ struct ExitStatus {
 /// How a zygote ended, and all its workers with it: one cause, however many they are.
 struct ZygoteEnd {
   int pid = -1;
-  int sub_zygote = -1;    // the pid of its sub-zygote that ended first; -1: the zygote itself did
-  ExitStatus status;  // of the sub-zygote, or of the zygote
+  int sub_zygote = -1;  // the pid of its sub-zygote that ended first; -1: the zygote itself did
+  ExitStatus status;    // of the sub-zygote, or of the zygote
 };
 
 /// What every worker of a launcher has in common. The zygote imports `preload` once, in a clean

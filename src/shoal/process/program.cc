@@ -12,8 +12,8 @@
 
 #include "shoal/os/error.h"
 #include "shoal/process/become_worker.h"
-#include "shoal/process/gpu_use.h"
 #include "shoal/process/credit_cells.h"
+#include "shoal/process/gpu_use.h"
 #include "shoal/process/own_thread.h"
 #include "shoal/process/parent_watch.h"
 #include "shoal/process/zygote.h"

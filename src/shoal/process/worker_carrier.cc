@@ -16,7 +16,8 @@ constexpr std::chrono::seconds kParkSlice{1};
 
 }  // namespace
 
-WorkerCarrier::WorkerCarrier(os::Mailbox mailbox, os::SeqPacket up, CreditCell& cell, std::uint64_t request)
+WorkerCarrier::WorkerCarrier(os::Mailbox mailbox, os::SeqPacket up, CreditCell& cell,
+                             std::uint64_t request)
     : mailbox_(std::move(mailbox)),
       up_(std::move(up)),
       cell_(cell),
@@ -24,7 +25,7 @@ WorkerCarrier::WorkerCarrier(os::Mailbox mailbox, os::SeqPacket up, CreditCell& 
       credit_(cell_.up, kUpWindow) {}
 
 os::SendOutcome WorkerCarrier::send(std::span<const std::byte> bytes, std::span<const int> fds,
-                             os::Deadline deadline) {
+                                    os::Deadline deadline) {
   if (closed_) return os::SendOutcome::kClosed;
   for (;;) {
     const std::uint32_t taken = cell_.up.generation();

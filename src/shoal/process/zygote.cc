@@ -17,10 +17,10 @@
 #include "shoal/os/limits.h"
 #include "shoal/process/become_worker.h"
 #include "shoal/process/channel_multiplexer.h"
-#include "shoal/process/worker_carrier.h"
 #include "shoal/process/orphans.h"
 #include "shoal/process/output_relay.h"
 #include "shoal/process/parent_watch.h"
+#include "shoal/process/worker_carrier.h"
 
 namespace shoal::process {
 namespace {
@@ -57,7 +57,8 @@ void call(const std::function<void()>& hook) {
 
 }  // namespace
 
-Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, CreditCells cells, std::string line, Kind kind)
+Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, CreditCells cells, std::string line,
+               Kind kind)
     : control_(std::move(control)),
       up_(std::move(up)),
       cells_(std::move(cells)),
@@ -74,7 +75,8 @@ int Zygote::serve(const ForkHooks& hooks) {
   child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM});
   if (!kind_.plain) adopt_orphans();
   if (!is_sub_zygote_) ::prctl(PR_GET_NAME, name_of_program_.data());
-  ::prctl(PR_SET_NAME, is_sub_zygote_ ? "shoal-subzygote" : "shoal-zygote");  // for ps, and the doctor
+  // For ps, and the doctor; at most 15 characters.
+  ::prctl(PR_SET_NAME, is_sub_zygote_ ? "shoal-subzygote" : "shoal-zygote");
   if (!is_sub_zygote_) {
     // Not SIGKILL from here on: what the workers have started is to end with this process. Where
     // the parent is gone already, the control socket shows it.
@@ -214,7 +216,7 @@ void Zygote::run_worker(const ForkHooks& hooks, std::uint64_t request, const wir
     }
     WorkerContext context = worker_context(start, kind_.hide_gpu);
     context.channel = Channel(std::make_unique<WorkerCarrier>(std::move(mailbox), std::move(up_),
-                                                       cells_.at(start.slot), request));
+                                                              cells_.at(start.slot), request));
     call(hooks.after_fork_child);
     become_worker(hooks.entries, start.entry, std::move(context), kind_.plain);
   } catch (const std::exception& error) {
@@ -224,19 +226,21 @@ void Zygote::run_worker(const ForkHooks& hooks, std::uint64_t request, const wir
 }
 
 void Zygote::start_sub_zygote(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
-                          os::Message message) {
-  if (message.fds.size() != 2) throw Error("a zygote was asked for a sub-zygote without descriptors");
+                              os::Message message) {
+  if (message.fds.size() != 2)
+    throw Error("a zygote was asked for a sub-zygote without descriptors");
   os::SeqPacket control(std::move(message.fds[0]));
   CreditCells cells = CreditCells::attach(std::move(message.fds[1]));
   std::string line = reader.text();
   const pid_t zygote = ::getpid();
   const pid_t pid = fork(hooks, request, "a sub-zygote");
-  if (pid == 0) run_sub_zygote(hooks, std::move(control), std::move(cells), std::move(line), zygote);
+  if (pid == 0)
+    run_sub_zygote(hooks, std::move(control), std::move(cells), std::move(line), zygote);
   if (pid > 0) sub_zygotes_.insert(pid);
 }
 
 void Zygote::run_sub_zygote(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
-                        std::string line, pid_t zygote) noexcept {
+                            std::string line, pid_t zygote) noexcept {
   int code = kExitFailed;
   try {
     let_go_of_parents(zygote);

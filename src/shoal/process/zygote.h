@@ -21,8 +21,8 @@
 #include "shoal/os/signals.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/codec.h"
-#include "shoal/process/entry.h"
 #include "shoal/process/credit_cells.h"
+#include "shoal/process/entry.h"
 #include "shoal/process/output_relay.h"
 #include "shoal/process/wire.h"
 
@@ -71,9 +71,9 @@ class Zygote {
                                const wire::Start& start, OutputPipe output, OutputPipe errors,
                                os::Mailbox mailbox, pid_t zygote) noexcept;
   void start_sub_zygote(const ForkHooks& hooks, std::uint64_t request, ByteReader& reader,
-                    os::Message message);
+                        os::Message message);
   [[noreturn]] void run_sub_zygote(const ForkHooks& hooks, os::SeqPacket control, CreditCells cells,
-                               std::string line, pid_t zygote) noexcept;
+                                   std::string line, pid_t zygote) noexcept;
   pid_t fork(const ForkHooks& hooks, std::uint64_t request, const std::string& what);
   void let_go_of_parents(pid_t zygote);
   void kill_worker(std::uint64_t request, int signal);

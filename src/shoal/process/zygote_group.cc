@@ -35,7 +35,8 @@ void ZygoteGroup::launch(const LaunchOptions& options, const Environment& enviro
 void ZygoteGroup::spawn(const LaunchOptions& options, const Environment& environment) {
   ProgramOutput output = ProgramOutput::create(options.plain);
   auto [ours, theirs] = os::SeqPacket::pair();
-  auto link = std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
+  auto link =
+      std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
   SpawnedProgram program = spawn_program(options.interpreter, environment, theirs.fd(),
                                          output.fd(STDOUT_FILENO), output.fd(STDERR_FILENO));
   pidfd_ = std::move(program.pidfd);
@@ -199,7 +200,8 @@ std::size_t ZygoteGroup::free_slots() const {
   return slots;
 }
 
-std::vector<ZygoteGroup::Reservation> ZygoteGroup::reserve(std::size_t count, os::Deadline deadline) {
+std::vector<ZygoteGroup::Reservation> ZygoteGroup::reserve(std::size_t count,
+                                                           os::Deadline deadline) {
   const std::size_t before = links_.size();
   for (std::size_t free = free_slots(); free < count;) {
     add_sub_zygote(deadline);  // all of them fork side by side
@@ -226,7 +228,8 @@ std::vector<ZygoteGroup::Reservation> ZygoteGroup::reserve(std::size_t count, os
 
 void ZygoteGroup::add_sub_zygote(os::Deadline deadline) {
   auto [ours, theirs] = os::SeqPacket::pair();
-  auto link = std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
+  auto link =
+      std::make_unique<ZygoteLink>(*supervisor_, multiplexer_, std::move(ours), link_events());
   ZygoteLink& sub_zygote = *link;
   supervisor_->loop().call([&] {
     sub_zygote.watch();
@@ -290,7 +293,8 @@ void ZygoteGroup::on_ended() {
   if (const auto& sub_zygote = links_.front()->ended_sub_zygote()) {
     end.sub_zygote = sub_zygote->pid;
     end.status = {.code = sub_zygote->code, .signal = sub_zygote->signal};
-    why = fmt::format("its sub-zygote (pid {}) ended with {}", end.sub_zygote, end.status.describe());
+    why =
+        fmt::format("its sub-zygote (pid {}) ended with {}", end.sub_zygote, end.status.describe());
   }
   end_ = std::make_shared<const ZygoteEnd>(std::move(end));
   for (const std::string& line : tail_.lines()) why += "\n  | " + line;

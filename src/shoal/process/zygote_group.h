@@ -10,8 +10,8 @@
 
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
-#include "shoal/process/environment.h"
 #include "shoal/process/channel_multiplexer.h"
+#include "shoal/process/environment.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/supervisor.h"
 #include "shoal/process/zygote_link.h"

@@ -45,7 +45,7 @@ void ZygoteLink::send_setup(wire::Setup setup, const os::SeqPacket& up) {
 }
 
 void ZygoteLink::send_sub_zygote(std::uint64_t request, ZygoteLink& sub_zygote,
-                             const os::SeqPacket& control, os::Deadline deadline) {
+                                 const os::SeqPacket& control, os::Deadline deadline) {
   supervisor_.loop().call([&] { sub_zygotes_[request] = &sub_zygote; });
   ByteWriter writer = wire::begin(wire::Kind::kSubZygote, request);
   writer.text(sub_zygote.line_->name());

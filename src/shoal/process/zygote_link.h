@@ -45,7 +45,8 @@ class ZygoteLink {
     std::function<void()> broken;  // a message of the zygote made no sense: it is to be killed
     std::function<void()> worker_gone;
   };
-  ZygoteLink(Supervisor& supervisor, ChannelMultiplexer& multiplexer, os::SeqPacket control, Events events)
+  ZygoteLink(Supervisor& supervisor, ChannelMultiplexer& multiplexer, os::SeqPacket control,
+             Events events)
       : supervisor_(supervisor),
         multiplexer_(multiplexer),
         control_(std::move(control)),
@@ -64,7 +65,7 @@ class ZygoteLink {
   /// Asks for a sub-zygote, which `sub_zygote` is to be the link of; `control` is the other end of
   /// its socket.
   void send_sub_zygote(std::uint64_t request, ZygoteLink& sub_zygote, const os::SeqPacket& control,
-                   os::Deadline deadline);
+                       os::Deadline deadline);
   /// Asks for a worker, after expect(); its record says what becomes of it. Throws TimedOut and
   /// SystemError, and then it was not asked for.
   void start_worker(const PendingWorker& worker, os::Deadline deadline);
@@ -108,11 +109,11 @@ class ZygoteLink {
   os::SeqPacket control_;
   const Events events_;
   const std::shared_ptr<ChannelLine> line_ = std::make_shared<ChannelLine>();
-  Requests requests_;                                        // the loop's
+  Requests requests_;                                           // the loop's
   std::unordered_map<std::uint64_t, ZygoteLink*> sub_zygotes_;  // the loop's: not ready yet
-  std::deque<std::pair<std::uint64_t, int>> signals_;        // the loop's: not sent yet
-  std::optional<wire::Exited> ended_sub_zygote_;                 // the loop's
-  mutable std::mutex mutex_;                                 // guards the rest
+  std::deque<std::pair<std::uint64_t, int>> signals_;           // the loop's: not sent yet
+  std::optional<wire::Exited> ended_sub_zygote_;                // the loop's
+  mutable std::mutex mutex_;                                    // guards the rest
   std::condition_variable changed_;
   State state_ = State::kStarting;
   std::string why_;                       // it failed

@@ -73,7 +73,8 @@ std::uint32_t Client::write_rows(ClientQueue& at, const Rows& rows, Request& req
   }
   at.slots->end_claim();
   SHOAL_FAULT_POINT("serve.submit.ready");
-  segment_.work().ring();  // also without a row: a buffer may come back that was announced for nothing
+  // Also without a row: a buffer may come back that was announced for nothing.
+  segment_.work().ring();
   return written;
 }
 

@@ -20,10 +20,10 @@
 #include "shoal/os/clock.h"
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
-#include "shoal/serve/server_segment.h"
-#include "shoal/serve/request_queue.h"
-#include "shoal/serve/messages.h"
 #include "shoal/serve/client_slots.h"
+#include "shoal/serve/messages.h"
+#include "shoal/serve/request_queue.h"
+#include "shoal/serve/server_segment.h"
 #include "shoal/sync/spin_policy.h"
 
 namespace shoal::serve {
@@ -93,7 +93,7 @@ class Client {
   /// tried with it where no client has sent such rows before. Throws ModelError, InvalidArgument,
   /// OverCapacity, ServiceDied, DeadlineExceeded.
   ClientQueue& open(const RequestKind& kind, std::span<const std::byte* const> example,
-                 std::uint32_t slots = 1, os::Deadline deadline = os::kNoDeadline);
+                    std::uint32_t slots = 1, os::Deadline deadline = os::kNoDeadline);
   /// The same, or nullptr where open() would have to ask the server.
   ClientQueue* find(const RequestKind& kind, std::uint32_t slots = 1) noexcept;
 
@@ -129,7 +129,8 @@ class Client {
   void greet(os::Deadline deadline);
   void receive(os::Message& message, os::Deadline deadline);
   ClientQueue& add_queue(const RequestKind& kind, os::Message message);
-  std::uint32_t write_rows(ClientQueue& at, const Rows& rows, Request& request, std::uint32_t first);
+  std::uint32_t write_rows(ClientQueue& at, const Rows& rows, Request& request,
+                           std::uint32_t first);
   bool write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row, const Rows& rows,
                  std::uint32_t index, Request::Row reply_to);
   void wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t seen);

@@ -95,7 +95,7 @@ ClientQueue* Client::find(const RequestKind& kind, std::uint32_t slots) noexcept
 }
 
 ClientQueue& Client::open(const RequestKind& kind, std::span<const std::byte* const> example,
-                       std::uint32_t slots, os::Deadline deadline) {
+                          std::uint32_t slots, os::Deadline deadline) {
   if (ClientQueue* at = find(kind, slots)) return *at;
   std::uint32_t in_flight = 0;
   for (const auto& at : queues_) {
@@ -132,11 +132,12 @@ ClientQueue& Client::add_queue(const RequestKind& kind, os::Message message) {
   Opened opened = Opened::decode(message.bytes);
   if (message.fds.size() != 2) throw Error("a queue of a model service came without its memory");
   auto at = std::make_unique<ClientQueue>();
-  const auto same =
-      std::ranges::find_if(queues_, [&](const auto& other) { return other->queue->kind() == kind; });
-  at->queue = same != queues_.end()
-                 ? (*same)->queue
-                 : std::shared_ptr<RequestQueue>(RequestQueue::attach(std::move(message.fds[0]), kind));
+  const auto same = std::ranges::find_if(
+      queues_, [&](const auto& other) { return other->queue->kind() == kind; });
+  at->queue =
+      same != queues_.end()
+          ? (*same)->queue
+          : std::shared_ptr<RequestQueue>(RequestQueue::attach(std::move(message.fds[0]), kind));
   at->slots = ClientSlots::attach(std::move(message.fds[1]), opened.outputs);
   at->outputs = std::move(opened.outputs);
   at->structure = std::move(opened.structure);

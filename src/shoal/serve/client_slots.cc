@@ -44,7 +44,8 @@ ClientSlots::ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t
   }
 }
 
-std::unique_ptr<ClientSlots> ClientSlots::create(std::uint32_t id, const RowSpec& outputs, std::uint32_t slots) {
+std::unique_ptr<ClientSlots> ClientSlots::create(std::uint32_t id, const RowSpec& outputs,
+                                                 std::uint32_t slots) {
   slots = std::clamp(slots, 1u, kMaxSlots);
   shm::Arena arena = shm::Arena::create("shoal-serve-slots", offsets_of(outputs, slots).bytes);
   std::unique_ptr<ClientSlots> made(new ClientSlots(std::move(arena), outputs, slots));
@@ -57,7 +58,8 @@ std::unique_ptr<ClientSlots> ClientSlots::create(std::uint32_t id, const RowSpec
 
 std::unique_ptr<ClientSlots> ClientSlots::attach(os::Fd fd, const RowSpec& outputs) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
-  const auto* header = arena.size() < sizeof(ClientSlotsHeader) ? nullptr : arena.at<ClientSlotsHeader>(0);
+  const auto* header =
+      arena.size() < sizeof(ClientSlotsHeader) ? nullptr : arena.at<ClientSlotsHeader>(0);
   if (header == nullptr || header->magic != kMagic || header->version != kVersion ||
       header->slots > kMaxSlots || offsets_of(outputs, header->slots).bytes > arena.size()) {
     throw Error("these are no slots of a model service for replies of " + describe(outputs));

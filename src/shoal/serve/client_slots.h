@@ -64,7 +64,7 @@ class ClientSlots {
 
   /// Throws SystemError when memory is short.
   static std::unique_ptr<ClientSlots> create(std::uint32_t id, const RowSpec& outputs,
-                                      std::uint32_t slots);
+                                             std::uint32_t slots);
   /// Throws Error when the segment is none for such replies.
   static std::unique_ptr<ClientSlots> attach(os::Fd fd, const RowSpec& outputs);
 

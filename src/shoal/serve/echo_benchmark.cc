@@ -77,7 +77,8 @@ BENCHMARK(round_trip)->ArgName("numbers")->Arg(4)->Arg(3528)->UseRealTime();  //
 void many_clients(benchmark::State& state) {
   constexpr int kEach = 200;
   Frontend frontend;
-  Child server([&] { return testing::serve_echoes(testing::echo_options(frontend.address(), 64)); });
+  Child server(
+      [&] { return testing::serve_echoes(testing::echo_options(frontend.address(), 64)); });
   const auto clients = static_cast<int>(state.range(0));
   for (auto _ : state) {
     std::vector<std::unique_ptr<Child>> children;

@@ -115,7 +115,8 @@ void Frontend::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
       return;
     }
     number = Ready::decode(message.bytes).instance;
-    auto segment = std::make_shared<ServerSegment>(ServerSegment::attach(std::move(message.fds[0])));
+    auto segment =
+        std::make_shared<ServerSegment>(ServerSegment::attach(std::move(message.fds[0])));
     const std::lock_guard lock(mutex_);
     Instance& instance = instances_[number];
     instance.current = instance.link = link;
@@ -178,8 +179,8 @@ bool Frontend::wait_gone(std::uint32_t number, os::Deadline deadline) {
 }
 
 std::optional<std::vector<std::byte>> Frontend::command(std::uint32_t number,
-                                                         std::span<const std::byte> bytes,
-                                                         os::Deadline deadline) {
+                                                        std::span<const std::byte> bytes,
+                                                        os::Deadline deadline) {
   std::unique_lock lock(mutex_);
   Instance& instance = instances_[number];
   const std::shared_ptr<os::SeqPacket> link = instance.link;
@@ -212,7 +213,8 @@ void Frontend::show_segments(os::SeqPacket& observer) {
   const std::lock_guard lock(mutex_);
   for (const auto& [number, instance] : instances_) {
     if (instance.current) ++segments.running;
-    if (instance.segment && fds.size() < os::SeqPacket::kMaxFds) fds.push_back(instance.segment->fd());
+    if (instance.segment && fds.size() < os::SeqPacket::kMaxFds)
+      fds.push_back(instance.segment->fd());
   }
   static_cast<void>(observer.send(segments.encode(), fds, os::Clock::now()));
 }
@@ -233,7 +235,8 @@ Frontend::Observed Frontend::observe(const std::string& address, os::Deadline de
   }
   Observed observed{.segments = {}, .running = Segments::decode(message.bytes).running};
   for (os::Fd& fd : message.fds) {
-    observed.segments.push_back(std::make_shared<ServerSegment>(ServerSegment::attach(std::move(fd))));
+    observed.segments.push_back(
+        std::make_shared<ServerSegment>(ServerSegment::attach(std::move(fd))));
   }
   return observed;
 }

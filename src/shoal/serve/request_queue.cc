@@ -53,8 +53,8 @@ RequestQueue::RequestQueue(shm::Arena arena, RequestKind kind, Layout layout)
   }
 }
 
-std::unique_ptr<RequestQueue> RequestQueue::create(std::uint32_t id, RequestKind kind, Layout layout,
-                                   bool tells_when_waiting) {
+std::unique_ptr<RequestQueue> RequestQueue::create(std::uint32_t id, RequestKind kind,
+                                                   Layout layout, bool tells_when_waiting) {
   if (layout.max_rows < 1 || layout.max_rows > kMaxRows || layout.buffers < 1 ||
       layout.buffers > kMaxBuffers) {
     throw InvalidArgument(
@@ -74,7 +74,8 @@ std::unique_ptr<RequestQueue> RequestQueue::create(std::uint32_t id, RequestKind
 
 std::unique_ptr<RequestQueue> RequestQueue::attach(os::Fd fd, RequestKind kind) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
-  const auto* header = arena.size() < sizeof(RequestQueueHeader) ? nullptr : arena.at<RequestQueueHeader>(0);
+  const auto* header =
+      arena.size() < sizeof(RequestQueueHeader) ? nullptr : arena.at<RequestQueueHeader>(0);
   if (header == nullptr || header->magic != kMagic || header->version != kVersion) {
     throw Error("this is no queue of a model service, or one of another version of Shoal");
   }

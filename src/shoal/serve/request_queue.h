@@ -79,7 +79,7 @@ class RequestQueue {
 
   /// All buffers closed. Throws InvalidArgument, and SystemError when memory is short.
   static std::unique_ptr<RequestQueue> create(std::uint32_t id, RequestKind kind, Layout layout,
-                                      bool tells_when_waiting);
+                                              bool tells_when_waiting);
   /// Throws Error when the segment is none for rows of this kind.
   static std::unique_ptr<RequestQueue> attach(os::Fd fd, RequestKind kind);
 

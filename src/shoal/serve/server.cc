@@ -247,7 +247,9 @@ bool Server::begin_row(QueueState& state, const RowCell& cell, Batch& batch) {
   return true;
 }
 
-const RequestKind& Server::kind(const Batch& batch) const noexcept { return batch.queue->queue->kind(); }
+const RequestKind& Server::kind(const Batch& batch) const noexcept {
+  return batch.queue->queue->kind();
+}
 
 const RowSpec& Server::outputs(const Batch& batch) const noexcept { return batch.queue->outputs; }
 

@@ -21,10 +21,10 @@
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
 #include "shoal/process/event_loop.h"
-#include "shoal/serve/server_segment.h"
-#include "shoal/serve/request_queue.h"
-#include "shoal/serve/messages.h"
 #include "shoal/serve/client_slots.h"
+#include "shoal/serve/messages.h"
+#include "shoal/serve/request_queue.h"
+#include "shoal/serve/server_segment.h"
 #include "shoal/sync/spin_policy.h"
 
 namespace shoal::serve {
@@ -42,7 +42,7 @@ struct ServerOptions {
   std::string address;  // of the frontend
   std::uint32_t instance = 0;
   std::vector<ModelOptions> models;
-  std::uint32_t max_queues = 64;    // of one model: kinds of rows
+  std::uint32_t max_queues = 64;   // of one model: kinds of rows
   std::uint32_t max_slots = 4096;  // of one client at one queue: rows in flight
 };
 
@@ -142,7 +142,9 @@ class Server {
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);
 
   const ServerOptions& options() const noexcept { return options_; }
-  ModelStatistics& statistics(std::uint32_t model) const noexcept { return segment_.models()[model]; }
+  ModelStatistics& statistics(std::uint32_t model) const noexcept {
+    return segment_.models()[model];
+  }
   std::size_t clients() const noexcept { return segment_.clients(); }
 
  private:

@@ -128,7 +128,8 @@ std::optional<Work> Server::next_event() {
       if (auto work = open(std::move(*opening))) return work;
     } else if (const auto* leaving = std::get_if<LeaveEvent>(&event)) {
       const auto found = slots_.find(leaving->client_slots);
-      if (found != slots_.end() && found->second.client == leaving->client) drop_slots(found->first);
+      if (found != slots_.end() && found->second.client == leaving->client)
+        drop_slots(found->first);
     } else if (const auto* gone = std::get_if<ClientGone>(&event)) {
       drop_slots_of(gone->client);
       return *gone;
@@ -142,8 +143,8 @@ std::optional<Work> Server::next_event() {
 
 std::optional<Work> Server::open(OpenEvent event) {
   const RequestKind& kind = event.request.kind;
-  const auto queue =
-      std::ranges::find_if(queues_, [&](const auto& state) { return state->queue->kind() == kind; });
+  const auto queue = std::ranges::find_if(
+      queues_, [&](const auto& state) { return state->queue->kind() == kind; });
   if (queue != queues_.end()) {
     give_slots(event.peer, **queue, event.request.slots);
     return std::nullopt;
@@ -173,9 +174,9 @@ std::optional<Work> Server::open(OpenEvent event) {
 void Server::open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure) {
   const ModelOptions& model = options_.models[probe.request.kind.model];
   auto state = std::make_unique<QueueState>();
-  state->queue =
-      RequestQueue::create(static_cast<std::uint32_t>(queues_.size()), probe.request.kind,
-                   {.buffers = kBuffers, .max_rows = model.max_batch}, model.max_delay.count() > 0);
+  state->queue = RequestQueue::create(
+      static_cast<std::uint32_t>(queues_.size()), probe.request.kind,
+      {.buffers = kBuffers, .max_rows = model.max_batch}, model.max_delay.count() > 0);
   state->outputs = std::move(outputs);
   state->structure = std::move(structure);
   state->max_delay_ns = static_cast<std::uint64_t>(model.max_delay.count());
@@ -192,10 +193,12 @@ void Server::refuse(const Probe&, const Refused& why) {
 void Server::give_slots(const std::shared_ptr<Peer>& peer, QueueState& state, std::uint32_t slots) {
   try {
     ClientSlotsState given;
-    const std::size_t cheap = kUnaskedBytes / std::max(row_bytes(state.outputs), ClientSlots::kMaxTextBytes);
-    slots =
-        std::max(slots, static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kUnaskedSlots)));
-    given.slots = ClientSlots::create(next_slots_id_++, state.outputs, std::min(slots, options_.max_slots));
+    const std::size_t cheap =
+        kUnaskedBytes / std::max(row_bytes(state.outputs), ClientSlots::kMaxTextBytes);
+    slots = std::max(slots,
+                     static_cast<std::uint32_t>(std::clamp<std::size_t>(cheap, 2, kUnaskedSlots)));
+    given.slots =
+        ClientSlots::create(next_slots_id_++, state.outputs, std::min(slots, options_.max_slots));
     given.client = peer->id;
     given.queue = &state;
     const std::uint32_t id = given.slots->id();

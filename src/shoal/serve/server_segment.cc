@@ -30,15 +30,15 @@ ServerSegment ServerSegment::create(std::span<const std::string> models) {
     }
   }
   ServerSegment segment;
-  segment.arena_ = shm::Arena::create("shoal-serve-server",
-                                   sizeof(ServerSegmentHeader) + models.size() * sizeof(ModelStatistics));
+  segment.arena_ = shm::Arena::create(
+      "shoal-serve-server", sizeof(ServerSegmentHeader) + models.size() * sizeof(ModelStatistics));
   segment.header_ = segment.arena_.at<ServerSegmentHeader>(0);
   segment.header_->magic = kMagic;
   segment.header_->version = kServerSegmentVersion;
   segment.header_->models = static_cast<std::uint32_t>(models.size());
   segment.header_->started_ns = os::now_ns();
   segment.models_ = {segment.arena_.at<ModelStatistics>(sizeof(ServerSegmentHeader), models.size()),
-                  models.size()};
+                     models.size()};
   for (std::size_t i = 0; i < models.size(); ++i) {
     std::memcpy(segment.models_[i].name, models[i].data(), models[i].size());
   }
@@ -48,7 +48,8 @@ ServerSegment ServerSegment::create(std::span<const std::string> models) {
 ServerSegment ServerSegment::attach(os::Fd fd) {
   ServerSegment segment;
   segment.arena_ = shm::Arena::attach(std::move(fd));
-  if (segment.arena_.size() < sizeof(ServerSegmentHeader)) throw Error("this is no segment of a model service");
+  if (segment.arena_.size() < sizeof(ServerSegmentHeader))
+    throw Error("this is no segment of a model service");
   segment.header_ = segment.arena_.at<ServerSegmentHeader>(0);
   const std::size_t models = segment.header_->models;
   if (segment.header_->magic != kMagic || segment.header_->version != kServerSegmentVersion ||
@@ -56,7 +57,8 @@ ServerSegment ServerSegment::attach(os::Fd fd) {
       segment.arena_.size() < sizeof(ServerSegmentHeader) + models * sizeof(ModelStatistics)) {
     throw Error("this is no segment of a model service, or one of another version of Shoal");
   }
-  segment.models_ = {segment.arena_.at<ModelStatistics>(sizeof(ServerSegmentHeader), models), models};
+  segment.models_ = {segment.arena_.at<ModelStatistics>(sizeof(ServerSegmentHeader), models),
+                     models};
   return segment;
 }
 

@@ -155,7 +155,8 @@ TEST_P(ServerDeath, EndsEveryWaitAndTheNextServerServes) {
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(running, 0u);
   EXPECT_EQ(segments[0]->clients(), 0u);
-  server = std::make_unique<Child>([&] { return serve_echoes(echo_options(frontend.address(), 4)); });
+  server =
+      std::make_unique<Child>([&] { return serve_echoes(echo_options(frontend.address(), 4)); });
   ASSERT_TRUE(frontend.wait_ready(0, 2, test_deadline()));
   second.ring();
   for (const auto& client : clients) {
