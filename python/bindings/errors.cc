@@ -50,10 +50,10 @@ nb::object exception_of(const process::RemoteError& error) {
   const process::ErrorReport& report = error.report();
   nb::list others;
   for (const process::RemoteError& other : error.others()) others.append(exception_of(other));
-  return nb::module_::import_("shoal.process.error_report").attr("unpack_exception")(
-      error.worker(), report.type, report.message, report.traceback,
-      nb::bytes(report.extra.data(), report.extra.size()), where(report), report.code,
-      report.env_index, others);
+  return nb::module_::import_("shoal.process.error_report")
+      .attr("unpack_exception")(error.worker(), report.type, report.message, report.traceback,
+                                nb::bytes(report.extra.data(), report.extra.size()), where(report),
+                                report.code, report.env_index, others);
 }
 
 nb::object exception_of(const process::WorkerDied& error) {

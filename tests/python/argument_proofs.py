@@ -561,4 +561,5 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "stat": ("test_serve_observing",),
     "bench": ("test_bench", "test_cli", OWN),
     "test": ("test_cli", "test_test_all", OWN),
+    "lint": ("test_cli_lint",),
 }

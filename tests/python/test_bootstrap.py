@@ -167,6 +167,16 @@ def test_an_edited_source_is_built_and_nothing_else_is_done(project):
     assert project.call().stderr == ""
 
 
+def test_warnings_become_errors_where_that_is_asked_for_and_nothing_is_configured_twice(project):
+    cache = project.root / "build/release/CMakeCache.txt"
+    project.call()
+    assert "SHOAL_WERROR" not in cache.read_text()
+    result = project.call(SHOAL_WERROR="1")
+    assert "Configuring" in result.stderr and "SHOAL_WERROR:UNINITIALIZED=ON" in cache.read_text()
+    assert project.call(SHOAL_WERROR="1").stderr == ""
+    assert project.call().stderr == "", "as it was configured, so it stays"
+
+
 def test_a_lost_module_is_built_again(project):
     project.call()
     (project.root / "python/shoal/_learn.so").unlink()

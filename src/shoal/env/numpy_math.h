@@ -34,8 +34,8 @@ inline double square(double x) noexcept {
   constexpr std::uint64_t kExponent = 0x7ff0'0000'0000'0000;
   const double limit = 0.45 * 0x1p-52 * std::bit_cast<double>(bits & kExponent);
   // Where halves neither overflow nor vanish. Below a power of two the units are smaller.
-  const bool certain = product > 0x1p-600 && product < 0x1p+900 && std::abs(off) < limit &&
-                       (bits & ~kExponent) != 0;
+  const bool certain =
+      product > 0x1p-600 && product < 0x1p+900 && std::abs(off) < limit && (bits & ~kExponent) != 0;
   return certain ? product : power(x, 2.0);
 }
 

@@ -26,8 +26,8 @@ TEST(NumpyMath, ASquareIsLibmsPower) {
   EXPECT_TRUE(std::isnan(square(std::numeric_limits<double>::quiet_NaN())));
   std::mt19937_64 random(1);
   for (int i = 0; i < 2'000'000; ++i) {
-    const double x =
-        std::ldexp(std::uniform_real_distribution(-1.0, 1.0)(random), static_cast<int>(i % 64) - 32);
+    const double x = std::ldexp(std::uniform_real_distribution(-1.0, 1.0)(random),
+                                static_cast<int>(i % 64) - 32);
     ASSERT_EQ(square(x), power(x, 2.0)) << x;
   }
   // Next to powers of two, and to where a product lies between two numbers.

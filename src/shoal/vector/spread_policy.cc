@@ -20,7 +20,7 @@ constexpr double kChanged = 1.7;             // rounds that take so many times a
 constexpr std::uint64_t kFirstPeriodNs = 500'000'000;
 constexpr std::uint64_t kLastPeriodNs = 16'000'000'000;
 constexpr std::uint64_t kLastAwayNs = 2'000'000'000;  // while there are fewer CPUs than workers
-constexpr std::uint64_t kLastingNs = 300'000'000;    // of another time than before
+constexpr std::uint64_t kLastingNs = 300'000'000;     // of another time than before
 constexpr std::uint64_t kSecondLookNs = 100'000'000;  // after what fewer CPUs seem to have won
 
 std::string named(int cpus) {
@@ -124,8 +124,8 @@ void SpreadPolicy::decide(std::uint64_t now_ns) noexcept {
     period_ns_ = kFirstPeriodNs;
   } else {
     seconded_ = kNobody;
-    period_ns_ = std::clamp(2 * period_ns_, kFirstPeriodNs,
-                            home_ == most_ ? kLastPeriodNs : kLastAwayNs);
+    period_ns_ =
+        std::clamp(2 * period_ns_, kFirstPeriodNs, home_ == most_ ? kLastPeriodNs : kLastAwayNs);
   }
   go_home(now_ns);
 }

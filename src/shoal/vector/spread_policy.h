@@ -68,13 +68,14 @@ class SpreadPolicy {
   int candidate_;  // what it is compared with while legs are left, and was last
   int now_;
   int seconded_ = kNobody;  // fewer CPUs that were shorter once
-  unsigned asked_ = 0;  // comparisons so far
-  int legs_ = 0;        // of the comparison under way that are left
-  int settling_ = 0;    // rounds after a move that do not count yet
+  unsigned asked_ = 0;      // comparisons so far
+  int legs_ = 0;            // of the comparison under way that are left
+  int settling_ = 0;        // rounds after a move that do not count yet
   std::uint64_t leg_begin_ns_ = 0;
   std::uint64_t decided_ns_ = 0;  // when the last comparison ended
-  std::uint64_t changed_ns_ = 0;  // since when rounds take another time than it said; 0: they do not
-  std::uint64_t period_ns_;       // until the next one
+  // Since when rounds take another time than it said; 0: they do not.
+  std::uint64_t changed_ns_ = 0;
+  std::uint64_t period_ns_;  // until the next one
   Mean leg_;
   double at_home_ns_ = 0;  // the mean of the shorter leg; 0: there was none
   double away_ns_ = 0;

@@ -138,7 +138,7 @@ TEST(SpreadPolicy, ADisturbanceDoesNotDecide) {
     const auto disturbed = [&](int cpus) -> std::uint64_t {
       const std::uint64_t phase = at_ns % 700'000'000;
       const bool taken = phase < burst_ms * 1'000'000;
-      const std::uint64_t round = taken        ? (cpus == 2 ? 1'000'000 : 800'000)
+      const std::uint64_t round = taken       ? (cpus == 2 ? 1'000'000 : 800'000)
                                   : cpus == 2 ? 400'000
                                               : 750'000;
       at_ns += round;
