@@ -81,7 +81,8 @@ class Project:
     def environment(self, **variables: str) -> dict[str, str]:
         path = f"{self.programs}:{os.environ['PATH']}"
         base = getattr(sys, "_base_executable", sys.executable)
-        return {**os.environ, "PATH": path, "SHOAL_PYTHON": base, "PIP_NO_INDEX": "1", **variables}
+        inherited = {name: value for name, value in os.environ.items() if name != "SHOAL_WERROR"}  # CI's own
+        return {**inherited, "PATH": path, "SHOAL_PYTHON": base, "PIP_NO_INDEX": "1", **variables}
 
     def start(
         self, *arguments: str, cwd: Path | None = None, prefix: tuple[str, ...] = (), **variables: str
