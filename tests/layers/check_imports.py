@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from report import run
+
 Graph = dict[str, dict[str, str]]
 """Of each module what it imports, and where: "python/shoal/x.py:12"."""
 
@@ -150,17 +152,5 @@ def check(root: Path) -> tuple[int, list[str]]:
     ]
 
 
-def main(argv: list[str]) -> int:
-    root = Path(argv[1]) if len(argv) > 1 else Path(__file__).resolve().parents[2]
-    count, faults = check(root)
-    if count == 0:
-        print(f"no modules under {root / 'python'}", file=sys.stderr)
-        return 2
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    print(f"{count} modules read, {len(faults)} circles")
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(run(check, sys.argv, "modules", "circles"))

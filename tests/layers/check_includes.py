@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from report import run
+
 LAYERS = ("os", "shm", "sync", "ipc", "process", "env", "vector", "serve", "collect", "learn")
 SUFFIXES = {".h", ".cc", ".hpp", ".cpp", ".inc"}
 
@@ -94,17 +96,5 @@ def check(root: Path) -> tuple[int, list[str]]:
     return len(files), faults
 
 
-def main(argv: list[str]) -> int:
-    root = Path(argv[1]) if len(argv) > 1 else Path(__file__).resolve().parents[2]
-    count, faults = check(root)
-    if count == 0:
-        print(f"no sources under {root}", file=sys.stderr)
-        return 2
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    print(f"{count} files read, {len(faults)} wrong includes")
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(run(check, sys.argv, "files", "wrong includes"))

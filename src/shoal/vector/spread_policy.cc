@@ -127,11 +127,6 @@ void SpreadPolicy::decide(std::uint64_t now_ns) noexcept {
     period_ns_ =
         std::clamp(2 * period_ns_, kFirstPeriodNs, home_ == most_ ? kLastPeriodNs : kLastAwayNs);
   }
-  go_home(now_ns);
-}
-
-// The comparison is over.
-void SpreadPolicy::go_home(std::uint64_t now_ns) noexcept {
   if (now_ != home_) settling_ = kSettling;
   now_ = home_;
   legs_ = 0;

@@ -59,7 +59,6 @@ class SpreadPolicy {
   int next_candidate() noexcept;
   void begin_leg(std::uint64_t now_ns, int cpus) noexcept;
   void decide(std::uint64_t now_ns) noexcept;
-  void go_home(std::uint64_t now_ns) noexcept;
 
   static constexpr int kNobody = -1;
 
