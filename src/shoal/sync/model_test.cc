@@ -1,4 +1,4 @@
-// The orderings of doorbell, gather, chunks, ring and slots under the Relacy model checker: it runs
+// The orderings of doorbell, gather, chunks, ring, slots and versions under the Relacy model checker: it runs
 // the very templates of the headers over its own atomics, through thousands of interleavings and
 // every value that a relaxed load may return. A lost wake-up is a deadlock to it, a missing
 // release/acquire pair a data race.
@@ -10,6 +10,7 @@
 #include "shoal/sync/gather.h"
 #include "shoal/sync/sleepers.h"
 #include "shoal/sync/spsc_indices.h"
+#include "shoal/sync/versioned_slots.h"
 
 // Last, since it redefines keywords.
 #include "shoal/sync/testing/model.h"
@@ -380,6 +381,34 @@ struct SleepersModel : rl::test_suite<SleepersModel<kFault, kOneGivesUp>, kOneGi
   }
 };
 
+/// One writes two words three times into two slots, so that it comes back to a slot that is being
+/// read; two read.
+template <Fault kFault>
+struct VersionsModel : rl::test_suite<VersionsModel<kFault>, 3> {
+  static constexpr std::uint64_t kVersions = 3;
+  static constexpr std::size_t kSlots = 2;
+  using Slots = BasicVersionedSlots<ModelAtomics<kFault>>;
+  using Value = std::uint64_t[2];
+  typename ModelAtomics<kFault>::Word64 words[Slots::words_needed(sizeof(Value), kSlots)];
+  rl::var<std::uint64_t> beside[kVersions + 1];
+
+  void thread(unsigned index) {
+    Slots slots(words, sizeof(Value), kSlots);
+    if (index == 0) {
+      for (std::uint64_t version = 1; version <= kVersions; ++version) {
+        beside[version]($) = version;
+        const Value value = {version, version};
+        RL_ASSERT(slots.write(reinterpret_cast<const std::byte*>(value)) == version);
+      }
+      return;
+    }
+    Value value = {0, 0};
+    const std::uint64_t version = slots.read(reinterpret_cast<std::byte*>(value));
+    RL_ASSERT(value[0] == version && value[1] == version);
+    if (version != 0) RL_ASSERT(beside[version]($) == version);
+  }
+};
+
 TEST(Model, EveryRingEndsEveryWaitAndPublishes) {
   expect_clean<RingModel<Fault::kNone>>(rl::random_scheduler_type);
   expect_clean<RingModel<Fault::kNone>>(rl::fair_context_bound_scheduler_type);
@@ -418,6 +447,10 @@ TEST(Model, EveryItemFindsASleeper) {
   expect_clean<SleepersModel<Fault::kNone, true>>(rl::random_scheduler_type);
 }
 
+TEST(Model, EveryVersionThatIsReadIsWhole) {
+  expect_clean<VersionsModel<Fault::kNone>>(rl::random_scheduler_type);
+}
+
 TEST(Model, ALostWakeUpIsNoticed) {
   EXPECT_EQ((result_of<SleepersModel<Fault::kNoWake, false>>()), rl::test_result_deadlock);
   EXPECT_EQ(result_of<RingModel<Fault::kNoWake>>(), rl::test_result_deadlock);
@@ -431,6 +464,7 @@ TEST(Model, AMissingOrderIsNoticed) {
   EXPECT_EQ(result_of<ChunkModel<Fault::kRelaxedOrders>>(), rl::test_result_data_race);
   EXPECT_EQ(result_of<RingBufferModel<Fault::kRelaxedOrders>>(), rl::test_result_data_race);
   EXPECT_NE((result_of<ArrivalModel<Fault::kRelaxedOrders, 1>>()), rl::test_result_success);
+  EXPECT_NE(result_of<VersionsModel<Fault::kRelaxedOrders>>(), rl::test_result_success);
 }
 
 }  // namespace
