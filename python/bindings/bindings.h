@@ -17,5 +17,6 @@ void bind_vector(nanobind::module_& module);
 void bind_async(nanobind::module_& module);
 void bind_pool(nanobind::module_& module);
 void bind_serve(nanobind::module_& module);
+void bind_collect(nanobind::module_& module);
 
 }  // namespace shoal::python

@@ -30,5 +30,6 @@ NB_MODULE(_core, module) {
   shoal::python::bind_async(module);
   shoal::python::bind_pool(module);
   shoal::python::bind_serve(module);
+  shoal::python::bind_collect(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
 }

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from shoal._version import __version__
 
 if TYPE_CHECKING:
-    from shoal import errors, identity, learn, multiprocessing, process, serve, vector
+    from shoal import collect, errors, identity, learn, multiprocessing, process, serve, vector
+    from shoal.collect.collector import Collector
     from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
     from shoal.ipc.tensors import share_module
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from shoal.vector.vector_env import VectorEnv
 
 __all__ = [
+    "Collector",
     "Error",
     "Fault",
     "FaultPolicy",
@@ -45,6 +47,7 @@ __all__ = [
     "WorkerOptions",
     "WorkerPool",
     "__version__",
+    "collect",
     "errors",
     "identity",
     "learn",
@@ -58,6 +61,7 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "Collector": "shoal.collect.collector",
     "Error": "shoal.errors",
     "Fault": "shoal.vector.faults",
     "FaultPolicy": "shoal.vector.faults",
@@ -78,7 +82,7 @@ _MODULE_OF = {
     "share_module": "shoal.ipc.tensors",
     "worker": "shoal.identity",
 }
-_SUBMODULES = frozenset({"errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})
+_SUBMODULES = frozenset({"collect", "errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})
 
 
 def __getattr__(name: str) -> Any:

@@ -130,6 +130,25 @@ PROOF: dict[str, dict[str, str]] = {
     },
     "vector.AsyncVectorEnv.step": {"actions env_ids": f"{VECTOR}::test_what_is_in_flight_is_thrown_away_in_time"},
     "vector.AsyncVectorEnv.discard": {"timeout": f"{VECTOR}::test_what_is_in_flight_is_thrown_away_in_time"},
+    # --- experience
+    "Collector": {
+        "env policy frames_per_batch": "test_collect::test_what_does_not_fit_is_one_clear_error",
+        "num_envs total_frames": "test_collect::test_the_last_batch_is_shorter_and_then_the_iteration_ends",
+        "seed num_workers": "test_collect::test_the_same_seed_gives_the_same_batches_for_any_number_of_workers",
+        "next_obs": "test_collect::test_a_batch_tells_what_happened_row_by_row",
+        "init_random_frames": "test_collect::test_the_first_frames_are_random_where_asked_for",
+        "max_frames_per_traj": "test_collect::test_episodes_are_cut_at_max_frames_per_traj",
+        "split_trajectories": "test_collect::test_split_trajectories_are_padded_rows_of_the_same_frames",
+        "output": "test_collect::test_what_does_not_fit_is_one_clear_error",
+        "backend context env_kwargs wrappers worker": "test_collect::test_environments_are_built_as_asked",
+        "on_fault": "test_collect::test_a_dead_worker_is_an_error_or_rows_that_are_counted_as_lost",
+        "timeout": "test_collect::test_a_step_that_takes_too_long_is_an_error",
+    },
+    "Collector.reset": {"seed": "test_collect::test_after_a_failure_a_reset_makes_it_usable_again"},
+    "Collector.update_weights": {
+        "weights": "test_collect::test_updates_of_a_network_take_its_weights_and_are_counted",
+    },
+    "Collector.load_state_dict": {"state": "test_collect::test_a_state_dict_goes_on_with_the_same_batches"},
     # --- who a worker is
     "Counter.add": {"n": "test_identity::test_a_plain_process_is_worker_zero_of_one"},
     "Counter.set": {"value": "test_identity::test_counters_are_seen_by_the_parent"},

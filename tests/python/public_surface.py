@@ -17,6 +17,7 @@ STUBS = Path(__file__).parents[2] / "python"
 MODULES = (
     "shoal",
     "shoal.vector",
+    "shoal.collect",
     "shoal.multiprocessing",
     "shoal.multiprocessing.connection",
     "shoal.multiprocessing.pool",

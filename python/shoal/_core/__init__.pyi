@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from shoal._core import collect as collect
 from shoal._core import env as env
 from shoal._core import ipc as ipc
 from shoal._core import pool as pool

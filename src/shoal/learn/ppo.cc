@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "shoal/collect/collector.h"
@@ -139,23 +140,45 @@ void Ppo::Impl::report(const UpdateStats& update, IterationStats& stats) {
   }
 }
 
+std::vector<shm::TensorView> Ppo::Impl::encoded(std::span<const shm::TensorView> obs) {
+  const std::int64_t rows = obs.front().rows;
+  std::vector<shm::TensorView> encoded;
+  act_obs.resize(encoder.specs().size());
+  for (std::size_t leaf = 0; leaf < act_obs.size(); ++leaf) {
+    const auto& spec = encoder.specs()[leaf];
+    act_obs[leaf].resize(static_cast<std::size_t>(rows) * spec.bytes());
+    encoded.push_back({act_obs[leaf].data(), rows, spec});
+  }
+  encoder.encode(obs, encoded, false);
+  return encoded;
+}
+
+shm::TensorView Ppo::Impl::room_for_actions(std::int64_t rows) {
+  const auto& spec = decoder.spec();
+  act_actions.resize(static_cast<std::size_t>(rows) * spec.bytes());
+  return {act_actions.data(), rows, spec};
+}
+
 void Ppo::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
               bool deterministic, std::uint64_t step) {
   Impl& me = *impl_;
-  const std::int64_t rows = obs.front().rows;
-  std::vector<shm::TensorView> encoded;
-  me.act_obs.resize(me.encoder.specs().size());
-  for (std::size_t leaf = 0; leaf < me.act_obs.size(); ++leaf) {
-    const auto& spec = me.encoder.specs()[leaf];
-    me.act_obs[leaf].resize(static_cast<std::size_t>(rows) * spec.bytes());
-    encoded.push_back({me.act_obs[leaf].data(), rows, spec});
-  }
-  me.encoder.encode(obs, encoded, false);
-  const auto& spec = me.decoder.spec();
-  me.act_actions.resize(static_cast<std::size_t>(rows) * spec.bytes());
-  const shm::TensorView chosen{me.act_actions.data(), rows, spec};
-  me.policy.act_apart(encoded, step, deterministic, chosen);
+  const shm::TensorView chosen = me.room_for_actions(obs.front().rows);
+  me.policy.act_apart(me.encoded(obs), step, deterministic, chosen);
   me.decoder.decode(chosen, actions[0]);
+}
+
+void Ppo::reseed(std::uint64_t seed) noexcept { impl_->policy.reseed(seed); }
+
+void Ppo::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+                 const shm::TensorView& action, std::span<float> log_prob, std::span<float> value) {
+  Impl& me = *impl_;
+  const shm::TensorView chosen = me.room_for_actions(obs.front().rows);
+  me.policy.act(me.encoded(obs), step, chosen, log_prob, value);
+  if (me.decoder.is_continuous() && action.row.dtype == shm::DType::kF32) {
+    std::memcpy(action.data, chosen.data, chosen.bytes());
+  } else {
+    me.decoder.decode(chosen, action);
+  }
 }
 
 }  // namespace shoal::learn

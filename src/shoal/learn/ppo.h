@@ -95,6 +95,13 @@ class Ppo {
   void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
            bool deterministic, std::uint64_t step = 0);
 
+  /// As act(), but samples with the random numbers of training, and tells log-probabilities and
+  /// values. The actions of a Box of float32 are written as they were drawn, not clipped.
+  void decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+              const shm::TensorView& action, std::span<float> log_prob, std::span<float> value);
+  /// Random numbers are those of `seed` from now on.
+  void reseed(std::uint64_t seed) noexcept;
+
   /// Everything that iterate() reads or writes, apart from the environments.
   LearnerState state() const;
   /// Throws InvalidArgument when names, shapes or types are not this learner's. Strong guarantee.

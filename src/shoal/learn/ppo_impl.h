@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shoal/collect/collector.h"
@@ -20,6 +21,10 @@ struct Ppo::Impl {
   /// Makes the collector for `envs`, which must be like those that the learner was made for.
   void attach(vector::VectorEnv& envs);
   void report(const UpdateStats& update, IterationStats& stats);
+  /// Room for the policy's actions of so many rows, and the encoded observations; valid until the
+  /// next call.
+  shm::TensorView room_for_actions(std::int64_t rows);
+  std::vector<shm::TensorView> encoded(std::span<const shm::TensorView> obs);
 
   PpoConfig config;
   int num_envs;
@@ -34,7 +39,7 @@ struct Ppo::Impl {
   std::unique_ptr<collect::Collector> collector;
   std::int64_t steps = 0;
   std::int64_t iteration = 0;
-  // Room for act().
+  // Room for act() and decide().
   std::vector<std::vector<std::byte>> act_obs;
   std::vector<std::byte> act_actions;
 };

@@ -1,0 +1,354 @@
+"""What a collector asks for actions: policies of all kinds behind one face."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal import _core
+from shoal.serve.client import ServiceModel
+from shoal.serve.in_python import is_module
+from shoal.serve.local import LocalModel
+from shoal.serve.service import ModelService
+from shoal.serve.structure import tree_map
+
+__all__ = ["Actor", "RandomActor", "actor_of"]
+
+OUTPUTS = ("log_prob", "value")
+
+
+class Actor:
+    """Chooses actions for all environments.
+
+    Attributes:
+        engine: what the C++ collector calls: a C++ actor, or a function of the row's number.
+        outputs: which of log_prob and value it gives; known after the first row for policies in Python.
+        version: of its weights.
+        wants_tensors: whether batches are torch tensors by default.
+    """
+
+    engine: Any
+    outputs: frozenset[str] = frozenset(OUTPUTS)
+    version = 0
+    wants_tensors = False
+
+    def begin(self, arrays: dict[str, Any]) -> None:
+        """Before the rows of a batch, which `arrays` are."""
+
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        """Around the rows of a batch."""
+        yield
+
+    def extras(self) -> dict[str, Any]:
+        """More entries of the batch that begin() was told of."""
+        return {}
+
+    def restart(self) -> None:
+        """All environments have been reset."""
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> None:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        return {"version": self.version}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.version = state["version"]
+
+
+class NetworkActor(Actor):
+    """A C++ network, of a run or new."""
+
+    def __init__(self, native: Any, seed: int) -> None:
+        self.engine = native
+        self._seed = seed
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> None:
+        if weights is None:
+            raise TypeError("update_weights() of a C++ network takes its weights: a dict from names to arrays")
+        self.engine.load_weights({name: np.ascontiguousarray(_array_of(value)) for name, value in weights.items()})
+        self.version += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"version": self.version, "seed": self._seed, "weights": self.engine.weights()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.engine.load_weights(state["weights"])
+        self._seed = state["seed"]
+        self.engine.reseed(self._seed)
+        self.version = state["version"]
+
+
+class PythonActor(Actor):
+    """A module of torch, or any callable: observations of all environments in, actions out.
+
+    What it draws from torch's and NumPy's global generators comes from states of the actor's own, which begin at `seed`.
+    """
+
+    def __init__(self, policy: Callable[..., Any], num_envs: int, seed: int) -> None:
+        self.engine = self._row
+        self.wants_tensors = is_module(policy)
+        self.outputs = frozenset()
+        self._policy = policy
+        self._num_envs = num_envs
+        self._random = _Generators(seed)
+        self._known = False
+        self._is_recurrent = hasattr(policy, "initial_state")
+        self._state: Any = None
+        self.restart()
+
+    def restart(self) -> None:
+        if self._is_recurrent:
+            self._state = self._policy.initial_state(self._num_envs)
+        self._first_state = self._state
+
+    def begin(self, arrays: dict[str, Any]) -> None:
+        self._first_state = self._state
+        as_leaf = _tensor_of if self.wants_tensors else np.asarray
+        self._obs = tree_map(as_leaf, arrays["obs"])
+        self._is_first = as_leaf(arrays["is_first"])
+        self._rows = {name: as_leaf(arrays[name]) for name in ("action", *OUTPUTS)}
+
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        torch = sys.modules.get("torch")
+        with self._random, torch.no_grad() if torch else contextlib.nullcontext():
+            yield
+
+    def extras(self) -> dict[str, Any]:
+        return {"state": self._first_state} if self._is_recurrent else {}
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> None:
+        if weights is not None:
+            load = getattr(self._policy, "load_state_dict", None)
+            if load is None:
+                raise TypeError(
+                    f"the policy {self._policy!r} has no load_state_dict() that would take weights: change it as it is "
+                    "changed, and call update_weights() without any"
+                )
+            load(weights)
+        self.version += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"version": self.version, "random": self._random.state(), "state": self._state}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._random.load_state(state["random"])
+        self._state = state["state"]
+        self.version = state["version"]
+
+    def _row(self, t: int) -> None:
+        obs = tree_map(lambda leaf: leaf[t], self._obs)
+        if self._is_recurrent:
+            answer = self._policy(obs, self._state, self._is_first[t])
+        else:
+            answer = self._policy(obs)
+        self._take(answer, t)
+
+    def _take(self, answer: Any, t: int) -> None:
+        given = _parts_of(answer)
+        if "action" not in given:
+            raise TypeError(f"the policy gave no action: {_described(answer)}")
+        if self._is_recurrent:
+            if "state" not in given:
+                raise TypeError("a policy with an initial_state() returns a dict with the next 'state', too")
+            self._state = given.pop("state")
+        outputs = frozenset(given) - {"action"}
+        if not self._known:
+            unknown = outputs - {*OUTPUTS}
+            if unknown:
+                raise TypeError(f"the policy gave {sorted(unknown)}: a policy gives 'action', 'log_prob' and 'value'")
+            self.outputs, self._known = outputs, True
+        elif outputs != self.outputs:
+            raise TypeError(f"the policy gave {sorted(outputs)} beside its actions, and {sorted(self.outputs)} before")
+        for name, value in given.items():
+            _store(name, value, self._rows[name][t])
+
+
+class ServiceActor(PythonActor):
+    """A model of a ModelService, asked for all environments at once."""
+
+    def __init__(self, model: Any, service: ModelService | None, num_envs: int, seed: int) -> None:
+        super().__init__(model.batch, num_envs, seed)
+        self._model = model
+        self._service = service
+        self._versions: Any = None
+
+    def begin(self, arrays: dict[str, Any]) -> None:
+        super().begin(arrays)
+        self._versions = arrays["policy_version"]
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> None:
+        if self._service is None or weights is None:
+            raise TypeError(
+                "update_weights() of a collector whose policy is a model of a service: give it weights, and the "
+                "ModelService itself as policy; or call the service's own update()"
+            )
+        self.version = self._service.update(self._model.name, weights)
+
+    def state(self) -> dict[str, Any]:
+        return {"version": self.version}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """The service's weights are its own."""
+
+    def _row(self, t: int) -> None:
+        super()._row(t)
+        if self._model.version is not None:
+            self.version = max(self.version, self._model.version)
+            self._versions[t] = self._model.version
+
+
+class RandomActor(Actor):
+    """Samples of the action space."""
+
+    def __init__(self, action_space: Any, seed: int) -> None:
+        self.engine = self._row
+        self._space = action_space
+        self._space.seed(seed)
+
+    def begin(self, arrays: dict[str, Any]) -> None:
+        self._rows = arrays["action"]
+        for name in OUTPUTS:
+            if name in arrays:
+                arrays[name][:] = np.nan
+
+    def state(self) -> dict[str, Any]:
+        return {"random": self._space.np_random.bit_generator.state}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._space.np_random.bit_generator.state = state["random"]
+
+    def _row(self, t: int) -> None:
+        self._rows[t] = self._space.sample()
+
+
+def actor_of(policy: Any, engine: _core.VectorEnv, num_envs: int, seed: int) -> Actor:
+    """The actor for a Collector's `policy`."""
+    if isinstance(policy, str | Path):
+        return NetworkActor(_network(policy, engine, seed), seed)
+    if isinstance(policy, ModelService):
+        names = policy.directory.names
+        if len(names) != 1:
+            raise ValueError(f"the service has the models {', '.join(names)}: give one as policy, service.model(name)")
+        return ServiceActor(policy.model(names[0]), policy, num_envs, seed)
+    if isinstance(policy, ServiceModel | LocalModel):
+        return ServiceActor(policy, None, num_envs, seed)
+    if isinstance(policy, type) or not callable(policy):
+        raise TypeError(
+            "policy= takes the directory of a run, the name of a preset, a torch module or another callable, or a "
+            f"shoal.ModelService; got {policy!r}"
+        )
+    return PythonActor(policy, num_envs, seed)
+
+
+def _network(policy: str | Path, engine: _core.VectorEnv, seed: int) -> Any:
+    from shoal import _learn
+    from shoal.learn.config import preset, preset_names
+    from shoal.learn.policy import checkpoint_dir
+
+    if isinstance(policy, str) and policy in preset_names():
+        return _learn.NetworkActor.create(engine, json.dumps(preset(policy)), seed)
+    if not Path(policy).is_dir():
+        raise ValueError(
+            f"policy={str(policy)!r} is neither the directory of a run nor one of the presets {', '.join(preset_names())}"
+        )
+    return _learn.NetworkActor.load(engine, str(checkpoint_dir(policy)), seed)
+
+
+def _parts_of(answer: Any) -> dict[str, Any]:
+    """What a policy returned, by name."""
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if isinstance(answer, tuple):
+        names = ("action", *OUTPUTS)
+        if not 1 <= len(answer) <= len(names):
+            raise TypeError(
+                f"a policy returns actions, or (action, log_prob), or (action, log_prob, value); got {len(answer)}"
+            )
+        return dict(zip(names, answer, strict=False))
+    return {"action": answer}
+
+
+def _store(name: str, value: Any, row: Any) -> None:
+    """Writes a policy's output where it belongs. Raises ValueError where it does not fit: nothing is broadcast, and no
+    fraction cut off."""
+    if isinstance(row, np.ndarray):
+        given = _array_of(value)
+        if given.shape == row.shape and np.can_cast(given.dtype, row.dtype, "same_kind"):
+            row[...] = given
+            return
+    else:
+        given = value if hasattr(value, "is_floating_point") else _tensor_of(value)
+        fits = given.shape == row.shape and (row.is_floating_point() or not given.is_floating_point())
+        if fits and not given.is_complex():
+            row.copy_(given)
+            return
+    raise ValueError(
+        f"the policy gave {name} of shape {tuple(given.shape)} and {given.dtype}; for these environments it is of shape "
+        f"{tuple(row.shape)} and {row.dtype}"
+        + ("" if name != "action" else ": return the actions themselves, not scores of them, one for each environment")
+    )
+
+
+def _array_of(value: Any) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    return np.asarray(value)
+
+
+def _tensor_of(array: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(array)
+
+
+def _described(answer: Any) -> str:
+    return (
+        f"{type(answer).__name__} of {sorted(answer)}" if isinstance(answer, Mapping) else repr(type(answer).__name__)
+    )
+
+
+class _Generators:
+    """The global generators of torch (where it is imported) and NumPy: inside of `with`, those of one user."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._numpy = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed))).get_state(legacy=False)
+        self._torch: Any = None
+
+    def __enter__(self) -> None:
+        self._outer = np.random.get_state(legacy=False)
+        np.random.set_state(self._numpy)
+        torch = sys.modules.get("torch")
+        self._outer_torch = None
+        if torch is not None:
+            self._outer_torch = torch.get_rng_state()
+            torch.set_rng_state(self._own_torch(torch))
+
+    def __exit__(self, *_: object) -> None:
+        self._numpy = np.random.get_state(legacy=False)
+        np.random.set_state(self._outer)
+        if self._outer_torch is not None:
+            torch = sys.modules["torch"]
+            self._torch = torch.get_rng_state()
+            torch.set_rng_state(self._outer_torch)
+
+    def state(self) -> dict[str, Any]:
+        return {"numpy": self._numpy, "torch": None if self._torch is None else self._torch.numpy().copy()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._numpy = state["numpy"]
+        self._torch = None if state["torch"] is None else _tensor_of(state["torch"])
+
+    def _own_torch(self, torch: Any) -> Any:
+        if self._torch is None:
+            self._torch = torch.Generator().manual_seed(self._seed).get_state()
+        return self._torch

@@ -1,0 +1,228 @@
+#include "shoal/collect/experience_collector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "shoal/env/space.h"
+#include "shoal/os/error.h"
+
+namespace shoal::collect {
+namespace {
+
+std::vector<double> per_element(const std::vector<double>& bound, std::int64_t n, double none) {
+  const auto count = static_cast<std::size_t>(n);
+  if (bound.size() == count) return bound;
+  return std::vector<double>(count, bound.empty() ? none : bound[0]);
+}
+
+template <class T>
+void clip_rows(const shm::TensorView& from, const shm::TensorView& to, std::span<const double> low,
+               std::span<const double> high) {
+  const auto* in = reinterpret_cast<const T*>(from.data);
+  auto* out = reinterpret_cast<T*>(to.data);
+  for (std::int64_t row = 0; row < from.rows; ++row) {
+    for (std::size_t i = 0; i < low.size(); ++i, ++in, ++out) {
+      *out = std::clamp(*in, static_cast<T>(low[i]), static_cast<T>(high[i]));
+    }
+  }
+}
+
+}  // namespace
+
+ExperienceCollector::ExperienceCollector(vector::VectorEnv& envs,
+                                         std::optional<std::chrono::nanoseconds> timeout)
+    : envs_(envs), timeout_(timeout), episodes_(envs.num_envs()) {
+  if (envs.autoreset_mode() == vector::AutoresetMode::kDisabled) {
+    throw InvalidArgument(
+        "collect from environments that are not reset: create them with next-step or same-step "
+        "autoreset");
+  }
+  const env::Space& actions = envs.single_action_space();
+  for (const env::Space* space : {&envs.single_observation_space(), &actions}) {
+    if (const env::Opaque* opaque = env::first_opaque(*space)) {
+      throw InvalidArgument(
+          fmt::format("collect from environments with {}: it has no arrays of fixed size; turn it "
+                      "into one of Box, Discrete, MultiDiscrete and MultiBinary with a wrapper",
+                      opaque->text));
+    }
+  }
+  if (actions.get_if<env::Dict>() != nullptr || actions.get_if<env::Tuple>() != nullptr) {
+    throw InvalidArgument(
+        fmt::format("collect actions of the space {}: Box, Discrete, MultiDiscrete and MultiBinary "
+                    "are supported; flatten it with a wrapper (gymnasium.spaces.flatten_space)",
+                    actions.repr()));
+  }
+  spec_.envs = envs.num_envs();
+  for (const env::Leaf& leaf : env::leaves(envs.single_observation_space()))
+    spec_.obs.push_back(leaf.spec);
+  spec_.action = env::leaves(actions)[0].spec;
+  const auto* box = actions.get_if<env::Box>();
+  if (box != nullptr &&
+      (spec_.action.dtype == shm::DType::kF32 || spec_.action.dtype == shm::DType::kF64)) {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    low_ = per_element(box->low, spec_.action.numel(), -kInf);
+    high_ = per_element(box->high, spec_.action.numel(), kInf);
+  }
+  const auto n = static_cast<std::size_t>(spec_.envs);
+  at_.episode.resize(n);
+  at_.is_first.resize(n);
+  skip_.resize(n);
+  for (const shm::TensorSpec& leaf : spec_.obs) {
+    auto& bytes = at_.obs.emplace_back(n * leaf.bytes());
+    current_.push_back({bytes.data(), spec_.envs, leaf});
+  }
+}
+
+void ExperienceCollector::copy(std::span<const shm::TensorView> from,
+                               std::span<const shm::TensorView> to) {
+  for (std::size_t leaf = 0; leaf < from.size(); ++leaf)
+    std::memcpy(to[leaf].data, from[leaf].data, from[leaf].bytes());
+}
+
+void ExperienceCollector::reset(std::span<const std::optional<std::uint64_t>> seeds) {
+  ready_ = false;
+  envs_.reset_async(seeds);
+  copy(envs_.wait(timeout_).obs, current_);
+  for (std::int64_t& episode : at_.episode) episode += begun_;
+  begun_ = true;
+  std::ranges::fill(at_.is_first, std::uint8_t{1});
+  episodes_.restart();
+  ready_ = true;
+}
+
+void ExperienceCollector::require_ready(const char* what) const {
+  if (!ready_)
+    throw InvalidState(fmt::format(
+        "{} before the environments were reset, or after they or the policy failed: call reset() "
+        "first",
+        what));
+}
+
+void ExperienceCollector::collect(Actor& actor, const Experience& out, int first, int count,
+                                  std::int64_t policy_version) {
+  require_ready("collect");
+  SHOAL_CHECK(first >= 0 && count >= 0 && first + count <= out.steps() && out.envs() == spec_.envs,
+              "rows of the experience");
+  ready_ = false;
+  for (int t = first; t < first + count; ++t) {
+    std::ranges::fill(out.at<std::int64_t>(out.policy_version(), t), policy_version);
+    decide(actor, out, t);
+    envs_.step_async();
+    take_in(envs_.wait(timeout_), out, t);
+  }
+  ready_ = true;
+}
+
+void ExperienceCollector::decide(Actor& actor, const Experience& out, int t) {
+  std::vector<shm::TensorView> obs;
+  obs.reserve(current_.size());
+  for (const shm::TensorView& leaf : out.obs()) obs.push_back(out.at(leaf, t));
+  copy(current_, obs);
+  const auto is_first = out.at<std::uint8_t>(out.is_first(), t);
+  const auto episode_id = out.at<std::int64_t>(out.episode_id(), t);
+  const auto env_id = out.at<std::int64_t>(out.env_id(), t);
+  for (std::size_t i = 0; i < is_first.size(); ++i) {
+    is_first[i] = at_.is_first[i];
+    episode_id[i] = at_.episode[i] * spec_.envs + static_cast<std::int64_t>(i);
+    env_id[i] = static_cast<std::int64_t>(i);
+  }
+  const Decision decision{.obs = obs,
+                          .is_first = is_first,
+                          .step = at_.steps,
+                          .t = t,
+                          .action = out.at(out.action(), t),
+                          .log_prob = out.at<float>(out.log_prob(), t),
+                          .value = out.at<float>(out.value(), t)};
+  actor.act(decision);
+  send_actions(decision.action);
+  ++at_.steps;
+}
+
+void ExperienceCollector::send_actions(const shm::TensorView& chosen) {
+  const shm::TensorView& to = envs_.actions()[0];
+  if (low_.empty()) {
+    std::memcpy(to.data, chosen.data, chosen.bytes());
+  } else if (spec_.action.dtype == shm::DType::kF32) {
+    clip_rows<float>(chosen, to, low_, high_);
+  } else {
+    clip_rows<double>(chosen, to, low_, high_);
+  }
+}
+
+void ExperienceCollector::take_in(const vector::Batch& batch, const Experience& out, int t) {
+  const auto reward = out.at<float>(out.reward(), t);
+  const auto terminated = out.at<std::uint8_t>(out.terminated(), t);
+  const auto truncated = out.at<std::uint8_t>(out.truncated(), t);
+  const auto valid = out.at<std::uint8_t>(out.valid(), t);
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    terminated[i] = batch.terminated[i];
+    truncated[i] = batch.truncated[i];
+    const bool was_reset = batch.reset[i] != 0;
+    // Nothing but a reset: next-step autoreset, or the first step after a worker was replaced.
+    skip_[i] = was_reset && (terminated[i] | truncated[i]) == 0;
+    valid[i] = skip_[i] == 0 && batch.fault[i] == 0;
+    reward[i] = valid[i] != 0 ? static_cast<float>(batch.reward[i]) : 0.0F;
+    at_.resets += skip_[i];
+    at_.faults += batch.fault[i] != 0;
+    at_.episode[i] += was_reset;
+    at_.is_first[i] = was_reset;
+  }
+  episodes_.step(batch.reward, terminated, truncated, skip_, batch.fault);
+  if (!out.next_obs().empty()) keep_next_obs(batch, out, t);
+  copy(batch.obs, current_);
+}
+
+void ExperienceCollector::keep_next_obs(const vector::Batch& batch, const Experience& out, int t) {
+  for (std::size_t leaf = 0; leaf < out.next_obs().size(); ++leaf) {
+    const shm::TensorView to = out.at(out.next_obs()[leaf], t);
+    std::memcpy(to.data, batch.obs[leaf].data, to.bytes());
+    for (std::size_t i = 0; i < batch.has_final.size(); ++i) {
+      if (batch.has_final[i] == 0) continue;
+      const auto row = static_cast<std::int64_t>(i);
+      std::memcpy(to.row_data(row), batch.final_obs[leaf].row_data(row), to.row_bytes());
+    }
+  }
+}
+
+ExperienceCollectorState ExperienceCollector::state() const {
+  require_ready("save a collector");
+  ExperienceCollectorState state = at_;
+  const auto returns = episodes_.running_return();
+  const auto lengths = episodes_.running_length();
+  state.running_return.assign(returns.begin(), returns.end());
+  state.running_length.assign(lengths.begin(), lengths.end());
+  state.window.assign(episodes_.window().begin(), episodes_.window().end());
+  state.finished = episodes_.count();
+  return state;
+}
+
+void ExperienceCollector::restore(ExperienceCollectorState state) {
+  const auto n = static_cast<std::size_t>(spec_.envs);
+  bool fits =
+      state.obs.size() == at_.obs.size() && state.episode.size() == n && state.is_first.size() == n;
+  for (std::size_t leaf = 0; fits && leaf < at_.obs.size(); ++leaf)
+    fits = state.obs[leaf].size() == at_.obs[leaf].size();
+  if (!fits)
+    throw InvalidArgument(
+        fmt::format("load a collector's state: it is not of {} environments with observations {}",
+                    n, envs_.single_observation_space().repr()));
+  EpisodeStats episodes(spec_.envs);
+  episodes.restore(std::move(state.window), state.finished, state.running_return,
+                   state.running_length);
+  episodes_ = std::move(episodes);
+  at_.steps = state.steps;
+  at_.resets = state.resets;
+  at_.faults = state.faults;
+  at_.episode = std::move(state.episode);
+  at_.is_first = std::move(state.is_first);
+  for (std::size_t leaf = 0; leaf < at_.obs.size(); ++leaf)  // current_ points there
+    std::ranges::copy(state.obs[leaf], at_.obs[leaf].begin());
+  begun_ = ready_ = true;
+}
+
+}  // namespace shoal::collect

@@ -1,0 +1,572 @@
+"""shoal.Collector: batches of experience, whoever the policy is."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import shoal
+import shoal.multiprocessing as mp
+from same import assert_same
+from sample_envs import CounterEnv, FaultyEnv, GatedEnv
+from shoal import _core
+
+CARTPOLE = "shoal/CartPole-v1"
+
+
+def zeros(obs: np.ndarray) -> np.ndarray:
+    return np.zeros(len(obs), np.int64)
+
+
+def coin(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Draws from NumPy's global generator."""
+    return np.random.randint(0, 2, len(obs)), np.full(len(obs), np.log(0.5))
+
+
+def batches(*args: Any, count: int | None = None, **kwargs: Any) -> list[dict[str, Any]]:
+    with shoal.Collector(*args, **kwargs) as collector:
+        return [batch for _, batch in zip(range(count or 10**9), collector, strict=False)]
+
+
+def torch_policy(seed: int = 0) -> Any:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Linear(4, 3)
+
+        def forward(self, obs: Any) -> Any:
+            out = self.body(obs)
+            chosen = torch.distributions.Categorical(logits=out[:, :2])
+            action = chosen.sample()
+            return action, chosen.log_prob(action), out[:, 2]
+
+    torch.manual_seed(seed)
+    return Net()
+
+
+# --- what a batch is
+
+
+def test_a_batch_tells_what_happened_row_by_row() -> None:
+    (batch,) = batches(CounterEnv, lambda obs: (obs[:, 1] % 3).astype(int), num_envs=2, frames_per_batch=14, total_frames=14,
+                       num_workers=0, next_obs=True, seed=5)  # fmt: skip
+    assert {name: (value.dtype, value.shape) for name, value in batch.items()} == {
+        "obs": (np.float64, (7, 2, 2)),
+        "next_obs": (np.float64, (7, 2, 2)),
+        **dict.fromkeys(["terminated", "truncated", "valid", "is_first"], (np.bool_, (7, 2))),
+        **dict.fromkeys(["action", "episode_id", "env_id", "policy_version", "staleness"], (np.int64, (7, 2))),
+        "reward": (np.float32, (7, 2)),
+    }
+    for i in range(2):
+        assert batch["obs"][:, i].tolist() == [[1, 0], [1, 1], [1, 2], [2, 0], [2, 1], [2, 2], [3, 0]]
+        assert batch["next_obs"][:, i].tolist() == [[1, 1], [1, 2], [1, 3], [2, 1], [2, 2], [2, 3], [3, 1]]
+        assert batch["action"][:, i].tolist() == batch["reward"][:, i].tolist() == [0, 1, 2, 0, 1, 2, 0]
+        assert batch["terminated"][:, i].tolist() == [False, False, True] * 2 + [False]
+        assert batch["is_first"][:, i].tolist() == [True, False, False] * 2 + [True]
+        assert batch["episode_id"][:, i].tolist() == [i] * 3 + [2 + i] * 3 + [4 + i]
+        assert (batch["env_id"][:, i] == i).all()
+    assert batch["valid"].all() and not batch["truncated"].any()
+    assert not batch["policy_version"].any() and not batch["staleness"].any()
+
+
+def test_observations_keep_their_structure() -> None:
+    class Env(CounterEnv):
+        observation_space = spaces.Dict(
+            {"image": spaces.Box(0, 255, (2, 2), np.uint8), "more": spaces.Tuple([spaces.Discrete(9)])}
+        )
+
+        def _observation(self) -> Any:
+            return {"image": np.full((2, 2), self.steps, np.uint8), "more": (self.steps,)}
+
+    seen = []
+
+    def policy(obs: Any) -> np.ndarray:
+        seen.append((obs["image"][0, 0, 0], obs["more"][0].tolist()))
+        return np.zeros(3, np.int64)
+
+    batch = batches(Env, policy, num_envs=3, frames_per_batch=12, total_frames=12, num_workers=0, next_obs=True)[0]
+    assert batch["obs"]["image"].shape == (4, 3, 2, 2) and batch["obs"]["more"][0].shape == (4, 3)
+    assert batch["next_obs"]["more"][0][:, 1].tolist() == [1, 2, 3, 1]
+    assert seen == [(0, [0] * 3), (1, [1] * 3), (2, [2] * 3), (0, [0] * 3)]
+
+
+def test_batches_are_the_callers_own_and_their_memory_is_used_again() -> None:
+    with shoal.Collector(CARTPOLE, zeros, num_envs=4, frames_per_batch=4096, seed=1) as collector:
+        first = next(collector)
+        kept = {name: value.copy() for name, value in first.items()}
+        second = next(collector)
+        assert not np.shares_memory(first["obs"], second["obs"])
+        assert_same(first, kept)
+        view = first["obs"][3:5]
+        del first, second
+        blocks = [_core.ipc.stats()["blocks"]]
+        for _ in range(20):
+            next(collector)
+            blocks.append(_core.ipc.stats()["blocks"])
+        assert max(blocks) <= blocks[0] + 1
+        assert np.array_equal(view, kept["obs"][3:5])
+
+
+def send_sum(queue: Any, answers: Any) -> None:
+    batch = queue.get()
+    answers.put((float(batch["obs"].sum()), os.getpid()))
+    batch["reward"][:] = -1
+
+
+def test_a_batch_crosses_to_another_process_without_a_copy() -> None:
+    queue, answers = mp.Queue(), mp.Queue()
+    process = mp.Process(target=send_sum, args=(queue, answers))
+    process.start()
+    (batch,) = batches(CARTPOLE, zeros, num_envs=8, frames_per_batch=4096, total_frames=4096, seed=1)
+    queue.put(batch)
+    total, pid = answers.get(timeout=60)
+    process.join()
+    assert total == pytest.approx(float(batch["obs"].sum())) and pid == process.pid != os.getpid()
+    assert (batch["reward"] == -1).all()
+
+
+# --- how many
+
+
+def test_the_last_batch_is_shorter_and_then_the_iteration_ends() -> None:
+    with shoal.Collector(CARTPOLE, zeros, num_envs=4, frames_per_batch=32, total_frames=72) as collector:
+        assert [batch["reward"].size for batch in collector] == [32, 32, 8]
+        assert collector.frames == 72
+        assert list(collector) == []
+        stats = collector.stats()
+    assert (stats["frames"], stats["batches"], stats["total_frames"]) == (72, 3, 72)
+    assert stats["episodes"] > 0 and stats["mean_length"] == stats["mean_return"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"frames_per_batch": 30}, "frames_per_batch=30 is no multiple of num_envs=4.*: try 28 or 32"),
+        ({"frames_per_batch": 0}, "frames_per_batch= takes"),
+        ({"total_frames": 3}, "total_frames=3 is no multiple of num_envs=4.*: try 4"),
+        ({"seed": -1}, "seed= takes"),
+        ({"init_random_frames": -1}, "init_random_frames= takes"),
+        ({"output": "jax"}, "output= takes 'auto', 'numpy' or 'torch', got 'jax'"),
+        ({"policy": "CartPole"}, "neither the directory of a run nor one of the presets.*CartPole-v1"),
+        ({"policy": 3}, "policy= takes the directory of a run.* got 3"),
+        ({"policy": dict}, "policy= takes"),
+    ],
+)
+def test_what_does_not_fit_is_one_clear_error(wrong: dict[str, Any], message: str) -> None:
+    arguments = {"policy": zeros, "num_envs": 4, "frames_per_batch": 32, **wrong}
+    with pytest.raises((ValueError, TypeError), match=message):
+        shoal.Collector(CARTPOLE, **arguments)
+
+
+def test_spaces_that_cannot_be_collected_are_refused_with_the_fix() -> None:
+    class Env(CounterEnv):
+        action_space = spaces.Dict({"a": spaces.Discrete(2)})
+
+    with pytest.raises(ValueError, match="flatten it with a wrapper"):
+        shoal.Collector(Env, zeros, frames_per_batch=4, num_workers=0)
+
+
+# --- policies
+
+POLICIES: dict[str, Callable[[], Any]] = {
+    "preset": lambda: "CartPole-v1",
+    "callable": lambda: coin,
+    "module": torch_policy,
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("env", [CARTPOLE, "CartPole-v1"])
+def test_the_same_seed_gives_the_same_batches_for_any_number_of_workers(policy: str, env: str) -> None:
+    collect = functools.partial(
+        batches,
+        env,
+        num_envs=6,
+        frames_per_batch=300,
+        total_frames=600,
+        next_obs=True,
+        output="numpy",
+        init_random_frames=60,
+    )
+    expected = collect(POLICIES[policy](), seed=3, num_workers=0)
+    for num_workers in (1, 2, 3):
+        np.random.seed(num_workers)  # nobody else's draws count
+        assert_same(collect(POLICIES[policy](), seed=3, num_workers=num_workers), expected)
+    other = collect(POLICIES[policy](), seed=4, num_workers=0)
+    assert not np.array_equal(other[0]["action"], expected[0]["action"])
+
+
+def test_the_callers_generators_are_left_alone() -> None:
+    torch = pytest.importorskip("torch")
+    np.random.seed(1)
+    torch.manual_seed(1)
+    expected = np.random.rand(), torch.rand(1).item()
+    np.random.seed(1)
+    torch.manual_seed(1)
+    batches(CARTPOLE, coin, num_envs=2, frames_per_batch=64, total_frames=64)
+    assert (np.random.rand(), torch.rand(1).item()) == expected
+
+
+def test_a_module_gets_and_gives_tensors_without_gradients() -> None:
+    torch = pytest.importorskip("torch")
+    policy = torch_policy()
+    (batch,) = batches(CARTPOLE, policy, num_envs=4, frames_per_batch=64, total_frames=64)
+    assert all(isinstance(value, torch.Tensor) and not value.requires_grad for value in batch.values())
+    flat = batch["obs"].reshape(-1, 4)
+    with torch.no_grad():
+        out = policy.body(flat)
+        logp = torch.distributions.Categorical(logits=out[:, :2]).log_prob(batch["action"].reshape(-1))
+    assert torch.allclose(batch["value"].reshape(-1), out[:, 2], atol=1e-6)
+    assert torch.allclose(batch["log_prob"].reshape(-1), logp, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    shoal.learn.train(CARTPOLE, total_steps=256, num_envs=4, num_steps=32, final_episodes=1, run_dir=directory)
+    return directory
+
+
+def test_the_policy_of_a_run_acts_as_it_learnt(run: Path) -> None:
+    torch = pytest.importorskip("torch")
+    (batch,) = batches(CARTPOLE, run, num_envs=4, frames_per_batch=400, total_frames=400, seed=2)
+    (same,) = batches(CARTPOLE, str(run), num_envs=4, frames_per_batch=400, total_frames=400, seed=2)
+    assert_same(same, batch)
+    module = shoal.learn.torch_policy(run)
+    obs = torch.from_numpy(batch["obs"].reshape(-1, 4))
+    with torch.no_grad():
+        (chosen,) = module.distribution(obs)
+        values = module(obs)[1]
+    logp = chosen.log_prob(torch.from_numpy(batch["action"].reshape(-1)))
+    assert np.allclose(batch["log_prob"].reshape(-1), logp.numpy(), atol=1e-4)
+    assert np.allclose(batch["value"].reshape(-1), values.numpy(), atol=1e-3)
+    with pytest.raises(ValueError, match="was trained with observations"):
+        shoal.Collector("shoal/Pendulum-v1", run, frames_per_batch=1)
+
+
+def test_actions_of_a_box_are_kept_as_chosen_and_clipped_for_the_environment() -> None:
+    class Env(CounterEnv):
+        action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+        def step(self, action: Any) -> Any:
+            return self._observation(), float(action.sum()), False, False, {}
+
+    chosen = np.array([[3, 0.25]], np.float32)
+    (batch,) = batches(Env, lambda obs: chosen, frames_per_batch=2, total_frames=2, num_workers=0)
+    assert batch["action"].tolist() == [[[3, 0.25]]] * 2
+    assert batch["reward"].tolist() == [[1.25]] * 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (
+            lambda obs: np.zeros((4, 2), np.float32),
+            r"gave action of shape \(4, 2\) and float32.*return the actions themselves",
+        ),
+        (lambda obs: np.zeros((4, 1), np.int64), r"gave action of shape \(4, 1\)"),
+        (lambda obs: np.zeros(4), r"gave action of shape \(4,\) and float64"),
+        (lambda obs: (zeros(obs), np.zeros(3)), r"gave log_prob of shape \(3,\)"),
+        (lambda obs: (zeros(obs),) * 4, "a policy returns actions, or"),
+        (lambda obs: {"actions": zeros(obs)}, "the policy gave no action"),
+        (lambda obs: {"action": zeros(obs), "entropy": zeros(obs)}, r"the policy gave \['entropy'\]"),
+    ],
+)
+def test_a_policy_that_answers_wrongly_is_told_so(policy: Any, message: str) -> None:
+    with shoal.Collector(CARTPOLE, policy, num_envs=4, frames_per_batch=8) as collector:
+        with pytest.raises((TypeError, ValueError), match=message):
+            next(collector)
+
+
+class Linear:
+    """A model of a service, with weights."""
+
+    def __init__(self) -> None:
+        self.weight = np.zeros(4)
+
+    def __call__(self, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (obs @ self.weight > 0).astype(np.int64), np.full(len(obs), -0.5)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.weight = np.asarray(state["weight"])
+
+
+def test_a_model_service_is_a_policy_and_its_versions_are_those_of_the_rows() -> None:
+    with shoal.ModelService({"policy": Linear}, context="thread") as service:
+        with shoal.Collector(CARTPOLE, service, num_envs=4, frames_per_batch=16, seed=1) as collector:
+            first = next(collector)
+            assert not first["action"].any() and (first["log_prob"] == -0.5).all()
+            assert (first["policy_version"] == 1).all()
+            assert collector.update_weights({"weight": np.array([0, 0, 1.0, 0])}) == 2
+            second = next(collector)
+            assert (second["policy_version"] == 2).all() and not second["staleness"].any()
+            assert np.array_equal(second["action"], second["obs"][..., 2] > 0)
+        with shoal.Collector(CARTPOLE, service.model("policy"), num_envs=2, frames_per_batch=4) as asked:
+            assert (next(asked)["policy_version"] == 2).all()
+            with pytest.raises(TypeError, match="the service's own update"):
+                asked.update_weights({})
+
+
+class Remembers:
+    """Its action is how long the episode has lasted, by its own count."""
+
+    def initial_state(self, num_envs: int) -> np.ndarray:
+        return np.zeros(num_envs, np.int64)
+
+    def __call__(self, obs: Any, state: np.ndarray, is_first: np.ndarray) -> dict[str, Any]:
+        state = np.where(is_first, 0, state + 1)
+        return {"action": state % 3, "state": state}
+
+
+def test_a_recurrent_policy_begins_anew_with_every_episode() -> None:
+    with shoal.Collector(CounterEnv, Remembers(), num_envs=2, frames_per_batch=8, num_workers=0) as collector:
+        first, second = next(collector), next(collector)
+    assert first["action"][:, 0].tolist() == [0, 1, 2, 0] and second["action"][:, 0].tolist() == [1, 2, 0, 1]
+    assert first["state"].tolist() == [0, 0] and second["state"].tolist() == [0, 0]
+    with shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1) as other:
+        with pytest.raises(TypeError):
+            next(other)
+
+
+# --- weights
+
+
+def test_updates_of_a_network_take_its_weights_and_are_counted() -> None:
+    with shoal.Collector(CARTPOLE, "sb3", num_envs=4, frames_per_batch=16, seed=1) as collector:
+        first = next(collector)
+        weights = collector.state_dict()["actor"]["weights"]
+        weights["critic.4.bias"] = weights["critic.4.bias"] + np.float32(100)
+        assert collector.update_weights(weights) == 1 == collector.policy_version
+        second = next(collector)
+        assert (first["policy_version"] == 0).all() and (second["policy_version"] == 1).all()
+        assert first["value"].max() < 50 < second["value"].min()
+        with pytest.raises(ValueError, match=r"there is no array actor\.0\.weight"):
+            collector.update_weights({"critic.4.bias": weights["critic.4.bias"]})
+        assert collector.policy_version == 1
+        with pytest.raises(TypeError, match="takes its weights"):
+            collector.update_weights()
+
+
+def test_updates_of_a_module_are_counted_or_loaded() -> None:
+    torch = pytest.importorskip("torch")
+    policy, other = torch_policy(1), torch_policy(2)
+    with shoal.Collector(CARTPOLE, policy, num_envs=2, frames_per_batch=4) as collector:
+        assert collector.update_weights() == 1
+        assert collector.update_weights(other.state_dict()) == 2
+        assert torch.equal(policy.body.weight, other.body.weight)
+        assert (next(collector)["policy_version"] == 2).all()
+    with shoal.Collector(CARTPOLE, zeros, frames_per_batch=4) as plain:
+        assert plain.update_weights() == 1
+        with pytest.raises(TypeError, match="no load_state_dict"):
+            plain.update_weights({})
+
+
+# --- random frames, limits, trajectories
+
+
+def test_the_first_frames_are_random_where_asked_for() -> None:
+    def policy(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(obs), 2), np.zeros(len(obs))
+
+    with shoal.Collector(
+        CounterEnv, policy, num_envs=4, frames_per_batch=40, init_random_frames=57, num_workers=0, seed=1
+    ) as collector:
+        first, second = next(collector), next(collector)
+    assert set(first["action"].flat) == {0, 1, 2} and "log_prob" not in first
+    # 57 of rows of 4: 15 steps, of which 10 were in the first batch
+    assert set(second["action"][:5].flat) == {0, 1, 2} and (second["action"][5:] == 2).all()
+    assert np.isnan(second["log_prob"][:5]).all() and not second["log_prob"][5:].any()
+
+
+def test_episodes_are_cut_at_max_frames_per_traj() -> None:
+    (batch,) = batches(functools.partial(CounterEnv, 100), zeros, frames_per_batch=9, total_frames=9, num_workers=0,
+                       max_frames_per_traj=4, next_obs=True)  # fmt: skip
+    assert np.flatnonzero(batch["truncated"]).tolist() == [3, 7] and not batch["terminated"].any()
+    assert batch["next_obs"][3, 0].tolist() == [1, 4]
+    # An id's own limit stays where it is shorter.
+    for env in ("MountainCar-v0", "shoal/MountainCar-v0"):
+        for limit, expected in ((1000, [199]), (150, [149])):
+            (batch,) = batches(
+                env, zeros, frames_per_batch=250, total_frames=250, max_frames_per_traj=limit, num_workers=0
+            )
+            assert np.flatnonzero(batch["truncated"]).tolist() == expected
+
+
+def test_split_trajectories_are_padded_rows_of_the_same_frames() -> None:
+    arguments = {"num_envs": 3, "frames_per_batch": 300, "total_frames": 300, "seed": 1, "next_obs": True}
+    (whole,) = batches(CARTPOLE, coin, **arguments)
+    (parts,) = batches(CARTPOLE, coin, split_trajectories=True, **arguments)
+    assert parts["valid"].sum() == 300
+    lengths = parts["valid"].sum(1)
+    assert parts["obs"].shape == (len(lengths), lengths.max(), 4)
+    for row, length in enumerate(lengths):
+        assert len(set(parts["episode_id"][row, :length])) == 1 and not parts["valid"][row, length:].any()
+        assert not parts["obs"][row, length:].any()
+        env = parts["env_id"][row, 0]
+        own = whole["episode_id"][:, env] == parts["episode_id"][row, 0]
+        for name in whole:
+            assert np.array_equal(parts[name][row, :length], whole[name][own, env])
+    ends = (parts["terminated"] | parts["truncated"]).argmax(1)
+    assert all(end in (0, length - 1) for end, length in zip(ends, lengths, strict=True))
+
+
+# --- going on
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_state_dict_goes_on_with_the_same_batches(policy: str) -> None:
+    make = functools.partial(
+        shoal.Collector,
+        CARTPOLE,
+        num_envs=4,
+        frames_per_batch=64,
+        total_frames=320,
+        init_random_frames=100,
+        output="numpy",
+    )
+    with make(POLICIES[policy](), seed=7) as collector:
+        for _ in range(2):
+            next(collector)
+        saved = pickle.loads(pickle.dumps(collector.state_dict()))
+        expected = list(collector)
+        stats = collector.stats()
+    assert len(expected) == 3
+    with make(POLICIES[policy](), seed=8, num_workers=2) as other:
+        other.load_state_dict(saved)
+        assert (other.frames, other.seed) == (128, 7)
+        assert_same(list(other), expected)
+        same = ("frames", "batches", "episodes", "mean_return")
+        assert {name: other.stats()[name] for name in same} == {name: stats[name] for name in same}
+    with make(POLICIES[policy](), seed=8) as fresh:
+        begun = fresh.state_dict()
+    with make(POLICIES[policy](), seed=9) as another:
+        another.load_state_dict(begun)
+        first = next(another)
+    assert_same(first, batches(CARTPOLE, POLICIES[policy](), num_envs=4, frames_per_batch=64, total_frames=64, seed=8,
+                               init_random_frames=100, output="numpy")[0])  # fmt: skip
+
+
+def test_after_a_failure_a_reset_makes_it_usable_again() -> None:
+    calls = []
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        if len(calls) == 3:
+            raise LookupError("no action")
+        return zeros(obs)
+
+    with shoal.Collector(CounterEnv, policy, num_envs=2, frames_per_batch=8, num_workers=0) as collector:
+        with pytest.raises(LookupError, match="no action"):
+            next(collector)
+        with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+            next(collector)
+        collector.reset(seed=3)
+        batch = next(collector)
+        assert collector.frames == 8
+    assert batch["is_first"][0].all() and batch["episode_id"][0].tolist() == [2, 3]
+
+
+# --- faults
+
+
+class DiesOnce(CounterEnv):
+    """Environment 1 dies at its fifth step, once."""
+
+    def __init__(self, flag: Path) -> None:
+        super().__init__(length=4)
+        self.flag = flag
+        self.taken = 0
+
+    def step(self, action: Any) -> Any:
+        self.taken += 1
+        if shoal.worker().env_index == 1 and self.taken == 5 and not self.flag.exists():
+            self.flag.touch()
+            os._exit(9)
+        return super().step(action)
+
+
+def test_a_dead_worker_is_an_error_or_rows_that_are_counted_as_lost(tmp_path: Path) -> None:
+    arguments = {"num_envs": 2, "frames_per_batch": 40, "total_frames": 40, "num_workers": 2, "seed": 1}
+    with pytest.raises(shoal.WorkerDied):
+        batches(functools.partial(DiesOnce, tmp_path / "first"), zeros, **arguments)
+    with shoal.Collector(
+        functools.partial(DiesOnce, tmp_path / "second"),
+        zeros,
+        on_fault=shoal.FaultPolicy("restart", backoff=0.0),
+        **arguments,
+    ) as collector:
+        (batch,) = collector
+        stats = collector.stats()
+    lost = int((~batch["valid"]).sum())
+    assert lost == stats["lost_to_faults"] + stats["lost_to_resets"] > 0
+    assert batch["valid"][:, 0].all() and not batch["reward"][~batch["valid"]].any()
+    at = int(np.flatnonzero(~batch["valid"][:, 1])[0])
+    assert batch["truncated"][at, 1] and at == 4
+
+
+def test_what_an_environment_raises_is_raised() -> None:
+    with pytest.raises(LookupError, match="in the environment"):
+        batches(
+            functools.partial(FaultyEnv, step=LookupError("in the environment")),
+            zeros,
+            frames_per_batch=2,
+            num_workers=1,
+        )
+
+
+def test_a_step_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
+    with shoal.Collector(
+        functools.partial(GatedEnv, tmp_path / "gate"),
+        lambda obs: np.ones(len(obs), np.int64),
+        frames_per_batch=2,
+        timeout=0.2,
+    ) as collector:
+        with pytest.raises(TimeoutError):
+            next(collector)
+        (tmp_path / "gate").touch()
+
+
+# --- how it is run
+
+
+def test_environments_are_built_as_asked() -> None:
+    def told(env: gymnasium.Env) -> gymnasium.Env:
+        return gymnasium.wrappers.TransformReward(env, lambda reward: reward + 100)
+
+    arguments = {"frames_per_batch": 4, "total_frames": 4}
+    (batch,) = batches(CounterEnv, zeros, env_kwargs={"length": 2}, wrappers=[told], num_workers=0, **arguments)
+    assert batch["terminated"][:, 0].tolist() == [False, True] * 2 and (batch["reward"] == 100).all()
+    (batch,) = batches([functools.partial(CounterEnv, n) for n in (1, 2)], zeros, num_workers=0, **arguments)
+    assert batch["terminated"].tolist() == [[True, False], [True, True]]
+    for more in ({"backend": "process"}, {"context": "spawn"}, {"worker": shoal.WorkerOptions(env={"X": "1"})}):
+        with shoal.Collector(CounterEnv, zeros, **arguments, **more) as collector:
+            next(collector)
+            (worker,) = collector.stats()["envs"]["workers"]
+            assert worker["pid"] not in (0, os.getpid())
+
+
+def test_with_a_network_nothing_imports_torch() -> None:
+    program = f"""
+import sys
+import shoal
+with shoal.Collector({CARTPOLE!r}, "CartPole-v1", num_envs=4, frames_per_batch=64, total_frames=128) as collector:
+    assert sum(batch["reward"].size for batch in collector) == 128
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
