@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from test_stubs import ruff
+from test_stubs import ruff, with_parameters
 
 PACKAGE = Path(__file__).parents[2] / "python" / "shoal"
 MODULES = ["_learn", "_models", "_torch"]
@@ -20,6 +20,7 @@ def generate(module: str, file: Path) -> str:
     """Makes the stub anew, formatted as the sources are."""
     command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", f"shoal.{module}", "-o", str(file)]
     subprocess.run(command, check=True, timeout=100)
+    file.write_text(with_parameters(file.read_text()))
     config = f"--config={PACKAGE.parents[1] / 'pyproject.toml'}"
     subprocess.run([ruff(), "check", "-q", "--fix", "--exit-zero", config, str(file)], check=True, timeout=60)
     subprocess.run([ruff(), "format", "-q", config, str(file)], check=True, timeout=60)

@@ -1,6 +1,6 @@
 """The heap that a family of processes shares."""
 
-from typing import overload
+from typing import Any, overload
 
 class Block:
     """
@@ -12,7 +12,7 @@ class Block:
         A new block, its bytes not initialised. Raises OSError (ENOMEM) where there is no memory.
         """
 
-    def __len__(self, /):
+    def __len__(self, /) -> int:
         """Return len(self)."""
 
     @property
@@ -28,17 +28,17 @@ class Block:
     @property
     def address(self) -> int: ...
 
-def pack_array(array: object, blocks: list) -> object:
+def pack_array(array: object, blocks: list[Any]) -> Any:
     """
     The array as bytes for unpack_array(); None for elements that are Python objects. The block that they name, if any, is appended to `blocks`.
     """
 
-def pack_plain_array(array: object, blocks: list) -> object:
+def pack_plain_array(array: object, blocks: list[Any]) -> Any:
     """
     As pack_array(), and None where unpack_array() must be given the dtype.
     """
 
-def unpack_array(packed: bytes, dtype: object | None = None) -> object: ...
+def unpack_array(packed: bytes, dtype: object | None = None) -> Any: ...
 def needs_dtype(array: object) -> bool:
     """Whether unpack_array() must be given the array's dtype."""
 
@@ -50,7 +50,7 @@ def add_packer(type: object, packer: object, module: str, name: str) -> None:
     Objects of exactly this type cross as packer(obj, blocks), which is bytes, or None to leave the tree to others; the function `name` of `module` makes them of it again.
     """
 
-def pickle_tree(obj: object | None, blocks: list) -> object:
+def pickle_tree(obj: object | None, blocks: list[Any]) -> Any:
     """
     A tree of builtins and of objects with a packer as a pickle, or None for what is more; blocks that it names are appended to `blocks`, also in the latter case.
     """
@@ -88,10 +88,10 @@ def check() -> list[str]:
     What does not balance in the heap's accounts: nothing, when all is well.
     """
 
-def stats() -> dict:
+def stats() -> dict[Any, Any]:
     """Figures of the heap; zeros when there is none."""
 
-def holders() -> dict:
+def holders() -> dict[Any, Any]:
     """
     Who holds how much: `processes` (pid, slot, blocks, bytes) and, for each of the `kinds` data, message, queue and sync, its blocks, their bytes, and the references they hold.
     """
@@ -148,7 +148,7 @@ class Queue:
         Puts an object; what cannot be pickled raises here. Raises queue.Full after `timeout` seconds (None: never), or at once without `block`.
         """
 
-    def get(self, block: bool = True, timeout: float | None = None) -> object:
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """
         Takes the oldest object. Raises queue.Empty after `timeout` seconds (None: never), or at once without `block`; ValueError after close().
         """
@@ -196,7 +196,7 @@ class Connection:
         Sends an object. Raises BrokenPipeError when nobody holds the other end.
         """
 
-    def recv(self) -> object:
+    def recv(self) -> Any:
         """
         The next object. Raises EOFError when there is none and nobody holds the other end.
         """
@@ -218,7 +218,7 @@ class Connection:
         """
 
     def close(self) -> None: ...
-    def parts(self) -> tuple: ...
+    def parts(self) -> tuple[Any, ...]: ...
     @property
     def closed(self) -> bool: ...
     @property

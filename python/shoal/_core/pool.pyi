@@ -1,4 +1,6 @@
+import builtins
 import enum
+from typing import Any
 
 import shoal._core.ipc
 
@@ -56,7 +58,7 @@ class Event:
     @property
     def ticket(self) -> int: ...
     @property
-    def bytes(self) -> bytes: ...
+    def bytes(self) -> builtins.bytes: ...
 
 class Scheduler:
     """Which task goes to which worker, and what is outstanding."""
@@ -79,7 +81,7 @@ class Scheduler:
         """It could not be started."""
 
     def open(self, job: Job) -> None: ...
-    def add(self, job: Job, index: int, payload: bytes, blocks: list = []) -> bool:
+    def add(self, job: Job, index: int, payload: bytes, blocks: list[Any] = []) -> bool:
         """`blocks`: those that the payload names. False: the pool was stopped."""
 
     def put(self, job: Job, index: int, ok: bool, payload: bytes) -> None:
@@ -115,7 +117,7 @@ class Slot:
     def send(self, report: Report, tag: int, payload: bytes) -> bool:
         """False: the pool is gone."""
 
-    def send_done(self, tag: int, payload: bytes, blocks: list) -> bool:
+    def send_done(self, tag: int, payload: bytes, blocks: list[Any]) -> bool:
         """
         What a task returned, and the blocks that its pickle names; False: the pool is gone.
         """

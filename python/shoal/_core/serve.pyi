@@ -1,6 +1,8 @@
 """The model service."""
 
+import builtins
 from collections.abc import Sequence
+from typing import Any
 
 class Batch:
     """Rows that a model is to answer together."""
@@ -16,20 +18,20 @@ class Batch:
     @property
     def max_rows(self) -> int: ...
     @property
-    def envs(self) -> list:
+    def envs(self) -> list[Any]:
         """(client, environment) of each row."""
 
     @property
-    def resets(self) -> list: ...
-    def inputs(self, rows: int) -> list:
+    def resets(self) -> list[Any]: ...
+    def inputs(self, rows: int) -> list[Any]:
         """
         Arrays over the rows in shared memory, padded to `rows`; theirs until finish().
         """
 
-    def one_input(self, row: int) -> list:
+    def one_input(self, row: int) -> list[Any]:
         """The same of one row."""
 
-    def reply(self, arrays: list, version: int, first: int, count: int) -> None: ...
+    def reply(self, arrays: list[Any], version: int, first: int, count: int) -> None: ...
     def fail(self, row: int, text: str, version: int) -> None: ...
     def finish(self, padded_rows: int = 0) -> None: ...
 
@@ -42,10 +44,10 @@ class Probe:
     def pinned(self) -> int: ...
     @property
     def structure(self) -> bytes: ...
-    def inputs(self) -> list:
+    def inputs(self) -> list[Any]:
         """The example as a batch of one row."""
 
-    def open(self, outputs: list, structure: bytes) -> None:
+    def open(self, outputs: list[Any], structure: bytes) -> None:
         """`outputs` are the model's arrays for the example."""
 
     def refuse(self, message: str, traceback: str = "", model_error: bool = True) -> None: ...
@@ -54,8 +56,8 @@ class Command:
     """What the service's owner asks of a server."""
 
     @property
-    def bytes(self) -> bytes: ...
-    def answer(self, bytes: bytes) -> None: ...
+    def bytes(self) -> builtins.bytes: ...
+    def answer(self, bytes: builtins.bytes) -> None: ...
 
 class Gone:
     """A client has ended; client 0: the service has."""
@@ -69,7 +71,7 @@ class Server:
     def __init__(
         self, address: str, instance: int, models: Sequence[tuple[str, int, float]], max_queues: int = 64
     ) -> None: ...
-    def next(self, timeout: float | None = None) -> object:
+    def next(self, timeout: float | None = None) -> Any:
         """
         What is to be done next: a Batch, Probe, Command or Gone; None after `timeout` seconds.
         """
@@ -89,15 +91,15 @@ class Frontend:
     def wait_gone(self, instance: int) -> None:
         """Returns when that server has ended; not interrupted."""
 
-    def command(self, instance: int, bytes: bytes, timeout: float | None = None) -> object:
+    def command(self, instance: int, bytes: bytes, timeout: float | None = None) -> Any:
         """The server's answer; None when it has not come in time."""
 
-    def statistics(self, instances: int) -> dict:
+    def statistics(self, instances: int) -> dict[Any, Any]:
         """Of every model, by name, summed over the instances; times in seconds."""
 
     def close(self, notice: str) -> None: ...
 
-def observe(address: str, timeout: float | None = None) -> tuple:
+def observe(address: str, timeout: float | None = None) -> tuple[Any, ...]:
     """
     (instances, running ones, seconds since the start, statistics) of a service of this machine.
     """
@@ -110,7 +112,7 @@ class Future:
         """Waits for the replies; returns whether they are there."""
 
     def cancel(self) -> None: ...
-    def take(self, batched: bool) -> tuple:
+    def take(self, batched: bool) -> tuple[Any, ...]:
         """(arrays, structure, version), once, after wait()."""
 
 class Client:
@@ -128,7 +130,7 @@ class Client:
 
     def submit(
         self,
-        arrays: list,
+        arrays: list[Any],
         model: int,
         structure: bytes,
         batched: bool,
