@@ -82,7 +82,7 @@ class Process:
         parking.resume(self.pid)
         answer = self._ask(str(seconds), 60 + 10 * seconds)
         self._stop()
-        return answer["steps"] / answer["seconds"]
+        return float(answer["steps"] / answer["seconds"])
 
     @property
     def pid(self) -> int:
@@ -131,7 +131,8 @@ class Process:
         answer = self._read_line(self._process.stdout.fileno(), timeout)
         if not answer:
             raise ContestantFailed(self._last_words())
-        return json.loads(answer)
+        said: dict[str, Any] = json.loads(answer)
+        return said
 
     def _read_line(self, descriptor: int, timeout: float) -> bytes:
         """One line, without its end; empty at end of input. A contestant answers each question with exactly one line."""

@@ -70,7 +70,7 @@ def _row(result: BenchResult, m: Measurement, subject: str | None) -> list[str]:
     if not m.rates:
         return [m.contestant, "failed"]
     comparison = None
-    if subject not in (None, m.contestant):
+    if subject is not None and subject != m.contestant:
         comparison = result.compare(m.workload, m.num_envs, subject, m.contestant)
     ratio = None if comparison is None else comparison.ratio
     return [

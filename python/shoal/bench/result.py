@@ -80,10 +80,10 @@ class BenchResult:
 
     def compare(self, workload: str, num_envs: int, subject: str, peer: str) -> Comparison | None:
         """None when one of the two was not measured."""
-        pair = [self.measurement(workload, num_envs, name) for name in (subject, peer)]
-        if any(m is None or not m.rates for m in pair):
+        own, other = (self.measurement(workload, num_envs, name) for name in (subject, peer))
+        if own is None or other is None or not own.rates or not other.rates:
             return None
-        ratios = [mine / theirs for mine, theirs in zip(pair[0].rates, pair[1].rates, strict=True)]
+        ratios = [mine / theirs for mine, theirs in zip(own.rates, other.rates, strict=True)]
         return Comparison(workload, num_envs, subject, peer, Spread.of(ratios))
 
     def subject(self, workload: str, num_envs: int) -> str | None:

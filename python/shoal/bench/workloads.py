@@ -18,8 +18,8 @@ __all__ = ["WORKLOADS", "BusyEnv", "ImageEnv", "NoopEnv", "SleepEnv", "Workload"
 class NoopEnv(gymnasium.Env[np.ndarray, int]):
     """Does nothing: what is left is the cost of getting there and back."""
 
-    observation_space = spaces.Box(-1, 1, (4,), np.float32)
-    action_space = spaces.Discrete(2)
+    observation_space: spaces.Space[Any] = spaces.Box(-1, 1, (4,), np.float32)
+    action_space: spaces.Space[Any] = spaces.Discrete(2)
 
     def __init__(self) -> None:
         self._obs = np.zeros(4, np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 AXES = {"steps": "environment steps", "seconds": "seconds"}
 FORMATS = (".png", ".svg", ".pdf")
@@ -40,7 +41,7 @@ def scalar_names(run_dir: Path) -> set[str]:
     return {"return"} | {name for record in _records(run_dir) for name in record} - {"step", "seconds"}
 
 
-def _records(run_dir: Path) -> list[dict]:
+def _records(run_dir: Path) -> list[dict[str, Any]]:
     records = []
     with (run_dir / "progress.jsonl").open() as file:
         for line in file:
@@ -63,7 +64,9 @@ def draw(
         for kind, (called, curve) in enumerate(curves.items()):
             colour = f"C{(kind if len(runs) == 1 else number) % 10}"
             name = called if len(runs) == 1 else f"{run} {called}" if len(curves) > 1 else run
-            style = {"linestyle": "none", "marker": "o"} if called == "evaluation" else {"linewidth": 1.6}
+            style: dict[str, Any] = (
+                {"linestyle": "none", "marker": "o"} if called == "evaluation" else {"linewidth": 1.6}
+            )
             axes.plot(getattr(curve, axis), curve.values, color=colour, label=name, **style)
     axes.set(xlabel=AXES[axis], ylabel=label, title=title)
     axes.grid(alpha=0.3)

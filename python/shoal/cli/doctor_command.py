@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from shoal.cli.console import closing_json, say
+
+if TYPE_CHECKING:
+    from shoal.doctor import Finding
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +33,7 @@ def doctor(json: bool = typer.Option(False, "--json", help="Print one line of JS
         raise typer.Exit(1)
 
 
-def _print(findings: list) -> None:
+def _print(findings: list[Finding]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

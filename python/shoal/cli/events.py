@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 class EventLog:
@@ -20,7 +21,7 @@ class EventLog:
     def __init__(self, run_dir: Path, resumed_at: int | None = None, open_after: float = 3.0):
         self._run_dir = run_dir
         self._opens_at = time.monotonic() + open_after
-        self._writer = None
+        self._writer: Any = None
         self._kept: list[tuple[float, int, Mapping[str, float]]] = []
         self._resumed_at = resumed_at
 

@@ -8,11 +8,14 @@ import os
 import re
 import sys
 import traceback
+from typing import Any
 
 import typer
 
 from shoal.cli.console import CommandError, did_you_mean
 
+UsageError: Any
+ClickException: Any
 UsageError, ClickException = typer.BadParameter.__mro__[1:3]
 
 app = typer.Typer(
@@ -45,8 +48,9 @@ def _take_help_literally() -> None:
     def escaped(text: str | None) -> str | None:
         return text and text.replace("[", r"\[")
 
-    options = {}
+    options: dict[int, Any] = {}
     for command in app.registered_commands:
+        assert command.callback is not None
         command.help = escaped(inspect.getdoc(command.callback))
         options |= {id(p.default): p.default for p in inspect.signature(command.callback).parameters.values()}
     for option in options.values():  # some are several commands'
@@ -56,7 +60,7 @@ def _take_help_literally() -> None:
 _take_help_literally()
 
 
-def _usage_line(error: Exception) -> str:
+def _usage_line(error: Any) -> str:
     """A usage error as one line, with the nearest option or command."""
     context = getattr(error, "ctx", None)
     message = re.sub(r"\s+", " ", error.format_message()).rstrip(".")

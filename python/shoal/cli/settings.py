@@ -15,7 +15,7 @@ def from_file(file: Path) -> dict[str, Any]:
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
+        import tomli as tomllib  # type: ignore[no-redef]  # the same under its earlier name
     try:
         with file.open("rb") as stream:
             document = tomllib.load(stream)

@@ -201,6 +201,7 @@ def _streamed(command: list[str], folder: Path, environment: dict[str, str], kee
         text=True,
         errors="replace",
     )
+    assert process.stdout is not None
     try:
         for line in process.stdout:
             if re.match(r"\s+Start\s+\d+: ", line):

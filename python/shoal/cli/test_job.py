@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] (\S+?)(?::\d+)?: (.*)$")
@@ -88,7 +89,7 @@ class Job:
 
     def count(self, command: list[object], **variables: str) -> str:
         """As `pytest`, of a command that runs it."""
-        status, lines = self.outcome(command, **variables)
+        status, lines = self.outcome(command, cwd=None, **variables)
         closing = pytest_closing(lines)
         self.left_out += skips(lines)
         if status not in (0, NO_TESTS):
@@ -138,7 +139,7 @@ class Job:
             return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file).returncode
 
 
-def _called(command: list[object]) -> str:
+def _called(command: Sequence[object]) -> str:
     """The beginning of a command, for one line."""
     return " ".join([Path(str(command[0])).name, *map(str, command[1:])])[:100]
 

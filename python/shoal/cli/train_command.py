@@ -77,10 +77,10 @@ def train(
     if "resume" in settings:
         wrong_use("--resume is a flag, not a setting")
     recorded = settings.pop("run_dir", None)
-    run_dir = run_dir or (Path(recorded) if recorded is not None else None)
-    if resume is not None and run_dir is not None:
+    folder = run_dir or (Path(recorded) if recorded is not None else None)
+    if resume is not None and folder is not None:
         wrong_use("a resumed run goes on in its own folder: leave out --run-dir")
-    training = Training(settings, resume or run_dir, resume=resume is not None)
+    training = Training(settings, resume or folder, resume=resume is not None)
     training.check()
     training.go(json=json, quiet=quiet)
 

@@ -59,6 +59,7 @@ class Training:
 
         env = self._settings.get("env")
         if self._resume:
+            assert self._run_dir is not None
             recorded = runs.read_config(self._run_dir)
             if env is not None and env != recorded["env"]:
                 wrong_use(f"{str(self._run_dir)!r} is a run on {recorded['env']}, not on {env}")

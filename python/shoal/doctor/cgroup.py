@@ -30,10 +30,10 @@ def cpus(root: Path = _ROOT, groups: Path = Path("/proc/self/cgroup")) -> float 
         quota, _, period = text.partition(" ")
         if quota.isdigit() and period.strip().isdigit():
             found.append(int(quota) / int(period))
-    quota = number("", "cpu/cpu.cfs_quota_us", root, groups)
-    period = number("", "cpu/cpu.cfs_period_us", root, groups)
-    if quota and period and quota > 0:
-        found.append(quota / period)
+    quota_us = number("", "cpu/cpu.cfs_quota_us", root, groups)
+    period_us = number("", "cpu/cpu.cfs_period_us", root, groups)
+    if quota_us and period_us and quota_us > 0:
+        found.append(quota_us / period_us)
     return min(found, default=None)
 
 

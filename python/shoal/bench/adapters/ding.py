@@ -16,7 +16,7 @@ PACKAGE = "ding"
 torch.set_num_threads(1)
 
 
-class Adapted(BaseEnv):
+class Adapted(BaseEnv):  # type: ignore[misc]  # DI-engine comes without types
     """A Gymnasium environment as DI-engine's managers step it, with nothing added."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -28,7 +28,8 @@ class Adapted(BaseEnv):
 
     def reset(self) -> np.ndarray:
         seed, self._seed = self._seed, None
-        return self._env.reset(seed=seed)[0]
+        observations: np.ndarray = self._env.reset(seed=seed)[0]
+        return observations
 
     def step(self, action: Any) -> BaseEnvTimestep:
         obs, reward, terminated, truncated, info = self._env.step(int(action))
@@ -44,7 +45,7 @@ class Adapted(BaseEnv):
         return repr(self._env)
 
 
-def launched(task: Task, kind: type, **settings: Any) -> Any:
+def launched(task: Task, kind: Any, **settings: Any) -> Any:
     make = task.make
     config = kind.default_config()
     config.update(settings)
