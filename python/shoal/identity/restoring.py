@@ -43,7 +43,7 @@ def _in_place_by_type(old: Any, new: Any) -> Any:
 
 def _is_plain(thing: Any) -> bool:
     """Whether the attributes are all of its state, and pickling has no other rule for it."""
-    cls = type(thing)
+    cls: Any = type(thing)
     if isinstance(thing, type) or not (hasattr(thing, "__dict__") or _slots(cls)):
         return False
     return (

@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from shoal.identity.restoring import merged
 
@@ -244,7 +244,7 @@ def _can_be_pickled(value: Any) -> bool:
     return True
 
 
-def _raise_unpicklable(taken: dict[str, _Taken], error: Exception) -> Any:
+def _raise_unpicklable(taken: dict[str, _Taken], error: Exception) -> NoReturn:
     from shoal.ipc.pickling import PicklingError, find_unpicklable
 
     for name, (kind, _, state, _) in taken.items():
@@ -280,7 +280,8 @@ def _put_in_place(taken: _Taken) -> Any:
     if kind == "value":
         return state
     if kind == "object":
-        return _restore_object(*where, state, left_out)
+        module, path = where
+        return _restore_object(module, path, state, left_out)
     target = _module(where) if kind == "module" else where
     memo: dict[int, Any] = {}
     for name, value in state.items():

@@ -71,7 +71,8 @@ class Worker:
     def env_index(self) -> int | None:
         """The environment (its row in the vector environment) that is being built, reset, stepped, asked or closed; None
         when none is."""
-        return self._identity.env_index
+        row: int | None = self._identity.env_index
+        return row
 
     @property
     def seed(self) -> int | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedArray", "reduce_array"]
 
 
-def SharedArray(source: ArrayLike | tuple[int, ...], dtype: DTypeLike = None) -> np.ndarray:
+def SharedArray(source: ArrayLike | tuple[int, ...], dtype: DTypeLike | None = None) -> np.ndarray:
     """A `numpy.ndarray` whose elements several processes see: sent to another process it is a handle, not a copy.
 
     Args:
@@ -27,6 +27,7 @@ def SharedArray(source: ArrayLike | tuple[int, ...], dtype: DTypeLike = None) ->
     An array lives for as long as anybody holds it or a view of it, in any process. Slices and views of it share its
     elements, in this process and when they are sent.
     """
+    shape: Any
     if dtype is not None and _is_shape(source):
         shape, kind, values = source, np.dtype(dtype), None
     else:
@@ -34,9 +35,9 @@ def SharedArray(source: ArrayLike | tuple[int, ...], dtype: DTypeLike = None) ->
         shape, kind = values.shape, values.dtype
     if kind.hasobject:
         raise TypeError(f"elements of dtype {kind} are Python objects of one process: they cannot be shared")
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    dims: tuple[int, ...] = (shape,) if isinstance(shape, int) else tuple(shape)
     block = ipc.Block(max(1, math.prod(dims) * kind.itemsize))
-    array = np.ndarray(dims, kind, buffer=block)
+    array: np.ndarray = np.ndarray(dims, kind, buffer=block)  # type: ignore[arg-type]  # it is a buffer, which its stub cannot say
     array[...] = 0 if values is None and kind.names is None else np.zeros((), kind) if values is None else values
     return array
 
@@ -56,7 +57,8 @@ def reduce_array(array: np.ndarray, blocks: list[ipc.Block]) -> Any:
 
 
 def _array(packed: bytes, dtype: np.dtype | None = None) -> np.ndarray:
-    return ipc.unpack_array(packed, dtype)
+    array: np.ndarray = ipc.unpack_array(packed, dtype)
+    return array
 
 
 add_reducer(np.ndarray, reduce_array)

@@ -64,7 +64,7 @@ def explain(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str 
     return PicklingError(f"{path}: {_reason(part, cause)}. Another process cannot get it. {_advice(part)}", path)
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
     """Refuses what would arrive useless."""
 
     def __init__(self, file: io.BytesIO, gpu: bool, parcel: Parcel | None) -> None:

@@ -58,7 +58,8 @@ def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
         data = torch.tensor(data, **options)
     elif options:
         data = data.to(**options)
-    return share_memory_(data)
+    shared: torch.Tensor = share_memory_(data)
+    return shared
 
 
 def is_shared(obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage) -> bool:
@@ -87,13 +88,18 @@ def cuda_collect() -> None:
     _torch.device_collect()
 
 
+def _finish_in(pid: int) -> None:
+    if os.getpid() == pid:
+        _torch.device_finish()
+
+
 def _before_device_tensors() -> None:
     """Once in a process that sends or receives tensors on a CUDA device."""
     if torch.backends.cuda.is_built():
         torch.cuda.init()
     pid = os.getpid()
     # What was sent is whole before the process goes, and its work on the device with it.
-    util.Finalize(None, lambda: os.getpid() == pid and _torch.device_finish(), exitpriority=1)
+    util.Finalize(None, _finish_in, (pid,), exitpriority=1)
 
 
 def _storages(obj: Any) -> list[torch.UntypedStorage]:
@@ -157,7 +163,8 @@ def _reduce_tensor(tensor: torch.Tensor, blocks: list[ipc.Block]) -> Any:
 
 
 def _tensor(packed: bytes) -> torch.Tensor:
-    return _torch.unpack_tensor(packed)
+    tensor: torch.Tensor = _torch.unpack_tensor(packed)
+    return tensor
 
 
 def _reduce_other(tensor: torch.Tensor) -> Any:
@@ -168,9 +175,9 @@ def _reduce_other(tensor: torch.Tensor) -> Any:
         sizes = (tensor._nested_tensor_size(), tensor._nested_tensor_strides(), tensor._nested_tensor_storage_offsets())
         return _nested, (tensor.values().detach(), *sizes, tensor.requires_grad)
     if tensor.layout is torch.sparse_coo:
-        parts = (tensor._indices().detach(), tensor._values().detach())
+        parts: tuple[torch.Tensor, ...] = (tensor._indices().detach(), tensor._values().detach())
         return _sparse_coo, (*parts, tensor.shape, tensor.is_coalesced(), tensor.requires_grad)
-    if tensor.layout is not torch.strided and tensor.layout is not torch._mkldnn:
+    if tensor.layout is not torch.strided and tensor.layout is not torch._mkldnn:  # type: ignore[attr-defined]  # torch has it, its types do not
         parts = tuple(part.detach() for part in _dense_parts(tensor))
         return _sparse_compressed, (*parts, tensor.shape, str(tensor.layout), tensor.requires_grad)
     if tensor.device.type == "cpu" and tensor.layout is torch.strided:
@@ -185,7 +192,9 @@ def _reduce_other(tensor: torch.Tensor) -> Any:
 
 
 def _on_storage(kind: type, storage: torch.UntypedStorage, dtype: torch.dtype, view: tuple[Any, ...]) -> torch.Tensor:
-    return _stock.rebuild_tensor(kind, torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True), view)
+    typed = torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+    tensor: torch.Tensor = _stock.rebuild_tensor(kind, typed, view)
+    return tensor
 
 
 def _nested(
@@ -209,8 +218,8 @@ def _sparse_compressed(
     layout: str,
     requires_grad: bool,
 ) -> torch.Tensor:
-    layout = getattr(torch, layout.removeprefix("torch."))
-    made = torch.sparse_compressed_tensor(compressed, plain, values, shape, layout=layout, check_invariants=False)
+    kind = getattr(torch, layout.removeprefix("torch."))
+    made = torch.sparse_compressed_tensor(compressed, plain, values, shape, layout=kind, check_invariants=False)
     return made.requires_grad_(requires_grad)
 
 
@@ -225,7 +234,8 @@ def _reduce_storage(storage: torch.UntypedStorage, blocks: list[ipc.Block]) -> A
 
 
 def _storage(packed: bytes) -> torch.UntypedStorage:
-    return _torch.unpack_storage(packed)
+    storage: torch.UntypedStorage = _torch.unpack_storage(packed)
+    return storage
 
 
 def _reduce_storage_of_torch(storage: torch.UntypedStorage) -> Any:
@@ -242,7 +252,8 @@ def _reduce_storage_of_torch(storage: torch.UntypedStorage) -> Any:
 
 def _storage_of_torch(kind: Any, descriptor: Any, size: int, sender: int) -> torch.UntypedStorage:
     try:
-        return _stock.rebuild_storage_fd(kind, descriptor, size)
+        storage: torch.UntypedStorage = _stock.rebuild_storage_fd(kind, descriptor, size)
+        return storage
     except (ConnectionError, EOFError, FileNotFoundError) as error:
         raise Error(
             f"a tensor in torch's own shared memory came from process {sender}, which has to live until it is received, and "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from shoal.process._nested import refuse_where_forbidden
 
@@ -40,9 +41,9 @@ def refuse_to_start() -> None:
 
 def _importing_line() -> str:
     """The line at the top level of a module that the calling code comes from."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name == "<module>":
             return f"the module {frame.f_globals.get('__name__')} ({frame.f_code.co_filename}, line {frame.f_lineno})"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "a module that it needs"

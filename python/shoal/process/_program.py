@@ -13,6 +13,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal._core.process import Program, WorkerContext
 
 
 class PreloadError(ImportError):
@@ -39,14 +43,14 @@ def main(ahead: str = "", path: Sequence[str] = ()) -> None:
     os._exit(program.run(_run))  # workers end with it; nothing else is left to do
 
 
-def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no importable name here
+def _prepare(program: Program) -> None:
     import pickle
 
     from shoal.process import _settings, stock
 
     for stream in (sys.stdout, sys.stderr):
         # Pipes: by lines, so that the last lines of a worker that is killed have left it.
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # nobody has replaced it yet
     settings = pickle.loads(program.bootstrap)
     # The variables are in place since before the interpreter started. Filters come last: modules add their own on import.
     _settings.apply({name: settings[name] for name in ("path", "argv", "folder", "multiprocessing")})
@@ -70,7 +74,7 @@ def _prepare(program) -> None:  # type: ignore[no-untyped-def]  # Program has no
     gc.enable()
 
 
-def _preload(module: str, program) -> None:  # type: ignore[no-untyped-def]
+def _preload(module: str, program: Program) -> None:
     from shoal import _core
     from shoal.process._importing import importing
 
@@ -88,7 +92,7 @@ def _preload(module: str, program) -> None:  # type: ignore[no-untyped-def]
         )
 
 
-def _run(context) -> int:  # type: ignore[no-untyped-def]
+def _run(context: WorkerContext) -> int:
     from shoal.process import _worker
 
     return _worker.run(context)

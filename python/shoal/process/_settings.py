@@ -133,4 +133,4 @@ def _set_filters(pickled: list[bytes]) -> None:
         except Exception:  # a category of a module that only the parent has
             continue
     warnings.resetwarnings()
-    warnings.filters.extend(filters)
+    warnings.filters.extend(filters)  # type: ignore[attr-defined]  # a list, which typeshed does not promise

@@ -51,7 +51,7 @@ def _pickled(exception: BaseException) -> bytes:
     recipe = _Recipe(type(exception), exception.args, getattr(exception, "__dict__", {}))
     for candidate in (exception, recipe):
         try:
-            data = cloudpickle.dumps(candidate)
+            data: bytes = cloudpickle.dumps(candidate)
             copy = pickle.loads(data)  # some only fail on the way back
             copy = copy.make() if isinstance(copy, _Recipe) else copy
             if type(copy) is type(exception) and str(copy) == str(exception):

@@ -68,7 +68,8 @@ def _tracker_place() -> tuple[int, int, int] | None:
         if _tracker is None:
             atexit.register(_let_tracker_go)
         _tracker = (os.getpid(), fd), blocks, (ipc.heap_id(), *left.place)
-    return _tracker[2]
+    place: tuple[int, int, int] = _tracker[2]
+    return place
 
 
 def _let_tracker_go() -> None:
@@ -139,13 +140,13 @@ def _apply() -> None:
 
     own: Any = process.current_process()
     own.authkey = _told["authkey"]
-    process.ORIGINAL_DIR = _told["folder"]  # type: ignore[attr-defined]
-    if _told["log_to_stderr"] and not util._log_to_stderr:  # type: ignore[attr-defined]
-        util.log_to_stderr()  # type: ignore[attr-defined]
+    process.ORIGINAL_DIR = _told["folder"]  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+    if _told["log_to_stderr"] and not util._log_to_stderr:  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+        util.log_to_stderr()
     if _told["log_level"] is not None:
         util.get_logger().setLevel(_told["log_level"])
     if _told["method"] is not None:
-        context._force_start_method(_told["method"])  # type: ignore[attr-defined]
+        context._force_start_method(_told["method"])
     if _told["own_method"] is not None:
         default_method.here.fix(_told["own_method"])
     if _told["tracker"] is not None:
@@ -161,12 +162,12 @@ def _use_tracker(heap_id: int, offset: int, serial: int) -> None:
     ipc.join(heap_id)
     fd = ipc.fetch_fd(offset, serial)
     if fd >= 0:
-        tracker: Any = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+        tracker: Any = resource_tracker._resource_tracker
         tracker._fd, tracker._pid = fd, None
 
 
 def _parent_class(process: Any) -> Any:
-    class Parent(process._ParentProcess):
+    class Parent(process._ParentProcess):  # type: ignore[misc]  # CPython has it, typeshed does not
         """`multiprocessing.parent_process()`, whose descriptor is opened when somebody asks."""
 
         _opened: int | None = None
