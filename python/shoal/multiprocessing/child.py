@@ -38,16 +38,16 @@ class InheritedFd:
 
 def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str, Any]:
     """What run_process() has to know before it unpickles `process_obj`. In its parent."""
-    log_level = None if util._logger is None else util._logger.getEffectiveLevel()  # type: ignore[attr-defined]
+    log_level = None if util._logger is None else util._logger.getEffectiveLevel()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     return {
         "name": process_obj.name,
         "fds": fds,
         "authkey": bytes(process_obj.authkey),
-        "log_to_stderr": util._log_to_stderr,  # type: ignore[attr-defined]
+        "log_to_stderr": util._log_to_stderr,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         "log_level": log_level,
         "method": method,
         "default_method": process_obj._start_method or default_method.here.name,
-        "folder": process.ORIGINAL_DIR,  # type: ignore[attr-defined]
+        "folder": process.ORIGINAL_DIR,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         "ignore_sigint": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         "main": _main_script(),
     }
@@ -60,13 +60,13 @@ def run_process(context: WorkerContext) -> int:
         context.close()  # tells the parent that the blocks that the payload names are held here
     except BaseException:
         traceback.print_exc()
-        util._flush_std_streams()  # type: ignore[attr-defined]
+        util._flush_std_streams()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         return 1
     parent = _inherited_fds[prepared["fds"]["parent"]]
     code = process_obj._bootstrap(parent_sentinel=parent)
     if prepared["method"] == "spawn":
         _run_exit_handlers()
-    return code & 0xFF
+    return int(code) & 0xFF
 
 
 def after_fork(parent: int, process_obj: Any, options: Options) -> None:
@@ -103,7 +103,7 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
     if not prepared["ignore_sigint"]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _inherited_fds[:] = fds
-    resource_tracker._resource_tracker._fd = fds[named["tracker"]]  # type: ignore[attr-defined]
+    resource_tracker._resource_tracker._fd = fds[named["tracker"]]  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     _core.ipc.attach(fds[named["heap"]])
     _settings.apply(settings)
     _apply(prepared)
@@ -114,7 +114,7 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
         with importing(f"{prepared['name']} imported what it is to run"):
             process_obj = pickle.loads(data)
     finally:
-        del current._inheriting  # type: ignore[attr-defined]
+        del current._inheriting  # type: ignore[attr-defined]  # as above
     _adopt_main_of(process_obj)
     return process_obj, prepared
 
@@ -123,11 +123,11 @@ def _apply(prepared: dict[str, Any]) -> None:
     current = process.current_process()
     current.name = prepared["name"]
     current.authkey = prepared["authkey"]
-    process.ORIGINAL_DIR = prepared["folder"]  # type: ignore[attr-defined]
+    process.ORIGINAL_DIR = prepared["folder"]  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     if prepared["log_to_stderr"]:
-        util.log_to_stderr()  # type: ignore[attr-defined]
+        util.log_to_stderr()
     if prepared["log_level"] is not None:
-        util.get_logger().setLevel(prepared["log_level"])  # type: ignore[attr-defined]
+        util.get_logger().setLevel(prepared["log_level"])
     default_method.here.fix(prepared["default_method"])
     if "numpy.random" in sys.modules:  # a zygote's processes have its generator, each of them the same
         sys.modules["numpy.random"].seed()
@@ -137,7 +137,7 @@ def _run_exit_handlers() -> None:
     import atexit
 
     atexit._run_exitfuncs()
-    util._flush_std_streams()  # type: ignore[attr-defined]
+    util._flush_std_streams()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
 
 
 # --- the main script ---------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def _main_script() -> dict[str, str]:
     path = getattr(main, "__file__", None)
     if path is None:
         return {}
-    return {"path": os.path.normpath(os.path.join(process.ORIGINAL_DIR or "", path))}  # type: ignore[attr-defined]
+    return {"path": os.path.normpath(os.path.join(process.ORIGINAL_DIR or "", path))}  # type: ignore[attr-defined]  # CPython has it, typeshed does not
 
 
 def _have_main(main: dict[str, str]) -> None:
@@ -162,8 +162,8 @@ def _have_main(main: dict[str, str]) -> None:
     global _main
     _main = main
     module = sys.modules["__main__"]
-    module.__getattr__ = _name_of_main  # type: ignore[method-assign]
-    module._shoal_borrowed = True  # type: ignore[attr-defined]
+    module.__getattr__ = _name_of_main  # type: ignore[method-assign]  # a function of a module (PEP 562)
+    module._shoal_borrowed = True  # type: ignore[attr-defined]  # a mark of ours on the module
 
 
 def _name_of_main(name: str) -> Any:
@@ -192,9 +192,9 @@ _running: set[str] = set()
 def _run_main() -> None:
     """As CPython's start methods do for every process: under the name `__mp_main__`."""
     if "name" in _main:
-        spawn._fixup_main_from_name(_main["name"])  # type: ignore[attr-defined]
+        spawn._fixup_main_from_name(_main["name"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     else:
-        spawn._fixup_main_from_path(_main["path"])  # type: ignore[attr-defined]
+        spawn._fixup_main_from_path(_main["path"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
 
 
 def _class_that_travelled(name: str) -> Any:

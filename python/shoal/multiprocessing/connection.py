@@ -115,7 +115,7 @@ class _Watch:
                 self._runs = True
                 thread = threading.Thread(target=self._look, name="shoal-ends", daemon=True)
                 thread.start()
-                util.Finalize(None, self._stop, (thread,), exitpriority=-50)  # type: ignore[attr-defined]
+                util.Finalize(None, self._stop, (thread,), exitpriority=-50)
 
     def _stop(self, thread: threading.Thread) -> None:
         """At exit: a thread that comes out of C++ into an interpreter that has ended takes the process with it."""
@@ -137,7 +137,7 @@ class _Watch:
 
 
 _watch = _Watch()
-os.register_at_fork(after_in_child=_watch.__init__)  # type: ignore[misc]
+os.register_at_fork(after_in_child=_watch.__init__)  # type: ignore[misc]  # called again on the same object
 
 
 def _attach(kind: type[Connection], *parts: Any) -> Connection:

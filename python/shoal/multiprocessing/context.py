@@ -167,7 +167,9 @@ class _Concrete(BaseContext):
 
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
-        self.Process = self._process if options is None else _process_class(self._process, options)
+        self.Process = self._process
+        if options is not None:
+            self.Process = _process_class(self._process, options)  # type: ignore[arg-type]  # a class has a hash
 
     def __repr__(self) -> str:
         default = Options()
@@ -244,7 +246,7 @@ add_context(ForkContext, "fork")
 
 
 @functools.cache
-def _process_class(base: type[ProcessOfMethod], options: Options) -> type[Process]:
+def _process_class(base: type[ProcessOfMethod], options: Options) -> type[ProcessOfMethod]:
     """A Process that starts with these options."""
 
     def start(process: Process) -> Any:

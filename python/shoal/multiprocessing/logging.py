@@ -27,7 +27,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from multiprocessing import process, util
-from multiprocessing.util import get_logger, log_to_stderr  # type: ignore[attr-defined]
+from multiprocessing.util import get_logger, log_to_stderr
 from typing import IO, Any, Literal
 
 from shoal.multiprocessing.descriptor import Descriptor
@@ -64,7 +64,7 @@ class LogRelay:
         self._thread = threading.Thread(target=self._read, name="shoal-log-relay", daemon=True)
         self._thread.start()
         # After everything else at exit: daemon processes have been ended by then, and the others joined.
-        self._finalizer = util.Finalize(self, self.close, exitpriority=-100)  # type: ignore[attr-defined]
+        self._finalizer = util.Finalize(self, self.close, exitpriority=-100)
 
     def attach(self, worker: Any) -> Any:
         """Relays a process that has not been started yet, also one of CPython's; returns it."""
@@ -339,7 +339,7 @@ class _Levels:
     @classmethod
     def capture(cls) -> _Levels:
         loggers = {name: logger.level for name, logger in _loggers().items() if logger.level != logging.NOTSET}
-        captures_warnings = logging._warnings_showwarning is not None  # type: ignore[attr-defined]
+        captures_warnings = logging._warnings_showwarning is not None  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         names = dict(logging._levelToName)
         return cls(loggers, names, logging.root.manager.disable, captures_warnings)
 

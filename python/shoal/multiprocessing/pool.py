@@ -25,7 +25,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing import util
-from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
+from multiprocessing.pool import (  # type: ignore[attr-defined]  # CPython has them, typeshed does not
+    MaybeEncodingError,
+    RemoteTraceback,
+    ThreadPool,
+)
 from typing import Any
 
 from shoal.multiprocessing.logging import LogRelay, relay_of
@@ -118,7 +122,7 @@ class Pool:
         self._manager = WorkerManager(
             self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, read_by
         )
-        self._terminate = util.Finalize(self, self._manager.terminate, exitpriority=15)  # type: ignore[attr-defined]
+        self._terminate = util.Finalize(self, self._manager.terminate, exitpriority=15)
         self._state = RUN
 
     def __repr__(self) -> str:
@@ -166,7 +170,8 @@ class Pool:
 
     def map(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
         """`[func(x) for x in iterable]`, in chunks of which each is a task."""
-        return self._map(func, iterable, MAP, chunksize, wait=True).get()
+        results: list[Any] = self._map(func, iterable, MAP, chunksize, wait=True).get()
+        return results
 
     def map_async(
         self,
@@ -182,7 +187,8 @@ class Pool:
         self, func: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int | None = None
     ) -> list[Any]:
         """`[func(*x) for x in iterable]`."""
-        return self._map(func, iterable, STARMAP, chunksize, wait=True).get()
+        results: list[Any] = self._map(func, iterable, STARMAP, chunksize, wait=True).get()
+        return results
 
     def starmap_async(
         self,
@@ -215,7 +221,7 @@ class Pool:
         self._check_running()
         items = iterable if hasattr(iterable, "__len__") else list(iterable)
         if chunksize is None:
-            chunksize = -(-len(items) // (self._processes * _CHUNKS_PER_WORKER))  # type: ignore[arg-type]
+            chunksize = -(-len(items) // (self._processes * _CHUNKS_PER_WORKER))  # type: ignore[arg-type]  # it has a length
         result = MapResult(self, callback, error_callback)
         messages = _chunks(mode, func, items, max(chunksize, 1), self._require_manager().by_handle)
         self._run(result, messages, wait)

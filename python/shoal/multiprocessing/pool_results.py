@@ -105,7 +105,7 @@ class ApplyResult:
         finally:
             self._event.set()
 
-    __class_getitem__ = classmethod(types.GenericAlias)
+    __class_getitem__: Any = classmethod(types.GenericAlias)
 
 
 AsyncResult = ApplyResult

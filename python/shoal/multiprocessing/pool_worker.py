@@ -13,7 +13,10 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable
-from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
+from multiprocessing.pool import (  # type: ignore[attr-defined]  # CPython has them, typeshed does not
+    ExceptionWithTraceback,
+    MaybeEncodingError,
+)
 from multiprocessing.reduction import ForkingPickler
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -84,7 +87,7 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
 def _dump(obj: Any) -> bytes:
     with io.BytesIO() as file:
         pickler = cloudpickle.Pickler(file, 5)
-        pickler.dispatch_table = pickler.dispatch_table.new_child(ForkingPickler._extra_reducers)  # type: ignore[attr-defined]
+        pickler.dispatch_table = pickler.dispatch_table.new_child(ForkingPickler._extra_reducers)  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         pickler.dump(obj)
         return file.getvalue()
 

@@ -62,7 +62,7 @@ class LaunchedPopen:
 
     def __init__(self, process_obj: Any, method: str, options: Options) -> None:
         refuse_to_start()
-        util._flush_std_streams()  # type: ignore[attr-defined]
+        util._flush_std_streams()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         self.method = method
         self.returncode: int | None = None
         self.lost: str | None = None
@@ -91,7 +91,9 @@ class LaunchedPopen:
                 self._fd_names[name] = self.duplicate_for_child(fd)
         self._fd_names["parent"] = self.duplicate_for_child(own_pidfd())
         self._fd_names["heap"] = self.duplicate_for_child(_core.ipc.fd())
-        self._fd_names["tracker"] = self.duplicate_for_child(resource_tracker.getfd())
+        tracker = resource_tracker.getfd()
+        assert tracker is not None  # it has been started by this
+        self._fd_names["tracker"] = self.duplicate_for_child(tracker)
         if options.gpu and os.path.exists("/dev/nvidiactl"):
             _core.ipc.open_broker()  # here, where it outlives the processes that share device memory
         data, self._blocks = _pickled(process_obj, self)
@@ -156,7 +158,7 @@ def _hold_until_loaded(worker: Any, blocks: list[Any]) -> threading.Thread:
     if _joins_in != os.getpid():
         _joins_in = os.getpid()
         _waiting.clear()
-        util.Finalize(None, _join_waiting, exitpriority=-50)  # type: ignore[attr-defined]
+        util.Finalize(None, _join_waiting, exitpriority=-50)
     _waiting.add(thread)
     thread.start()
     return thread

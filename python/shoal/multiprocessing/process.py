@@ -69,7 +69,7 @@ class Process(_cpython.Process):
         settings = Settings(threads, entropy(seed), cpus, _end_of(relay))
         if settings != Settings():
             self._threads = threads
-            self.run = Prepared(self, settings)  # type: ignore[method-assign]
+            self.run = Prepared(self, settings)  # type: ignore[method-assign]  # called as the method is
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
@@ -81,7 +81,7 @@ class Process(_cpython.Process):
 
     @staticmethod
     def _after_fork() -> None:
-        BaseProcess._after_fork()  # type: ignore[attr-defined]
+        BaseProcess._after_fork()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
 
 
 def _end_of(relay: LogRelay | bool | None) -> RelayEnd | None:
@@ -95,6 +95,8 @@ def _end_of(relay: LogRelay | bool | None) -> RelayEnd | None:
 
 class ProcessOfMethod(Process):
     """A process of one start method."""
+
+    _start_method: str
 
     @classmethod
     def _Popen(cls, process_obj: Any) -> Any:

@@ -12,6 +12,7 @@ What is different from CPython's:
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from queue import Empty, Full
 from typing import Any
 
@@ -122,6 +123,8 @@ class _QueueBase:
     # Classes of their own, and not subclasses of the one in C++: who derives from these may pickle his class by value,
     # mix in others, and give it a metaclass.
     _closed = False
+    _put: Callable[..., Any]
+    _get: Callable[..., Any]
     _rlock = _wlock = _NoLock()
 
     def _have(self, core: ipc.Queue) -> None:
@@ -157,7 +160,7 @@ class _QueueBase:
     def _writer(self) -> _Writer:
         return _Writer(self)
 
-    __class_getitem__ = classmethod(types.GenericAlias)
+    __class_getitem__: Any = classmethod(types.GenericAlias)
 
 
 _OF_THIS_PROCESS = frozenset({"_core", "_put", "_get", "_poll", "_closed"})

@@ -59,12 +59,13 @@ def _look_again() -> bool:
     return bool(found)
 
 
-class Pickler(cloudpickle.Pickler):
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
     """Writes one message to `file`; `blocks` are those that it names."""
 
     dispatch_table = ChainMap(
-        ForkingPickler._extra_reducers, *cloudpickle.Pickler.dispatch_table.maps
-    )  # the last one is copyreg's
+        ForkingPickler._extra_reducers,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+        *cloudpickle.Pickler.dispatch_table.maps,  # the last one is copyreg's
+    )
 
     def __init__(self, file: Any, protocol: int | None = None) -> None:
         super().__init__(file, protocol=5 if protocol is None else protocol)
@@ -167,7 +168,7 @@ def recv_handle(conn: Any) -> int:
     sent = conn.recv()
     if not hasattr(sent, "detach"):
         raise RuntimeError(f"a descriptor should have come, and not {sent!r}")
-    return sent.detach()
+    return int(sent.detach())
 
 
 def __getattr__(name: str) -> Any:

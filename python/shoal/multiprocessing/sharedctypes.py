@@ -25,7 +25,7 @@ class BufferWrapper:
         self._block = _core.ipc.Block(size)
 
     def create_memoryview(self) -> memoryview:
-        return memoryview(self._block)  # keeps the block
+        return memoryview(self._block)  # type: ignore[arg-type]  # a buffer, which its stub cannot say; the view keeps it
 
 
 def _reduce(wrapper: BufferWrapper, blocks: list[Any]) -> Any:

@@ -23,7 +23,11 @@ import warnings
 from collections.abc import Callable
 from multiprocessing import process, util
 from multiprocessing.context import assert_spawning
-from multiprocessing.synchronize import RECURSIVE_MUTEX, SEM_VALUE_MAX, SEMAPHORE
+from multiprocessing.synchronize import (  # type: ignore[attr-defined]  # CPython has them, typeshed does not
+    RECURSIVE_MUTEX,
+    SEM_VALUE_MAX,
+    SEMAPHORE,
+)
 from threading import BrokenBarrierError
 from typing import Any
 
@@ -47,7 +51,7 @@ def _name_of(pid: int) -> str:
     """As in "process 'Worker-1' (pid 12)"."""
     if pid < 0:
         return "a process"
-    for child in list(process._children):  # type: ignore[attr-defined]
+    for child in list(process._children):  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         if getattr(child._popen, "pid", None) == pid:
             return f"process {child.name!r} (pid {pid})"
     return f"the process with pid {pid}"
@@ -70,19 +74,19 @@ class _Shared:
         return self.__dict__ or None
 
     def _reduce_into(self, blocks: list[Any]) -> Any:
-        block = self.block  # type: ignore[attr-defined]
+        block = self.block  # type: ignore[attr-defined]  # the native class beside it has it
         blocks.append(block)
         return _rebuild, (type(self), _core.ipc.heap_id(), block.offset, block.serial, self._state())
 
 
-def _rebuild(kind: type, heap_id: int, offset: int, serial: int, state: dict[str, Any] | None) -> Any:
+def _rebuild(kind: Any, heap_id: int, offset: int, serial: int, state: dict[str, Any] | None) -> Any:
     if not _core.ipc.exists() or _core.ipc.heap_id() != heap_id:
         raise RuntimeError(
             f"a {kind.__name__} of another family of processes: it can be used by the process that made it and by those "
             "started from it"
         )
     obj = kind.__new__(kind)
-    kind._native.__init__(obj, _core.ipc.acquire(offset, serial))  # type: ignore[attr-defined]
+    kind._native.__init__(obj, _core.ipc.acquire(offset, serial))
     if state:
         obj.__dict__.update(state)
     return obj
@@ -91,13 +95,20 @@ def _rebuild(kind: type, heap_id: int, offset: int, serial: int, state: dict[str
 class _Owned(_Shared):
     """What a process holds, and may die with."""
 
+    # Of the native class that stands beside it; its stub leaves out what begins with an underscore.
+    _is_zero: Callable[[], bool]
+    _is_mine: Callable[[], bool]
+    _is_this_process: Callable[[], bool]
+    _count: Callable[[], int]
+    _get_value: Callable[[], int]
+
     @property
     def _semlock(self) -> Any:  # what CPython's own code and tests look into
         return self
 
     @property
     def handle(self) -> int:
-        return int(self.block.offset)  # type: ignore[attr-defined]
+        return int(self.block.offset)  # type: ignore[attr-defined]  # the native class beside it has it
 
     name = None  # there is none to unlink
     SEM_VALUE_MAX = SEM_VALUE_MAX
@@ -106,17 +117,17 @@ class _Owned(_Shared):
         """Called with it held, had from that process; `keep`: it stays so whatever is raised."""
         text = f"{_name_of(pid)} died while it held a {type(self).__name__}"
         try:
-            if self.on_owner_died == _ON_OWNER_DIED["raise"]:  # type: ignore[attr-defined]
+            if self.on_owner_died == _ON_OWNER_DIED["raise"]:  # type: ignore[attr-defined]  # the native class beside it has it
                 raise OwnerDied(f"{text}; what it protects may be half done", pid=pid)
             text += "; it was recovered, and what it protects may be half done"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         except Exception:  # also a warning that is an error: nobody will let go of it
             if not keep and self._is_held():
-                self.release()  # type: ignore[attr-defined]
+                self.release()  # type: ignore[attr-defined]  # the native class beside it has it
             raise
 
     def _is_held(self) -> bool:
-        return bool(self._count())  # type: ignore[attr-defined]
+        return bool(self._count())
 
 
 def _owner_name(lock: Any) -> str:
@@ -228,7 +239,7 @@ class Condition(_Shared):
     """
 
     def __init__(self, lock: Any = None, *, ctx: Any = None) -> None:
-        self._lock = RLock() if lock is None else lock
+        self._lock: Any = RLock() if lock is None else lock
         self._condition = _Waiters()
         self._make_methods()
 
@@ -316,7 +327,7 @@ class Barrier(_Shared, _native.Barrier):
     def _state(self) -> Any:
         return {"_action": self._action, "_timeout": self._timeout, "_leaves_in": 0}
 
-    def wait(self, timeout: float | None = None) -> int:  # type: ignore[override]
+    def wait(self, timeout: float | None = None) -> int:  # type: ignore[override]  # the native one takes another timeout
         """Waits for the others, `timeout` seconds at most; the last to come runs `action` first.
 
         Returns:
@@ -372,7 +383,7 @@ class Barrier(_Shared, _native.Barrier):
         return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}: {state}>"
 
 
-def _rebuild_condition(kind: type, condition: Any, lock: Any) -> Any:
+def _rebuild_condition(kind: Any, condition: Any, lock: Any) -> Any:
     obj = kind.__new__(kind)
     obj._lock = lock
     obj._condition = condition

@@ -90,7 +90,7 @@ class WorkerManager:
             number,
             *self._call,
             self._quota,
-            self._settings._replace(relay=self._relay and self._relay.end()),
+            self._settings._replace(relay=None if self._relay is None else self._relay.end()),
         )
         try:
             worker = self._make(self._ctx, target=pool_worker.work, args=arguments)
@@ -260,7 +260,7 @@ def _serve(items: SimpleQueue[Any], what: Callable[[Any], None]) -> None:
         try:
             what(item)
         except BaseException:  # of a callback: the others are not to suffer
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))  # type: ignore[arg-type]
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
         del item
 
 
