@@ -101,7 +101,7 @@ _PICTURES = {"shoal/SegmentedWorld-v0": {"observation": "rgb"}}
 class _PicturePainter:
     """Draws the states of an environment of pictures with another one, whatever it observes itself."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(self, env_id: str) -> None:
         self._batch = _core.env.BatchEnv(env_id, 1, json.dumps(_PICTURES[env_id]))
@@ -109,7 +109,8 @@ class _PicturePainter:
 
     def render(self) -> np.ndarray:
         self._batch.set_state(self.state.tolist())
-        return self._batch.obs[0][0].copy()
+        picture: np.ndarray = self._batch.obs[0][0].copy()
+        return picture
 
     def close(self) -> None:
         pass
@@ -124,7 +125,7 @@ def _painter(env_id: str, render_mode: str) -> Any:
     twin = env_id.rpartition("/")[2]
     if twin == env_id or twin not in gymnasium.registry:
         raise ValueError(f"{env_id} cannot be drawn: Gymnasium has no environment {twin} whose renderer could be used")
-    painter = gymnasium.make(twin, render_mode=render_mode, disable_env_checker=True).unwrapped
+    painter: Any = gymnasium.make(twin, render_mode=render_mode, disable_env_checker=True).unwrapped
     if not hasattr(painter, "last_u") and twin.startswith("Pendulum"):
         painter.last_u = None
     painter.reset(seed=0)

@@ -26,7 +26,8 @@ def preset_names() -> list[str]:
 
 def preset(name: str) -> dict[str, Any]:
     """All options of a preset. Raises ValueError naming the nearest for a name that is none."""
-    return json.loads(_learn.preset(name))
+    options: dict[str, Any] = json.loads(_learn.preset(name))
+    return options
 
 
 def preset_for(env_id: str) -> str:
@@ -40,7 +41,8 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
         text = json.dumps(dict(overrides))
     except (TypeError, ValueError) as error:
         raise TypeError(f"options are numbers, strings, lists and None: {error}") from None
-    return json.loads(_learn.override_config(json.dumps(dict(config)), text))
+    options: dict[str, Any] = json.loads(_learn.override_config(json.dumps(dict(config)), text))
+    return options
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def name_of(env: Any) -> str:
         return env
     if isinstance(env, Sequence) and env:
         return name_of(env[0])
-    return getattr(env, "__name__", type(env).__name__)
+    return str(getattr(env, "__name__", type(env).__name__))
 
 
 def build(

@@ -74,7 +74,8 @@ class Policy:
     @property
     def config(self) -> dict[str, Any]:
         """The options that it was trained with."""
-        return json.loads(self._native.config)
+        options: dict[str, Any] = json.loads(self._native.config)
+        return options
 
     def predict(self, observation: Any, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or the actions for a batch of them.

@@ -40,7 +40,7 @@ class TorchPolicy(nn.Module):
     spaces. It gives the actor's output (logits of all components concatenated, or means) and the values.
     """
 
-    def __init__(self, observation_space: dict, action_space: dict, config: dict) -> None:
+    def __init__(self, observation_space: dict[str, Any], action_space: dict[str, Any], config: dict[str, Any]) -> None:
         super().__init__()
         self._leaves = list(leaves(observation_space))
         dense = sum(map(_dense_size, self._leaves))
@@ -113,6 +113,9 @@ class TorchPolicy(nn.Module):
 
 class _Moments(nn.Module):
     """Running moments, and what they do to observations."""
+
+    mean: torch.Tensor
+    var: torch.Tensor
 
     def __init__(self, size: int, clip: float) -> None:
         super().__init__()

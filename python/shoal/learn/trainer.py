@@ -117,7 +117,8 @@ def train(
     with trainer:
         trainer.start()
         while not trainer.wait(0.2 if callback else None):
-            callback(trainer.status())
+            if callback is not None:
+                callback(trainer.status())
         return trainer.result()
 
 
@@ -184,9 +185,9 @@ class Trainer:
         about |= {"shoal": __version__, "num_workers": num_workers}
         self.env: str = about["env"]
         self.seed: int = self.config["seed"]
+        assert run_dir is not None  # _recorded() has refused to resume without
         self.run_dir = Path(run_dir)
         self._ended = False
-        self._trainer: _learn.Trainer | None = None
         self._envs: list[Any] = []
         try:
             sets = [("num_envs", options), ("eval_envs", options.for_evaluation())]
@@ -201,8 +202,10 @@ class Trainer:
                         context=context,
                     )
                 )
+            engine, eval_engine = (envs._engine for envs in self._envs)
             self._trainer = _learn.Trainer(
-                *(envs._engine for envs in self._envs),
+                engine,
+                eval_engine,
                 config_json=json.dumps(self.config),
                 run_dir=str(self.run_dir),
                 resume=resume,

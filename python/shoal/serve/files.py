@@ -63,7 +63,8 @@ class TorchScript(Loaded):
         return self.model.run(args, kwargs)
 
     def state(self) -> dict[str, Any]:
-        return self.model.state()
+        state: dict[str, Any] = self.model.state()
+        return state
 
     def set_state(self, state: Mapping[str, Any], version: int) -> None:
         arrays, own = _arrays(state), self.model.state()
@@ -119,7 +120,8 @@ class Package(Loaded):
 
     def _run(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         if self._alone or not arrays or arrays[0].shape[0] != 1:
-            return self.model.run(arrays)
+            answers: list[np.ndarray[Any, Any]] = self.model.run(arrays)
+            return answers
         if self._alone is None:
             try:
                 answers = self.model.run(arrays)
@@ -135,7 +137,8 @@ class Package(Loaded):
         return [answer[:1] for answer in answers]
 
     def state(self) -> dict[str, Any]:
-        return self.model.state()
+        state: dict[str, Any] = self.model.state()
+        return state
 
     def set_state(self, state: Mapping[str, Any], version: int) -> None:
         arrays, own = _arrays(state), self.model.state()

@@ -32,7 +32,8 @@ def models_from(models: Any, what: str, device: str = "cpu") -> Models:
     if directory is not None:
         if device != "cpu":
             raise ValueError(f"{what}: device={device!r} is for models that are loaded here; give it to ModelService()")
-        return directory
+        models_of_service: Models = directory
+        return models_of_service
     from shoal.serve.local import LocalModels
 
     return LocalModels(models, what, device)

@@ -6,7 +6,7 @@ import bisect
 import pickle
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,7 +85,7 @@ class Executor:
 
     def run(self) -> None:
         """Until the service is closed, or its maker has ended."""
-        handlers = {
+        handlers: dict[type, Callable[[Any], None]] = {
             _core.serve.Batch: self._answer,
             _core.serve.Probe: self._probe,
             _core.serve.Command: self._obey,

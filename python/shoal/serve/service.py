@@ -311,6 +311,7 @@ class ModelService:
 
     def _wait_ready(self, instance: int, generation: int) -> None:
         worker = self._workers[instance]
+        assert worker is not None
         waited = 0.0
         while not self._frontend.wait_ready(instance, generation, 0.1):
             waited += 0.1
@@ -333,6 +334,7 @@ class ModelService:
             if self._closing:
                 return
             worker = self._workers[instance]
+            assert worker is not None
             worker.join(_GRACE)
             reason = _obituary(worker, "while it was needed")
             hopeless = hopeless + 1 if self._rows() == before else 0

@@ -90,7 +90,8 @@ def _array_of(value: Any) -> np.ndarray[Any, Any] | None:
         return np.asarray(value)
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch, which need not be imported here
         tensor = value.detach().cpu()
-        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+        array: np.ndarray[Any, Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+        return array
     return None
 
 

@@ -21,7 +21,8 @@ def pack_state(state: Mapping[str, Any]) -> bytes:
 
 
 def unpack_state(packed: bytes) -> dict[str, Any]:
-    return pickle.loads(packed)
+    state: dict[str, Any] = pickle.loads(packed)
+    return state
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ def checked_ids(env_ids: Any, num_envs: int, parts: Mapping[int, Any]) -> list[i
     ids = np.asarray(env_ids)
     if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)):
         raise TypeError(f"send(): env_ids must be integers, the numbers of the environments, got {env_ids!r}")
-    listed = ids.tolist()
+    listed: list[int] = ids.tolist()
     outside = [i for i in listed if not 0 <= i < num_envs]
     if outside:
         raise ValueError(f"send: there are no environments {outside}; their ids are 0 to {num_envs - 1}")
@@ -49,7 +49,8 @@ def with_part(parts: Mapping[int, Any], ids: list[int], actions: Any, space: gym
 def batch_of_parts(parts: Mapping[int, Any], space: gymnasium.Space[Any]) -> Any:
     """The actions of all environments as step() takes them."""
     ordered = [parts[i] for i in range(len(parts))]
-    return concatenate(space, ordered, create_empty_array(space, len(parts)))
+    room: Any = create_empty_array(space, len(parts))
+    return concatenate(space, ordered, room)
 
 
 def _rows_of(actions: Any, count: int, space: gymnasium.Space[Any]) -> Iterator[Any]:

@@ -44,7 +44,7 @@ class AsyncVectorEnv(VectorEnv):
     def __init__(self, engine: _core.VectorEnv, description: dict[str, Any], *, whole: bool, **common: Any) -> None:
         super().__init__(engine, description, **common)
         statistics = common.get("episode_statistics", False)
-        self._io: _core.AsyncIo = _core.AsyncIo(
+        self._io: _core.AsyncIo = _core.AsyncIo(  # type: ignore[assignment]  # has what is used of a BatchIo
             engine, self.single_observation_space, self.single_action_space, statistics
         )
         self._sends_actions = False  # _io does, with each order
@@ -56,16 +56,17 @@ class AsyncVectorEnv(VectorEnv):
 
     @property
     def batch_size(self) -> int:
-        return self._engine.batch_size
+        return int(self._engine.batch_size)
 
     @property
     def env_ids(self) -> np.ndarray:
-        return self._io.env_ids
+        ids: np.ndarray = self._io.env_ids
+        return ids
 
     @property
     def in_flight(self) -> int:
         """How many environments were sent and not received."""
-        return self._engine.in_flight
+        return int(self._engine.in_flight)
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Steps environments, each with its action, and does not wait.
@@ -168,7 +169,7 @@ class AsyncVectorEnv(VectorEnv):
         ]
         self._ask("set_reset_arguments", arguments)
 
-    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv | None = None) -> dict[str, Any]:
+    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:
         return super()._infos(extra, self._all_rows if batch is None else batch)
 
     def _info_entries(self) -> list[info_batches.Entry]:
@@ -177,11 +178,12 @@ class AsyncVectorEnv(VectorEnv):
 
 def _entries(message: bytes | tuple[Any, ...]) -> list[info_batches.Entry]:
     decoded = pickle.loads(message) if isinstance(message, bytes) else message
-    return decoded[0] if isinstance(decoded, tuple) else decoded
+    entries: list[info_batches.Entry] = decoded[0] if isinstance(decoded, tuple) else decoded
+    return entries
 
 
-def _rows(count: int) -> gymnasium.vector.VectorEnv:
+def _rows(count: int) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     """What Gymnasium's batching of infos asks for a number of rows."""
-    rows: gymnasium.vector.VectorEnv = gymnasium.vector.VectorEnv()
+    rows: gymnasium.vector.VectorEnv[Any, Any, Any] = gymnasium.vector.VectorEnv()
     rows.num_envs = count
     return rows

@@ -176,8 +176,8 @@ def _modules_of(target: Any) -> list[str]:
         target = target.func
     if isinstance(target, str):
         return [target.partition(":")[0]]
-    name = getattr(target, "__module__", None)
-    module = sys.modules.get(name or "")
+    name = getattr(target, "__module__", None) or ""
+    module = sys.modules.get(name)
     if module is None or name in ("__main__", "builtins") or getattr(module, "__spec__", None) is None:
         return []
     return [name]

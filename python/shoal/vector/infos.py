@@ -27,13 +27,13 @@ def encode(entries: list[Entry] | None, observed: list[Objects] | None, finals: 
         import cloudpickle
 
         try:
-            return cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+            return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         except Exception as error:
             raise _unpicklable(*message, error=error) from error
 
 
 def batch(
-    envs: gymnasium.vector.VectorEnv,
+    envs: gymnasium.vector.VectorEnv[Any, Any, Any],
     entries: Iterable[Entry],
     final_observations: dict[int, Any],
     final_keys: Sequence[str] = ("final_obs", "final_info"),
@@ -59,7 +59,10 @@ def batch(
 
 
 def add_faults(
-    envs: gymnasium.vector.VectorEnv, infos: dict[str, Any], states: np.ndarray, faults: list[tuple[int, Any]]
+    envs: gymnasium.vector.VectorEnv[Any, Any, Any],
+    infos: dict[str, Any],
+    states: np.ndarray,
+    faults: list[tuple[int, Any]],
 ) -> dict[str, Any]:
     """Says which rows are no transitions: `infos["fault"]` holds a `shoal.Fault` where this call lost the environment,
     `infos["down"]` is True where it is not back yet, `infos["dropped"]` where it will not come back.

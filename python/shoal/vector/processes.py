@@ -128,4 +128,5 @@ def _payloads(
         (worker.run, list(packed[lo:hi]), preparation.of(lo, hi), *arguments)
         for lo, hi in pairwise(accumulate(counts, initial=0))
     ]
-    return launcher.pack(calls, name="env")
+    payloads: list[bytes] = launcher.pack(calls, name="env")
+    return payloads

@@ -32,7 +32,7 @@ __all__ = ["VectorEnv"]
 Own = TypeVar("Own", bound="VectorEnv")
 
 
-class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
+class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     """`num_envs` environments that are reset and stepped together. Made by `shoal.make_vec`.
 
         with shoal.make_vec("CartPole-v1", 8) as envs:      # closed at the end of the block
@@ -226,7 +226,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """One result an environment. After a TimeoutError the call is still under way: wait again, or close()."""
         self._check_pending("call")
-        return self._wait(self._answers, timeout)
+        results: tuple[Any, ...] = self._wait(self._answers, timeout)
+        return results
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """The attribute `name` of every environment."""
@@ -248,13 +249,13 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
         """What every environment renders: None each in "human" mode, which shows it in a window of its own."""
         return self.call("render")
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:
+    @property  # type: ignore[misc]  # nobody sets it, as in Gymnasium's AsyncVectorEnv
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]  # as there
         """The environments' generators (copies, where they live in other processes)."""
         return self.get_attr("np_random")
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # as there
         return self.get_attr("np_random_seed")
 
     def counter(self, name: str) -> _core.process.Counter:
@@ -287,7 +288,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
 
         Any thread may ask, also while a step is under way; it never waits.
         """
-        return self._engine.health()
+        workers: list[dict[str, Any]] = self._engine.health()
+        return workers
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Closes the environments and ends the workers. Called by close(timeout, terminate), once.
@@ -355,7 +357,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
             "returns; snapshot() and restore() hand over where its environments are"
         )
 
-    def _finish_pending(self, timeout: float) -> bool:
+    def _finish_pending(self, timeout: float | None) -> bool:
         """Waits for the call under way and drops what comes of it; False when it did not end in time."""
         wait = {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
         try:
@@ -383,7 +385,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
         """Whether the call that `error` left goes on: not if it is an environment's own."""
         return self._group is None and not isinstance(error.__cause__, RemoteTraceback)
 
-    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv | None = None) -> dict[str, Any]:
+    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:
         """`batch` has as many environments as the result has rows; by default this one."""
         batch = self if batch is None else batch
         entries = self._info_entries() if extra & _core.EXTRA_INFOS else []
@@ -399,7 +401,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv):
         return batched
 
     def _info_entries(self) -> list[info_batches.Entry]:
-        return self._io.infos()
+        entries: list[info_batches.Entry] = self._io.infos()
+        return entries
 
     def _reset_arguments_of(
         self, seed: Seeds, options: dict[str, Any] | None

@@ -142,13 +142,13 @@ class EnvGroup:
             if not any(_core.has_objects(description[name]) for name in ("observation_space", "action_space")):
                 return b""
         try:
-            return cloudpickle.dumps(description)
+            return bytes(cloudpickle.dumps(description))
         except Exception:  # keyword arguments of the spec may be anything
-            return cloudpickle.dumps({**description, "spec": None})
+            return bytes(cloudpickle.dumps({**description, "spec": None}))
 
     def request(self, message: bytes) -> bytes:
         name, arguments = pickle.loads(message)
-        return cloudpickle.dumps(getattr(self, name)(*arguments))
+        return bytes(cloudpickle.dumps(getattr(self, name)(*arguments)))
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The attribute `name` of every environment, or what it returns where it can be called."""
@@ -209,9 +209,9 @@ class EnvGroup:
         generators = [getattr(getattr(env, "unwrapped", env), "_np_random", None) for env in self.envs]
         resets = self._reset_arguments, self._resets
         try:
-            return cloudpickle.dumps((generators, resets))
+            return bytes(cloudpickle.dumps((generators, resets)))
         except Exception:  # options of a reset may be anything
-            return cloudpickle.dumps((generators, (None, 0)))
+            return bytes(cloudpickle.dumps((generators, (None, 0))))
 
     def take_over(self, handed: bytes) -> None:
         generators, (self._reset_arguments, self._resets) = pickle.loads(handed)

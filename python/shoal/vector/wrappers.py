@@ -103,7 +103,7 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
         parsed = ast.parse(f"wrapper{call}", mode="eval").body
         if not isinstance(parsed, ast.Call) or parsed.args or any(word.arg is None for word in parsed.keywords):
             raise wrong
-        return path, {word.arg: ast.literal_eval(word.value) for word in parsed.keywords}  # type: ignore[misc]
+        return path, {word.arg: ast.literal_eval(word.value) for word in parsed.keywords}  # type: ignore[misc]  # None was refused above
     except (SyntaxError, ValueError):
         raise wrong from None
 
@@ -131,4 +131,5 @@ def _imported(path: str) -> Callable[[Any], Any]:
         raise ValueError(
             f"the wrapper {path!r} is a {type(found).__name__}, which cannot be called with an environment"
         )
-    return found
+    wrapper: Callable[[Any], Any] = found
+    return wrapper

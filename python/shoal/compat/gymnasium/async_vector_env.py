@@ -74,7 +74,7 @@ class AsyncVectorEnv(VectorEnv):
 
     def __init__(
         self,
-        env_fns: Sequence[Callable[[], gymnasium.Env]],
+        env_fns: Sequence[Callable[[], gymnasium.Env[Any, Any]]],
         shared_memory: bool = True,
         copy: bool = True,
         context: str | None = None,
@@ -345,7 +345,7 @@ def _default_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
-def _action_spaces_differ(what: Space | SpacesDiffer) -> RuntimeError:
+def _action_spaces_differ(what: Space[Any] | SpacesDiffer) -> RuntimeError:
     return RuntimeError(
         f"Some environments have an action space different from `{what}`. In order to batch actions, the action spaces "
         "from all environments must be equal."

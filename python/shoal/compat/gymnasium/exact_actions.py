@@ -13,13 +13,13 @@ from shoal.vector.vector_env import VectorEnv
 __all__ = ["step_exactly"]
 
 
-def _in_order(single: Space, batched: Space) -> bool:
+def _in_order(single: Space[Any], batched: Space[Any]) -> bool:
     """Whether the keys of a Dict come in the order in which Gymnasium gives them to an environment: the batched space's."""
-    if isinstance(single, spaces.Dict):
+    if isinstance(single, spaces.Dict) and isinstance(batched, spaces.Dict):
         return list(single.spaces) == list(batched.spaces) and all(
             _in_order(space, batched[key]) for key, space in single.spaces.items()
         )
-    if isinstance(single, spaces.Tuple):
+    if isinstance(single, spaces.Tuple) and isinstance(batched, spaces.Tuple):
         return all(map(_in_order, single.spaces, batched.spaces))
     return True
 

@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
 __all__ = ["ObservationMode", "check_mode", "check_shared_memory", "observation_spaces"]
 
-ObservationMode = str | tuple[Space, Space]
+ObservationMode = str | tuple[Space[Any], Space[Any]]
 """"same", "different", or (batched space, single space)."""
 
 
@@ -28,7 +28,9 @@ def check_mode(mode: Any) -> None:
         )
 
 
-def observation_spaces(mode: ObservationMode, own: Sequence[Space], num_envs: int, name: str) -> tuple[Space, Space]:
+def observation_spaces(
+    mode: ObservationMode, own: Sequence[Space[Any]], num_envs: int, name: str
+) -> tuple[Space[Any], Space[Any]]:
     """The batched and the single observation space.
 
     Args:
@@ -42,6 +44,7 @@ def observation_spaces(mode: ObservationMode, own: Sequence[Space], num_envs: in
         return batch_space(own[0], num_envs), own[0]
     if mode == "different":
         return batch_differing_spaces(list(own)), own[0]
+    assert not isinstance(mode, str)  # check_mode() has refused other words
     batched, single = mode
     for space in own:
         if not is_space_dtype_shape_equiv(space, single):
@@ -53,7 +56,7 @@ def observation_spaces(mode: ObservationMode, own: Sequence[Space], num_envs: in
     return batched, single
 
 
-def check_shared_memory(space: Space) -> None:
+def check_shared_memory(space: Space[Any]) -> None:
     """Refuses what Gymnasium's `shared_memory=True` refuses, with its errors. Shoal has room for all of them."""
     if isinstance(space, spaces.Graph | spaces.Sequence):
         raise TypeError(
@@ -61,7 +64,7 @@ def check_shared_memory(space: Space) -> None:
             "disable `shared_memory`."
         )
     if isinstance(space, spaces.Dict):
-        below: Sequence[Space] = list(space.spaces.values())
+        below: Sequence[Space[Any]] = list(space.spaces.values())
     elif isinstance(space, spaces.Tuple | spaces.OneOf):
         below = space.spaces
     elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Text):

@@ -19,6 +19,7 @@ from shoal.compat.gymnasium.reset_options import without_mask
 from shoal.vector import serial
 from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.options import WorkerOptions
+from shoal.vector.snapshots import Keeper
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["SyncVectorEnv"]
@@ -38,7 +39,7 @@ class SyncVectorEnv(VectorEnv):
 
     def __init__(
         self,
-        env_fns: Sequence[Callable[[], gymnasium.Env]],
+        env_fns: Sequence[Callable[[], gymnasium.Env[Any, Any]]],
         copy: bool = True,
         observation_mode: ObservationMode = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
@@ -54,7 +55,7 @@ class SyncVectorEnv(VectorEnv):
 
     def _start(
         self,
-        env_fns: Sequence[Callable[[], gymnasium.Env]],
+        env_fns: Sequence[Callable[[], gymnasium.Env[Any, Any]]],
         recipe: Recipe,
         copy: bool,
         observation_mode: ObservationMode,
@@ -85,11 +86,13 @@ class SyncVectorEnv(VectorEnv):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copies have copies of the environments, where they are; they can be pickled if the environments and what built them
         can, as the peer's."""
-        keeper, self._group._keeper = self._group._keeper, HandOver(self.envs)
+        group = self._group
+        assert group is not None  # its environments are in this process
+        keeper, group._keeper = group._keeper, HandOver(self.envs)
         try:
             states = self._engine.snapshot(list(range(self.num_envs))) if self._used and not self.closed else None
         finally:
-            self._group._keeper = keeper
+            group._keeper = keeper
         own = {name: value for name, value in vars(self).items() if name not in _OF_ONE_ENGINE}
         arguments = self.env_fns, list(self.envs), self.copy, self.observation_mode, self.autoreset_mode
         return _again, (type(self), arguments, states, own)
@@ -118,10 +121,11 @@ class SyncVectorEnv(VectorEnv):
 _OF_ONE_ENGINE = frozenset({"_engine", "_group", "_board", "_io", "_own_answer", "_parcel", "envs"})
 
 
-class HandOver:
+class HandOver(Keeper):
     """In the place of a Keeper: the environments go as they are, beside the states, which name them by their numbers."""
 
     def __init__(self, envs: Sequence[Any]) -> None:
+        super().__init__()
         self._envs = list(envs)
 
     def save(self, env: Any) -> bytes:
@@ -134,7 +138,7 @@ class HandOver:
 def _again(kind: type[SyncVectorEnv], arguments: tuple[Any, ...], states: Any, own: dict[str, Any]) -> SyncVectorEnv:
     env_fns, envs, copy, observation_mode, mode = arguments
     made = kind.__new__(kind)
-    factories = [functools.partial(_same, env) for env in envs]
+    factories: list[Callable[[], Any]] = [functools.partial(_same, env) for env in envs]
     made._start(env_fns, Recipe("", factories, []), copy, observation_mode, mode)
     group = made._group
     assert group is not None
