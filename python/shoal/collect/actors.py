@@ -96,7 +96,7 @@ class PythonActor(Actor):
         self.engine = self._row
         self.wants_tensors = is_module(policy)
         self.outputs = frozenset()
-        self._policy = policy
+        self._policy: Any = policy
         self._num_envs = num_envs
         self._random = _Generators(seed)
         self._known = False
