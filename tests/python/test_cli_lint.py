@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -76,6 +77,30 @@ def test_what_ruff_finds_is_told_with_its_file(tree: Path, lint: Lint) -> None:
     assert status == 1 and "python/shoal/wrong.py" in out and "F401" in out
 
 
+def test_what_the_type_checker_finds_is_told_with_its_file(tree: Path, lint: Lint) -> None:
+    needs("mypy")
+    wrong = tree / "python/shoal/wrong.py"
+    wrong.write_text("def f(x: list) -> int:\n    return str(x)\n")
+    status, out, _ = lint("types")
+    assert status == 1 and out.splitlines()[-1] == "types          failed"
+    assert (
+        "python/shoal/wrong.py:1: error: Missing type" in out and "python/shoal/wrong.py:2: error: Incompatible" in out
+    )
+    wrong.write_text("def f(x: list[int]) -> str:\n    return str(x)\n")
+    status, out, _ = lint("types")
+    assert status == 0 and out.startswith("types          Success: no issues found in 2 source files")
+
+
+def test_what_the_type_checker_is_to_ignore_has_a_code_and_a_reason() -> None:
+    marks = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "python/shoal").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if "type: ignore" in line and not re.search(r"# type: ignore\[[a-z, -]+\]  # \S", line)
+    ]
+    assert not marks, "\n".join(marks)
+
+
 def test_wrong_arrows_and_circles_are_named(tree: Path, lint: Lint) -> None:
     (tree / "src/shoal/os/wrong.h").write_text('#include "shoal/vector/rows.h"\n')
     (tree / "python/shoal/a.py").write_text("import shoal.b\n")
@@ -95,7 +120,7 @@ def test_each_check_ends_with_one_line(lint: Lint) -> None:
 def test_the_checks_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "--list"]) == 0
     out, _ = capfd.readouterr()
-    names = ["clang-format", "ruff", "ruff-format", "includes", "imports", "documents"]
+    names = ["clang-format", "ruff", "ruff-format", "types", "includes", "imports", "documents"]
     assert [line.split()[0] for line in out.splitlines()] == names
 
 

@@ -148,6 +148,10 @@ def _python_folders(source: Path) -> list[str]:
     return [folder for folder in PYTHON_FOLDERS if (source / folder).is_dir()]
 
 
+def _types(source: Path, fix: bool) -> list[str] | None:
+    return [sys.executable, "-m", "mypy"] if (source / "python/shoal").is_dir() else None
+
+
 def _includes(source: Path, fix: bool) -> list[str] | None:
     return [sys.executable, "tests/layers/check_includes.py", "."]
 
@@ -164,6 +168,7 @@ CHECKS = (
     Check("clang-format", "C++ as .clang-format says", _clang_format, "clang-format", brief=True),
     Check("ruff", "Python by the rules in pyproject.toml", _ruff_check),
     Check("ruff-format", "Python as ruff writes it", _ruff_format),
+    Check("types", "types in python/shoal and its stubs, by mypy's strict rules", _types, "mypy"),
     Check("includes", "every include points to a layer before it", _includes),
     Check("imports", "no circle of imports in python/shoal", _imports),
     Check("documents", "paths that documents and comments name exist", _documents),
