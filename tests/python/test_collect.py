@@ -111,13 +111,16 @@ def test_batches_are_the_callers_own_and_their_memory_is_used_again() -> None:
         assert not np.shares_memory(first["obs"], second["obs"])
         assert_same(first, kept)
         view = first["obs"][3:5]
-        del first, second
-        blocks = [_core.ipc.stats()["blocks"]]
+        blocks = _core.ipc.stats()["blocks"]
+        del second
+        assert _core.ipc.stats()["blocks"] == blocks - 1  # the collector keeps none
+        del first
         for _ in range(20):
             next(collector)
-            blocks.append(_core.ipc.stats()["blocks"])
-        assert max(blocks) <= blocks[0] + 1
+        assert _core.ipc.stats()["blocks"] == blocks - 1
         assert np.array_equal(view, kept["obs"][3:5])
+        del view
+        assert _core.ipc.stats()["blocks"] == blocks - 2
 
 
 def send_sum(queue: Any, answers: Any) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +28,24 @@ class Actor:
     """Chooses actions for all environments.
 
     Attributes:
-        engine: what the C++ collector calls: a C++ actor, or a function of the row's number.
         outputs: which of log_prob and value it gives; known after the first row for policies in Python.
         version: of its weights.
         wants_tensors: whether batches are torch tensors by default.
     """
 
-    engine: Any
     outputs: frozenset[str] = frozenset(OUTPUTS)
     version = 0
     wants_tensors = False
 
-    def begin(self, arrays: dict[str, Any]) -> None:
-        """Before the rows of a batch, which `arrays` are."""
+    def acting(self, arrays: dict[str, Any]) -> AbstractContextManager[Any]:
+        """Around some rows of the batch that `arrays` are, of which nothing is kept afterwards.
 
-    @contextlib.contextmanager
-    def acting(self) -> Iterator[None]:
-        """Around the rows of a batch."""
-        yield
+        Gives what the C++ collector calls: a C++ actor, or a function of the row's number.
+        """
+        raise NotImplementedError
 
     def extras(self) -> dict[str, Any]:
-        """More entries of the batch that begin() was told of."""
+        """More entries of the batch that acting() was told of."""
         return {}
 
     def restart(self) -> None:
@@ -67,22 +65,26 @@ class NetworkActor(Actor):
     """A C++ network, of a run or new."""
 
     def __init__(self, native: Any, seed: int) -> None:
-        self.engine = native
+        self._native = native
         self._seed = seed
+
+    @contextlib.contextmanager
+    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
+        yield self._native
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if weights is None:
             raise TypeError("update_weights() of a C++ network takes its weights: a dict from names to arrays")
-        self.engine.load_weights({name: np.ascontiguousarray(_array_of(value)) for name, value in weights.items()})
+        self._native.load_weights({name: np.ascontiguousarray(_array_of(value)) for name, value in weights.items()})
         self.version += 1
 
     def state(self) -> dict[str, Any]:
-        return {"version": self.version, "seed": self._seed, "weights": self.engine.weights()}
+        return {"version": self.version, "seed": self._seed, "weights": self._native.weights()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.engine.load_weights(state["weights"])
+        self._native.load_weights(state["weights"])
         self._seed = state["seed"]
-        self.engine.reseed(self._seed)
+        self._native.reseed(self._seed)
         self.version = state["version"]
 
 
@@ -93,34 +95,35 @@ class PythonActor(Actor):
     """
 
     def __init__(self, policy: Callable[..., Any], num_envs: int, seed: int) -> None:
-        self.engine = self._row
         self.wants_tensors = is_module(policy)
         self.outputs = frozenset()
         self._policy: Any = policy
         self._num_envs = num_envs
         self._random = _Generators(seed)
         self._known = False
-        self._is_recurrent = hasattr(policy, "initial_state")
+        self._initial_state: Callable[[int], Any] | None = getattr(policy, "initial_state", None)
+        self._is_recurrent = self._initial_state is not None
         self._state: Any = None
         self.restart()
 
     def restart(self) -> None:
-        if self._is_recurrent:
-            self._state = self._policy.initial_state(self._num_envs)
+        if self._initial_state is not None:
+            self._state = self._initial_state(self._num_envs)
         self._first_state = self._state
-
-    def begin(self, arrays: dict[str, Any]) -> None:
-        self._first_state = self._state
-        as_leaf = _tensor_of if self.wants_tensors else np.asarray
-        self._obs = tree_map(as_leaf, arrays["obs"])
-        self._is_first = as_leaf(arrays["is_first"])
-        self._rows = {name: as_leaf(arrays[name]) for name in ("action", *OUTPUTS)}
 
     @contextlib.contextmanager
-    def acting(self) -> Iterator[None]:
+    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
+        self._first_state = self._state
+        as_leaf = _tensor_of if self.wants_tensors else np.asarray
+        self._obs = tree_map(lambda array: _Rows(as_leaf(array)), arrays["obs"])
+        self._is_first = _Rows(as_leaf(arrays["is_first"]))
+        self._rows = {name: _Rows(as_leaf(arrays[name])) for name in ("action", *OUTPUTS)}
         torch = sys.modules.get("torch")
-        with self._random, torch.no_grad() if torch else contextlib.nullcontext():
-            yield
+        try:
+            with self._random, torch.no_grad() if torch else contextlib.nullcontext():
+                yield self._row
+        finally:
+            del self._obs, self._is_first, self._rows
 
     def extras(self) -> dict[str, Any]:
         return {"state": self._first_state} if self._is_recurrent else {}
@@ -145,9 +148,9 @@ class PythonActor(Actor):
         self.version = state["version"]
 
     def _row(self, t: int) -> None:
-        obs = tree_map(lambda leaf: leaf[t], self._obs)
+        obs = self._obs.of[t] if isinstance(self._obs, _Rows) else tree_map(lambda leaf: leaf.of[t], self._obs)
         if self._is_recurrent:
-            answer = self._policy(obs, self._state, self._is_first[t])
+            answer = self._policy(obs, self._state, self._is_first.of[t])
         else:
             answer = self._policy(obs)
         self._take(answer, t)
@@ -169,7 +172,7 @@ class PythonActor(Actor):
         elif outputs != self.outputs:
             raise TypeError(f"the policy gave {sorted(outputs)} beside its actions, and {sorted(self.outputs)} before")
         for name, value in given.items():
-            _store(name, value, self._rows[name][t])
+            _store(name, value, self._rows[name].of[t])
 
 
 class ServiceActor(PythonActor):
@@ -179,11 +182,15 @@ class ServiceActor(PythonActor):
         super().__init__(model.batch, num_envs, seed)
         self._model = model
         self._service = service
-        self._versions: Any = None
 
-    def begin(self, arrays: dict[str, Any]) -> None:
-        super().begin(arrays)
+    @contextlib.contextmanager
+    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
         self._versions = arrays["policy_version"]
+        try:
+            with super().acting(arrays) as row:
+                yield row
+        finally:
+            del self._versions
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if self._service is None or weights is None:
@@ -210,15 +217,18 @@ class RandomActor(Actor):
     """Samples of the action space."""
 
     def __init__(self, action_space: Any, seed: int) -> None:
-        self.engine = self._row
         self._space = action_space
         self._space.seed(seed)
 
-    def begin(self, arrays: dict[str, Any]) -> None:
+    @contextlib.contextmanager
+    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
         self._rows = arrays["action"]
         for name in OUTPUTS:
-            if name in arrays:
-                arrays[name][:] = np.nan
+            arrays[name][:] = np.nan
+        try:
+            yield self._row
+        finally:
+            del self._rows
 
     def state(self) -> dict[str, Any]:
         return {"random": self._space.np_random.bit_generator.state}
@@ -228,6 +238,13 @@ class RandomActor(Actor):
 
     def _row(self, t: int) -> None:
         self._rows[t] = self._space.sample()
+
+
+class _Rows:
+    """The rows of an array or tensor as views, made at once: that is cheaper than one by one."""
+
+    def __init__(self, array: Any) -> None:
+        self.of = list(array) if isinstance(array, np.ndarray) else array.unbind(0)
 
 
 def actor_of(policy: Any, engine: _core.VectorEnv, num_envs: int, seed: int) -> Actor:

@@ -195,11 +195,10 @@ class Collector:
         missing = max(0, self._random_frames - self.frames)
         random = min(steps, -(-missing // self.num_envs))
         if random:
-            self._random.begin(arrays)
-            self._engine.collect(self._random.engine, experience, 0, random, self._actor.version)
-        self._actor.begin(arrays)
-        with self._actor.acting():
-            self._engine.collect(self._actor.engine, experience, random, steps - random, self._actor.version)
+            with self._random.acting(arrays) as actor:
+                self._engine.collect(actor, experience, 0, random, self._actor.version)
+        with self._actor.acting(arrays) as actor:
+            self._engine.collect(actor, experience, random, steps - random, self._actor.version)
         for name in OUTPUTS:
             if name not in self._actor.outputs:
                 del arrays[name]
