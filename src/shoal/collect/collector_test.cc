@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "shoal/collect/gae.h"
-#include "shoal/collect/scripted_vector_env.h"
+#include "shoal/collect/testing/scripted_vector_env.h"
 #include "shoal/os/error.h"
 
 namespace shoal::collect {

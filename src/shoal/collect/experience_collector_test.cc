@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "shoal/collect/scripted_vector_env.h"
+#include "shoal/collect/testing/scripted_vector_env.h"
 #include "shoal/os/error.h"
 
 namespace shoal::collect {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shoal/env/batch_arrays.h"
 #include "shoal/env/batch_of.h"
 #include "shoal/env/registry.h"
+#include "shoal/env/testing/batch_arrays.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {

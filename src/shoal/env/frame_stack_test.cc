@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shoal/env/batch_arrays.h"
 #include "shoal/env/registry.h"
+#include "shoal/env/testing/batch_arrays.h"
 
 namespace shoal::env {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "shoal/env/batch_arrays.h"
 #include "shoal/env/register_env.h"
+#include "shoal/env/testing/batch_arrays.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {

@@ -43,13 +43,13 @@ add_dependencies(shoal_learn shoal_autograd)  # loaded, not linked
 
 if(SHOAL_BUILD_TESTS)
   # The same mathematics with LibTorch, which own kernels, losses and optimiser are held to.
-  add_library(shoal_learn_torch_oracle OBJECT torch_oracle.cc)
+  add_library(shoal_learn_torch_oracle OBJECT testing/torch_oracle.cc)
   target_link_libraries(shoal_learn_torch_oracle PRIVATE shoal_settings shoal_torch)
-  foreach(test adam_test.cc ppo_loss_test.cc)
+  foreach(test IN LISTS oracle_tests)
     shoal_test(learn ${test} LIBS shoal_learn $<TARGET_OBJECTS:shoal_learn_torch_oracle>
                ${SHOAL_TORCH_ROOT}/lib/libtorch_cpu.so ${SHOAL_TORCH_ROOT}/lib/libc10.so)
   endforeach()
-  foreach(test autograd_actor_critic_test.cc fused_actor_critic_test.cc ppo_with_autograd_test.cc)
+  foreach(test IN LISTS autograd_tests)
     shoal_test(learn ${test} LIBS shoal_learn)
   endforeach()
 endif()

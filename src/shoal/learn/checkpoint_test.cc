@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "shoal/learn/durable_file.h"
-#include "shoal/learn/temporary_directory.h"
+#include "shoal/learn/testing/temporary_directory.h"
 
 namespace shoal::learn {
 namespace {

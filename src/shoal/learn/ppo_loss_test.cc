@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "shoal/learn/torch_oracle.h"
+#include "shoal/learn/testing/torch_oracle.h"
 
 namespace shoal::learn {
 namespace {

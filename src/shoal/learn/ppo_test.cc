@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/collect/scripted_vector_env.h"
+#include "shoal/collect/testing/scripted_vector_env.h"
 #include "shoal/learn/evaluator.h"
 #include "shoal/os/error.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "shoal/learn/checkpoint.h"
-#include "shoal/learn/temporary_directory.h"
+#include "shoal/learn/testing/temporary_directory.h"
 
 namespace shoal::learn {
 namespace {

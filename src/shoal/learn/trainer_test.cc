@@ -10,7 +10,7 @@
 #include "shoal/learn/durable_file.h"
 #include "shoal/learn/presets.h"
 #include "shoal/learn/run_directory.h"
-#include "shoal/learn/temporary_directory.h"
+#include "shoal/learn/testing/temporary_directory.h"
 #include "shoal/learn/trained_policy.h"
 
 namespace shoal::learn {

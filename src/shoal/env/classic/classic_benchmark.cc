@@ -2,8 +2,8 @@
 // lanes, see BatchOf), 16 and 1024 together. Ended episodes are reset.
 #include <benchmark/benchmark.h>
 
-#include "shoal/env/batch_arrays.h"
 #include "shoal/env/registry.h"
+#include "shoal/env/testing/batch_arrays.h"
 
 namespace shoal::env {
 namespace {

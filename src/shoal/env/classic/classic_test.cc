@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "shoal/env/batch_arrays.h"
 #include "shoal/env/np_random.h"
 #include "shoal/env/registry.h"
+#include "shoal/env/testing/batch_arrays.h"
 
 namespace shoal::env {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "shoal/env/batch_arrays.h"
 #include "shoal/env/registry.h"
 #include "shoal/env/segmented/scene.h"
 #include "shoal/env/segmented/world.h"
+#include "shoal/env/testing/batch_arrays.h"
 
 namespace shoal::env::segmented {
 namespace {

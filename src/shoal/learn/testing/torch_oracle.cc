@@ -1,4 +1,4 @@
-#include "shoal/learn/torch_oracle.h"
+#include "shoal/learn/testing/torch_oracle.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
