@@ -17,6 +17,7 @@ struct Held {
 /// A hash table with open addressing, by block, at most half full; a value.
 /// Threads: one at a time.
 /// Processes: this one's private memory.
+/// Death: of this process: whoever sweeps its slot drops these references (ProcessSlots).
 class HeldTable {
  public:
   HeldTable() : places_(64) {}

@@ -9,6 +9,8 @@
 namespace shoal::ipc {
 
 /// What holds references: a process (by its slot), or a block; a value.
+/// Threads, processes: any; its word means the same in every process of the family.
+/// Death: of a process: what it held is dropped with its slot (ProcessSlots).
 class Holder {
  public:
   static Holder process(std::uint64_t slot_place) noexcept { return Holder(slot_place | 1); }

@@ -10,7 +10,7 @@
 namespace shoal::ipc {
 
 /// Threads: any; who finds another thread at it does not spin, and does not record.
-/// Processes: each has its own two.
+/// Processes, death: each process has its own two, which end with it.
 /// Fork: a child never spins where another thread of its parent was at it during the fork.
 class SharedSpinPolicy {
  public:

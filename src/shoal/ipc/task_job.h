@@ -21,6 +21,7 @@ using TaskBytes = std::vector<std::byte>;
 ///
 /// Threads: any.
 /// Processes: of the pool's owner alone.
+/// Death: of a worker: the task that it had begun fails (TaskScheduler).
 /// Invariants: every task that was added gets exactly one outcome, at the latest when the scheduler
 /// is destroyed.
 class TaskJob {

@@ -49,8 +49,8 @@ static_assert(sizeof(TaskRecord) == 48);
 
 /// A ring of records; a view of memory that it does not own.
 ///
-/// Threads, processes, death, memory ordering: as sync::SpscIndices. A record is there whole or not
-/// at all, whoever dies.
+/// Threads, processes, memory ordering: as sync::SpscIndices.
+/// Death: of either side on any line: a record is there whole or not at all.
 class TaskRing {
  public:
   static constexpr std::uint32_t kCell = 16;

@@ -21,6 +21,7 @@ static_assert(std::endian::native == std::endian::little,
 
 /// Appends fields to a message; a value.
 /// Threads: one at a time.
+/// Processes, death: it lies in one process, and ends with it.
 class ByteWriter {
  public:
   template <class T>
@@ -45,6 +46,7 @@ class ByteWriter {
 /// Takes fields out of a message in the order in which they were written; a value, which borrows
 /// the message. Throws Error when the message ends too soon.
 /// Threads: one at a time.
+/// Processes, death: it lies in one process, and ends with it.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> message) : left_(message) {}

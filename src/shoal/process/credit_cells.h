@@ -28,6 +28,7 @@ static_assert(sizeof(CreditCell) == 256);
 /// How many messages one side has sent, and how many it may have under way; a value.
 /// Threads: one sender.
 /// Processes: each side has its own; the count of what was taken is in the cell.
+/// Death: of the other side: no more is taken, so it is used up after a window of messages.
 class Credit {
  public:
   Credit() = default;

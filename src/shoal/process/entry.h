@@ -33,6 +33,7 @@ using Entry = std::function<int(WorkerContext& context)>;
 
 /// Entries by name; a value.
 /// Threads: one at a time; at() from any when no add() runs.
+/// Processes, death: it lies in one process, and ends with it.
 class EntryTable {
  public:
   /// Throws InvalidArgument when `name` is taken.

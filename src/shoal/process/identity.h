@@ -86,7 +86,11 @@ std::optional<Identity> started_worker();
 /// From here on this process is that worker; for its entry. Nothing: a plain process again.
 void become(std::optional<Identity> identity);
 
-/// In this thread, and until the scope ends, the code is that of `identity`, which outlives it.
+/// In this thread, and until the scope ends, the code is that of `identity`, which outlives it. A
+/// resource.
+/// Threads: it is destroyed in the thread that made it, the innermost first.
+/// Processes, death: it lies in one process, and ends with it.
+/// Fork: the child's one thread is in the scopes that the forking thread was in.
 class IdentityScope {
  public:
   enum class Work : std::uint8_t {

@@ -15,7 +15,7 @@ namespace shoal::process {
 /// child never touches what it works on.
 ///
 /// Threads: any.
-/// Processes: this one's list.
+/// Processes, death: this one's list, which ends with it.
 /// Fork: a child may read and write the list; entries of threads that do not exist there are
 /// harmless.
 class OwnThread {

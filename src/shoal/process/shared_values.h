@@ -99,6 +99,11 @@ class SharedValues {
 
 /// Holds a RobustLock for a scope; a resource. Throws TimedOut, saying that a stopped process holds
 /// `what`.
+///
+/// Threads: it is destroyed in the thread that made it.
+/// Processes: any that map the lock.
+/// Death: of the holder: the next one gets the lock, and is not told. So what the lock guards must
+/// be whole at every line of its writers.
 class HeldLock {
  public:
   HeldLock(sync::RobustLock& lock, const char* what);

@@ -16,6 +16,7 @@ namespace shoal::process {
 /// Remembers which process made an object: in another one, the object is a forked child's copy. A
 /// value.
 /// Threads: any.
+/// Processes, death: it names the process that made it, and ends with it.
 class Owner {
  public:
   Owner() noexcept;
@@ -27,8 +28,8 @@ class Owner {
   pid_t pid_;
 };
 
-/// See WorkerProcess, also for threads and death. Keeps alive the supervisor, and whatever else the
-/// worker needs. A resource.
+/// Keeps alive the supervisor, and whatever else the worker needs. A resource.
+/// Threads, processes, death: as WorkerProcess (launcher.h).
 /// Fork: the copy in a forked child does nothing.
 class WorkerHandle final : public WorkerProcess {
  public:
