@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "shoal/ipc/task_slot.h"
@@ -53,6 +55,43 @@ TEST(TaskRing, GivesBackWhatWasWrittenInOrderWhereverTheEndOfTheRingIs) {
     }
   }
   EXPECT_EQ(ring.front(), nullptr);
+}
+
+TEST(TaskRing, WhatOneThreadWritesTheOtherReadsWhole) {
+  const TaskSegment segment = TaskSegment::create(1, 4096);
+  constexpr std::uint64_t kRecords = 20'000;
+  const auto text_of = [](std::uint64_t tag) {
+    return std::string(1 + tag * 7 % 900, static_cast<char>(tag));
+  };
+  std::thread producer([&] {
+    TaskRing ring = segment.tasks(0);
+    for (std::uint64_t tag = 0; tag < kRecords;) {
+      TaskRecord head{};
+      head.tag = tag;
+      if (ring.try_write(head, bytes_of(text_of(tag))) != nullptr) {
+        ++tag;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  TaskRing ring = segment.tasks(0);
+  std::uint64_t right = 0;
+  for (std::uint64_t read = 0; read < kRecords;) {
+    TaskRecord* record = ring.front();
+    if (record == nullptr) {
+      std::this_thread::yield();
+      continue;
+    }
+    const auto payload = TaskRing::payload(record);
+    const std::string text = text_of(read);
+    right += record->tag == read && record->move_to(TaskRecord::kTaken) &&
+             std::ranges::equal(payload, bytes_of(text));
+    ring.pop(record);
+    ++read;
+  }
+  producer.join();
+  EXPECT_EQ(right, kRecords);
 }
 
 TEST(TaskRing, ARecordIsTakenOrRevokedAndNeverBoth) {

@@ -87,8 +87,8 @@ TEST(Condition, WhoFindsNoSlotWakesAtEveryNotification) {
   EXPECT_TRUE(waiting->leave(placed));
 }
 
-TEST(Condition, ProcessesPassATokenAround) {
-  // Each waits until the number is its own modulo the number of processes, then adds one.
+/// Each waits until the number is its own modulo the number of players, then adds one.
+void pass_a_token_around(bool (*at_once)(const Bodies&)) {
   struct Table {
     OwnedLock lock;
     alignas(64) std::byte condition[Condition::bytes(kSlots)];
@@ -96,13 +96,13 @@ TEST(Condition, ProcessesPassATokenAround) {
   const Shared<Table> table;
   auto* turn = reinterpret_cast<Condition*>(table->condition);
   turn->init(kSlots);
-  constexpr int kProcesses = 3, kRounds = 1000;
+  constexpr int kPlayers = 3, kRounds = 1000;
   const auto play = [&](int index) {
     const Owner me = static_cast<Owner>(index + 1);
     SpinPolicy policy = no_spin();
     for (int round = 0; round < kRounds; ++round) {
       if (table->lock.park(me, test_deadline()) != WaitOutcome::kReady) return 1;
-      while (table.number() % kProcesses != index) {
+      while (table.number() % kPlayers != index) {
         const auto at = turn->enter(me, all_live);
         if (!table->lock.release()) return 2;
         if (turn->wait(at, policy, test_deadline()) != WaitOutcome::kReady) return 3;
@@ -110,17 +110,18 @@ TEST(Condition, ProcessesPassATokenAround) {
         if (table->lock.park(me, test_deadline()) != WaitOutcome::kReady) return 5;
       }
       ++table.number();
-      turn->notify(kProcesses, all_live);
+      turn->notify(kPlayers, all_live);
       if (!table->lock.release()) return 6;
     }
     return 0;
   };
-  Child one([&] { return play(1); }), two([&] { return play(2); });
-  EXPECT_EQ(play(0), 0);
-  EXPECT_EQ(one.join(), os::ProcessEnd{});
-  EXPECT_EQ(two.join(), os::ProcessEnd{});
-  EXPECT_EQ(table.number(), kProcesses * kRounds);
+  EXPECT_TRUE(at_once({[&] { return play(0); }, [&] { return play(1); }, [&] { return play(2); }}));
+  EXPECT_EQ(table.number(), kPlayers * kRounds);
 }
+
+TEST(Condition, ProcessesPassATokenAround) { pass_a_token_around(in_processes); }
+
+TEST(Condition, ThreadsPassATokenAround) { pass_a_token_around(in_threads); }
 
 /// A waiter that came first is notified and killed before its n-th operation: the one behind it
 /// gets what it did not take.

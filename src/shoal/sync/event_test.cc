@@ -51,6 +51,44 @@ TEST(Event, WakesAllThatWait) {
   EXPECT_EQ(three.join(), os::ProcessEnd{});
 }
 
+/// Who waits sees what was written before the event was set; a second event says that it has read.
+void publish_a_thousand_times(bool (*at_once)(const Bodies&)) {
+  struct Two {
+    alignas(64) Event written;
+    alignas(64) Event read;
+  };
+  const Shared<Two> events;
+  constexpr int kRounds = 1000;
+  const auto wait = [](Event& event, std::uint32_t sets) {
+    SpinPolicy policy = short_spin();
+    return event.wait(sets, policy, test_deadline()) == WaitOutcome::kReady;
+  };
+  const auto write = [&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      const std::uint32_t sets = events->read.sets();
+      events.number() = round;
+      events->written.set();
+      if (!wait(events->read, sets)) return 1;
+      events->read.clear();
+    }
+    return 0;
+  };
+  const auto read = [&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      if (!wait(events->written, events->written.sets())) return 2;
+      if (events.number() != round) return 3;
+      events->written.clear();
+      events->read.set();
+    }
+    return 0;
+  };
+  EXPECT_TRUE(at_once({write, read}));
+}
+
+TEST(Event, ProcessesPublishAThousandTimes) { publish_a_thousand_times(in_processes); }
+
+TEST(Event, ThreadsPublishAThousandTimes) { publish_a_thousand_times(in_threads); }
+
 TEST(Event, WhereverASetterIsKilledTheEventIsSetOrNot) {
   using Mortal = BasicEvent<MortalAtomics>;
   const Shared<Mortal> event;

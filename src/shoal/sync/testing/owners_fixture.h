@@ -5,7 +5,9 @@
 
 #include <csignal>
 #include <functional>
+#include <future>
 #include <memory>
+#include <vector>
 
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/arena.h"
@@ -51,6 +53,29 @@ class Shared {
 
   shm::Arena arena_ = shm::Arena::create("a test's words", 3 * kNumbers);
 };
+
+/// What several do at the same time; each returns 0 when all is well.
+using Bodies = std::vector<std::function<int()>>;
+
+/// Runs each in a process of its own. Whether all returned 0.
+inline bool in_processes(const Bodies& bodies) {
+  std::vector<std::unique_ptr<os::testing::Child>> children;
+  for (const auto& body : bodies) {
+    children.push_back(std::make_unique<os::testing::Child>(body));
+  }
+  bool well = true;
+  for (const auto& child : children) well = child->join() == os::ProcessEnd{} && well;
+  return well;
+}
+
+/// Runs each in a thread of this process: ThreadSanitizer sees what they do to the same words.
+inline bool in_threads(const Bodies& bodies) {
+  std::vector<std::future<int>> threads;
+  for (const auto& body : bodies) threads.push_back(std::async(std::launch::async, body));
+  bool well = true;
+  for (auto& thread : threads) well = thread.get() == 0 && well;
+  return well;
+}
 
 /// Runs `body` in children of which the n-th is killed before its n-th operation on words, and
 /// `check(n)` after each, until one lives to its end. Returns how many were killed.
