@@ -98,3 +98,16 @@ function(shoal_test group source)
   endif()
   gtest_discover_tests(${target} NO_PRETTY_VALUES PROPERTIES TIMEOUT ${deadline} LABELS ${group} DISCOVERY_MODE PRE_TEST)
 endfunction()
+
+# shoal_left_out(GROUP "reason" a_test.cc …): tests that this build has no programs of. `shoal test` tells of them, by the file
+# that shoal_write_left_out() writes: a line each, "GROUP file: reason".
+function(shoal_left_out group reason)
+  foreach(test IN LISTS ARGN)
+    set_property(GLOBAL APPEND_STRING PROPERTY SHOAL_LEFT_OUT "${group} ${test}: ${reason}\n")
+  endforeach()
+endfunction()
+
+function(shoal_write_left_out)
+  get_property(lines GLOBAL PROPERTY SHOAL_LEFT_OUT)
+  file(WRITE ${CMAKE_BINARY_DIR}/left_out.txt "${lines}")
+endfunction()

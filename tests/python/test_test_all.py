@@ -15,7 +15,7 @@ import pytest
 
 from cli_calls import assert_one_line
 from shoal.cli import main, test_all, test_parts
-from shoal.cli.test_command import skipped, tool_environment
+from shoal.cli.test_command import NOT_SANITIZED, left_out, skipped, tool_environment
 from shoal.cli.test_job import Failed, Job, LeftOut, skips
 from shoal.cli.test_parts import PARTS, Part
 
@@ -144,6 +144,23 @@ def test_ctests_skips_are_told_with_their_reason(tmp_path: Path) -> None:
     subprocess.run(command, check=True, env=environment, capture_output=True)
     assert skipped(report) == ["SKIPPED [1] Case.Skips: one CPU"]
     assert skipped(tmp_path / "none.xml") == []
+
+
+def test_what_a_sanitizer_leaves_out_is_told_by_reason(tmp_path: Path) -> None:
+    assert left_out(tmp_path, None) == []
+    assert left_out(tmp_path, "address") == [NOT_SANITIZED]
+    (tmp_path / "left_out.txt").write_text(
+        "sync a_test.cc: a stack\nlearn b_test.cc: no torch\nsync c_test.cc: a stack\n"
+    )
+    (tmp_path / "ctest.xml").write_text(
+        "<testsuite><testcase name='One'><system-out>[ CHILDREN ]\n[       OK ]</system-out></testcase>"
+        "<testcase name='Two'><system-out>[       OK ]</system-out></testcase></testsuite>"
+    )
+    by_file = ["sync/a_test.cc, sync/c_test.cc: a stack", "learn/b_test.cc: no torch"]
+    assert left_out(tmp_path, None) == by_file
+    assert left_out(tmp_path, "address") == [*by_file, NOT_SANITIZED]
+    assert left_out(tmp_path, "thread")[:3] == [*by_file, NOT_SANITIZED]
+    assert left_out(tmp_path, "thread")[3].startswith("races between processes, in 1 of 2 tests")
 
 
 def test_every_part_is_run_told_and_recorded_whatever_became_of_the_others(shoal, source, monkeypatch) -> None:

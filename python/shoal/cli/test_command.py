@@ -17,7 +17,9 @@ from shoal.cli.console import fail, note, say, wrong_use
 
 SANITIZERS = ("thread", "address")
 
-NOT_SANITIZED = "left out: the tests of Python, and of networks by LibTorch: neither of these is built with a sanitizer"
+NOT_SANITIZED = (
+    "the tests of Python: an interpreter that is built without a sanitizer cannot load what is built with one"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -70,11 +72,11 @@ def test(
     jobs = jobs or len(os.sched_getaffinity(0))
     environment = tool_environment()
     results = [run_cpp(source, sanitize, keyword, jobs, environment)]
-    if sanitize is not None:
-        say(NOT_SANITIZED)
-    else:
+    if sanitize is None:
         results.append(run_python(source, keyword, environment))
     say("")
+    for reason in left_out(source / "build" / (sanitize or "release"), sanitize):
+        say(f"left out: {reason}")
     for result in results:
         say(f"{result.runner:7} {result.summary}")
     if keyword and not any(result.ran for result in results):
@@ -125,7 +127,7 @@ def run_cpp(source: Path, sanitize: str | None, keyword: str | None, jobs: int, 
     report = build / "ctest.xml"
     report.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--no-tests=ignore", "-j", str(jobs)]
-    command += ["--output-junit", str(report)]
+    command += ["--output-junit", str(report), "--test-output-size-passed", "16384"]
     if keyword:
         command += ["-R", "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in keyword)]
     if sanitize == "thread" and _runs(["setarch", "-R", "true"]):
@@ -151,6 +153,31 @@ def skipped(report: Path) -> list[str]:
             reason = re.search(r": Skipped\n(.*)", output)
             lines.append(f"SKIPPED [1] {case.get('name')}: {reason[1].strip() if reason else 'it gives no reason'}")
     return lines
+
+
+def left_out(build: Path, sanitize: str | None) -> list[str]:
+    """What of the tests a build has no programs of, and what a sanitizer does not see of those that ran, each with the reason.
+
+    Tests that have skipped themselves are told by `skipped`.
+    """
+    files: dict[str, list[str]] = {}
+    listed = build / "left_out.txt"
+    for line in listed.read_text().splitlines() if listed.is_file() else ():
+        tests, _, reason = line.partition(": ")
+        files.setdefault(reason, []).append(tests.replace(" ", "/"))
+    told = [f"{', '.join(tests)}: {reason}" for reason, tests in files.items()]
+    if sanitize is not None:
+        told.append(NOT_SANITIZED)
+    report = build / "ctest.xml"
+    if sanitize == "thread" and report.is_file():
+        cases = [case.findtext("system-out") or "" for case in ElementTree.parse(report).iter("testcase")]
+        count = sum("[ CHILDREN ]" in output for output in cases)
+        if count:
+            told.append(
+                f"races between processes, in {count} of {len(cases)} tests, which run child processes: "
+                "ThreadSanitizer checks the threads of each process by themselves"
+            )
+    return told
 
 
 def run_python(source: Path, keyword: str | None, environment: dict[str, str]) -> Result:
