@@ -8,8 +8,8 @@ install(TARGETS shoal shoal_settings EXPORT shoalTargets
 # Beside the library: process::native_interpreter() looks for it there.
 install(TARGETS shoal-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT shoalTargets NAMESPACE shoal:: DESTINATION ${SHOAL_CMAKE_DIR} COMPONENT development)
-install(DIRECTORY src/shoal DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
-  FILES_MATCHING PATTERN "*.h" PATTERN testing EXCLUDE PATTERN learn EXCLUDE)
+install(CODE "set(SHOAL_INCLUDE_FOLDER ${CMAKE_INSTALL_INCLUDEDIR})" COMPONENT development)
+install(SCRIPT cmake/install_headers.cmake COMPONENT development)
 
 configure_package_config_file(cmake/shoalConfig.cmake.in shoalConfig.cmake INSTALL_DESTINATION ${SHOAL_CMAKE_DIR})
 write_basic_package_version_file(shoalConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -4,9 +4,14 @@
 //     Coin() : Env(Box{{DType::kF32, {1}}, {0}, {1}}, Discrete{2}) {}
 //     void reset(const Row& obs) override {
 //       side_ = np_random().integers(0, 2);
-//       obs.as<float>()[0] = side_;
+//       obs.as<float>()[0] = 0;
 //     }
-//     Outcome step(const Row& action, const Row& obs) override { … }
+//     Outcome step(const Row& action, const Row& obs) override {
+//       const bool guessed = action.as<std::int64_t>()[0] == side_;
+//       obs.as<float>()[0] = static_cast<float>(side_);
+//       return {.reward = guessed ? 1.0 : 0.0, .terminated = true};
+//     }
+//     std::int64_t side_ = 0;
 //   };
 //   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);        // shoal/env/register_env.h
 //

@@ -15,8 +15,8 @@ namespace shoal::process {
 /// This process, started by a launcher; a resource.
 ///
 ///   Program program = Program::attach();
-///   … do what program.setup() says: search paths, preload …
-///   return program.run(hooks);          // or program.fail(report) when that was not possible
+///   // here: do what program.setup() says (search paths, preload)
+///   return program.run(hooks);  // or program.fail(report) when that was not possible
 ///
 /// Threads: a zygote has the caller's alone; run() checks it.
 /// Processes: the one that a launcher started.

@@ -2,8 +2,13 @@
 // the replies back. Whoever calls next() is its executor and computes the replies: serve::run()
 // with a Backend, or Python.
 //
-//   Server server({.address = …, .models = {{.name = "segment", .max_batch = 64}}});
-//   while (auto work = server.next()) { … server.reply(batch, row, version); … }
+//   Server server({.address = address, .models = {{.name = "segment", .max_batch = 64}}});
+//   for (Work work = server.next(); !std::holds_alternative<ServerEnd>(work); work = server.next()) {
+//     if (auto* batch = std::get_if<Batch>(&work)) {
+//       // here: for each row read input(), write output(), and call reply()
+//       server.finish(*batch);
+//     }
+//   }
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,7 @@
 //
 //   auto envs = VectorEnv::create("shoal/CartPole-v1", {.num_envs = 64, .num_workers = 2});
 //   Batch batch = envs->reset(0);
-//   … write envs->actions() …
+//   for (std::int64_t& action : envs->actions()[0].as<std::int64_t>()) action = 1;
 //   batch = envs->step();
 //
 // Rows: environment i owns row i of every array, for its whole life and whatever worker steps it,
