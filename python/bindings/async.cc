@@ -21,6 +21,7 @@
 #include "shoal/vector/async_local_vector_env.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/native_stepper.h"
+#include "shoal/vector/native_worker.h"
 #include "shoal/vector/pool_vector_env.h"
 #include "shoal/vector/pool_worker.h"
 #include "waiting.h"
@@ -138,7 +139,8 @@ EnvsPtr pool_vector_env(PoolPtr pool, nb::list payloads, const std::vector<int>&
                                                  owns_pool);
 }
 
-/// What a session's payload begins with: whose environments they are.
+/// What a session's payload begins with: whose environments they are. That of a pool of rounds is
+/// empty: they are Python's.
 constexpr std::byte kPython{'P'};
 constexpr std::byte kNative{'N'};
 
@@ -159,7 +161,8 @@ vector::PoolWorkerHooks::Opened open_python(const nb::object& open,
   std::unique_ptr<PyStepper> stepper;
   try {
     stepper =
-        std::make_unique<PyStepper>(nb::cast<nb::list>(built[0]), nb::borrow(built[1]), first_env);
+        std::make_unique<PyStepper>(nb::cast<nb::list>(built[0]), nb::borrow(built[1]), first_env,
+                                    nb::cast<bool>(built[2]), nb::cast<bool>(built[3]));
   } catch (...) {  // they do not go together: nobody else closes them
     tell_close_failures(nb::object(built[1].attr("close")()));
     throw;
@@ -173,7 +176,7 @@ void run_pool_worker(process::WorkerContext& context, const nb::object& open) {
   vector::run_pool_worker(context.channel, process::this_worker(),
                           {.open =
                                [&](std::span<const std::byte> payload, int first_env, int count) {
-                                 if (payload.empty()) throw Error("a session without a payload");
+                                 if (payload.empty()) return open_python(open, {}, first_env);
                                  return payload[0] == kNative
                                             ? open_native(payload.subspan(1), count)
                                             : open_python(open, payload.subspan(1), first_env);

@@ -166,7 +166,6 @@ process::EntryTable entries(nb::callable run) {
   process::EntryTable table;
   table.add("python", python_entry(shared(std::move(run))));
   table.add("process", &run_process);
-  table.add(std::string(vector::kNativeVectorEntry), &vector::native_vector_entry);
   table.add(std::string(vector::kNativePoolEntry), &vector::native_pool_entry);
   return table;
 }

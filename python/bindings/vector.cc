@@ -27,7 +27,6 @@
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"
 #include "shoal/vector/vector_env.h"
-#include "shoal/vector/worker_loop.h"
 #include "spaces.h"
 #include "waiting.h"
 #include "worker_options.h"
@@ -233,26 +232,6 @@ nb::dict stats(const VectorEnv& envs) {
   return result;
 }
 
-/// Gives the GIL up while the worker loop is parked in the kernel.
-class ParkedWithoutGil {
- public:
-  vector::WorkerHooks hooks(const PyStepper& stepper) {
-    return {.before_park = [this] { state_ = PyEval_SaveThread(); },
-            .after_park = [this] { PyEval_RestoreThread(state_); },
-            .describe_exception = [&stepper] { return stepper.describe_exception(); }};
-  }
-
- private:
-  PyThreadState* state_ = nullptr;
-};
-
-void run_vector_worker(process::WorkerContext& context, nb::list envs, nb::object group,
-                       bool same_observations, bool exact) {
-  PyStepper stepper(std::move(envs), std::move(group), context.first_env, same_observations, exact);
-  ParkedWithoutGil parked;
-  vector::run_worker(context.channel, stepper, parked.hooks(stepper));
-}
-
 // A serial VectorEnv holds Python environments, whose code may hold the VectorEnv: the collector
 // has to see through it.
 
@@ -379,8 +358,6 @@ void bind_vector(nb::module_& module) {
   module.def("process_vector_env", &process_vector_env, "launcher"_a, "payloads"_a, "counts"_a,
              "autoreset_mode"_a, "faults"_a, "workers"_a, "lend_obs"_a, "board"_a = nb::none(),
              "step_before_reset"_a = false);
-  module.def("run_vector_worker", &run_vector_worker, "context"_a, "envs"_a, "group"_a,
-             "same_observations"_a = true, "exact"_a = false);
   bind_batch_io(module);
 }
 

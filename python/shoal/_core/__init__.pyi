@@ -75,9 +75,6 @@ def process_vector_env(
     board: process.Board | None = None,
     step_before_reset: bool = False,
 ) -> VectorEnv: ...
-def run_vector_worker(
-    context: process.WorkerContext, envs: list[Any], group: object, same_observations: bool = True, exact: bool = False
-) -> None: ...
 
 class BatchIo:
     def __init__(

@@ -26,15 +26,15 @@ def run(context: Any, gpus: Sequence[str], nested: bool) -> None:
     _core.run_pool_worker(context, functools.partial(_open, context))
 
 
-def _open(context: Any, payload: bytes, first: int) -> tuple[list[Any], EnvGroup]:
-    """The environments of one session; `payload` as Launcher.pack() makes it."""
+def _open(context: Any, payload: bytes, first: int) -> tuple[list[Any], EnvGroup, bool, bool]:
+    """The environments of one session, and PyStepper's options; `payload` as Launcher.pack() makes it."""
     this_worker.introduce(_core.process.this_worker())
     settings, call = pickle.loads(payload)
     _settings.apply(settings)
     with importing(f"{context.name} imported what it is to build"):
         target, arguments = _worker.inherited[call] if isinstance(call, int) else pickle.loads(call)
     group = target(context, first, *arguments)
-    return group.envs, group
+    return group.envs, group, True, False
 
 
 def build(

@@ -341,11 +341,12 @@ def run(
     import numpy as np
 
     np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
-    group = build_group(context, context.first_env, packed, preparation, episode_options, same_observations)
-    try:
-        _core.run_vector_worker(context, group.envs, group, same_observations, exact)
-    finally:
-        warn_of_close(group.close())  # those of environments that do not go together: nobody else has closed them
+
+    def build(_: bytes, first: int) -> tuple[list[Any], EnvGroup, bool, bool]:
+        group = build_group(context, first, packed, preparation, episode_options, same_observations)
+        return group.envs, group, same_observations, exact
+
+    _core.run_pool_worker(context, build)
 
 
 def build_group(

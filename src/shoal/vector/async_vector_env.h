@@ -113,6 +113,7 @@ class AsyncVectorEnv : public VectorEnv {
   const Options& options() const noexcept { return options_; }
   CallState& state() noexcept { return state_; }
   InFlight& flight() noexcept { return flight_; }
+  const InFlight& flight() const noexcept { return flight_; }
   int worker_of(int row) const noexcept { return owner_[static_cast<std::size_t>(row)]; }
   bool is_ready(std::size_t row) const noexcept;
 

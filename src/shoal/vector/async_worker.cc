@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
-#include "shoal/vector/control_block.h"
 
 namespace shoal::vector {
 namespace {

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "shoal/process/error_report.h"
+#include "shoal/vector/add_alone.h"
 #include "shoal/vector/async_segment.h"
 #include "shoal/vector/fault_guard.h"
+#include "shoal/vector/session_worker.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::vector {
@@ -45,7 +47,7 @@ struct AsyncWorkerHooks {
 /// Threads: one at a time.
 /// Death: an order that was taken and not delivered is found by the caller: its environment is in
 /// flight and no place is ready for it.
-class AsyncWorker {
+class AsyncWorker final : public SessionWorker {
  public:
   /// `first_env` is the row of the stepper's first environment; attaches the stepper.
   AsyncWorker(AsyncSegment segment, int worker, int first_env, std::unique_ptr<Stepper> stepper,
@@ -54,22 +56,19 @@ class AsyncWorker {
   /// True when there are orders.
   bool pending() const noexcept { return segment_.inbox(worker_).readable() != 0; }
 
-  /// How many orders there are.
-  int pending_orders() const noexcept {
+  int pending_orders() const noexcept override {
     return static_cast<int>(segment_.inbox(worker_).readable());
   }
-
-  /// Obeys up to `most` orders; returns how many.
-  int serve(int most);
-
-  Stepper& stepper() noexcept { return *stepper_; }
-  /// AsyncWorkerHooks::pass.
-  void pass(const char* point) {
-    if (hooks_.pass) hooks_.pass(point);
-  }
+  int serve(int most) override;
+  Stepper& stepper() noexcept override { return *stepper_; }
+  void count_park() noexcept override { add_alone(cell().parks, 1); }
   AsyncCell& cell() noexcept { return segment_.cell(worker_); }
 
  private:
+  void pass(const char* point) {
+    if (hooks_.pass) hooks_.pass(point);
+  }
+
   using Run = std::span<const InboxEntry>;
 
   void take_turn(int most);

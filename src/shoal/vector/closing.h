@@ -6,8 +6,8 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/process/error_report.h"
+#include "shoal/vector/patience.h"
 #include "shoal/vector/vector_env.h"
-#include "shoal/vector/worker_seat.h"
 
 namespace shoal::vector {
 

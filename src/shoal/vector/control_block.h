@@ -4,7 +4,7 @@
 //        0   ControlHeader                      written once, before any worker sees it
 //      128   sync::Doorbell                     parent -> all workers: look at your command
 //      256   sync::Gather                       workers -> parent: done
-//      384   WorkerCell [num_cells]             384 bytes each
+//      384   WorkerCell [num_workers]           384 bytes each
 //        …   rows        (page)                 vector/rows.h
 //        …   infos       (page)                 info_bytes of each worker
 #pragma once
@@ -21,15 +21,15 @@
 
 namespace shoal::vector {
 
-enum class Command : std::uint8_t { kNone, kReset, kStep, kRequest, kHandOver, kClose };
+enum class Command : std::uint8_t { kNone, kReset, kStep };
 
-inline constexpr std::uint32_t kControlVersion = 2;
+inline constexpr std::uint32_t kControlVersion = 3;
 
 /// What a worker has to say of a command beyond its rows.
 enum class WorkerFailure : std::uint32_t {
   kNone = 0,
-  kWorker = 1,        // the command failed: an error report is on the channel
-  kEnvironments = 2,  // some environments failed, the others are done: FAULTS is on the channel
+  kWorker = 1,        // the command failed; FAULTS is on the channel
+  kEnvironments = 2,  // some environments failed, the others are done; likewise
 };
 
 struct ControlHeader {
@@ -40,14 +40,11 @@ struct ControlHeader {
   std::uint32_t autoreset_mode;
   std::uint32_t cpus;  // that the parent may use: a pinned worker sees only its own
   std::uint32_t obs_sets;
-  std::uint32_t tolerant;   // 1: an environment that fails does not end the command (OnFault)
-  std::uint32_t num_cells;  // num_workers, or twice that: for workers and their successors
   std::uint64_t rows_offset;
   std::uint64_t info_offset;
-  std::uint64_t info_bytes;    // of each worker
-  std::uint64_t memory_limit;  // bytes: workers look at their memory_bytes; 0: they do not
+  std::uint64_t info_bytes;  // of each worker
 };
-static_assert(sizeof(ControlHeader) == 72);
+static_assert(sizeof(ControlHeader) == 56);
 
 /// One worker's words.
 ///
@@ -83,7 +80,6 @@ struct WorkerCell {
   std::atomic<std::uint64_t> requests;
   std::atomic<std::uint64_t> busy_ns;
   std::atomic<std::uint64_t> parks;
-  std::atomic<std::uint64_t> memory_bytes;  // own memory when last looked at; 0: never
 
   static constexpr int kMaxObsSets = 16;
 
@@ -103,11 +99,6 @@ struct WorkerCell {
 };
 static_assert(sizeof(WorkerCell) == 384 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Adds to a counter that only the caller writes: no locked instruction.
-inline void add_alone(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
-  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-}
-
 /// The segment as one process sees it; a resource.
 class ControlBlock {
  public:
@@ -115,20 +106,17 @@ class ControlBlock {
 
   /// Throws SystemError when memory is short, InvalidArgument for more workers than the gather can
   /// count.
-  /// `tolerant` as in the header, `memory_limit` 0 for none, else
-  /// there are two cells a worker.
   static ControlBlock create(int num_workers, int num_envs, AutoresetMode mode, int obs_sets,
-                             bool tolerant, std::uint64_t memory_limit, std::size_t rows_bytes,
-                             std::size_t info_bytes);
+                             std::size_t rows_bytes, std::size_t info_bytes);
   /// Throws Error when `arena` holds something else or another version.
   static ControlBlock attach(shm::Arena arena);
 
   const ControlHeader& header() const noexcept { return *header_; }
   sync::Doorbell& doorbell() const noexcept { return *doorbell_; }
   sync::Gather& gather() const noexcept { return *gather_; }
-  WorkerCell& cell(int index) const noexcept { return cells_[index]; }
+  WorkerCell& cell(int worker) const noexcept { return cells_[worker]; }
   std::byte* rows() const noexcept { return arena_.base() + header_->rows_offset; }
-  std::span<std::byte> info(int cell) const noexcept;
+  std::span<std::byte> info(int worker) const noexcept;
 
   int fd() const noexcept { return arena_.fd(); }
   void close_fd() noexcept { arena_.close_fd(); }

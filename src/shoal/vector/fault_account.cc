@@ -67,8 +67,8 @@ KillReason KillReason::hung_start(const std::string& worker,
           .stack = {}};
 }
 
-KillReason KillReason::hog(const std::string& worker, std::uint64_t bytes, std::uint64_t limit,
-                           int env) {
+KillReason KillReason::over_limit(const std::string& worker, std::uint64_t bytes,
+                                  std::uint64_t limit, int env) {
   return {.kind = FaultKind::kMemory,
           .env = env,
           .message = fmt::format("{} uses {} of memory, and memory_hard_limit is {}", worker,

@@ -26,8 +26,8 @@ struct KillReason {
                          std::chrono::milliseconds limit);
   /// `worker`, as describe_worker() names it, has not built its environments within start_timeout.
   static KillReason hung_start(const std::string& worker, std::chrono::milliseconds start_timeout);
-  static KillReason hog(const std::string& worker, std::uint64_t bytes, std::uint64_t limit,
-                        int env);
+  static KillReason over_limit(const std::string& worker, std::uint64_t bytes, std::uint64_t limit,
+                               int env);
 };
 
 /// A worker's place in a vector environment, for the accounts below. A value.

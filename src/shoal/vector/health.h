@@ -36,7 +36,6 @@ struct WorkerHealth {
   std::uint64_t restarts = 0;
   std::uint64_t recycles = 0;                       // for memory_limit
   Fault last_fault;                                 // may be null
-  int cell = 0;                                     // in the engine's control block
   std::array<std::uint64_t, kFaultKinds> faults{};  // by kind
 };
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shoal/vector/native_worker.h"
 #include "shoal/vector/pool_vector_env.h"
-#include "shoal/vector/pool_worker.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
 

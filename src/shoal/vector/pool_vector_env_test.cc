@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <set>
 
@@ -394,6 +395,16 @@ TEST(PoolVectorEnv, CloseDoesNotWaitForAHungEnvironment) {
   envs->reset(std::uint64_t{1});
   send(*envs, {0}, ToyAction::kHang);
   envs->close();
+}
+
+TEST(PoolVectorEnv, ClosesThoughAStoppedWorkerHasNoRoomForAnotherMessage) {
+  auto envs = make_pool_toys(make_pool(1), 1, {.batch_size = 1}, "", true);
+  const int pid = envs->stats().workers[0].pid;
+  ::kill(pid, SIGSTOP);
+  const std::vector<std::byte> message = bytes_of("echo " + std::string(60'000, 'x'));
+  for (int i = 0; i < 20; ++i) EXPECT_THROW(envs->request(0, message, 1ms), TimedOut);
+  envs->close();
+  EXPECT_NE(::kill(pid, 0), 0);
 }
 
 }  // namespace

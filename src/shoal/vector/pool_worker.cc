@@ -5,20 +5,19 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "shoal/os/clock.h"
-#include "shoal/process/codec.h"
-#include "shoal/process/stack_dump.h"
+#include "shoal/os/log.h"
 #include "shoal/process/welcome.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/sync/spin_wait.h"
 #include "shoal/vector/async_worker.h"
-#include "shoal/vector/control_block.h"
-#include "shoal/vector/messages.h"
-#include "shoal/vector/native_stepper.h"
 #include "shoal/vector/pool_door.h"
 #include "shoal/vector/pool_messages.h"
+#include "shoal/vector/round_worker.h"
+#include "shoal/vector/worker_pool.h"
 
 namespace shoal::vector {
 namespace {
@@ -28,6 +27,8 @@ namespace {
 constexpr std::chrono::seconds kParkSlice{1};
 // Orders of one session before the next one's turn.
 constexpr int kTurn = 16;
+// For a parent that has not taken what was said before.
+constexpr std::chrono::seconds kTellTimeout{1};
 
 class PoolWorker {
  public:
@@ -39,7 +40,7 @@ class PoolWorker {
     if (!join()) return;
     for (;;) {
       // The generation first: what is sent after this look comes with a ring that ends the wait.
-      const std::uint32_t seen = door_->bell.generation();
+      const std::uint32_t seen = bell_->generation();
       if (door_->mail.load(std::memory_order_acquire) != read_) {  // [mail]
         if (!take_mail()) return;
         continue;
@@ -53,10 +54,14 @@ class PoolWorker {
   struct Session {
     process::Identity identity;
     PoolWorkerHooks::Opened opened;  // the stepper until it is attached
-    bool tolerant = false;
     int first_env = 0;
     Hello hello;
-    std::unique_ptr<AsyncWorker> worker;
+    std::unique_ptr<SessionWorker> worker;
+
+    Stepper& stepper() { return worker ? worker->stepper() : *opened.stepper; }
+    void pass(const char* point) {
+      if (opened.pass) opened.pass(point);
+    }
   };
 
   bool join();
@@ -64,6 +69,10 @@ class PoolWorker {
   bool obey(PoolMessage message, std::vector<os::Fd> fds);
   void open(const PoolMessage& message);
   void attach(const PoolMessage& message, os::Fd segment);
+  std::unique_ptr<SessionWorker> serve_rounds(const PoolMessage& message, os::Fd fd,
+                                              Session& session);
+  std::unique_ptr<SessionWorker> serve_orders(const PoolMessage& message, os::Fd fd,
+                                              Session& session);
   void answer(const PoolMessage& request);
   void be_told(const PoolMessage& message);
   void close(const PoolMessage& message);
@@ -73,17 +82,24 @@ class PoolWorker {
   void serving(std::uint32_t session) {
     door_->serving.store(session, std::memory_order_relaxed);  // relaxed: a hint
   }
+  /// The code that runs is that of `session`. In a pool of rounds the whole process is its worker.
+  void enter(const Session& session, std::optional<process::IdentityScope>& scope) const {
+    if (!rounds_) scope.emplace(session.identity);
+  }
   bool send(const PoolMessage& message) {
     return channel_.send(message.encode()) == os::SendOutcome::kSent;
   }
   void report(std::uint32_t session, const std::function<process::ErrorReport()>& describe,
               PoolKind kind, std::uint64_t sequence = 0);
+  void tell_closed(std::uint32_t session, std::span<const process::ErrorReport> reports);
 
   process::Channel& channel_;
   const process::Identity& identity_;
   const PoolWorkerHooks& hooks_;
   PoolDoor own_door_;
   DoorWords* door_ = nullptr;
+  sync::Doorbell* bell_ = nullptr;  // the door's, or the one session's of a pool of rounds
+  bool rounds_ = false;
   std::uint64_t read_ = 0;  // messages
   std::map<std::uint32_t, Session> sessions_;
   sync::SpinPolicy spin_policy_;
@@ -102,10 +118,20 @@ bool PoolWorker::join() {
   own_door_ = PoolDoor::attach(shm::Arena::attach(std::move(message.fds.front())));
   own_door_.close_fd();
   door_ = &own_door_.words();
+  bell_ = &door_->bell;
+  rounds_ = join.flag;
   const DoorHeader& header = own_door_.header();
   spin_policy_ =
       sync::SpinPolicy(sync::SpinOptions{.group_size = static_cast<int>(header.num_workers)},
                        sync::CpuLoad(), static_cast<int>(header.cpus));
+  if (!rounds_) return true;
+  serving(kRoundSession);
+  open({.kind = PoolKind::kOpen,
+        .session = kRoundSession,
+        .first = identity_.place().first_env,
+        .count = identity_.place().num_envs,
+        .bytes = {}});
+  serving(0);
   return true;
 }
 
@@ -160,56 +186,82 @@ void PoolWorker::open(const PoolMessage& message) {
   process::Place place = identity_.place();
   place.first_env = message.first;
   place.num_envs = message.count;
-  Session session{.identity = process::Identity(place, identity_.board()),
+  Session session{.identity = rounds_ ? identity_ : process::Identity(place, identity_.board()),
                   .opened = {},
-                  .tolerant = message.flag,
                   .first_env = message.first,
                   .hello = {},
                   .worker = {}};
-  try {
-    const process::IdentityScope scope(session.identity, process::IdentityScope::Work::kBuild);
+  if (rounds_) {
     session.opened = hooks_.open(message.bytes, message.first, message.count);
-  } catch (...) {
-    report(message.session, hooks_.describe_opening, PoolKind::kFailed);
-    return;
+  } else {
+    try {
+      const process::IdentityScope scope(session.identity, process::IdentityScope::Work::kBuild);
+      session.opened = hooks_.open(message.bytes, message.first, message.count);
+    } catch (...) {
+      report(message.session, hooks_.describe_opening, PoolKind::kFailed);
+      return;
+    }
   }
   const Stepper& stepper = *session.opened.stepper;
   session.hello = stepper.hello();
   static_cast<void>(send({.kind = PoolKind::kHello,
                           .session = message.session,
+                          .count = stepper.count(),
                           .flag = stepper.can_rebuild(),
-                          .bytes = encode_hello(stepper.hello(), stepper.count())}));
+                          .bytes = encode_hello(stepper.hello())}));
   sessions_.insert_or_assign(message.session, std::move(session));
 }
 
 // What fails here ends the worker, which says why: its session is open and waits for nothing more.
 void PoolWorker::attach(const PoolMessage& message, os::Fd fd) {
-  const std::uint32_t id = message.session;
-  const auto found = sessions_.find(id);
+  const auto found = sessions_.find(message.session);
   if (found == sessions_.end()) return;  // it failed to open, and said so
   Session& session = found->second;
+  session.worker = rounds_ ? serve_rounds(message, std::move(fd), session)
+                           : serve_orders(message, std::move(fd), session);
+  if (auto* bell = session.worker->bell()) bell_ = bell;
+  if (message.bytes.empty()) return;
+  session.pass("attached");
+  std::optional<process::IdentityScope> scope;
+  enter(session, scope);
+  session.stepper().take_over(message.bytes);
+  session.pass("taken over");
+}
+
+std::unique_ptr<SessionWorker> PoolWorker::serve_rounds(const PoolMessage& message, os::Fd fd,
+                                                        Session& session) {
+  ControlBlock control = ControlBlock::attach(shm::Arena::attach(std::move(fd)));
+  control.close_fd();
+  const auto say = [this](PoolMessage said) {
+    said.session = kRoundSession;
+    return send(said);
+  };
+  return std::make_unique<RoundWorker>(
+      std::move(control), message.first, session.first_env, message.sequence,
+      std::move(session.opened.stepper),
+      RoundWorkerHooks{.tolerant = message.flag,
+                       .describe_exception = session.opened.describe_exception,
+                       .send = say});
+}
+
+std::unique_ptr<SessionWorker> PoolWorker::serve_orders(const PoolMessage& message, os::Fd fd,
+                                                        Session& session) {
   AsyncSegment segment = AsyncSegment::attach(shm::Arena::attach(std::move(fd)), session.hello);
   segment.close_fd();
-  AsyncWorkerHooks hooks{
-      .tolerant = session.tolerant,
-      .describe_exception = session.opened.describe_exception,
-      .pass = session.opened.pass,
-      .bring_info =
-          [this, id](int row, std::uint32_t sequence, std::span<const std::byte> info) {
-            static_cast<void>(send({.kind = PoolKind::kInfo,
-                                    .session = id,
-                                    .sequence = static_cast<std::uint64_t>(row) << 32 | sequence,
-                                    .bytes = {info.begin(), info.end()}}));
-          },
-      .bring_waits = true};
-  session.worker =
-      std::make_unique<AsyncWorker>(std::move(segment), message.first, session.first_env,
-                                    std::move(session.opened.stepper), std::move(hooks));
-  if (message.bytes.empty()) return;
-  session.worker->pass("attached");
-  const process::IdentityScope scope(session.identity);
-  session.worker->stepper().take_over(message.bytes);
-  session.worker->pass("taken over");
+  const auto bring = [this, id = message.session](int row, std::uint32_t sequence,
+                                                  std::span<const std::byte> info) {
+    static_cast<void>(send({.kind = PoolKind::kInfo,
+                            .session = id,
+                            .sequence = static_cast<std::uint64_t>(row) << 32 | sequence,
+                            .bytes = {info.begin(), info.end()}}));
+  };
+  return std::make_unique<AsyncWorker>(
+      std::move(segment), message.first, session.first_env, std::move(session.opened.stepper),
+      AsyncWorkerHooks{.tolerant = message.flag,
+                       .describe_exception = session.opened.describe_exception,
+                       .pass = session.opened.pass,
+                       .bring_info = bring,
+                       .bring_waits = true});
 }
 
 void PoolWorker::close(const PoolMessage& message) {
@@ -217,35 +269,52 @@ void PoolWorker::close(const PoolMessage& message) {
   const auto found = sessions_.find(message.session);
   if (found != sessions_.end() && message.flag) {
     Session& session = found->second;
-    const process::IdentityScope scope(session.identity);
+    std::optional<process::IdentityScope> scope;
+    enter(session, scope);
     try {
-      reports = (session.worker ? session.worker->stepper() : *session.opened.stepper).close();
+      reports = session.stepper().close();
     } catch (...) {
       reports.push_back(session.opened.describe_exception
                             ? session.opened.describe_exception()
                             : process::ErrorReport::from_current_exception());
     }
   }
+  bell_ = &door_->bell;  // before the session's goes
   sessions_.erase(message.session);
-  static_cast<void>(send(
-      {.kind = PoolKind::kClosed, .session = message.session, .bytes = encode_reports(reports)}));
+  tell_closed(message.session, reports);
+}
+
+void PoolWorker::tell_closed(std::uint32_t session, std::span<const process::ErrorReport> reports) {
+  try {
+    const PoolMessage closed{
+        .kind = PoolKind::kClosed, .session = session, .bytes = encode_reports(reports)};
+    if (channel_.send(closed.encode(), {}, os::deadline_after(kTellTimeout)) ==
+        os::SendOutcome::kSent) {
+      return;
+    }
+  } catch (const std::exception&) {  // too much for one message
+  }
+  for (const process::ErrorReport& report : reports) {
+    os::log(os::LogLevel::kError, "while it was closed: {}", report.describe());
+  }
 }
 
 void PoolWorker::answer(const PoolMessage& request) {
   const auto found = sessions_.find(request.session);
   if (found == sessions_.end() || !found->second.worker) return;
   Session& session = found->second;
+  const bool hand_over = request.kind == PoolKind::kHandOver;
+  if (!hand_over) session.worker->begin_request();
   try {
-    const process::IdentityScope scope(session.identity);
-    Stepper& stepper = session.worker->stepper();
-    const bool hand_over = request.kind == PoolKind::kHandOver;
-    if (hand_over) session.worker->pass("asked to hand over");
-    static_cast<void>(
-        send({.kind = PoolKind::kReply,
-              .session = request.session,
-              .sequence = request.sequence,
-              .bytes = hand_over ? stepper.hand_over() : stepper.request(request.bytes)}));
-    if (hand_over) session.worker->pass("handed over");
+    std::optional<process::IdentityScope> scope;
+    enter(session, scope);
+    if (hand_over) session.pass("asked to hand over");
+    static_cast<void>(send({.kind = PoolKind::kReply,
+                            .session = request.session,
+                            .sequence = request.sequence,
+                            .bytes = hand_over ? session.stepper().hand_over()
+                                               : session.stepper().request(request.bytes)}));
+    if (hand_over) session.pass("handed over");
   } catch (...) {
     report(request.session, session.opened.describe_exception, PoolKind::kRefusal,
            request.sequence);
@@ -257,8 +326,9 @@ void PoolWorker::be_told(const PoolMessage& message) {
   if (found == sessions_.end() || !found->second.worker) return;
   Session& session = found->second;
   try {
-    const process::IdentityScope scope(session.identity);
-    static_cast<void>(session.worker->stepper().request(message.bytes));
+    std::optional<process::IdentityScope> scope;
+    enter(session, scope);
+    static_cast<void>(session.stepper().request(message.bytes));
   } catch (...) {
     report(message.session, session.opened.describe_exception, PoolKind::kRefusal);
   }
@@ -272,7 +342,8 @@ bool PoolWorker::serve_all() {
     if (orders == 0) continue;
     // What was sent before these orders is taken first.
     if (door_->mail.load(std::memory_order_acquire) != read_) return true;  // [mail]
-    const process::IdentityScope scope(session.identity);
+    std::optional<process::IdentityScope> scope;
+    enter(session, scope);
     serving(id);
     any = session.worker->serve(std::min(kTurn, orders)) > 0 || any;
   }
@@ -284,15 +355,15 @@ sync::WaitOutcome PoolWorker::wait(std::uint32_t seen) {
   const os::Deadline deadline = os::deadline_after(kParkSlice);
   const auto park = [&] {
     for (auto& [id, session] : sessions_) {
-      if (session.worker) add_alone(session.worker->cell().parks, 1);
+      if (session.worker) session.worker->count_park();
     }
     if (hooks_.before_park) hooks_.before_park();
-    const sync::WaitOutcome outcome = door_->bell.park(seen, deadline);
+    const sync::WaitOutcome outcome = bell_->park(seen, deadline);
     if (hooks_.after_park) hooks_.after_park();
     return outcome;
   };
   return sync::spin_then_park(
-      spin_policy_, deadline, [&] { return door_->bell.generation() != seen; }, park);
+      spin_policy_, deadline, [&] { return bell_->generation() != seen; }, park);
 }
 
 }  // namespace
@@ -300,55 +371,6 @@ sync::WaitOutcome PoolWorker::wait(std::uint32_t seen) {
 void run_pool_worker(process::Channel& channel, const process::Identity& identity,
                      const PoolWorkerHooks& hooks) {
   PoolWorker(channel, identity, hooks).run();
-}
-
-int native_pool_entry(process::WorkerContext& context) {
-  process::install_stack_dump(true);
-  const auto identity = process::receive_welcome(context);
-  if (!identity) return 0;
-  process::become(identity);
-  process::ByteReader payload(context.payload);
-  const auto gpu = process::WorkerSetup::read(payload).carry_out();
-  run_pool_worker(
-      context.channel, *identity,
-      {.open =
-           [&](std::span<const std::byte> bytes, int, int count) {
-             return PoolWorkerHooks::Opened{
-                 std::make_unique<NativeStepper>(native_pool_batch(bytes, count)), {}, {}};
-           },
-       .describe_opening = {},
-       .before_park = {},
-       .after_park = {}});
-  return 0;
-}
-
-std::vector<std::byte> native_pool_payload(std::string_view id, std::string_view env_args) {
-  process::ByteWriter payload;
-  payload.text(id);
-  payload.text(env_args);
-  return payload.take();
-}
-
-std::unique_ptr<env::BatchEnv> native_pool_batch(std::span<const std::byte> payload, int count) {
-  process::ByteReader reader(payload);
-  const std::string id = reader.text();
-  const std::string env_args = reader.text();
-  return make_native_batch(process::this_worker(), id, count, env_args);
-}
-
-std::vector<process::WorkerSpec> native_pool_specs(int num_workers,
-                                                   const process::WorkerSetup& setup) {
-  std::vector<process::WorkerSpec> specs;
-  for (int w = 0; w < num_workers; ++w) {
-    process::WorkerSpec spec;
-    spec.name = fmt::format("worker {}", w);
-    spec.entry = kNativePoolEntry;
-    process::ByteWriter payload;
-    setup.write(payload);
-    spec.payload = payload.take();
-    specs.push_back(std::move(spec));
-  }
-  return specs;
 }
 
 }  // namespace shoal::vector

@@ -2,11 +2,9 @@
 // a parent starts it.
 #include "shoal/process/worker_main.h"
 #include "shoal/vector/native_worker.h"
-#include "shoal/vector/pool_worker.h"
 
 int main() {
   shoal::process::EntryTable entries;
-  entries.add(std::string(shoal::vector::kNativeVectorEntry), shoal::vector::native_vector_entry);
   entries.add(std::string(shoal::vector::kNativePoolEntry), shoal::vector::native_pool_entry);
   return shoal::process::worker_main(entries);
 }

@@ -4,12 +4,12 @@
 #include <memory>
 
 #include "shoal/process/launcher.h"
+#include "shoal/process/welcome.h"
 #include "shoal/vector/native_stepper.h"
-#include "shoal/vector/native_worker.h"
+#include "shoal/vector/pool_worker.h"
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"
 #include "shoal/vector/thread_vector_env.h"
-#include "shoal/vector/worker_loop.h"
 
 namespace shoal::vector {
 namespace {
@@ -59,8 +59,13 @@ void process_step(benchmark::State& state) {
   const std::chrono::microseconds work(state.range(1));
   auto hooks = std::make_shared<process::ForkHooks>();
   hooks->entries.add("busy", [work](process::WorkerContext& context) {
-    BusyStepper stepper(context.num_envs, work);
-    run_worker(context.channel, stepper);
+    const auto identity = process::receive_welcome(context);
+    if (!identity) return 0;
+    const auto open = [work](std::span<const std::byte>, int, int count) {
+      return PoolWorkerHooks::Opened{std::make_unique<BusyStepper>(count, work), {}, {}};
+    };
+    run_pool_worker(context.channel, *identity,
+                    {.open = open, .describe_opening = {}, .before_park = {}, .after_park = {}});
     return 0;
   });
   process::LaunchOptions options;

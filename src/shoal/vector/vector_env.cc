@@ -14,7 +14,6 @@
 #include "shoal/vector/native_stepper.h"
 #include "shoal/vector/native_worker.h"
 #include "shoal/vector/pool_vector_env.h"
-#include "shoal/vector/pool_worker.h"
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"
 #include "shoal/vector/thread_vector_env.h"

@@ -27,113 +27,131 @@ WorkerPool::WorkerPool(std::shared_ptr<process::Launcher> launcher,
     : owner_pid_(::getpid()),
       launcher_(std::move(launcher)),
       options_(std::move(options)),
-      cpus_(options_.cpus, options_.pin_workers, specs.size()),
-      exits_(std::make_shared<std::atomic<std::uint64_t>>(0)) {
+      exits_(std::make_shared<std::atomic<std::uint64_t>>(0)),
+      cpus_(options_.cpus, options_.pin_workers, specs.size()) {
   if (specs.empty()) throw InvalidArgument("WorkerPool: num_workers is 0; it must be at least 1");
   if (!options_.board) options_.board = process::Board::create();
-  std::vector<Seat*> all;
-  seats_.resize(specs.size());
+  std::vector<Slot*> all;
+  slots_.resize(specs.size());
   for (std::size_t w = 0; w < specs.size(); ++w) {
-    seats_[w].spec = std::move(specs[w]);
-    seats_[w].spec.index = static_cast<int>(w);
-    if (seats_[w].spec.name.empty()) seats_[w].spec.name = fmt::format("worker {}", w);
-    all.push_back(&seats_[w]);
+    slots_[w].spec = std::move(specs[w]);
+    slots_[w].spec.index = static_cast<int>(w);
+    if (slots_[w].spec.name.empty()) slots_[w].spec.name = fmt::format("worker {}", w);
+    all.push_back(&slots_[w]);
   }
   start(all);
 }
 
-// A new life for each.
-void WorkerPool::start(std::span<Seat*> seats) {
+// A new incarnation for each.
+void WorkerPool::start(std::span<Slot*> slots) {
   std::vector<process::WorkerSpec> specs;
   std::vector<std::shared_ptr<PoolDoor>> doors;
-  for (const Seat* seat : seats) {
-    specs.push_back(seat->spec);
+  for (const Slot* slot : slots) {
+    specs.push_back(slot->spec);
     doors.push_back(std::make_shared<PoolDoor>(PoolDoor::create(num_workers())));
   }
-  auto started = launcher_->start(std::move(specs), [exits = exits_](int) {
+  const auto count_exit = [exits = exits_](int) {
     exits->fetch_add(1, std::memory_order_release);  // [exits]
-  });
-  for (std::size_t i = 0; i < seats.size(); ++i) {
-    std::list<Life>& lives = seats[i]->lives;
-    Life life;
-    life.number = lives.empty() ? 1 : lives.back().number + 1;
-    life.process = std::move(started[i]);
-    life.door = std::move(doors[i]);
-    welcome(*seats[i], life);
-    lives.push_back(std::move(life));
+  };
+  const auto greet = [&](process::WorkerProcess& process) {
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i]->spec.index == process.spec().index) welcome(process, *doors[i]);
+    }
+  };
+  auto started = launcher_->start(std::move(specs), count_exit, greet);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    std::list<Process>& incarnations = slots[i]->incarnations;
+    Process running;
+    running.number = incarnations.empty() ? 1 : incarnations.back().number + 1;
+    running.process = std::move(started[i]);
+    running.door = std::move(doors[i]);
+    incarnations.push_back(std::move(running));
   }
 }
 
-void WorkerPool::welcome(const Seat& seat, Life& life) {
-  const int index = seat.spec.index;
-  const int pid = life.process->pid();
-  cpus_.place(index, pid);
-  process::send_welcome(*life.process, *options_.board, num_workers());
-  const int fd = life.door->fd();
-  static_cast<void>(life.process->channel().send(
-      PoolMessage{.kind = PoolKind::kJoin, .bytes = {}}.encode(), std::span(&fd, 1)));
-  life.door->close_fd();
+void WorkerPool::welcome(process::WorkerProcess& process, PoolDoor& door) {
+  if (cpus_.chosen() || !options_.rounds) cpus_.place(process.spec().index, process.pid());
+  process::send_welcome(process, *options_.board, num_workers());
+  const int fd = door.fd();
+  static_cast<void>(process.channel().send(
+      PoolMessage{.kind = PoolKind::kJoin, .flag = options_.rounds, .bytes = {}}.encode(),
+      std::span(&fd, 1)));
+  door.close_fd();
 }
 
-WorkerPool::Life* WorkerPool::find(PoolLife life) noexcept {
-  for (Life& at : seat(life.worker).lives) {
-    if (at.number == life.number) return &at;
+void WorkerPool::place(Incarnation incarnation) noexcept {
+  if (const int process = pid(incarnation); process > 0) cpus_.place(incarnation.worker, process);
+}
+
+void WorkerPool::spread(int count, int caller) noexcept {
+  cpus_.spread(count, caller);
+  const std::lock_guard lock(mutex_);
+  for (const Slot& at : slots_) {
+    for (const Process& running : at.incarnations) {
+      if (!running.dead()) cpus_.place(at.spec.index, running.process->pid());
+    }
+  }
+}
+
+WorkerPool::Process* WorkerPool::find(Incarnation incarnation) noexcept {
+  for (Process& at : slot(incarnation.worker).incarnations) {
+    if (at.number == incarnation.number) return &at;
   }
   return nullptr;
 }
 
 std::uint64_t WorkerPool::restarts(int worker) const {
   const std::lock_guard lock(mutex_);
-  return seat(worker).restarts;
+  return slot(worker).restarts;
 }
 
-PoolLife WorkerPool::newest(int worker) const {
+Incarnation WorkerPool::newest(int worker) const {
   const std::lock_guard lock(mutex_);
-  const std::list<Life>& lives = seat(worker).lives;
-  return {worker, lives.empty() ? 0 : lives.back().number};
+  const std::list<Process>& incarnations = slot(worker).incarnations;
+  return {worker, incarnations.empty() ? 0 : incarnations.back().number};
 }
 
 WorkerPool::Entry WorkerPool::enter(int worker, std::uint32_t session) {
   const std::lock_guard lock(mutex_);
   if (closed()) throw InvalidState("the worker pool is closed; make a new one");
-  Life& life = seat(worker).lives.back();
-  life.sessions.insert(session);
-  return {{worker, life.number}, life.door};
+  Process& running = slot(worker).incarnations.back();
+  running.sessions.insert(session);
+  return {{worker, running.number}, running.door};
 }
 
-WorkerPool::Entry WorkerPool::enter_younger(PoolLife old, std::uint32_t session) {
+WorkerPool::Entry WorkerPool::enter_younger(Incarnation old, std::uint32_t session) {
   const std::lock_guard lock(mutex_);
   if (closed()) throw InvalidState("the worker pool of these environments is closed");
-  Seat& at = seat(old.worker);
-  if (!at.lives.back().can_follow(old)) {
-    const bool dead = at.lives.back().dead();
-    Seat* one = &at;
+  Slot& at = slot(old.worker);
+  if (!at.incarnations.back().can_follow(old)) {
+    const bool dead = at.incarnations.back().dead();
+    Slot* one = &at;
     start(std::span(&one, 1));
     if (dead) ++at.restarts;
     let_go(at);
   }
-  Life& life = at.lives.back();
-  life.sessions.insert(session);
-  return {{old.worker, life.number}, life.door};
+  Process& running = at.incarnations.back();
+  running.sessions.insert(session);
+  return {{old.worker, running.number}, running.door};
 }
 
-bool WorkerPool::can_enter_younger(PoolLife old) {
+bool WorkerPool::can_enter_younger(Incarnation old) {
   const std::lock_guard lock(mutex_);
   if (closed()) return true;
-  return seat(old.worker).lives.back().can_follow(old) || launcher_->ready();
+  return slot(old.worker).incarnations.back().can_follow(old) || launcher_->ready();
 }
 
-void WorkerPool::leave(PoolLife life, std::uint32_t session) noexcept {
+void WorkerPool::leave(Incarnation incarnation, std::uint32_t session) noexcept {
   const std::lock_guard lock(mutex_);
-  if (Life* const at = find(life)) at->sessions.erase(session);
-  inbox_.erase({session, life.worker, life.number});
-  let_go(seat(life.worker));
+  if (Process* const at = find(incarnation)) at->sessions.erase(session);
+  inbox_.erase({session, incarnation.worker, incarnation.number});
+  let_go(slot(incarnation.worker));
 }
 
 void WorkerPool::forget(std::uint32_t session) noexcept {
   const std::lock_guard lock(mutex_);
-  for (Seat& at : seats_) {
-    for (Life& life : at.lives) life.sessions.erase(session);
+  for (Slot& at : slots_) {
+    for (Process& running : at.incarnations) running.sessions.erase(session);
     let_go(at);
   }
   std::erase_if(inbox_, [session](const auto& entry) { return get<0>(entry.first) == session; });
@@ -141,69 +159,76 @@ void WorkerPool::forget(std::uint32_t session) noexcept {
 
 void WorkerPool::tidy() noexcept {
   const std::lock_guard lock(mutex_);
-  for (Seat& at : seats_) {
-    if (at.lives.size() > 1) let_go(at);
+  for (Slot& at : slots_) {
+    if (at.incarnations.size() > 1) let_go(at);
   }
 }
 
-// Ends the older lives that nobody lives in.
-void WorkerPool::let_go(Seat& at) noexcept {
+// Ends the older incarnations that no session is in.
+void WorkerPool::let_go(Slot& at) noexcept {
   const os::Deadline now = os::Clock::now();
-  for (auto life = at.lives.begin(); life != at.lives.end() && std::next(life) != at.lives.end();) {
-    if (!life->sessions.empty()) {
-      ++life;
+  std::list<Process>& all = at.incarnations;
+  for (auto running = all.begin(); running != all.end() && std::next(running) != all.end();) {
+    if (!running->sessions.empty()) {
+      ++running;
       continue;
     }
-    if (!life->leaving) {
-      life->leaving = os::deadline_after(options_.close_timeout);
-      tell_to_end(*life);
+    if (!running->leaving) {
+      running->leaving = os::deadline_after(options_.close_timeout);
+      tell_to_end(*running);
     }
-    const bool over = life->given_up || now >= *life->leaving || life->dead();
-    life = over ? at.lives.erase(life) : std::next(life);  // kills it if it is left
+    const bool over = running->given_up || now >= *running->leaving || running->dead();
+    running = over ? all.erase(running) : std::next(running);  // kills it if it is left
   }
 }
 
-void WorkerPool::tell_to_end(Life& life) noexcept {
-  life.process->channel().shutdown();
-  life.door->words().mail.fetch_add(1, std::memory_order_release);  // [mail]
-  life.door->ring();
+void WorkerPool::tell_to_end(Process& running) noexcept {
+  running.process->channel().shutdown();
+  running.door->words().mail.fetch_add(1, std::memory_order_release);  // [mail]
+  running.door->ring();
 }
 
-int WorkerPool::pid(PoolLife life) const {
+int WorkerPool::pid(Incarnation incarnation) const {
   const std::lock_guard lock(mutex_);
-  const Life* const at = find(life);
+  const Process* const at = find(incarnation);
   return at != nullptr ? at->process->pid() : 0;
 }
 
-bool WorkerPool::dead(PoolLife life) const {
+bool WorkerPool::dead(Incarnation incarnation) const {
   const std::lock_guard lock(mutex_);
-  const Life* const at = find(life);
+  const Process* const at = find(incarnation);
   return at == nullptr || at->dead();
 }
 
-PoolDeath WorkerPool::death(PoolLife life) {
+PoolDeath WorkerPool::death(Incarnation incarnation) {
   const std::lock_guard lock(mutex_);
-  if (const Life* const at = find(life)) {
+  if (const Process* const at = find(incarnation)) {
     PoolDeath death{process::DeathCertificate::of(*at->process), at->killed, at->killed_for};
     if (!death.certificate.report) death.certificate.report = at->report;
     return death;
   }
   PoolDeath unknown;
-  unknown.certificate.worker = seat(life.worker).spec.name;
-  unknown.certificate.index = life.worker;
+  unknown.certificate.worker = slot(incarnation.worker).spec.name;
+  unknown.certificate.index = incarnation.worker;
   unknown.certificate.status.known = false;
   return unknown;
 }
 
-std::string WorkerPool::stack(PoolLife life, std::chrono::milliseconds timeout) {
+std::optional<process::ErrorReport> WorkerPool::report(Incarnation incarnation) const {
   const std::lock_guard lock(mutex_);
-  Life* const at = find(life);
+  const Process* const at = find(incarnation);
+  return at != nullptr ? at->report : std::nullopt;
+}
+
+std::string WorkerPool::stack(Incarnation incarnation, std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  Process* const at = find(incarnation);
   return at != nullptr ? process::ask_for_stack(*at->process, timeout) : std::string();
 }
 
-void WorkerPool::end(PoolLife life, std::uint32_t session, KillReason reason) {
+void WorkerPool::end(Incarnation incarnation, std::uint32_t session, KillReason reason) {
   const std::lock_guard lock(mutex_);
-  Life* const at = find(life);
+  Process* const at = find(incarnation);
   if (at == nullptr) return;
   if (!at->killed && !at->dead()) {
     at->killed = std::move(reason);
@@ -213,30 +238,34 @@ void WorkerPool::end(PoolLife life, std::uint32_t session, KillReason reason) {
   static_cast<void>(at->process->join(kEndTimeout));
 }
 
-void WorkerPool::dismiss(PoolLife life) noexcept {
+void WorkerPool::dismiss(Incarnation incarnation) noexcept {
   const std::lock_guard lock(mutex_);
-  if (Life* const at = find(life)) tell_to_end(*at);
+  if (Process* const at = find(incarnation)) tell_to_end(*at);
 }
 
-void WorkerPool::send(PoolLife life, const PoolMessage& message, int fd) {
-  const std::lock_guard lock(mutex_);
-  Life* const at = find(life);
-  if (at == nullptr) return;
+bool WorkerPool::send(Incarnation incarnation, const PoolMessage& message, int fd,
+                      os::Deadline deadline) {
   const std::vector<std::byte> bytes = message.encode();
   const std::span<const int> fds = fd < 0 ? std::span<const int>{} : std::span(&fd, 1);
-  // A full channel is one whose worker waits for us to take what it said.
-  while (at->process->channel().send(bytes, fds, os::deadline_after(kTurn)) ==
-         os::SendOutcome::kTimedOut) {
-    if (at->dead()) return;
-    while (take_message(life.worker, *at, os::Clock::now())) {
+  for (;;) {
+    const std::lock_guard lock(mutex_);
+    Process* const at = find(incarnation);
+    if (at == nullptr || at->dead()) return true;
+    const os::Deadline turn = std::min(deadline, os::deadline_after(kTurn));
+    if (at->process->channel().send(bytes, fds, turn) != os::SendOutcome::kTimedOut) {
+      at->door->words().mail.fetch_add(1, std::memory_order_release);  // [mail]
+      at->door->ring();
+      return true;
     }
+    // A full channel is one whose worker waits for us to take what it said.
+    while (take_message(incarnation.worker, *at, os::Clock::now())) {
+    }
+    if (os::Clock::now() >= deadline) return false;
   }
-  at->door->words().mail.fetch_add(1, std::memory_order_release);  // [mail]
-  at->door->ring();
 }
 
 // Takes one message of a worker's into the inbox of its session.
-bool WorkerPool::take_message(int worker, Life& at, os::Deadline deadline) {
+bool WorkerPool::take_message(int worker, Process& at, os::Deadline deadline) {
   os::Message message;
   if (at.process->channel().recv(message, deadline) != os::RecvOutcome::kMessage) return false;
   if (auto report = process::ErrorReport::decode(message.bytes)) {
@@ -249,34 +278,36 @@ bool WorkerPool::take_message(int worker, Life& at, os::Deadline deadline) {
   return true;
 }
 
-std::optional<PoolMessage> WorkerPool::receive(std::uint32_t session, PoolLife life,
+std::optional<PoolMessage> WorkerPool::receive(std::uint32_t session, Incarnation incarnation,
                                                os::Deadline deadline) {
   for (;;) {
     const std::lock_guard lock(mutex_);
-    const auto found = inbox_.find({session, life.worker, life.number});
+    const auto found = inbox_.find({session, incarnation.worker, incarnation.number});
     if (found != inbox_.end()) {
       PoolMessage message = std::move(found->second.front());
       found->second.pop_front();
       if (found->second.empty()) inbox_.erase(found);
       return message;
     }
-    Life* const at = find(life);
+    Process* const at = find(incarnation);
     if (at == nullptr) return {};
-    const bool ended = at->dead();
+    const bool ended = at->dead() || at->report.has_value();
     const os::Deadline turn =
         ended ? os::Clock::now() : std::min(deadline, os::deadline_after(kTurn));
-    if (!take_message(life.worker, *at, turn) && (ended || os::Clock::now() >= deadline)) return {};
+    if (!take_message(incarnation.worker, *at, turn) && (ended || os::Clock::now() >= deadline))
+      return {};
   }
 }
 
-std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, PoolLife life, PoolKind kind) {
+std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, Incarnation incarnation,
+                                              PoolKind kind) {
   const std::lock_guard lock(mutex_);
-  if (Life* const at = find(life)) {
-    while (take_message(life.worker, *at, os::Clock::now())) {
+  if (Process* const at = find(incarnation)) {
+    while (take_message(incarnation.worker, *at, os::Clock::now())) {
     }
   }
   std::vector<PoolMessage> taken;
-  const auto found = inbox_.find({session, life.worker, life.number});
+  const auto found = inbox_.find({session, incarnation.worker, incarnation.number});
   if (found == inbox_.end()) return taken;
   std::deque<PoolMessage>& inbox = found->second;
   const auto wanted =
@@ -288,9 +319,9 @@ std::vector<PoolMessage> WorkerPool::take_all(std::uint32_t session, PoolLife li
   return taken;
 }
 
-void WorkerPool::give_up(PoolLife life) noexcept {
+void WorkerPool::give_up(Incarnation incarnation) noexcept {
   const std::lock_guard lock(mutex_);
-  if (Life* const at = find(life)) at->given_up = true;
+  if (Process* const at = find(incarnation)) at->given_up = true;
 }
 
 void WorkerPool::close_within(std::chrono::milliseconds timeout) noexcept {
@@ -301,15 +332,15 @@ void WorkerPool::close_within(std::chrono::milliseconds timeout) noexcept {
   }
   const std::lock_guard lock(mutex_);
   const os::Deadline deadline = os::deadline_after(timeout);
-  for (Seat& at : seats_) {
-    for (Life& life : at.lives) tell_to_end(life);
+  for (Slot& at : slots_) {
+    for (Process& running : at.incarnations) tell_to_end(running);
   }
-  for (Seat& at : seats_) {
-    for (Life& life : at.lives) {
+  for (Slot& at : slots_) {
+    for (Process& running : at.incarnations) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline));
-      if (!life.given_up) static_cast<void>(life.process->join(left));
+      if (!running.given_up) static_cast<void>(running.process->join(left));
     }
-    at.lives.clear();  // kills them if they are left
+    at.incarnations.clear();  // kills them if they are left
   }
   launcher_.reset();  // and its zygote, where nobody else uses it
 }

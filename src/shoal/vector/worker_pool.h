@@ -5,11 +5,12 @@
 //
 // Every vector environment is a session of the pool: its environments are divided among the pool's
 // workers, it has a segment of its own, and closing it leaves the others alone. The pool ends when
-// it is closed, or when nobody holds it any more.
+// it is closed, or when nobody holds it any more. A pool of rounds (PoolOptions::rounds) has one
+// session only, the workers of one ProcessVectorEnv.
 //
-// Lives: a worker is one process after another. Usually there is one at a time; while a worker is
-// replaced because of its memory there are two or more: each session moves to the newest when that
-// suits it, and a process ends when the last session has left it.
+// Incarnations: a worker is one process after another. Usually there is one at a time; while a
+// worker is replaced because of its memory there are two or more: each session moves to the newest
+// when that suits it, and a process ends when the last session has left it.
 //
 // Threads: any; sessions may belong to different threads. Death of a worker: every session that had
 // environments there sees it; the first that wants a restart makes it, for all of them.
@@ -51,7 +52,13 @@ struct PoolOptions {
   std::shared_ptr<process::Board> board = {};
   /// For the environments to close; then the workers are killed.
   std::chrono::milliseconds close_timeout{10'000};
+  /// All environments are of one session, and stepped together: every worker builds those that its
+  /// WorkerSpec counts as soon as it has started, and serves nobody else.
+  bool rounds = false;
 };
+
+/// The session of a pool of rounds.
+inline constexpr std::uint32_t kRoundSession = 1;
 
 /// The end of a worker, as its sessions are told of it. A value.
 struct PoolDeath {
@@ -61,10 +68,10 @@ struct PoolDeath {
 };
 
 /// One process of a worker's; `number` counts from 1. A value.
-struct PoolLife {
+struct Incarnation {
   int worker = 0;
   std::uint64_t number = 0;
-  bool operator==(const PoolLife&) const = default;
+  bool operator==(const Incarnation&) const = default;
 };
 
 class WorkerPool {
@@ -77,7 +84,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  int num_workers() const noexcept { return static_cast<int>(seats_.size()); }
+  int num_workers() const noexcept { return static_cast<int>(slots_.size()); }
   /// Process id of worker `worker` as it is now; 0 when it has none.
   int pid(int worker) const { return pid(newest(worker)); }
   /// How often a worker that had died was started anew.
@@ -87,59 +94,72 @@ class WorkerPool {
   void close() noexcept { close_within(options_.close_timeout); }
   void close_within(std::chrono::milliseconds timeout) noexcept;
 
-  // For sessions. A life that is gone is dead: what is sent to it is lost, and nothing comes.
+  // Where the workers run (WorkerCpus). In a pool of rounds place() is called when they attach.
+
+  bool rounds() const noexcept { return options_.rounds; }
+  int choice_of_cpus() const noexcept { return cpus_.choice(); }
+  int first_cpu() const noexcept { return cpus_.first(); }
+  /// As WorkerCpus::spread(), for those that are there and those that come.
+  void spread(int count, int caller) noexcept;
+  void place(Incarnation incarnation) noexcept;
+
+  // For sessions. One that is gone is dead: what is sent to it is lost, and nothing comes.
 
   std::uint32_t new_session() noexcept { return next_session_.fetch_add(1); }
-  PoolLife newest(int worker) const;
+  Incarnation newest(int worker) const;
 
   struct Entry {
-    PoolLife life;
+    Incarnation incarnation;
     std::shared_ptr<PoolDoor> door;
   };
-  /// `session` is to have environments in the newest life of a worker, until it leaves.
+  /// `session` is to have environments in the newest incarnation of a worker, until it leaves.
   Entry enter(int worker, std::uint32_t session);
-  /// The same in a younger life than `old`: the newest, or where that is dead or `old` itself, one
-  /// that begins now. Throws what Launcher::start() throws, and InvalidState after close().
-  Entry enter_younger(PoolLife old, std::uint32_t session);
+  /// The same in a younger incarnation than `old`: the newest, or where that is dead or `old`
+  /// itself, one that begins now. Throws what Launcher::start() throws, and InvalidState after close().
+  Entry enter_younger(Incarnation old, std::uint32_t session);
   /// Whether enter_younger() would return at once; else what it waits for is under way
   /// (Launcher::ready()).
-  bool can_enter_younger(PoolLife old);
+  bool can_enter_younger(Incarnation old);
   /// A process ends when nobody is left in it, unless it is the newest of its worker.
-  void leave(PoolLife life, std::uint32_t session) noexcept;
-  /// Leaves all lives.
+  void leave(Incarnation incarnation, std::uint32_t session) noexcept;
+  /// Leaves all incarnations.
   void forget(std::uint32_t session) noexcept;
   /// Kills the processes that were told to end and have not in time.
   void tidy() noexcept;
 
-  int pid(PoolLife life) const;
-  bool dead(PoolLife life) const;
+  int pid(Incarnation incarnation) const;
+  bool dead(Incarnation incarnation) const;
   /// How many workers have ended: nothing has died while it stays the same.
   std::uint64_t exits() const noexcept {
     return exits_->load(std::memory_order_acquire);  // [exits]
   }
-  /// Of a life that has ended, or is about to.
-  PoolDeath death(PoolLife life);
+  /// Of one that has ended, or is about to.
+  PoolDeath death(Incarnation incarnation);
+  /// What it has said of its own failure, where that was read already.
+  std::optional<process::ErrorReport> report(Incarnation incarnation) const;
   /// Kills a worker for what an environment of `session` does, and waits for its end; the first
   /// reason counts.
-  void end(PoolLife life, std::uint32_t session, KillReason reason);
+  void end(Incarnation incarnation, std::uint32_t session, KillReason reason);
   /// Tells a worker to end, and does not wait.
-  void dismiss(PoolLife life) noexcept;
+  void dismiss(Incarnation incarnation) noexcept;
   /// Where a worker that does not answer is: its stack, as text.
-  std::string stack(PoolLife life, std::chrono::milliseconds timeout);
+  std::string stack(Incarnation incarnation, std::chrono::milliseconds timeout);
 
   /// Sends a message with at most one descriptor, and wakes the worker; that it is gone shows
-  /// later.
-  void send(PoolLife life, const PoolMessage& message, int fd = -1);
+  /// later. False when the worker has not made room for it until `deadline`.
+  bool send(Incarnation incarnation, const PoolMessage& message, int fd = -1,
+            os::Deadline deadline = os::kNoDeadline);
   /// The next message of a session's from a worker; nothing when none comes until `deadline`.
   /// Messages to other sessions are kept for them.
-  std::optional<PoolMessage> receive(std::uint32_t session, PoolLife life, os::Deadline deadline);
+  std::optional<PoolMessage> receive(std::uint32_t session, Incarnation incarnation,
+                                     os::Deadline deadline);
   /// All messages of one kind that a worker has sent to a session; never waits.
-  std::vector<PoolMessage> take_all(std::uint32_t session, PoolLife life, PoolKind kind);
+  std::vector<PoolMessage> take_all(std::uint32_t session, Incarnation incarnation, PoolKind kind);
   /// A worker that does not answer is not waited for when the pool closes.
-  void give_up(PoolLife life) noexcept;
+  void give_up(Incarnation incarnation) noexcept;
 
  private:
-  struct Life {
+  struct Process {
     std::uint64_t number = 0;
     std::unique_ptr<process::WorkerProcess> process;
     std::shared_ptr<PoolDoor> door;
@@ -151,38 +171,39 @@ class WorkerPool {
     std::uint32_t killed_for = 0;                // the session that did
 
     bool dead() const { return process->exit_status().has_value(); }
-    bool can_follow(PoolLife old) const { return !dead() && number > old.number; }
+    bool can_follow(Incarnation old) const { return !dead() && number > old.number; }
   };
-  struct Seat {
+  struct Slot {
     process::WorkerSpec spec;
-    std::list<Life> lives;  // the newest is the last; the others have sessions, or are leaving
+    std::list<Process> incarnations;  // the newest last; the others have sessions, or are leaving
     std::uint64_t restarts = 0;
   };
 
-  void start(std::span<Seat*> seats);
-  void welcome(const Seat& seat, Life& life);
-  void tell_to_end(Life& life) noexcept;
-  void let_go(Seat& seat) noexcept;
-  bool take_message(int worker, Life& life, os::Deadline deadline);
-  Life* find(PoolLife life) noexcept;
-  const Life* find(PoolLife life) const noexcept {
-    return const_cast<WorkerPool*>(this)->find(life);
+  void start(std::span<Slot*> slots);
+  void welcome(process::WorkerProcess& process, PoolDoor& door);
+  void tell_to_end(Process& running) noexcept;
+  void let_go(Slot& slot) noexcept;
+  bool take_message(int worker, Process& running, os::Deadline deadline);
+  Process* find(Incarnation incarnation) noexcept;
+  const Process* find(Incarnation incarnation) const noexcept {
+    return const_cast<WorkerPool*>(this)->find(incarnation);
   }
-  Seat& seat(int worker) { return seats_[static_cast<std::size_t>(worker)]; }
-  const Seat& seat(int worker) const { return seats_[static_cast<std::size_t>(worker)]; }
+  Slot& slot(int worker) { return slots_[static_cast<std::size_t>(worker)]; }
+  const Slot& slot(int worker) const { return slots_[static_cast<std::size_t>(worker)]; }
 
   const int owner_pid_;
   std::shared_ptr<process::Launcher> launcher_;
   PoolOptions options_;
-  const WorkerCpus cpus_;
   std::shared_ptr<std::atomic<std::uint64_t>> exits_;  // counted by the supervisor thread
   std::atomic<std::uint32_t> next_session_{1};
   std::atomic<bool> closed_{false};
 
+  WorkerCpus cpus_;  // spread() is for the one session of a pool of rounds
+
   mutable std::mutex mutex_;  // of what follows
-  std::vector<Seat> seats_;
+  std::vector<Slot> slots_;
   std::map<std::tuple<std::uint32_t, int, std::uint64_t>, std::deque<PoolMessage>>
-      inbox_;  // by session, worker and life
+      inbox_;  // by session, worker and incarnation
 };
 
 }  // namespace shoal::vector

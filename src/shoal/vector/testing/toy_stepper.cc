@@ -17,7 +17,6 @@
 #include "shoal/process/welcome.h"
 #include "shoal/vector/native_worker.h"
 #include "shoal/vector/pool_worker.h"
-#include "shoal/vector/worker_loop.h"
 
 namespace shoal::vector::testing {
 namespace {
@@ -243,8 +242,13 @@ std::unique_ptr<Stepper> make_toy(int count, std::string_view payload) {
 int toy_entry(process::WorkerContext& context) {
   const std::string payload = text_of(context.payload);
   process::install_stack_dump(true);
-  const std::unique_ptr<Stepper> stepper = make_toy(context.num_envs, payload);
-  run_worker(context.channel, *stepper);
+  const auto identity = process::receive_welcome(context);
+  if (!identity) return 0;
+  const auto open = [&](std::span<const std::byte>, int, int count) {
+    return PoolWorkerHooks::Opened{make_toy(count, payload), {}, {}};
+  };
+  run_pool_worker(context.channel, *identity,
+                  {.open = open, .describe_opening = {}, .before_park = {}, .after_park = {}});
   return 0;
 }
 
@@ -281,7 +285,6 @@ process::EntryTable test_entries() {
   process::EntryTable entries;
   entries.add("toy", toy_entry);
   entries.add("toy-pool", toy_pool_entry);
-  entries.add(std::string(kNativeVectorEntry), native_vector_entry);
   entries.add(std::string(kNativePoolEntry), native_pool_entry);
   return entries;
 }

@@ -87,7 +87,7 @@ class ToyStepper final : public Stepper {
 std::vector<std::byte> bytes_of(std::string_view text);
 std::string text_of(std::span<const std::byte> bytes);
 
-/// Workers of the entry "toy" with these numbers of environments. `payload` may be "" or one of:
+/// Workers of rounds, of the entry "toy", with these numbers of environments. `payload` may be "" or one of:
 /// "throw" (the entry fails while it builds its environments), "exit", "hang", "other spaces";
 /// "runs" before anything else makes them divisible.
 std::vector<process::WorkerSpec> toy_specs(const std::vector<int>& counts);

@@ -1,10 +1,11 @@
-#include "shoal/vector/messages.h"
+#include "shoal/vector/pool_messages.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <random>
 
+#include "shoal/process/codec.h"
 #include "shoal/process/error_report.h"
 #include "shoal/vector/space_codec.h"
 
@@ -71,45 +72,59 @@ TEST(SpaceCodec, DepthIsBounded) {
   EXPECT_THROW(get_space(reader), Error);
 }
 
-TEST(Messages, HelloComesBackEqual) {
-  const Hello hello{everything(), env::Discrete{.n = 2}, some_bytes()};
-  const HelloMessage decoded = decode_hello(encode_hello(hello, 17));
-  EXPECT_EQ(decoded.num_envs, 17);
-  EXPECT_EQ(decoded.hello.observation_space, hello.observation_space);
-  EXPECT_EQ(decoded.hello.action_space, hello.action_space);
-  EXPECT_EQ(decoded.hello.extra, hello.extra);
-}
-
-TEST(Messages, AttachComesBackEqual) {
-  const AttachMessage decoded = decode_attach(encode_attach(
-      {.cell = 3, .first_env = 40, .sequence = 1ULL << 40, .handed = {std::byte{7}}}));
-  EXPECT_EQ(decoded.cell, 3);
-  EXPECT_EQ(decoded.first_env, 40);
-  EXPECT_EQ(decoded.sequence, 1ULL << 40);
-}
-
-TEST(Messages, BytesComeBackEqualWithTheirKind) {
-  for (const auto kind : {MessageKind::kRequest, MessageKind::kReply, MessageKind::kRefusal,
-                          MessageKind::kInfo, MessageKind::kFaults, MessageKind::kClosed}) {
-    const BytesMessage decoded = decode_bytes(encode_bytes(kind, 9, some_bytes()));
+TEST(PoolMessages, ComeBackEqual) {
+  for (auto kind = PoolKind::kJoin; kind <= PoolKind::kFaults;
+       kind = static_cast<PoolKind>(static_cast<std::uint32_t>(kind) + 1)) {
+    const PoolMessage decoded = PoolMessage::decode(PoolMessage{.kind = kind,
+                                                                .session = 3,
+                                                                .first = 40,
+                                                                .count = 2,
+                                                                .flag = true,
+                                                                .sequence = 1ULL << 40,
+                                                                .bytes = some_bytes()}
+                                                        .encode());
     EXPECT_EQ(decoded.kind, kind);
-    EXPECT_EQ(decoded.sequence, 9U);
+    EXPECT_EQ(decoded.session, 3U);
+    EXPECT_EQ(decoded.first, 40);
+    EXPECT_EQ(decoded.count, 2);
+    EXPECT_TRUE(decoded.flag);
+    EXPECT_EQ(decoded.sequence, 1ULL << 40);
     EXPECT_EQ(decoded.bytes, some_bytes());
   }
 }
 
-TEST(Messages, AnotherKindThanExpectedIsRefused) {
-  EXPECT_THROW(decode_hello(encode_attach({})), Error);
-  EXPECT_THROW(decode_attach(encode_bytes(MessageKind::kReply, 1, {})), Error);
-  EXPECT_THROW(decode_bytes(encode_attach({})), Error);
-  EXPECT_THROW(decode_bytes(some_bytes()), Error);
+TEST(PoolMessages, HelloComesBackEqual) {
+  const Hello hello{everything(), env::Discrete{.n = 2}, some_bytes()};
+  const Hello decoded = decode_hello(encode_hello(hello));
+  EXPECT_EQ(decoded.observation_space, hello.observation_space);
+  EXPECT_EQ(decoded.action_space, hello.action_space);
+  EXPECT_EQ(decoded.extra, hello.extra);
+  EXPECT_THROW(decode_hello(some_bytes()), Error);
 }
 
-TEST(Messages, AreNoErrorReports) {
-  EXPECT_FALSE(process::ErrorReport::decode(encode_attach({})).has_value());
+TEST(PoolMessages, ReportsComeBackEqual) {
   process::ErrorReport report;
   report.type = "E";
-  EXPECT_THROW(kind_of(report.encode()), Error);
+  report.env_index = 7;
+  const auto decoded = decode_reports(encode_reports(std::span(&report, 1)));
+  ASSERT_EQ(decoded.size(), 1U);
+  EXPECT_EQ(decoded[0].type, "E");
+  EXPECT_EQ(decoded[0].env_index, 7);
+  EXPECT_EQ(decode_reports(encode_reports({})).size(), 0U);
+}
+
+TEST(PoolMessages, WhatIsNoneIsRefused) {
+  EXPECT_THROW(PoolMessage::decode(some_bytes()), Error);
+  PoolMessage unknown{.kind = static_cast<PoolKind>(99), .bytes = {}};
+  EXPECT_THROW(PoolMessage::decode(unknown.encode()), Error);
+}
+
+TEST(PoolMessages, AreNoErrorReports) {
+  const PoolMessage message{.kind = PoolKind::kJoin, .bytes = {}};
+  EXPECT_FALSE(process::ErrorReport::decode(message.encode()).has_value());
+  process::ErrorReport report;
+  report.type = "E";
+  EXPECT_THROW(PoolMessage::decode(report.encode()), Error);
 }
 
 }  // namespace
