@@ -45,17 +45,17 @@ WorkerPool::WorkerPool(std::shared_ptr<process::Launcher> launcher,
 // A new incarnation for each.
 void WorkerPool::start(std::span<Slot*> slots) {
   std::vector<process::WorkerSpec> specs;
-  std::vector<std::shared_ptr<PoolDoor>> doors;
-  for (const Slot* slot : slots) {
-    specs.push_back(slot->spec);
-    doors.push_back(std::make_shared<PoolDoor>(PoolDoor::create(num_workers())));
-  }
+  for (const Slot* slot : slots) specs.push_back(slot->spec);
   const auto count_exit = [exits = exits_](int) {
     exits->fetch_add(1, std::memory_order_release);  // [exits]
   };
+  // A door has a descriptor until it is sent: there are never many at a time.
+  std::vector<std::shared_ptr<PoolDoor>> doors(slots.size());
   const auto greet = [&](process::WorkerProcess& process) {
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      if (slots[i]->spec.index == process.spec().index) welcome(process, *doors[i]);
+      if (slots[i]->spec.index != process.spec().index) continue;
+      doors[i] = std::make_shared<PoolDoor>(PoolDoor::create(num_workers()));
+      welcome(process, *doors[i]);
     }
   };
   auto started = launcher_->start(std::move(specs), count_exit, greet);
