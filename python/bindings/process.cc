@@ -21,10 +21,12 @@
 
 #include "bindings.h"
 #include "exceptions.h"
+#include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/memory_use.h"
 #include "shoal/os/no_new_processes.h"
 #include "shoal/process/environment.h"
+#include "shoal/process/fork_hazards.h"
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/own_thread.h"
@@ -216,6 +218,7 @@ std::shared_ptr<process::Launcher> create_launcher(
   options.zygotes = std::move(zygotes);
   options.bootstrap = copy(bootstrap);
   options.fork_hooks = fork_hooks(std::move(run));
+  options.on_worker_end = &ipc::Heap::process_ended;
   const nb::gil_scoped_release unlocked;
   return process::Launcher::create(std::move(options));
 }

@@ -1,3 +1,5 @@
+#include "shoal/process/fork_hazards.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +11,6 @@
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/loaded_libraries.h"
 #include "shoal/process/own_thread.h"
-#include "shoal/process/start_method.h"
 
 namespace shoal::process {
 namespace {

@@ -1,3 +1,5 @@
+#include "shoal/process/fork_hazards.h"
+
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +14,6 @@
 #include "shoal/os/testing/child.h"
 #include "shoal/process/gpu_use.h"
 #include "shoal/process/own_thread.h"
-#include "shoal/process/start_method.h"
 #include "shoal/process/testing/entries.h"
 
 namespace shoal::process {

@@ -11,6 +11,7 @@
 
 #include "shoal/process/become_worker.h"
 #include "shoal/process/environment.h"
+#include "shoal/process/fork_hazards.h"
 #include "shoal/process/launchers.h"
 #include "shoal/process/parent_watch.h"
 #include "shoal/process/worker_handle.h"
@@ -37,7 +38,7 @@ class ForkLauncher final : public Launcher {
       throw InvalidArgument("start method 'fork' needs the entries of its children (fork_hooks)");
     }
     refuse_hazards(options_);
-    supervisor_ = std::make_shared<Supervisor>(options_.relay_output);
+    supervisor_ = std::make_shared<Supervisor>(options_.relay_output, options_.on_worker_end);
   }
 
   ~ForkLauncher() override {

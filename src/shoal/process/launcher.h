@@ -78,6 +78,10 @@ struct LaunchOptions {
   /// kForkserver: what counts the idle zygotes of this process, and ends those that are too many;
   /// nullptr: this launcher's zygote stays until the launcher goes.
   std::shared_ptr<Zygotes> zygotes = {};
+  /// Called in the supervisor thread with the pid of every worker that has ended, before its
+  /// exit_status() is there: to give back what it held of memory that it shared. Must be quick and
+  /// must not throw.
+  std::function<void(int pid)> on_worker_end = {};
 };
 
 /// One worker to start.

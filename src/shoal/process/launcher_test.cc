@@ -84,6 +84,16 @@ TEST_P(EveryMethod, ExitCodesAndSignalsAreTold) {
             (ExitStatus{.signal = SIGSEGV}));
 }
 
+TEST_P(EveryMethod, TheEndOfAWorkerIsToldBeforeItsExitStatusIsThere) {
+  std::atomic<int> ended = -1;
+  LaunchOptions with = options(GetParam());
+  with.on_worker_end = [&](int pid) { ended = pid; };
+  launcher_ = Launcher::create(std::move(with));
+  auto worker = start(spec("exit", "0"));
+  ASSERT_TRUE(worker->join(kLong));
+  EXPECT_EQ(ended, worker->pid());
+}
+
 TEST_P(EveryMethod, KillEndsAWorker) {
   auto worker = start(spec("sleep"));
   EXPECT_EQ(recv_text(worker->channel()), "ready");

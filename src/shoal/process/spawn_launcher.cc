@@ -17,7 +17,7 @@ class SpawnLauncher final : public Launcher {
       : options_(std::move(options)),
         environment_(clean_environment(current_environment(), options_.threads, options_.hide_gpu,
                                        options_.environment)),
-        supervisor_(std::make_shared<Supervisor>(options_.relay_output)) {}
+        supervisor_(std::make_shared<Supervisor>(options_.relay_output, options_.on_worker_end)) {}
 
   ~SpawnLauncher() override {
     if (!owner_.is_this_process()) static_cast<void>(new std::shared_ptr(std::move(supervisor_)));

@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/process/orphans.h"
 
@@ -25,7 +24,8 @@ ExitStatus collect(int pidfd) {
 
 }  // namespace
 
-Supervisor::Supervisor(bool relay_output) {
+Supervisor::Supervisor(bool relay_output, std::function<void(int pid)> on_worker_end)
+    : on_worker_end_(std::move(on_worker_end)) {
   if (!relay_output) return;
   output_ = std::make_shared<OutputSink>(loop_, STDOUT_FILENO);
   errors_ = std::make_shared<OutputSink>(loop_, STDERR_FILENO);
@@ -99,7 +99,7 @@ void Supervisor::finish(const std::shared_ptr<WorkerRecord>& record, ExitStatus 
   if (found->second.output) found->second.output->finish();
   if (found->second.errors) found->second.errors->finish();
   watched_.erase(found);
-  ipc::Heap::process_ended(record->pid());
+  if (on_worker_end_) on_worker_end_(record->pid());
   record->set_ended(status);
 }
 

@@ -34,7 +34,8 @@ struct OutputReaders {
 /// Fork: a child must neither use nor destroy it (EventLoop).
 class Supervisor {
  public:
-  explicit Supervisor(bool relay_output);
+  /// `on_worker_end` as in LaunchOptions.
+  explicit Supervisor(bool relay_output, std::function<void(int pid)> on_worker_end = {});
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -74,10 +75,11 @@ class Supervisor {
   std::function<void(std::string_view)> line_handler(const std::string& tag, LogTail& tail,
                                                      std::shared_ptr<OutputSink> sink);
 
-  std::shared_ptr<OutputSink> output_;  // nullptr: not relayed
-  std::shared_ptr<OutputSink> errors_;
   void end_left_sessions();
 
+  const std::function<void(int pid)> on_worker_end_;
+  std::shared_ptr<OutputSink> output_;  // nullptr: not relayed
+  std::shared_ptr<OutputSink> errors_;
   std::unordered_map<WorkerRecord*, Watched> watched_;
   std::vector<pid_t> left_sessions_;  // of children that ended: what they started may live on
   EventLoop loop_;

@@ -20,7 +20,7 @@ class ZygoteLauncher final : public Launcher {
       : options_(std::move(options)),
         environment_(clean_environment(current_environment(), options_.threads, options_.hide_gpu,
                                        options_.environment)),
-        supervisor_(std::make_shared<Supervisor>(options_.relay_output)) {
+        supervisor_(std::make_shared<Supervisor>(options_.relay_output, options_.on_worker_end)) {
     start_zygote();
   }
 
