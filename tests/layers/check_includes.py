@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Reads every include of the C++ sources and fails on one that points the wrong way.
 
-The rules: a layer of src/shoal includes itself and the layers before it; LibTorch enters at learn; Python enters at
-python/bindings; there, only the files of the modules _learn (learn*), _models (models*) and _torch (torch*) see LibTorch, and
-only the first see learn.
+The rules: a layer of src/shoal includes itself and the layers before it; a room, a folder of a layer, includes itself and
+the rooms that ROOMS names for it; tests and testing/ include any room of their layer, and nothing else includes testing/;
+LibTorch enters at learn; Python enters at python/bindings; there, only the files of the modules _learn (learn*), _models
+(models*) and _torch (torch*) see LibTorch, and only the first see learn.
 
     check_includes.py [repository root]
 """
@@ -18,6 +19,22 @@ from pathlib import Path
 from report import run
 
 LAYERS = ("os", "shm", "sync", "ipc", "process", "env", "vector", "serve", "collect", "learn")
+
+# The rooms of each layer, top to bottom, and the rooms that each of them includes. "." is what lies beside the rooms. A file
+# that makes what lies in rooms below (a factory behind an interface) is a room of its own: it alone sees all of them.
+BESIDE = "."
+ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "shm": {
+        BESIDE: (),
+        "cuda": (),
+    },
+    "env": {
+        BESIDE: (),
+        "classic": (BESIDE,),
+        "segmented": (BESIDE,),
+        "registry.cc": (BESIDE, "classic", "segmented"),
+    },
+}
 SUFFIXES = {".h", ".cc", ".hpp", ".cpp", ".inc"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -32,10 +49,46 @@ def includes(source: Path) -> Iterator[tuple[int, str, str]]:
         yield text.count("\n", 0, match.start(2)) + 1, match[1], match[2]
 
 
+Rooms = dict[str, dict[str, tuple[str, ...]]]
+
+
 def layer_of(include: str) -> str | None:
     """The layer of "shoal/<layer>/…"; None for the files beside the layers, such as shoal/version.h."""
     parts = include.split("/")
     return parts[1] if parts[0] == "shoal" and len(parts) > 2 else None
+
+
+def is_of_tests(path: str) -> bool:
+    return path.endswith(("_test.cc", "_benchmark.cc")) or "/testing/" in path
+
+
+def room_of(path: str, rooms: Rooms) -> str | None:
+    """The room of "shoal/<layer>/…"; None where its layer has rooms, and it lies in none of them."""
+    _, layer, *inside = path.split("/")
+    of_layer = rooms.get(layer, {BESIDE: ()})
+    for room in (inside[0], BESIDE):
+        if room in of_layer and (room != BESIDE or len(inside) == 1):
+            return room
+    return None
+
+
+def fault_in_room(path: str, include: str, rooms: Rooms) -> str | None:
+    """What is wrong with an include of a file of the same layer, or of testing/."""
+    if is_of_tests(path):
+        return None
+    if "/testing/" in include:
+        return f"{include} is for tests"
+    layer, other = path.split("/")[1], layer_of(include)
+    if layer != other:
+        return None
+    here, there = room_of(path, rooms), room_of(include, rooms)
+    if here is None or there is None or here == there or there in rooms.get(layer, {}).get(here, ()):
+        return None
+    return f"{name_of(layer, here)} includes {name_of(layer, there)}, which ROOMS does not allow"
+
+
+def name_of(layer: str, room: str) -> str:
+    return layer if room == BESIDE else f"{layer}/{room}"
 
 
 def fault_in_layer(layer: str, bracket: str, include: str) -> str | None:
@@ -72,28 +125,58 @@ def sources(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES)
 
 
-def check(root: Path) -> tuple[int, list[str]]:
+def faults_in_rooms(used: set[tuple[str, str | None, str | None]], rooms: Rooms) -> list[str]:
+    """What is wrong with ROOMS itself. `used` are the arrows that includes follow; a room with sources has one to itself."""
+    faults = []
+    for layer, of_layer in rooms.items():
+        order = list(of_layer)
+        for room, others in of_layer.items():
+            arrows = [(other, f"{name_of(layer, room)} include {name_of(layer, other)}") for other in others]
+            faults += [
+                f"ROOMS lets {arrow}, which is not above it"
+                for other, arrow in arrows
+                if other not in order[: order.index(room)]
+            ]
+            faults += [
+                f"ROOMS lets {arrow}, which no file of it does"
+                for other, arrow in arrows
+                if (layer, room, room) in used and (layer, room, other) not in used
+            ]
+    return faults
+
+
+def check(root: Path, rooms: Rooms = ROOMS) -> tuple[int, list[str]]:
     """How many files were read, and what is wrong with them."""
     faults: list[str] = []
+    used: set[tuple[str, str | None, str | None]] = set()
     src, bindings = root / "src" / "shoal", root / "python" / "bindings"
     files = sources(src) + sources(bindings)
     for source in files:
         inside = source.relative_to(src).parts if source.is_relative_to(src) else None
         # What lies beside the layers (version.cc) is seen by all of them, so it sees none.
         layer = None if inside is None or len(inside) == 1 else inside[0]
+        path = "" if layer is None else source.relative_to(src.parent).as_posix()
         if layer is not None and layer not in LAYERS:
             faults.append(f"{source.relative_to(root)}: there is no layer {layer}")
             continue
+        room = None if layer is None else room_of(path, rooms)
+        if layer is not None and room is None and "/testing/" not in path:
+            faults.append(f"{source.relative_to(root)}: ROOMS has no such room of {layer}")
+            continue
+        if layer is not None and not is_of_tests(path):
+            used.add((layer, room, room))
         for line, bracket, include in includes(source):
             if inside is None:
                 fault = fault_in_bindings(source, include)
             elif layer is None:
                 fault = "what lies beside the layers includes a layer" if layer_of(include) else None
             else:
-                fault = fault_in_layer(layer, bracket, include)
+                fault = fault_in_layer(layer, bracket, include) or fault_in_room(path, include, rooms)
+                if layer_of(include) == layer and not is_of_tests(path):
+                    used.add((layer, room, room_of(include, rooms)))
             if fault:
                 faults.append(f"{source.relative_to(root)}:{line}: {fault}")
-    return len(files), faults
+    return len(files), faults + faults_in_rooms(used, rooms)
 
 
 if __name__ == "__main__":

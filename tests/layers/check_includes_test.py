@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from check_includes import check
+from check_includes import BESIDE, Rooms, check
 
 
 class CheckIncludes(unittest.TestCase):
@@ -16,11 +16,11 @@ class CheckIncludes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
 
-    def faults(self, path: str, text: str) -> list[str]:
+    def faults(self, path: str, text: str, rooms: Rooms | None = None) -> list[str]:
         source = self.root / path
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text)
-        count, faults = check(self.root)
+        count, faults = check(self.root, rooms or {})
         self.assertEqual(count, 1)
         source.unlink()
         return faults
@@ -60,6 +60,38 @@ class CheckIncludes(unittest.TestCase):
                 faults = self.faults(path, text)
                 self.assertEqual(len(faults), 1, faults)
                 self.assertIn(expected, faults[0])
+
+    def test_arrows_between_rooms_are_those_that_are_named(self) -> None:
+        rooms: Rooms = {"os": {BESIDE: (), "a": (), "b": ("a",), "make.cc": (BESIDE, "a", "b")}}
+        for path, text, expected in [
+            ("src/shoal/os/b/x.h", '#include "shoal/os/b/y.h"\n#include "shoal/os/a/x.h"\n', []),
+            ("src/shoal/os/a/x_test.cc", '#include "shoal/os/b/x.h"\n#include "shoal/os/testing/x.h"\n', []),
+            ("src/shoal/os/a/x_benchmark.cc", '#include "shoal/os/b/x.h"\n', []),
+            ("src/shoal/os/testing/x.h", '#include "shoal/os/b/x.h"\n', []),
+            ("src/shoal/sync/x.h", '#include "shoal/os/b/x.h"\n#include "shoal/os/x.h"\n', []),
+            ("src/shoal/os/a/x.h", '#include "shoal/os/b/x.h"\n', [":1: os/a includes os/b"]),
+            ("src/shoal/os/a/x.h", '\n#include "shoal/os/x.h"\n', [":2: os/a includes os, "]),
+            ("src/shoal/os/x.h", '#include "shoal/os/a/x.h"\n', [":1: os includes os/a"]),
+            ("src/shoal/os/x.h", '#include "shoal/os/testing/x.h"\n', ["is for tests"]),
+            ("src/shoal/sync/x.h", '#include "shoal/os/testing/x.h"\n', ["is for tests"]),
+            ("src/shoal/os/c/x.h", "", ["ROOMS has no such room of os"]),
+            ("src/shoal/sync/a/x.h", "", ["ROOMS has no such room of sync"]),
+            ("src/shoal/os/b/x.h", "", ["lets os/b include os/a, which no file of it does"]),
+        ]:
+            with self.subTest(path + text):
+                faults = self.faults(path, text, rooms)
+                self.assertEqual(len(faults), len(expected), faults)
+                for fault, part in zip(faults, expected, strict=True):
+                    self.assertIn(part, fault)
+        text = "".join(f'#include "shoal/os/{room}x.h"\n' for room in ("", "a/", "b/"))
+        self.assertEqual(self.faults("src/shoal/os/make.cc", text, rooms), [])
+
+    def test_rooms_that_include_each_other_are_found(self) -> None:
+        for arrows in ({"a": ("b",), "b": ("a",)}, {"a": ("a",)}):
+            with self.subTest(arrows):
+                faults = self.faults("src/shoal/os/x.h", "", {"os": {BESIDE: (), **arrows}})
+                self.assertEqual(len(faults), 1, faults)
+                self.assertIn("which is not above it", faults[0])
 
     def test_no_sources_is_no_success(self) -> None:
         self.assertEqual(check(self.root), (0, []))

@@ -169,7 +169,7 @@ CHECKS = (
     Check("ruff", "Python by the rules in pyproject.toml", _ruff_check),
     Check("ruff-format", "Python as ruff writes it", _ruff_format),
     Check("types", "types in python/shoal and its stubs, by mypy's strict rules", _types, "mypy"),
-    Check("includes", "every include points to a layer before it", _includes),
+    Check("includes", "every include follows the arrows between layers and rooms", _includes),
     Check("imports", "no circle of imports in python/shoal", _imports),
     Check("documents", "paths that documents and comments name exist", _documents),
 )
