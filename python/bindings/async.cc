@@ -17,7 +17,7 @@
 #include "faults.h"
 #include "py_stepper.h"
 #include "shoal/os/error.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 #include "shoal/vector/async_local_vector_env.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/native_stepper.h"

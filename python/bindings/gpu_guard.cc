@@ -14,8 +14,8 @@
 #include "bindings.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
-#include "shoal/process/gpu_use.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
+#include "shoal/process/self/gpu_use.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -15,8 +15,8 @@ namespace shoal::python {
 /// opened), and check_gpu() looks. A second time does nothing.
 void forbid_gpu();
 
-/// Throws InvalidState where the process uses a GPU (process/gpu_use.h) though it is forbidden,
-/// with what shows it and the stacks of who tried.
+/// Throws InvalidState where the process uses a GPU (process/self/gpu_use.h) though it is
+/// forbidden, with what shows it and the stacks of who tried.
 void check_gpu();
 
 /// check_gpu() in the first few calls, and then once a second: for after every step. Nothing but a

@@ -1,5 +1,5 @@
 // shoal._core.process: who this worker is, the ports it leases, and what its group shares.
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "bindings.h"
-#include "shoal/process/gpu_lease.h"
-#include "shoal/process/welcome.h"
+#include "shoal/process/identity/gpu_lease.h"
+#include "shoal/process/identity/welcome.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -17,7 +17,7 @@
 #include "shoal/ipc/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
-#include "shoal/process/own_thread.h"
+#include "shoal/process/self/own_thread.h"
 #include "tree_pickle.h"
 
 namespace nb = nanobind;

@@ -25,18 +25,18 @@
 #include "shoal/os/error.h"
 #include "shoal/os/memory_use.h"
 #include "shoal/os/no_new_processes.h"
-#include "shoal/process/environment.h"
-#include "shoal/process/fork_hazards.h"
-#include "shoal/process/gpu_use.h"
+#include "shoal/process/boot/environment.h"
+#include "shoal/process/identity/welcome.h"
+#include "shoal/process/launch/program.h"
+#include "shoal/process/launch/worker_main.h"
 #include "shoal/process/launcher.h"
-#include "shoal/process/own_thread.h"
-#include "shoal/process/parent_watch.h"
-#include "shoal/process/program.h"
-#include "shoal/process/stack_dump.h"
-#include "shoal/process/welcome.h"
+#include "shoal/process/self/fork_hazards.h"
+#include "shoal/process/self/gpu_use.h"
+#include "shoal/process/self/own_thread.h"
+#include "shoal/process/supervise/parent_watch.h"
+#include "shoal/process/supervise/stack_dump.h"
 #include "shoal/process/worker_died.h"
-#include "shoal/process/worker_main.h"
-#include "shoal/process/zygotes.h"
+#include "shoal/process/zygote/zygotes.h"
 #include "shoal/vector/native_worker.h"
 #include "shoal/vector/pool_worker.h"
 #include "waiting.h"
@@ -362,7 +362,7 @@ void bind_zygotes(nb::module_& module) {
   using process::Zygotes;
   nb::class_<Zygotes>(
       module, "Zygotes",
-      "The zygotes of the launchers that are given this; see src/shoal/process/zygotes.h.")
+      "The zygotes of the launchers that are given this; see src/shoal/process/zygote/zygotes.h.")
       .def(
           "__init__",
           [](Zygotes* self, int idle, double seconds) {

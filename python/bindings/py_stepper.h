@@ -38,7 +38,7 @@
 #include "copy_plan.h"
 #include "object_rows.h"
 #include "shoal/process/error_report.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 #include "shoal/vector/autoreset.h"
 #include "shoal/vector/episodes.h"
 #include "shoal/vector/frame_buffer.h"

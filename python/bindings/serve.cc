@@ -21,7 +21,7 @@
 
 #include "bindings.h"
 #include "numpy_api.h"
-#include "shoal/process/own_thread.h"
+#include "shoal/process/self/own_thread.h"
 #include "shoal/serve/backend.h"
 #include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"

@@ -28,6 +28,16 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         BESIDE: (),
         "cuda": (),
     },
+    "process": {
+        BESIDE: (),
+        "self": (),
+        "supervise": (BESIDE, "self"),
+        "boot": (BESIDE, "supervise"),
+        "zygote": (BESIDE, "supervise", "boot"),
+        "launch": (BESIDE, "self", "supervise", "boot", "zygote"),
+        "launcher.cc": (BESIDE, "launch"),
+        "identity": (BESIDE,),
+    },
     "env": {
         BESIDE: (),
         "classic": (BESIDE,),

@@ -1,7 +1,7 @@
 """What Shoal promises of time, as tests hold it to that.
 
 Two seconds after a kill -9, whoever waits knows, and what the dead had started has ended. The parts of that: a wait looks up
-every 50 ms (vector/patience.h), what a worker leaves behind has 200 ms to end by itself (process/orphans.h), and the rest
+every 50 ms (vector/patience.h), what a worker leaves behind has 200 ms to end by itself (process/supervise/orphans.h), and the rest
 is some wake-ups and the start of a process.
 
 A machine that is slow or busy takes longer for the same, and no number of seconds is right for all of them. So the bound is

@@ -85,7 +85,7 @@ class Program:
 
 class Zygotes:
     """
-    The zygotes of the launchers that are given this; see src/shoal/process/zygotes.h.
+    The zygotes of the launchers that are given this; see src/shoal/process/zygote/zygotes.h.
     """
 
     def __init__(self, idle: int, seconds: float) -> None: ...

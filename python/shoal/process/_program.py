@@ -1,6 +1,6 @@
 """What a fresh interpreter does that was started as a zygote or as a spawned worker.
 
-It is started with `main()` as its program and speaks the protocol of src/shoal/process/wire.h on descriptor 3. Nothing
+It is started with `main()` as its program and speaks the protocol of src/shoal/process/boot/wire.h on descriptor 3. Nothing
 heavy is imported here: what it costs is paid by every spawned worker.
 """
 

@@ -11,7 +11,7 @@
 #include "shoal/env/keywords.h"
 #include "shoal/env/registry.h"
 #include "shoal/os/error.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 
 namespace shoal::env {
 namespace {

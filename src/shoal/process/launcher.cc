@@ -8,7 +8,7 @@
 #include "shoal/os/error.h"
 #include "shoal/os/limits.h"
 #include "shoal/os/signals.h"
-#include "shoal/process/launchers.h"
+#include "shoal/process/launch/launchers.h"
 
 namespace shoal::process {
 

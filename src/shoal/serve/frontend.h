@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "shoal/os/socket.h"
-#include "shoal/process/event_loop.h"
+#include "shoal/process/supervise/event_loop.h"
 #include "shoal/serve/server_segment.h"
 
 namespace shoal::serve {

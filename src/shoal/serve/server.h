@@ -25,7 +25,7 @@
 
 #include "shoal/os/pidfd.h"
 #include "shoal/os/socket.h"
-#include "shoal/process/event_loop.h"
+#include "shoal/process/supervise/event_loop.h"
 #include "shoal/serve/client_slots.h"
 #include "shoal/serve/messages.h"
 #include "shoal/serve/request_queue.h"

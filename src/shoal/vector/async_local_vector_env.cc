@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shoal/os/signals.h"
-#include "shoal/process/own_thread.h"
+#include "shoal/process/self/own_thread.h"
 #include "shoal/sync/spin_policy.h"
 
 namespace shoal::vector {

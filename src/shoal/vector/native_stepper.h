@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shoal/env/batch_env.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 #include "shoal/vector/autoreset.h"
 #include "shoal/vector/episodes.h"
 #include "shoal/vector/stepper.h"

@@ -8,9 +8,9 @@
 
 #include "shoal/env/plugin.h"
 #include "shoal/process/codec.h"
-#include "shoal/process/identity.h"
-#include "shoal/process/stack_dump.h"
-#include "shoal/process/welcome.h"
+#include "shoal/process/identity/identity.h"
+#include "shoal/process/identity/welcome.h"
+#include "shoal/process/supervise/stack_dump.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/native_stepper.h"
 #include "shoal/vector/pool_worker.h"

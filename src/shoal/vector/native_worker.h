@@ -9,8 +9,8 @@
 
 #include "shoal/env/batch_env.h"
 #include "shoal/process/entry.h"
+#include "shoal/process/identity/worker_setup.h"
 #include "shoal/process/launcher.h"
-#include "shoal/process/worker_setup.h"
 
 namespace shoal::vector {
 

@@ -10,7 +10,7 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/log.h"
-#include "shoal/process/welcome.h"
+#include "shoal/process/identity/welcome.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/sync/spin_wait.h"
 #include "shoal/vector/async_worker.h"

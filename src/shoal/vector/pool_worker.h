@@ -18,7 +18,7 @@
 
 #include "shoal/process/channel.h"
 #include "shoal/process/error_report.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 #include "shoal/vector/stepper.h"
 
 namespace shoal::vector {

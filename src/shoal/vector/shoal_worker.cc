@@ -1,6 +1,6 @@
 // The program shoal-worker: a zygote, or a single worker, for native environments. Not for people:
 // a parent starts it.
-#include "shoal/process/worker_main.h"
+#include "shoal/process/launch/worker_main.h"
 #include "shoal/vector/native_worker.h"
 
 int main() {

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "shoal/process/identity/welcome.h"
 #include "shoal/process/launcher.h"
-#include "shoal/process/welcome.h"
 #include "shoal/vector/native_stepper.h"
 #include "shoal/vector/pool_worker.h"
 #include "shoal/vector/process_vector_env.h"

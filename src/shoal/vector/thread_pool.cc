@@ -8,7 +8,7 @@
 
 #include "shoal/os/affinity.h"
 #include "shoal/os/signals.h"
-#include "shoal/process/own_thread.h"
+#include "shoal/process/self/own_thread.h"
 #include "shoal/sync/spin_wait.h"
 
 namespace shoal::vector {

@@ -8,7 +8,7 @@
 
 #include "shoal/env/registry.h"
 #include "shoal/os/affinity.h"
-#include "shoal/process/worker_main.h"
+#include "shoal/process/launch/worker_main.h"
 #include "shoal/vector/async_local_vector_env.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/native_stepper.h"

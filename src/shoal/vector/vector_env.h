@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "shoal/env/space.h"
-#include "shoal/process/board.h"
 #include "shoal/process/error_report.h"
+#include "shoal/process/identity/board.h"
+#include "shoal/process/identity/worker_setup.h"
 #include "shoal/process/launcher.h"
-#include "shoal/process/worker_setup.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/vector/async_errors.h"
 #include "shoal/vector/autoreset.h"

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "shoal/os/affinity.h"
-#include "shoal/process/stack_dump.h"
-#include "shoal/process/welcome.h"
+#include "shoal/process/identity/welcome.h"
+#include "shoal/process/supervise/stack_dump.h"
 
 namespace shoal::vector {
 namespace {

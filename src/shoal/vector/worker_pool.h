@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
-#include "shoal/process/board.h"
+#include "shoal/process/identity/board.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/fault_account.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "shoal/env/register_env.h"
-#include "shoal/process/identity.h"
+#include "shoal/process/identity/identity.h"
 
 namespace shoal::vector::testing {
 
