@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 #include "shoal/os/error.h"
 
 namespace shoal::python {

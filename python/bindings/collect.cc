@@ -17,7 +17,7 @@
 #include "copy_plan.h"
 #include "numpy_api.h"
 #include "shoal/collect/experience_collector.h"
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 #include "shoal/vector/vector_env.h"
 
 namespace nb = nanobind;

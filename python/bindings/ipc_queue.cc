@@ -9,8 +9,8 @@
 
 #include "bindings.h"
 #include "object_queue.h"
-#include "shoal/ipc/block.h"
-#include "shoal/ipc/queue.h"
+#include "shoal/ipc/heap/block.h"
+#include "shoal/ipc/queue/queue.h"
 #include "shoal/os/error.h"
 
 namespace nb = nanobind;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plain_codec.h"
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 #include "tree_pickle.h"
 
 namespace nb = nanobind;

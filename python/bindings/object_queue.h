@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "shoal/ipc/queue.h"
+#include "shoal/ipc/queue/queue.h"
 
 namespace shoal::python {
 

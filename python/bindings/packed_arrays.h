@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 
 namespace shoal::python {
 

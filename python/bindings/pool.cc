@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "bindings.h"
-#include "shoal/ipc/task_job.h"
-#include "shoal/ipc/task_scheduler.h"
-#include "shoal/ipc/task_slot.h"
+#include "shoal/ipc/pool/task_job.h"
+#include "shoal/ipc/pool/task_scheduler.h"
+#include "shoal/ipc/pool/task_slot.h"
 #include "shoal/os/error.h"
 #include "waiting.h"
 

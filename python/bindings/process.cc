@@ -21,7 +21,7 @@
 
 #include "bindings.h"
 #include "exceptions.h"
-#include "shoal/ipc/heap.h"
+#include "shoal/ipc/heap/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/memory_use.h"
 #include "shoal/os/no_new_processes.h"

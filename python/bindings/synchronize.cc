@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "bindings.h"
-#include "shoal/ipc/barrier.h"
-#include "shoal/ipc/condition.h"
-#include "shoal/ipc/event.h"
-#include "shoal/ipc/lock.h"
-#include "shoal/ipc/semaphore.h"
+#include "shoal/ipc/sync/barrier.h"
+#include "shoal/ipc/sync/condition.h"
+#include "shoal/ipc/sync/event.h"
+#include "shoal/ipc/sync/lock.h"
+#include "shoal/ipc/sync/semaphore.h"
 #include "shoal/os/clock.h"
 
 namespace nb = nanobind;

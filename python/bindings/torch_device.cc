@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "shoal/ipc/device_memory.h"
+#include "shoal/ipc/device/device_memory.h"
 #include "shoal/shm/cuda/ipc_memory.h"
 #include "torch_known_storages.h"
 

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 
 namespace shoal::python {
 

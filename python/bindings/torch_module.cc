@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <unistd.h>
 
-#include "shoal/ipc/device_memory.h"
+#include "shoal/ipc/device/device_memory.h"
 #include "torch_device.h"
 #include "torch_packed.h"
 #include "torch_storage.h"

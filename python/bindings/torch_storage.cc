@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "shoal/ipc/heap.h"
+#include "shoal/ipc/heap/heap.h"
 #include "torch_known_storages.h"
 
 namespace shoal::python {

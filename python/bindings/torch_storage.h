@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 
 namespace shoal::python {
 

@@ -28,6 +28,13 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         BESIDE: (),
         "cuda": (),
     },
+    "ipc": {
+        "heap": (),
+        "sync": ("heap",),
+        "queue": ("heap",),
+        "pool": ("heap",),
+        "device": ("heap",),
+    },
     "process": {
         BESIDE: (),
         "self": (),

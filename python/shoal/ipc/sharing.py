@@ -1,7 +1,7 @@
 """What several processes share, among the objects that a worker is given: locks, queues, pipes, values, tensors, proxies.
 
 Those of `multiprocessing` say how they are sent while a process is being started, which `Parcel` makes them believe; those
-of shoal.multiprocessing name their blocks. Their descriptors wait at the broker of the family (src/shoal/ipc/descriptor_broker.h)
+of shoal.multiprocessing name their blocks. Their descriptors wait at the broker of the family (src/shoal/ipc/heap/descriptor_broker.h)
 for as long as the parcel is held, so that a worker that is started anew gets them, too.
 """
 

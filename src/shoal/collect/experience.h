@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "shoal/ipc/block.h"
+#include "shoal/ipc/heap/block.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::collect {

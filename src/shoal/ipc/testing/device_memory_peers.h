@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "shoal/ipc/descriptor_broker.h"
-#include "shoal/ipc/device_memory.h"
+#include "shoal/ipc/device/device_memory.h"
+#include "shoal/ipc/heap/descriptor_broker.h"
 #include "shoal/os/socket.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/cuda/testing/stand_in.h"
