@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "learn_bindings.h"
-#include "shoal/learn/network_actor.h"
-#include "shoal/learn/train_config.h"
+#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/run/network_actor.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
 

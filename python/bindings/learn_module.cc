@@ -7,8 +7,8 @@
 #include <chrono>
 
 #include "learn_bindings.h"
-#include "shoal/learn/presets.h"
-#include "shoal/learn/train_config.h"
+#include "shoal/learn/config/presets.h"
+#include "shoal/learn/config/train_config.h"
 #include "shoal/os/error.h"
 
 namespace nb = nanobind;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "learn_bindings.h"
-#include "shoal/learn/evaluator.h"
-#include "shoal/learn/space_json.h"
-#include "shoal/learn/trained_policy.h"
+#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "learn_bindings.h"
-#include "shoal/learn/trainer.h"
+#include "shoal/learn/run/trainer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

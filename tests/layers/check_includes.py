@@ -51,6 +51,13 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "segmented": (BESIDE,),
         "registry.cc": (BESIDE, "classic", "segmented"),
     },
+    "learn": {
+        "config": (),
+        "checkpoint": (),
+        "network": ("config",),
+        "ppo": ("config", "checkpoint", "network"),
+        "run": ("config", "checkpoint", "network", "ppo"),
+    },
 }
 SUFFIXES = {".h", ".cc", ".hpp", ".cpp", ".inc"}
 

@@ -24,7 +24,7 @@ target_link_libraries(shoal_torch INTERFACE ${SHOAL_TORCH_ROOT}/lib/libtorch_cpu
 # The part that uses LibTorch is a library of its own beside libshoal.so, loaded when a network needs it: loading LibTorch
 # takes a third of a second, and most classic tasks never need it. It also keeps LibTorch's own fmt, of another version
 # than the system's, away from the files that include that.
-add_library(shoal_autograd SHARED autograd_actor_critic.cc)
+add_library(shoal_autograd SHARED network/autograd_actor_critic.cc)
 target_link_libraries(shoal_autograd PRIVATE shoal_settings shoal_torch)
 target_link_options(shoal_autograd PRIVATE -Wl,--no-undefined)
 set(beside_libshoal $<TARGET_PROPERTY:shoal,LIBRARY_OUTPUT_DIRECTORY>)

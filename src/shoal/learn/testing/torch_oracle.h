@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "shoal/learn/ppo_loss.h"
+#include "shoal/learn/ppo/ppo_loss.h"
 
 namespace shoal::learn {
 

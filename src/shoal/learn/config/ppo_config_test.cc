@@ -1,0 +1,116 @@
+#include "shoal/learn/config/ppo_config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+using nlohmann::json;
+
+std::string refusal(const json& options) {
+  PpoConfig config;
+  try {
+    from_json(options, config);
+    validate(config);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PpoConfig, AllFieldsSurviveJson) {
+  const PpoConfig config{.total_steps = 7,
+                         .num_steps = 3,
+                         .gamma = 0.5,
+                         .gae_lambda = 0.25,
+                         .bootstrap_truncated = false,
+                         .batch_size = 9,
+                         .epochs = 2,
+                         .learning_rate = 0.1,
+                         .learning_rate_schedule = Schedule::kLinear,
+                         .clip_range = 0.3,
+                         .clip_range_schedule = Schedule::kLinear,
+                         .clip_range_value = 0.4,
+                         .pessimistic_value_clip = false,
+                         .value_coef = 0.7,
+                         .entropy_coef = 0.2,
+                         .target_kl = 0.01,
+                         .max_grad_norm = 5,
+                         .adam_beta1 = 0.8,
+                         .adam_beta2 = 0.99,
+                         .adam_eps = 1e-8,
+                         .advantage_normalization = AdvantageNormalization::kRollout,
+                         .normalize_obs = true,
+                         .clip_obs = 5,
+                         .normalize_reward = true,
+                         .clip_reward = 4,
+                         .sign_reward = true,
+                         .policy_hidden = {32},
+                         .value_hidden = {},
+                         .shared_hidden = true,
+                         .activation = Activation::kRelu,
+                         .orthogonal_init = false,
+                         .log_std_init = -1,
+                         .fused = false};
+  json text;
+  to_json(text, config);
+  const json defaults = [] {
+    json d;
+    to_json(d, PpoConfig{});
+    return d;
+  }();
+  for (const auto& [name, value] : text.items())
+    EXPECT_NE(value, defaults.at(name)) << name << " was not varied here";
+  PpoConfig back;
+  from_json(json::parse(text.dump()), back);
+  EXPECT_EQ(back, config);
+}
+
+TEST(PpoConfig, NamedFieldsOverwriteAndOthersStay) {
+  PpoConfig config{.gamma = 0.5, .clip_range_value = 0.2};
+  from_json(json::parse(R"({"epochs": 3.0, "clip_range_value": null, "activation": "relu"})"),
+            config);
+  EXPECT_EQ(config.epochs, 3);
+  EXPECT_EQ(config.gamma, 0.5);
+  EXPECT_FALSE(config.clip_range_value);
+  EXPECT_EQ(config.activation, Activation::kRelu);
+}
+
+TEST(PpoConfig, WrongOptionsAreNamedAndChangeNothing) {
+  EXPECT_NE(refusal({{"epoch", 3}}).find("no option epoch"), std::string::npos);
+  EXPECT_NE(refusal({{"epochs", "many"}}).find("epochs = \"many\""), std::string::npos);
+  EXPECT_NE(refusal({{"epochs", 2.5}}).find("whole number"), std::string::npos);
+  EXPECT_NE(refusal({{"epochs", 1e12}}).find("whole number"), std::string::npos);
+  EXPECT_NE(refusal({{"activation", "gelu"}}).find("tanh, relu"), std::string::npos);
+  EXPECT_NE(refusal({{"policy_hidden", 64}}).find("list"), std::string::npos);
+  PpoConfig config;
+  EXPECT_THROW(from_json({{"epochs", 3}, {"gamma", "x"}}, config), InvalidArgument);
+  EXPECT_EQ(config, PpoConfig{});
+}
+
+TEST(PpoConfig, ValuesThatCannotBeUsedAreNamedWithTheirLimits) {
+  EXPECT_EQ(refusal(json::object()), "");
+  const json wrong =
+      json::parse(R"({"total_steps": 0, "num_steps": 0, "gamma": 1.1, "gae_lambda": -0.1,
+         "batch_size": 1, "epochs": 0, "learning_rate": -1, "clip_range": 0, "clip_range_value": 0, "target_kl": 0,
+         "max_grad_norm": -1, "adam_beta1": 1, "adam_beta2": 1, "adam_eps": 0, "clip_obs": 0, "clip_reward": 0,
+         "policy_hidden": [0], "value_hidden": [-3]})");
+  for (const auto& [name, value] : wrong.items()) {
+    EXPECT_NE(refusal({{name, value}}).find(name), std::string::npos) << name;
+  }
+  EXPECT_NE(refusal({{"sign_reward", true}, {"normalize_reward", true}}), "");
+}
+
+TEST(PpoConfig, SchedulesFallToZeroOrStay) {
+  EXPECT_EQ(scheduled(0.4, Schedule::kConstant, 0.25), 0.4);
+  EXPECT_EQ(scheduled(0.4, Schedule::kLinear, 1), 0.4);
+  EXPECT_EQ(scheduled(0.4, Schedule::kLinear, 0.25), 0.1);
+  EXPECT_EQ(scheduled(0.4, Schedule::kLinear, -0.1), 0) << "the last rollout may pass the end";
+}
+
+}  // namespace
+}  // namespace shoal::learn

@@ -1,0 +1,54 @@
+// A policy's network as PPO uses it: forward for acting, forward and backward for learning.
+//
+// Two implementations of one contract: AutogradActorCritic (LibTorch; any network) and
+// FusedActorCritic (own kernels; MLPs). Both read the parameters in place and write gradients in
+// the same flat layout.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "shoal/learn/network/network.h"
+#include "shoal/learn/network/parameters.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::learn {
+
+class ActorCritic {
+ public:
+  virtual ~ActorCritic() = default;
+
+  /// The actor's outputs ([rows, head]; logits or means) and the values ([rows]) for encoded
+  /// observations, one view per leaf. An empty `head` asks for the values alone.
+  virtual void forward(std::span<const shm::TensorView> obs, std::span<float> head,
+                       std::span<float> value) = 0;
+
+  /// The same for the rows of `obs` that `rows` lists, keeping what backward() needs until the next
+  /// call of anything.
+  virtual void forward_train(std::span<const shm::TensorView> obs,
+                             std::span<const std::int32_t> rows, std::span<float> head,
+                             std::span<float> value) = 0;
+
+  /// From the loss's derivatives by the outputs of the last forward_train() to those by the
+  /// parameters: overwrites every parameter's place in `gradient` (the layout of
+  /// Parameters::flat()), log_std's with zeros; gaps are left as they are.
+  virtual void backward(std::span<const float> d_head, std::span<const float> d_value,
+                        std::span<float> gradient) = 0;
+
+  /// Must be called when parameters were changed, before the next forward.
+  virtual void parameters_changed() = 0;
+};
+
+/// LibTorch: covers every Network. Borrows both. Throws InvalidState when LibTorch cannot be
+/// loaded. Without images it sets LibTorch's number of threads, which is the process's, to one.
+std::unique_ptr<ActorCritic> make_autograd_actor_critic(const Network& network,
+                                                        const Parameters& parameters);
+
+/// Own kernels, or null where they do not cover the network (images). Borrows both.
+std::unique_ptr<ActorCritic> make_fused_actor_critic(const Network& network,
+                                                     const Parameters& parameters);
+
+}  // namespace shoal::learn

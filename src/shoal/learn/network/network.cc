@@ -1,0 +1,205 @@
+#include "shoal/learn/network/network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr std::int64_t kNatureFeatures = 512;
+
+Layer add_linear(Parameters& parameters, const std::string& name, std::int64_t in, std::int64_t out,
+                 bool activated, double gain) {
+  Layer layer{.in = in, .out = out, .activated = activated, .gain = gain};
+  layer.weight = parameters.add(name + ".weight", {out, in});
+  layer.bias = parameters.add(name + ".bias", {out});
+  return layer;
+}
+
+// Sequential(Linear, Activation, …) named `name`; `outputs` > 0 adds a last linear layer with
+// `head_gain`.
+Mlp add_mlp(Parameters& parameters, const std::string& name, std::int64_t in,
+            std::span<const int> hidden, std::int64_t outputs, double head_gain) {
+  Mlp mlp;
+  int index = 0;
+  for (const int width : hidden) {
+    mlp.push_back(add_linear(parameters, name + "." + std::to_string(index), in, width, true,
+                             std::numbers::sqrt2));
+    in = width;
+    index += 2;
+  }
+  if (outputs > 0) {
+    mlp.push_back(
+        add_linear(parameters, name + "." + std::to_string(index), in, outputs, false, head_gain));
+  }
+  return mlp;
+}
+
+ImageTower add_tower(Parameters& parameters, const std::string& name,
+                     const std::vector<std::int64_t>& shape) {
+  struct Convolution {
+    int index;
+    std::int64_t out, kernel, stride;
+  };
+  constexpr Convolution kNature[] = {{0, 32, 8, 4}, {2, 64, 4, 2}, {4, 64, 3, 1}};
+  ImageTower tower{.shape = {shape[0], shape[1], shape[2]}, .convolutions = {}, .linear = {}};
+  std::int64_t channels = shape[0];
+  std::int64_t height = shape[1];
+  std::int64_t width = shape[2];
+  for (const auto& c : kNature) {
+    Layer layer{.in = channels,
+                .out = c.out,
+                .kernel = c.kernel,
+                .stride = c.stride,
+                .gain = std::numbers::sqrt2};
+    const std::string prefix = name + "." + std::to_string(c.index);
+    layer.weight = parameters.add(prefix + ".weight", {c.out, channels, c.kernel, c.kernel});
+    layer.bias = parameters.add(prefix + ".bias", {c.out});
+    tower.convolutions.push_back(layer);
+    channels = c.out;
+    height = (height - c.kernel) / c.stride + 1;
+    width = (width - c.kernel) / c.stride + 1;
+  }
+  tower.linear = add_linear(parameters, name + ".7", channels * height * width, kNatureFeatures,
+                            true, std::numbers::sqrt2);
+  return tower;
+}
+
+// A module's name cannot hold dots or be empty.
+std::string module_name(const std::string& path) {
+  if (path.empty()) return "image";
+  std::string name = path;
+  std::ranges::replace_if(name, [](char c) { return c == '.' || c == '/'; }, '_');
+  return name;
+}
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  // Eight sums side by side: vectorised without reordering what the language fixes.
+  double sum[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= a.size(); i += 8) {
+    for (std::size_t k = 0; k < 8; ++k) sum[k] += a[i + k] * b[i + k];
+  }
+  for (; i < a.size(); ++i) sum[0] += a[i] * b[i];
+  return std::accumulate(sum, sum + 8, 0.0);
+}
+
+// Normal numbers for one matrix; `which` names it.
+void fill_normal(std::span<double> out, const Philox& random, std::uint64_t which) {
+  for (std::size_t i = 0; i < out.size(); i += 4) {
+    const auto bits = random(Stream::kInit, which, static_cast<std::uint32_t>(i / 4));
+    const auto first = normals(bits[0], bits[1]);
+    const auto second = normals(bits[2], bits[3]);
+    const double four[] = {first[0], first[1], second[0], second[1]};
+    for (std::size_t k = 0; k < 4 && i + k < out.size(); ++k) out[i + k] = four[k];
+  }
+}
+
+// Gram and Schmidt, twice over each vector so that rounding leaves them orthogonal.
+void orthonormalize(std::vector<double>& vectors, std::size_t count, std::size_t length) {
+  auto vector = [&](std::size_t i) {
+    return std::span<double>(vectors).subspan(i * length, length);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto v = vector(i);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const auto u = vector(j);
+        const double along = dot(v, u);
+        for (std::size_t k = 0; k < length; ++k) v[k] -= along * u[k];
+      }
+    }
+    const double norm = std::sqrt(dot(v, v));
+    for (auto& x : v) x /= norm;
+  }
+}
+
+void uniform_within(std::span<float> out, double bound, const Philox& random, std::uint64_t which) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto bits = random(Stream::kInit, which, static_cast<std::uint32_t>(i / 4))[i % 4];
+    out[i] = static_cast<float>(bound * (2.0 * uniform(bits) - 1.0));
+  }
+}
+
+}  // namespace
+
+void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns, double gain,
+                const Philox& random, std::uint64_t stream_step) {
+  const auto r = static_cast<std::size_t>(rows);
+  const auto c = static_cast<std::size_t>(columns);
+  const std::size_t count = std::min(r, c);
+  const std::size_t length = std::max(r, c);
+  std::vector<double> vectors(count * length);
+  fill_normal(vectors, random, stream_step);
+  orthonormalize(vectors, count, length);
+  for (std::size_t i = 0; i < r; ++i) {
+    for (std::size_t j = 0; j < c; ++j) {
+      const double x = r <= c ? vectors[i * length + j] : vectors[j * length + i];
+      weight[i * c + j] = static_cast<float>(gain * x);
+    }
+  }
+}
+
+Network Network::create(const collect::ObservationEncoder& obs,
+                        const collect::ActionDecoder& actions, const PpoConfig& config,
+                        Parameters& parameters) {
+  Network net;
+  net.activation = config.activation;
+  net.dense = obs.dense();
+  net.features = obs.dense();
+  for (std::size_t i = 0; i < obs.image_paths().size(); ++i) {
+    const auto& spec = obs.specs()[i + (obs.has_dense() ? 1 : 0)];
+    net.images.push_back(
+        add_tower(parameters, "cnn." + module_name(obs.image_paths()[i]), spec.shape));
+    net.features += kNatureFeatures;
+  }
+  net.head = actions.is_continuous() ? actions.spec().shape[0]
+                                     : std::accumulate(actions.categories().begin(),
+                                                       actions.categories().end(), std::int64_t{0});
+  std::int64_t in = net.features;
+  std::span<const int> policy_hidden = config.policy_hidden;
+  std::span<const int> value_hidden = config.value_hidden;
+  if (config.shared_hidden && !policy_hidden.empty()) {
+    net.trunk = add_mlp(parameters, "trunk", in, policy_hidden, 0, 0.0);
+    in = policy_hidden.back();
+    policy_hidden = value_hidden = {};
+  }
+  net.actor = add_mlp(parameters, "actor", in, policy_hidden, net.head, 0.01);
+  net.critic = add_mlp(parameters, "critic", in, value_hidden, 1, 1.0);
+  if (actions.is_continuous())
+    net.log_std = static_cast<std::ptrdiff_t>(parameters.add("log_std", {net.head}));
+  parameters.build();
+  return net;
+}
+
+void Network::initialize(Parameters& parameters, const PpoConfig& config,
+                         const Philox& random) const {
+  auto layer = [&](const Layer& l) {
+    const auto weight = parameters.values(l.weight);
+    const auto bias = parameters.values(l.bias);
+    const auto fan_in = static_cast<std::int64_t>(weight.size()) / l.out;
+    if (config.orthogonal_init) {
+      orthogonal(weight, l.out, fan_in, l.gain, random, l.weight);
+      std::ranges::fill(bias, 0.0F);
+    } else {
+      const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+      uniform_within(weight, bound, random, l.weight);
+      uniform_within(bias, bound, random, l.bias);
+    }
+  };
+  for (const auto& tower : images) {
+    std::ranges::for_each(tower.convolutions, layer);
+    layer(tower.linear);
+  }
+  for (const auto* mlp : {&trunk, &actor, &critic}) std::ranges::for_each(*mlp, layer);
+  if (log_std >= 0) {
+    std::ranges::fill(parameters.values(static_cast<std::size_t>(log_std)),
+                      static_cast<float>(config.log_std_init));
+  }
+}
+
+}  // namespace shoal::learn

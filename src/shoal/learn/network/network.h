@@ -1,0 +1,79 @@
+// What a policy's network looks like, where its parameters are, and how they begin.
+//
+//   images -> Nature CNN each (Mnih et al., 2015) --+
+//   dense vector -----------------------------------+-> features -> actor MLP  -> head
+//                                                                -> critic MLP -> value
+//
+// The head is logits or means. With shared hidden layers: features -> trunk MLP -> one linear layer
+// each.
+//
+// Parameters carry the names of this module's state_dict:
+//
+//   cnn.<image>.{0,2,4,7}.{weight,bias}     Sequential(Conv, ReLU, Conv, ReLU, Conv, ReLU, Flatten,
+//                                           Linear, ReLU)
+//   {actor,critic,trunk}.{0,2,…}.{weight,bias}   Sequential(Linear, Tanh, …, Linear)
+//   log_std                                 [actions], of Gaussian policies only
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/collect/action_decoder.h"
+#include "shoal/collect/observation_encoder.h"
+#include "shoal/learn/config/ppo_config.h"
+#include "shoal/learn/network/parameters.h"
+#include "shoal/learn/network/philox.h"
+
+namespace shoal::learn {
+
+/// One linear or convolutional layer: its parameters by index, and its gain at initialisation.
+struct Layer {
+  std::size_t weight = 0;
+  std::size_t bias = 0;
+  std::int64_t in = 0;  // features or channels
+  std::int64_t out = 0;
+  std::int64_t kernel = 0;  // 0: linear
+  std::int64_t stride = 0;
+  bool activated = true;  // followed by the activation
+  double gain = 1.0;
+};
+
+/// A chain of linear layers.
+using Mlp = std::vector<Layer>;
+
+struct ImageTower {
+  std::array<std::int64_t, 3> shape{};  // channels, height, width
+  std::vector<Layer> convolutions;
+  Layer linear;
+};
+
+struct Network {
+  std::int64_t dense = 0;     // elements of the dense vector
+  std::int64_t features = 0;  // what the MLPs take: dense and the images' features, concatenated
+  std::int64_t head = 0;      // outputs of the actor
+  std::vector<ImageTower> images;
+  Mlp trunk;  // empty unless hidden layers are shared
+  Mlp actor;
+  Mlp critic;
+  std::ptrdiff_t log_std = -1;  // parameter index; -1: not Gaussian
+  Activation activation = Activation::kTanh;
+
+  /// Declares the parameters in `parameters` and builds them.
+  static Network create(const collect::ObservationEncoder& obs,
+                        const collect::ActionDecoder& actions, const PpoConfig& config,
+                        Parameters& parameters);
+
+  /// Initial values: a function of the seed alone.
+  void initialize(Parameters& parameters, const PpoConfig& config, const Philox& random) const;
+};
+
+/// Fills `weight` ([rows, columns], row-major) with a random matrix whose rows or columns,
+/// whichever are fewer, are orthogonal and of length `gain` (Saxe et al., 2013).
+void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns, double gain,
+                const Philox& random, std::uint64_t stream_step);
+
+}  // namespace shoal::learn

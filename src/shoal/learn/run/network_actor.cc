@@ -1,0 +1,77 @@
+#include "shoal/learn/run/network_actor.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "shoal/learn/checkpoint/checkpoint.h"
+#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/run/trained_policy.h"
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr std::string_view kNormalizer = "normalizer.";
+constexpr std::string_view kObsNormalizer = "obs.";
+
+}  // namespace
+
+NetworkActor::NetworkActor(const env::Space& observation, const env::Space& action,
+                           const PpoConfig& config, std::uint64_t seed)
+    : ppo_(observation, action, 1, config, seed) {}
+
+NetworkActor NetworkActor::load(const std::filesystem::path& directory,
+                                const env::Space& observation, const env::Space& action,
+                                std::uint64_t seed) {
+  const auto checkpoint = Checkpoint::read(directory, Checkpoint::Part::kPolicy);
+  env::Space trained_observation, trained_action;
+  TrainConfig config;
+  try {
+    trained_observation = space_from_json(checkpoint.state.at("observation_space"));
+    trained_action = space_from_json(checkpoint.state.at("action_space"));
+    apply_overrides(checkpoint.state.at("config"), config);
+  } catch (const nlohmann::json::exception& error) {
+    throw CorruptFile(
+        fmt::format("{}: not a usable checkpoint: {}", directory.string(), error.what()));
+  }
+  if (trained_observation != observation || trained_action != action) {
+    throw InvalidArgument(fmt::format(
+        "the policy of {} was trained with observations {} and actions {}; these environments have "
+        "{} and {}",
+        directory.string(), trained_observation.repr(), trained_action.repr(), observation.repr(),
+        action.repr()));
+  }
+  NetworkActor actor(observation, action, config.ppo, seed);
+  actor.ppo_.load_policy(learner_state_of(checkpoint));
+  return actor;
+}
+
+void NetworkActor::act(const collect::Decision& decision) {
+  ppo_.decide(decision.obs, decision.step, decision.action, decision.log_prob, decision.value);
+}
+
+std::vector<NamedArray> NetworkActor::weights() const {
+  LearnerState state = ppo_.state();
+  std::vector<NamedArray> weights = std::move(state.policy);
+  for (NamedArray& array : state.normalizer) {
+    if (!array.name.starts_with(kObsNormalizer)) continue;
+    array.name.insert(0, kNormalizer);
+    weights.push_back(std::move(array));
+  }
+  return weights;
+}
+
+void NetworkActor::load_weights(std::vector<NamedArray> weights) {
+  LearnerState state;
+  for (NamedArray& array : weights) {
+    const bool is_normalizer = array.name.starts_with(kNormalizer);
+    if (is_normalizer) array.name.erase(0, kNormalizer.size());
+    (is_normalizer ? state.normalizer : state.policy).push_back(std::move(array));
+  }
+  ppo_.load_policy(state);
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,46 @@
+// The C++ networks of this layer as a collector's actor: drawn actions, their log-probabilities and
+// values.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "shoal/collect/actor.h"
+#include "shoal/env/space.h"
+#include "shoal/learn/checkpoint/learner_state.h"
+#include "shoal/learn/config/ppo_config.h"
+#include "shoal/learn/ppo/ppo.h"
+
+namespace shoal::learn {
+
+class NetworkActor final : public collect::Actor {
+ public:
+  /// A new network for these spaces, initialised from `seed`, which its actions are drawn from,
+  /// too. Throws InvalidArgument for spaces that it does not cover.
+  NetworkActor(const env::Space& observation, const env::Space& action, const PpoConfig& config,
+               std::uint64_t seed);
+
+  /// That of a checkpoint. Throws CorruptFile when the directory holds none, InvalidArgument when
+  /// it was trained with other spaces than these.
+  static NetworkActor load(const std::filesystem::path& checkpoint, const env::Space& observation,
+                           const env::Space& action, std::uint64_t seed);
+
+  void act(const collect::Decision& decision) override;
+  /// Draws from `seed` from now on.
+  void reseed(std::uint64_t seed) noexcept { ppo_.reseed(seed); }
+
+  /// Parameters and the normaliser of observations, under the names of a checkpoint's
+  /// policy.safetensors.
+  std::vector<NamedArray> weights() const;
+  /// Throws InvalidArgument when names, shapes or types are not this network's; nothing has then
+  /// changed.
+  void load_weights(std::vector<NamedArray> weights);
+
+ private:
+  Ppo ppo_;
+};
+
+}  // namespace shoal::learn

@@ -1,0 +1,217 @@
+#include "shoal/learn/run/replayable_vector_env.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace shoal::learn {
+namespace {
+
+constexpr std::int64_t kByteValues = 256;
+
+/// [rows, …row]
+shm::TensorSpec stacked(std::int64_t rows, const shm::TensorSpec& row) {
+  shm::TensorSpec spec{row.dtype, {rows}};
+  spec.shape.insert(spec.shape.end(), row.shape.begin(), row.shape.end());
+  return spec;
+}
+
+/// Calls f with a value of the C++ type of an integer dtype.
+template <class F>
+void with_integer(shm::DType dtype, F&& f) {
+  switch (dtype) {
+    case shm::DType::kI64:
+      return f(std::int64_t{});
+    case shm::DType::kI32:
+      return f(std::int32_t{});
+    case shm::DType::kI16:
+      return f(std::int16_t{});
+    case shm::DType::kI8:
+      return f(std::int8_t{});
+    case shm::DType::kU64:
+      return f(std::uint64_t{});
+    case shm::DType::kU32:
+      return f(std::uint32_t{});
+    case shm::DType::kU16:
+      return f(std::uint16_t{});
+    case shm::DType::kU8:
+      return f(std::uint8_t{});
+    default:
+      throw InvalidArgument("an action's integers have an element type that is not one");
+  }
+}
+
+/// The values that one integer of the leaf can take fit in a byte, counted from one common start.
+bool fits_a_byte(const env::Space& leaf, std::int64_t& start) {
+  if (const auto* discrete = leaf.get_if<env::Discrete>()) {
+    start = discrete->start;
+    return discrete->n <= kByteValues;
+  }
+  if (const auto* multi = leaf.get_if<env::MultiDiscrete>()) {
+    start = 0;
+    for (std::size_t i = 0; i < multi->nvec.size(); ++i)
+      if (multi->start[i] < 0 || multi->start[i] + multi->nvec[i] > kByteValues) return false;
+    return true;
+  }
+  return false;
+}
+
+std::string leaf_name(const char* prefix, const env::Leaf& leaf) {
+  return leaf.path.empty() ? prefix : fmt::format("{}/{}", prefix, leaf.path);
+}
+
+NamedArray named(std::string name, shm::TensorSpec spec, std::span<const std::byte> bytes) {
+  return {std::move(name), std::move(spec), {bytes.begin(), bytes.end()}};
+}
+
+}  // namespace
+
+ReplayableVectorEnv::ReplayableVectorEnv(std::shared_ptr<vector::VectorEnv> envs)
+    : envs_(std::move(envs)) {
+  for (const auto& leaf : env::leaves(envs_->single_action_space())) {
+    ActionColumn column;
+    column.name = leaf_name("actions", leaf);
+    column.stored = stacked(num_envs(), leaf.spec);
+    column.narrow = fits_a_byte(leaf.space, column.start);
+    if (column.narrow) column.stored.dtype = shm::DType::kU8;
+    columns_.push_back(std::move(column));
+  }
+  for (const auto& leaf : env::leaves(envs_->single_observation_space()))
+    obs_names_.push_back(leaf_name("obs", leaf));
+}
+
+const env::Space& ReplayableVectorEnv::single_observation_space() const noexcept {
+  return envs_->single_observation_space();
+}
+
+const env::Space& ReplayableVectorEnv::single_action_space() const noexcept {
+  return envs_->single_action_space();
+}
+
+vector::AutoresetMode ReplayableVectorEnv::autoreset_mode() const noexcept {
+  return envs_->autoreset_mode();
+}
+
+void ReplayableVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> seeds,
+                                      std::span<const std::uint8_t> mask) {
+  const bool all = std::ranges::all_of(mask, [](auto selected) { return selected != 0; });
+  const bool seeded = seeds.size() == static_cast<std::size_t>(num_envs()) &&
+                      std::ranges::all_of(seeds, [](const auto& seed) { return seed.has_value(); });
+  seeds_.clear();
+  steps_ = 0;
+  for (auto& column : columns_) column.bytes.clear();
+  if (all && seeded)
+    for (const auto& seed : seeds) seeds_.push_back(*seed);
+  envs_->reset_async(seeds, mask);
+}
+
+void ReplayableVectorEnv::step_async() {
+  if (!seeds_.empty()) append_actions();
+  envs_->step_async();
+}
+
+vector::Batch ReplayableVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  return batch_ = envs_->wait(timeout);
+}
+
+std::vector<std::byte> ReplayableVectorEnv::request(
+    int worker, std::span<const std::byte> message,
+    std::optional<std::chrono::nanoseconds> timeout) {
+  return envs_->request(worker, message, timeout);
+}
+
+void ReplayableVectorEnv::append_actions() {
+  const auto views = envs_->actions();
+  for (std::size_t leaf = 0; leaf < columns_.size(); ++leaf) {
+    auto& column = columns_[leaf];
+    const auto& view = views[leaf];
+    const auto at = column.bytes.size();
+    column.bytes.resize(at + column.stored.bytes());
+    auto* out = column.bytes.data() + at;
+    if (!column.narrow) {
+      std::memcpy(out, view.data, view.bytes());
+      continue;
+    }
+    with_integer(view.row.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (const T value : view.as<T>())
+        *out++ = static_cast<std::byte>(static_cast<std::int64_t>(value) - column.start);
+    });
+  }
+  ++steps_;
+}
+
+void ReplayableVectorEnv::write_actions(const SafeTensors& record, std::int64_t step) {
+  const auto views = envs_->actions();
+  for (std::size_t leaf = 0; leaf < columns_.size(); ++leaf) {
+    const auto& column = columns_[leaf];
+    const auto& view = views[leaf];
+    const auto* in = record.at(column.name).bytes.data() +
+                     static_cast<std::size_t>(step) * column.stored.bytes();
+    if (!column.narrow) {
+      std::memcpy(view.data, in, view.bytes());
+      continue;
+    }
+    with_integer(view.row.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (T& value : view.as<T>())
+        value = static_cast<T>(static_cast<std::int64_t>(*in++) + column.start);
+    });
+  }
+}
+
+std::vector<NamedArray> ReplayableVectorEnv::record() const {
+  std::vector<NamedArray> arrays;
+  if (seeds_.empty()) return arrays;
+  arrays.push_back(
+      named("seeds", {shm::DType::kU64, {num_envs()}}, std::as_bytes(std::span(seeds_))));
+  for (const auto& column : columns_)
+    arrays.push_back(named(column.name, stacked(steps_, column.stored), column.bytes));
+  for (std::size_t leaf = 0; leaf < obs_names_.size(); ++leaf) {
+    const auto& view = batch_.obs[leaf];
+    arrays.push_back(
+        named(obs_names_[leaf], stacked(view.rows, view.row), {view.data, view.bytes()}));
+  }
+  return arrays;
+}
+
+std::optional<vector::Batch> ReplayableVectorEnv::replay(const SafeTensors& record) {
+  if (!record.contains("seeds")) return {};
+  const auto& seeds = record.at("seeds", {shm::DType::kU64, {num_envs()}});
+  std::int64_t steps = 0;
+  for (const auto& column : columns_) {
+    const auto& shape = record.at(column.name).spec.shape;
+    steps = shape.empty() ? 0 : shape[0];
+    record.at(column.name, stacked(steps, column.stored));
+    record.at(columns_[0].name, stacked(steps, columns_[0].stored));
+  }
+  std::vector<std::optional<std::uint64_t>> reset_seeds;
+  for (int i = 0; i < num_envs(); ++i) {
+    std::uint64_t seed = 0;
+    std::memcpy(&seed, seeds.bytes.data() + static_cast<std::size_t>(i) * sizeof(seed),
+                sizeof(seed));
+    reset_seeds.emplace_back(seed);
+  }
+  reset_async(reset_seeds);
+  wait();
+  for (std::int64_t step = 0; step < steps; ++step) {
+    write_actions(record, step);
+    step_async();
+    wait();
+  }
+  if (!arrived(record)) return {};
+  return batch_;
+}
+
+bool ReplayableVectorEnv::arrived(const SafeTensors& record) const {
+  for (std::size_t leaf = 0; leaf < obs_names_.size(); ++leaf) {
+    const auto& view = batch_.obs[leaf];
+    const auto& saved = record.at(obs_names_[leaf], stacked(view.rows, view.row));
+    if (std::memcmp(saved.bytes.data(), view.data, view.bytes()) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,76 @@
+#include "shoal/learn/run/scalars.h"
+
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace shoal::learn {
+namespace {
+
+/// A mean over the episodes that ended in one iteration; NaN when none did.
+template <class Field>
+double mean_of(std::span<const collect::Episode> episodes, Field field) {
+  double sum = 0;
+  for (const auto& episode : episodes) sum += static_cast<double>(episode.*field);
+  return sum / static_cast<double>(episodes.size());
+}
+
+class Adder {
+ public:
+  explicit Adder(ScalarRecord& record) : record_(record) {}
+  void operator()(const char* name, double value) {
+    if (!std::isnan(value)) record_.values.emplace_back(name, value);
+  }
+
+ private:
+  ScalarRecord& record_;
+};
+
+}  // namespace
+
+ScalarRecord scalars_of(const IterationStats& stats, double seconds, double steps_per_second) {
+  ScalarRecord record{stats.steps, seconds, {}};
+  Adder add(record);
+  add("rollout/ep_rew_mean", stats.episode_return_mean);
+  add("rollout/ep_len_mean", stats.episode_length_mean);
+  add("time/fps", steps_per_second);
+  add("time/iterations", static_cast<double>(stats.iteration));
+  add("time/time_elapsed", seconds);
+  add("time/total_timesteps", static_cast<double>(stats.steps));
+  add("train/approx_kl", stats.approx_kl);
+  add("train/clip_fraction", stats.clip_fraction);
+  add("train/clip_range", stats.clip_range);
+  add("train/entropy_loss", -stats.entropy);
+  add("train/explained_variance", stats.explained_variance);
+  add("train/grad_norm", stats.grad_norm);
+  add("train/learning_rate", stats.learning_rate);
+  add("train/loss", stats.loss);
+  add("train/policy_gradient_loss", stats.policy_loss);
+  if (stats.action_std) add("train/std", *stats.action_std);
+  add("train/value_loss", stats.value_loss);
+
+  add("charts/SPS", steps_per_second);
+  add("charts/learning_rate", stats.learning_rate);
+  if (!stats.finished.empty()) {
+    add("charts/episodic_return", mean_of(stats.finished, &collect::Episode::episode_return));
+    add("charts/episodic_length", mean_of(stats.finished, &collect::Episode::length));
+  }
+  add("losses/approx_kl", stats.approx_kl);
+  add("losses/clipfrac", stats.clip_fraction);
+  add("losses/entropy", stats.entropy);
+  add("losses/explained_variance", stats.explained_variance);
+  add("losses/policy_loss", stats.policy_loss);
+  add("losses/value_loss", stats.value_loss);
+  return record;
+}
+
+ScalarRecord scalars_of(const Evaluation& evaluation, std::int64_t step, double seconds) {
+  ScalarRecord record{step, seconds, {}};
+  Adder add(record);
+  add("eval/mean_reward", evaluation.mean_return());
+  add("eval/std_reward", evaluation.std_return());
+  add("eval/mean_ep_length", evaluation.mean_length());
+  return record;
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,79 @@
+#include "shoal/learn/run/trained_policy.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "shoal/learn/checkpoint/space_json.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr std::string_view kObsNormalizer = "obs.";
+constexpr const char* kNormalizer = "normalizer.";
+constexpr const char* kEpisodes = "episodes.";
+
+void borrow(const std::string& prefix, const NamedArray& array, std::vector<SafeTensor>& out) {
+  out.push_back({prefix + array.name, array.spec, array.bytes});
+}
+
+void sort_back(const SafeTensors& file, std::vector<NamedArray>& plain, LearnerState& state) {
+  for (const auto& [name, view] : file.tensors()) {
+    std::vector<NamedArray>* target = &plain;
+    std::string_view rest = name;
+    if (rest.starts_with(kNormalizer)) {
+      target = &state.normalizer;
+      rest.remove_prefix(std::string_view(kNormalizer).size());
+    } else if (rest.starts_with(kEpisodes)) {
+      target = &state.episodes;
+      rest.remove_prefix(std::string_view(kEpisodes).size());
+    }
+    target->push_back({std::string(rest), view.spec, {view.bytes.begin(), view.bytes.end()}});
+  }
+}
+
+}  // namespace
+
+CheckpointArrays arrays_of(const LearnerState& state, const std::vector<NamedArray>& envs) {
+  CheckpointArrays arrays;
+  for (const auto& array : state.policy) borrow("", array, arrays.policy);
+  for (const auto& array : state.optimizer) borrow("", array, arrays.optimizer);
+  for (const auto& array : state.normalizer)
+    borrow(kNormalizer, array,
+           array.name.starts_with(kObsNormalizer) ? arrays.policy : arrays.optimizer);
+  for (const auto& array : state.episodes) borrow(kEpisodes, array, arrays.optimizer);
+  for (const auto& array : envs) borrow("", array, arrays.envs);
+  return arrays;
+}
+
+LearnerState learner_state_of(const Checkpoint& checkpoint) {
+  LearnerState state;
+  sort_back(checkpoint.policy, state.policy, state);
+  sort_back(checkpoint.optimizer, state.optimizer, state);
+  state.counters = checkpoint.state.value("learner", nlohmann::json::object());
+  return state;
+}
+
+TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
+  const auto checkpoint = Checkpoint::read(directory, Checkpoint::Part::kPolicy);
+  try {
+    const auto& state = checkpoint.state;
+    TrainedPolicy policy;
+    policy.observation_space_ = space_from_json(state.at("observation_space"));
+    policy.action_space_ = space_from_json(state.at("action_space"));
+    policy.steps_ = state.at("step").get<std::int64_t>();
+    apply_overrides(state.at("config"), policy.config_);
+    policy.ppo_ = std::make_unique<Ppo>(policy.observation_space_, policy.action_space_, 1,
+                                        policy.config_.ppo, policy.config_.seed);
+    policy.ppo_->load_policy(learner_state_of(checkpoint));
+    return policy;
+  } catch (const nlohmann::json::exception& error) {
+    throw CorruptFile(
+        fmt::format("{}: not a usable checkpoint: {}", directory.string(), error.what()));
+  } catch (const InvalidArgument& error) {
+    throw CorruptFile(
+        fmt::format("{}: not a usable checkpoint: {}", directory.string(), error.what()));
+  }
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,59 @@
+// A policy out of a checkpoint, ready to act; and what a checkpoint holds beside the learner's own
+// state.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "shoal/env/space.h"
+#include "shoal/learn/checkpoint/checkpoint.h"
+#include "shoal/learn/checkpoint/learner_state.h"
+#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/ppo/ppo.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::learn {
+
+class TrainedPolicy {
+ public:
+  /// From the directory of a checkpoint. Throws CorruptFile when it is none, or its parts do not
+  /// fit together.
+  static TrainedPolicy load(const std::filesystem::path& checkpoint);
+
+  const env::Space& observation_space() const noexcept { return observation_space_; }
+  const env::Space& action_space() const noexcept { return action_space_; }
+  /// Environment steps that it was trained for.
+  std::int64_t steps() const noexcept { return steps_; }
+  const TrainConfig& config() const noexcept { return config_; }
+
+  /// As Ppo::act: raw observations in, the environment's actions out, one view per leaf, any number
+  /// of rows.
+  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
+           bool deterministic, std::uint64_t step = 0) {
+    ppo_->act(obs, actions, deterministic, step);
+  }
+
+ private:
+  TrainedPolicy() = default;
+
+  env::Space observation_space_;
+  env::Space action_space_;
+  TrainConfig config_;
+  std::int64_t steps_ = 0;
+  std::unique_ptr<Ppo> ppo_;
+};
+
+/// Where a learner's arrays go in a checkpoint. policy.safetensors: the parameters, and
+/// "normalizer.obs.…"; optim.safetensors: the moments, "normalizer.return.…", "episodes.…". Borrows
+/// from `state` and `envs`.
+CheckpointArrays arrays_of(const LearnerState& state, const std::vector<NamedArray>& envs);
+
+/// The inverse, of a checkpoint read in whole or for its policy. `counters` is state.json's
+/// "learner".
+LearnerState learner_state_of(const Checkpoint& checkpoint);
+
+}  // namespace shoal::learn

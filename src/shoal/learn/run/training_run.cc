@@ -1,0 +1,357 @@
+#include "shoal/learn/run/training_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/learn/network/philox.h"
+#include "shoal/learn/run/trained_policy.h"
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kLeastReplay =
+    10'000;  // steps of each environment, whatever replay_limit says
+constexpr std::size_t kTrainingWindow = 100;      // episodes in IterationStats::episode_return_mean
+constexpr double kRateSeconds = 2.0;              // over which steps_per_second forgets
+constexpr std::uint32_t kSeedIndex = 0xFFFFFFFF;  // no environment: those of training use their own
+
+TrainSetup checked(TrainSetup setup) {
+  validate(setup.config);
+  if (!setup.envs) throw InvalidArgument("train: there are no environments");
+  if (setup.envs->num_envs() != setup.config.num_envs)
+    throw InvalidArgument(fmt::format("train: num_envs is {}, but there are {} environments",
+                                      setup.config.num_envs, setup.envs->num_envs()));
+  if (setup.eval_envs &&
+      (setup.eval_envs->single_observation_space() != setup.envs->single_observation_space() ||
+       setup.eval_envs->single_action_space() != setup.envs->single_action_space()))
+    throw InvalidArgument("train: the evaluation environments have other spaces");
+  if (setup.eval_envs == setup.envs)
+    throw InvalidArgument("train: evaluation needs environments of its own");
+  return setup;
+}
+
+std::optional<double> number_or_nothing(const json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+}
+
+double number_or_nan(const json& value) {
+  return number_or_nothing(value).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+json number_or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+}  // namespace
+
+TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
+    : setup_(checked(std::move(setup))),
+      journal_(journal),
+      directory_(setup_.run_directory,
+                 setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew),
+      envs_(setup_.envs),
+      ppo_(envs_.single_observation_space(), envs_.single_action_space(), envs_.num_envs(),
+           setup_.config.ppo, setup_.config.seed) {
+  last_.episode_return_mean = last_.episode_length_mean = std::numeric_limits<double>::quiet_NaN();
+  if (setup_.resume) load();
+  json config = setup_.about;
+  config["config"] = to_flat_json(setup_.config);
+  directory_.write_config(std::move(config));
+  journal_.update([&](TrainStatus& status) {
+    status.total_steps = setup_.config.ppo.total_steps;
+    status.resume = setup_.resume ? ResumeKind::kPending : ResumeKind::kNone;
+  });
+  publish_standing();
+}
+
+double TrainingRun::seconds() const {
+  return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - started_).count();
+}
+
+void TrainingRun::load() {
+  checkpoint_ = Checkpoint::read(directory_.last(), Checkpoint::Part::kAll);
+  const auto fail = [&](const std::string& what) {
+    throw CorruptFile(fmt::format("{}: cannot resume: {}", directory_.last().string(), what));
+  };
+  try {
+    const auto& state = checkpoint_->state;
+    if (state.at("config").at("num_envs") != setup_.config.num_envs)
+      fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
+                       setup_.config.num_envs));
+    ppo_.load_state(learner_state_of(*checkpoint_));
+    earlier_seconds_ = state.at("seconds").get<double>();
+    const auto& evaluation = state.at("evaluation");
+    standing_.evaluated_step = evaluation.at("evaluated_step").get<std::int64_t>();
+    standing_.eval_return = number_or_nothing(evaluation.at("eval_return"));
+    standing_.eval_std = number_or_nothing(evaluation.at("eval_std"));
+    standing_.eval_episodes = evaluation.at("eval_episodes").get<int>();
+    standing_.best_return = number_or_nothing(evaluation.at("best_return"));
+    standing_.best_step = evaluation.at("best_step").get<std::int64_t>();
+    standing_.reached_target = number_or_nothing(evaluation.at("reached_target"));
+    const auto& episodes = state.at("episodes");
+    last_.episodes = episodes.at("count").get<std::int64_t>();
+    last_.episode_return_mean = number_or_nan(episodes.at("return_mean"));
+    last_.episode_length_mean = number_or_nan(episodes.at("length_mean"));
+  } catch (const json::exception& error) {
+    fail(error.what());
+  } catch (const InvalidArgument& error) {
+    fail(error.what());
+  }
+  session_start_step_ = ppo_.steps();
+  last_.steps = ppo_.steps();
+  last_.iteration = ppo_.iteration();
+}
+
+void TrainingRun::place_environments() {
+  auto resume = ResumeKind::kNone;
+  std::optional<vector::Batch> batch;
+  if (checkpoint_) {
+    if (over()) {  // nothing is left to train; the result is the same without them
+      resume = ResumeKind::kExact;
+    } else if ((batch = envs_.replay(checkpoint_->envs))) {
+      resume = ResumeKind::kExact;
+      ppo_.resume(envs_, *batch);
+    } else {
+      resume = ResumeKind::kRestarted;
+      ppo_.begin(envs_);
+    }
+  } else {
+    ppo_.begin(envs_);
+  }
+  journal_.update([&](TrainStatus& status) { status.resume = resume; });
+}
+
+TrainResult TrainingRun::run(const std::stop_token& stop) {
+  struct Released {
+    RunDirectory& directory;
+    ~Released() { directory.release(); }
+  } released{directory_};
+  started_ = Clock::now();
+  journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
+  directory_.start_progress(ppo_.steps());
+  const bool complete = checkpoint_ && over();
+  place_environments();
+  checkpoint_.reset();
+  saved_ = Clock::now();
+
+  auto ending = TrainResult::Ending::kStopped;
+  while (true) {
+    if (evaluation_due()) evaluate_now(stop);
+    if (over()) {
+      ending = standing_.reached_target == setup_.config.target_return && standing_.reached_target
+                   ? TrainResult::Ending::kTarget
+                   : TrainResult::Ending::kBudget;
+      break;
+    }
+    if (stop.stop_requested() || paused()) break;
+    const auto unsaved = std::chrono::duration<double>(Clock::now() - saved_).count();
+    if (ppo_.steps() > session_start_step_ && unsaved >= setup_.config.save_every_seconds) save();
+    limit_replay();
+    iterate();
+  }
+  if (!complete) save();
+  return finish(ending, stop);
+}
+
+void TrainingRun::limit_replay() {
+  const auto limit = setup_.config.replay_limit;
+  if (limit > 0 && envs_.recorded_steps() >= std::max(limit / envs_.num_envs(), kLeastReplay))
+    ppo_.begin(envs_);
+}
+
+void TrainingRun::iterate() {
+  const auto begun = Clock::now();
+  const auto before = ppo_.steps();
+  last_ = ppo_.iterate();
+  if (!std::isfinite(last_.loss))
+    throw Error(
+        fmt::format("training diverged: the loss of iteration {} is {}. Observations or rewards "
+                    "that are not finite do this, and too "
+                    "large a learning_rate. {} is from before",
+                    last_.iteration, last_.loss, directory_.last().string()));
+  const double took = std::chrono::duration<double>(Clock::now() - begun).count();
+  const double rate = static_cast<double>(last_.steps - before) / took;
+  const double keep = recent_rate_ > 0 ? std::exp(-took / kRateSeconds) : 0.0;
+  recent_rate_ = keep * recent_rate_ + (1 - keep) * rate;
+
+  if (!setup_.eval_envs && setup_.config.target_return &&
+      last_.episodes >= static_cast<std::int64_t>(kTrainingWindow) &&
+      last_.episode_return_mean >= *setup_.config.target_return)
+    standing_.reached_target = setup_.config.target_return;
+
+  const double session_rate =
+      static_cast<double>(last_.steps - session_start_step_) / (seconds() - earlier_seconds_);
+  record(scalars_of(last_, seconds(), session_rate));
+  journal_.update([&](TrainStatus& status) {
+    status.last = last_;
+    status.seconds = seconds();
+    status.steps_per_second = recent_rate_;
+  });
+}
+
+bool TrainingRun::evaluation_due() const {
+  if (!setup_.eval_envs || ppo_.steps() == standing_.evaluated_step) return false;
+  if (ppo_.steps() >= setup_.config.ppo.total_steps) return true;
+  const auto every = setup_.config.eval_every;
+  return every > 0 && ppo_.steps() / every > standing_.evaluated_step / every;
+}
+
+bool TrainingRun::over() const {
+  const auto& target = setup_.config.target_return;
+  return ppo_.steps() >= setup_.config.ppo.total_steps ||
+         (target && standing_.reached_target == target);
+}
+
+bool TrainingRun::paused() const {
+  return setup_.config.pause_at_step && ppo_.steps() >= *setup_.config.pause_at_step;
+}
+
+Actor TrainingRun::current_policy() {
+  return [this](auto obs, auto actions, std::uint64_t step) { ppo_.act(obs, actions, true, step); };
+}
+
+Evaluation TrainingRun::run_evaluation(const Actor& actor, int episodes, Purpose purpose,
+                                       const std::stop_token& stop) {
+  journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kEvaluating; });
+  const Philox random(setup_.config.seed);
+  const auto bits = random(Stream::kReset, static_cast<std::uint64_t>(ppo_.steps()), kSeedIndex,
+                           static_cast<std::uint32_t>(purpose));
+  EvaluationOptions options;
+  options.episodes = episodes;
+  options.seed = bits[0] >> 2;  // seed + environment stays below 2^31
+  options.cancelled = [&stop] { return stop.stop_requested(); };
+  auto evaluation = evaluate(*setup_.eval_envs, actor, options);
+  journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
+  return evaluation;
+}
+
+void TrainingRun::evaluate_now(const std::stop_token& stop) {
+  const auto& config = setup_.config;
+  auto evaluation =
+      run_evaluation(current_policy(), config.eval_episodes, Purpose::kEvaluation, stop);
+  if (!evaluation.complete) return;
+  const auto good_enough = [&] {
+    return config.target_return && evaluation.mean_return() >= *config.target_return;
+  };
+  if (good_enough() && config.final_episodes > 0) {
+    evaluation = run_evaluation(current_policy(), config.final_episodes, Purpose::kFinal, stop);
+    if (!evaluation.complete) return;
+  }
+  standing_.evaluated_step = ppo_.steps();
+  standing_.eval_return = evaluation.mean_return();
+  standing_.eval_std = evaluation.std_return();
+  standing_.eval_episodes = static_cast<int>(evaluation.returns.size());
+  record(scalars_of(evaluation, ppo_.steps(), seconds()));
+  if (!(standing_.best_return > standing_.eval_return)) keep_best(evaluation.mean_return());
+  if (good_enough()) {
+    standing_.reached_target = config.target_return;
+    confirmation_ = std::move(evaluation);
+  }
+  publish_standing();
+}
+
+void TrainingRun::keep_best(double mean_return) {
+  if (std::isnan(mean_return)) return;
+  standing_.best_return = mean_return;
+  standing_.best_step = ppo_.steps();
+  const auto learner = ppo_.state();
+  auto arrays = arrays_of(learner, {});
+  arrays.optimizer.clear();
+  write_checkpoint(directory_.best(), arrays, state_json(learner));
+}
+
+void TrainingRun::save() {
+  const auto learner = ppo_.state();
+  const auto envs = envs_.record();
+  write_checkpoint(directory_.last(), arrays_of(learner, envs), state_json(learner));
+  saved_ = Clock::now();
+}
+
+json TrainingRun::state_json(const LearnerState& learner) const {
+  return {{"step", ppo_.steps()},
+          {"iteration", ppo_.iteration()},
+          {"seconds", seconds()},
+          {"config", to_flat_json(setup_.config)},
+          {"observation_space", space_to_json(envs_.single_observation_space())},
+          {"action_space", space_to_json(envs_.single_action_space())},
+          {"evaluation",
+           {{"evaluated_step", standing_.evaluated_step},
+            {"eval_return", number_or_null(standing_.eval_return)},
+            {"eval_std", number_or_null(standing_.eval_std)},
+            {"eval_episodes", standing_.eval_episodes},
+            {"best_return", number_or_null(standing_.best_return)},
+            {"best_step", standing_.best_step},
+            {"reached_target", number_or_null(standing_.reached_target)}}},
+          {"episodes",
+           {{"count", last_.episodes},
+            {"return_mean", last_.episode_return_mean},
+            {"length_mean", last_.episode_length_mean}}},
+          {"learner", learner.counters}};
+}
+
+TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_token& stop) {
+  TrainResult result;
+  result.ending = ending;
+  result.run_directory = directory_.path();
+  result.steps = ppo_.steps();
+  result.episodes = last_.episodes;
+  if (setup_.eval_envs && standing_.eval_return) {
+    result.mean_return = standing_.eval_return;
+    result.std_return = standing_.eval_std;
+    result.evaluated_episodes = standing_.eval_episodes;
+  } else if (!std::isnan(last_.episode_return_mean)) {
+    result.mean_return = last_.episode_return_mean;
+  }
+  if (setup_.eval_envs && setup_.config.final_episodes > 0 &&
+      ending != TrainResult::Ending::kStopped)
+    final_evaluation(result, stop);
+  result.best_return = standing_.best_return;
+  result.best_step = standing_.best_step;
+  result.seconds = seconds();
+  directory_.write_result(to_json(result));
+  journal_.update([&](TrainStatus& status) { status.seconds = result.seconds; });
+  return result;
+}
+
+void TrainingRun::final_evaluation(TrainResult& result, const std::stop_token& stop) {
+  auto evaluation = std::exchange(confirmation_, std::nullopt);
+  if (!evaluation) {
+    std::optional<TrainedPolicy> best;
+    Actor actor = current_policy();
+    if (standing_.best_return) {
+      best = TrainedPolicy::load(directory_.best());
+      actor = [&](auto obs, auto actions, std::uint64_t step) {
+        best->act(obs, actions, true, step);
+      };
+    }
+    evaluation = run_evaluation(actor, setup_.config.final_episodes, Purpose::kFinal, stop);
+    if (!evaluation->complete) return;
+  }
+  result.mean_return = evaluation->mean_return();
+  result.std_return = evaluation->std_return();
+  result.evaluated_episodes = static_cast<int>(evaluation->returns.size());
+}
+
+void TrainingRun::publish_standing() {
+  journal_.update([&](TrainStatus& status) {
+    status.eval_return = standing_.eval_return;
+    status.eval_step = standing_.evaluated_step;
+    status.best_return = standing_.best_return;
+    status.best_step = standing_.best_step;
+    status.last = last_;
+    status.seconds = seconds();
+  });
+}
+
+void TrainingRun::record(ScalarRecord scalars) {
+  directory_.append_progress(scalars);
+  journal_.add(std::move(scalars));
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,85 @@
+// One session of a training run, on the calling thread: what Trainer's thread does.
+//
+//   while not over:
+//     evaluate if due; stop if asked; save if due; reset all if the replay grew too long; iterate
+//   save; final evaluation of the best policy
+//
+// Threads: one; `stop` may be requested from any.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <stop_token>
+
+#include "shoal/learn/checkpoint/checkpoint.h"
+#include "shoal/learn/ppo/ppo.h"
+#include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/run/replayable_vector_env.h"
+#include "shoal/learn/run/run_directory.h"
+#include "shoal/learn/run/train_journal.h"
+#include "shoal/learn/run/trainer.h"
+
+namespace shoal::learn {
+
+class TrainingRun {
+ public:
+  /// As Trainer's constructor. Borrows `journal`.
+  TrainingRun(TrainSetup setup, TrainJournal& journal);
+
+  /// Once.
+  TrainResult run(const std::stop_token& stop);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// What the evaluations have found; part of a checkpoint.
+  struct Standing {
+    std::int64_t evaluated_step = 0;
+    std::optional<double> eval_return;
+    std::optional<double> eval_std;
+    int eval_episodes = 0;
+    std::optional<double> best_return;
+    std::int64_t best_step = 0;
+    std::optional<double> reached_target;  // the target that was reached
+  };
+
+  enum class Purpose : std::uint32_t { kEvaluation, kFinal };
+
+  void load();
+  void place_environments();
+  void iterate();
+  void limit_replay();
+  bool evaluation_due() const;
+  bool over() const;
+  bool paused() const;
+  void evaluate_now(const std::stop_token& stop);
+  /// Of the current policy, or of `policy`'s.
+  Evaluation run_evaluation(const Actor& actor, int episodes, Purpose purpose,
+                            const std::stop_token& stop);
+  Actor current_policy();
+  void keep_best(double mean_return);
+  void save();
+  nlohmann::json state_json(const LearnerState& learner) const;
+  TrainResult finish(TrainResult::Ending ending, const std::stop_token& stop);
+  void final_evaluation(TrainResult& result, const std::stop_token& stop);
+  void publish_standing();
+  void record(ScalarRecord scalars);
+  double seconds() const;
+
+  TrainSetup setup_;
+  TrainJournal& journal_;
+  RunDirectory directory_;
+  ReplayableVectorEnv envs_;
+  Ppo ppo_;
+  std::optional<Checkpoint> checkpoint_;  // to resume from, until the environments are in place
+  Standing standing_;
+  std::optional<Evaluation> confirmation_;  // the evaluation that reached the target
+  IterationStats last_;
+  double earlier_seconds_ = 0;
+  std::int64_t session_start_step_ = 0;
+  Clock::time_point started_ = Clock::now();
+  Clock::time_point saved_ = Clock::now();
+  double recent_rate_ = 0;
+};
+
+}  // namespace shoal::learn
