@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "copy_plan.h"
-#include "shoal/os/mapping.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/vector/async_vector_env.h"
 
 namespace shoal::python {

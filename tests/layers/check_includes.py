@@ -24,6 +24,13 @@ LAYERS = ("os", "shm", "sync", "ipc", "process", "env", "vector", "serve", "coll
 # that makes what lies in rooms below (a factory behind an interface) is a room of its own: it alone sees all of them.
 BESIDE = "."
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "os": {
+        BESIDE: (),
+        "limits": (BESIDE,),
+        "memory": (BESIDE, "limits"),
+        "socket": (BESIDE, "memory"),
+        "process": (BESIDE,),
+    },
     "shm": {
         BESIDE: (),
         "cuda": (),

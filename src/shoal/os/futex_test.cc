@@ -6,8 +6,8 @@
 
 #include <thread>
 
-#include "shoal/os/mapping.h"
-#include "shoal/os/memfd.h"
+#include "shoal/os/memory/mapping.h"
+#include "shoal/os/memory/memfd.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::os {

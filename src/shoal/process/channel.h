@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 
 namespace shoal::process {
 

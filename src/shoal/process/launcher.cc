@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "shoal/os/error.h"
-#include "shoal/os/limits.h"
-#include "shoal/os/signals.h"
+#include "shoal/os/limits/limits.h"
+#include "shoal/os/process/signals.h"
 #include "shoal/process/launch/launchers.h"
 
 namespace shoal::process {

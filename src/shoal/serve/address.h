@@ -7,7 +7,7 @@
 #include <string>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 
 namespace shoal::serve {
 

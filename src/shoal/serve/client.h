@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/pidfd.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/process/pidfd.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/serve/client_slots.h"
 #include "shoal/serve/messages.h"
 #include "shoal/serve/request_queue.h"

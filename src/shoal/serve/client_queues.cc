@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/os/poll.h"
 #include "shoal/serve/address.h"
 #include "shoal/serve/client.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/serve/testing/echo_service.h"
 
 namespace shoal::serve {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/supervise/event_loop.h"
 #include "shoal/serve/server_segment.h"
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "shoal/os/affinity.h"
 #include "shoal/os/fault_point.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/serve/address.h"
 #include "shoal/serve/errors.h"
 #include "shoal/serve/server_state.h"

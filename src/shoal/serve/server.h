@@ -23,8 +23,8 @@
 #include <variant>
 #include <vector>
 
-#include "shoal/os/pidfd.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/process/pidfd.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/supervise/event_loop.h"
 #include "shoal/serve/client_slots.h"
 #include "shoal/serve/messages.h"

@@ -19,8 +19,8 @@
 
 #include "shoal/os/error.h"
 #include "shoal/os/fd.h"
-#include "shoal/os/mapping.h"
-#include "shoal/os/memfd.h"
+#include "shoal/os/memory/mapping.h"
+#include "shoal/os/memory/memfd.h"
 
 namespace shoal::shm {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <functional>
 
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::shm {

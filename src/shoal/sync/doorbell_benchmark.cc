@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/arena.h"
 #include "shoal/sync/doorbell.h"

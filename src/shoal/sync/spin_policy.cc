@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 
 namespace shoal::sync {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "shoal/os/signals.h"
+#include "shoal/os/process/signals.h"
 #include "shoal/process/self/own_thread.h"
 #include "shoal/sync/spin_policy.h"
 

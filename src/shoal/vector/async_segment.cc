@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "shoal/os/mapping.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/process/codec.h"
 #include "shoal/shm/layout.h"
 #include "shoal/vector/space_codec.h"

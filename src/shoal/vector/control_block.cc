@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "shoal/os/affinity.h"
-#include "shoal/os/mapping.h"
+#include "shoal/os/limits/affinity.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/shm/layout.h"
 
 namespace shoal::vector {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "shoal/os/memory_use.h"
+#include "shoal/os/memory/memory_use.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/fault_policy.h"
 #include "shoal/vector/fault_record.h"

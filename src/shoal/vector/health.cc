@@ -1,6 +1,6 @@
 #include "shoal/vector/health.h"
 
-#include "shoal/os/memory_use.h"
+#include "shoal/os/memory/memory_use.h"
 
 namespace shoal::vector {
 

@@ -1,6 +1,6 @@
 #include "shoal/vector/placement.h"
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 
 namespace shoal::vector {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/shm/arena.h"
 #include "shoal/sync/doorbell.h"
 

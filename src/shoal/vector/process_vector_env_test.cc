@@ -14,7 +14,7 @@
 #include <iterator>
 #include <thread>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/testing/process_toys.h"
 #include "shoal/vector/testing/toy_stepper.h"

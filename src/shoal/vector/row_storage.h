@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "shoal/os/mapping.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/vector/rows.h"
 
 namespace shoal::vector {

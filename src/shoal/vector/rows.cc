@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "shoal/os/mapping.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/shm/layout.h"
 
 namespace shoal::vector {

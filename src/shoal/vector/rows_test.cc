@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "shoal/os/mapping.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/shm/layout.h"
 
 namespace shoal::vector {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "shoal/os/affinity.h"
-#include "shoal/os/signals.h"
+#include "shoal/os/limits/affinity.h"
+#include "shoal/os/process/signals.h"
 #include "shoal/process/self/own_thread.h"
 #include "shoal/sync/spin_wait.h"
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 
 namespace shoal::vector {
 namespace {

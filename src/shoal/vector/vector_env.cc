@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shoal/env/registry.h"
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/process/launch/worker_main.h"
 #include "shoal/vector/async_local_vector_env.h"
 #include "shoal/vector/call_state.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/process/error_report.h"
 #include "shoal/vector/process_vector_env.h"
 #include "shoal/vector/serial_vector_env.h"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "shoal/os/affinity.h"
 #include "shoal/os/error.h"
+#include "shoal/os/limits/affinity.h"
 
 namespace shoal::vector {
 

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/process/identity/welcome.h"
 #include "shoal/process/supervise/stack_dump.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shoal/os/log.h"
-#include "shoal/os/memory_use.h"
+#include "shoal/os/memory/memory_use.h"
 #include "shoal/vector/worker_set.h"
 
 namespace shoal::vector {

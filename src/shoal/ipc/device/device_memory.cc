@@ -10,7 +10,7 @@
 
 #include "shoal/ipc/device/device_record.h"
 #include "shoal/ipc/heap/descriptor_broker.h"
-#include "shoal/os/signals.h"
+#include "shoal/os/process/signals.h"
 
 namespace shoal::ipc {
 

@@ -18,8 +18,8 @@
 
 #include "shoal/os/error.h"
 #include "shoal/os/log.h"
-#include "shoal/os/signals.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/process/signals.h"
+#include "shoal/os/socket/socket.h"
 
 namespace shoal::ipc {
 namespace {

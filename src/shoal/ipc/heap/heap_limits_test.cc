@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "shoal/ipc/heap/block.h"
-#include "shoal/os/cgroup.h"
-#include "shoal/os/memory_use.h"
+#include "shoal/os/limits/cgroup.h"
+#include "shoal/os/memory/memory_use.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::ipc {

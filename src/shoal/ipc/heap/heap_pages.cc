@@ -6,7 +6,7 @@
 
 #include "shoal/ipc/heap/heap.h"
 #include "shoal/os/fault_point.h"
-#include "shoal/os/limits.h"
+#include "shoal/os/limits/limits.h"
 
 namespace shoal::ipc {
 

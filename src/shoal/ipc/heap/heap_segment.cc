@@ -9,8 +9,8 @@
 #include <new>
 #include <random>
 
-#include "shoal/os/limits.h"
-#include "shoal/os/memory_use.h"
+#include "shoal/os/limits/limits.h"
+#include "shoal/os/memory/memory_use.h"
 
 namespace shoal::ipc {
 namespace {

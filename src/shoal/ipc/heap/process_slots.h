@@ -6,7 +6,7 @@
 
 #include "shoal/ipc/heap/heap_segment.h"
 #include "shoal/ipc/heap/process_slot.h"
-#include "shoal/os/process_id.h"
+#include "shoal/os/process/process_id.h"
 
 namespace shoal::ipc {
 

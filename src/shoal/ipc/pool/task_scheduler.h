@@ -14,7 +14,7 @@
 
 #include "shoal/ipc/pool/task_job.h"
 #include "shoal/ipc/pool/task_segment.h"
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 
 namespace shoal::ipc {
 

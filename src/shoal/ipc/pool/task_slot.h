@@ -10,7 +10,7 @@
 #include "shoal/ipc/pool/task_segment.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 #include "shoal/sync/spin_policy.h"
 
 namespace shoal::ipc {

@@ -37,7 +37,7 @@
 #include <type_traits>
 
 #include "shoal/ipc/heap/heap_layout.h"
-#include "shoal/os/wake_socket.h"
+#include "shoal/os/socket/wake_socket.h"
 #include "shoal/sync/atomics.h"
 #include "shoal/sync/robust_lock.h"
 #include "shoal/sync/sleepers.h"

@@ -7,7 +7,7 @@
 
 #include "shoal/ipc/heap/heap.h"
 #include "shoal/ipc/queue/queue_layout.h"
-#include "shoal/os/wake_socket.h"
+#include "shoal/os/socket/wake_socket.h"
 
 namespace shoal::ipc {
 

@@ -15,7 +15,7 @@
 
 #include "shoal/ipc/device/device_memory.h"
 #include "shoal/ipc/heap/descriptor_broker.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/cuda/testing/stand_in.h"
 

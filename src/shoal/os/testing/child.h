@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 
 namespace shoal::os::testing {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 #include "shoal/process/boot/environment.h"
 
 namespace shoal::process {

@@ -2,8 +2,8 @@
 // worker).
 //
 // It runs over a SOCK_SEQPACKET pair, one end of which is descriptor 3 of the program. Every packet
-// (inside the frame of os/socket.h) begins with the header; all numbers are little-endian; texts
-// are u32 length and bytes.
+// (inside the frame of os/socket/socket.h) begins with the header; all numbers are little-endian;
+// texts are u32 length and bytes.
 //
 //   0        4         6      8                16
 //   | magic  | version | kind | request        | body …

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "shoal/os/no_new_processes.h"
+#include "shoal/os/process/no_new_processes.h"
 
 namespace shoal::process {
 

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <thread>
 
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/testing/entries.h"

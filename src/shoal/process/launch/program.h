@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "shoal/os/fd.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/boot/wire.h"
 #include "shoal/process/entry.h"
 #include "shoal/process/error_report.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "shoal/os/error.h"
-#include "shoal/os/signals.h"
+#include "shoal/os/process/signals.h"
 #include "shoal/process/self/own_thread.h"
 
 namespace shoal::process {

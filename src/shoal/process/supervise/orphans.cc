@@ -13,7 +13,7 @@
 #include <string>
 
 #include "shoal/os/error.h"
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 
 namespace shoal::process {
 namespace {

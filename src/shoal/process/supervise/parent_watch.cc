@@ -22,8 +22,8 @@
 #ifdef __SANITIZE_THREAD__
 #include <thread>
 
-#include "shoal/os/pidfd.h"
-#include "shoal/os/signals.h"
+#include "shoal/os/process/pidfd.h"
+#include "shoal/os/process/signals.h"
 #include "shoal/process/self/own_thread.h"
 #endif
 

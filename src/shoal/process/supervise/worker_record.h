@@ -10,7 +10,7 @@
 #include <string>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/supervise/output_relay.h"
 

@@ -7,8 +7,8 @@
 //
 //   worker i ◀── a mailbox of its own ◀─────────── MailboxSender, one for 64 workers
 //
-// The pair has no name, and a mailbox takes messages from its sender alone (os/mailbox.h). So a
-// process can send here only if it inherited one of these descriptors, or was given one.
+// The pair has no name, and a mailbox takes messages from its sender alone (os/socket/mailbox.h).
+// So a process can send here only if it inherited one of these descriptors, or was given one.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@
 #include <variant>
 #include <vector>
 
-#include "shoal/os/mailbox.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/mailbox.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/channel.h"
 #include "shoal/process/supervise/event_loop.h"
 #include "shoal/process/zygote/credit_cells.h"

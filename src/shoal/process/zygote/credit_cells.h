@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "shoal/os/clock.h"
-#include "shoal/os/mailbox.h"
+#include "shoal/os/socket/mailbox.h"
 #include "shoal/shm/arena.h"
 #include "shoal/sync/doorbell.h"
 

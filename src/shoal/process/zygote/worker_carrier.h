@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "shoal/os/mailbox.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/mailbox.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/channel.h"
 #include "shoal/process/zygote/credit_cells.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
-#include "shoal/os/limits.h"
+#include "shoal/os/limits/limits.h"
 #include "shoal/process/boot/become_worker.h"
 #include "shoal/process/supervise/orphans.h"
 #include "shoal/process/supervise/output_relay.h"

@@ -17,9 +17,9 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
-#include "shoal/os/mailbox.h"
-#include "shoal/os/signals.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/process/signals.h"
+#include "shoal/os/socket/mailbox.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/boot/wire.h"
 #include "shoal/process/codec.h"
 #include "shoal/process/entry.h"

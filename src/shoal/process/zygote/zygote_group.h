@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "shoal/os/pidfd.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/process/pidfd.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/boot/environment.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/supervise/supervisor.h"

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/process/boot/wire.h"
 #include "shoal/process/supervise/supervisor.h"
 #include "shoal/process/worker_died.h"

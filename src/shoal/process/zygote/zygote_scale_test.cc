@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "shoal/os/error.h"
-#include "shoal/os/mailbox.h"
+#include "shoal/os/socket/mailbox.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/testing/entries.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/testing/entries.h"
 

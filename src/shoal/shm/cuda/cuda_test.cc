@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/cuda/event.h"
 #include "shoal/shm/cuda/ipc_memory.h"

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 #include "shoal/process/identity/welcome.h"
 #include "shoal/process/supervise/stack_dump.h"
 #include "shoal/vector/native_worker.h"

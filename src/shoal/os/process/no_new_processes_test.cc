@@ -1,4 +1,4 @@
-#include "shoal/os/no_new_processes.h"
+#include "shoal/os/process/no_new_processes.h"
 
 #include <gtest/gtest.h>
 #include <spawn.h>

@@ -1,4 +1,4 @@
-#include "shoal/os/signals.h"
+#include "shoal/os/process/signals.h"
 
 #include <fmt/format.h>
 #include <sys/signalfd.h>

@@ -1,4 +1,4 @@
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 
 #include <fmt/format.h>
 #include <sys/syscall.h>

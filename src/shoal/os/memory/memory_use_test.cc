@@ -1,4 +1,4 @@
-#include "shoal/os/memory_use.h"
+#include "shoal/os/memory/memory_use.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "shoal/os/wake_socket.h"
+#include "shoal/os/socket/wake_socket.h"
 
 #include <sys/random.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "shoal/os/signals.h"
+#include "shoal/os/process/signals.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

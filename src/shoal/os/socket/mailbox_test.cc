@@ -1,4 +1,4 @@
-#include "shoal/os/mailbox.h"
+#include "shoal/os/socket/mailbox.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

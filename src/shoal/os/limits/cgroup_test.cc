@@ -1,5 +1,5 @@
 // CPU quotas and memory limits, read from copies of the files that the kernel shows.
-#include "shoal/os/cgroup.h"
+#include "shoal/os/limits/cgroup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <set>
 #include <thread>
 
-#include "shoal/os/affinity.h"
 #include "shoal/os/error.h"
-#include "shoal/os/limits.h"
+#include "shoal/os/limits/affinity.h"
+#include "shoal/os/limits/limits.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::os {

@@ -1,4 +1,4 @@
-#include "shoal/os/limits.h"
+#include "shoal/os/limits/limits.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "shoal/os/cgroup.h"
+#include "shoal/os/limits/cgroup.h"
 
 namespace shoal::os {
 namespace {

@@ -1,4 +1,4 @@
-#include "shoal/os/process_id.h"
+#include "shoal/os/process/process_id.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "shoal/os/mapping.h"
+#include "shoal/os/memory/mapping.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "shoal/os/memfd.h"
+#include "shoal/os/memory/memfd.h"
 
 namespace shoal::os {
 

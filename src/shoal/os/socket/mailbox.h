@@ -14,7 +14,7 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
-#include "shoal/os/packet.h"
+#include "shoal/os/socket/packet.h"
 
 namespace shoal::os {
 

@@ -1,4 +1,4 @@
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

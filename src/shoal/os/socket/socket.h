@@ -1,5 +1,5 @@
 // A packet channel between two processes that also carries descriptors; each message is one packet
-// of os/packet.h.
+// of os/socket/packet.h.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/fd.h"
-#include "shoal/os/packet.h"
+#include "shoal/os/socket/packet.h"
 
 namespace shoal::os {
 

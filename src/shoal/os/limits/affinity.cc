@@ -1,4 +1,4 @@
-#include "shoal/os/affinity.h"
+#include "shoal/os/limits/affinity.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,8 +10,8 @@
 #include <memory>
 #include <sstream>
 
-#include "shoal/os/cgroup.h"
 #include "shoal/os/error.h"
+#include "shoal/os/limits/cgroup.h"
 
 namespace shoal::os {
 namespace {

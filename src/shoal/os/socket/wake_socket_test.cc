@@ -1,4 +1,4 @@
-#include "shoal/os/wake_socket.h"
+#include "shoal/os/socket/wake_socket.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "shoal/os/memfd.h"
+#include "shoal/os/memory/memfd.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "shoal/os/error.h"
-#include "shoal/os/limits.h"
-#include "shoal/os/mapping.h"
+#include "shoal/os/limits/limits.h"
+#include "shoal/os/memory/mapping.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::os {

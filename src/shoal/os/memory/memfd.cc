@@ -1,4 +1,4 @@
-#include "shoal/os/memfd.h"
+#include "shoal/os/memory/memfd.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "shoal/os/error.h"
-#include "shoal/os/limits.h"
+#include "shoal/os/limits/limits.h"
 
 namespace shoal::os {
 namespace {

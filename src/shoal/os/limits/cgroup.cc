@@ -1,4 +1,4 @@
-#include "shoal/os/cgroup.h"
+#include "shoal/os/limits/cgroup.h"
 
 #include <charconv>
 #include <fstream>

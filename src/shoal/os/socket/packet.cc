@@ -1,4 +1,4 @@
-#include "shoal/os/packet.h"
+#include "shoal/os/socket/packet.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 #include <ctime>
 
 #include "shoal/os/error.h"
-#include "shoal/os/mapping.h"
-#include "shoal/os/memfd.h"
+#include "shoal/os/memory/mapping.h"
+#include "shoal/os/memory/memfd.h"
 #include "shoal/os/poll.h"
 
 namespace shoal::os {

@@ -1,4 +1,4 @@
-#include "shoal/os/pidfd.h"
+#include "shoal/os/process/pidfd.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "shoal/os/error.h"
-#include "shoal/os/socket.h"
+#include "shoal/os/socket/socket.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::os {

@@ -1,4 +1,4 @@
-#include "shoal/os/memory_use.h"
+#include "shoal/os/memory/memory_use.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,9 +10,9 @@
 #include <fstream>
 #include <limits>
 
-#include "shoal/os/cgroup.h"
 #include "shoal/os/fd.h"
-#include "shoal/os/mapping.h"
+#include "shoal/os/limits/cgroup.h"
+#include "shoal/os/memory/mapping.h"
 
 namespace shoal::os {
 namespace {
