@@ -3,15 +3,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
+#include "shoal/env/env_watcher.h"
 #include "shoal/env/keywords.h"
 #include "shoal/env/registry.h"
 #include "shoal/os/error.h"
-#include "shoal/process/identity/identity.h"
 
 namespace shoal::env {
 namespace {
@@ -32,30 +34,10 @@ std::vector<Choice> choices(const Space& action_space) {
   return found;
 }
 
-/// The environments' code runs as that of their worker while this lives. Nothing without one.
-class Running {
- public:
-  explicit Running(const std::optional<process::Identity>& identity)
-      : identity_(identity ? &*identity : nullptr) {
-    if (identity_ != nullptr) scope_.emplace(*identity_);
-  }
-  /// Environment `i` of the batch.
-  void enter(int i) const noexcept {
-    if (identity_ != nullptr) identity_->enter(identity_->place().first_env + i);
-  }
-  void set_seed(int i, std::uint64_t seed) const noexcept {
-    if (identity_ != nullptr) identity_->set_seed(identity_->place().first_env + i, seed);
-  }
-
- private:
-  const process::Identity* const identity_;
-  std::optional<process::IdentityScope> scope_;
-};
-
 class BatchOfEnvs final : public BatchEnv {
  public:
   BatchOfEnvs(std::vector<std::unique_ptr<Env>> envs, int max_episode_steps)
-      : identity_(process::IdentityScope::being_built()),
+      : watcher_(WatchScope::watcher()),
         envs_(std::move(envs)),
         elapsed_(envs_.size(), -1),
         max_episode_steps_(max_episode_steps),
@@ -73,14 +55,15 @@ class BatchOfEnvs final : public BatchEnv {
     const auto at = static_cast<std::size_t>(i);
     if (seed) envs_[at]->np_random().seed(*seed);
     elapsed_[at] = 0;
-    const Running running(identity_);
-    running.enter(i);
-    if (seed) running.set_seed(i, *seed);
-    if (options.empty()) {
-      envs_[at]->reset(Row(rows().obs, i));
-    } else {
-      envs_[at]->reset_with(Row(rows().obs, i), options);
-    }
+    watched([&] {
+      enter(i);
+      if (seed && watcher_) watcher_->set_seed(i, *seed);
+      if (options.empty()) {
+        envs_[at]->reset(Row(rows().obs, i));
+      } else {
+        envs_[at]->reset_with(Row(rows().obs, i), options);
+      }
+    });
     write(at, Outcome{});
   }
 
@@ -111,9 +94,30 @@ class BatchOfEnvs final : public BatchEnv {
   }
 
   void step_range(int lo, int hi) override {
-    const Running running(identity_);
+    watched([&] { step_each(lo, hi); });
+  }
+
+ private:
+  static constexpr std::size_t kKeptBytes = sizeof(int) + sizeof(NpRandom);
+  static_assert(std::is_trivially_copyable_v<NpRandom>);
+
+  /// Runs `run`, which runs code of the environments.
+  template <class Run>
+  void watched(Run&& run) const {
+    if (watcher_) {
+      watcher_->watch(std::ref(run));  // by reference: nothing is allocated
+    } else {
+      run();
+    }
+  }
+
+  void enter(int i) const noexcept {
+    if (watcher_) watcher_->enter(i);
+  }
+
+  void step_each(int lo, int hi) {
     for (auto i = static_cast<std::size_t>(lo); i < static_cast<std::size_t>(hi); ++i) {
-      running.enter(static_cast<int>(i));
+      enter(static_cast<int>(i));
       if (elapsed_[i] < 0)
         throw InvalidState(fmt::format("step of environment {} before its reset", i));
       const Row action(rows().actions, static_cast<std::int64_t>(i));
@@ -123,10 +127,6 @@ class BatchOfEnvs final : public BatchEnv {
       write(i, outcome);
     }
   }
-
- private:
-  static constexpr std::size_t kKeptBytes = sizeof(int) + sizeof(NpRandom);
-  static_assert(std::is_trivially_copyable_v<NpRandom>);
 
   void check(const Row& action, std::size_t i) const {
     for (const Choice& choice : choices_) {
@@ -143,7 +143,7 @@ class BatchOfEnvs final : public BatchEnv {
     rows().truncated[i] = outcome.truncated;
   }
 
-  const std::optional<process::Identity> identity_;  // whose environments these are, if a worker's
+  const std::shared_ptr<const EnvWatcher> watcher_;  // nullptr: nobody asks
   std::vector<std::unique_ptr<Env>> envs_;
   std::vector<int> elapsed_;  // steps since the reset; -1: never reset
   int max_episode_steps_;
@@ -167,9 +167,9 @@ std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
   if (count < 1)
     throw InvalidArgument(fmt::format("a batch needs at least one environment, not {}", count));
   std::vector<std::unique_ptr<Env>> envs;
-  const auto identity = process::IdentityScope::being_built();
+  const auto watcher = WatchScope::watcher();
   for (int i = 0; i < count; ++i) {
-    if (identity) identity->enter(identity->place().first_env + i);
+    if (watcher) watcher->enter(i);
     envs.push_back(make_one());
     if (envs.back()->observation_space() != envs.front()->observation_space() ||
         envs.back()->action_space() != envs.front()->action_space()) {

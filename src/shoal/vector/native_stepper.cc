@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
+#include "shoal/env/env_watcher.h"
 #include "shoal/env/registry.h"
 #include "shoal/process/codec.h"
 #include "shoal/vector/call_state.h"
@@ -28,6 +30,24 @@ template <class T>
 std::span<T> rows_from(std::span<T> all, int lo, int n) {
   return all.subspan(static_cast<std::size_t>(lo), static_cast<std::size_t>(n));
 }
+
+/// Lets environments know which one of their worker they are.
+class IdentityWatcher final : public env::EnvWatcher {
+ public:
+  explicit IdentityWatcher(process::Identity identity) : identity_(std::move(identity)) {}
+
+  void watch(const std::function<void()>& run) const override {
+    const process::IdentityScope scope(identity_);
+    run();
+  }
+  void enter(int i) const noexcept override { identity_.enter(identity_.place().first_env + i); }
+  void set_seed(int i, std::uint64_t seed) const noexcept override {
+    identity_.set_seed(identity_.place().first_env + i, seed);
+  }
+
+ private:
+  const process::Identity identity_;
+};
 
 }  // namespace
 
@@ -172,7 +192,8 @@ std::vector<std::byte> NativeStepper::request(std::span<const std::byte> message
 std::unique_ptr<env::BatchEnv> make_native_batch(const process::Identity& identity,
                                                  std::string_view id, int count,
                                                  std::string_view env_args) {
-  const process::IdentityScope building(identity, process::IdentityScope::Work::kBuild);
+  const process::IdentityScope building(identity);
+  const env::WatchScope watched(std::make_shared<IdentityWatcher>(identity));
   return env::make_batch(id, count, env_args);
 }
 

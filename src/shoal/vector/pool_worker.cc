@@ -195,7 +195,7 @@ void PoolWorker::open(const PoolMessage& message) {
     session.opened = hooks_.open(message.bytes, message.first, message.count);
   } else {
     try {
-      const process::IdentityScope scope(session.identity, process::IdentityScope::Work::kBuild);
+      const process::IdentityScope scope(session.identity);
       session.opened = hooks_.open(message.bytes, message.first, message.count);
     } catch (...) {
       report(message.session, hooks_.describe_opening, PoolKind::kFailed);

@@ -51,7 +51,6 @@ OfThisProcess& of_this() {
 struct Running {
   void* state = nullptr;  // Identity::State
   int env = Identity::kNoEnv;
-  IdentityScope::Work work = IdentityScope::Work::kRun;
 };
 thread_local Running running;
 
@@ -119,18 +118,11 @@ void become(std::optional<Identity> identity) {
   own.became = std::move(identity);
 }
 
-IdentityScope::IdentityScope(const Identity& identity, Work work) noexcept
-    : outer_(static_cast<Identity::State*>(running.state)),
-      outer_env_(running.env),
-      outer_work_(running.work) {
-  running = {identity.state_.get(), Identity::kNoEnv, work};
+IdentityScope::IdentityScope(const Identity& identity) noexcept
+    : outer_(static_cast<Identity::State*>(running.state)), outer_env_(running.env) {
+  running = {identity.state_.get(), Identity::kNoEnv};
 }
 
-IdentityScope::~IdentityScope() { running = {outer_, outer_env_, outer_work_}; }
-
-std::optional<Identity> IdentityScope::being_built() {
-  if (running.state == nullptr || running.work != Work::kBuild) return {};
-  return started_worker();
-}
+IdentityScope::~IdentityScope() { running = {outer_, outer_env_}; }
 
 }  // namespace shoal::process

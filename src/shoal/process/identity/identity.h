@@ -93,23 +93,14 @@ void become(std::optional<Identity> identity);
 /// Fork: the child's one thread is in the scopes that the forking thread was in.
 class IdentityScope {
  public:
-  enum class Work : std::uint8_t {
-    kRun,
-    kBuild,  // what is built now are the environments of `identity`, in their order
-  };
-
-  explicit IdentityScope(const Identity& identity, Work work = Work::kRun) noexcept;
+  explicit IdentityScope(const Identity& identity) noexcept;
   ~IdentityScope();
   IdentityScope(const IdentityScope&) = delete;
   IdentityScope& operator=(const IdentityScope&) = delete;
 
-  /// Whose environments this thread builds; nothing outside a scope of kBuild.
-  static std::optional<Identity> being_built();
-
  private:
   Identity::State* const outer_;
   const int outer_env_;
-  const Work outer_work_;
 };
 
 }  // namespace shoal::process

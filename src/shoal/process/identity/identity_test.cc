@@ -74,15 +74,6 @@ TEST(Identity, ThreadsOfOneWorkerRunEnvironmentsOfTheirOwn) {
   EXPECT_EQ(this_worker().env_index(), 0);
 }
 
-TEST(Identity, OnlyAScopeOfBuildingTellsWhoseEnvironmentsAreBuilt) {
-  const Identity outer, inner;
-  EXPECT_FALSE(IdentityScope::being_built().has_value());
-  const IdentityScope building(outer, IdentityScope::Work::kBuild);
-  EXPECT_EQ(IdentityScope::being_built(), outer);
-  const IdentityScope running(inner);
-  EXPECT_FALSE(IdentityScope::being_built().has_value());
-}
-
 TEST(Identity, GroupsCountApart) {
   const Identity one, other;
   one.counter("steps").add(2);
