@@ -7,13 +7,13 @@
 
 #include "bindings.h"
 #include "exceptions.h"
-#include "faults.h"
 #include "shoal/os/error.h"
 #include "shoal/process/error_report.h"
 #include "shoal/process/start_method.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/async_errors.h"
 #include "shoal/vector/spaces_differ.h"
+#include "vector/faults.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

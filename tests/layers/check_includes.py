@@ -20,8 +20,8 @@ from report import run
 
 LAYERS = ("os", "shm", "sync", "ipc", "process", "env", "vector", "serve", "collect", "learn")
 
-# The rooms of each layer, top to bottom, and the rooms that each of them includes. "." is what lies beside the rooms. A file
-# that makes what lies in rooms below (a factory behind an interface) is a room of its own: it alone sees all of them.
+# The rooms of each layer and of the bindings, top to bottom, and the rooms that each of them includes. "." is what lies beside
+# the rooms. A file that makes what lies in rooms (a factory behind an interface) is a room of its own, below all that it sees.
 BESIDE = "."
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "os": {
@@ -65,6 +65,19 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "ppo": ("config", "checkpoint", "network"),
         "run": ("config", "checkpoint", "network", "ppo"),
     },
+    "bindings": {
+        BESIDE: (),
+        "objects": (BESIDE,),
+        "ipc": (BESIDE, "objects"),
+        "process": (BESIDE,),
+        "vector": (BESIDE, "process"),
+        "serve": (BESIDE,),
+        "collect": (BESIDE, "vector"),
+        "learn": (),
+        "models": (),
+        "tensors": (BESIDE,),
+        "errors.cc": (BESIDE, "vector"),
+    },
 }
 SUFFIXES = {".h", ".cc", ".hpp", ".cpp", ".inc"}
 
@@ -94,7 +107,7 @@ def is_of_tests(path: str) -> bool:
 
 
 def room_of(path: str, rooms: Rooms) -> str | None:
-    """The room of "shoal/<layer>/…"; None where its layer has rooms, and it lies in none of them."""
+    """The room of "shoal/<layer>/…" (or "shoal/bindings/…"); None where its layer has no such room."""
     _, layer, *inside = path.split("/")
     of_layer = rooms.get(layer, {BESIDE: ()})
     for room in (inside[0], BESIDE):
@@ -183,26 +196,31 @@ def check(root: Path, rooms: Rooms = ROOMS) -> tuple[int, list[str]]:
     src, bindings = root / "src" / "shoal", root / "python" / "bindings"
     files = sources(src) + sources(bindings)
     for source in files:
-        inside = source.relative_to(src).parts if source.is_relative_to(src) else None
+        ours = source.is_relative_to(src)
+        inside = source.relative_to(src if ours else bindings)
         # What lies beside the layers (version.cc) is seen by all of them, so it sees none.
-        layer = None if inside is None or len(inside) == 1 else inside[0]
-        path = "" if layer is None else source.relative_to(src.parent).as_posix()
-        if layer is not None and layer not in LAYERS:
+        layer = "bindings" if not ours else inside.parts[0] if len(inside.parts) > 1 else None
+        path = (Path("shoal") / ("" if ours else "bindings") / inside).as_posix()
+        room = None if layer is None else room_of(path, rooms)
+        if ours and layer is not None and layer not in LAYERS:
             faults.append(f"{source.relative_to(root)}: there is no layer {layer}")
             continue
-        room = None if layer is None else room_of(path, rooms)
         if layer is not None and room is None and "/testing/" not in path:
             faults.append(f"{source.relative_to(root)}: ROOMS has no such room of {layer}")
             continue
         if layer is not None and not is_of_tests(path):
             used.add((layer, room, room))
         for line, bracket, include in includes(source):
-            if inside is None:
+            if not ours:
                 fault = fault_in_bindings(source, include)
+                if bracket == '"' and not include.startswith("shoal/"):
+                    include = f"shoal/bindings/{include}"
             elif layer is None:
                 fault = "what lies beside the layers includes a layer" if layer_of(include) else None
             else:
-                fault = fault_in_layer(layer, bracket, include) or fault_in_room(path, include, rooms)
+                fault = fault_in_layer(layer, bracket, include)
+            if layer is not None:
+                fault = fault or fault_in_room(path, include, rooms)
                 if layer_of(include) == layer and not is_of_tests(path):
                     used.add((layer, room, room_of(include, rooms)))
             if fault:

@@ -83,6 +83,19 @@ class CheckIncludes(unittest.TestCase):
                 self.assertEqual(len(faults), len(expected), faults)
                 for fault, part in zip(faults, expected, strict=True):
                     self.assertIn(part, fault)
+        rooms_of_bindings: Rooms = {"bindings": {BESIDE: (), "a": (BESIDE,), "b": ("a",)}}
+        for path, text, expected in [
+            ("python/bindings/a/x.cc", '#include "x.h"\n#include "a/x.h"\n#include "shoal/os/x.h"\n', []),
+            ("python/bindings/x.cc", '#include "a/x.h"\n', [":1: bindings includes bindings/a"]),
+            ("python/bindings/a/x.cc", '#include "x.h"\n#include "b/x.h"\n', [":2: bindings/a includes bindings/b"]),
+            ("python/bindings/b/x.cc", "#include <vector>\n", ["lets bindings/b include bindings/a, which no file"]),
+            ("python/bindings/c/x.cc", "", ["ROOMS has no such room of bindings"]),
+        ]:
+            with self.subTest(path + text):
+                faults = self.faults(path, text, rooms_of_bindings)
+                self.assertEqual(len(faults), len(expected), faults)
+                for fault, part in zip(faults, expected, strict=True):
+                    self.assertIn(part, fault)
         text = "".join(f'#include "shoal/os/{room}x.h"\n' for room in ("", "a/", "b/"))
         self.assertEqual(self.faults("src/shoal/os/make.cc", text, rooms), [])
 

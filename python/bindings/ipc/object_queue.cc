@@ -1,0 +1,176 @@
+#include "ipc/object_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "objects/plain_codec.h"
+#include "objects/tree_pickle.h"
+#include "shoal/ipc/heap/block.h"
+
+namespace nb = nanobind;
+
+namespace shoal::python {
+namespace {
+
+using ipc::Message;
+using ipc::Offset;
+using ipc::QueueOutcome;
+using ipc::QueueWait;
+
+/// From here on, copying takes longer than letting go of the GIL.
+constexpr std::size_t kLongCopy = 64 * 1024;
+constexpr os::Deadline kNow = os::Deadline::min();
+
+bool signal_raised() {
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+/// `attempt(wait)` without the GIL; raises what a signal handler raised.
+template <class Attempt>
+QueueOutcome without_gil(os::Deadline deadline, const ipc::Token* peer, Attempt attempt) {
+  QueueOutcome outcome;
+  {
+    const nb::gil_scoped_release unlocked;
+    outcome = attempt(QueueWait{deadline, peer, signal_raised});
+  }
+  if (outcome == QueueOutcome::kInterrupted) throw nb::python_error();
+  return outcome;
+}
+
+/// First with the GIL, without waiting: it is the shortest way, and mostly enough.
+template <class Attempt>
+QueueOutcome at_once_or_wait(os::Deadline deadline, const ipc::Token* peer, Attempt attempt) {
+  const QueueOutcome outcome = attempt(QueueWait{kNow, peer});
+  if (outcome != QueueOutcome::kTimedOut || deadline == kNow) return outcome;
+  return without_gil(deadline, peer, attempt);
+}
+
+std::span<const std::byte> bytes_of_object(nb::handle bytes) {
+  return {reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes.ptr())),
+          static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+}
+
+/// Of a list of blocks, or of no object.
+std::vector<Offset> offsets_of(nb::handle blocks) {
+  std::vector<Offset> offsets;
+  if (!blocks.is_valid()) return offsets;
+  for (const nb::handle block : blocks) offsets.push_back(nb::cast<ipc::Block&>(block).offset());
+  return offsets;
+}
+
+nb::object reduction() { return nb::module_::import_("shoal.multiprocessing.reduction"); }
+
+/// A pickle of `object` and the blocks that it names. What is a tree of what is known needs no
+/// Python.
+std::pair<nb::object, nb::object> pickle_dumps(nb::handle object) {
+  nb::list blocks;
+  nb::object data = pickle_tree(object, blocks);
+  if (!data.is_none()) return {std::move(data), std::move(blocks)};
+  const nb::object both = reduction().attr("dumps")(object);
+  return {both[0], both[1]};
+}
+
+nb::object pickle_loads(Message& message) {
+  static PyObject* loads = nullptr;  // for ever; under the GIL, and found twice does no harm
+  if (loads == nullptr) {
+    loads = nb::object(nb::module_::import_("pickle").attr("loads")).release().ptr();
+  }
+  const nb::handle load(loads);
+  if (!message.block()) {
+    const auto bytes = message.bytes();
+    return load(nb::bytes(bytes.data(), bytes.size()));
+  }
+  // The message lives as long as anything that was unpickled in place.
+  return load(nb::cast(std::move(message.block())));
+}
+
+}  // namespace
+
+os::Deadline queue_deadline(bool block, std::optional<double> timeout) {
+  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
+  if (!block) return kNow;
+  if (!timeout) return os::kNoDeadline;
+  if (*timeout <= 0) return kNow;
+  return os::deadline_after(
+      std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(*timeout, kLongest) * 1e9)));
+}
+
+QueueOutcome ObjectQueue::put_message(MessageForm form, std::span<const std::byte> bytes,
+                                      std::span<const Offset> blocks, os::Deadline deadline,
+                                      const ipc::Token* peer) {
+  const auto attempt = [&](const QueueWait& how) {
+    return queue_.put(static_cast<std::uint16_t>(form), bytes, blocks, how);
+  };
+  if (bytes.size() >= kLongCopy) return without_gil(deadline, peer, attempt);
+  return at_once_or_wait(deadline, peer, attempt);
+}
+
+QueueOutcome ObjectQueue::put(nb::handle object, os::Deadline deadline, const ipc::Token* peer) {
+  PlainCodec codec;
+  if (codec.encode(object)) {
+    const auto blocks = offsets_of(codec.blocks());
+    return put_message(MessageForm::kPlain, codec.bytes(), blocks, deadline, peer);
+  }
+  if (PyBytes_CheckExact(object.ptr())) {
+    const nb::object kept = nb::borrow(object);
+    return put_message(MessageForm::kBytes, bytes_of_object(object), {}, deadline, peer);
+  }
+  const auto [data, held] = pickle_dumps(object);
+  const auto blocks = offsets_of(held);
+  Py_buffer view;
+  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  struct Release {
+    Py_buffer& view;
+    ~Release() { PyBuffer_Release(&view); }
+  } const release{view};
+  return put_message(MessageForm::kPickle,
+                     {static_cast<const std::byte*>(view.buf), static_cast<std::size_t>(view.len)},
+                     blocks, deadline, peer);
+}
+
+QueueOutcome ObjectQueue::put_raw(std::span<const std::byte> bytes, os::Deadline deadline,
+                                  const ipc::Token* peer) {
+  return put_message(MessageForm::kRaw, bytes, {}, deadline, peer);
+}
+
+QueueOutcome ObjectQueue::get(Message& message, os::Deadline deadline, const ipc::Token* peer) {
+  return at_once_or_wait(deadline, peer,
+                         [&](const QueueWait& how) { return queue_.get(message, how); });
+}
+
+QueueOutcome ObjectQueue::poll(os::Deadline deadline, const ipc::Token* peer) {
+  return at_once_or_wait(deadline, peer, [&](const QueueWait& how) { return queue_.poll(how); });
+}
+
+QueueOutcome ObjectQueue::join() {
+  return at_once_or_wait(os::kNoDeadline, nullptr,
+                         [&](const QueueWait& how) { return queue_.join(how); });
+}
+
+nb::object ObjectQueue::object_of(Message& message) {
+  const auto bytes = message.bytes();
+  switch (static_cast<MessageForm>(message.tag())) {
+    case MessageForm::kPlain:
+      return PlainCodec::decode(bytes);
+    case MessageForm::kBytes:
+      return nb::bytes(bytes.data(), bytes.size());
+    case MessageForm::kRaw:
+    case MessageForm::kPickle:
+      break;
+  }
+  return pickle_loads(message);
+}
+
+nb::bytes ObjectQueue::bytes_of(Message& message) {
+  const auto bytes = message.bytes();
+  const auto form = static_cast<MessageForm>(message.tag());
+  if (form == MessageForm::kPlain || form == MessageForm::kBytes) {
+    return nb::cast<nb::bytes>(nb::module_::import_("pickle").attr("dumps")(object_of(message), 5));
+  }
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace shoal::python

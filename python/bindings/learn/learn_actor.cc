@@ -1,0 +1,91 @@
+// shoal._learn: C++ networks that choose actions for a collector.
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "learn/learn_bindings.h"
+#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/run/network_actor.h"
+#include "shoal/os/error.h"
+#include "shoal/vector/vector_env.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shoal::python {
+namespace {
+
+using learn::NamedArray;
+using learn::NetworkActor;
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+NamedArray named(const std::string& name, const Array& array) {
+  NamedArray named{name, {}, {}};
+  if (array.dtype() == nb::dtype<float>()) {
+    named.spec.dtype = shm::DType::kF32;
+  } else if (array.dtype() == nb::dtype<double>()) {
+    named.spec.dtype = shm::DType::kF64;
+  } else {
+    throw InvalidArgument(fmt::format("weights are float32 or float64; '{}' is neither", name));
+  }
+  for (std::size_t d = 0; d < array.ndim(); ++d)
+    named.spec.shape.push_back(static_cast<std::int64_t>(array.shape(d)));
+  const auto* data = static_cast<const std::byte*>(array.data());
+  named.bytes.assign(data, data + named.spec.bytes());
+  return named;
+}
+
+nb::dict weights(const NetworkActor& actor) {
+  nb::dict result;
+  const nb::object numpy = nb::module_::import_("numpy");
+  for (const NamedArray& array : actor.weights()) {
+    const char* type = array.spec.dtype == shm::DType::kF64 ? "float64" : "float32";
+    nb::object flat = numpy.attr("frombuffer")(nb::bytes(array.bytes.data(), array.bytes.size()),
+                                               "dtype"_a = type);
+    result[array.name.c_str()] = flat.attr("reshape")(array.spec.shape).attr("copy")();
+  }
+  return result;
+}
+
+void load_weights(NetworkActor& actor, const std::map<std::string, Array>& arrays) {
+  std::vector<NamedArray> all;
+  for (const auto& [name, array] : arrays) all.push_back(named(name, array));
+  actor.load_weights(std::move(all));
+}
+
+}  // namespace
+
+void bind_learn_actor(nb::module_& module) {
+  nb::class_<NetworkActor, collect::Actor>(module, "NetworkActor")
+      .def_static(
+          "create",
+          [](vector::VectorEnv& envs, const std::string& config_json, std::uint64_t seed) {
+            learn::TrainConfig config;
+            apply_overrides(parse_json(config_json, "the configuration"), config);
+            return std::make_unique<NetworkActor>(envs.single_observation_space(),
+                                                  envs.single_action_space(), config.ppo, seed);
+          },
+          "envs"_a, "config_json"_a, "seed"_a)
+      .def_static(
+          "load",
+          [](vector::VectorEnv& envs, const std::string& checkpoint, std::uint64_t seed) {
+            return std::make_unique<NetworkActor>(NetworkActor::load(
+                checkpoint, envs.single_observation_space(), envs.single_action_space(), seed));
+          },
+          "envs"_a, "checkpoint"_a, "seed"_a)
+      .def("reseed", &NetworkActor::reseed, "seed"_a)
+      .def("weights", &weights)
+      .def("load_weights", &load_weights, "weights"_a,
+           nb::sig("def load_weights(self, weights: dict[str, numpy.ndarray]) -> None"));
+}
+
+}  // namespace shoal::python

@@ -1,0 +1,65 @@
+// shoal._learn: learning, on LibTorch's libraries but without Python's torch. Environments come
+// from shoal._core.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+
+#include "learn/learn_bindings.h"
+#include "shoal/learn/config/presets.h"
+#include "shoal/learn/config/train_config.h"
+#include "shoal/os/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shoal::python {
+
+nlohmann::json parse_json(const std::string& text, const char* what) {
+  auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw InvalidArgument(fmt::format("{} is not JSON", what));
+  return json;
+}
+
+void SignalCheck::operator()() {
+  constexpr long long kPeriodNs = 50'000'000;
+  const long long now = std::chrono::steady_clock::now().time_since_epoch().count();
+  if (now < next_ns_) return;
+  next_ns_ = now + kPeriodNs;
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+void bind_learn_config(nb::module_& module) {
+  module.def("preset_names", &learn::preset_names);
+  module.def(
+      "preset_for", [](const std::string& env_id) { return learn::preset_for(env_id); },
+      "env_id"_a);
+  module.def(
+      "preset", [](const std::string& name) { return to_flat_json(learn::preset(name)).dump(); },
+      "name"_a, "All options of a preset, as JSON.");
+  module.def("config_names", &learn::config_names);
+  module.def(
+      "override_config",
+      [](const std::string& config_json, const std::string& overrides_json) {
+        learn::TrainConfig config;
+        apply_overrides(parse_json(config_json, "the configuration"), config);
+        apply_overrides(parse_json(overrides_json, "the options"), config);
+        validate(config);
+        return to_flat_json(config).dump();
+      },
+      "config_json"_a, "overrides_json"_a,
+      "The configuration with some options changed, checked, as JSON.");
+}
+
+}  // namespace shoal::python
+
+NB_MODULE(_learn, module) {
+  module.doc() = "Shoal's learners. Use them through shoal.learn.";
+  nb::module_::import_("shoal._core");  // its types and exceptions are ours too
+  shoal::python::bind_learn_actor(module);
+  shoal::python::bind_learn_config(module);
+  shoal::python::bind_learn_policy(module);
+  shoal::python::bind_learn_trainer(module);
+}

@@ -1,0 +1,149 @@
+// shoal._learn: policies out of checkpoints, and their evaluation.
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "learn/learn_bindings.h"
+#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/run/trained_policy.h"
+#include "shoal/os/error.h"
+#include "shoal/vector/vector_env.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shoal::python {
+namespace {
+
+using learn::TrainedPolicy;
+using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+bool same_type(const nb::dlpack::dtype& type, shm::DType wanted) {
+  const auto code = [&] {
+    switch (wanted) {
+      case shm::DType::kBool:
+        return nb::dlpack::dtype_code::Bool;
+      case shm::DType::kF16:
+      case shm::DType::kF32:
+      case shm::DType::kF64:
+        return nb::dlpack::dtype_code::Float;
+      case shm::DType::kU8:
+      case shm::DType::kU16:
+      case shm::DType::kU32:
+      case shm::DType::kU64:
+        return nb::dlpack::dtype_code::UInt;
+      default:
+        return nb::dlpack::dtype_code::Int;
+    }
+  }();
+  return type.code == static_cast<std::uint8_t>(code) && type.lanes == 1 &&
+         type.bits == 8 * shm::itemsize(wanted);
+}
+
+/// Borrows one array a leaf, each [rows, …leaf shape] of the leaf's element type.
+template <class Array>
+std::vector<shm::TensorView> views(const env::Space& space, const std::vector<Array>& arrays,
+                                   const char* what) {
+  const auto leaves = env::leaves(space);
+  if (arrays.size() != leaves.size())
+    throw InvalidArgument(
+        fmt::format("{}: {} arrays where {} are needed", what, arrays.size(), leaves.size()));
+  std::vector<shm::TensorView> views;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto& spec = leaves[i].spec;
+    const auto& array = arrays[i];
+    bool fits = array.ndim() == spec.shape.size() + 1 && same_type(array.dtype(), spec.dtype);
+    for (std::size_t d = 0; fits && d < spec.shape.size(); ++d)
+      fits = static_cast<std::int64_t>(array.shape(d + 1)) == spec.shape[d];
+    if (!fits)
+      throw InvalidArgument(fmt::format("{}: array {} has another shape or type than {}", what, i,
+                                        leaves[i].space.repr()));
+    const auto rows = static_cast<std::int64_t>(array.shape(0));
+    if (!views.empty() && views[0].rows != rows)
+      throw InvalidArgument(fmt::format("{}: arrays of {} and {} rows", what, views[0].rows, rows));
+    auto* data = const_cast<void*>(static_cast<const void*>(array.data()));
+    views.push_back({static_cast<std::byte*>(data), rows, spec});
+  }
+  return views;
+}
+
+void act(TrainedPolicy& policy, const std::vector<Input>& observations,
+         const std::vector<Output>& actions, bool deterministic, std::uint64_t step) {
+  const auto in = views(policy.observation_space(), observations, "observations");
+  const auto out = views(policy.action_space(), actions, "actions");
+  if (in[0].rows != out[0].rows)
+    throw InvalidArgument(
+        fmt::format("{} observations and room for {} actions", in[0].rows, out[0].rows));
+  if (in[0].rows > 0) policy.act(in, out, deterministic, step);
+}
+
+nb::dict evaluate_policy(TrainedPolicy& policy, std::shared_ptr<vector::VectorEnv> envs,
+                         int episodes, std::uint64_t seed, bool deterministic) {
+  if (envs->single_observation_space() != policy.observation_space() ||
+      envs->single_action_space() != policy.action_space())
+    throw InvalidArgument(fmt::format(
+        "evaluate: the policy was trained with observations {} and actions {}; these environments "
+        "have {} and {}",
+        policy.observation_space().repr(), policy.action_space().repr(),
+        envs->single_observation_space().repr(), envs->single_action_space().repr()));
+  learn::Evaluation evaluation;
+  {
+    const nb::gil_scoped_release unlocked;
+    SignalCheck check;
+    learn::EvaluationOptions options;
+    options.episodes = episodes;
+    options.seed = seed;
+    options.cancelled = [&check] {
+      check();
+      return false;
+    };
+    evaluation = learn::evaluate(
+        *envs,
+        [&](auto obs, auto actions, std::uint64_t step) {
+          policy.act(obs, actions, deterministic, step);
+        },
+        options);
+  }
+  nb::dict result;
+  result["returns"] = evaluation.returns;
+  result["lengths"] = evaluation.lengths;
+  result["mean_return"] = evaluation.mean_return();
+  result["std_return"] = evaluation.std_return();
+  result["mean_length"] = evaluation.mean_length();
+  return result;
+}
+
+}  // namespace
+
+void bind_learn_policy(nb::module_& module) {
+  nb::class_<TrainedPolicy>(module, "Policy")
+      .def_static(
+          "load", [](const std::string& directory) { return TrainedPolicy::load(directory); },
+          "checkpoint"_a)
+      .def_prop_ro("observation_space",
+                   [](const TrainedPolicy& policy) {
+                     return learn::space_to_json(policy.observation_space()).dump();
+                   })
+      .def_prop_ro("action_space",
+                   [](const TrainedPolicy& policy) {
+                     return learn::space_to_json(policy.action_space()).dump();
+                   })
+      .def_prop_ro("config",
+                   [](const TrainedPolicy& policy) { return to_flat_json(policy.config()).dump(); })
+      .def_prop_ro("step", &TrainedPolicy::steps)
+      .def("act", &act, "observations"_a, "actions"_a, "deterministic"_a, "step"_a = 0,
+           nb::sig("def act(self, observations: list[numpy.ndarray], actions: list[numpy.ndarray], "
+                   "deterministic: bool, step: int = 0) -> None"))
+      .def("evaluate", &evaluate_policy, "envs"_a, "episodes"_a, "seed"_a,
+           "deterministic"_a = true);
+}
+
+}  // namespace shoal::python
