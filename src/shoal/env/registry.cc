@@ -8,11 +8,11 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <regex>
 #include <utility>
 
 #include "shoal/env/classic/built_ins.h"
+#include "shoal/env/edit_distance.h"
 #include "shoal/env/frame_stack.h"
 #include "shoal/env/plugin.h"
 #include "shoal/env/segmented/built_in.h"
@@ -49,32 +49,23 @@ Registry& registry() {
   return *the;
 }
 
-/// The least number of insertions, deletions and replacements that make `a` from `b`, letter case
-/// aside.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row[b.size()];
+std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
 }
 
 std::string_view without_namespace(std::string_view id) { return id.substr(id.find('/') + 1); }
 
-/// The registered ids that the writer of `id` may have meant, best first; all of them when none is
-/// near.
+/// The registered ids that the writer of `id` may have meant, letter case aside, best first; none
+/// where none is near.
 std::vector<std::string> nearest(std::string_view id, const std::vector<std::string>& ids) {
+  const std::string given = in_lower_case(id);
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& known : ids) {
-    const std::size_t bare = edit_distance(without_namespace(id), without_namespace(known));
-    ranked.emplace_back(std::min(bare, edit_distance(id, known)), known);
+    const std::string there = in_lower_case(known);
+    const std::size_t bare = edit_distance(without_namespace(given), without_namespace(there));
+    ranked.emplace_back(std::min(bare, edit_distance(given, there)), known);
   }
   std::sort(ranked.begin(), ranked.end());
   const std::size_t near = std::max<std::size_t>(2, without_namespace(id).size() / 3);
