@@ -21,8 +21,7 @@
 
 #include "bindings.h"
 #include "numpy_api.h"
-#include "shoal/process/self/own_thread.h"
-#include "shoal/serve/backend.h"
+#include "shoal/process/own_thread.h"
 #include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"
 #include "waiting.h"
@@ -246,17 +245,6 @@ void bind_server(nb::module_& module) {
       .def(
           "next", &next, "timeout"_a = nb::none(),
           "What is to be done next: a Batch, Probe, Command or Gone; None after `timeout` seconds.")
-      .def(
-          "run_echo",
-          [](Server& self) {
-            std::vector<std::unique_ptr<serve::Backend>> backends;
-            for (std::size_t i = 0; i < self.options().models.size(); ++i) {
-              backends.push_back(std::make_unique<serve::EchoBackend>());
-            }
-            const nb::gil_scoped_release unlocked;
-            serve::run(self, backends);
-          },
-          "Answers every row with itself until the service ends.")
       .def(
           "set_version",
           [](Server& self, std::uint32_t model, std::uint64_t version, bool is_update) {

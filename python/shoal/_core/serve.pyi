@@ -76,9 +76,6 @@ class Server:
         What is to be done next: a Batch, Probe, Command or Gone; None after `timeout` seconds.
         """
 
-    def run_echo(self) -> None:
-        """Answers every row with itself until the service ends."""
-
     def set_version(self, model: int, version: int, is_update: bool) -> None: ...
 
 class Frontend:

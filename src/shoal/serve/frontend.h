@@ -45,8 +45,8 @@ class Frontend {
   /// Waits until `instance` has no server.
   [[nodiscard]] bool wait_gone(std::uint32_t instance, os::Deadline deadline);
 
-  /// Sends a command to the backend of the server; returns its answer, or nothing when the deadline
-  /// passed first. Throws ServiceDied when the server ends before it has answered.
+  /// Sends a command to the executor of the server; returns its answer, or nothing when the
+  /// deadline passed first. Throws ServiceDied when the server ends before it has answered.
   std::optional<std::vector<std::byte>> command(std::uint32_t instance,
                                                 std::span<const std::byte> bytes,
                                                 os::Deadline deadline);

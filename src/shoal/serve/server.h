@@ -1,6 +1,6 @@
 // One instance of a model service: it collects the requests of its clients into batches, and gives
-// the replies back. Whoever calls next() is its executor and computes the replies: serve::run()
-// with a Backend, or Python.
+// the replies back. Whoever calls next() is its executor and computes the replies: in Shoal, that
+// is Python.
 //
 //   Server server({.address = address, .models = {{.name = "segment", .max_batch = 64}}});
 //   for (Work work = server.next(); !std::holds_alternative<ServerEnd>(work); work = server.next()) {
@@ -84,7 +84,7 @@ struct Probe {
   Open request;
 };
 
-/// A command of the frontend's owner to the backend; answer it with answer().
+/// A command of the frontend's owner to the executor; answer it with answer().
 struct ServerCommand {
   std::uint64_t id = 0;
   std::vector<std::byte> bytes;
@@ -146,7 +146,6 @@ class Server {
   void refuse(const Probe& probe, const Refused& why);
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);
 
-  const ServerOptions& options() const noexcept { return options_; }
   ModelStatistics& statistics(std::uint32_t model) const noexcept {
     return segment_.models()[model];
   }

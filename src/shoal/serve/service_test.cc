@@ -213,10 +213,7 @@ class ByHand : public ::testing::Test {
     }
   }
 
-  void echo(Batch& batch) {
-    EchoBackend().run(server, batch);
-    server.finish(batch);
-  }
+  void echo(Batch& batch) { testing::echo(server, batch); }
 
   Frontend frontend;
   Server server{echo_options(frontend.address(), 4)};

@@ -4,11 +4,10 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <thread>
+#include <variant>
 #include <vector>
 
 #include "shoal/os/testing/child.h"
-#include "shoal/serve/backend.h"
 #include "shoal/serve/client.h"
 #include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"
@@ -25,13 +24,34 @@ inline ServerOptions echo_options(const std::string& address, std::uint32_t max_
           .models = {{.name = "echo", .max_batch = max_batch, .max_delay = max_delay}}};
 }
 
+/// Replies to each row with the row itself, and finishes the batch.
+inline void echo(Server& server, Batch& batch) {
+  const RowSpec& spec = server.outputs(batch);
+  for (std::uint32_t row = 0; row < batch.rows.size(); ++row) {
+    for (std::size_t leaf = 0; leaf < spec.size(); ++leaf) {
+      std::memcpy(server.output(batch, row, leaf), server.input(batch, leaf, row),
+                  spec[leaf].bytes());
+    }
+    server.reply(batch, row, 1);
+  }
+  server.finish(batch);
+}
+
 /// Serves echoes in this thread until the frontend closes.
 inline int serve_echoes(const ServerOptions& options) {
   Server server(options);
-  std::vector<std::unique_ptr<Backend>> backends;
-  backends.push_back(std::make_unique<EchoBackend>());
-  run(server, backends);
-  return 0;
+  for (;;) {
+    Work work = server.next();
+    if (auto* batch = std::get_if<Batch>(&work)) {
+      echo(server, *batch);
+    } else if (const auto* probe = std::get_if<Probe>(&work)) {
+      server.open_queue(*probe, probe->request.kind.inputs, {});
+    } else if (const auto* command = std::get_if<ServerCommand>(&work)) {
+      server.answer(*command, {});
+    } else if (std::holds_alternative<ServerEnd>(work)) {
+      return 0;
+    }
+  }
 }
 
 /// A client that asks about rows of `numbers` int64.
