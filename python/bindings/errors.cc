@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "exceptions.h"
 #include "shoal/os/error.h"
 #include "shoal/process/error_report.h"
@@ -52,8 +53,8 @@ nb::object exception_of(const process::RemoteError& error) {
   for (const process::RemoteError& other : error.others()) others.append(exception_of(other));
   return nb::module_::import_("shoal.process.error_report")
       .attr("unpack_exception")(error.worker(), report.type, report.message, report.traceback,
-                                nb::bytes(report.extra.data(), report.extra.size()), where(report),
-                                report.code, report.env_index, others);
+                                to_bytes(report.extra), where(report), report.code,
+                                report.env_index, others);
 }
 
 nb::object exception_of(const process::WorkerDied& error) {

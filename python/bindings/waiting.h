@@ -2,12 +2,14 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
@@ -24,21 +26,42 @@ inline os::Deadline deadline(std::optional<double> seconds) {
       static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1e9)));
 }
 
-/// Waits in short turns, so that Ctrl-C is seen: `wait(until)` returns whether it is done.
-template <class Wait>
-bool interruptible(std::optional<double> timeout, Wait wait) {
-  constexpr std::chrono::milliseconds kTurn{50};
+/// Lets Ctrl-C end a wait of the main thread, with the GIL or without: throws what a signal handler
+/// raised. Other threads are not told of signals, and must not ask for the GIL here: a learner may
+/// still wait while the interpreter ends.
+inline void check_signals() {
+  if (::gettid() != ::getpid()) return;
+  const nanobind::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+/// Waits without the GIL, in turns, so that Ctrl-C is seen also where another thread got the
+/// signal: `wait(until)` returns whether it is done. `interrupted()` runs before the exception of a
+/// signal handler goes on.
+template <class Wait, class Interrupted>
+bool interruptible(std::optional<double> timeout, std::chrono::milliseconds turn, Wait wait,
+                   Interrupted interrupted) {
   const os::Deadline end = deadline(timeout);
   for (;;) {
     bool done;
     {
       const nanobind::gil_scoped_release unlocked;
-      done = wait(std::min(end, os::deadline_after(kTurn)));
+      done = wait(std::min(end, os::deadline_after(turn)));
     }
     if (done) return true;
-    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+    try {
+      check_signals();
+    } catch (...) {
+      interrupted();
+      throw;
+    }
     if (os::Clock::now() >= end) return false;
   }
+}
+
+template <class Wait>
+bool interruptible(std::optional<double> timeout, Wait wait) {
+  return interruptible(timeout, std::chrono::milliseconds(50), std::move(wait), [] {});
 }
 
 /// Until the launcher can start workers at once: a preload may take as long as it takes, and Ctrl-C

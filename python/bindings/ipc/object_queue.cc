@@ -1,13 +1,13 @@
 #include "ipc/object_queue.h"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "objects/plain_codec.h"
 #include "objects/tree_pickle.h"
 #include "shoal/ipc/heap/block.h"
+#include "bytes.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 
@@ -23,21 +23,17 @@ using ipc::QueueWait;
 constexpr std::size_t kLongCopy = 64 * 1024;
 constexpr os::Deadline kNow = os::Deadline::min();
 
-bool signal_raised() {
-  const nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
+/// A give_up of QueueWait that throws what a signal handler raised.
+bool give_up_by_signal() {
+  check_signals();
+  return false;
 }
 
 /// `attempt(wait)` without the GIL; raises what a signal handler raised.
 template <class Attempt>
 QueueOutcome without_gil(os::Deadline deadline, const ipc::Token* peer, Attempt attempt) {
-  QueueOutcome outcome;
-  {
-    const nb::gil_scoped_release unlocked;
-    outcome = attempt(QueueWait{deadline, peer, signal_raised});
-  }
-  if (outcome == QueueOutcome::kInterrupted) throw nb::python_error();
-  return outcome;
+  const nb::gil_scoped_release unlocked;
+  return attempt(QueueWait{deadline, peer, give_up_by_signal});
 }
 
 /// First with the GIL, without waiting: it is the shortest way, and mostly enough.
@@ -46,11 +42,6 @@ QueueOutcome at_once_or_wait(os::Deadline deadline, const ipc::Token* peer, Atte
   const QueueOutcome outcome = attempt(QueueWait{kNow, peer});
   if (outcome != QueueOutcome::kTimedOut || deadline == kNow) return outcome;
   return without_gil(deadline, peer, attempt);
-}
-
-std::span<const std::byte> bytes_of_object(nb::handle bytes) {
-  return {reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes.ptr())),
-          static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
 }
 
 /// Of a list of blocks, or of no object.
@@ -81,7 +72,7 @@ nb::object pickle_loads(Message& message) {
   const nb::handle load(loads);
   if (!message.block()) {
     const auto bytes = message.bytes();
-    return load(nb::bytes(bytes.data(), bytes.size()));
+    return load(to_bytes(bytes));
   }
   // The message lives as long as anything that was unpickled in place.
   return load(nb::cast(std::move(message.block())));
@@ -90,12 +81,7 @@ nb::object pickle_loads(Message& message) {
 }  // namespace
 
 os::Deadline queue_deadline(bool block, std::optional<double> timeout) {
-  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
-  if (!block) return kNow;
-  if (!timeout) return os::kNoDeadline;
-  if (*timeout <= 0) return kNow;
-  return os::deadline_after(
-      std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(*timeout, kLongest) * 1e9)));
+  return !block || (timeout && *timeout <= 0) ? kNow : deadline(timeout);
 }
 
 QueueOutcome ObjectQueue::put_message(MessageForm form, std::span<const std::byte> bytes,
@@ -115,8 +101,8 @@ QueueOutcome ObjectQueue::put(nb::handle object, os::Deadline deadline, const ip
     return put_message(MessageForm::kPlain, codec.bytes(), blocks, deadline, peer);
   }
   if (PyBytes_CheckExact(object.ptr())) {
-    const nb::object kept = nb::borrow(object);
-    return put_message(MessageForm::kBytes, bytes_of_object(object), {}, deadline, peer);
+    const auto kept = nb::borrow<nb::bytes>(object);
+    return put_message(MessageForm::kBytes, view(kept), {}, deadline, peer);
   }
   const auto [data, held] = pickle_dumps(object);
   const auto blocks = offsets_of(held);
@@ -156,7 +142,7 @@ nb::object ObjectQueue::object_of(Message& message) {
     case MessageForm::kPlain:
       return PlainCodec::decode(bytes);
     case MessageForm::kBytes:
-      return nb::bytes(bytes.data(), bytes.size());
+      return to_bytes(bytes);
     case MessageForm::kRaw:
     case MessageForm::kPickle:
       break;
@@ -170,7 +156,7 @@ nb::bytes ObjectQueue::bytes_of(Message& message) {
   if (form == MessageForm::kPlain || form == MessageForm::kBytes) {
     return nb::cast<nb::bytes>(nb::module_::import_("pickle").attr("dumps")(object_of(message), 5));
   }
-  return nb::bytes(bytes.data(), bytes.size());
+  return to_bytes(bytes);
 }
 
 }  // namespace shoal::python

@@ -18,6 +18,7 @@
 #include "shoal/ipc/pool/task_job.h"
 #include "shoal/ipc/pool/task_scheduler.h"
 #include "shoal/ipc/pool/task_slot.h"
+#include "bytes.h"
 #include "shoal/os/error.h"
 #include "waiting.h"
 
@@ -32,17 +33,6 @@ using ipc::TaskJob;
 using ipc::TaskScheduler;
 using ipc::TaskSlot;
 using Event = TaskScheduler::Event;
-
-std::span<const std::byte> view(const nb::bytes& bytes) {
-  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
-}
-
-nb::bytes to_python(const TaskBytes& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
-
-TaskBytes copied(const nb::bytes& bytes) {
-  const auto all = view(bytes);
-  return {all.begin(), all.end()};
-}
 
 std::vector<ipc::Block> blocks_of(const nb::list& blocks) {
   std::vector<ipc::Block> found;
@@ -65,7 +55,7 @@ std::optional<Outcome> take(std::optional<double> timeout, Take take) {
   if (how == TaskJob::Wait::kExhausted) return std::nullopt;
   std::optional<ipc::Block> held;
   if (outcome.held) held = std::move(outcome.held);
-  return Outcome{outcome.index, outcome.ok, to_python(outcome.bytes), std::move(held)};
+  return Outcome{outcome.index, outcome.ok, to_bytes(outcome.bytes), std::move(held)};
 }
 
 void bind_job(nb::module_& module) {
@@ -115,7 +105,7 @@ void bind_event(nb::module_& module) {
       .def_ro("retired", &Event::retired, "DIED: it was to leave.")
       .def_ro("blamed", &Event::blamed, "DIED: it had begun a task that has no outcome.")
       .def_ro("ticket", &Event::ticket)
-      .def_prop_ro("bytes", [](const Event& event) { return to_python(event.bytes); });
+      .def_prop_ro("bytes", [](const Event& event) { return to_bytes(event.bytes); });
 }
 
 void bind_scheduler(nb::module_& module) {
@@ -136,7 +126,7 @@ void bind_scheduler(nb::module_& module) {
           "add",
           [](TaskScheduler& scheduler, const std::shared_ptr<TaskJob>& job, std::uint32_t index,
              const nb::bytes& payload, const nb::list& blocks) {
-            TaskBytes bytes = copied(payload);
+            TaskBytes bytes = to_vector(payload);
             std::vector<ipc::Block> held = blocks_of(blocks);
             const nb::gil_scoped_release unlocked;
             return scheduler.add(job, index, std::move(bytes), std::move(held));
@@ -147,7 +137,7 @@ void bind_scheduler(nb::module_& module) {
           "put",
           [](TaskScheduler& scheduler, const std::shared_ptr<TaskJob>& job, std::uint32_t index,
              bool ok, const nb::bytes& payload) {
-            TaskBytes bytes = copied(payload);
+            TaskBytes bytes = to_vector(payload);
             const nb::gil_scoped_release unlocked;
             scheduler.put(job, {index, ok, std::move(bytes)});
           },
@@ -171,7 +161,7 @@ void bind_scheduler(nb::module_& module) {
       .def(
           "bury",
           [](TaskScheduler& scheduler, int slot, const nb::bytes& error) {
-            TaskBytes bytes = copied(error);
+            TaskBytes bytes = to_vector(error);
             const nb::gil_scoped_release unlocked;
             return scheduler.bury(slot, bytes);
           },
@@ -182,7 +172,7 @@ void bind_scheduler(nb::module_& module) {
       .def(
           "stop",
           [](TaskScheduler& scheduler, const nb::bytes& error) {
-            TaskBytes bytes = copied(error);
+            TaskBytes bytes = to_vector(error);
             const nb::gil_scoped_release unlocked;
             scheduler.stop(bytes);
           },

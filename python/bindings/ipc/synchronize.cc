@@ -15,6 +15,7 @@
 #include "shoal/ipc/sync/lock.h"
 #include "shoal/ipc/sync/semaphore.h"
 #include "shoal/os/clock.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,32 +28,12 @@ using ipc::Block;
 using ipc::OwnerDeath;
 using sync::WaitOutcome;
 
-/// CPython's reading of a timeout: None is for ever, a negative one is over already.
-os::Deadline deadline_of(std::optional<double> seconds) {
-  if (!seconds) return os::kNoDeadline;
-  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
-  return os::deadline_after(std::chrono::nanoseconds(
-      static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1e9)));
-}
-
-/// Waits without the GIL, in turns after which signal handlers run: `wait(until) -> WaitOutcome`.
-/// `interrupted()` runs before the exception of a handler goes on.
+/// `wait(until) -> WaitOutcome`; long turns, for many may wait at once, and for long.
 template <class Wait, class Interrupted>
-bool wait_interruptibly(os::Deadline end, Wait wait, Interrupted interrupted) {
-  constexpr std::chrono::milliseconds kTurn{200};  // where another thread got the signal
-  for (;;) {
-    WaitOutcome outcome;
-    {
-      const nb::gil_scoped_release unlocked;
-      outcome = wait(std::min(end, os::deadline_after(kTurn)));
-    }
-    if (outcome == WaitOutcome::kReady) return true;
-    if (PyErr_CheckSignals() != 0) {
-      interrupted();
-      throw nb::python_error();
-    }
-    if (os::Clock::now() >= end) return false;
-  }
+bool wait_interruptibly(std::optional<double> timeout, Wait wait, Interrupted interrupted) {
+  return interruptible(
+      timeout, std::chrono::milliseconds(200),
+      [&](os::Deadline until) { return wait(until) == WaitOutcome::kReady; }, interrupted);
 }
 
 /// Tells the Python side that a thing was had from a dead owner; it warns, or raises.
@@ -65,7 +46,7 @@ bool acquire(nb::handle self, nb::object block, std::optional<double> timeout) {
   Acquisition result;
   if (nb::cast<bool>(nb::bool_(block))) {
     wait_interruptibly(
-        deadline_of(timeout),
+        timeout,
         [&](os::Deadline until) {
           result = thing.acquire(until);
           return result.outcome;
@@ -169,8 +150,7 @@ void bind_event(nb::module_& module) {
             const std::uint32_t sets = self.sets();
             if (self.is_set()) return true;
             return wait_interruptibly(
-                deadline_of(timeout), [&](os::Deadline until) { return self.wait(sets, until); },
-                [] {});
+                timeout, [&](os::Deadline until) { return self.wait(sets, until); }, [] {});
           },
           "timeout"_a = nb::none(),
           "Waits until it is set, `timeout` seconds at most. Whether it was.");
@@ -190,7 +170,7 @@ bool wait_for_notification(ipc::Condition& condition, nb::handle lock_object,
     return taken.dead;
   };
   wait_interruptibly(
-      deadline_of(timeout), [&](os::Deadline until) { return condition.sleep(at, until); },
+      timeout, [&](os::Deadline until) { return condition.sleep(at, until); },
       [&] {
         // The notification that the exception keeps this one from is another's.
         if (condition.leave(at)) condition.notify(1);
@@ -251,7 +231,7 @@ void bind_barrier(nb::module_& module) {
           "wait",
           [](Barrier& self, std::uint32_t round, std::optional<double> timeout) {
             const bool over = wait_interruptibly(
-                deadline_of(timeout), [&](os::Deadline until) { return self.wait(round, until); },
+                timeout, [&](os::Deadline until) { return self.wait(round, until); },
                 [&] { self.abandon(round); });
             if (!over) self.abandon(round);
             return self.state(round) == sync::RoundState::kComplete;

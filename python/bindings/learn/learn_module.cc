@@ -10,6 +10,7 @@
 #include "shoal/learn/config/presets.h"
 #include "shoal/learn/config/train_config.h"
 #include "shoal/os/error.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,8 +28,7 @@ void SignalCheck::operator()() {
   const long long now = std::chrono::steady_clock::now().time_since_epoch().count();
   if (now < next_ns_) return;
   next_ns_ = now + kPeriodNs;
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  check_signals();
 }
 
 void bind_learn_config(nb::module_& module) {

@@ -19,6 +19,7 @@
 #include "bindings.h"
 #include "shoal/process/identity/gpu_lease.h"
 #include "shoal/process/identity/welcome.h"
+#include "bytes.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -30,10 +31,6 @@ using process::Board;
 using process::GpuLease;
 using process::Identity;
 using process::PortLease;
-
-std::span<const std::byte> view(const nb::bytes& bytes) {
-  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
-}
 
 /// A counter that keeps its table.
 struct SharedCounter {
@@ -64,7 +61,7 @@ nb::object get_value(const Board& board, std::string_view name) {
     value = board.values().get(name);
   }
   if (!value) return nb::none();
-  return nb::make_tuple(nb::bytes(value->bytes.data(), value->bytes.size()), value->version);
+  return nb::make_tuple(to_bytes(value->bytes), value->version);
 }
 
 bool set_values(const Board& board, const std::vector<std::pair<std::string, nb::bytes>>& values,

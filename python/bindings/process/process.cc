@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "exceptions.h"
 #include "shoal/ipc/heap/heap.h"
 #include "shoal/os/error.h"
@@ -46,19 +47,6 @@ using namespace nb::literals;
 
 namespace shoal::python {
 namespace {
-
-std::span<const std::byte> view(const nb::bytes& bytes) {
-  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
-}
-
-nb::bytes to_python(std::span<const std::byte> bytes) {
-  return nb::bytes(bytes.data(), bytes.size());
-}
-
-std::vector<std::byte> copy(const nb::bytes& bytes) {
-  const auto all = view(bytes);
-  return {all.begin(), all.end()};
-}
 
 std::chrono::milliseconds milliseconds(std::optional<double> seconds) {
   if (!seconds) return std::chrono::milliseconds::max();
@@ -95,7 +83,7 @@ std::optional<nb::bytes> recv(process::Channel& channel, const std::string& from
   if (auto report = process::ErrorReport::decode(message.bytes)) {
     throw process::RemoteError(from, std::move(*report));
   }
-  return to_python(message.bytes);
+  return to_bytes(message.bytes);
 }
 
 /// None: the other end is closed. The caller owns the descriptors.
@@ -110,7 +98,7 @@ std::optional<std::pair<nb::bytes, std::vector<int>>> recv_with_fds(
   if (outcome != os::RecvOutcome::kMessage) return std::nullopt;
   std::vector<int> fds;
   for (os::Fd& fd : message.fds) fds.push_back(fd.release());
-  return std::pair(to_python(message.bytes), std::move(fds));
+  return std::pair(to_bytes(message.bytes), std::move(fds));
 }
 
 using SharedCallable = std::shared_ptr<nb::callable>;
@@ -216,7 +204,7 @@ std::shared_ptr<process::Launcher> create_launcher(
   options.ahead = ahead;
   options.plain = plain;
   options.zygotes = std::move(zygotes);
-  options.bootstrap = copy(bootstrap);
+  options.bootstrap = to_vector(bootstrap);
   options.fork_hooks = fork_hooks(std::move(run));
   options.on_worker_end = &ipc::Heap::process_ended;
   const nb::gil_scoped_release unlocked;
@@ -247,7 +235,7 @@ std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& la
     spec.index = static_cast<int>(specs.size());
     spec.name = "worker " + std::to_string(spec.index);
     spec.entry = "python";
-    spec.payload = copy(payload);
+    spec.payload = to_vector(payload);
     specs.push_back(std::move(spec));
   }
   const nb::gil_scoped_release unlocked;
@@ -269,7 +257,7 @@ std::unique_ptr<process::WorkerProcess> start_process(process::Launcher& launche
   process::WorkerSpec spec;
   spec.name = name;
   spec.entry = "process";
-  spec.payload = copy(payload);
+  spec.payload = to_vector(payload);
   std::vector<process::WorkerSpec> specs;
   specs.push_back(std::move(spec));
   const nb::gil_scoped_release unlocked;
@@ -313,7 +301,7 @@ void bind_context(nb::module_& module) {
       .def_ro("num_envs", &WorkerContext::num_envs)
       .def_ro("hide_gpu", &WorkerContext::hide_gpu)
       .def_prop_ro("payload",
-                   [](const WorkerContext& context) { return to_python(context.payload); })
+                   [](const WorkerContext& context) { return to_bytes(context.payload); })
       .def(
           "send",
           [](WorkerContext& context, const nb::bytes& message, std::optional<double> timeout) {
@@ -438,7 +426,7 @@ void bind_program(nb::module_& module) {
       .def_prop_ro("zygote", [](const Program& program) { return program.setup().zygote; })
       .def_prop_ro("preload", [](const Program& program) { return program.setup().preload; })
       .def_prop_ro("bootstrap",
-                   [](const Program& program) { return to_python(program.setup().bootstrap); })
+                   [](const Program& program) { return to_bytes(program.setup().bootstrap); })
       .def(
           "run",
           [](Program& program, nb::callable run) {
@@ -453,7 +441,7 @@ void bind_program(nb::module_& module) {
             report.type = type;
             report.message = message;
             report.traceback = traceback;
-            report.extra = copy(exception);
+            report.extra = to_vector(exception);
             return program.fail(report);
           },
           "type"_a, "message"_a, "traceback"_a, "exception"_a);
@@ -476,7 +464,9 @@ void bind_process(nb::module_& parent) {
       .def(
           "begin",
           [](process::Launcher& launcher, std::vector<std::string> preload,
-             const nb::bytes& bootstrap) { launcher.begin(std::move(preload), copy(bootstrap)); },
+             const nb::bytes& bootstrap) {
+            launcher.begin(std::move(preload), to_vector(bootstrap));
+          },
           "preload"_a, "bootstrap"_a)
       .def("start", &start, "payloads"_a)
       .def("start_process", &start_process, "name"_a, "payload"_a, "fds"_a, "sentinel"_a,

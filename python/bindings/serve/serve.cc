@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "numpy_api.h"
 #include "shoal/process/own_thread.h"
 #include "shoal/serve/frontend.h"
@@ -33,14 +34,6 @@ namespace shoal::python {
 namespace {
 
 using serve::Server;
-
-std::span<const std::byte> view(const nb::bytes& bytes) {
-  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
-}
-
-nb::bytes to_python(std::span<const std::byte> bytes) {
-  return nb::bytes(bytes.data(), bytes.size());
-}
 
 /// What an executor works on keeps its server.
 template <class What>
@@ -145,7 +138,7 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("pinned", [](const PyBatch& self) { return self.what.pinned; })
       .def_prop_ro(
           "structure",
-          [](const PyBatch& self) { return to_python(self.server->kind(self.what).structure); })
+          [](const PyBatch& self) { return to_bytes(self.server->kind(self.what).structure); })
       .def_prop_ro("rows", [](const PyBatch& self) { return self.what.rows.size(); })
       .def_prop_ro("max_rows", [](const PyBatch& self) { return self.server->max_rows(self.what); })
       .def_prop_ro(
@@ -182,7 +175,7 @@ void bind_probe(nb::module_& module) {
       .def_prop_ro("model", [](const PyProbe& self) { return self.what.request.kind.model; })
       .def_prop_ro("pinned", [](const PyProbe& self) { return self.what.request.kind.pinned; })
       .def_prop_ro("structure",
-                   [](const PyProbe& self) { return to_python(self.what.request.kind.structure); })
+                   [](const PyProbe& self) { return to_bytes(self.what.request.kind.structure); })
       .def(
           "inputs",
           [](const PyProbe& self) {
@@ -201,9 +194,7 @@ void bind_probe(nb::module_& module) {
       .def(
           "open",
           [](const PyProbe& self, const nb::list& outputs, const nb::bytes& structure) {
-            const auto bytes = view(structure);
-            self.server->open_queue(self.what, rows_of(outputs, true).spec,
-                                    {bytes.begin(), bytes.end()});
+            self.server->open_queue(self.what, rows_of(outputs, true).spec, to_vector(structure));
           },
           "outputs"_a, "structure"_a, "`outputs` are the model's arrays for the example.")
       .def(
@@ -220,7 +211,7 @@ void bind_probe(nb::module_& module) {
 void bind_server(nb::module_& module) {
   using ModelTuple = std::tuple<std::string, std::uint32_t, double>;
   nb::class_<PyCommand>(module, "Command", "What the service's owner asks of a server.")
-      .def_prop_ro("bytes", [](const PyCommand& self) { return to_python(self.what.bytes); })
+      .def_prop_ro("bytes", [](const PyCommand& self) { return to_bytes(self.what.bytes); })
       .def(
           "answer",
           [](const PyCommand& self, const nb::bytes& bytes) {
@@ -354,7 +345,7 @@ void bind_frontend(nb::module_& module) {
               const nb::gil_scoped_release unlocked;
               answer = self.command(instance, content, end);
             }
-            return answer ? nb::object(to_python(*answer)) : nb::none();
+            return answer ? nb::object(to_bytes(*answer)) : nb::none();
           },
           "instance"_a, "bytes"_a, "timeout"_a = nb::none(),
           "The server's answer; None when it has not come in time.")

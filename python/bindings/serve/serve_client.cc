@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "numpy_api.h"
 #include "serve/serve.h"
 #include "shoal/serve/client.h"
@@ -33,18 +34,13 @@ using serve::ClientQueue;
 using serve::Request;
 using serve::RequestKind;
 
-void see_signals() {
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
-
 /// A client that several Python threads may use, one at a time.
 class SharedClient {
  public:
   SharedClient(const std::string& address, std::optional<double> timeout) : pid_(::getpid()) {
     const os::Deadline end = deadline(timeout);
     const nb::gil_scoped_release unlocked;
-    client_ = Client::connect(address, end, &see_signals);
+    client_ = Client::connect(address, end, &check_signals);
   }
 
   /// Runs `act` alone; to be called without the GIL.
@@ -154,7 +150,7 @@ nb::tuple Future::take(bool batched) {
   for (std::uint32_t row = 1; row < rows; ++row) {
     version = std::min(version, client.version(request_, row));
   }
-  nb::bytes structure(at.structure.data(), at.structure.size());
+  nb::bytes structure = to_bytes(at.structure);
   release();
   return nb::make_tuple(arrays, structure, version);
 }
@@ -173,10 +169,10 @@ struct AskOptions {
 Future ask(const std::shared_ptr<SharedClient>& client, const nb::list& arrays,
            const AskOptions& options) {
   const GivenRows given = rows_of(arrays, options.batched);
-  RequestKind kind{
-      .model = options.model, .pinned = options.pinned, .inputs = given.spec, .structure = {}};
-  const auto* structure = static_cast<const std::byte*>(options.structure.data());
-  kind.structure.assign(structure, structure + options.structure.size());
+  const RequestKind kind{.model = options.model,
+                         .pinned = options.pinned,
+                         .inputs = given.spec,
+                         .structure = to_vector(options.structure)};
   const os::Deadline end = deadline(options.timeout);
   const auto count = static_cast<std::uint32_t>(given.rows);
   serve::Rows rows{.leaves = given.leaves,

@@ -4,7 +4,6 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "exceptions.h"
 #include "process/worker_options.h"
 #include "shoal/os/error.h"
@@ -35,19 +35,6 @@ namespace {
 
 using EnvsPtr = std::shared_ptr<vector::VectorEnv>;
 using PoolPtr = std::shared_ptr<vector::WorkerPool>;
-
-std::vector<std::byte> to_vector(nb::handle bytes_object) {
-  const auto bytes = nb::cast<nb::bytes>(bytes_object);
-  const auto* data = static_cast<const std::byte*>(bytes.data());
-  return {data, data + bytes.size()};
-}
-
-/// Lets Ctrl-C end a wait of the main thread; as in vector.cc.
-void check_signals() {
-  if (::gettid() != ::getpid()) return;
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
 
 /// Takes `key` out of `given`, where it is.
 template <class T, class Set>
@@ -147,7 +134,7 @@ constexpr std::byte kNative{'N'};
 nb::bytes native_session(const std::string& id, const std::string& env_args) {
   std::vector<std::byte> payload = vector::native_pool_payload(id, env_args);
   payload.insert(payload.begin(), kNative);
-  return nb::bytes(payload.data(), payload.size());
+  return to_bytes(payload);
 }
 
 vector::PoolWorkerHooks::Opened open_native(std::span<const std::byte> bytes, int count) {
@@ -157,7 +144,7 @@ vector::PoolWorkerHooks::Opened open_native(std::span<const std::byte> bytes, in
 vector::PoolWorkerHooks::Opened open_python(const nb::object& open,
                                             std::span<const std::byte> bytes, int first_env) {
   const nb::gil_scoped_acquire gil;
-  const nb::object built = open(nb::bytes(bytes.data(), bytes.size()), first_env);
+  const nb::object built = open(to_bytes(bytes), first_env);
   std::unique_ptr<PyStepper> stepper;
   try {
     stepper =

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "bytes.h"
 #include "numpy_api.h"
 #include "shoal/os/error.h"
 #include "shoal/shm/layout.h"
@@ -309,7 +310,7 @@ void AsyncIo::take_objects() {
   const nb::object loads = nb::module_::import_("pickle").attr("loads");
   for (const vector::Arrivals::Info& info : last_.infos) {
     if (info.bytes.empty()) continue;
-    const nb::object message = loads(nb::bytes(info.bytes.data(), info.bytes.size()));
+    const nb::object message = loads(to_bytes(info.bytes));
     const nb::object entries = message[0];
     if (nb::len(entries) != 0) decoded_.append(nb::make_tuple(info.slot, message));
     for (nb::handle pair : message[1]) observed_.set_row(nb::cast<int>(pair[0]), pair[1]);
@@ -330,7 +331,7 @@ nb::object AsyncIo::infos() const {
   if (observations_.objects() != 0) return decoded_;
   nb::list messages;
   for (const vector::Arrivals::Info& info : last_.infos) {
-    messages.append(nb::make_tuple(info.slot, nb::bytes(info.bytes.data(), info.bytes.size())));
+    messages.append(nb::make_tuple(info.slot, to_bytes(info.bytes)));
   }
   return messages;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bytes.h"
 #include "numpy_api.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/async_local_vector_env.h"
@@ -187,7 +188,7 @@ nb::list BatchIo::messages() const {
     const auto info = envs_->info(worker);
     if (info.empty()) continue;
     if (!loads) loads = nb::module_::import_("pickle").attr("loads");
-    messages.append(loads(nb::bytes(info.data(), info.size())));
+    messages.append(loads(to_bytes(info)));
   }
   return messages;
 }

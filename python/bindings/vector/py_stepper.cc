@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bytes.h"
 #include "exceptions.h"
 #include "process/gpu_guard.h"
 #include "shoal/os/error.h"
@@ -31,12 +32,6 @@ nb::object first_space(const nb::list& envs, const char* which) {
       fmt::format("all environments need the same {}: environment {} has {}, environment {} has {}",
                   which, first_index, nb::cast<std::string>(nb::str(first)), index,
                   nb::cast<std::string>(nb::str(other))));
-}
-
-std::vector<std::byte> to_vector(nb::handle bytes_object) {
-  const auto bytes = nb::cast<nb::bytes>(bytes_object);
-  const auto* data = static_cast<const std::byte*>(bytes.data());
-  return {data, data + bytes.size()};
 }
 
 /// The tuple that `result` is or can be made of, if it has `size` elements.
@@ -462,15 +457,14 @@ std::span<const std::byte> PyStepper::info() {
       finals.append(nb::make_tuple(row, finals_.row(row - lo_)));
   }
   encoded_infos_ = face_.attr("encode")(info_entries(), observed, finals);
-  const auto bytes = nb::cast<nb::bytes>(encoded_infos_);
-  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
+  return view(nb::cast<nb::bytes>(encoded_infos_));
 }
 
 std::vector<std::byte> PyStepper::request(std::span<const std::byte> message) {
   if (auto answer = answer_engine_request(*this, message)) return std::move(*answer);
   nb::gil_scoped_acquire gil;
   leave();
-  auto reply = to_vector(face_.attr("request")(nb::bytes(message.data(), message.size())));
+  auto reply = to_vector(face_.attr("request")(to_bytes(message)));
   face_has_changed();
   return reply;
 }
@@ -531,7 +525,7 @@ std::vector<std::byte> PyStepper::hand_over() {
 
 void PyStepper::take_over(std::span<const std::byte> handed) {
   nb::gil_scoped_acquire gil;
-  face_.attr("take_over")(nb::bytes(handed.data(), handed.size()));
+  face_.attr("take_over")(to_bytes(handed));
   autoreset_.set_all_due();
 }
 

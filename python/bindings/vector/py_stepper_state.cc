@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bytes.h"
 #include "shoal/env/frame_stack.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/env_state.h"
@@ -53,7 +54,7 @@ std::vector<std::byte> PyStepper::save(int row) {
   own.number(static_cast<std::int32_t>(env.steps));
   own.number(static_cast<std::uint8_t>(env.last_seed.has_value()));
   own.number(env.last_seed.value_or(0));
-  own.bytes({static_cast<const std::byte*>(pickled.data()), pickled.size()});
+  own.bytes(view(pickled));
   leave();
   const vector::EnvState state{rows_, lo_, autoreset_, episodes_};
   if (!frames_.active()) return state.save(i, own.take());
@@ -76,7 +77,7 @@ void PyStepper::load(int row, std::span<const std::byte> bytes) {
     if (seeded) next.last_seed = seed;
     const std::vector<std::byte> pickled = in.bytes();
     enter(row, "load");
-    next.env = face_.attr("load")(i, nb::bytes(pickled.data(), pickled.size()));
+    next.env = face_.attr("load")(i, to_bytes(pickled));
     bind_methods(next);
     env = std::move(next);
     leave();

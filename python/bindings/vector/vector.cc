@@ -6,7 +6,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "exceptions.h"
 #include "process/worker_options.h"
 #include "shoal/os/error.h"
@@ -51,20 +51,17 @@ std::chrono::milliseconds milliseconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-nb::bytes to_bytes(std::span<const std::byte> bytes) {
-  return nb::bytes(bytes.data(), bytes.size());
+/// Of a list of `bytes`.
+std::vector<std::vector<std::byte>> to_vectors(const nb::list& list) {
+  std::vector<std::vector<std::byte>> all;
+  for (const nb::handle bytes : list) all.push_back(to_vector(bytes));
+  return all;
 }
 
-std::span<const std::byte> view_of(const nb::bytes& bytes) {
-  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
-}
-
-/// Lets Ctrl-C end a wait of the main thread. Other threads are not told of signals, and must not
-/// ask for the GIL here: a learner may still wait while the interpreter ends.
-void check_signals() {
-  if (::gettid() != ::getpid()) return;
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+nb::list to_list(std::span<const std::vector<std::byte>> all) {
+  nb::list list;
+  for (const auto& bytes : all) list.append(to_bytes(bytes));
+  return list;
 }
 
 vector::Backend backend_from_name(std::string_view name) {
@@ -119,9 +116,7 @@ EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list
     process::WorkerSpec worker;
     worker.name = fmt::format("worker {}", i);
     worker.entry = "python";
-    const auto payload = nb::cast<nb::bytes>(payloads[i]);
-    const auto bytes = view_of(payload);
-    worker.payload.assign(bytes.begin(), bytes.end());
+    worker.payload = to_vector(payloads[i]);
     worker.num_envs = counts[i];
     workers.push_back(std::move(worker));
   }
@@ -142,12 +137,7 @@ vector::ProcessVectorEnv& process_env(VectorEnv& envs) {
 
 /// One message a worker; b"" asks a worker nothing.
 void request_async(VectorEnv& envs, const nb::list& messages) {
-  std::vector<std::vector<std::byte>> all;
-  for (nb::handle message : messages) {
-    const auto own = nb::cast<nb::bytes>(message);
-    const auto bytes = view_of(own);
-    all.emplace_back(bytes.begin(), bytes.end());
-  }
+  const auto all = to_vectors(messages);
   const nb::gil_scoped_release unlocked;
   envs.request_async(all);
 }
@@ -158,9 +148,7 @@ nb::list request_wait(VectorEnv& envs, std::optional<double> timeout) {
     const nb::gil_scoped_release unlocked;
     answers = envs.request_wait(duration(timeout));
   }
-  nb::list list;
-  for (const auto& answer : answers) list.append(to_bytes(answer));
-  return list;
+  return to_list(answers);
 }
 
 nb::list snapshot(VectorEnv& envs, const std::vector<int>& ids) {
@@ -169,18 +157,11 @@ nb::list snapshot(VectorEnv& envs, const std::vector<int>& ids) {
     const nb::gil_scoped_release unlocked;
     states = vector::snapshot(envs, ids);
   }
-  nb::list list;
-  for (const auto& state : states) list.append(to_bytes(state));
-  return list;
+  return to_list(states);
 }
 
 void restore(VectorEnv& envs, const std::vector<int>& ids, const nb::list& states) {
-  std::vector<std::vector<std::byte>> all;
-  for (nb::handle state : states) {
-    const auto own = nb::cast<nb::bytes>(state);
-    const auto bytes = view_of(own);
-    all.emplace_back(bytes.begin(), bytes.end());
-  }
+  const auto all = to_vectors(states);
   const nb::gil_scoped_release unlocked;
   vector::restore(envs, ids, all);
 }
@@ -324,7 +305,7 @@ void bind_vector(nb::module_& module) {
             std::vector<std::byte> reply;
             {
               const nb::gil_scoped_release unlocked;
-              reply = envs.request(worker, view_of(message), duration(timeout));
+              reply = envs.request(worker, view(message), duration(timeout));
             }
             return to_bytes(reply);
           },
