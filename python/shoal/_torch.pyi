@@ -2,14 +2,12 @@
 
 from typing import Any
 
+def tensor_packer() -> Any:
+    """What add_packer() takes for tensors."""
+
 def pack_tensor(tensor: object, blocks: list[Any]) -> Any:
     """
     The tensor as bytes that name a block of the heap, into which its storage moves (from the CPU) or which stands for it (on a CUDA device); None for tensors without plain storage there. The blocks are appended to `blocks`.
-    """
-
-def pack_plain_tensor(tensor: object, blocks: list[Any]) -> Any:
-    """
-    As pack_tensor(), and None for what it would have to be refused or warned of.
     """
 
 def unpack_tensor(packed: bytes) -> Any:

@@ -15,6 +15,7 @@ import shoal.multiprocessing.reduction as reduction
 from mp_peer import Peer, peer
 from shoal._core import ipc
 from shoal.ipc.arrays import SharedArray
+from shoal.multiprocessing.queues import SimpleQueue
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,48 @@ def test_trees_of_builtins_are_written_as_pickle_writes_them():
     assert back == tree and pickle.dumps(back) == pickle.dumps(tree)
     assert back["twice"][0] is back["twice"][1] is back["twice"][2]["again"]
     assert list(back) == list(tree)
+
+
+def through_a_queue(obj):
+    queue = SimpleQueue()
+    queue.put(obj)
+    return queue.get()
+
+
+@pytest.mark.parametrize("through", [same_process, through_a_queue])
+def test_what_is_twice_in_a_tree_is_one_object_again(through):
+    inner, array, mapping = [1], np.zeros(3), {"a": None}
+    shared = [inner, inner, array]
+    back = through((shared, {"again": [shared, array, mapping]}, mapping, (array, inner)))
+    assert back[0][0] is back[0][1] is back[3][1] and back[0][0] == [1]
+    assert back[1]["again"][0] is back[0] and back[1]["again"][2] is back[2]
+    assert back[0][2] is back[1]["again"][1] is back[3][0]
+
+
+@pytest.mark.parametrize("bits", [7, 8, 15, 16, 31, 32, 63])
+def test_numbers_of_one_type_cross_at_their_bounds(bits):
+    top = 2**bits - 1
+    for few in ([top, 0, -1, -top - 1], (top, 1, 2, 3), [0, 0, 0, -top - 1], [float(top), -0.0, 1e-300, 2.0]):
+        numbers = few * 8
+        back = through_a_queue(numbers)
+        assert back == numbers and type(back) is type(numbers)
+        assert [type(number) for number in back] == [type(number) for number in numbers]
+    assert str(through_a_queue([0.0, -0.0] * 10)) == str([0.0, -0.0] * 10)
+    mixed = [1, True, 2.0, top, None] * 5
+    assert list(map(repr, through_a_queue(mixed))) == list(map(repr, mixed))
+    assert through_a_queue([2**63, 1, 2, 3] * 8) == [2**63, 1, 2, 3] * 8
+
+
+def test_sizes_around_a_byte_cross():
+    for size in (0, 1, 3, 4, 254, 255, 256, 70_000):
+        tree = ["x" * size, b"x" * size, tuple(range(size)), ["a"] * size, dict.fromkeys(range(min(size, 1000)))]
+        assert through_a_queue(tree) == tree
+
+
+def test_bytes_that_are_no_tree_are_an_error():
+    for data in (b"", b"abc", b"\4\0\0\0", b"\5\0\0\0?", b"\6\0\0\0l\5", b"\5\0\0\0NN", b"\xff\0\0\0N"):
+        with pytest.raises(ValueError):
+            ipc.decode_tree(data)
 
 
 @pytest.mark.parametrize("obj", [2**63, "\ud800", {1, 2}, [range(2)], 1j], ids=repr)

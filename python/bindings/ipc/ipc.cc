@@ -12,13 +12,13 @@
 #include "bindings.h"
 #include "objects/packed_arrays.h"
 #include "objects/packers.h"
-#include "objects/tree_pickle.h"
 #include "shoal/ipc/heap/block.h"
 #include "shoal/ipc/heap/descriptor_broker.h"
 #include "shoal/ipc/heap/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
 #include "shoal/process/self/own_thread.h"
+#include "objects/plain_codec.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -140,7 +140,7 @@ void bind_ipc(nb::module_& parent) {
   bind_block(module);
   bind_packed_arrays(module);
   bind_packers(module);
-  bind_tree_pickle(module);
+  bind_plain_codec(module);
   module.def("exists", &Heap::exists, "Whether this process has a heap already.");
   module.def(
       "create", [](std::uint64_t nbytes) { Heap::create({.bytes = nbytes}); }, "nbytes"_a = 0,

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "objects/plain_codec.h"
-#include "objects/tree_pickle.h"
 #include "shoal/ipc/heap/block.h"
 #include "bytes.h"
 #include "waiting.h"
@@ -44,26 +43,6 @@ QueueOutcome at_once_or_wait(os::Deadline deadline, const ipc::Token* peer, Atte
   return without_gil(deadline, peer, attempt);
 }
 
-/// Of a list of blocks, or of no object.
-std::vector<Offset> offsets_of(nb::handle blocks) {
-  std::vector<Offset> offsets;
-  if (!blocks.is_valid()) return offsets;
-  for (const nb::handle block : blocks) offsets.push_back(nb::cast<ipc::Block&>(block).offset());
-  return offsets;
-}
-
-nb::object reduction() { return nb::module_::import_("shoal.multiprocessing.reduction"); }
-
-/// A pickle of `object` and the blocks that it names. What is a tree of what is known needs no
-/// Python.
-std::pair<nb::object, nb::object> pickle_dumps(nb::handle object) {
-  nb::list blocks;
-  nb::object data = pickle_tree(object, blocks);
-  if (!data.is_none()) return {std::move(data), std::move(blocks)};
-  const nb::object both = reduction().attr("dumps")(object);
-  return {both[0], both[1]};
-}
-
 nb::object pickle_loads(Message& message) {
   static PyObject* loads = nullptr;  // for ever; under the GIL, and found twice does no harm
   if (loads == nullptr) {
@@ -95,26 +74,22 @@ QueueOutcome ObjectQueue::put_message(MessageForm form, std::span<const std::byt
 }
 
 QueueOutcome ObjectQueue::put(nb::handle object, os::Deadline deadline, const ipc::Token* peer) {
-  PlainCodec codec;
-  if (codec.encode(object)) {
-    const auto blocks = offsets_of(codec.blocks());
-    return put_message(MessageForm::kPlain, codec.bytes(), blocks, deadline, peer);
-  }
   if (PyBytes_CheckExact(object.ptr())) {
     const auto kept = nb::borrow<nb::bytes>(object);
     return put_message(MessageForm::kBytes, view(kept), {}, deadline, peer);
   }
-  const auto [data, held] = pickle_dumps(object);
-  const auto blocks = offsets_of(held);
-  Py_buffer view;
-  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  struct Release {
-    Py_buffer& view;
-    ~Release() { PyBuffer_Release(&view); }
-  } const release{view};
-  return put_message(MessageForm::kPickle,
-                     {static_cast<const std::byte*>(view.buf), static_cast<std::size_t>(view.len)},
-                     blocks, deadline, peer);
+  std::vector<Offset> blocks;
+  PlainCodec codec;
+  if (codec.encode(object)) {
+    for (const ipc::Block& block : codec.blocks()) blocks.push_back(block.offset());
+    return put_message(MessageForm::kPlain, codec.bytes(), blocks, deadline, peer);
+  }
+  const nb::object pickled =
+      nb::module_::import_("shoal.multiprocessing.reduction").attr("pickled")(object);
+  const auto data = nb::cast<nb::bytes>(pickled[0]);
+  const auto held = nb::cast<nb::list>(pickled[1]);
+  for (const nb::handle block : held) blocks.push_back(nb::cast<ipc::Block&>(block).offset());
+  return put_message(MessageForm::kPickle, view(data), blocks, deadline, peer);
 }
 
 QueueOutcome ObjectQueue::put_raw(std::span<const std::byte> bytes, os::Deadline deadline,

@@ -5,6 +5,7 @@
 
 #include "acquire_block.h"
 #include "numpy_api.h"
+#include "objects/packers.h"
 #include "shoal/os/error.h"
 
 namespace nb = nanobind;
@@ -74,6 +75,12 @@ std::string with_words(const Head& head, const npy_intp* shape, const npy_intp* 
   std::memcpy(bytes.data() + sizeof(head), shape, words);
   if (strides != nullptr) std::memcpy(bytes.data() + sizeof(head) + words, strides, words);
   return bytes;
+}
+
+Packed naming(ipc::Block block, std::string bytes) {
+  Packed packed{std::move(bytes), {}};
+  packed.blocks.push_back(std::move(block));
+  return packed;
 }
 
 /// The elements in C or Fortran order, to `to`.
@@ -157,9 +164,18 @@ nb::object pack_into(nb::handle array, nb::list blocks) {
   if (!PyArray_Check(array.ptr())) throw nb::type_error("not a numpy.ndarray");
   auto packed = pack_array(array);
   if (!packed) return nb::none();
-  if (packed->block) blocks.append(nb::cast(std::move(*packed->block)));
+  for (ipc::Block& block : packed->blocks) blocks.append(nb::cast(std::move(block)));
   return nb::bytes(packed->bytes.data(), packed->bytes.size());
 }
+
+std::optional<Packed> pack_plain(nb::handle array) {
+  ensure_numpy();
+  return needs_dtype(array) ? std::nullopt : pack_array(array);
+}
+
+nb::object unpack_plain(std::string_view packed) { return unpack_array(packed, nb::none()); }
+
+constexpr Packer kPacker{pack_plain, unpack_plain};
 
 }  // namespace
 
@@ -173,7 +189,7 @@ bool is_shared_array(nb::handle object) {
          ipc::Heap::here()->held_around(PyArray_DATA(as_array(object))) != 0;
 }
 
-std::optional<PackedArray> pack_array(nb::handle object) {
+std::optional<Packed> pack_array(nb::handle object) {
   PyArrayObject* const array = as_array(object);
   if (!can_be_copied(array)) return std::nullopt;
   Head head = head_of(array);
@@ -185,8 +201,8 @@ std::optional<PackedArray> pack_array(nb::handle object) {
     name_block(block, head);
     head.start =
         static_cast<std::uint64_t>(static_cast<std::byte*>(PyArray_DATA(array)) - block.data());
-    return PackedArray{with_words(head, PyArray_DIMS(array), PyArray_STRIDES(array), 0),
-                       std::move(block)};
+    return naming(std::move(block),
+                  with_words(head, PyArray_DIMS(array), PyArray_STRIDES(array), 0));
   }
   const bool fortran = PyArray_IS_F_CONTIGUOUS(array) && !PyArray_IS_C_CONTIGUOUS(array);
   if (fortran) head.flags |= kFortran;
@@ -194,12 +210,12 @@ std::optional<PackedArray> pack_array(nb::handle object) {
     head.flags |= kInline;
     std::string packed = with_words(head, PyArray_DIMS(array), nullptr, bytes);
     copy_elements(array, fortran, packed.data() + packed.size() - bytes);
-    return PackedArray{std::move(packed), std::nullopt};
+    return Packed{std::move(packed), {}};
   }
   ipc::Block block = ipc::Block::allocate(bytes);
   copy_elements(array, fortran, block.data());
   name_block(block, head);
-  return PackedArray{with_words(head, PyArray_DIMS(array), nullptr, 0), std::move(block)};
+  return naming(std::move(block), with_words(head, PyArray_DIMS(array), nullptr, 0));
 }
 
 nb::object unpack_array(std::string_view packed, nb::handle dtype) {
@@ -245,14 +261,8 @@ void bind_packed_arrays(nb::module_& module) {
              "The array as bytes for unpack_array(); None for elements that are Python objects. "
              "The block that they name, if any, is appended to `blocks`.");
   module.def(
-      "pack_plain_array",
-      [](nb::handle array, nb::list blocks) -> nb::object {
-        ensure_numpy();
-        if (!PyArray_Check(array.ptr()) || needs_dtype(array)) return nb::none();
-        return pack_into(array, blocks);
-      },
-      "array"_a, "blocks"_a,
-      "As pack_array(), and None where unpack_array() must be given the dtype.");
+      "array_packer", []() -> nb::object { return kPacker.capsule(); },
+      "What add_packer() takes for arrays.");
   module.def(
       "unpack_array",
       [](nb::bytes packed, nb::handle dtype) {

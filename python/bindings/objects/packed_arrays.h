@@ -5,22 +5,17 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "shoal/ipc/heap/block.h"
+#include "objects/packed.h"
 
 namespace shoal::python {
-
-struct PackedArray {
-  std::string bytes;
-  std::optional<ipc::Block> block;  // that the bytes name
-};
 
 /// None for an array of Python objects, or of what NumPy keeps elsewhere. Elements that lie in the
 /// heap stay where they are; others are copied, from kInlineArrayBytes on into a new block. Throws
 /// OutOfMemory. Needs the GIL; a long copy gives it back.
-std::optional<PackedArray> pack_array(nanobind::handle array);
+std::optional<Packed> pack_array(nanobind::handle array);
 
 /// A fresh array for elements that came inline, else one over the block. `dtype` is used when the
 /// array's is not one of NumPy's plain native ones. Throws Error for another family's heap, and

@@ -3,35 +3,39 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "objects/packed.h"
+
 namespace shoal::python {
 
-/// Threads: with the GIL. Those of a process are never destroyed.
+/// Threads: with the GIL. Lives for ever, as a constant of an extension module.
 struct Packer {
-  PyObject* function;  // function(obj, blocks): bytes, or None; owned for ever, as the type is
-  std::string module;  // where the function is that makes objects of these bytes
-  std::string name;
-  std::string unpacker;  // both in one, for unpack()
+  /// Nothing where the object is to be left to others. Throws what goes wrong, and may give the GIL
+  /// back meanwhile.
+  std::optional<Packed> (*pack)(nanobind::handle object);
+  /// Throws for bytes that pack() did not write, or of another family's heap.
+  nanobind::object (*unpack)(std::string_view packed);
 
-  /// The bytes, or none where the object is to be left to others; the blocks that they name are
-  /// appended to `blocks`. Raises what the function raises, and may give the GIL back meanwhile.
-  nanobind::object pack(nanobind::handle object, nanobind::handle blocks) const;
+  /// As ipc.add_packer() takes it.
+  nanobind::capsule capsule() const { return nanobind::capsule(this, kName); }
+  static constexpr const char* kName = "shoal.Packer";
+};
+
+struct KnownPacker {
+  const Packer* packer;
+  std::string module;  // whose import adds it
 };
 
 /// The packer for objects of exactly this type; nullptr: none.
-const Packer* packer_of(const PyTypeObject* type);
+const KnownPacker* packer_of(const PyTypeObject* type);
 
-/// What `unpacker` makes of `packed`, in whichever process. Raises what that raises, and
-/// ImportError.
-nanobind::object unpack(std::string_view unpacker, std::string_view packed);
+/// The one that `module` adds, which is imported now if nobody has yet. Throws ImportError.
+const Packer& packer_of_module(std::string_view module);
 
-/// Whether `object` is None, bool, int (64 bits), float, str or bytes, has a packer, or is a tuple,
-/// list or dict of such, of exactly these types, and neither deep nor large. Asks no Python code.
-bool is_packable_tree(nanobind::handle object);
-
-/// ipc.add_packer(type, packer, module, name).
+/// ipc.add_packer(type, packer, module).
 void bind_packers(nanobind::module_& module);
 
 }  // namespace shoal::python

@@ -1,25 +1,78 @@
 #include "objects/plain_codec.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <stdexcept>
-#include <string_view>
+#include <string>
 
 #include "objects/packers.h"
+#include "bytes.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace shoal::python {
 namespace {
 
-/// Reads what PlainCodec wrote.
+constexpr unsigned char kLongSize = 255;  // 32 bits follow
+
+std::span<PyObject* const> items_of(PyObject* list_or_tuple) {
+  return {PySequence_Fast_ITEMS(list_or_tuple),
+          static_cast<std::size_t>(PySequence_Fast_GET_SIZE(list_or_tuple))};
+}
+
+nb::object checked(PyObject* object) {
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+/// A part of what PlainCodec wrote, from its front to its end.
+class Source {
+ public:
+  explicit Source(std::string_view bytes) noexcept : left_(bytes) {}
+
+  bool empty() const noexcept { return left_.empty(); }
+
+  std::string_view take_bytes(std::size_t size) {
+    if (size > left_.size()) throw std::invalid_argument("bytes of a plain object cut short");
+    const auto taken = left_.substr(0, size);
+    left_.remove_prefix(size);
+    return taken;
+  }
+  template <class T>
+  T take() {
+    T value;
+    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::size_t take_size() {
+    const auto size = take<unsigned char>();
+    return size == kLongSize ? take<std::uint32_t>() : size;
+  }
+  std::string_view take_text() { return take_bytes(take_size()); }
+  /// Of objects that take a byte each at least, so that no damage asks for much memory.
+  Py_ssize_t take_count() {
+    const std::size_t count = take_size();
+    if (count > left_.size()) throw std::invalid_argument("bytes of a plain object cut short");
+    return static_cast<Py_ssize_t>(count);
+  }
+
+ private:
+  std::string_view left_;
+};
+
 class Reader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) noexcept : left_(bytes) {}
+  Reader(std::string_view tree, std::string_view packed) noexcept : tree_(tree), packed_(packed) {}
 
-  nb::object read() {
-    switch (take<char>()) {
+  nb::object read() { return read(tree_.take<char>()); }
+  bool at_end() const noexcept { return tree_.empty() && packed_.empty(); }
+
+ private:
+  nb::object read(char kind) {
+    switch (kind) {
       case 'N':
         return nb::none();
       case 'T':
@@ -27,87 +80,85 @@ class Reader {
       case 'F':
         return nb::bool_(false);
       case 'c':
-        return nb::steal(PyLong_FromLong(take<std::int8_t>()));
+        return checked(PyLong_FromLong(tree_.take<std::int8_t>()));
       case 'h':
-        return nb::steal(PyLong_FromLong(take<std::int16_t>()));
+        return checked(PyLong_FromLong(tree_.take<std::int16_t>()));
       case 'k':
-        return nb::steal(PyLong_FromLong(take<std::int32_t>()));
+        return checked(PyLong_FromLong(tree_.take<std::int32_t>()));
       case 'i':
-        return nb::steal(PyLong_FromLongLong(take<std::int64_t>()));
+        return checked(PyLong_FromLong(tree_.take<std::int64_t>()));
       case 'f':
-        return nb::steal(PyFloat_FromDouble(take<double>()));
+        return checked(PyFloat_FromDouble(tree_.take<double>()));
       case 's': {
-        const auto text = take_sized();
-        return checked(PyUnicode_FromStringAndSize(characters(text), length(text)));
+        const auto text = tree_.take_text();
+        return checked(PyUnicode_FromStringAndSize(text.data(), std::ssize(text)));
       }
       case 'b': {
-        const auto data = take_sized();
-        return checked(PyBytes_FromStringAndSize(characters(data), length(data)));
+        const auto bytes = tree_.take_text();
+        return checked(PyBytes_FromStringAndSize(bytes.data(), std::ssize(bytes)));
       }
       case 't':
-        return read_tuple();
       case 'l':
-        return read_list();
+        return read_items(kind, tree_.take_count(), [&] { return read().release().ptr(); });
+      case 'n':
+        return read_numbers(tree_.take<char>());
       case 'd':
         return read_dict();
       case 'p': {
-        const auto unpacker = text(take_sized());
-        return unpack(unpacker, text(take_sized()));
+        const Packer& packer = packer_of_module(packed_.take_text());
+        return packer.unpack(packed_.take_text());
       }
+      case 'm':
+        return met_.emplace_back(read());
+      case 'r':
+        return met_.at(tree_.take<std::uint32_t>());
     }
     throw std::invalid_argument("bytes that stand for no plain object");
   }
 
-  bool empty() const noexcept { return left_.empty(); }
-
- private:
-  template <class T>
-  T take() {
-    T value;
-    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
-    return value;
-  }
-  std::span<const std::byte> take_bytes(std::size_t bytes) {
-    if (bytes > left_.size()) throw std::invalid_argument("bytes of a plain object cut short");
-    const auto taken = left_.first(bytes);
-    left_ = left_.subspan(bytes);
-    return taken;
-  }
-  std::span<const std::byte> take_sized() { return take_bytes(take<std::uint16_t>()); }
-
-  static std::string_view text(std::span<const std::byte> bytes) noexcept {
-    return {characters(bytes), bytes.size()};
-  }
-  static const char* characters(std::span<const std::byte> bytes) noexcept {
-    return reinterpret_cast<const char*>(bytes.data());
-  }
-  static Py_ssize_t length(std::span<const std::byte> bytes) noexcept {
-    return static_cast<Py_ssize_t>(bytes.size());
-  }
-  static nb::object checked(PyObject* object) {
-    if (object == nullptr) throw nb::python_error();
-    return nb::steal(object);
-  }
-
-  nb::object read_tuple() {
-    const auto size = take<std::uint16_t>();
-    nb::object tuple = checked(PyTuple_New(size));
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      PyTuple_SET_ITEM(tuple.ptr(), i, read().release().ptr());
+  nb::object read_numbers(char sequence) {
+    switch (tree_.take<char>()) {
+      case 'c':
+        return read_numbers<std::int8_t>(sequence, PyLong_FromLong);
+      case 'h':
+        return read_numbers<std::int16_t>(sequence, PyLong_FromLong);
+      case 'k':
+        return read_numbers<std::int32_t>(sequence, PyLong_FromLong);
+      case 'i':
+        return read_numbers<std::int64_t>(sequence, PyLong_FromLong);
+      case 'f':
+        return read_numbers<double>(sequence, PyFloat_FromDouble);
     }
-    return tuple;
+    throw std::invalid_argument("bytes that stand for no plain object");
   }
-  nb::object read_list() {
-    const auto size = take<std::uint16_t>();
-    nb::object list = checked(PyList_New(size));
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      PyList_SET_ITEM(list.ptr(), i, read().release().ptr());
+
+  template <class T, class Make>
+  nb::object read_numbers(char sequence, Make make) {
+    const Py_ssize_t count = tree_.take_count();
+    const char* from = tree_.take_bytes(static_cast<std::size_t>(count) * sizeof(T)).data();
+    return read_items(sequence, count, [&] {
+      T number;
+      std::memcpy(&number, from, sizeof number);
+      from += sizeof number;
+      return make(number);
+    });
+  }
+
+  /// `next()` returns a reference, or nullptr after an error.
+  template <class Next>
+  nb::object read_items(char sequence, Py_ssize_t count, Next next) {
+    nb::object made = checked(sequence == 'l' ? PyList_New(count) : PyTuple_New(count));
+    PyObject** const items = PySequence_Fast_ITEMS(made.ptr());
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      items[i] = next();
+      if (items[i] == nullptr) throw nb::python_error();
     }
-    return list;
+    return made;
   }
+
   nb::object read_dict() {
     nb::object dict = checked(PyDict_New());
-    for (auto left = take<std::uint16_t>(); left > 0; --left) {
+    for (Py_ssize_t left = tree_.take_count(); left > 0; --left) {
       const nb::object key = read();
       const nb::object value = read();
       if (PyDict_SetItem(dict.ptr(), key.ptr(), value.ptr()) != 0) throw nb::python_error();
@@ -115,136 +166,228 @@ class Reader {
     return dict;
   }
 
-  std::span<const std::byte> left_;
+  Source tree_, packed_;
+  std::vector<nb::object> met_;
 };
+
+/// A pickle of protocol 5 that calls decode_tree() of these bytes; the opcodes are those of
+/// Python's Lib/pickle.py.
+nb::bytes pickle_that_decodes(std::string_view bytes) {
+  constexpr std::string_view kHead =
+      "\x80\x05\x8c\x0fshoal._core.ipc\x8c\x0b"
+      "decode_tree\x93"
+      "B";
+  constexpr std::string_view kTail = "\x85R.";
+  const auto size = static_cast<std::uint32_t>(bytes.size());
+  std::string pickle(kHead);
+  pickle.reserve(kHead.size() + sizeof size + bytes.size() + kTail.size());
+  pickle.append(reinterpret_cast<const char*>(&size), sizeof size).append(bytes).append(kTail);
+  return nb::bytes(pickle.data(), pickle.size());
+}
+
+nb::object pickle_tree(nb::handle object, nb::list blocks) {
+  PlainCodec codec;
+  if (!codec.encode(object)) return nb::none();
+  if (!codec.has_packed()) return nb::module_::import_("pickle").attr("dumps")(object, 5);
+  for (const ipc::Block& block : codec.blocks()) blocks.append(nb::cast(block));
+  const auto bytes = codec.bytes();
+  return pickle_that_decodes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
 
 }  // namespace
 
 nb::object PlainCodec::decode(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto end = Source(all).take<std::uint32_t>();
+  if (end < sizeof end || end > all.size())
+    throw std::invalid_argument("bytes that stand for no plain object");
+  Reader reader(all.substr(sizeof end, end - sizeof end), all.substr(end));
   nb::object object = reader.read();
-  if (!reader.empty()) throw std::invalid_argument("bytes that go on behind a plain object");
+  if (!reader.at_end()) throw std::invalid_argument("bytes that go on behind a plain object");
   return object;
 }
 
-bool PlainCodec::put(char kind, const void* data, std::size_t bytes) noexcept {
-  if (used_ + 1 + bytes > kMaxBytes) return false;
-  bytes_[used_++] = static_cast<std::byte>(kind);
-  if (bytes != 0) std::memcpy(bytes_.data() + used_, data, bytes);
-  used_ += bytes;
-  return true;
+bool PlainCodec::encode(nb::handle object) {
+  std::uint32_t end = 0;
+  out_.resize(sizeof end);
+  if (!write(object.ptr(), 0) || out_.size() > std::numeric_limits<std::uint32_t>::max()) {
+    return false;
+  }
+  end = static_cast<std::uint32_t>(out_.size());
+  std::memcpy(out_.data(), &end, sizeof end);
+  return write_packed();
 }
 
-bool PlainCodec::put_sized(char kind, const char* data, std::size_t bytes) noexcept {
-  return put(kind, nullptr, 0) && put_sized(data, bytes);
-}
-
-bool PlainCodec::put_sized(const char* data, std::size_t bytes) noexcept {
-  const auto size = static_cast<std::uint16_t>(bytes);
-  if (bytes > kMaxBytes || used_ + sizeof size + bytes > kMaxBytes) return false;
-  std::memcpy(bytes_.data() + used_, &size, sizeof size);
-  std::memcpy(bytes_.data() + used_ + sizeof size, data, bytes);
-  used_ += sizeof size + bytes;
-  return true;
-}
-
-bool PlainCodec::put_int(std::int64_t value) noexcept {
-  const auto as = [&]<class T>(char kind, T narrow) { return put(kind, &narrow, sizeof narrow); };
-  if (value == static_cast<std::int8_t>(value)) return as('c', static_cast<std::int8_t>(value));
-  if (value == static_cast<std::int16_t>(value)) return as('h', static_cast<std::int16_t>(value));
-  if (value == static_cast<std::int32_t>(value)) return as('k', static_cast<std::int32_t>(value));
-  return as('i', value);
-}
-
-bool PlainCodec::first_time(PyObject* object) noexcept {
-  const auto end = shared_.begin() + static_cast<std::ptrdiff_t>(seen_);
-  if (seen_ == kMaxShared || std::find(shared_.begin(), end, object) != end) return false;
-  shared_[seen_++] = object;
-  return true;
-}
-
-bool PlainCodec::write(nb::handle object, int depth) {
-  PyObject* self = object.ptr();
-  if (self == Py_None) return put('N', nullptr, 0);
-  if (self == Py_True) return put('T', nullptr, 0);
-  if (self == Py_False) return put('F', nullptr, 0);
-  if (PyLong_CheckExact(self)) {
+bool PlainCodec::write(PyObject* object, int depth) {
+  if (++parts_ > kMaxParts || depth > kMaxDepth) return false;
+  if (object == Py_None) return put('N');
+  if (object == Py_True) return put('T');
+  if (object == Py_False) return put('F');
+  if (PyLong_CheckExact(object)) {
     int overflow = 0;
-    const std::int64_t value = PyLong_AsLongLongAndOverflow(self, &overflow);
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
     return overflow == 0 && put_int(value);
   }
-  if (PyFloat_CheckExact(self)) {
-    const double value = PyFloat_AS_DOUBLE(self);
-    return put('f', &value, sizeof value);
+  if (PyFloat_CheckExact(object)) return put('f', PyFloat_AS_DOUBLE(object));
+  if (PyUnicode_CheckExact(object)) return write_text(object);
+  if (PyBytes_CheckExact(object)) {
+    const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(object));
+    return size < kMaxText && put('b') && put_text({PyBytes_AS_STRING(object), size});
   }
-  if (PyUnicode_CheckExact(self)) {
-    if (PyUnicode_GET_LENGTH(self) > static_cast<Py_ssize_t>(kMaxBytes)) return false;
-    Py_ssize_t size = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(self, &size);
-    if (text == nullptr) {  // it has surrogates, which pickle knows how to keep
-      PyErr_Clear();
-      return false;
-    }
-    return put_sized('s', text, static_cast<std::size_t>(size));
+  if (PyTuple_CheckExact(object)) {
+    return write_items('t', items_of(object), depth + 1);
   }
-  if (PyBytes_CheckExact(self)) {
-    return put_sized('b', PyBytes_AS_STRING(self),
-                     static_cast<std::size_t>(PyBytes_GET_SIZE(self)));
-  }
-  if (PyTuple_CheckExact(self) || PyList_CheckExact(self) || PyDict_CheckExact(self)) {
-    return depth < kMaxDepth && write_items(object, depth + 1);
-  }
-  return write_packed(object);
+  // What nobody else refers to is not met again, and the root in a cycle only, which is deep.
+  if (depth == 0 || Py_REFCNT(object) == 1) return write_shared(object, depth);
+  if (const auto known = met_.find(object); known != met_.end()) return put('r', known->second);
+  if (!put('m') || !write_shared(object, depth)) return false;
+  met_.emplace(object, static_cast<std::uint32_t>(met_.size()));
+  return true;
 }
 
-// Packing moves and copies, so nothing is packed before it is known that all can be.
-bool PlainCodec::write_packed(nb::handle object) {
-  const Packer* const packer = packer_of(Py_TYPE(object.ptr()));
-  if (packer == nullptr || !first_time(object.ptr())) return false;
-  if (!blocks_.is_valid()) {
-    if (object.ptr() != root_.ptr() && !is_packable_tree(root_)) return false;
-    blocks_ = nb::list();
+/// What has an identity that matters.
+bool PlainCodec::write_shared(PyObject* object, int depth) {
+  if (PyList_CheckExact(object)) {
+    return write_items('l', items_of(object), depth + 1);
   }
-  const nb::object packed = packer->pack(object, blocks_);
-  return packed.is_valid() && put_sized('p', packer->unpacker.data(), packer->unpacker.size()) &&
-         put_sized(PyBytes_AS_STRING(packed.ptr()),
-                   static_cast<std::size_t>(PyBytes_GET_SIZE(packed.ptr())));
+  if (PyDict_CheckExact(object)) return write_dict(object, depth + 1);
+  const KnownPacker* const packer = packer_of(Py_TYPE(object));
+  if (packer == nullptr) return false;
+  packed_.emplace_back(nb::borrow(object), packer);
+  return put('p');
 }
 
-// A packer may give the GIL back, and another thread change a list or dict: its items are held, and
-// its size is looked at again.
-bool PlainCodec::write_items(nb::handle object, int depth) {
-  PyObject* self = object.ptr();
-  const Py_ssize_t size = PyTuple_CheckExact(self)  ? PyTuple_GET_SIZE(self)
-                          : PyList_CheckExact(self) ? PyList_GET_SIZE(self)
-                                                    : PyDict_GET_SIZE(self);
-  if (size > static_cast<Py_ssize_t>(kMaxBytes)) return false;
-  const auto count = static_cast<std::uint16_t>(size);
-  if (PyTuple_CheckExact(self)) {
-    if (!put('t', &count, sizeof count)) return false;
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      if (!write(PyTuple_GET_ITEM(self, i), depth)) return false;
+bool PlainCodec::write_items(char kind, Items items, int depth) {
+  if (items.size() >= kManyNumbers) {
+    const PyTypeObject* const type = Py_TYPE(items[0]);
+    const auto is_of_type = [type](PyObject* item) { return Py_TYPE(item) == type; };
+    const bool numbers = type == &PyFloat_Type || type == &PyLong_Type;
+    if (numbers && std::ranges::all_of(items, is_of_type)) {
+      return type == &PyFloat_Type ? write_floats(kind, items) : write_ints(kind, items);
     }
-    return true;
   }
-  if (!first_time(self)) return false;
-  if (PyList_CheckExact(self)) {
-    if (!put('l', &count, sizeof count)) return false;
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      if (PyList_GET_SIZE(self) != size || !write(nb::borrow(PyList_GET_ITEM(self, i)), depth))
-        return false;
-    }
-    return PyList_GET_SIZE(self) == size;
-  }
-  if (!put('d', &count, sizeof count)) return false;
+  return put(kind) && put_size(items.size()) &&
+         std::ranges::all_of(items, [&](PyObject* item) { return write(item, depth); });
+}
+
+bool PlainCodec::write_dict(PyObject* dict, int depth) {
+  put('d');
+  put_size(static_cast<std::size_t>(PyDict_GET_SIZE(dict)));
   PyObject* key;
   PyObject* value;
-  Py_ssize_t left = size;
-  for (Py_ssize_t at = 0; PyDict_Next(self, &at, &key, &value) != 0; --left) {
-    const nb::object kept = nb::borrow(value);
-    if (left == 0 || !write(nb::borrow(key), depth) || !write(kept, depth)) return false;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    if (!write(key, depth) || !write(value, depth)) return false;
   }
-  return left == 0;
+  return true;
+}
+
+bool PlainCodec::write_ints(char sequence, Items items) {
+  std::vector<std::int64_t> values;
+  values.reserve(items.size());
+  std::int64_t reach = 0;  // as far from 0 as any of them
+  for (PyObject* const item : items) {
+    int overflow = 0;
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(item, &overflow);
+    if (overflow != 0) return false;
+    reach |= value < 0 ? ~value : value;
+    values.push_back(value);
+  }
+  if (std::in_range<std::int8_t>(reach)) return put_numbers<std::int8_t>(sequence, 'c', values);
+  if (std::in_range<std::int16_t>(reach)) return put_numbers<std::int16_t>(sequence, 'h', values);
+  if (std::in_range<std::int32_t>(reach)) return put_numbers<std::int32_t>(sequence, 'k', values);
+  return put_numbers<std::int64_t>(sequence, 'i', values);
+}
+
+bool PlainCodec::write_floats(char sequence, Items items) {
+  std::vector<double> values;
+  values.reserve(items.size());
+  for (PyObject* const item : items) {
+    values.push_back(PyFloat_AS_DOUBLE(item));
+  }
+  return put_numbers<double>(sequence, 'f', values);
+}
+
+bool PlainCodec::write_text(PyObject* text) {
+  if (PyUnicode_GET_LENGTH(text) >= static_cast<Py_ssize_t>(kMaxText)) return false;
+  Py_ssize_t size = 0;
+  const char* const utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+  if (utf8 == nullptr) {  // it has surrogates, which pickle knows how to keep
+    PyErr_Clear();
+    return false;
+  }
+  return put('s') && put_text({utf8, static_cast<std::size_t>(size)});
+}
+
+bool PlainCodec::write_packed() {
+  for (const auto& [object, known] : packed_) {
+    auto packed = known->packer->pack(object);
+    if (!packed) return false;
+    put_text(known->module);
+    put_text(packed->bytes);
+    std::ranges::move(packed->blocks, std::back_inserter(blocks_));
+  }
+  return true;
+}
+
+char* PlainCodec::more(std::size_t bytes) {
+  const std::size_t at = out_.size();
+  out_.resize(at + bytes);
+  return out_.data() + at;
+}
+
+bool PlainCodec::put(char kind) {
+  out_.push_back(kind);
+  return true;
+}
+
+template <class T>
+bool PlainCodec::put(char kind, T value) {
+  char* const to = more(1 + sizeof value);
+  *to = kind;
+  std::memcpy(to + 1, &value, sizeof value);
+  return true;
+}
+
+bool PlainCodec::put_int(std::int64_t value) {
+  if (std::in_range<std::int8_t>(value)) return put('c', static_cast<std::int8_t>(value));
+  if (std::in_range<std::int16_t>(value)) return put('h', static_cast<std::int16_t>(value));
+  if (std::in_range<std::int32_t>(value)) return put('k', static_cast<std::int32_t>(value));
+  return put('i', value);
+}
+
+bool PlainCodec::put_size(std::size_t size) {
+  if (size < kLongSize) return put(static_cast<char>(size));
+  return put(static_cast<char>(kLongSize), static_cast<std::uint32_t>(size));
+}
+
+bool PlainCodec::put_text(std::string_view text) {
+  put_size(text.size());
+  std::ranges::copy(text, more(text.size()));
+  return true;
+}
+
+template <class T, class Value>
+bool PlainCodec::put_numbers(char sequence, char kind, const std::vector<Value>& values) {
+  put('n');
+  put(sequence);
+  put(kind);
+  put_size(values.size());
+  char* to = more(values.size() * sizeof(T));
+  for (const Value value : values) {
+    const auto number = static_cast<T>(value);
+    std::memcpy(to, &number, sizeof number);
+    to += sizeof number;
+  }
+  return true;
+}
+
+void bind_plain_codec(nb::module_& module) {
+  module.def("pickle_tree", &pickle_tree, "obj"_a.none(), "blocks"_a,
+             "A tree of builtins and of objects with a packer as a pickle, or None for what is "
+             "more. The blocks that it names are appended to `blocks`.");
+  module.def(
+      "decode_tree", [](const nb::bytes& bytes) { return PlainCodec::decode(view(bytes)); },
+      "bytes"_a, "For pickles of pickle_tree(), which call it.");
 }
 
 }  // namespace shoal::python

@@ -10,6 +10,7 @@
 #include "tensors/torch_device.h"
 #include "tensors/torch_packed.h"
 #include "tensors/torch_storage.h"
+#include "objects/packers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -45,27 +46,26 @@ void before_device_tensors() {
   done = ::getpid();
 }
 
-/// What `tensor` becomes in a pickle; None for one whose storage can neither lie in the heap nor
-/// cross from its device. The blocks that the bytes name are appended to `blocks`.
-nb::object pack_tensor(nb::handle object, nb::list blocks) {
+/// What a tensor becomes in a message; nothing for one whose storage can neither lie in the heap nor
+/// cross from its device.
+std::optional<Packed> pack_tensor(nb::handle object) {
   const at::Tensor& tensor = tensor_of(object);
-  if (!is_plain(tensor)) return nb::none();
+  if (!is_plain(tensor)) return std::nullopt;
   if (tensor.is_cuda()) before_device_tensors();
-  const auto packed = pack(tensor, object.type().ptr() == ParameterClass);
-  return packed ? bytes_of(*packed, blocks) : nb::none();
+  return pack(tensor, object.type().ptr() == ParameterClass);
 }
 
-/// For trees: what needs a look, a warning or an error is left to pack_tensor()'s caller.
-nb::object pack_plain_tensor(nb::handle object, nb::list blocks) {
+/// What needs a look, a warning or an error is left to _reduce_tensor() of shoal.ipc.tensors.
+std::optional<Packed> pack_plain_tensor(nb::handle object) {
   const at::Tensor& tensor = tensor_of(object);
-  if (tensor.requires_grad() && !tensor.is_leaf()) return nb::none();
-  if (reinterpret_cast<THPVariable*>(object.ptr())->backward_hooks != nullptr) return nb::none();
-  return pack_tensor(object, blocks);
+  if (tensor.requires_grad() && !tensor.is_leaf()) return std::nullopt;
+  if (reinterpret_cast<THPVariable*>(object.ptr())->backward_hooks != nullptr) return std::nullopt;
+  return pack_tensor(object);
 }
 
-nb::object unpack_tensor(nb::bytes bytes) {
-  if (is_on_device({bytes.c_str(), bytes.size()})) before_device_tensors();
-  const Unpacked unpacked = unpack({bytes.c_str(), bytes.size()});
+nb::object unpack_tensor(std::string_view packed) {
+  if (is_on_device(packed)) before_device_tensors();
+  const Unpacked unpacked = unpack(packed);
   nb::object tensor = nb::steal(THPVariable_Wrap(unpacked.tensor));
   if (!unpacked.parameter) {
     if (unpacked.requires_grad) unpacked.tensor.set_requires_grad(true);
@@ -73,6 +73,8 @@ nb::object unpack_tensor(nb::bytes bytes) {
   }
   return nb::borrow(ParameterClass)(tensor, "requires_grad"_a = unpacked.requires_grad);
 }
+
+constexpr Packer kPacker{pack_plain_tensor, unpack_tensor};
 
 nb::object pack_storage(nb::handle object, nb::list blocks) {
   c10::StorageImpl& storage = storage_of(object);
@@ -138,14 +140,23 @@ NB_MODULE(_torch, module) {
   module.doc() = "Tensors in shared memory. Use it through shoal.multiprocessing.";
   nb::module_::import_("torch");        // its classes are made before they are asked for
   nb::module_::import_("shoal._core");  // its types and exceptions are ours too
-  module.def("pack_tensor", &pack_tensor, "tensor"_a, "blocks"_a,
-             "The tensor as bytes that name a block of the heap, into which its storage moves "
-             "(from the CPU) or which stands for it (on a CUDA device); None for tensors without "
-             "plain storage there. The blocks are appended to `blocks`.");
-  module.def("pack_plain_tensor", &pack_plain_tensor, "tensor"_a, "blocks"_a,
-             "As pack_tensor(), and None for what it would have to be refused or warned of.");
-  module.def("unpack_tensor", &unpack_tensor, "packed"_a,
-             "The tensor that pack_tensor() described.");
+  module.def(
+      "tensor_packer", []() -> nb::object { return kPacker.capsule(); },
+      "What add_packer() takes for tensors.");
+  module.def(
+      "pack_tensor",
+      [](nb::handle tensor, nb::list blocks) -> nb::object {
+        const auto packed = pack_tensor(tensor);
+        return packed ? bytes_of(*packed, blocks) : nb::none();
+      },
+      "tensor"_a, "blocks"_a,
+      "The tensor as bytes that name a block of the heap, into which its storage moves "
+      "(from the CPU) or which stands for it (on a CUDA device); None for tensors without "
+      "plain storage there. The blocks are appended to `blocks`.");
+  module.def(
+      "unpack_tensor",
+      [](const nb::bytes& packed) { return unpack_tensor({packed.c_str(), packed.size()}); },
+      "packed"_a, "The tensor that pack_tensor() described.");
   module.def("pack_storage", &pack_storage, "storage"_a, "blocks"_a,
              "As pack_tensor(), of an untyped storage.");
   module.def("unpack_storage", &unpack_storage, "packed"_a,

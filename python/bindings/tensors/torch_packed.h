@@ -12,18 +12,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "tensors/torch_storage.h"
+#include "objects/packed.h"
 
 namespace shoal::python {
-
-struct Packed {
-  std::string bytes;
-  std::vector<ipc::Block> blocks;  // that the bytes name
-};
 
 struct Unpacked {
   at::Tensor tensor;  // does not require a gradient yet

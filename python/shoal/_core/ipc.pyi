@@ -33,10 +33,8 @@ def pack_array(array: object, blocks: list[Any]) -> Any:
     The array as bytes for unpack_array(); None for elements that are Python objects. The block that they name, if any, is appended to `blocks`.
     """
 
-def pack_plain_array(array: object, blocks: list[Any]) -> Any:
-    """
-    As pack_array(), and None where unpack_array() must be given the dtype.
-    """
+def array_packer() -> Any:
+    """What add_packer() takes for arrays."""
 
 def unpack_array(packed: bytes, dtype: object | None = None) -> Any: ...
 def needs_dtype(array: object) -> bool:
@@ -45,15 +43,18 @@ def needs_dtype(array: object) -> bool:
 def is_shared_array(array: object) -> bool:
     """Whether the array's elements lie in the heap."""
 
-def add_packer(type: object, packer: object, module: str, name: str) -> None:
+def add_packer(type: object, packer: object, module: str) -> None:
     """
-    Objects of exactly this type cross as packer(obj, blocks), which is bytes, or None to leave the tree to others; the function `name` of `module` makes them of it again.
+    Objects of exactly this type cross by this packer, which is there wherever `module` is imported.
     """
 
 def pickle_tree(obj: object | None, blocks: list[Any]) -> Any:
     """
-    A tree of builtins and of objects with a packer as a pickle, or None for what is more; blocks that it names are appended to `blocks`, also in the latter case.
+    A tree of builtins and of objects with a packer as a pickle, or None for what is more. The blocks that it names are appended to `blocks`.
     """
+
+def decode_tree(bytes: bytes) -> Any:
+    """For pickles of pickle_tree(), which call it."""
 
 def exists() -> bool:
     """Whether this process has a heap already."""

@@ -62,5 +62,4 @@ def _array(packed: bytes, dtype: np.dtype | None = None) -> np.ndarray:
 
 
 add_reducer(np.ndarray, reduce_array)
-_unpack = ipc.unpack_array
-ipc.add_packer(np.ndarray, ipc.pack_plain_array, __name__, "_unpack")
+ipc.add_packer(np.ndarray, ipc.array_packer(), __name__)

@@ -265,9 +265,8 @@ def _reduce_typed_storage(storage: torch.TypedStorage, blocks: list[ipc.Block]) 
     return _stock.reduce_typed_storage(storage)
 
 
-_unpack = _torch.unpack_tensor
 for _kind in (torch.Tensor, torch.nn.Parameter):
     add_reducer(_kind, _reduce_tensor)
-    ipc.add_packer(_kind, _torch.pack_plain_tensor, __name__, "_unpack")
+    ipc.add_packer(_kind, _torch.tensor_packer(), __name__)
 add_reducer(torch.UntypedStorage, _reduce_storage)
 add_reducer(torch.TypedStorage, _reduce_typed_storage)

@@ -125,8 +125,11 @@ def dumps(obj: Any, name: str = "object") -> tuple[bytes, list[ipc.Block]]:
     """
     blocks: list[ipc.Block] = []
     data = ipc.pickle_tree(obj, blocks)
-    if data is not None:
-        return data, blocks
+    return pickled(obj, name) if data is None else (data, blocks)
+
+
+def pickled(obj: Any, name: str = "object") -> tuple[bytes, list[ipc.Block]]:
+    """dumps() of what is no tree of builtins, tensors and arrays."""
     with io.BytesIO() as file:
         pickler = Pickler(file)
         try:
