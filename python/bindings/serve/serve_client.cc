@@ -46,17 +46,17 @@ class SharedClient {
   /// Runs `act` alone; to be called without the GIL.
   template <class Act>
   auto locked(Act act) {
-    if (!usable()) {
-      throw InvalidState("this connection to a model service is that of the process before a fork");
-    }
+    need_usable();
     const std::lock_guard lock(mutex_);
-    for (Request& request : take_dropped()) client_->cancel(request);
-    return act(*client_);
+    return with_dropped(act);
   }
+  /// The same for what does not wait: it keeps the GIL, unless another thread is at the client.
   template <class Act>
-  auto unlocked(Act act) {
+  auto briefly(Act act) {
+    need_usable();
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) return with_dropped(act);
     const nb::gil_scoped_release released;
-    return locked(std::move(act));
+    return locked(act);
   }
 
   /// The request is not wanted: it is cancelled before the next call. Never waits.
@@ -69,6 +69,16 @@ class SharedClient {
   const Client& names() const noexcept { return *client_; }
 
  private:
+  void need_usable() const {
+    if (!usable()) {
+      throw InvalidState("this connection to a model service is that of the process before a fork");
+    }
+  }
+  template <class Act>
+  auto with_dropped(Act& act) {
+    for (Request& request : take_dropped()) client_->cancel(request);
+    return act(*client_);
+  }
   std::vector<Request> take_dropped() {
     const std::lock_guard lock(dropped_mutex_);
     return std::exchange(dropped_, {});
@@ -94,18 +104,19 @@ class Future {
   }
 
   bool done() {
-    return client_->unlocked([&](Client& client) { return client.done(request_); });
+    return client_->briefly([&](Client& client) { return client.done(request_); });
   }
 
   bool wait(std::optional<double> timeout) {
     need();
+    if (done()) return true;
     return interruptible(timeout, [&](os::Deadline until) {
       return client_->locked([&](Client& client) { return client.wait(request_, until); });
     });
   }
 
   void cancel() {
-    client_->unlocked([&](Client& client) { client.cancel(request_); });
+    client_->briefly([&](Client& client) { client.cancel(request_); });
   }
 
   /// After wait(): (arrays, structure, version of the oldest weights that answered a row); throws
@@ -128,7 +139,7 @@ nb::tuple Future::take(bool batched) {
   const ClientQueue& at = *request_.at;
   const auto rows = static_cast<std::uint32_t>(request_.rows.size());
   const Client& client = client_->names();  // the replies are this request's: nobody touches them
-  const auto release = [&] { client_->unlocked([&](Client& all) { all.release(request_); }); };
+  const auto release = [&] { client_->briefly([&](Client& all) { all.release(request_); }); };
   try {
     client.check(request_);
   } catch (...) {
@@ -181,7 +192,8 @@ Future ask(const std::shared_ptr<SharedClient>& client, const nb::list& arrays,
                    .reset = options.reset,
                    .deadline = end,
                    .wait_for_room = options.wait_for_room};
-  return {client, client->unlocked([&](Client& alone) {
+  const nb::gil_scoped_release released;
+  return {client, client->locked([&](Client& alone) {
             ClientQueue* at = alone.find(kind, count);
             if (at == nullptr) at = &alone.open(kind, given.leaves, count, end);
             return alone.submit(*at, rows);
