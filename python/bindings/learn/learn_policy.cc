@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "learn/learn_bindings.h"
-#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/env/space_json.h"
 #include "shoal/learn/run/evaluator.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -130,11 +130,11 @@ void bind_learn_policy(nb::module_& module) {
           "checkpoint"_a)
       .def_prop_ro("observation_space",
                    [](const TrainedPolicy& policy) {
-                     return learn::space_to_json(policy.observation_space()).dump();
+                     return env::space_to_json(policy.observation_space()).dump();
                    })
       .def_prop_ro("action_space",
                    [](const TrainedPolicy& policy) {
-                     return learn::space_to_json(policy.action_space()).dump();
+                     return env::space_to_json(policy.action_space()).dump();
                    })
       .def_prop_ro("config",
                    [](const TrainedPolicy& policy) { return to_flat_json(policy.config()).dump(); })

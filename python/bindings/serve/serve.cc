@@ -22,7 +22,7 @@
 #include "bindings.h"
 #include "bytes.h"
 #include "numpy_api.h"
-#include "shoal/process/own_thread.h"
+#include "shoal/process/self/own_thread.h"
 #include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"
 #include "waiting.h"

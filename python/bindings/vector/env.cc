@@ -17,6 +17,7 @@
 #include "shoal/env/np_random.h"
 #include "shoal/env/plugin.h"
 #include "shoal/env/registry.h"
+#include "shoal/env/space_json.h"
 #include "shoal/os/error.h"
 #include "vector/spaces.h"
 
@@ -137,6 +138,14 @@ void bind_registry(nb::module_& module) {
       "load_plugin", [](const std::string& path) { return env::load_plugin(path); }, "path"_a,
       "Loads a shared library of environments; the ids that it registered.");
   module.def("loaded_plugins", &env::loaded_plugins, "The paths of the plug-ins loaded so far.");
+  module.def(
+      "space_from_json",
+      [](const std::string& text) {
+        const auto json = nlohmann::json::parse(text, nullptr, false);
+        if (json.is_discarded()) throw InvalidArgument("a space that is no JSON");
+        return space_to_python(env::space_from_json(json));
+      },
+      "text"_a, "The Gymnasium space that a checkpoint describes.");
   module.def(
       "space_repr", [](nb::handle space) { return space_from_python(space).repr(); }, "space"_a,
       "How the C++ side writes a Gymnasium space.");

@@ -154,6 +154,7 @@ struct Writer {
                                         "dtype"_a = numpy_dtype(multi.dtype));
   }
   nb::object operator()(const env::MultiBinary& binary) const {
+    if (binary.shape.size() == 1) return spaces.attr("MultiBinary")(binary.shape[0]);
     return spaces.attr("MultiBinary")(nb::tuple(nb::cast(binary.shape)));
   }
   nb::object operator()(const env::Dict& dict) const {
@@ -172,12 +173,26 @@ struct Writer {
   }
 
   static nb::object bound(const std::vector<double>& values, const env::Box& box) {
-    if (values.size() == 1) {
-      return as_array(values)[0].attr("astype")(numpy_dtype(box.spec.dtype));
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::object dtype = numpy_dtype(box.spec.dtype);
+    const bool integral = nb::cast<std::string>(dtype.attr("kind")).find_first_of("iu") == 0;
+    const nb::object array = integral
+                                 ? numpy.attr("array")(integers(values, numpy.attr("iinfo")(dtype)))
+                                       .attr("astype")(dtype)
+                                 : as_array(values).attr("astype")(dtype);
+    if (values.size() == 1) return array[0];
+    return array.attr("reshape")(nb::tuple(nb::cast(box.spec.shape)));
+  }
+  /// The largest integers have no float of their own: what is beyond `limits` is the limit.
+  static nb::list integers(const std::vector<double>& values, nb::handle limits) {
+    const nb::object least = limits.attr("min"), most = limits.attr("max");
+    nb::list list;
+    for (const double value : values) {
+      const nb::object number = nb::steal(PyLong_FromDouble(value));
+      if (!number) throw nb::python_error();
+      list.append(number < least ? least : number < most ? number : most);
     }
-    return as_array(values)
-        .attr("astype")(numpy_dtype(box.spec.dtype))
-        .attr("reshape")(nb::tuple(nb::cast(box.spec.shape)));
+    return list;
   }
 };
 

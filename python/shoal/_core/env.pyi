@@ -31,6 +31,9 @@ def load_plugin(path: str) -> list[str]:
 def loaded_plugins() -> list[str]:
     """The paths of the plug-ins loaded so far."""
 
+def space_from_json(text: str) -> Any:
+    """The Gymnasium space that a checkpoint describes."""
+
 def space_repr(space: object) -> str:
     """How the C++ side writes a Gymnasium space."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal import _learn
-from shoal.learn.spaces import gymnasium_space, leaves
+from shoal import _core, _learn
+from shoal.learn.spaces import leaves
 
 __all__ = ["Policy", "checkpoint_dir", "load_policy"]
 
@@ -50,21 +50,19 @@ class Policy:
 
     def __init__(self, native: _learn.Policy) -> None:
         self._native = native
-        self._observation = json.loads(native.observation_space)
-        self._action = json.loads(native.action_space)
-        self._inputs = list(leaves(self._observation))
-        (self._output,) = leaves(self._action)
+        self._inputs = list(leaves(json.loads(native.observation_space)))
+        (self._output,) = leaves(json.loads(native.action_space))
         self._samples = 0
 
     @property
     def observation_space(self) -> Any:
         """The Gymnasium space of one observation."""
-        return gymnasium_space(self._observation)
+        return _core.env.space_from_json(self._native.observation_space)
 
     @property
     def action_space(self) -> Any:
         """The Gymnasium space of one action."""
-        return gymnasium_space(self._action)
+        return _core.env.space_from_json(self._native.action_space)
 
     @property
     def step(self) -> int:

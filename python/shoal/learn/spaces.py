@@ -1,4 +1,4 @@
-"""Spaces as a checkpoint describes them (JSON), to and from arrays: one array a leaf, depth first."""
+"""Spaces as a checkpoint describes them (JSON), as arrays: one array a leaf, depth first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Leaf", "gymnasium_space", "leaves"]
+__all__ = ["Leaf", "leaves"]
 
 Description = Mapping[str, Any]
 
@@ -63,35 +63,3 @@ def leaves(description: Description, keys: tuple[Any, ...] = ()) -> Iterator[Lea
             yield from leaves(inner, (*keys, i))
     else:
         yield Leaf(description, keys)
-
-
-def gymnasium_space(description: Description) -> Any:
-    """The Gymnasium space."""
-    from gymnasium import spaces
-
-    kind = description["type"]
-    if kind == "Box":
-        shape, dtype = tuple(description["shape"]), np.dtype(description["dtype"])
-        low, high = (_bounds(description[name], shape, dtype) for name in ("low", "high"))
-        return spaces.Box(low, high, shape, dtype.type)
-    if kind == "Discrete":
-        return spaces.Discrete(description["n"], start=description["start"])
-    if kind == "MultiDiscrete":
-        shape = tuple(description["shape"])
-        nvec, start = (np.reshape(description[name], shape) for name in ("nvec", "start"))
-        return spaces.MultiDiscrete(nvec, dtype=np.dtype(description["dtype"]).type, start=start)
-    if kind == "MultiBinary":
-        shape = tuple(description["shape"])
-        return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
-    if kind == "Dict":
-        return spaces.Dict({name: gymnasium_space(inner) for name, inner in description["spaces"]})
-    return spaces.Tuple([gymnasium_space(inner) for inner in description["spaces"]])
-
-
-def _bounds(values: list[Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    numbers: list[Any] = [float(value) for value in values]
-    if dtype.kind in "iu":  # the largest integers have no float of their own
-        limits = np.iinfo(dtype)
-        numbers = [min(max(int(number), limits.min), limits.max) for number in numbers]
-    array = np.array(numbers, dtype)
-    return np.full(shape, array[0]) if array.size == 1 else array.reshape(shape)

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <random>
+#include <string>
 
 #include "shoal/process/codec.h"
 #include "shoal/process/error_report.h"
@@ -62,11 +63,13 @@ TEST(SpaceCodec, BytesThatAreNoSpaceAreRefused) {
 }
 
 TEST(SpaceCodec, DepthIsBounded) {
-  process::ByteWriter writer;
-  for (int i = 0; i < 100'000; ++i) {
-    writer.number(std::uint8_t{5});   // a Tuple …
-    writer.number(std::uint64_t{1});  // … of one
+  std::string text, end;
+  for (int i = 0; i < 10'000; ++i) {
+    text += R"({"type": "Tuple", "spaces": [)";
+    end += "]}";
   }
+  process::ByteWriter writer;
+  writer.text(text + end);
   const std::vector<std::byte> bytes = writer.take();
   process::ByteReader reader(bytes);
   EXPECT_THROW(get_space(reader), Error);

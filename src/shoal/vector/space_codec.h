@@ -1,4 +1,4 @@
-// Spaces as bytes, for the hello of a worker: exact, also for infinite bounds.
+// Spaces in the hello of a worker, as env/space_json.h writes them.
 #pragma once
 
 #include "shoal/env/space.h"

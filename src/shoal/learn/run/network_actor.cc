@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "shoal/learn/checkpoint/checkpoint.h"
-#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/env/space_json.h"
 #include "shoal/learn/config/train_config.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -30,8 +30,8 @@ NetworkActor NetworkActor::load(const std::filesystem::path& directory,
   env::Space trained_observation, trained_action;
   TrainConfig config;
   try {
-    trained_observation = space_from_json(checkpoint.state.at("observation_space"));
-    trained_action = space_from_json(checkpoint.state.at("action_space"));
+    trained_observation = env::space_from_json(checkpoint.state.at("observation_space"));
+    trained_action = env::space_from_json(checkpoint.state.at("action_space"));
     apply_overrides(checkpoint.state.at("config"), config);
   } catch (const nlohmann::json::exception& error) {
     throw CorruptFile(

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/env/space_json.h"
 
 namespace shoal::learn {
 namespace {
@@ -59,8 +59,8 @@ TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
   try {
     const auto& state = checkpoint.state;
     TrainedPolicy policy;
-    policy.observation_space_ = space_from_json(state.at("observation_space"));
-    policy.action_space_ = space_from_json(state.at("action_space"));
+    policy.observation_space_ = env::space_from_json(state.at("observation_space"));
+    policy.action_space_ = env::space_from_json(state.at("action_space"));
     policy.steps_ = state.at("step").get<std::int64_t>();
     apply_overrides(state.at("config"), policy.config_);
     policy.ppo_ = std::make_unique<Ppo>(policy.observation_space_, policy.action_space_, 1,

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/env/space_json.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -278,8 +278,8 @@ json TrainingRun::state_json(const LearnerState& learner) const {
           {"iteration", ppo_.iteration()},
           {"seconds", seconds()},
           {"config", to_flat_json(setup_.config)},
-          {"observation_space", space_to_json(envs_.single_observation_space())},
-          {"action_space", space_to_json(envs_.single_action_space())},
+          {"observation_space", env::space_to_json(envs_.single_observation_space())},
+          {"action_space", env::space_to_json(envs_.single_action_space())},
           {"evaluation",
            {{"evaluated_step", standing_.evaluated_step},
             {"eval_return", number_or_null(standing_.eval_return)},

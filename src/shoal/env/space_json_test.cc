@@ -1,4 +1,4 @@
-#include "shoal/learn/checkpoint/space_json.h"
+#include "shoal/env/space_json.h"
 
 #include <gtest/gtest.h>
 
@@ -6,24 +6,25 @@
 
 #include "shoal/os/error.h"
 
-namespace shoal::learn {
+namespace shoal::env {
 namespace {
 
 using shm::DType;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-env::Space through_text(const env::Space& space) {
+Space through_text(const Space& space) {
   return space_from_json(nlohmann::json::parse(space_to_json(space).dump()));
 }
 
 TEST(SpaceJson, EverySpaceSurvivesTheTripThroughText) {
-  const env::Space box = env::Box{{DType::kF32, {2}}, {-0.1, -kInf}, {0.10000000149011612, kInf}};
-  const env::Space discrete = env::Discrete{5, -2, DType::kI32};
-  const env::Space multi = env::MultiDiscrete{{3, 4}, {0, 1}, {2}, DType::kI64};
-  const env::Space binary = env::MultiBinary{{2, 3}};
-  const env::Space tuple = env::Tuple{{box, discrete}};
-  const env::Space dict = env::Dict{{{"b", tuple}, {"a", binary}, {"c", multi}}};
-  for (const auto& space : {box, discrete, multi, binary, tuple, dict})
+  const Space box = Box{{DType::kF32, {2}}, {-0.1, -kInf}, {0.10000000149011612, kInf}};
+  const Space discrete = Discrete{5, -2, DType::kI32};
+  const Space multi = MultiDiscrete{{3, 4}, {0, 1}, {2}, DType::kI64};
+  const Space binary = MultiBinary{{2, 3}};
+  const Space tuple = Tuple{{box, discrete}};
+  const Space dict = Dict{{{"b", tuple}, {"a", binary}, {"c", multi}}};
+  const Space opaque = Opaque{"module.Text", "Text(1, 5)"};
+  for (const auto& space : {box, discrete, multi, binary, tuple, dict, opaque})
     EXPECT_EQ(through_text(space), space) << space_to_json(space).dump();
 }
 
@@ -35,4 +36,4 @@ TEST(SpaceJson, WhatIsNotASpaceIsAnInvalidArgument) {
 }
 
 }  // namespace
-}  // namespace shoal::learn
+}  // namespace shoal::env
