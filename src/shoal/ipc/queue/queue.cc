@@ -294,32 +294,32 @@ bool Queue::at_end(const Token* peer) noexcept {
   return false;
 }
 
-QueueOutcome Queue::get(Message& message, const QueueWait& how) {
-  message.clear();
-  QueueWords& words = this->words();
+/// Waits until there is a message, and calls `act(Lock&)`, which unlocks.
+template <class Act>
+QueueOutcome Queue::with_message(const QueueWait& how, Act act) {
   bool closed = false;
   const QueueOutcome outcome = wait(
-      words.getters, how, [&] { return has_items(); },
+      words().getters, how, [&] { return has_items(); },
       [&](Lock& lock) {
         if (size() == 0) return closed = at_end(how.peer);
-        read_record(message);
-        lock.finish(words.putters, words.putters.call_one());
+        act(lock);
         return true;
       });
   return closed ? QueueOutcome::kClosed : outcome;
 }
 
+QueueOutcome Queue::get(Message& message, const QueueWait& how) {
+  message.clear();
+  return with_message(how, [&](Lock& lock) {
+    read_record(message);
+    lock.finish(words().putters, words().putters.call_one());
+  });
+}
+
 QueueOutcome Queue::poll(const QueueWait& how) {
-  QueueWords& words = this->words();
-  bool closed = false;
-  const QueueOutcome outcome = wait(
-      words.getters, how, [&] { return has_items(); },
-      [&](Lock& lock) {
-        if (size() == 0) return closed = at_end(how.peer);
-        lock.finish(words.getters, words.getters.call_one());  // it took no item: another may
-        return true;
-      });
-  return closed ? QueueOutcome::kClosed : outcome;
+  return with_message(how, [&](Lock& lock) {
+    lock.finish(words().getters, words().getters.call_one());  // it took no item: another may
+  });
 }
 
 std::uint32_t Queue::unfinished() const noexcept {

@@ -152,6 +152,8 @@ class Queue {
 
   template <class Ready, class Try>
   QueueOutcome wait(sync::Sleepers& sleepers, const QueueWait& how, Ready ready, Try attempt);
+  template <class Act>
+  QueueOutcome with_message(const QueueWait& how, Act act);
 
   Block block_;
   QueuePollers pollers_;

@@ -211,41 +211,33 @@ void FusedActorCritic::back(Chain& chain, Rows x, std::int64_t rows, std::span<f
     Dense& below = chain[l - 1];
     const std::int64_t width = padded(below.layer.out);
     weight_gradient(dense, {below.output.data(), width}, rows, gradient);
-    kernels_.product({.m = rows,
-                      .n = width,
-                      .depth = dense.layer.out,
-                      .a = dense.delta.data(),
-                      .a_row = padded(dense.layer.out),
-                      .b = dense.straight.data(),
-                      .b_row = width,
-                      .c = below.delta.data(),
-                      .c_row = width,
-                      .epilogue = slope(),
-                      .activation = below.output.data(),
-                      .activation_row = width});
+    back_through(dense, below, rows, below.delta.data());
   }
+}
+
+void FusedActorCritic::back_through(const Dense& dense, const Dense& below, std::int64_t rows,
+                                    float* delta) {
+  const std::int64_t width = padded(below.layer.out);
+  kernels_.product({.m = rows,
+                    .n = width,
+                    .depth = dense.layer.out,
+                    .a = dense.delta.data(),
+                    .a_row = padded(dense.layer.out),
+                    .b = dense.straight.data(),
+                    .b_row = width,
+                    .c = delta,
+                    .c_row = width,
+                    .epilogue = slope(),
+                    .activation = below.output.data(),
+                    .activation_row = width});
 }
 
 void FusedActorCritic::back_to_trunk(std::int64_t rows) {
   Dense& below = trunk_.back();
   const std::int64_t width = padded(below.layer.out);
   // The slope applies to each part of the sum alike.
-  auto through = [&](const Dense& dense, float* to) {
-    kernels_.product({.m = rows,
-                      .n = width,
-                      .depth = dense.layer.out,
-                      .a = dense.delta.data(),
-                      .a_row = padded(dense.layer.out),
-                      .b = dense.straight.data(),
-                      .b_row = width,
-                      .c = to,
-                      .c_row = width,
-                      .epilogue = slope(),
-                      .activation = below.output.data(),
-                      .activation_row = width});
-  };
-  through(actor_.front(), below.delta.data());
-  through(critic_.front(), from_critic_.data());
+  back_through(actor_.front(), below, rows, below.delta.data());
+  back_through(critic_.front(), below, rows, from_critic_.data());
   float* delta = below.delta.data();
   const float* more = from_critic_.data();
   for (std::int64_t i = 0; i < rows * width; ++i) delta[i] += more[i];

@@ -51,6 +51,8 @@ class FusedActorCritic final : public ActorCritic {
   void take_delta(Chain& chain, std::int64_t rows, std::span<const float> derivative) const;
   void back(Chain& chain, Rows x, std::int64_t rows, std::span<float> gradient);
   void back_to_trunk(std::int64_t rows);
+  /// What `dense` passes back to the layer below it, to `delta`.
+  void back_through(const Dense& dense, const Dense& below, std::int64_t rows, float* delta);
   void weight_gradient(const Dense& dense, Rows x, std::int64_t rows, std::span<float> gradient);
   Epilogue activation() const noexcept;
   Epilogue slope() const noexcept;
