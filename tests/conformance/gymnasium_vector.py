@@ -11,19 +11,14 @@ version that is installed here; --source names another copy. None of it is kept.
 from __future__ import annotations
 
 import argparse
-import io
-import os
-import subprocess
 import sys
-import tarfile
 import tempfile
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
-import account
+import peer_tests
 
-HERE = Path(__file__).resolve().parent
 ARCHIVE = "https://github.com/Farama-Foundation/Gymnasium/archive/refs/tags/v{}.tar.gz"
 
 FOLDERS = ("tests/vector",)
@@ -34,53 +29,21 @@ CANNOT_APPLY: dict[str, str] = {}
 
 def fetch(source: str | None, folder: Path) -> None:
     """Puts Gymnasium's tests under `folder`/tests."""
-    if source is None:
-        url = ARCHIVE.format(version("gymnasium"))
-        print(f"fetching {url}")
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            unpack(answer.read(), folder)
-    elif source.endswith((".tar.gz", ".tgz")):
-        unpack(Path(source).read_bytes(), folder)
-    else:
-        command = ["git", "-C", source, "archive", "HEAD", "tests"]
-        unpack(subprocess.run(command, check=True, capture_output=True).stdout, folder)
-
-
-def unpack(archive: bytes, folder: Path) -> None:
-    """Unpacks the folder `tests`, whatever folder it is in."""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        for member in files.getmembers():
-            parts = Path(member.name).parts
-            if "tests" not in parts or not (member.isfile() or member.isdir()):
-                continue
-            member.name = str(Path(*parts[parts.index("tests") :]))
-            files.extract(member, folder, filter="data")
+    if source is not None:
+        peer_tests.unpack_source(source, folder)
+        return
+    url = ARCHIVE.format(version("gymnasium"))
+    print(f"fetching {url}")
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        peer_tests.unpack(answer.read(), folder)
 
 
 def run(folder: Path, pytest_arguments: list[str]) -> int:
-    paths = [str(HERE), str(HERE.parents[1] / "python"), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "in_place",
-        "-p",
-        "account",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(folder),
-    ]
-    command += ["--tb=short", "-q", *[f"--deselect={name}" for name in CANNOT_APPLY], *pytest_arguments]
     files = [str(path.relative_to(folder)) for name in FOLDERS for path in sorted((folder / name).rglob("test_*.py"))]
     if not files:
         print(f"there are no tests in {', '.join(FOLDERS)} of this copy")
         return 1
-    told = folder / "account.json"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), account.VARIABLE: str(told)}
-    done = subprocess.run([*command, *FOLDERS], cwd=folder, env=environment)
-    return account.verdict(told, done.returncode, files, bool(pytest_arguments))
+    return peer_tests.run(folder, "in_place", files, CANNOT_APPLY, pytest_arguments)
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ OWN = "test_every_argument"
 MP = "test_mp_arguments"
 VECTOR = "test_vector_arguments"
 COMPAT = "test_compat_gymnasium"
+SB3 = "test_compat_sb3"
 
 OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
 ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when the call returns")
@@ -554,6 +555,32 @@ PROOF: dict[str, dict[str, str]] = {
     "compat.gymnasium.SyncVectorEnv.step_wait": {
         "timeout": Because("VectorEnv's: what is stepped in the caller's thread cannot be left before it is done"),
     },
+    # --- Stable-Baselines3's
+    "compat.sb3.SubprocVecEnv": {
+        "env_fns": f"{SB3}::test_environments_are_in_processes_of_their_own_or_share_some",
+        "start_method": f"{SB3}::test_every_start_method_starts",
+        "num_workers": f"{SB3}::test_an_environment_that_raises_is_replaced_where_that_is_asked",
+        "on_fault": f"{SB3}::test_a_killed_worker_is_replaced_where_that_is_asked",
+        "worker": f"{SB3}::test_workers_are_set_up_as_asked",
+    },
+    "compat.sb3.SubprocVecEnv.step_async": {"actions": f"{SB3}::test_calls_out_of_order_are_named"},
+    "compat.sb3.SubprocVecEnv.has_attr": {
+        "attr_name": f"{SB3}::test_attributes_and_methods_are_reached_by_indices",
+    },
+    "compat.sb3.SubprocVecEnv.get_attr": {
+        "attr_name indices": f"{SB3}::test_attributes_and_methods_are_reached_by_indices",
+    },
+    "compat.sb3.SubprocVecEnv.set_attr": {
+        "attr_name value indices": f"{SB3}::test_attributes_and_methods_are_reached_by_indices",
+    },
+    "compat.sb3.SubprocVecEnv.env_method": {
+        "method_name method_args indices method_kwargs": f"{SB3}::test_attributes_and_methods_are_reached_by_indices",
+    },
+    "compat.sb3.SubprocVecEnv.env_is_wrapped": {
+        "wrapper_class indices": f"{SB3}::test_wrappers_of_the_environments_are_found",
+    },
+    "compat.sb3.DummyVecEnv": {"env_fns": f"{SB3}::test_one_environment_twice_is_refused_in_the_peers_words"},
+    "compat.sb3.DummyVecEnv.step_async": {"actions": f"{SB3}::test_a_wrong_number_of_actions_steps_nothing"},
     "compat.gymnasium.register": {"env_id arguments": f"{OWN}::test_register_hands_its_arguments_on"},
     "compat.gymnasium.unregister": {"env_id": f"{COMPAT}::test_make_vec_of_gymnasium_reaches_shoal"},
     "envs.load_plugin": {"path": "test_examples_cpp::test_a_file_that_is_no_plugin_is_named"},

@@ -28,6 +28,7 @@ MODULES = (
     "shoal.serve",
     "shoal.learn",
     "shoal.compat.gymnasium",
+    "shoal.compat.sb3",
     "shoal.envs",
     "shoal.doctor",
 )

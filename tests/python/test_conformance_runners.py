@@ -64,6 +64,16 @@ def test_gymnasiums_without_any_file(tmp_path: Path) -> None:
     assert code == 1 and "there are no tests" in output
 
 
+@pytest.mark.parametrize(("second", "told"), [(PASSES, ""), (DIES, "took it along")])
+def test_stable_baselines3s(tmp_path: Path, second: str, told: str) -> None:
+    ours = (
+        "from stable_baselines3.common.vec_env import DummyVecEnv\nassert DummyVecEnv.__module__.startswith('shoal.')\n"
+    )
+    files = {"test_a.py": ours + PASSES, "test_b.py": ours + second, "test_c.py": "def test_other():\n    assert 0\n"}
+    code, output = run("sb3_vec_env.py", "--source", archive(tmp_path, files))
+    assert bool(code) == bool(told) and told in output, output
+
+
 @pytest.mark.parametrize(("second", "told"), [(PASSES, ""), (DIES, "took it along"), (NO_TESTS, "of test_b.py")])
 def test_pytorchs(tmp_path: Path, second: str, told: str) -> None:
     pytest.importorskip("torch")

@@ -92,6 +92,14 @@ def gymnasium(job: Job) -> str:
     return job.count([sys.executable, "tests/conformance/gymnasium_vector.py", *arguments, "--", "-rs"])
 
 
+def sb3(job: Job) -> str:
+    name = f"stable_baselines3-{version('stable_baselines3')}.tar.gz"
+    copy = job.copies and job.copies / name
+    arguments = ["--source", copy] if copy and copy.is_file() else []
+    python = job.environment_over("sb3", "-r", job.source / "requirements-sb3.txt")
+    return job.count([python, "tests/conformance/sb3_vec_env.py", *arguments, "--", "-rs"])
+
+
 def _copies(job: Job, names: tuple[str, ...], address: str) -> list[Path]:
     """The files in the folder of copies; none where they can be fetched."""
     found = [job.copies / name for name in names] if job.copies else []
@@ -160,6 +168,7 @@ PARTS = (
     Part("cpython", "CPython's tests of `multiprocessing`, three start methods", 180, cpython),
     Part("torch", "PyTorch's tests of `torch.multiprocessing`", 60, torch),
     Part("gymnasium", "Gymnasium's tests of vector environments", 60, gymnasium),
+    Part("sb3", "Stable-Baselines3's tests that build vectorised environments", 120, sb3),
     Part("mpi", "workers and processes under `mpirun -n 2`", 30, mpi),
     Part("video", "Gymnasium's wrappers, with moviepy", 30, video),
     Part("peers", "the adapters of all peers of the benchmarks", 90, peers),

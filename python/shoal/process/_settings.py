@@ -87,10 +87,12 @@ def _started_with() -> dict[str, str]:
 
 
 def encode(settings: Settings) -> Settings:
-    """With the warning filters pickled one by one: one whose category cannot be found elsewhere is left out alone."""
+    """With the warning filters pickled one by one: one whose category cannot be found elsewhere is left out alone, and so is
+    what a package says about itself. It says so again where it is imported, which the filter alone must not cause: torch has one."""
     if "filters" not in settings:
         return settings
-    return {**settings, "filters": [data for data in map(_pickled, settings["filters"]) if data]}
+    others = (each for each in settings["filters"] if not _is_packages_own(each))
+    return {**settings, "filters": [data for data in map(_pickled, others) if data]}
 
 
 def apply(settings: Settings) -> None:
@@ -116,6 +118,13 @@ def _folder() -> str | None:
         return os.getcwd()
     except FileNotFoundError:  # it has been removed; the worker inherits what this process has
         return None
+
+
+def _is_packages_own(warning_filter: tuple[Any, ...]) -> bool:
+    """Whether its category is of the package whose modules it is about."""
+    _, _, category, modules, _ = warning_filter
+    package = category.__module__.partition(".")[0]
+    return package != "builtins" and getattr(modules, "pattern", modules or "").startswith(package)
 
 
 def _pickled(warning_filter: tuple[Any, ...]) -> bytes:

@@ -15,6 +15,7 @@ from shoal.vector import worker
 from shoal.vector.factories import Recipe
 from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import Preparation
+from shoal.vector.worker import EnvGroup
 
 __all__ = ["pack_factories", "shares", "start", "with_guessed_preload"]
 
@@ -39,6 +40,8 @@ def start(
     parcel: Parcel,
     same_observations: bool = True,
     exact: bool = False,
+    kind: type[EnvGroup] = EnvGroup,
+    imported_by: Callable[[bytes], list[str]] | None = None,
 ) -> _core.VectorEnv:
     """Starts the workers and waits until every one has built its environments.
 
@@ -48,9 +51,15 @@ def start(
         same_observations: False lets the environments' observation spaces differ in all but dtypes and shapes.
         exact: to the letter as Gymnasium's own classes: final observations come as the environments returned them, and
             environments may be stepped that were never reset.
+        kind: of the workers' groups.
+        imported_by: modules that a worker will import when it unpickles this factory, worth preloading.
     """
     packed = pack_factories(recipe.factories, context, parcel, gpu=options.gpu != "none")
     counts = shares(len(recipe.factories), num_workers)
+    if imported_by is not None:
+        distinct = {factory for factory in packed if isinstance(factory, bytes)}
+        modules = [module for factory in distinct for module in imported_by(factory)]
+        recipe = recipe._replace(preload=list(dict.fromkeys([*recipe.preload, *modules])))
 
     def start_with(preload: Sequence[str]) -> _core.VectorEnv:
         launcher = shoal.process.launcher(
@@ -60,7 +69,7 @@ def start(
         )
         return _core.process_vector_env(
             launcher.handle,
-            payloads=_payloads(launcher, packed, counts, preparation, episode_options, same_observations, exact),
+            payloads=_payloads(launcher, packed, counts, preparation, episode_options, same_observations, exact, kind),
             counts=counts,
             autoreset_mode=autoreset_mode,
             faults=faults,

@@ -119,6 +119,10 @@ class EnvGroup:
         self._unclosed = iter(range(len(envs)))
         self._closed = False
 
+    def stepped(self) -> list[Any]:
+        """What the stepper steps: the environments, or objects with their `reset`, `step` and spaces in their places."""
+        return self.envs
+
     def description(self) -> dict[str, Any]:
         """What the caller must know to stand for these environments. They all have the same spaces, unless
         `observation_spaces` lists those of each."""
@@ -327,6 +331,7 @@ def run(
     episode_options: Mapping[str, Any] | None = None,
     same_observations: bool = True,
     exact: bool = False,
+    kind: type[EnvGroup] = EnvGroup,
 ) -> None:
     """A worker's life, from building its environments to closing them.
 
@@ -337,14 +342,15 @@ def run(
         episode_options: see shoal.vector.episodes.
         same_observations: False lets observation spaces differ in all but dtypes and shapes.
         exact: hands final observations on as the environments returned them.
+        kind: of the group, which a caller of its own kind asks more of.
     """
     import numpy as np
 
     np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
 
     def build(_: bytes, first: int) -> tuple[list[Any], EnvGroup, bool, bool]:
-        group = build_group(context, first, packed, preparation, episode_options, same_observations)
-        return group.envs, group, same_observations, exact
+        group = build_group(context, first, packed, preparation, episode_options, same_observations, kind)
+        return group.stepped(), group, same_observations, exact
 
     _core.run_pool_worker(context, build)
 
@@ -356,6 +362,7 @@ def build_group(
     preparation: Preparation,
     episode_options: Mapping[str, Any] | None = None,
     same_observations: bool = True,
+    kind: type[EnvGroup] = EnvGroup,
 ) -> EnvGroup:
     """The environments that `packed` builds, for the worker that this thread is; `first` is the first one's number."""
     if context.hide_gpu and not preparation.gpus:
@@ -370,4 +377,4 @@ def build_group(
     except RuntimeError:
         close_envs(envs, first)
         raise
-    return EnvGroup(envs, first, factories, same_observations, episode_options)
+    return kind(envs, first, factories, same_observations, episode_options)

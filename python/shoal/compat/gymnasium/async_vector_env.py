@@ -28,8 +28,8 @@ from shoal.compat.gymnasium.observation_mode import (
     check_shared_memory,
     observation_spaces,
 )
-from shoal.compat.gymnasium.processes import Process
 from shoal.compat.gymnasium.reset_options import without_mask
+from shoal.compat.processes import Process
 from shoal.errors import ForkRefused, RemoteTraceback, SpacesDiffer
 from shoal.ipc.pickling import PicklingError
 from shoal.ipc.sharing import Parcel

@@ -1,4 +1,4 @@
-"""The worker processes of an AsyncVectorEnv as objects that look like multiprocessing's."""
+"""Worker processes as objects that look like multiprocessing's, for classes whose peers have such."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Process:
 
     Attributes:
         pid: of the process.
-        name: "Worker<AsyncVectorEnv>-3".
+        name: as the peer has it, for example "Worker<AsyncVectorEnv>-3".
         daemon: what the vector environment was told; the worker ends with its parent either way.
     """
 

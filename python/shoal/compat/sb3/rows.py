@@ -1,0 +1,129 @@
+"""The engine under a SubprocVecEnv: rows of arrays, and what environments said as they said it."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.error import ClosedEnvironmentError
+
+from shoal import _core
+from shoal.ipc.pickling import dumps
+from shoal.vector.infos import Entry
+from shoal.vector.vector_env import VectorEnv
+
+__all__ = ["Rows", "Said"]
+
+_CLOSE_TIMEOUT = 60.0
+"""Seconds for environments to close; the peer waits for ever."""
+
+_NAMES = {"has": "has_attr()", "get": "get_attr()", "set": "set_attr()", "call_method": "env_method()"}
+_NAMES["is_wrapped"] = "env_is_wrapped()"
+
+
+class Said(NamedTuple):
+    """What came with a reset or step beside its arrays. Nothing in it belongs to anybody else.
+
+    Attributes:
+        infos: (row, whether of an episode's last step, info) of those that are not empty, in the order of the rows.
+        finals: last observations of the episodes that ended, by row.
+        faults: a `shoal.Fault` by row, of the environments that were lost.
+    """
+
+    infos: Sequence[Entry]
+    finals: dict[int, Any]
+    faults: dict[int, Any]
+
+
+class Rows(VectorEnv):
+    """A VectorEnv in same-step mode whose infos are not batched: `Said`, or `{}` where there is nothing to say."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.spec = None  # factories do not say how the whole could be made again
+        self._was_reset = True  # or not: the environments say whether they may be stepped before
+        self._shares = super()._ranges()
+        self._worker_of = [worker for worker, (lo, hi) in enumerate(self._shares) for _ in range(lo, hi)]
+
+    @property
+    def is_stepping(self) -> bool:
+        return self._pending == "step"
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        return self._shares
+
+    def _check_open(self, call: str) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError(f"{call}: this SubprocVecEnv is closed")
+
+    def _infos(self, extra: int, batch: Any = None) -> Any:
+        finals: dict[int, Any] = {}
+        if extra & _core.EXTRA_FINAL:
+            finals = {row: self._io.final_observation(row) for row in np.flatnonzero(self._io.has_final()).tolist()}
+        faults = dict(self._engine.faults()) if extra & _core.EXTRA_FAULT else {}
+        return Said(self._io.infos() if extra & _core.EXTRA_INFOS else (), finals, faults)
+
+    def step_async(self, actions: Any) -> None:
+        """As arrays where they are such of the action space's own dtype, else each as the caller gave it.
+
+        Raises:
+            ValueError: for another number of actions than of environments; nothing has been stepped then.
+        """
+        if self._io.fits(actions):
+            super().step_async(actions)
+            return
+        self._check_idle("step_async")
+        parts = list(actions)
+        if len(parts) != self.num_envs:
+            raise ValueError(f"step(): {len(parts)} actions for {self.num_envs} environments")
+        self._step_async_whole(parts)
+
+    def drop_step(self) -> None:
+        """Waits for the step under way, if there is one, and forgets what came of it."""
+        if self._pending is not None:
+            self._finish_pending(None)
+            self._pending = None
+
+    def renew(self, rows: Sequence[int]) -> tuple[Any, Any]:
+        """Begins an episode in new environments, which are in the places of lost ones; the result of a reset."""
+        mask = np.zeros(self.num_envs, np.uint8)
+        mask[rows] = 1
+        self._io.reset_async(None, mask)
+        self._pending = "reset"
+        return self.reset_wait()
+
+    def set_reset_options(self, options: Sequence[dict[str, Any]]) -> None:
+        """For the next reset of all, one dict an environment."""
+        self._ask("set_reset_options", [(list(options[lo:hi]),) for lo, hi in self._ranges()])
+
+    def of_rows(self, rows: Sequence[int], method: str, *arguments: Any) -> list[Any]:
+        """What `method` of a SeatGroup answers for each of `rows`; workers that have none of them are left alone."""
+        self._check_idle(method)
+        at = [tuple(row - lo for row in rows if lo <= row < hi) for lo, hi in self._shares]
+        packed: dict[tuple[int, ...], bytes] = {(): b""}  # workers of one environment each are asked the same
+        for places in at:
+            if places not in packed:
+                packed[places] = dumps((method, (places, *arguments)), _NAMES[method])
+        self._engine.request_async([packed[places] for places in at])
+        self._pending = "call"
+        answers = self._wait(self._engine.request_wait, None)
+        left = [iter(pickle.loads(answer) if answer else ()) for answer in answers]
+        return [next(left[self._worker_of[row]]) for row in rows]
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        limit = _CLOSE_TIMEOUT if timeout is None else timeout
+        if self._pending is not None and not terminate:
+            terminate = not self._finish_pending(limit)
+        self._pending = None
+        super().close_extras(timeout=limit, terminate=terminate)
+
+    def _tell_close_failures(self, failures: list[BaseException]) -> None:
+        """Warns of what the environments raised: the peer's close() raises none of it."""
+        for failure in failures:
+            if not isinstance(failure, Exception):
+                raise failure
+            notes = "; ".join(getattr(failure, "__notes__", ()))
+            warnings.warn(f"{notes or 'close()'} raised {type(failure).__name__}: {failure}", stacklevel=2)

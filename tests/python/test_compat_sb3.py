@@ -1,0 +1,734 @@
+"""shoal.compat.sb3: the contract of Stable-Baselines3's vectorised environments, and what its users meet."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common import env_util
+from stable_baselines3.common import vec_env as peer
+from stable_baselines3.common.callbacks import EvalCallback
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+
+import shoal
+from same import assert_same
+from sample_envs import CounterEnv, FaultyEnv, GatedEnv, SpaceEnv
+from shoal.compat.sb3 import DummyVecEnv, SubprocVecEnv, make_vec_env
+
+CLASSES = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
+SPACE_NAMES = "box box_scalar box_float64 image discrete discrete_start multi_discrete multi_binary dict tuple".split()
+
+
+@pytest.fixture(params=CLASSES)
+def vec_env(request: pytest.FixtureRequest) -> Any:
+    return CLASSES[request.param]
+
+
+class TalkingEnv(SpaceEnv):
+    """Episodes end, are cut short, or both; infos of every kind, of which it changes the last ones afterwards."""
+
+    def __init__(self, observation: str = "box") -> None:
+        super().__init__(observation, "discrete", render_mode="rgb_array")
+        self.said: list[dict[str, Any]] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return observation, {**info, "of": "reset"}
+
+    def step(self, action: Any) -> Any:
+        for info in self.said:
+            info.setdefault("list", []).append("too late")
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.said = [info]
+        return observation, float(reward), terminated, truncated or bool(terminated and reward > 0.5), info
+
+
+def as_lists(infos: Any) -> list[dict[str, Any]]:
+    return [dict(info) for info in infos]
+
+
+# What both classes do, as the peer does it
+
+
+@pytest.mark.parametrize("name", SPACE_NAMES)
+def test_results_are_the_peers(vec_env: Any, name: str) -> None:
+    factories = [functools.partial(TalkingEnv, name)] * 3
+    ours, theirs = vec_env(factories), peer.DummyVecEnv(factories)
+    for envs in (ours, theirs):
+        envs.seed(5)
+    assert_same(ours.reset(), theirs.reset())
+    assert_same(as_lists(ours.reset_infos), as_lists(theirs.reset_infos))
+    ended = cut = 0
+    for i in range(60):
+        actions = np.array([i, i + 1, i + 2]) % 5
+        observations, rewards, dones, infos = ours.step(actions)
+        expected = theirs.step(actions)
+        assert_same(observations, expected[0])
+        assert rewards.astype(np.float32).tolist() == expected[1].tolist()
+        assert_same(dones, expected[2])
+        assert isinstance(infos, list)
+        assert_same([sorted(info.items()) for info in infos], [sorted(info.items()) for info in expected[3]])
+        assert all(type(info["TimeLimit.truncated"]) is bool for info in infos)
+        assert_same(as_lists(ours.reset_infos), as_lists(theirs.reset_infos))
+        ended += int(dones.sum())
+        cut += sum(info["TimeLimit.truncated"] for info in infos)
+    assert ended > cut > 0
+    ours.close()
+
+
+def test_spaces_and_render_modes_are_the_first_environments(vec_env: Any) -> None:
+    envs = vec_env([functools.partial(TalkingEnv, "dict")] * 2)
+    assert isinstance(envs, peer.VecEnv) and isinstance(envs, getattr(peer, vec_env.__name__))
+    assert (envs.num_envs, envs.render_mode, envs.unwrapped) == (2, "rgb_array", envs)
+    assert envs.observation_space == TalkingEnv("dict").observation_space
+    assert envs.action_space == spaces.Discrete(5)
+    assert envs.render().shape == (8, 4, 3) and [image.shape for image in envs.get_images()] == [(4, 4, 3)] * 2
+    with pytest.warns(UserWarning, match="has to be the same as the environment render mode"):
+        assert envs.render("ansi") is None
+    envs.close()
+    blind = vec_env([CounterEnv])
+    assert blind.render_mode is None
+    with pytest.warns(UserWarning, match="no `render_mode` was passed"):
+        assert blind.render() is None
+    with pytest.warns(UserWarning, match="this method assumes it is `rgb_array`"):
+        assert list(blind.get_images()) == [None]
+    blind.close()
+
+
+def test_environments_of_several_render_modes_are_refused(vec_env: Any) -> None:
+    factories = [functools.partial(SpaceEnv, render_mode=mode) for mode in (None, "rgb_array")]
+    with pytest.raises(AssertionError, match="render_mode mode should be the same"):
+        vec_env(factories)
+
+
+def test_seeds_and_options_are_those_of_the_next_reset_alone(vec_env: Any) -> None:
+    envs = vec_env([CounterEnv] * 3)
+    assert list(envs.seed(7)) == [7, 8, 9]
+    envs.set_options([{"a": 1}, {}, {"b": 2}])
+    envs.reset()
+    assert envs.reset_infos == [{"seed": 7, "options": {"a": 1}}, {"seed": 8}, {"seed": 9, "options": {"b": 2}}]
+    envs.reset()
+    assert list(envs.reset_infos) == [{}, {}, {}]
+    envs.set_options({"c": 3})
+    envs.reset()
+    assert list(envs.reset_infos) == [{"options": {"c": 3}}] * 3
+    envs.seed(2**80)
+    envs.reset()
+    assert envs.get_attr("seed") == [2**80, 2**80 + 1, 2**80 + 2]
+    envs.close()
+
+
+class OldFashionedEnv(CounterEnv):
+    """Takes a seed and no options, as the peer lets it."""
+
+    def reset(self, seed: int | None = None) -> Any:  # type: ignore[override]
+        return super().reset(seed=seed)
+
+
+def test_an_environment_is_given_options_only_where_there_are_some(vec_env: Any) -> None:
+    envs = vec_env([functools.partial(OldFashionedEnv, 1)] * 2)
+    envs.reset()
+    observations, _, dones, infos = envs.step(np.array([0, 1]))
+    assert dones.all() and observations.tolist() == [[2, 0], [2, 0]]
+    assert [info["terminal_observation"].tolist() for info in infos] == [[1, 1], [1, 1]]
+    envs.close()
+
+
+def test_attributes_and_methods_are_reached_by_indices(vec_env: Any) -> None:
+    envs = vec_env([functools.partial(CounterEnv, length) for length in (10, 11, 12, 13)])
+    assert envs.get_attr("length") == [10, 11, 12, 13]
+    assert envs.get_attr("length", 2) == [12] and envs.get_attr("length", indices=-1) == [13]
+    assert envs.get_attr("length", indices=np.array([3, 0, 0])) == [13, 10, 10]
+    assert envs.get_attr("length", indices=iter([1, -3])) == [11, 11]
+    assert envs.get_attr("length", indices=[]) == []
+    assert envs.set_attr("length", 5, indices=[0, 3]) is None
+    assert envs.get_attr("length") == [5, 11, 12, 5]
+    assert callable(envs.get_attr("reset", 0)[0]) and envs.has_attr("length") and not envs.has_attr("width")
+    assert envs.env_method("__getattribute__", "length", indices=[2, 1]) == [12, 11]
+    assert [info for _, info in envs.env_method("reset", seed=3)] == [{"seed": 3}] * 4
+    for wrong in (4, -5, [0, 9]):
+        with pytest.raises(IndexError, match="there is no environment .*, they are 0 to 3"):
+            envs.env_method("reset", indices=wrong)
+    with pytest.raises(TypeError, match="indices are None, an int, or ints, got 'first'"):
+        envs.get_attr("length", indices="first")
+    with pytest.raises(AttributeError, match="width"):
+        envs.get_attr("width")
+    assert envs.get_attr("length", 1) == [11]  # nothing is the worse for it
+    envs.close()
+
+
+def test_an_attribute_is_set_on_the_outermost_wrapper(vec_env: Any) -> None:
+    envs = vec_env([lambda: Monitor(CounterEnv())])
+    envs.set_attr("length", 99)
+    assert envs.get_attr("length") == [99]
+    assert envs.env_method("get_wrapper_attr", "unwrapped")[0].length == 3
+    envs.env_method("set_wrapper_attr", "steps", 2)
+    assert envs.get_attr("steps") == [2]
+    envs.close()
+
+
+class Outer(gymnasium.Wrapper):
+    pass
+
+
+def test_wrappers_of_the_environments_are_found(vec_env: Any) -> None:
+    class Local(gymnasium.Wrapper):
+        pass
+
+    envs = vec_env([CounterEnv, lambda: Outer(Monitor(CounterEnv())), lambda: Local(CounterEnv())])
+    assert envs.env_is_wrapped(Monitor) == [False, True, False]
+    assert envs.env_is_wrapped(Outer, indices=[1, 0]) == [True, False]
+    assert envs.env_is_wrapped(Local) == [False, False, True]
+    envs.close()
+
+
+def test_an_infos_dict_is_the_callers(vec_env: Any) -> None:
+    envs = vec_env([functools.partial(CounterEnv, 2)] * 2)
+    envs.reset()
+    first = envs.step(np.array([1, 2]))
+    kept = [array.copy() for array in first[:3]], [dict(info) for info in first[3]]
+    for info in first[3]:
+        info["mine"] = True
+    first[1][0] += 0.25
+    second = envs.step(np.array([0, 0]))
+    envs.reset()
+    assert first[0].tolist() == kept[0][0].tolist() and first[1].tolist() == [1.25, 2.0]
+    assert "mine" not in second[3][0] and second[3][0]["terminal_observation"].tolist() == [1, 2]
+    envs.close()
+
+
+class ReusingEnv(CounterEnv):
+    """Hands out one array, and writes into it ever after."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.array = np.zeros(2)
+
+    def _observation(self) -> np.ndarray:
+        self.array[:] = super()._observation()
+        return self.array
+
+
+def test_a_terminal_observation_outlives_the_reset(vec_env: Any) -> None:
+    envs = vec_env([ReusingEnv])
+    envs.reset()
+    for episode in (1, 2):
+        observations, *_, infos = envs.step(np.array([0]))
+        assert infos[0]["terminal_observation"].tolist() == [episode, 1] and observations.tolist() == [[episode + 1, 0]]
+    envs.close()
+
+
+def test_stepping_before_the_first_reset_is_the_environments_affair(vec_env: Any) -> None:
+    envs = vec_env([CounterEnv] * 2)
+    assert envs.step(np.array([1, 2]))[1].tolist() == [1.0, 2.0]
+    envs.close()
+
+
+def test_a_wrong_number_of_actions_steps_nothing(vec_env: Any) -> None:
+    envs = vec_env([CounterEnv] * 2)
+    envs.reset()
+    for actions in ([0], np.zeros(3 if vec_env is SubprocVecEnv else 1, np.int64)):
+        with pytest.raises(ValueError, match="actions for 2 environments"):
+            envs.step_async(actions)
+    assert envs.step([0, 0])[0].tolist() == [[1, 1], [1, 1]]
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        (lambda: CounterEnv(), TypeError, "takes a list of functions that make environments.*make_env] \\* 4"),
+        (CounterEnv(), TypeError, "got an environment \\(a CounterEnv\\).*lambda: CounterEnv"),
+        ([CounterEnv, CounterEnv()], TypeError, "env_fns\\[1\\] is an environment.*lambda: CounterEnv"),
+        ([gymnasium.make("CartPole-v1")], TypeError, "lambda: gymnasium.make\\('CartPole-v1'\\)"),
+        (["CartPole-v1"], TypeError, "env_fns\\[0\\] is 'CartPole-v1'"),
+        ("CartPole-v1", TypeError, "make_vec_env\\(id, 4\\)"),
+        ([], ValueError, "empty list"),
+        (None, TypeError, "got None"),
+    ],
+)
+def test_what_are_no_functions_is_named(vec_env: Any, given: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=f"{vec_env.__name__}.*{text}"):
+        vec_env(env_fns=given)
+
+
+def test_what_makes_no_environment_is_named(vec_env: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="NoneType|gymnasium.Env"):
+        vec_env([lambda: None])
+
+
+def test_an_environments_exception_is_raised_with_its_place(vec_env: Any) -> None:
+    envs = vec_env([CounterEnv, functools.partial(FaultyEnv, step=LookupError("bad luck"))])
+    envs.reset()
+    with pytest.raises(LookupError, match="bad luck") as raised:
+        envs.step(np.array([0, 0]))
+    if sys.version_info >= (3, 11):
+        assert any("environment 1: step()" in note for note in raised.value.__notes__)
+    envs.close()
+    envs.close()
+
+
+@pytest.mark.parametrize("name", ["VecNormalize", "VecFrameStack", "VecTransposeImage", "VecMonitor", "VecCheckNan"])
+def test_the_peers_wrappers_go_around(vec_env: Any, name: str) -> None:
+    space = "box" if name == "VecNormalize" else "image"
+    arguments = {"n_stack": 3} if name == "VecFrameStack" else {}
+    results = []
+    for kind in (vec_env, peer.DummyVecEnv):
+        envs = getattr(peer, name)(kind([functools.partial(TalkingEnv, space)] * 2), **arguments)
+        envs.seed(3)
+        seen = [envs.reset()]
+        for i in range(25):
+            observations, rewards, dones, infos = envs.step(np.array([i % 5, 0]))
+            seen += [observations, rewards.astype(np.float32), dones]
+            ends = [info.get("terminal_observation") for info in infos]
+            seen += [[end for end in ends if end is not None]]
+            seen += [
+                [(round(float(info["episode"]["r"]), 4), info["episode"]["l"]) for info in infos if "episode" in info]
+            ]
+        assert isinstance(envs.unwrapped, kind) and envs.get_attr("value") == [7, 7]
+        results.append(seen)
+        envs.close()
+    if name == "VecNormalize":
+        for ours, theirs in zip(*results, strict=True):
+            np.testing.assert_allclose(np.asarray(ours, float), np.asarray(theirs, float), rtol=1e-5)
+    else:
+        assert_same(*results)
+
+
+def test_a_video_has_the_environments_own_speed(vec_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "moviepy", types.ModuleType("moviepy"))  # it is asked for before the first film
+    envs = make_vec_env("CartPole-v1", 1, vec_env_cls=vec_env)
+    recorder = peer.VecVideoRecorder(envs, str(tmp_path), lambda step: True, video_length=5)
+    assert recorder.frames_per_sec == 50
+    recorder.reset()
+    assert [frame.shape[-1] for frame in recorder.recorded_frames] == [3]
+    recorder.recording = False
+    recorder.close()
+
+
+def test_make_vec_env_is_the_peers(vec_env: Any, tmp_path: Path) -> None:
+    def made(function: Any, kind: Any, folder: str) -> Any:
+        np.random.seed(4)
+        envs = function(
+            "CartPole-v1",
+            2,
+            None,
+            3,
+            str(tmp_path / folder),
+            vec_env_cls=kind,
+            env_kwargs={"sutton_barto_reward": True},
+        )
+        return envs, np.random.randint(10**6)
+
+    (ours, drawn), (theirs, drawn_by_them) = (
+        made(make_vec_env, vec_env, "ours"),
+        made(env_util.make_vec_env, None, "theirs"),
+    )
+    assert type(ours) is vec_env and drawn == drawn_by_them
+    assert_same(ours.reset(), theirs.reset())
+    for _ in range(30):
+        (*arrays, infos), (*expected, their_infos) = ours.step(np.ones(2, np.int64)), theirs.step(np.ones(2, np.int64))
+        assert_same([arrays[0], arrays[1].astype(np.float32), arrays[2]], expected)
+        for info, theirs_ in zip(infos, their_infos, strict=True):
+            episode, their_episode = info.pop("episode", {}), theirs_.pop("episode", {})
+            assert (episode.get("r"), episode.get("l")) == (their_episode.get("r"), their_episode.get("l"))
+        assert_same(infos, their_infos)
+    ours.close()
+    theirs.close()
+    for files in ("ours", "theirs"):
+        assert sorted(path.name for path in (tmp_path / files).iterdir()) == ["3.monitor.csv", "4.monitor.csv"]
+
+
+def test_make_vec_env_takes_the_class_in_this_process_by_default() -> None:
+    by_position: list[Any] = ["CartPole-v1", 1, None, 0, None, None, None, None]
+    for envs in (
+        make_vec_env("CartPole-v1"),
+        make_vec_env(*by_position),
+        make_vec_env("CartPole-v1", vec_env_cls=None),
+    ):
+        assert type(envs) is DummyVecEnv
+        envs.close()
+
+
+def test_training_goes_on_around_them(vec_env: Any) -> None:
+    envs = make_vec_env("CartPole-v1", 2, seed=0, vec_env_cls=vec_env)
+    held_out = make_vec_env("CartPole-v1", 1, seed=1, vec_env_cls=vec_env)
+    callback = EvalCallback(held_out, eval_freq=20, n_eval_episodes=1, verbose=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Training and eval env are not of the same type")
+        model = PPO("MlpPolicy", envs, n_steps=32, batch_size=32, n_epochs=1, seed=0).learn(128, callback)
+    assert evaluate_policy(model, held_out, n_eval_episodes=1)[0] > 0
+    for each in (envs, held_out):
+        each.close()
+
+
+def trained(kind: Any, **arguments: Any) -> list[torch.Tensor]:
+    envs = env_util.make_vec_env("Pendulum-v1", 3, seed=11, vec_env_cls=kind, vec_env_kwargs=arguments)
+    model = A2C("MlpPolicy", peer.VecNormalize(envs), n_steps=20, seed=2, device="cpu").learn(660)
+    envs.close()
+    return [value.detach().clone() for value in model.policy.state_dict().values()]
+
+
+@pytest.mark.own_process
+def test_training_is_that_of_the_peer_bit_for_bit() -> None:
+    """Episodes are cut short after 200 steps, so that terminal observations count."""
+    torch.set_num_threads(1)
+    theirs = trained(peer.SubprocVecEnv, start_method="fork")
+    for mine in (trained(SubprocVecEnv), trained(SubprocVecEnv, num_workers=2)):
+        assert all(torch.equal(own, other) for own, other in zip(mine, theirs, strict=True))
+    theirs, mine = trained(peer.DummyVecEnv), trained(DummyVecEnv)
+    assert all(torch.equal(own, other) for own, other in zip(mine, theirs, strict=True))
+
+
+# DummyVecEnv alone
+
+
+def test_one_environment_twice_is_refused_in_the_peers_words() -> None:
+    env = CounterEnv()
+    with pytest.raises(ValueError, match="returned the same instance"):
+        DummyVecEnv([lambda: env] * 2)
+    with pytest.raises(TypeError, match="start_method"):
+        DummyVecEnv([CounterEnv], start_method="fork")
+
+
+def test_the_environments_are_there_to_be_changed() -> None:
+    envs = DummyVecEnv([CounterEnv] * 2)
+    assert envs.action_space is envs.envs[0].action_space
+    envs.envs[1] = Monitor(envs.envs[1])
+    envs.envs[0].step = lambda action: (np.zeros(2), 5.0, False, False, {})
+    envs.reset()
+    assert envs.step(np.array([0, 1]))[1].tolist() == [5.0, 1.0] and envs.env_is_wrapped(Monitor) == [False, True]
+
+
+# SubprocVecEnv alone
+
+
+class TypedEnv(CounterEnv):
+    """Says what its action was, and gives whole numbers as rewards."""
+
+    def __init__(self, action_space: spaces.Space) -> None:
+        super().__init__()
+        self.action_space = action_space
+
+    def step(self, action: Any) -> Any:
+        said = f"{type(action).__name__} {getattr(action, 'dtype', '')} {np.asarray(action).tolist()}"
+        return self._observation(), 3, False, False, {"action": said}
+
+
+def test_actions_keep_the_types_that_they_are_given_with() -> None:
+    for space, actions in [
+        (spaces.Discrete(3), np.array([0, 2])),
+        (spaces.Discrete(3), [0, 2]),
+        (spaces.Box(-1, 1, (2,)), np.zeros((2, 2), np.float32)),
+        (spaces.Box(-1, 1, (2,)), np.zeros((2, 2))),
+        (spaces.MultiBinary(2), np.ones((2, 2), np.float32)),
+    ]:
+        envs = SubprocVecEnv([functools.partial(TypedEnv, space)] * 2)
+        envs.reset()
+        _, rewards, _, infos = envs.step(actions)
+        expected = [f"{type(a).__name__} {getattr(a, 'dtype', '')} {np.asarray(a).tolist()}" for a in actions]
+        assert [info["action"] for info in infos] == expected
+        assert rewards.dtype == np.float64  # the peer's integers swallow what the value function adds to them
+        envs.close()
+
+
+def test_environments_are_in_processes_of_their_own_or_share_some() -> None:
+    for arguments, count in (({}, 4), ({"num_workers": 2}, 2), ({"num_workers": 9}, 4)):
+        envs = SubprocVecEnv([SpaceEnv] * 4, **arguments)
+        pids = envs.env_method("pid")
+        assert len(set(pids)) == count == len(envs.stats()["workers"]) == len(envs.health())
+        assert [process.pid for process in envs.processes] == list(dict.fromkeys(pids))
+        assert envs.get_attr("value", [3, 0, 2]) == [7, 7, 7] and envs.env_method("pid", indices=[3, 0]) == [
+            pids[3],
+            pids[0],
+        ]
+        processes = envs.processes
+        envs.close()
+        assert not any(process.is_alive() for process in processes)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
+def test_every_start_method_starts(start_method: str) -> None:
+    bonus = 3.0
+
+    class Local(CounterEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return (observation, reward + bonus, *rest)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fork may give way here
+        envs = SubprocVecEnv([Local] * 2, start_method)
+    assert envs.start_method == start_method
+    envs.reset()
+    assert envs.step(np.array([0, 1]))[1].tolist() == [3.0, 4.0]
+    envs.close()
+
+
+def test_a_fork_that_would_break_gives_way_and_says_why() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        with pytest.warns(UserWarning, match="(?s)start_method='fork'.*fork server.*thread"):
+            envs = SubprocVecEnv([CounterEnv], start_method="fork")
+    finally:
+        done.set()
+        thread.join()
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"start_method": "thread"}, ValueError, "cannot find context for 'thread'"),
+        ({"num_workers": 0}, ValueError, "num_workers=…\\) takes 1 or more"),
+        ({"on_fault": "drop"}, ValueError, "on_fault=…\\) takes 'raise', 'restart'.*got 'drop'"),
+        ({"on_fault": shoal.FaultPolicy("drop")}, ValueError, "none can be dropped"),
+        ({"worker": shoal.WorkerOptions(memory_limit=2**30)}, ValueError, "Set memory_hard_limit, with on_fault"),
+        ({"worker": {"threads": 2}}, TypeError, "worker=…\\) takes shoal.WorkerOptions"),
+    ],
+)
+def test_wrong_arguments_are_named_before_anything_starts(
+    arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        SubprocVecEnv([CounterEnv], **arguments)
+
+
+def test_workers_are_set_up_as_asked() -> None:
+    class Env(CounterEnv):
+        def variable(self) -> str | None:
+            return os.environ.get("OMP_NUM_THREADS")
+
+    envs = SubprocVecEnv([Env], worker=shoal.WorkerOptions(threads=3))
+    assert envs.env_method("variable") == ["3"]
+    envs.close()
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match="lock"):
+        SubprocVecEnv([lambda: CounterEnv(lock)])  # type: ignore[arg-type]
+
+    class Env(CounterEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = threading.Lock()
+
+        def give(self, anything: Any = None) -> Any:
+            return self.lock
+
+    envs = SubprocVecEnv([Env] * 2)
+    assert envs.has_attr("lock")
+    with pytest.raises(TypeError, match="environment 1: lock is a lock that cannot leave its worker process"):
+        envs.get_attr("lock", indices=[1])
+    with pytest.raises(TypeError, match=r"environment 0: give\(\) is a lock that cannot leave"):
+        envs.env_method("give")
+    with pytest.raises(TypeError, match=r"env_method\(\).*lock"):
+        envs.env_method("give", lock)
+    assert envs.get_attr("length") == [3, 3]
+    with pytest.raises(TypeError, match="cannot pickle 'SubprocVecEnv' object"):
+        pickle.dumps(envs)
+    envs.close()
+
+
+def test_calls_out_of_order_are_named(tmp_path: Path) -> None:
+    envs = SubprocVecEnv([functools.partial(GatedEnv, tmp_path / "gate")] * 2)
+    with pytest.raises(NoAsyncCallError, match="step_wait"):
+        envs.step_wait()
+    envs.reset()
+    envs.step_async(np.array([1, 0]))
+    assert envs.waiting and not envs.closed
+    with pytest.raises(AlreadyPendingCallError, match="step_async"):
+        envs.step_async(np.array([0, 0]))
+    with pytest.raises(AlreadyPendingCallError):
+        envs.get_attr("steps")
+    (tmp_path / "gate").touch()
+    assert envs.reset().tolist() == [[2, 0], [2, 0]]  # the step is forgotten
+    assert not envs.waiting and envs.step(np.array([0, 0]))[0].tolist() == [[2, 1], [2, 1]]
+    envs.step_async(np.array([0, 0]))
+    envs.close()
+    envs.close()
+    assert envs.closed
+    for call in (envs.reset, functools.partial(envs.step, np.array([0, 0])), functools.partial(envs.get_attr, "steps")):
+        with pytest.raises(ClosedEnvironmentError, match="this SubprocVecEnv is closed"):
+            call()
+    for name in ("remotes", "work_remotes"):
+        with pytest.raises(AttributeError, match=f"has no {name}.*env_method"):
+            getattr(envs, name)
+
+
+def test_an_environment_that_fails_to_close_is_a_warning() -> None:
+    class Env(CounterEnv):
+        def close(self) -> None:
+            raise OSError("still busy")
+
+    envs = SubprocVecEnv([CounterEnv, Env])
+    with pytest.warns(UserWarning, match="environment 1.*OSError: still busy"):
+        envs.close()
+
+
+class MortalEnv(CounterEnv):
+    """Action 2 kills its process, with a last word."""
+
+    def step(self, action: Any) -> Any:
+        if action == 2:
+            os.write(2, b"the simulator says goodbye\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+def test_a_killed_worker_is_told_with_its_last_words() -> None:
+    envs = SubprocVecEnv([functools.partial(MortalEnv, 9)] * 2)
+    envs.reset()
+    with pytest.raises(shoal.WorkerDied, match="(?s)worker 1.*SIGKILL.*the simulator says goodbye") as died:
+        envs.step(np.array([0, 2]))
+    assert list(died.value.env_indices) == [1] and died.value.exitcode == -signal.SIGKILL
+    envs.close()
+
+
+@pytest.mark.parametrize("on_fault", ["restart", shoal.FaultPolicy("restart", max_restarts=5)])
+def test_a_killed_worker_is_replaced_where_that_is_asked(on_fault: Any) -> None:
+    envs = SubprocVecEnv([functools.partial(MortalEnv, 9)] * 2, on_fault=on_fault)
+    envs.seed(1)
+    envs.reset()
+    envs.step(np.array([0, 0]))
+    for steps in (2, 3):
+        observations, rewards, dones, infos = envs.step(np.array([1, 2]))
+        assert dones.tolist() == [False, True] and rewards.tolist() == [1.0, 0.0]
+        assert observations.tolist() == [[1, steps], [1, 0]]  # of a new environment, at the begin of its episode
+        assert infos[0] == {"TimeLimit.truncated": False} and infos[1]["TimeLimit.truncated"]
+        assert infos[1]["fault"].signal == signal.SIGKILL and infos[1]["fault"].env == 1
+        assert infos[1]["terminal_observation"].shape == (2,)
+    assert envs.step(np.array([0, 0]))[0].tolist() == [[1, 4], [1, 1]]
+    assert envs.get_attr("length") == [9, 9]
+    envs.close()
+
+
+def test_an_environment_that_raises_is_replaced_where_that_is_asked() -> None:
+    class Env(CounterEnv):
+        def step(self, action: Any) -> Any:
+            if action == 2:
+                raise LookupError("bad luck")
+            return super().step(action)
+
+    envs = SubprocVecEnv([Env] * 3, num_workers=1, on_fault="restart")
+    envs.reset()
+    observations, _, dones, infos = envs.step(np.array([0, 2, 0]))
+    assert dones.tolist() == [False, True, False] and observations.tolist() == [[1, 1], [1, 0], [1, 1]]
+    assert infos[1]["fault"].kind == "exception" and "bad luck" in infos[1]["fault"].message
+    assert envs.step(np.array([0, 0, 0]))[0].tolist() == [[1, 2], [1, 1], [1, 2]]
+    envs.close()
+
+
+def test_an_environment_dropped_without_close_ends_its_workers() -> None:
+    envs = SubprocVecEnv([CounterEnv] * 2)
+    (process, _) = envs.processes
+    envs.reset()
+    envs.step_async(np.array([0, 0]))
+    del envs
+    gc.collect()
+    process.join(30)
+    assert not process.is_alive()
+
+
+def test_spaces_may_differ_in_their_bounds_and_not_in_their_shapes() -> None:
+    class Env(CounterEnv):
+        def __init__(self, space: spaces.Space) -> None:
+            super().__init__()
+            self.observation_space = space
+
+    envs = SubprocVecEnv([functools.partial(Env, spaces.Box(0, high, (2,), np.float64)) for high in (50, 60)])
+    assert envs.observation_space == spaces.Box(0, 50, (2,), np.float64)
+    assert envs.reset().tolist() == [[1, 0], [1, 0]]
+    envs.close()
+    with pytest.raises(shoal.errors.SpacesDiffer, match="observation space"):
+        SubprocVecEnv([functools.partial(Env, spaces.Box(0, 50, shape, np.float64)) for shape in ((2,), (3,))])
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_peer_is_imported_when_it_is_needed_and_in_no_worker_that_does_not_need_it() -> None:
+    program = """
+import sys
+import shoal.compat.sb3
+assert not {"stable_baselines3", "torch"} & set(sys.modules)
+assert shoal.compat.sb3.SubprocVecEnv.__module__ == "shoal.compat.sb3.subproc_vec_env"
+
+import gymnasium
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+    def modules(self):
+        import sys
+        return sorted({"stable_baselines3", "torch"} & set(sys.modules))
+
+class Mine(gymnasium.Wrapper):
+    pass
+
+envs = shoal.compat.sb3.SubprocVecEnv([Env, lambda: Mine(Env())])
+print(envs.env_method("modules"), envs.env_is_wrapped(Mine))
+envs.close()
+"""
+    assert run(program) == "[[], []] [False, True]\n"
+
+
+def test_without_the_peer_the_error_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["stable_baselines3"] = None
+import shoal.compat.sb3
+try:
+    from shoal.compat.sb3 import SubprocVecEnv
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert "pip install 'shoal[sb3]'" in run(program)
+
+
+def build_in_a_daemon(answers: Any) -> None:
+    envs = SubprocVecEnv([CounterEnv] * 2)
+    envs.reset()
+    answers.put(envs.step(np.array([0, 1]))[1].tolist())
+    envs.close()
+
+
+def test_a_daemonic_process_may_have_one() -> None:
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    process = context.Process(target=build_in_a_daemon, args=(answers,), daemon=True)
+    process.start()
+    assert answers.get(timeout=90) == [0.0, 1.0]
+    process.join(30)
+
+
+def test_the_program_of_the_migration_page_runs() -> None:
+    page = Path(__file__).parents[2] / "docs/migrating/stable_baselines3.md"
+    (program,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert run(program + "\nprint(model.num_timesteps)") == "400\n"
