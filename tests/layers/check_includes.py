@@ -73,9 +73,9 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "vector": (BESIDE, "process"),
         "serve": (BESIDE,),
         "collect": (BESIDE, "vector"),
-        "learn": (),
+        "learn": (BESIDE,),
         "models": (),
-        "tensors": (BESIDE,),
+        "tensors": (BESIDE, "objects"),
         "errors.cc": (BESIDE, "vector"),
     },
 }

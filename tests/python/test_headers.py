@@ -259,7 +259,7 @@ CLASS = re.compile(
 )
 LABELS = re.compile(r"^[ \t]*///? ([A-Z][A-Za-z ,]{2,40}):", re.MULTILINE)
 FAILURE = re.compile(r"\b(\w*Error|InvalidArgument|InvalidState|TimedOut|WorkerDied)\b")
-LAYERS = ("ipc", "process")
+LAYERS = ("ipc", "process", "serve")
 
 
 def missing_contracts(text: str) -> list[str]:
