@@ -12,13 +12,13 @@
 #include "bindings.h"
 #include "objects/packed_arrays.h"
 #include "objects/packers.h"
+#include "objects/plain_codec.h"
 #include "shoal/ipc/heap/block.h"
 #include "shoal/ipc/heap/descriptor_broker.h"
 #include "shoal/ipc/heap/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
 #include "shoal/process/self/own_thread.h"
-#include "objects/plain_codec.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

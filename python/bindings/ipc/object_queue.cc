@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "bytes.h"
 #include "objects/plain_codec.h"
 #include "shoal/ipc/heap/block.h"
-#include "bytes.h"
 #include "waiting.h"
 
 namespace nb = nanobind;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "shoal/ipc/pool/task_job.h"
 #include "shoal/ipc/pool/task_scheduler.h"
 #include "shoal/ipc/pool/task_slot.h"
-#include "bytes.h"
 #include "shoal/os/error.h"
 #include "waiting.h"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
-#include "shoal/ipc/heap/block.h"
 #include "objects/packed.h"
+#include "shoal/ipc/heap/block.h"
 
 namespace shoal::python {
 

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "objects/packers.h"
 #include "bytes.h"
+#include "objects/packers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

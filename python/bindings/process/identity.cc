@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "bindings.h"
+#include "bytes.h"
 #include "shoal/process/identity/gpu_lease.h"
 #include "shoal/process/identity/welcome.h"
-#include "bytes.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

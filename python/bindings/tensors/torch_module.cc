@@ -6,11 +6,11 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <unistd.h>
 
+#include "objects/packers.h"
 #include "shoal/ipc/device/device_memory.h"
 #include "tensors/torch_device.h"
 #include "tensors/torch_packed.h"
 #include "tensors/torch_storage.h"
-#include "objects/packers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

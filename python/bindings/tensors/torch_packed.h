@@ -14,8 +14,8 @@
 #include <optional>
 #include <string_view>
 
-#include "tensors/torch_storage.h"
 #include "objects/packed.h"
+#include "tensors/torch_storage.h"
 
 namespace shoal::python {
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/env/space_json.h"
+#include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/config/train_config.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
