@@ -59,7 +59,7 @@ def test_every_command_has_help(shoal, command):
 @pytest.mark.parametrize("command", ["train", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint"])
 def test_help_shows_every_word_of_it(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
-    app = importlib.import_module("shoal.cli.main").app
+    app = importlib.import_module("shoal.cli.app").app
     module = importlib.import_module(f"shoal.cli.{command}_command")
     callbacks = [info.callback for info in app.registered_commands if info.callback.__module__ == module.__name__]
     shown = subprocess.run(
@@ -82,6 +82,13 @@ def test_without_arguments_it_shows_its_help(shoal):
 
 def test_version(shoal):
     assert shoal("--version") == (0, f"{__version__}\n", "")
+
+
+def test_the_function_is_still_there_when_it_was_called():
+    import shoal.cli
+
+    shoal.cli.main(["--version"])
+    assert callable(shoal.cli.main)
 
 
 def test_starts_without_heavy_modules():

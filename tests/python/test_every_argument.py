@@ -24,7 +24,6 @@ import pytest
 
 import public_surface
 import shoal
-import shoal.cli
 import shoal.errors
 import shoal.multiprocessing
 import shoal.serve
@@ -38,8 +37,7 @@ from shoal.multiprocessing.start_methods import Options
 
 HERE = Path(__file__).parent
 OPTIONS = "multiprocessing.Options"
-APP = importlib.import_module("shoal.cli.main").app
-shoal.cli.main = main  # the module of that name has taken the function's place, which other tests import from there
+APP = importlib.import_module("shoal.cli.app").app
 
 CALLABLES = {f"shoal {info.callback.__name__}": info.callback for info in APP.registered_commands}
 LONG = 60.0

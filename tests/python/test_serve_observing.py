@@ -17,7 +17,7 @@ import pytest
 
 import shoal
 from served_models import double, pid
-from shoal.cli.main import run
+from shoal.cli.app import run
 from shoal.serve import observing
 
 Stat = Callable[..., tuple[int, str, str]]

@@ -188,11 +188,11 @@ class Trainer:
         assert run_dir is not None  # _recorded() has refused to resume without
         self.run_dir = Path(run_dir)
         self._ended = False
-        self._envs: list[Any] = []
+        built: list[Any] = []
         try:
             sets = [("num_envs", options), ("eval_envs", options.for_evaluation())]
             for count, its_options in sets:
-                self._envs.append(
+                built.append(
                     environments.build(
                         env,
                         self.config[count],
@@ -202,8 +202,8 @@ class Trainer:
                         context=context,
                     )
                 )
-            engine, eval_engine = (envs._engine for envs in self._envs)
-            self._trainer = _learn.Trainer(
+            engine, eval_engine = (envs._engine for envs in built)
+            trainer = _learn.Trainer(
                 engine,
                 eval_engine,
                 config_json=json.dumps(self.config),
@@ -212,8 +212,12 @@ class Trainer:
                 about_json=json.dumps(about),
             )
         except BaseException:
-            self._close_envs()
+            _close(built)
             raise
+        # In this order: what nobody holds any more loses its attributes one by one, and the end of the first waits for the
+        # thread that steps the second.
+        self._trainer = trainer
+        self._envs = built
 
     def start(self) -> None:
         """Begins. Once."""
@@ -264,7 +268,7 @@ class Trainer:
             while self._trainer.status()["phase"] != "ended":
                 self._wait_quietly()
             _running.discard(self)
-        self._close_envs()
+        _close(self._envs)
 
     def _wait_quietly(self) -> None:
         try:
@@ -274,15 +278,16 @@ class Trainer:
         except Exception:
             pass  # wait() has told, or nobody asked
 
-    def _close_envs(self) -> None:
-        while self._envs:
-            environments.close(self._envs.pop())
-
     def __enter__(self) -> Trainer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _close(envs: list[Any]) -> None:
+    while envs:
+        environments.close(envs.pop())
 
 
 _running: weakref.WeakSet[Trainer] = weakref.WeakSet()
