@@ -10,9 +10,7 @@ version that is installed here; --source names another copy. None of it is kept.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
@@ -46,15 +44,5 @@ def run(folder: Path, pytest_arguments: list[str]) -> int:
     return peer_tests.run(folder, "in_place", files, CANNOT_APPLY, pytest_arguments)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", help="a checkout of Gymnasium, its .git directory, or a .tar.gz of it")
-    parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gymnasium-tests-") as folder:
-        fetch(arguments.source, Path(folder))
-        return run(Path(folder), arguments.pytest)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(peer_tests.main(__doc__, "Gymnasium", fetch, run))

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import account
 
 HERE = Path(__file__).resolve().parent
+
+
+def main(
+    about: str | None,
+    peer: str,
+    fetch: Callable[[str | None, Path], None],
+    run_in: Callable[[Path, list[str]], int],
+) -> int:
+    """The command of a runner: fetches `peer`'s tests, from `--source` where it is given, and runs them; the exit code."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", help=f"a checkout of {peer}, its .git directory, or a .tar.gz of it")
+    parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="peer-tests-") as folder:
+        fetch(arguments.source, Path(folder))
+        return run_in(Path(folder), arguments.pytest)
 
 
 def unpack_source(source: str, folder: Path) -> None:

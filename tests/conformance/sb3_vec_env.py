@@ -10,11 +10,9 @@ that names one of the classes, or a function that makes them. None of it is kept
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -48,15 +46,5 @@ def run(folder: Path, pytest_arguments: list[str]) -> int:
     return peer_tests.run(folder, "sb3_in_place", files, CANNOT_APPLY, pytest_arguments)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", help="a checkout of stable-baselines3, its .git directory, or a .tar.gz of it")
-    parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="sb3-tests-") as folder:
-        fetch(arguments.source, Path(folder))
-        return run(Path(folder), arguments.pytest)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(peer_tests.main(__doc__, "stable-baselines3", fetch, run))
