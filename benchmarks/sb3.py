@@ -10,14 +10,15 @@ looks at every 12th pixel in both directions, since a convolution would take mos
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import in_turns
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -102,25 +103,17 @@ def measure(task: str, what: str, steps: int, rounds: int) -> dict[str, Any]:
         runs[name] = (collecting if what == "collect" else learning)(model, steps)
     for run in runs.values():
         run()
-    rates: dict[str, list[float]] = {name: [] for name in SIDES}
-    for _ in range(rounds):
-        for name in SIDES:
-            start = time.perf_counter()
-            runs[name]()
-            rates[name].append(steps * NUM_ENVS / (time.perf_counter() - start))
+
+    def rate(name: str) -> float:
+        start = time.perf_counter()
+        runs[name]()
+        return steps * NUM_ENVS / (time.perf_counter() - start)
+
+    rates = in_turns.rates_of({name: functools.partial(rate, name) for name in SIDES}, rounds)
     for model in models:
         model.env.close()
-    first = next(iter(SIDES))
-    result: dict[str, Any] = {"task": task, "what": what, "num_envs": NUM_ENVS, "rounds": rounds, "sides": {}}
-    for name, own in rates.items():
-        ratios = [mine / other for mine, other in zip(rates[first], own, strict=True)]
-        result["sides"][name] = {
-            "steps_per_second": round(statistics.median(own)),
-            "shoal_is": round(statistics.median(ratios), 2),
-            "from": round(min(ratios), 2),
-            "to": round(max(ratios), 2),
-        }
-    return result
+    sides = in_turns.compared(rates, "shoal_is", first_is_above=True)
+    return {"task": task, "what": what, "num_envs": NUM_ENVS, "rounds": rounds, "sides": sides}
 
 
 def main() -> None:
@@ -135,9 +128,7 @@ def main() -> None:
         for what in options.what or ("collect", "a2c"):
             result = measure(task, what, options.steps, options.rounds)
             print(f"{task}, {what}, {NUM_ENVS} environments, {options.rounds} rounds", flush=True)
-            for name, row in result["sides"].items():
-                spread = f"x {row['shoal_is']:.2f} ({row['from']:.2f} - {row['to']:.2f})"
-                print(f"  {name:38} {row['steps_per_second']:9,} steps/s   {spread}", flush=True)
+            in_turns.show(result["sides"], "shoal_is")
             if options.json:
                 print(json.dumps(result), flush=True)
 

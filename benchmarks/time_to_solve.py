@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Wall time until CartPole-v1 is solved: `shoal train` against Stable-Baselines3's PPO, start-up included.
+"""Wall time until CartPole-v1 is solved: `shoal train` against Stable-Baselines3's PPO or A2C, start-up included.
 
-    python benchmarks/time_to_solve.py [--seeds 0 1 2] [--settings zoo preset] [--env CartPole-v1]
+    python benchmarks/time_to_solve.py [--seeds 0 1 2] [--settings zoo preset a2c impala appo] [--env CartPole-v1]
 
-Both sides get the same settings, twice: rl-baselines3-zoo's tuned ones of PPO for CartPole-v1 ("zoo"), and those of Shoal's preset, which
-was tuned from them and differs in the size of a minibatch ("preset"). Both have the same stopping rule: after every 5,000 environment
+Both sides get the same settings: rl-baselines3-zoo's tuned ones of PPO for CartPole-v1 ("zoo"), those of Shoal's preset, which
+was tuned from them and differs in the size of a minibatch ("preset"), and rl-baselines3-zoo's of A2C ("a2c"), which are
+Stable-Baselines3's defaults with 8 environments. "impala" and "appo", of which Stable-Baselines3 has none, are Shoal's presets,
+alone, and only where they are named. Both have the same stopping rule: after every 5,000 environment
 steps (the next update that completes them) 10 evaluation episodes with the most probable actions; when their mean is at least 475,
 100 fresh episodes, whose mean has to be as well. Stable-Baselines3 runs with torch's default number of threads and with one; it is
 compared by the one that is faster in the median over the seeds. The clock runs from the start of the process to its end. All alternate.
@@ -43,8 +45,56 @@ ZOO: dict[str, Any] = {
     "gae_lambda": 0.8,
     "entropy_coef": 0.0,
 }
-SETTINGS = {"zoo": ZOO, "preset": ZOO | {"batch_size": 128}}
-TITLES = {"zoo": "rl-baselines3-zoo's settings", "preset": "the settings of Shoal's preset"}
+A2C: dict[str, Any] = {
+    "algorithm": "a2c",
+    "num_envs": 8,
+    "total_steps": 500_000,
+    "num_steps": 5,
+    "learning_rate": 7e-4,
+    "learning_rate_schedule": "constant",
+    "gamma": 0.99,
+    "gae_lambda": 1.0,
+    "entropy_coef": 0.0,
+    "value_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "optimizer": "rmsprop",
+    "rmsprop_alpha": 0.99,
+    "rmsprop_eps": 1e-5,
+    "advantage_normalization": "none",
+}
+IMPALA: dict[str, Any] = {
+    "algorithm": "impala",
+    "num_envs": 8,
+    "total_steps": 500_000,
+    "learning_rate_schedule": "linear",
+    "entropy_coef": 0.0,
+}
+APPO: dict[str, Any] = {
+    "algorithm": "appo",
+    "num_envs": 8,
+    "total_steps": 200_000,
+    "num_steps": 32,
+    "batch_size": 128,
+    "epochs": 10,
+    "learning_rate": 1e-3,
+    "learning_rate_schedule": "linear",
+    "clip_range": 0.2,
+    "clip_range_schedule": "linear",
+    "gamma": 0.98,
+    "gae_lambda": 0.8,
+    "entropy_coef": 0.0,
+    "max_grad_norm": 0.5,
+    "adam_eps": 1e-5,
+}
+ALONE = {"impala": IMPALA, "appo": APPO}
+SETTINGS = {"zoo": ZOO, "preset": ZOO | {"batch_size": 128}, "a2c": A2C} | ALONE
+TITLES = {
+    "zoo": "PPO with rl-baselines3-zoo's settings",
+    "preset": "PPO with the settings of Shoal's preset",
+    "a2c": "A2C with rl-baselines3-zoo's settings",
+    "impala": "IMPALA with the settings of Shoal's preset",
+    "appo": "APPO with the settings of Shoal's preset",
+}
 THREADS = {"sb3, 1 thread": 1, "sb3, torch's threads": None}
 
 
@@ -69,7 +119,7 @@ def sb3_command(settings: dict[str, Any], seed: int, threads: int | None) -> lis
     if threads is not None:
         options["threads"] = threads
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return [str(SB3), str(ROOT / "benchmarks/peers/sb3_ppo.py"), *words]
+    return [str(SB3), str(ROOT / "benchmarks/peers/sb3_train.py"), *words]
 
 
 def timed(command: list[str]) -> dict[str, Any]:
@@ -111,7 +161,9 @@ def verdict(rows: dict[str, list[dict[str, Any]]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument(
+        "--settings", nargs="+", choices=SETTINGS, default=[which for which in SETTINGS if which not in ALONE]
+    )
     parser.add_argument("--env", default="CartPole-v1", help="what Shoal trains on: also shoal/CartPole-v1")
     parser.add_argument("--no-sb3", action="store_true", help="time Shoal alone")
     parser.add_argument("shoal", nargs="*", help="after --: further arguments of `shoal train`")
@@ -121,14 +173,14 @@ def main() -> None:
 
     threads = {} if options.no_sb3 else THREADS
     found: dict[str, dict[str, list[dict[str, Any]]]] = {
-        which: {name: [] for name in ("shoal", *threads)} for which in options.settings
+        which: {name: [] for name in ("shoal", *(() if which in ALONE else threads))} for which in options.settings
     }
     for seed in options.seeds:
         for which, rows in found.items():
             settings = SETTINGS[which]
             rows["shoal"].append(run_shoal(options.env, settings, seed, options.shoal))
             report(seed, which, "shoal", rows["shoal"][-1])
-            for name, count in threads.items():
+            for name, count in threads.items() if which not in ALONE else ():
                 rows[name].append(timed(sb3_command(settings, seed, count)))
                 report(seed, which, name, rows[name][-1])
     print(f"{options.env}, mean return of at least {TARGET} over {MANY} episodes, start-up included")

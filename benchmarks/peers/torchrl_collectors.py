@@ -1,4 +1,4 @@
-"""TorchRL's collector on CartPole-v1 with a small torch policy.
+"""TorchRL's collectors on CartPole-v1 with a small torch policy.
 
 Run by benchmarks/collectors.py with the peers' interpreter; prints one line of JSON.
 """
@@ -10,13 +10,14 @@ import json
 import multiprocessing
 import time
 import warnings
+from typing import Any
 
 multiprocessing.set_start_method("fork")  # else TorchRL's import makes it spawn, and each process import torch
 warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
 from tensordict.nn import TensorDictModule  # noqa: E402
-from torchrl.collectors import Collector  # noqa: E402
+from torchrl.collectors import Collector, MultiAsyncCollector, MultiSyncCollector  # noqa: E402
 from torchrl.envs import EnvBase, GymEnv, ParallelEnv, SerialEnv  # noqa: E402
 from torchrl.modules import ProbabilisticActor  # noqa: E402
 
@@ -49,17 +50,27 @@ def policy(env: EnvBase) -> ProbabilisticActor:
     )
 
 
+def make_collector(arguments: argparse.Namespace) -> Any:
+    common = {"frames_per_batch": arguments.frames, "total_frames": -1}
+    if arguments.kind in ("serial", "parallel"):
+        env = environments(arguments.kind, arguments.envs, arguments.workers)
+        return Collector(env, policy(env), **common)
+    share = arguments.envs // arguments.workers
+    kind = MultiSyncCollector if arguments.kind == "multi_sync" else MultiAsyncCollector
+    makers = [lambda: SerialEnv(share, make_env)] * arguments.workers
+    return kind(makers, policy(make_env()), **common)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kind", choices=["serial", "parallel"], required=True)
+    parser.add_argument("--kind", choices=["serial", "parallel", "multi_sync", "multi_async"], required=True)
     parser.add_argument("--envs", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--frames", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    env = environments(arguments.kind, arguments.envs, arguments.workers)
-    collector = Collector(env, policy(env), frames_per_batch=arguments.frames, total_frames=-1)
+    collector = make_collector(arguments)
     frames, begin = 0, 0.0
     for i, batch in enumerate(collector):
         if i == 0:  # the first has the start in it
@@ -68,7 +79,7 @@ def main() -> None:
         frames += batch.numel()
         if time.perf_counter() - begin > arguments.seconds:
             break
-    print(json.dumps({"per_second": frames / (time.perf_counter() - begin)}))
+    print(json.dumps({"per_second": frames / (time.perf_counter() - begin)}), flush=True)
     collector.shutdown()
 
 

@@ -33,40 +33,51 @@ def main(
         return run_in(Path(folder), arguments.pytest)
 
 
-def unpack_source(source: str, folder: Path) -> None:
+def unpack_source(source: str, folder: Path, tests: str = "tests") -> None:
     """Puts the folder `tests` of a checkout, a .git directory or a .tar.gz under `folder`."""
     if source.endswith((".tar.gz", ".tgz")):
-        unpack(Path(source).read_bytes(), folder)
+        unpack(Path(source).read_bytes(), folder, tests)
     else:
-        command = ["git", "-C", source, "archive", "HEAD", "tests"]
-        unpack(subprocess.run(command, check=True, capture_output=True).stdout, folder)
+        command = ["git", "-C", source, "archive", "HEAD", tests]
+        unpack(subprocess.run(command, check=True, capture_output=True).stdout, folder, tests)
 
 
-def unpack(archive: bytes, folder: Path) -> None:
-    """Unpacks the folder `tests`, whatever folder it is in."""
+def unpack(archive: bytes, folder: Path, tests: str = "tests") -> None:
+    """Unpacks the folder of the name `tests`, whatever folder it is in."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         for member in files.getmembers():
             parts = Path(member.name).parts
-            if "tests" not in parts or not (member.isfile() or member.isdir()):
+            if tests not in parts or not (member.isfile() or member.isdir()):
                 continue
-            member.name = str(Path(*parts[parts.index("tests") :]))
+            member.name = str(Path(*parts[parts.index(tests) :]))
             files.extract(member, folder, filter="data")
 
 
 def run(
-    folder: Path, plugin: str, files: Sequence[str], cannot_apply: Iterable[str], pytest_arguments: list[str]
+    folder: Path,
+    plugin: str,
+    files: Sequence[str],
+    cannot_apply: Iterable[str],
+    pytest_arguments: list[str],
+    scratch: Path | None = None,
 ) -> int:
     """Runs `files`, relative to `folder`; the exit code.
 
     Args:
         plugin: the module beside this one that puts our classes in the place of theirs.
         cannot_apply: tests that are not run.
+        scratch: where the tests run, and may leave files; `folder` by default.
     """
+    scratch = scratch or folder
     paths = [str(HERE), str(HERE.parents[1] / "python"), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     plugins = [word for name in (plugin, "account", "no:cacheprovider") for word in ("-p", name)]
     command = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(folder), "--tb=short", "-q"]
-    command += [*[f"--deselect={name}" for name in cannot_apply], *pytest_arguments, *files]
-    told = folder / "account.json"
+    command += [
+        *[f"--deselect={name}" for name in cannot_apply],
+        *pytest_arguments,
+        *[str(folder / name) for name in files],
+    ]
+    told = scratch / "account.json"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), account.VARIABLE: str(told)}
-    done = subprocess.run(command, cwd=folder, env=environment)
+    done = subprocess.run(command, cwd=scratch, env=environment)
     return account.verdict(told, done.returncode, files, bool(pytest_arguments))

@@ -71,9 +71,13 @@ class Victim:
         self.zygote, *self.workers = [os.pidfd_open(int(pid)) for pid in pids]
 
     def open_descriptors(self) -> list[str]:
-        """What they are, without the numbers of the kernel's objects. It is stepping, and opens none for that."""
+        """What they are, without the numbers of the kernel's objects. It is stepping, and looks at the machine's load meanwhile."""
         folder = f"/proc/{self.process.pid}/fd"
-        return sorted(re.sub(r"\d+", "", os.readlink(f"{folder}/{fd}")) for fd in os.listdir(folder))
+        targets = []
+        for fd in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                targets.append(re.sub(r"\d+", "", os.readlink(f"{folder}/{fd}")))
+        return sorted(target for target in targets if target != "/proc/loadavg")
 
     def close(self) -> None:
         for fd in (self.zygote, *self.workers, self.pidfd):

@@ -31,11 +31,14 @@ class CheckIncludes(unittest.TestCase):
             ("src/shoal/learn/a.cc", '#include <torch/torch.h>\n#include "shoal/collect/gae.h"\n'),
             ("src/shoal/os/a.cc", '#include "shoal/version.h"\n'),
             ("src/shoal/version.cc", '#include "shoal/version.h"\n'),
-            ("python/bindings/vector.cc", '#include <Python.h>\n#include "rows.h"\n#include "shoal/vector/rows.h"\n'),
+            (
+                "python/bindings/vector.cc",
+                '#include <Python.h>\n#include "rows.h"\n#include "shoal/vector/step/rows.h"\n',
+            ),
             ("python/bindings/learn.cc", '#include <torch/torch.h>\n#include "shoal/learn/ppo.h"\n'),
             ("python/bindings/torch_module.cc", '#include <torch/torch.h>\n#include "shoal/shm/arena.h"\n'),
             ("python/bindings/models_module.cc", '#include <torch/torch.h>\n#include "shoal/os/error.h"\n'),
-            ("src/shoal/os/a.h", '// #include "shoal/vector/rows.h" would be wrong here\n'),
+            ("src/shoal/os/a.h", '// #include "shoal/vector/step/rows.h" would be wrong here\n'),
         ]:
             with self.subTest(path):
                 self.assertEqual(self.faults(path, text), [])

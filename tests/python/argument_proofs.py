@@ -13,6 +13,10 @@ MP = "test_mp_arguments"
 VECTOR = "test_vector_arguments"
 COMPAT = "test_compat_gymnasium"
 SB3 = "test_compat_sb3"
+SB3_WORKERS = "test_compat_sb3_workers"
+ENVPOOL = "test_compat_envpool"
+CLEANRL = "test_compat_cleanrl"
+PETTINGZOO = "test_compat_pettingzoo"
 
 OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
 ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when the call returns")
@@ -135,19 +139,29 @@ PROOF: dict[str, dict[str, str]] = {
     "Collector": {
         "env policy frames_per_batch": "test_collect::test_what_does_not_fit_is_one_clear_error",
         "num_envs total_frames": "test_collect::test_the_last_batch_is_shorter_and_then_the_iteration_ends",
-        "seed num_workers": "test_collect::test_the_same_seed_gives_the_same_batches_for_any_number_of_workers",
+        "seed num_workers": "test_collect_policies::test_the_same_seed_gives_the_same_batches_for_any_number_of_workers",
         "next_obs": "test_collect::test_a_batch_tells_what_happened_row_by_row",
         "init_random_frames": "test_collect::test_the_first_frames_are_random_where_asked_for",
         "max_frames_per_traj": "test_collect::test_episodes_are_cut_at_max_frames_per_traj",
         "split_trajectories": "test_collect::test_split_trajectories_are_padded_rows_of_the_same_frames",
+        "mode num_collectors policy_batch": (
+            "test_collect_multi::test_the_same_seed_gives_the_same_batches_for_any_number_of_collectors"
+        ),
+        "cohorts": "test_collect_policies::test_cohorts_give_the_same_batches_for_any_number_of_workers",
+        "preemptive_threshold": (
+            "test_collect_multi::test_with_a_preemptive_threshold_stragglers_stop_and_go_on_in_the_next_batch"
+        ),
+        "action_mask": "test_collect_multi::test_masked_actions_are_neither_drawn_nor_taken_from_a_policy",
+        "ahead": "test_collect_multi::test_a_collector_is_never_further_ahead_than_it_may",
         "output": "test_collect::test_what_does_not_fit_is_one_clear_error",
+        "device": "test_collect_multi::test_tensors_lie_on_the_device_that_is_asked_for",
         "backend context env_kwargs wrappers worker": "test_collect::test_environments_are_built_as_asked",
         "on_fault": "test_collect::test_a_dead_worker_is_an_error_or_rows_that_are_counted_as_lost",
         "timeout": "test_collect::test_a_step_that_takes_too_long_is_an_error",
     },
     "Collector.reset": {"seed": "test_collect::test_after_a_failure_a_reset_makes_it_usable_again"},
     "Collector.update_weights": {
-        "weights": "test_collect::test_updates_of_a_network_take_its_weights_and_are_counted",
+        "weights": "test_collect_policies::test_updates_of_a_network_take_its_weights_and_are_counted",
     },
     "Collector.load_state_dict": {"state": "test_collect::test_a_state_dict_goes_on_with_the_same_batches"},
     # --- who a worker is
@@ -507,8 +521,20 @@ PROOF: dict[str, dict[str, str]] = {
             "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others"
         ),
     },
-    "learn.preset": {"name": "test_learn_train::test_presets_and_names"},
-    "learn.preset_for": {"env_id": "test_learn_train::test_presets_and_names"},
+    "learn.preset": {
+        "name": "test_learn_train::test_presets_and_names",
+        "algorithm": "test_learn_a2c::test_presets_and_options_are_those_of_the_algorithm_that_is_named",
+    },
+    "learn.preset_for": {
+        "env_id": "test_learn_train::test_presets_and_names",
+        "algorithm": "test_learn_a2c::test_presets_and_options_are_those_of_the_algorithm_that_is_named",
+    },
+    "learn.config_names": {
+        "algorithm": "test_learn_a2c::test_presets_and_options_are_those_of_the_algorithm_that_is_named"
+    },
+    "learn.preset_names": {
+        "algorithm": "test_learn_a2c::test_presets_and_options_are_those_of_the_algorithm_that_is_named"
+    },
     # --- Gymnasium's classes, plug-ins
     "compat.gymnasium.AsyncVectorEnv": {
         "env_fns": f"{COMPAT}::test_workers_may_share_environments",
@@ -557,13 +583,13 @@ PROOF: dict[str, dict[str, str]] = {
     },
     # --- Stable-Baselines3's
     "compat.sb3.SubprocVecEnv": {
-        "env_fns": f"{SB3}::test_environments_are_in_processes_of_their_own_or_share_some",
-        "start_method": f"{SB3}::test_every_start_method_starts",
-        "num_workers": f"{SB3}::test_an_environment_that_raises_is_replaced_where_that_is_asked",
-        "on_fault": f"{SB3}::test_a_killed_worker_is_replaced_where_that_is_asked",
-        "worker": f"{SB3}::test_workers_are_set_up_as_asked",
+        "env_fns": f"{SB3_WORKERS}::test_environments_are_in_processes_of_their_own_or_share_some",
+        "start_method": f"{SB3_WORKERS}::test_every_start_method_starts",
+        "num_workers": f"{SB3_WORKERS}::test_an_environment_that_raises_is_replaced_where_that_is_asked",
+        "on_fault": f"{SB3_WORKERS}::test_a_killed_worker_is_replaced_where_that_is_asked",
+        "worker": f"{SB3_WORKERS}::test_workers_are_set_up_as_asked",
     },
-    "compat.sb3.SubprocVecEnv.step_async": {"actions": f"{SB3}::test_calls_out_of_order_are_named"},
+    "compat.sb3.SubprocVecEnv.step_async": {"actions": f"{SB3_WORKERS}::test_calls_out_of_order_are_named"},
     "compat.sb3.SubprocVecEnv.has_attr": {
         "attr_name": f"{SB3}::test_attributes_and_methods_are_reached_by_indices",
     },
@@ -583,12 +609,69 @@ PROOF: dict[str, dict[str, str]] = {
     "compat.sb3.DummyVecEnv.step_async": {"actions": f"{SB3}::test_a_wrong_number_of_actions_steps_nothing"},
     "compat.gymnasium.register": {"env_id arguments": f"{OWN}::test_register_hands_its_arguments_on"},
     "compat.gymnasium.unregister": {"env_id": f"{COMPAT}::test_make_vec_of_gymnasium_reaches_shoal"},
+    # --- EnvPool's
+    "compat.envpool.make": {
+        "task_id num_envs num_threads seed": f"{ENVPOOL}::test_a_program_of_synchronous_steps_has_gymnasiums_trajectories",
+        "env_type max_num_players gym_reset_return_info": (
+            f"{ENVPOOL}::test_what_has_no_meaning_here_is_refused_with_what_to_write"
+        ),
+        "batch_size": f"{ENVPOOL}::test_a_program_of_send_and_recv_has_them_too",
+        "max_episode_steps": f"{ENVPOOL}::test_spaces_are_those_of_one_environment_and_a_spec_has_them",
+        "thread_affinity_offset": f"{ENVPOOL}::test_threads_and_their_affinity",
+        "options": f"{ENVPOOL}::test_other_options_are_make_vecs_or_the_environments",
+    },
+    "compat.envpool.make_dm": {"task_id options": f"{ENVPOOL}::test_the_other_names_of_make"},
+    "compat.envpool.make_gym": {"task_id options": f"{ENVPOOL}::test_the_other_names_of_make"},
+    "compat.envpool.make_gymnasium": {"task_id options": f"{ENVPOOL}::test_the_other_names_of_make"},
+    "compat.envpool.make_spec": {
+        "task_id options": f"{ENVPOOL}::test_spaces_are_those_of_one_environment_and_a_spec_has_them"
+    },
+    "compat.envpool.EnvPool.reset": {"env_id seed options": f"{ENVPOOL}::test_some_environments_are_reset"},
+    "compat.envpool.EnvPool.send": {
+        "action env_id": f"{ENVPOOL}::test_rows_of_synchronous_steps_are_in_the_order_in_which_they_were_sent"
+    },
+    "compat.envpool.EnvPool.step": {
+        "action env_id": f"{ENVPOOL}::test_some_of_those_that_are_stepped_together_are_refused_with_what_to_write"
+    },
+    "compat.envpool.EnvPool.recv": {
+        "reset return_info timeout": f"{ENVPOOL}::test_recv_returns_what_reset_returns_where_it_is_told_so"
+    },
+    "compat.envpool.EnvPool.render": {
+        "env_ids camera_id": f"{ENVPOOL}::test_frames_are_those_of_the_environments_that_are_named"
+    },
+    "compat.envpool.EnvPool.seed": {"seed": f"{ENVPOOL}::test_seed_warns_and_xla_is_not_there"},
+    "compat.envpool.EnvPool.close_extras": {"kwargs": f"{ENVPOOL}::test_a_dead_worker_is_told_and_closes"},
+    # --- CleanRL's scripts'
+    "compat.cleanrl.SyncVectorEnv": {
+        "env_fns copy": f"{CLEANRL}::test_copy_says_whether_observations_are_views_in_this_process",
+    },
+    "compat.cleanrl.AsyncVectorEnv": {
+        "env_fns copy": f"{CLEANRL}::test_copy_says_whether_observations_of_workers_are_views",
+        "num_workers": f"{CLEANRL}::test_workers_share_environments_where_that_is_asked",
+    },
+    # --- PettingZoo's
+    "compat.pettingzoo.make_vec": {
+        "parallel_env num_envs options": f"{PETTINGZOO}::test_rows_are_agents_and_those_of_the_dead_are_zeros",
+        "env_kwargs": f"{PETTINGZOO}::test_agents_that_come_later_have_their_rows_from_the_start",
+        "autoreset_mode": f"{PETTINGZOO}::test_resets_take_options_seeds_and_a_mask_of_environments",
+    },
+    "compat.pettingzoo.ParallelVectorEnv.reset": {
+        "seed options": f"{PETTINGZOO}::test_resets_take_options_seeds_and_a_mask_of_environments"
+    },
+    "compat.pettingzoo.ParallelVectorEnv.step": {
+        "actions": f"{PETTINGZOO}::test_rows_are_agents_and_those_of_the_dead_are_zeros"
+    },
+    "compat.pettingzoo.ParallelVectorEnv.close_extras": {
+        "kwargs": f"{PETTINGZOO}::test_environments_are_closed_in_time"
+    },
     "envs.load_plugin": {"path": "test_examples_cpp::test_a_file_that_is_no_plugin_is_named"},
 }
 
 # Calls that have the argument under another name than the callable's own last one.
 ALSO_CALLED: dict[str, tuple[str, ...]] = {
     "VectorEnv.close_extras": ("close",),
+    "compat.envpool.EnvPool.close_extras": ("close",),
+    "compat.pettingzoo.ParallelVectorEnv.close_extras": ("close",),
     "compat.gymnasium.AsyncVectorEnv.close_extras": ("close",),
     "learn.Trainer": ("train",),
     "learn.train": ("Trainer",),
@@ -608,4 +691,5 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bench": ("test_bench", "test_cli", OWN),
     "test": ("test_cli", "test_test_all", OWN),
     "lint": ("test_cli_lint",),
+    "docs": ("test_cli_docs",),
 }

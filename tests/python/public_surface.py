@@ -29,13 +29,16 @@ MODULES = (
     "shoal.learn",
     "shoal.compat.gymnasium",
     "shoal.compat.sb3",
+    "shoal.compat.envpool",
+    "shoal.compat.cleanrl",
+    "shoal.compat.pettingzoo",
     "shoal.envs",
     "shoal.doctor",
 )
 
 HANDED_OUT = frozenset(
     "Counter Fault PortLease SharedDict VectorEnv Worker doctor.Finding learn.Evaluation learn.Policy learn.Result learn.TorchPolicy"
-    " multiprocessing.ProcessContext multiprocessing.SpawnContext multiprocessing.connection.Connection"
+    " compat.envpool.EnvPool compat.envpool.EnvSpec compat.pettingzoo.ParallelVectorEnv multiprocessing.ProcessContext multiprocessing.SpawnContext multiprocessing.connection.Connection"
     " multiprocessing.pool.ApplyResult multiprocessing.pool.IMapIterator multiprocessing.pool.IMapUnorderedIterator"
     " multiprocessing.pool.MapResult process.WorkerContext process.WorkerProcess serve.LocalModel serve.Reply"
     " serve.ServiceModel vector.AsyncVectorEnv".split()

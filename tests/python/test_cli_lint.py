@@ -102,7 +102,7 @@ def test_what_the_type_checker_is_to_ignore_has_a_code_and_a_reason() -> None:
 
 
 def test_wrong_arrows_and_circles_are_named(tree: Path, lint: Lint) -> None:
-    (tree / "src/shoal/os/wrong.h").write_text('#include "shoal/vector/rows.h"\n')
+    (tree / "src/shoal/os/wrong.h").write_text('#include "shoal/vector/step/rows.h"\n')
     (tree / "python/shoal/a.py").write_text("import shoal.b\n")
     (tree / "python/shoal/b.py").write_text("def f():\n    import shoal.a\n")
     status, out, _ = lint("includes", "imports")

@@ -76,6 +76,30 @@ def test_a_run_leaves_a_curve_and_events(trained):
     assert seen["time/fps"] == [128, 256, 384, 512]
 
 
+def test_a_run_of_a2c_leaves_the_same_goes_on_and_is_evaluated(shoal):
+    told = [
+        "--total-steps",
+        "512",
+        "--num-envs",
+        "4",
+        "--quiet",
+        "--set",
+        "final_episodes=2",
+        "--set",
+        "log_interval=5",
+    ]
+    paused = ["--run-dir", "run", "--set", "pause_at_step=100"]
+    status, out, err = shoal("train", "shoal/CartPole-v1", "--algorithm", "a2c", *told, *paused)
+    assert (status, err) == (0, "") and "stopped after 100 steps" in out
+    assert_one_line(shoal("train", "--resume", "run", "--algorithm", "ppo"), 2, "is a run of a2c")
+    status, out, err = shoal("train", "--resume", "run", "--quiet")
+    assert (status, err) == (0, "") and "trained for 520 steps" in out
+    assert Path("run/curve.png").read_bytes().startswith(b"\x89PNG")
+    (first, *_) = [scalars(events) for events in sorted(Path("run").glob("events.out.tfevents.*"))]
+    assert first["train/value_loss"] == [100]
+    assert shoal("eval", "run", "--episodes", "2")[0] == 0
+
+
 def scalars(events: Path) -> dict[str, list[int]]:
     """The steps of every scalar of an event file."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -206,6 +230,7 @@ def starts(events: Path) -> list[int]:
         (["--set", "gamma=high"], ["gamma"]),
         (["--preset", "cleanlr"], ["cleanlr", "cleanrl"]),
         (["--algorithm", "pp"], ["no algorithm 'pp'", "did you mean ppo?"]),
+        (["--algorithm", "a2c", "--set", "epochs=3"], ["a2c has no option", "epochs"]),
         (["--set", "resume=true"], ["--resume is a flag"]),
     ],
 )

@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +17,10 @@ from gymnasium import spaces
 
 import shoal
 import shoal.multiprocessing as mp
+from collect_policies import CARTPOLE, POLICIES, batches, coin, zeros
 from same import assert_same
 from sample_envs import CounterEnv, FaultyEnv, GatedEnv
 from shoal import _core
-
-CARTPOLE = "shoal/CartPole-v1"
-
-
-def zeros(obs: np.ndarray) -> np.ndarray:
-    return np.zeros(len(obs), np.int64)
-
-
-def coin(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws from NumPy's global generator."""
-    return np.random.randint(0, 2, len(obs)), np.full(len(obs), np.log(0.5))
-
-
-def batches(*args: Any, count: int | None = None, **kwargs: Any) -> list[dict[str, Any]]:
-    with shoal.Collector(*args, **kwargs) as collector:
-        return [batch for _, batch in zip(range(count or 10**9), collector, strict=False)]
-
-
-def torch_policy(seed: int = 0) -> Any:
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = torch.nn.Linear(4, 3)
-
-        def forward(self, obs: Any) -> Any:
-            out = self.body(obs)
-            chosen = torch.distributions.Categorical(logits=out[:, :2])
-            action = chosen.sample()
-            return action, chosen.log_prob(action), out[:, 2]
-
-    torch.manual_seed(seed)
-    return Net()
-
 
 # --- what a batch is
 
@@ -162,7 +127,7 @@ def test_the_last_batch_is_shorter_and_then_the_iteration_ends() -> None:
         ({"total_frames": 3}, "total_frames=3 is no multiple of num_envs=4.*: try 4"),
         ({"seed": -1}, "seed= takes"),
         ({"init_random_frames": -1}, "init_random_frames= takes"),
-        ({"output": "jax"}, "output= takes 'auto', 'numpy' or 'torch', got 'jax'"),
+        ({"output": "jax"}, "output= takes 'auto', 'numpy', 'torch' or 'tensordict', got 'jax'"),
         ({"policy": "CartPole"}, "neither the directory of a run nor one of the presets.*CartPole-v1"),
         ({"policy": 3}, "policy= takes the directory of a run.* got 3"),
         ({"policy": dict}, "policy= takes"),
@@ -180,204 +145,6 @@ def test_spaces_that_cannot_be_collected_are_refused_with_the_fix() -> None:
 
     with pytest.raises(ValueError, match="flatten it with a wrapper"):
         shoal.Collector(Env, zeros, frames_per_batch=4, num_workers=0)
-
-
-# --- policies
-
-POLICIES: dict[str, Callable[[], Any]] = {
-    "preset": lambda: "CartPole-v1",
-    "callable": lambda: coin,
-    "module": torch_policy,
-}
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("env", [CARTPOLE, "CartPole-v1"])
-def test_the_same_seed_gives_the_same_batches_for_any_number_of_workers(policy: str, env: str) -> None:
-    collect = functools.partial(
-        batches,
-        env,
-        num_envs=6,
-        frames_per_batch=300,
-        total_frames=600,
-        next_obs=True,
-        output="numpy",
-        init_random_frames=60,
-    )
-    expected = collect(POLICIES[policy](), seed=3, num_workers=0)
-    for num_workers in (1, 2, 3):
-        np.random.seed(num_workers)  # nobody else's draws count
-        assert_same(collect(POLICIES[policy](), seed=3, num_workers=num_workers), expected)
-    other = collect(POLICIES[policy](), seed=4, num_workers=0)
-    assert not np.array_equal(other[0]["action"], expected[0]["action"])
-
-
-def test_the_callers_generators_are_left_alone() -> None:
-    torch = pytest.importorskip("torch")
-    np.random.seed(1)
-    torch.manual_seed(1)
-    expected = np.random.rand(), torch.rand(1).item()
-    np.random.seed(1)
-    torch.manual_seed(1)
-    batches(CARTPOLE, coin, num_envs=2, frames_per_batch=64, total_frames=64)
-    assert (np.random.rand(), torch.rand(1).item()) == expected
-
-
-def test_a_module_gets_and_gives_tensors_without_gradients() -> None:
-    torch = pytest.importorskip("torch")
-    policy = torch_policy()
-    (batch,) = batches(CARTPOLE, policy, num_envs=4, frames_per_batch=64, total_frames=64)
-    assert all(isinstance(value, torch.Tensor) and not value.requires_grad for value in batch.values())
-    flat = batch["obs"].reshape(-1, 4)
-    with torch.no_grad():
-        out = policy.body(flat)
-        logp = torch.distributions.Categorical(logits=out[:, :2]).log_prob(batch["action"].reshape(-1))
-    assert torch.allclose(batch["value"].reshape(-1), out[:, 2], atol=1e-6)
-    assert torch.allclose(batch["log_prob"].reshape(-1), logp, atol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("runs") / "run"
-    shoal.learn.train(CARTPOLE, total_steps=256, num_envs=4, num_steps=32, final_episodes=1, run_dir=directory)
-    return directory
-
-
-def test_the_policy_of_a_run_acts_as_it_learnt(run: Path) -> None:
-    torch = pytest.importorskip("torch")
-    (batch,) = batches(CARTPOLE, run, num_envs=4, frames_per_batch=400, total_frames=400, seed=2)
-    (same,) = batches(CARTPOLE, str(run), num_envs=4, frames_per_batch=400, total_frames=400, seed=2)
-    assert_same(same, batch)
-    module = shoal.learn.torch_policy(run)
-    obs = torch.from_numpy(batch["obs"].reshape(-1, 4))
-    with torch.no_grad():
-        (chosen,) = module.distribution(obs)
-        values = module(obs)[1]
-    logp = chosen.log_prob(torch.from_numpy(batch["action"].reshape(-1)))
-    assert np.allclose(batch["log_prob"].reshape(-1), logp.numpy(), atol=1e-4)
-    assert np.allclose(batch["value"].reshape(-1), values.numpy(), atol=1e-3)
-    with pytest.raises(ValueError, match="was trained with observations"):
-        shoal.Collector("shoal/Pendulum-v1", run, frames_per_batch=1)
-
-
-def test_actions_of_a_box_are_kept_as_chosen_and_clipped_for_the_environment() -> None:
-    class Env(CounterEnv):
-        action_space = spaces.Box(-1, 1, (2,), np.float32)
-
-        def step(self, action: Any) -> Any:
-            return self._observation(), float(action.sum()), False, False, {}
-
-    chosen = np.array([[3, 0.25]], np.float32)
-    (batch,) = batches(Env, lambda obs: chosen, frames_per_batch=2, total_frames=2, num_workers=0)
-    assert batch["action"].tolist() == [[[3, 0.25]]] * 2
-    assert batch["reward"].tolist() == [[1.25]] * 2
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (
-            lambda obs: np.zeros((4, 2), np.float32),
-            r"gave action of shape \(4, 2\) and float32.*return the actions themselves",
-        ),
-        (lambda obs: np.zeros((4, 1), np.int64), r"gave action of shape \(4, 1\)"),
-        (lambda obs: np.zeros(4), r"gave action of shape \(4,\) and float64"),
-        (lambda obs: (zeros(obs), np.zeros(3)), r"gave log_prob of shape \(3,\)"),
-        (lambda obs: (zeros(obs),) * 4, "a policy returns actions, or"),
-        (lambda obs: {"actions": zeros(obs)}, "the policy gave no action"),
-        (lambda obs: {"action": zeros(obs), "entropy": zeros(obs)}, r"the policy gave \['entropy'\]"),
-    ],
-)
-def test_a_policy_that_answers_wrongly_is_told_so(policy: Any, message: str) -> None:
-    with shoal.Collector(CARTPOLE, policy, num_envs=4, frames_per_batch=8) as collector:
-        with pytest.raises((TypeError, ValueError), match=message):
-            next(collector)
-
-
-class Linear:
-    """A model of a service, with weights."""
-
-    def __init__(self) -> None:
-        self.weight = np.zeros(4)
-
-    def __call__(self, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return (obs @ self.weight > 0).astype(np.int64), np.full(len(obs), -0.5)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"weight": self.weight}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.weight = np.asarray(state["weight"])
-
-
-def test_a_model_service_is_a_policy_and_its_versions_are_those_of_the_rows() -> None:
-    with shoal.ModelService({"policy": Linear}, context="thread") as service:
-        with shoal.Collector(CARTPOLE, service, num_envs=4, frames_per_batch=16, seed=1) as collector:
-            first = next(collector)
-            assert not first["action"].any() and (first["log_prob"] == -0.5).all()
-            assert (first["policy_version"] == 1).all()
-            assert collector.update_weights({"weight": np.array([0, 0, 1.0, 0])}) == 2
-            second = next(collector)
-            assert (second["policy_version"] == 2).all() and not second["staleness"].any()
-            assert np.array_equal(second["action"], second["obs"][..., 2] > 0)
-        with shoal.Collector(CARTPOLE, service.model("policy"), num_envs=2, frames_per_batch=4) as asked:
-            assert (next(asked)["policy_version"] == 2).all()
-            with pytest.raises(TypeError, match="the service's own update"):
-                asked.update_weights({})
-
-
-class Remembers:
-    """Its action is how long the episode has lasted, by its own count."""
-
-    def initial_state(self, num_envs: int) -> np.ndarray:
-        return np.zeros(num_envs, np.int64)
-
-    def __call__(self, obs: Any, state: np.ndarray, is_first: np.ndarray) -> dict[str, Any]:
-        state = np.where(is_first, 0, state + 1)
-        return {"action": state % 3, "state": state}
-
-
-def test_a_recurrent_policy_begins_anew_with_every_episode() -> None:
-    with shoal.Collector(CounterEnv, Remembers(), num_envs=2, frames_per_batch=8, num_workers=0) as collector:
-        first, second = next(collector), next(collector)
-    assert first["action"][:, 0].tolist() == [0, 1, 2, 0] and second["action"][:, 0].tolist() == [1, 2, 0, 1]
-    assert first["state"].tolist() == [0, 0] and second["state"].tolist() == [0, 0]
-    with shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1) as other:
-        with pytest.raises(TypeError):
-            next(other)
-
-
-# --- weights
-
-
-def test_updates_of_a_network_take_its_weights_and_are_counted() -> None:
-    with shoal.Collector(CARTPOLE, "sb3", num_envs=4, frames_per_batch=16, seed=1) as collector:
-        first = next(collector)
-        weights = collector.state_dict()["actor"]["weights"]
-        weights["critic.4.bias"] = weights["critic.4.bias"] + np.float32(100)
-        assert collector.update_weights(weights) == 1 == collector.policy_version
-        second = next(collector)
-        assert (first["policy_version"] == 0).all() and (second["policy_version"] == 1).all()
-        assert first["value"].max() < 50 < second["value"].min()
-        with pytest.raises(ValueError, match=r"there is no array actor\.0\.weight"):
-            collector.update_weights({"critic.4.bias": weights["critic.4.bias"]})
-        assert collector.policy_version == 1
-        with pytest.raises(TypeError, match="takes its weights"):
-            collector.update_weights()
-
-
-def test_updates_of_a_module_are_counted_or_loaded() -> None:
-    torch = pytest.importorskip("torch")
-    policy, other = torch_policy(1), torch_policy(2)
-    with shoal.Collector(CARTPOLE, policy, num_envs=2, frames_per_batch=4) as collector:
-        assert collector.update_weights() == 1
-        assert collector.update_weights(other.state_dict()) == 2
-        assert torch.equal(policy.body.weight, other.body.weight)
-        assert (next(collector)["policy_version"] == 2).all()
-    with shoal.Collector(CARTPOLE, zeros, frames_per_batch=4) as plain:
-        assert plain.update_weights() == 1
-        with pytest.raises(TypeError, match="no load_state_dict"):
-            plain.update_weights({})
 
 
 # --- random frames, limits, trajectories

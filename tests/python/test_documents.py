@@ -1,4 +1,4 @@
-"""Paths that documents and comments name exist."""
+"""Paths that documents and comments name exist, and every folder of sources says what is in it."""
 
 from __future__ import annotations
 
@@ -112,3 +112,18 @@ def test_a_path_that_does_not_exist_is_found():
     ]
     comment = "int x;  // see learn/networks.h, or\n// (checkpoint.h)\n"
     assert [word for _, word in paths_in_comments(comment)] == ["learn/networks.h", "checkpoint.h"]
+
+
+def test_every_folder_of_sources_has_a_readme(tree: Tree) -> None:
+    """But for test doubles, and the package's own folder, whose page is ARCHITECTURE."""
+    folders = {
+        name.rpartition("/")[0]
+        for name in tree.files
+        if name.startswith(("src/shoal/", "python/shoal/", "python/bindings/")) and name.endswith((".h", ".cc", ".py"))
+    }
+    missing = [
+        folder
+        for folder in sorted(folders - {"src/shoal", "python/shoal"})
+        if not folder.endswith("/testing") and f"{folder}/README.md" not in tree.places
+    ]
+    assert not missing, f"no README.md in {', '.join(missing)}"

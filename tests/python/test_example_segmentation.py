@@ -174,9 +174,11 @@ def test_shoal_train_learns_on_it(tmp_path: Path) -> None:
     assert result["mean_return"] > return_at_random(200) + 4
 
 
+@pytest.mark.timeout(400)
 def test_the_comparison_makes_its_table() -> None:
     holders = ["base", "forkserver", "service"]
-    text = run("compare.py", "--holders", *holders, "--envs", "1", "2", "--seconds", "0.2", "--rounds", "2")
+    options = ["--envs", "1", "2", "--seconds", "0.2", "--rounds", "2"]
+    text = run("compare.py", "--holders", *holders, *options, seconds=380)
     lines = text.splitlines()
     assert "| the model | 1 env | 2 envs |" in lines and "2 rounds of 0.2 s" in text
     rows = [line for line in lines if line.startswith(("| in this process", "| workers"))]

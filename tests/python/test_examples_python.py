@@ -48,3 +48,23 @@ def test_a3c() -> None:
         assert first < 40 < final
     reached = re.fullmatch(r"the shared network: mean return (\d+)", last)
     assert reached and int(reached[1]) > 50
+
+
+PPO = "--num-envs 16 --num-steps 64 --learning-rate 1e-3".split()
+TOLD = re.compile(r"(\d+) steps: mean return (\d+\.\d), \d+ steps/s")
+
+
+def test_ppo() -> None:
+    """Chance lasts some 22 steps."""
+    pytest.importorskip("torch")
+    ((steps, first), (_, last)) = TOLD.findall(
+        run("ppo/main.py", *PPO, "--total-timesteps", "16384", "--num-workers", "0")
+    )
+    assert steps == "10240" and 22 < float(first) < float(last) and float(last) > 60
+
+
+def test_ppo_is_the_same_for_any_number_of_workers() -> None:
+    pytest.importorskip("torch")
+    command = ("ppo/main.py", *PPO, "--total-timesteps", "2048", "--num-workers")
+    here, there = (TOLD.findall(run(*command, workers)) for workers in ("0", "2"))
+    assert here == there and len(here) == 1

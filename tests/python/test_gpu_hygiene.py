@@ -147,6 +147,20 @@ def test_code_that_synchronises_with_a_gpu_makes_no_context_in_workers_without_o
     assert contexts.read_text() == ""
 
 
+def test_collectors_make_no_context_and_one_that_would_is_an_error(contexts: Path) -> None:
+    def collect(**kwargs: Any) -> None:
+        with shoal.Collector(
+            lambda: Synchronizing(**kwargs), lambda obs: np.zeros(len(obs), np.int64), num_envs=16, frames_per_batch=64,
+            total_frames=128, mode="multi_sync", num_collectors=8, worker=shoal.WorkerOptions(preload=TORCH),
+        ) as collector:  # fmt: skip
+            assert sum(batch["reward"].size for batch in collector) == 128
+
+    collect()
+    assert contexts.read_text() == ""
+    with pytest.raises(RuntimeError, match=r"uses a GPU[\s\S]*in choose_a_gpu"):
+        collect(shows="0", at=2)
+
+
 def test_the_stand_in_counts_the_contexts_of_workers_with_gpus(contexts: Path) -> None:
     play(shoal.WorkerOptions(gpu="own", preload=TORCH))
     assert len(set(contexts.read_text().split())) == 2

@@ -176,6 +176,19 @@ AROUND = {
     ),
     "server.h": Around(function="void shown(const std::string& address)"),
     "journal.h": Around(function="void shown(Journal<8>& journal, std::byte* base, std::uint64_t place)"),
+    "a2c.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const A2cConfig& config, std::uint64_t seed)"
+    ),
+    "appo.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const AppoConfig& config, std::uint64_t seed)"
+    ),
+    "impala.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const ImpalaConfig& config, std::uint64_t seed)"
+    ),
+    "minibatch.h": Around(
+        function="void shown(Minibatch& batch, collect::Rollout& rollout, const Advantages& advantages, "
+        "std::span<const std::int32_t> rows, Optimizer& optimizer, double learning_rate)"
+    ),
     "ppo.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const PpoConfig& config, std::uint64_t seed)"
     ),
@@ -259,7 +272,7 @@ CLASS = re.compile(
 )
 LABELS = re.compile(r"^[ \t]*///? ([A-Z][A-Za-z ,]{2,40}):", re.MULTILINE)
 FAILURE = re.compile(r"\b(\w*Error|InvalidArgument|InvalidState|TimedOut|WorkerDied)\b")
-LAYERS = ("ipc", "process", "serve")
+LAYERS = ("ipc", "process", "serve", "vector")
 
 
 def missing_contracts(text: str) -> list[str]:

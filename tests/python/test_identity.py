@@ -137,7 +137,7 @@ def test_counters_are_seen_by_the_parent(make: Make) -> None:
 def test_counters_of_two_vector_environments_are_their_own(make: Make) -> None:
     first, second = make(WhoAmI, 2), make(WhoAmI, 3)
     assert (first.counter("built").value, second.counter("built").value) == (2, 3)
-    assert "built" not in dict(shoal.worker()._identity.board.counters())
+    assert "built" not in dict(shoal.worker()._identity.shared_state.counters())
 
 
 def test_counter_names_that_cannot_be(make: Make) -> None:

@@ -67,12 +67,12 @@ def test_memory_is_flat_over_many_sends():
     sender.join()
     del tensor
     assert settled(there, back) == 0.0
-    after = ipc.stats()
+    while (after := ipc.stats())["blocks"] > before["blocks"]:  # it lets go of what it sent a moment after that is here
+        assert settled(there, back) == 0.0
     there.put(None)
     process.join()
     assert pids == {process.pid} and process.exitcode == 0
     assert total == sum(range(100_000)) + 100_000
-    assert after["blocks"] <= before["blocks"]
     assert after["used_bytes"] + after["cached_bytes"] <= before["used_bytes"] + before["cached_bytes"] + (1 << 20)
     assert ipc.check() == []
 

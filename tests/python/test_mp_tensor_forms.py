@@ -231,6 +231,11 @@ def test_small_trees_with_tensors_and_arrays_cross_a_queue():
     np.testing.assert_array_equal(other["row"][1], array)
 
 
+def test_an_empty_tensor_in_torchs_own_shared_memory_crosses():
+    empty = torch.empty(0, 3).share_memory_()
+    assert through_a_queue(empty).shape == through_a_queue({"held": (empty, object)})["held"][0].shape == (0, 3)
+
+
 def test_what_is_in_a_queue_s_tree_twice_is_one_object_there():
     tensor, array, inner = torch.ones(2), np.ones(2), [1]
     first, second, *arrays, one, two = through_a_queue([tensor, tensor, array, array, inner, inner])

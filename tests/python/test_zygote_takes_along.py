@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -21,7 +22,8 @@ LONG = 60.0
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
-    """No zygote but that of the test."""
+    """No zygote but that of the test: what the test before caught holds its pool, and that a zygote, until it is collected."""
+    gc.collect()
     shoal.process.close_launchers()
     yield
 

@@ -1,6 +1,7 @@
 // shoal._core.collect: experience of vector environments, written by C++ into arrays that Python
 // gets without a copy.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -16,9 +17,15 @@
 #include "bindings.h"
 #include "numpy_api.h"
 #include "shoal/collect/experience_collector.h"
+#include "shoal/collect/progress_board.h"
+#include "shoal/collect/weight_store.h"
+#include "shoal/env/space.h"
 #include "shoal/ipc/heap/block.h"
+#include "shoal/os/error.h"
+#include "shoal/os/fd.h"
 #include "shoal/vector/vector_env.h"
 #include "vector/copy_plan.h"
+#include "vector/spaces.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -31,6 +38,8 @@ using collect::Decision;
 using collect::Experience;
 using collect::ExperienceCollector;
 using collect::ExperienceCollectorState;
+using collect::ProgressBoard;
+using collect::WeightStore;
 using EnvsPtr = std::shared_ptr<vector::VectorEnv>;
 
 /// A Python function that is given the row of the experience, which it has views of, and writes the
@@ -65,32 +74,32 @@ class InterruptibleActor final : public Actor {
   std::chrono::steady_clock::time_point next_{};
 };
 
-/// An ExperienceCollector, and how its observations look in Python.
-///
-/// Threads: one at a time, with the GIL.
-class PyCollector {
+/// The experience of some environments, and how it looks in Python: the same arguments give the same
+/// layout in every process.
+class ExperienceLayout {
  public:
-  PyCollector(EnvsPtr envs, nb::handle observation_space, std::optional<double> timeout)
-      : envs_(std::move(envs)),
-        observations_(observation_space),
-        collector_(*envs_, duration(timeout)) {
+  ExperienceLayout(nb::handle observation_space, nb::handle action_space, int envs, bool next_obs)
+      : observations_(observation_space) {
     ensure_numpy();
+    spec_.envs = envs;
+    const env::Space observation = space_from_python(observation_space);
+    for (const env::Leaf& leaf : env::leaves(observation)) spec_.obs.push_back(leaf.spec);
+    const env::Space action = space_from_python(action_space);
+    const auto actions = env::leaves(action);
+    if (actions.size() != 1)
+      throw InvalidArgument("experience has one array of actions; flatten them with a wrapper");
+    spec_.action = actions[0].spec;
+    spec_.next_obs = next_obs;
+    spec_.log_prob = spec_.value = true;
   }
 
-  ExperienceCollector& get() noexcept { return collector_; }
-
-  void reset(const std::vector<std::optional<std::uint64_t>>& seeds) {
+  Experience allocate(int steps) const {
     const nb::gil_scoped_release unlocked;
-    collector_.reset(seeds);
+    return Experience::allocate(spec_, steps);
   }
 
-  Experience allocate(int steps, bool next_obs, bool log_prob, bool value) const {
-    collect::ExperienceSpec spec = collector_.spec();
-    spec.next_obs = next_obs;
-    spec.log_prob = log_prob;
-    spec.value = value;
-    const nb::gil_scoped_release unlocked;
-    return Experience::allocate(spec, steps);
+  Experience attach(const ipc::Block& block, int steps) const {
+    return Experience::attach(spec_, steps, block);
   }
 
   /// Views, which keep the experience's block.
@@ -112,19 +121,74 @@ class PyCollector {
         {"episode_id", experience.episode_id()},
         {"env_id", experience.env_id()},
         {"policy_version", experience.policy_version()}};
-    for (const auto& [name, view] : single) {
-      if (view.data != nullptr) arrays[name] = array_view(view, owner, true);
-    }
+    for (const auto& [name, view] : single) arrays[name] = array_view(view, owner, true);
     return arrays;
   }
 
-  void collect(nb::handle actor, const Experience& experience, int first, int count,
-               std::int64_t policy_version) {
+ private:
+  CopyPlan observations_;
+  collect::ExperienceSpec spec_;
+};
+
+/// An ExperienceCollector.
+///
+/// Threads: one at a time, with the GIL.
+class PyCollector {
+ public:
+  PyCollector(EnvsPtr envs, std::optional<double> timeout, int first_env, int total_envs)
+      : envs_(std::move(envs)), collector_(*envs_, duration(timeout), first_env, total_envs) {}
+
+  ExperienceCollector& get() noexcept { return collector_; }
+
+  void reset(const std::vector<std::optional<std::uint64_t>>& seeds) {
+    const nb::gil_scoped_release unlocked;
+    collector_.reset(seeds);
+  }
+
+  int collect(nb::handle actor, const Experience& experience, int first, int count,
+              std::int64_t policy_version, int column, const Experience* stage, int stage_column,
+              const ProgressBoard* board, int place, std::uint64_t number) {
+    std::optional<collect::ProgressLine> progress;
+    if (board != nullptr) progress = board->line(place);
+    const collect::CollectOrder order{.first = first,
+                                      .count = count,
+                                      .policy_version = policy_version,
+                                      .column = column,
+                                      .stage = stage,
+                                      .stage_column = stage_column,
+                                      .progress = progress ? &*progress : nullptr,
+                                      .number = number};
     CallableActor callable(actor);
-    if (!nb::isinstance<Actor>(actor))
-      return run(callable, experience, first, count, policy_version);
+    if (!nb::isinstance<Actor>(actor)) return run(callable, experience, order);
     InterruptibleActor native(nb::cast<Actor&>(actor));
-    run(native, experience, first, count, policy_version);
+    return run(native, experience, order);
+  }
+
+  static void collect_in_turn(const std::vector<PyCollector*>& collectors, const nb::list& actors,
+                              const std::vector<int>& columns, const Experience& experience,
+                              int first, int count, std::int64_t policy_version) {
+    std::vector<std::unique_ptr<Actor>> callables;
+    std::vector<ExperienceCollector::Cohort> cohorts;
+    for (std::size_t i = 0; i < collectors.size(); ++i) {
+      const nb::handle actor = actors[i];
+      if (nb::isinstance<Actor>(actor)) {
+        callables.push_back(std::make_unique<InterruptibleActor>(nb::cast<Actor&>(actor)));
+      } else {
+        callables.push_back(std::make_unique<CallableActor>(actor));
+      }
+      cohorts.push_back({&collectors[i]->collector_, callables.back().get(), columns.at(i)});
+    }
+    const nb::gil_scoped_release unlocked;
+    ExperienceCollector::collect_in_turn(
+        cohorts, experience, {.first = first, .count = count, .policy_version = policy_version});
+  }
+
+  void leave_out(const Experience& experience, int first, int count, std::int64_t policy_version,
+                 int column) const {
+    const nb::gil_scoped_release unlocked;
+    collector_.leave_out(
+        experience,
+        {.first = first, .count = count, .policy_version = policy_version, .column = column});
   }
 
   nb::dict state() const {
@@ -185,20 +249,77 @@ class PyCollector {
         std::chrono::duration<double>(*seconds));
   }
 
-  void run(Actor& actor, const Experience& experience, int first, int count,
-           std::int64_t policy_version) {
+  int run(Actor& actor, const Experience& experience, const collect::CollectOrder& order) {
     const nb::gil_scoped_release unlocked;
-    collector_.collect(actor, experience, first, count, policy_version);
+    return collector_.collect(actor, experience, order);
   }
 
   EnvsPtr envs_;
-  CopyPlan observations_;
   ExperienceCollector collector_;
 };
 
 int traverse_collector(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   return nb::inst_ready(self) ? nb::inst_ptr<PyCollector>(self)->traverse(visit, arg) : 0;
+}
+
+using Bytes = nb::ndarray<nb::ro, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void bind_weights(nb::module_& module) {
+  nb::class_<WeightStore>(module, "WeightStore",
+                          "Weights of fixed size in shared memory, published by version; see "
+                          "src/shoal/collect/weight_store.h.")
+      .def_static("create", &WeightStore::create, "nbytes"_a,
+                  "slots"_a = WeightStore::kDefaultSlots)
+      .def_static(
+          "attach", [](int fd) { return WeightStore::attach(os::Fd(fd)); }, "fd"_a,
+          "That of another process; takes over the descriptor.")
+      .def_prop_ro("fd", &WeightStore::fd)
+      .def_prop_ro("nbytes", &WeightStore::bytes)
+      .def_prop_ro("version", &WeightStore::version, "The newest; 0: none was published yet.")
+      .def(
+          "publish",
+          [](WeightStore& self, const Bytes& weights) {
+            const auto* data = reinterpret_cast<const std::byte*>(weights.data());
+            const std::span<const std::byte> bytes(data, weights.size());
+            const nb::gil_scoped_release unlocked;
+            return self.publish(bytes);
+          },
+          "weights"_a, nb::sig("def publish(self, weights: numpy.ndarray) -> int"),
+          "Makes these bytes the newest weights; returns their version.")
+      .def(
+          "read",
+          [](const WeightStore& self, const Room& weights) {
+            const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(weights.data()),
+                                             weights.size());
+            const nb::gil_scoped_release unlocked;
+            return self.read(bytes);
+          },
+          "weights"_a, nb::sig("def read(self, weights: numpy.ndarray) -> int"),
+          "Copies the newest weights, whole; returns their version.");
+}
+
+void bind_progress(nb::module_& module) {
+  nb::class_<ProgressBoard>(module, "ProgressBoard",
+                            "How far collectors in other processes are, and where they are to "
+                            "stop; see src/shoal/collect/progress_board.h.")
+      .def_static("create", &ProgressBoard::create, "collectors"_a)
+      .def(nb::init<ipc::Block>(), "block"_a)
+      .def_prop_ro("block", &ProgressBoard::block)
+      .def(
+          "rows", [](const ProgressBoard& self, int i) { return self.line(i).rows(); },
+          "collector"_a)
+      .def(
+          "signs", [](const ProgressBoard& self, int i) { return self.line(i).signs(); },
+          "collector"_a)
+      .def(
+          "give_sign", [](const ProgressBoard& self, int i) { self.line(i).give_sign(); },
+          "collector"_a)
+      .def(
+          "stop",
+          [](const ProgressBoard& self, int i, std::uint64_t number) { self.line(i).stop(number); },
+          "collector"_a, "number"_a);
 }
 
 PyType_Slot collector_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_collector)},
@@ -209,17 +330,35 @@ PyType_Slot collector_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traver
 void bind_collect(nb::module_& parent) {
   nb::module_ module = parent.def_submodule("collect", "Experience of vector environments.");
   nb::class_<Actor>(module, "Actor", "Chooses actions in C++.");
-  nb::class_<Experience>(module, "Experience", "The arrays of one batch, in one shared block.");
+  nb::class_<Experience>(module, "Experience", "The arrays of one batch, in one shared block.")
+      .def_prop_ro("block", &Experience::block);
+  nb::class_<ExperienceLayout>(module, "ExperienceLayout",
+                               "Where the arrays of some environments' experience lie: the same "
+                               "in every process for the same arguments.")
+      .def(nb::init<nb::handle, nb::handle, int, bool>(), "observation_space"_a, "action_space"_a,
+           "envs"_a, "next_obs"_a)
+      .def("allocate", &ExperienceLayout::allocate, "steps"_a)
+      .def("attach", &ExperienceLayout::attach, "block"_a, "steps"_a)
+      .def("arrays", &ExperienceLayout::arrays, "experience"_a);
+  bind_progress(module);
+  bind_weights(module);
   nb::class_<PyCollector>(module, "Collector", nb::type_slots(collector_slots))
-      .def(nb::init<EnvsPtr, nb::handle, std::optional<double>>(), "envs"_a, "observation_space"_a,
-           "timeout"_a.none())
+      .def(nb::init<EnvsPtr, std::optional<double>, int, int>(), "envs"_a, "timeout"_a.none(),
+           "first_env"_a = 0, "total_envs"_a = 0)
       .def("reset", &PyCollector::reset, "seeds"_a)
-      .def("allocate", &PyCollector::allocate, "steps"_a, "next_obs"_a, "log_prob"_a, "value"_a)
-      .def("arrays", &PyCollector::arrays, "experience"_a)
       .def("collect", &PyCollector::collect, "actor"_a, "experience"_a, "first"_a, "count"_a,
-           "policy_version"_a,
-           "Fills rows first … first + count - 1. `actor`: an Actor, or a function that is called "
-           "with each row's number and writes that row's actions.")
+           "policy_version"_a, nb::kw_only(), "column"_a = 0, "stage"_a = nb::none(),
+           "stage_column"_a = 0, "board"_a = nb::none(), "place"_a = 0, "number"_a = 0,
+           "Fills rows first … first + count - 1, and returns how many of them are steps. `actor`: "
+           "an Actor, or a function that is called with each row's number and writes that row's "
+           "actions. The rest as in src/shoal/collect/experience_collector.h.")
+      .def("leave_out", &PyCollector::leave_out, "experience"_a, "first"_a, "count"_a,
+           "policy_version"_a, "column"_a = 0,
+           "Makes rows of its environments zeros that are not valid.")
+      .def_static("collect_in_turn", &PyCollector::collect_in_turn, "collectors"_a, "actors"_a,
+                  "columns"_a, "experience"_a, "first"_a, "count"_a, "policy_version"_a,
+                  "Fills rows of all of them: while the environments of one are stepped, the next "
+                  "one's actor decides.")
       .def("state", &PyCollector::state)
       .def("load_state", &PyCollector::load_state, "state"_a)
       .def_prop_ro("resets", [](PyCollector& self) { return self.get().resets(); })

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "learn/learn_bindings.h"
-#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/run/network_actor.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
@@ -72,7 +72,8 @@ void bind_learn_actor(nb::module_& module) {
             learn::TrainConfig config;
             apply_overrides(parse_json(config_json, "the configuration"), config);
             return std::make_unique<NetworkActor>(envs.single_observation_space(),
-                                                  envs.single_action_space(), config.ppo, seed);
+                                                  envs.single_action_space(), config.learner(),
+                                                  seed);
           },
           "envs"_a, "config_json"_a, "seed"_a)
       .def_static(

@@ -7,8 +7,8 @@
 #include <chrono>
 
 #include "learn/learn_bindings.h"
-#include "shoal/learn/config/presets.h"
-#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/algorithm/presets.h"
+#include "shoal/learn/algorithm/train_config.h"
 #include "shoal/os/error.h"
 #include "waiting.h"
 
@@ -32,14 +32,25 @@ void SignalCheck::operator()() {
 }
 
 void bind_learn_config(nb::module_& module) {
-  module.def("preset_names", &learn::preset_names);
+  module.def("algorithm_names", &learn::algorithm_names, "The default one first.");
   module.def(
-      "preset_for", [](const std::string& env_id) { return learn::preset_for(env_id); },
-      "env_id"_a);
+      "preset_names", [](const std::string& algorithm) { return learn::preset_names(algorithm); },
+      "algorithm"_a = "ppo");
   module.def(
-      "preset", [](const std::string& name) { return to_flat_json(learn::preset(name)).dump(); },
-      "name"_a, "All options of a preset, as JSON.");
-  module.def("config_names", &learn::config_names);
+      "preset_for",
+      [](const std::string& env_id, const std::string& algorithm) {
+        return learn::preset_for(env_id, algorithm);
+      },
+      "env_id"_a, "algorithm"_a = "ppo");
+  module.def(
+      "preset",
+      [](const std::string& name, const std::string& algorithm) {
+        return to_flat_json(learn::preset(name, algorithm)).dump();
+      },
+      "name"_a, "algorithm"_a = "ppo", "All options of a preset, as JSON.");
+  module.def(
+      "config_names", [](const std::string& algorithm) { return learn::config_names(algorithm); },
+      "algorithm"_a = "ppo");
   module.def(
       "override_config",
       [](const std::string& config_json, const std::string& overrides_json) {

@@ -123,12 +123,13 @@ nb::dict status(PyTrainer& trainer) {
   result["policy_loss"] = last.policy_loss;
   result["value_loss"] = last.value_loss;
   result["entropy"] = last.entropy;
-  result["approx_kl"] = last.approx_kl;
-  result["clip_fraction"] = last.clip_fraction;
+  result["approx_kl"] = number_or_none(last.approx_kl);
+  result["clip_fraction"] = number_or_none(last.clip_fraction);
   result["explained_variance"] = number_or_none(last.explained_variance);
   result["grad_norm"] = last.grad_norm;
   result["learning_rate"] = last.learning_rate;
-  result["clip_range"] = last.clip_range;
+  result["clip_range"] = number_or_none(last.clip_range);
+  result["policy_lag"] = number_or_none(last.policy_lag);
   result["collect_seconds"] = last.collect_seconds;
   result["update_seconds"] = last.update_seconds;
   result["eval_return_mean"] = number_or_none(status.eval_return);

@@ -27,14 +27,14 @@ using namespace nb::literals;
 namespace shoal::python {
 namespace {
 
-using process::Board;
 using process::GpuLease;
 using process::Identity;
 using process::PortLease;
+using process::SharedState;
 
 /// A counter that keeps its table.
 struct SharedCounter {
-  std::shared_ptr<Board> board;
+  std::shared_ptr<SharedState> shared_state;
   shm::Counter counter;
 };
 
@@ -54,27 +54,28 @@ class Scope {
   std::optional<process::IdentityScope> scope_;
 };
 
-nb::object get_value(const Board& board, std::string_view name) {
+nb::object get_value(const SharedState& shared_state, std::string_view name) {
   std::optional<process::SharedValue> value;
   {
     const nb::gil_scoped_release unlocked;
-    value = board.values().get(name);
+    value = shared_state.values().get(name);
   }
   if (!value) return nb::none();
   return nb::make_tuple(to_bytes(value->bytes), value->version);
 }
 
-bool set_values(const Board& board, const std::vector<std::pair<std::string, nb::bytes>>& values,
+bool set_values(const SharedState& shared_state,
+                const std::vector<std::pair<std::string, nb::bytes>>& values,
                 std::optional<std::uint64_t> expected) {
   std::vector<process::NamedBytes> all;
   for (const auto& [name, bytes] : values) all.push_back({name, view(bytes)});
   const nb::gil_scoped_release unlocked;
-  return board.values().set(all, expected);
+  return shared_state.values().set(all, expected);
 }
 
 nb::object env_of(int env) { return env < 0 ? nb::none() : nb::object(nb::int_(env)); }
 
-void bind_board(nb::module_& module) {
+void bind_shared_state(nb::module_& module) {
   nb::class_<SharedCounter>(module, "Counter",
                             "A whole number that all workers of a group and their parent add to.")
       .def_prop_ro("name",
@@ -93,29 +94,29 @@ void bind_board(nb::module_& module) {
         return "Counter(" + std::string(self.counter.name()) + "=" +
                std::to_string(self.counter.value()) + ")";
       });
-  nb::class_<Board>(module, "Board", "What the workers of a group share with their parent.")
-      .def_static("create", &Board::create, "value_bytes"_a = Board::kValueBytes)
+  nb::class_<SharedState>(module, "SharedState",
+                          "What the workers of a group share with their parent.")
+      .def_static("create", &SharedState::create, "value_bytes"_a = SharedState::kValueBytes)
       .def(
           "counter",
-          [](std::shared_ptr<Board> self, std::string_view name) {
+          [](std::shared_ptr<SharedState> self, std::string_view name) {
             return SharedCounter{self, self->counter(name)};
           },
           "name"_a)
-      .def("counters", &Board::counters)
+      .def("counters", &SharedState::counters)
       .def("get_value", &get_value, "name"_a, "(bytes, version), or None.")
       .def("set_values", &set_values, "values"_a, "expected"_a = nb::none(),
            "All or none. With `expected`, only if the first one is of that version (0: not there).")
       .def(
           "erase_value",
-          [](const Board& self, std::string_view name, std::optional<std::uint64_t> expected) {
-            return self.values().erase(name, expected);
-          },
+          [](const SharedState& self, std::string_view name,
+             std::optional<std::uint64_t> expected) { return self.values().erase(name, expected); },
           "name"_a, "expected"_a = nb::none(), nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "value_names", [](const Board& self) { return self.values().names(); },
+          "value_names", [](const SharedState& self) { return self.values().names(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "clear_values", [](const Board& self) { self.values().clear(); },
+          "clear_values", [](const SharedState& self) { self.values().clear(); },
           nb::call_guard<nb::gil_scoped_release>());
 }
 
@@ -148,15 +149,15 @@ void bind_worker_identity(nb::module_& module) {
       .def(
           "__init__",
           [](Identity* self, int index, int num_workers, int first_env, int num_envs,
-             std::shared_ptr<Board> board) {
+             std::shared_ptr<SharedState> shared_state) {
             new (self) Identity({.index = index,
                                  .num_workers = num_workers,
                                  .first_env = first_env,
                                  .num_envs = num_envs},
-                                std::move(board));
+                                std::move(shared_state));
           },
           nb::kw_only(), "index"_a = 0, "num_workers"_a = 1, "first_env"_a = 0, "num_envs"_a = 0,
-          "board"_a = nb::none())
+          "shared_state"_a = nb::none())
       .def_prop_ro("key", &Identity::key)
       .def_prop_ro("index", [](const Identity& self) { return self.place().index; })
       .def_prop_ro("num_workers", [](const Identity& self) { return self.place().num_workers; })
@@ -168,7 +169,7 @@ void bind_worker_identity(nb::module_& module) {
       .def("leave", &Identity::leave)
       .def("seed", &Identity::seed, "env"_a)
       .def("set_seed", &Identity::set_seed, "env"_a, "seed"_a.none())
-      .def_prop_ro("board", &Identity::board)
+      .def_prop_ro("shared_state", &Identity::shared_state)
       .def("lease_port", &lease, "kind"_a, "first"_a = nb::none(), "last"_a = nb::none(),
            nb::call_guard<nb::gil_scoped_release>());
   nb::class_<Scope>(module, "IdentityScope", "Code inside is that worker's, in this thread.")
@@ -181,7 +182,7 @@ void bind_worker_identity(nb::module_& module) {
 
 void bind_identity(nb::module_& parent) {
   nb::module_ module = nb::cast<nb::module_>(parent.attr("process"));
-  bind_board(module);
+  bind_shared_state(module);
   bind_worker_identity(module);
   module.def("this_worker", &process::this_worker);
   module.def(

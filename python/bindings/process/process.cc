@@ -38,8 +38,8 @@
 #include "shoal/process/supervise/stack_dump.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/process/zygote/zygotes.h"
-#include "shoal/vector/native_worker.h"
-#include "shoal/vector/pool_worker.h"
+#include "shoal/vector/worker_program/native_worker.h"
+#include "shoal/vector/worker_program/pool_worker.h"
 #include "waiting.h"
 
 namespace nb = nanobind;
@@ -239,10 +239,10 @@ std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& la
     specs.push_back(std::move(spec));
   }
   const nb::gil_scoped_release unlocked;
-  const auto board = process::Board::create();
+  const auto shared_state = process::SharedState::create();
   const int count = static_cast<int>(payloads.size());
   return launcher.start(std::move(specs), {}, [&](process::WorkerProcess& worker) {
-    process::send_welcome(worker, *board, count);
+    process::send_welcome(worker, *shared_state, count);
   });
 }
 

@@ -16,12 +16,12 @@
 #include "process/worker_options.h"
 #include "shoal/os/error.h"
 #include "shoal/process/identity/identity.h"
-#include "shoal/vector/async_local_vector_env.h"
+#include "shoal/vector/async/async_local_vector_env.h"
+#include "shoal/vector/async/pool_vector_env.h"
 #include "shoal/vector/call_state.h"
-#include "shoal/vector/native_stepper.h"
-#include "shoal/vector/native_worker.h"
-#include "shoal/vector/pool_vector_env.h"
-#include "shoal/vector/pool_worker.h"
+#include "shoal/vector/native/native_stepper.h"
+#include "shoal/vector/worker_program/native_worker.h"
+#include "shoal/vector/worker_program/pool_worker.h"
 #include "vector/async_io.h"
 #include "vector/faults.h"
 #include "vector/py_stepper.h"
@@ -76,11 +76,12 @@ EnvsPtr async_serial_vector_env(nb::list envs, nb::object group, const nb::dict&
 
 EnvsPtr async_native_vector_env(const std::string& id, int num_envs, int num_workers,
                                 const std::string& backend, const std::string& env_args,
-                                const nb::dict& options, std::shared_ptr<process::Board> board,
+                                const nb::dict& options,
+                                std::shared_ptr<process::SharedState> shared_state,
                                 std::shared_ptr<process::Launcher> launcher) {
   if (launcher) await_ready(*launcher);
   vector::Options all = options_of(options);
-  all.board = std::move(board);
+  all.shared_state = std::move(shared_state);
   all.launcher = std::move(launcher);
   all.num_envs = num_envs;
   all.num_workers = num_workers;
@@ -94,7 +95,7 @@ EnvsPtr async_native_vector_env(const std::string& id, int num_envs, int num_wor
 }
 
 PoolPtr worker_pool(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
-                    const nb::dict& workers, std::shared_ptr<process::Board> board) {
+                    const nb::dict& workers, std::shared_ptr<process::SharedState> shared_state) {
   await_ready(*launcher);
   std::vector<process::WorkerSpec> specs;
   for (nb::handle payload : payloads) {
@@ -111,7 +112,7 @@ PoolPtr worker_pool(std::shared_ptr<process::Launcher> launcher, nb::list payloa
       std::move(launcher), std::move(specs),
       vector::PoolOptions{.pin_workers = options.pin_workers,
                           .cpus = std::move(options.cpus),
-                          .board = std::move(board)});
+                          .shared_state = std::move(shared_state)});
 }
 
 EnvsPtr pool_vector_env(PoolPtr pool, nb::list payloads, const std::vector<int>& counts,
@@ -210,12 +211,13 @@ void bind_async(nb::module_& module) {
       .def_prop_ro("closed", &vector::WorkerPool::closed)
       .def("pid", nb::overload_cast<int>(&vector::WorkerPool::pid, nb::const_), "worker"_a)
       .def("close", &vector::WorkerPool::close, nb::call_guard<nb::gil_scoped_release>());
-  module.def("worker_pool", &worker_pool, "launcher"_a, "payloads"_a, "workers"_a, "board"_a);
+  module.def("worker_pool", &worker_pool, "launcher"_a, "payloads"_a, "workers"_a,
+             "shared_state"_a);
   module.def("pool_vector_env", &pool_vector_env, "pool"_a, "payloads"_a, "counts"_a, "options"_a,
              "owns_pool"_a);
   module.def("async_serial_vector_env", &async_serial_vector_env, "envs"_a, "group"_a, "options"_a);
   module.def("async_native_vector_env", &async_native_vector_env, "id"_a, "num_envs"_a,
-             "num_workers"_a, "backend"_a, "env_args"_a, "options"_a, "board"_a,
+             "num_workers"_a, "backend"_a, "env_args"_a, "options"_a, "shared_state"_a,
              "launcher"_a = nb::none());
   module.def("native_session", &native_session, "id"_a, "env_args"_a);
   module.def("run_pool_worker", &run_pool_worker, "context"_a, "open"_a);

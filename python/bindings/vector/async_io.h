@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shoal/os/memory/mapping.h"
-#include "shoal/vector/async_vector_env.h"
+#include "shoal/vector/async/async_vector_env.h"
 #include "vector/copy_plan.h"
 
 namespace shoal::python {

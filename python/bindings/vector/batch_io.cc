@@ -12,8 +12,8 @@
 #include "bytes.h"
 #include "numpy_api.h"
 #include "shoal/os/error.h"
-#include "shoal/vector/async_local_vector_env.h"
-#include "shoal/vector/serial_vector_env.h"
+#include "shoal/vector/async/async_local_vector_env.h"
+#include "shoal/vector/local/serial_vector_env.h"
 
 namespace nb = nanobind;
 
@@ -45,7 +45,7 @@ nb::object keeper_of(std::shared_ptr<vector::VectorEnv> envs, std::shared_ptr<co
 
 PyStepper* local_stepper(vector::VectorEnv& envs) {
   if (auto* async = dynamic_cast<vector::AsyncLocalVectorEnv*>(&envs)) {
-    return async->num_lanes() == 0 ? nullptr : dynamic_cast<PyStepper*>(&async->stepper(0));
+    return async->is_closed() ? nullptr : dynamic_cast<PyStepper*>(&async->stepper(0));
   }
   auto* serial = dynamic_cast<vector::SerialVectorEnv*>(&envs);
   if (serial == nullptr) return nullptr;

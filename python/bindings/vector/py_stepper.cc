@@ -11,7 +11,7 @@
 #include "exceptions.h"
 #include "process/gpu_guard.h"
 #include "shoal/os/error.h"
-#include "shoal/vector/engine_request.h"
+#include "shoal/vector/native/engine_request.h"
 #include "shoal/vector/spaces_differ.h"
 #include "vector/deep_copy.h"
 #include "vector/spaces.h"
@@ -65,6 +65,7 @@ PyStepper::PyStepper(nb::list envs, nb::object face, int first_env, bool same_ob
   hello_.action_space = space_from_python(first_space(envs, "action_space"));
   if (!same_observations) hello_.observation_space = layout_of(hello_.observation_space);
   check_spaces(first_env, same_observations);
+  if (first_env == 0) first_env_ = identity_.place().first_env;
   take_episode_options();
   bind_methods();
   hello_.extra = to_vector(face_.attr("hello")());
@@ -205,7 +206,7 @@ void PyStepper::reset_range(int lo, int hi) {
     if (!seed.is_none()) {
       std::uint64_t value;
       const bool fits = nb::try_cast(seed, value);
-      identity_.set_seed(lo_ + i, fits ? std::optional(value) : std::nullopt);
+      identity_.set_seed(first_env_ + lo_ + i, fits ? std::optional(value) : std::nullopt);
     }
     nb::object result = guarded(i, "reset", [&] {
       // One for each: who takes something out of it takes it from no other.
@@ -408,7 +409,7 @@ void PyStepper::enter(int row, const char* method) {
   own_what_was_kept();
   row_ = row;
   method_ = method;
-  identity_.enter(row);
+  identity_.enter(first_env_ + row);
   if (method[0] == 'r') {
     marker_.resetting(row);
   } else {

@@ -37,10 +37,10 @@
 
 #include "shoal/process/error_report.h"
 #include "shoal/process/identity/identity.h"
-#include "shoal/vector/autoreset.h"
-#include "shoal/vector/episodes.h"
-#include "shoal/vector/frame_buffer.h"
-#include "shoal/vector/stepper.h"
+#include "shoal/vector/step/autoreset.h"
+#include "shoal/vector/step/episodes.h"
+#include "shoal/vector/step/frame_buffer.h"
+#include "shoal/vector/step/stepper.h"
 #include "vector/copy_plan.h"
 #include "vector/object_rows.h"
 
@@ -177,7 +177,8 @@ class PyStepper final : public vector::Stepper {
   std::vector<Info> infos_;
   nanobind::object encoded_infos_;  // bytes that info() handed out
   process::Identity identity_ = process::this_worker();
-  int row_ = -1;             // the environment whose code runs or has failed
+  int first_env_ = 0;  // row 0 is this environment, where rows are counted from 0 in each process
+  int row_ = -1;       // the environment whose code runs or has failed
   const char* method_ = "";  // what it was asked for
 };
 

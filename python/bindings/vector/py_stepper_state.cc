@@ -7,7 +7,7 @@
 #include "bytes.h"
 #include "shoal/env/frame_stack.h"
 #include "shoal/os/error.h"
-#include "shoal/vector/env_state.h"
+#include "shoal/vector/step/env_state.h"
 #include "vector/py_stepper.h"
 
 namespace nb = nanobind;

@@ -20,10 +20,10 @@
 #include "process/worker_options.h"
 #include "shoal/os/error.h"
 #include "shoal/os/log.h"
-#include "shoal/vector/engine_request.h"
-#include "shoal/vector/pool_vector_env.h"
-#include "shoal/vector/process_vector_env.h"
-#include "shoal/vector/serial_vector_env.h"
+#include "shoal/vector/async/pool_vector_env.h"
+#include "shoal/vector/local/serial_vector_env.h"
+#include "shoal/vector/native/engine_request.h"
+#include "shoal/vector/sync/process_vector_env.h"
 #include "shoal/vector/vector_env.h"
 #include "vector/batch_io.h"
 #include "vector/faults.h"
@@ -91,7 +91,7 @@ EnvsPtr serial_vector_env(nb::list envs, nb::object group, const std::string& au
 EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
                           const std::string& backend, const std::string& autoreset_mode,
                           const nb::dict& faults, const std::string& env_args,
-                          std::shared_ptr<process::Board> board,
+                          std::shared_ptr<process::SharedState> shared_state,
                           std::shared_ptr<process::Launcher> launcher, const nb::dict& workers) {
   if (launcher) await_ready(*launcher);
   vector::Options all = options(autoreset_mode, faults);
@@ -101,7 +101,7 @@ EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
   all.num_workers = num_workers;
   all.backend = backend_from_name(backend);
   all.env_args = env_args;
-  all.board = std::move(board);
+  all.shared_state = std::move(shared_state);
   const nb::gil_scoped_release unlocked;
   return VectorEnv::create(id, all);
 }
@@ -109,7 +109,8 @@ EnvsPtr native_vector_env(const std::string& id, int num_envs, int num_workers,
 EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list payloads,
                            const std::vector<int>& counts, const std::string& autoreset_mode,
                            const nb::dict& faults, const nb::dict& worker_options, bool lend_obs,
-                           std::shared_ptr<process::Board> board, bool step_before_reset) {
+                           std::shared_ptr<process::SharedState> shared_state,
+                           bool step_before_reset) {
   await_ready(*launcher);
   std::vector<process::WorkerSpec> workers;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -123,7 +124,7 @@ EnvsPtr process_vector_env(std::shared_ptr<process::Launcher> launcher, nb::list
   vector::Options all = options(autoreset_mode, faults);
   set_worker_options(all, worker_options);
   all.lend_obs = lend_obs;
-  all.board = std::move(board);
+  all.shared_state = std::move(shared_state);
   all.step_before_reset = step_before_reset;
   const nb::gil_scoped_release unlocked;
   return std::make_shared<vector::ProcessVectorEnv>(std::move(launcher), std::move(workers), all);
@@ -334,11 +335,11 @@ void bind_vector(nb::module_& module) {
   module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a,
              "same_observations"_a = true, "exact"_a = false);
   module.def("native_vector_env", &native_vector_env, "id"_a, "num_envs"_a, "num_workers"_a,
-             "backend"_a, "autoreset_mode"_a, "faults"_a, "env_args"_a, "board"_a = nb::none(),
-             "launcher"_a = nb::none(), "workers"_a = nb::dict());
+             "backend"_a, "autoreset_mode"_a, "faults"_a, "env_args"_a,
+             "shared_state"_a = nb::none(), "launcher"_a = nb::none(), "workers"_a = nb::dict());
   module.def("process_vector_env", &process_vector_env, "launcher"_a, "payloads"_a, "counts"_a,
-             "autoreset_mode"_a, "faults"_a, "workers"_a, "lend_obs"_a, "board"_a = nb::none(),
-             "step_before_reset"_a = false);
+             "autoreset_mode"_a, "faults"_a, "workers"_a, "lend_obs"_a,
+             "shared_state"_a = nb::none(), "step_before_reset"_a = false);
   bind_batch_io(module);
 }
 

@@ -60,7 +60,7 @@ def native_vector_env(
     autoreset_mode: str,
     faults: dict[Any, Any],
     env_args: str,
-    board: process.Board | None = None,
+    shared_state: process.SharedState | None = None,
     launcher: process.Launcher | None = None,
     workers: dict[Any, Any] = {},
 ) -> VectorEnv: ...
@@ -72,7 +72,7 @@ def process_vector_env(
     faults: dict[Any, Any],
     workers: dict[Any, Any],
     lend_obs: bool,
-    board: process.Board | None = None,
+    shared_state: process.SharedState | None = None,
     step_before_reset: bool = False,
 ) -> VectorEnv: ...
 
@@ -140,7 +140,7 @@ class WorkerPool:
     def close(self) -> None: ...
 
 def worker_pool(
-    launcher: process.Launcher, payloads: list[Any], workers: dict[Any, Any], board: process.Board
+    launcher: process.Launcher, payloads: list[Any], workers: dict[Any, Any], shared_state: process.SharedState
 ) -> WorkerPool: ...
 def pool_vector_env(
     pool: WorkerPool, payloads: list[Any], counts: Sequence[int], options: dict[Any, Any], owns_pool: bool
@@ -153,7 +153,7 @@ def async_native_vector_env(
     backend: str,
     env_args: str,
     options: dict[Any, Any],
-    board: process.Board,
+    shared_state: process.SharedState,
     launcher: process.Launcher | None = None,
 ) -> VectorEnv: ...
 def native_session(id: str, env_args: str) -> bytes: ...

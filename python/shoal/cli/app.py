@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = ("train", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint")
+COMMANDS = ("train", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs")
 
 
 @app.callback(invoke_without_command=True)

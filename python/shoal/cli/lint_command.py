@@ -11,12 +11,13 @@ from pathlib import Path
 
 import typer
 
-from shoal.cli.console import did_you_mean, fail, note, say, wrong_use
+from shoal.cli.console import did_you_mean, fail, say, wrong_use
+from shoal.cli.pins import provide
 from shoal.cli.test_command import source_folder, tool_environment
 
 CPP_FOLDERS = ("src", "python/bindings", "examples", "benchmarks")
 CPP_SUFFIXES = (".h", ".cc")
-PYTHON_FOLDERS = ("python", "tests", "benchmarks", "examples")
+PYTHON_FOLDERS = ("python", "tests", "benchmarks", "examples", "docs")
 PINS = "requirements-lint.txt"
 
 
@@ -64,7 +65,7 @@ def lint(
 def passes(check: Check, source: Path, fix: bool) -> bool:
     """Runs it, and prints what it found and its closing line."""
     if check.tool is not None:
-        provide(check.tool, source)
+        provide([check.tool], source, PINS)
     command = check.command(source, fix)
     if command is None:
         say(f"{check.name:14} nothing to check")
@@ -100,25 +101,6 @@ def first_of_each_file(lines: list[str]) -> dict[str, str]:
         if match := re.match(r"(\S+?):\d+:\d+: (?:error|warning): ", line):
             found.setdefault(match[1], line)
     return found
-
-
-def provide(tool: str, source: Path) -> None:
-    """Installs what `PINS` says, unless `tool` is here in that version."""
-    from importlib import metadata
-
-    pins = source / PINS
-    wanted = re.search(rf"^{re.escape(tool)}==(\S+)$", pins.read_text(), re.MULTILINE)
-    if wanted is None:
-        fail(f"{pins} has no line {tool}==…")
-    try:
-        if metadata.version(tool) == wanted[1]:
-            return
-    except metadata.PackageNotFoundError:
-        pass
-    note(f"shoal: Installing what {PINS} names …")
-    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
-    if subprocess.run([*install, "-c", str(source / "requirements.lock"), "-r", str(pins)], cwd=source).returncode:
-        fail(f"{PINS} could not be installed; pip says above why")
 
 
 # --- the checks

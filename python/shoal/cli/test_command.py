@@ -14,6 +14,7 @@ from pathlib import Path
 import typer
 
 from shoal.cli.console import fail, note, say, wrong_use
+from shoal.cli.test_python import NO_TESTS, run_pytest
 
 SANITIZERS = ("thread", "address")
 
@@ -36,9 +37,7 @@ def test(
     keyword: str = typer.Option(
         None, "-k", metavar="WORD", help="Only tests whose name has this word, of both runners."
     ),
-    jobs: int = typer.Option(
-        None, "-j", "--jobs", min=1, help="Compilers and C++ tests at a time [default: the CPUs]."
-    ),
+    jobs: int = typer.Option(None, "-j", "--jobs", min=1, help="Compilers and tests at a time [default: the CPUs]."),
     everything: bool = typer.Option(
         False, "--all", help="The suite, and what is rare, long, or needs more than a clean clone. It takes hours."
     ),
@@ -73,7 +72,7 @@ def test(
     environment = tool_environment()
     results = [run_cpp(source, sanitize, keyword, jobs, environment)]
     if sanitize is None:
-        results.append(run_python(source, keyword, environment))
+        results.append(run_python(source, keyword, jobs, environment))
     say("")
     for reason in left_out(source / "build" / (sanitize or "release"), sanitize):
         say(f"left out: {reason}")
@@ -93,10 +92,10 @@ class Result:
     ran: bool  # whether any test matched
 
 
-def source_folder() -> Path:
+def source_folder(what: str = "tests", command: str = "test") -> Path:
     root = Path(__file__).resolve().parents[3]
     if not (root / "CMakePresets.json").is_file():
-        fail("the tests are not part of an installed package; run ./shoal test in a source folder of Shoal")
+        fail(f"the {what} are not part of an installed package; run ./shoal {command} in a source folder of Shoal")
     return root
 
 
@@ -180,12 +179,9 @@ def left_out(build: Path, sanitize: str | None) -> list[str]:
     return told
 
 
-def run_python(source: Path, keyword: str | None, environment: dict[str, str]) -> Result:
-    colour = "yes" if sys.stdout.isatty() else "no"
-    command = [sys.executable, "-m", "pytest", "-ra", f"--color={colour}"] + (["-k", keyword] if keyword else [])
-    status, lines = _streamed(command, source, environment, keep=r"=.*\b\d+ \w+.* in [\d.]+s|no tests ran")
-    nothing = status == 5
-    summary = re.sub(r"\x1b\[[\d;]*m", "", lines[-1]).strip("= ") if lines else f"pytest left with status {status}"
+def run_python(source: Path, keyword: str | None, jobs: int, environment: dict[str, str]) -> Result:
+    status, summary = run_pytest(source, keyword, jobs, environment)
+    nothing = status == NO_TESTS
     return Result("Python", summary, status == 0 or (nothing and keyword is not None), not nothing)
 
 

@@ -14,11 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from shoal.cli.test_python import NO_TESTS
+
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] (\S+?)(?::\d+)?: (.*)$")
 """A line of `pytest -rs`: how many tests, of which file, why."""
-
-NO_TESTS = 5
-"""pytest's status where it ran none."""
 
 
 class LeftOut(Exception):

@@ -100,6 +100,45 @@ def sb3(job: Job) -> str:
     return job.count([python, "tests/conformance/sb3_vec_env.py", *arguments, "--", "-rs"])
 
 
+def ding(job: Job) -> str:
+    """Our tests of the adapter, and DI-engine's own, in the environment of the benchmarks' peer."""
+    job.run(["benchmarks/peers/setup", "ding"])
+    peers = Path(job.environment.get("SHOAL_PEERS") or job.source / "build" / "peers")
+    python = peers / "ding" / "bin" / "python"
+    paths = {"PYTHONPATH": str(job.source / "python")}
+    own = job.pytest("-W", "ignore", *_tests(job, "ding"), python=python, **paths)
+    theirs = job.count([python, "tests/conformance/ding_managers.py", "--", "-rs"], **paths)
+    return f"DI-engine's own: {theirs}; ours: {own}"
+
+
+def tianshou(job: Job) -> str:
+    return _adapter(job, "tianshou", "tianshou", "thu-ml/tianshou", "tianshou_vector.py")
+
+
+def torchrl(job: Job) -> str:
+    return _adapter(job, "torchrl", "TorchRL", "pytorch/rl", "torchrl_envs.py")
+
+
+def _adapter(job: Job, peer: str, name: str, repository: str, runner: str) -> str:
+    """Our tests of an adapter, and its peer's own out of a repository, in the environment of the benchmarks' peer."""
+    (requirement,) = re.findall(rf"^{peer}==(.+)$", (job.source / f"benchmarks/peers/{peer}.txt").read_text(), re.M)
+    there = f"https://github.com/{repository}/archive/refs/tags/v{requirement}.tar.gz"
+    sources = _copies(job, (f"{repository.partition('/')[2]}-{requirement}.tar.gz",), there)
+    job.run(["benchmarks/peers/setup", peer])
+    peers = Path(job.environment.get("SHOAL_PEERS") or job.source / "build" / "peers")
+    python = peers / peer / "bin" / "python"
+    paths = {"PYTHONPATH": str(job.source / "python")}
+    own = job.pytest(*_tests(job, peer), python=python, **paths)
+    arguments = ["--source", sources[0]] if sources else []
+    theirs = job.count([python, f"tests/conformance/{runner}", *arguments, "--", "-rs"], **paths)
+    return f"{name}'s own: {theirs}; ours: {own}"
+
+
+def _tests(job: Job, peer: str) -> list[Path]:
+    """Of an adapter."""
+    return sorted((job.source / "tests" / "python").glob(f"test_compat_{peer}*.py"))
+
+
 def _copies(job: Job, names: tuple[str, ...], address: str) -> list[Path]:
     """The files in the folder of copies; none where they can be fetched."""
     found = [job.copies / name for name in names] if job.copies else []
@@ -123,6 +162,11 @@ def mpi(job: Job) -> str:
 def video(job: Job) -> str:
     python = job.environment_over("video", "-r", job.source / "requirements-video.txt")
     return job.pytest("tests/python/test_vector_wrappers.py", python=python)
+
+
+def docs(job: Job) -> str:
+    job.run([sys.executable, "-m", "shoal.cli", "docs"])  # installs what it needs
+    return job.pytest("tests/site")
 
 
 def install(job: Job) -> str:
@@ -169,9 +213,15 @@ PARTS = (
     Part("torch", "PyTorch's tests of `torch.multiprocessing`", 60, torch),
     Part("gymnasium", "Gymnasium's tests of vector environments", 60, gymnasium),
     Part("sb3", "Stable-Baselines3's tests that build vectorised environments", 120, sb3),
+    Part(
+        "tianshou", "tianshou's vectorised environments: our tests, and its own of them and of collectors", 90, tianshou
+    ),
+    Part("torchrl", "TorchRL's batched environments and collectors: our tests, and its own", 120, torchrl),
+    Part("ding", "DI-engine's environment managers: our tests, and its own of managers and collectors", 90, ding),
     Part("mpi", "workers and processes under `mpirun -n 2`", 30, mpi),
     Part("video", "Gymnasium's wrappers, with moviepy", 30, video),
     Part("peers", "the adapters of all peers of the benchmarks", 90, peers),
+    Part("docs", "`./shoal docs`, and what its pages link to", 60, docs),
     Part("install", "`pip install .` into an empty environment, CartPole trained there", 120, install),
     Part("gpu", "what needs a CUDA device", 60, gpu),
 )

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def train(
     env: str = typer.Argument(None, metavar="ENV", help="Any id that gymnasium.make takes, or a native one."),
-    algorithm: str = typer.Option(None, "--algorithm", help="How it learns [default: ppo]."),
+    algorithm: str = typer.Option(None, "--algorithm", help="How it learns: ppo, a2c, impala or appo [default: ppo]."),
     total_steps: int = typer.Option(None, "--total-steps", min=1, help="Environment steps, over all environments."),
     seed: int = typer.Option(None, "--seed", min=0, help="Of everything random [default: 0]."),
     num_envs: int = typer.Option(None, "--num-envs", min=1, help="Environments that are trained on."),

@@ -17,7 +17,6 @@ from shoal.cli.runs import command
 if TYPE_CHECKING:
     from shoal.learn import Result, Trainer
 
-_ALGORITHMS = ("ppo",)
 _UNKNOWN_KEYWORD = re.compile(r"__init__\(\) got an unexpected keyword argument ('\w+')")
 
 
@@ -69,10 +68,8 @@ class Training:
         env = environments.resolve(env)
         if not self._resume:
             self._settings["env"] = env
-        algorithm = self._settings.get("algorithm", "ppo")
-        if algorithm not in _ALGORITHMS:
-            nearest = did_you_mean(str(algorithm), _ALGORITHMS) or f"; there is {', '.join(_ALGORITHMS)}"
-            wrong_use(f"there is no algorithm {algorithm!r}{nearest}")
+        if "algorithm" in self._settings:
+            _check_algorithm(str(self._settings["algorithm"]))
 
     def go(self, json: bool, quiet: bool) -> None:
         """Trains, shows how it goes on stderr, and what came of it on stdout."""
@@ -96,6 +93,15 @@ class Training:
             if error.__cause__ is not None:
                 raise  # a worker's own
             wrong_use(str(error))
+
+
+def _check_algorithm(algorithm: str) -> None:
+    from shoal.learn.config import algorithm_names
+
+    names = algorithm_names()
+    if algorithm not in names:
+        nearest = did_you_mean(algorithm, names) or f"; there is {', '.join(names)}"
+        wrong_use(f"there is no algorithm {algorithm!r}{nearest}")
 
 
 def _conduct(trainer: Trainer, quiet: bool) -> Result:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.vector.utils import batch_space
 
 from shoal import _core
 from shoal.serve.client import ServiceModel
@@ -19,40 +21,53 @@ from shoal.serve.local import LocalModel
 from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 
-__all__ = ["Actor", "RandomActor", "actor_of"]
+__all__ = ["Actor", "NetworkActor", "RandomActor", "actor_of", "array_of", "check_policy", "only_model"]
 
 OUTPUTS = ("log_prob", "value")
 
 
-class Actor:
+class Actor(ABC):
     """Chooses actions for all environments.
 
     Attributes:
         outputs: which of log_prob and value it gives; known after the first row for policies in Python.
         version: of its weights.
         wants_tensors: whether batches are torch tensors by default.
+        is_recurrent: whether extras() has a `state`.
+        asks_in_calls: whether what it chooses for a row may depend on how many rows it is asked for at once.
     """
 
     outputs: frozenset[str] = frozenset(OUTPUTS)
     version = 0
     wants_tensors = False
+    is_recurrent = False
+    asks_in_calls = False
 
+    @abstractmethod
     def acting(self, arrays: dict[str, Any]) -> AbstractContextManager[Any]:
         """Around some rows of the batch that `arrays` are, of which nothing is kept afterwards.
 
         Gives what the C++ collector calls: a C++ actor, or a function of the row's number.
         """
-        raise NotImplementedError
 
     def extras(self) -> dict[str, Any]:
         """More entries of the batch that acting() was told of."""
         return {}
 
-    def restart(self) -> None:
+    def restart(self) -> None:  # noqa: B027  # most have nothing to forget
         """All environments have been reset."""
 
+    @abstractmethod
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
-        raise NotImplementedError
+        """Acts with these from now on, under the next version. None: with what the caller has changed itself.
+
+        Raises:
+            TypeError: for a policy that cannot take them.
+        """
+
+    def weights(self) -> Mapping[str, Any] | None:
+        """What update_weights() takes, as it is now; None where there is no such thing."""
+        return None
 
     def state(self) -> dict[str, Any]:
         return {"version": self.version}
@@ -62,7 +77,9 @@ class Actor:
 
 
 class NetworkActor(Actor):
-    """A C++ network, of a run or new."""
+    """A C++ network, of a run or new. What it draws follows from its seed, the row, and the step."""
+
+    asks_in_calls = True  # rows are numbered from 0
 
     def __init__(self, native: Any, seed: int) -> None:
         self._native = native
@@ -75,16 +92,24 @@ class NetworkActor(Actor):
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if weights is None:
             raise TypeError("update_weights() of a C++ network takes its weights: a dict from names to arrays")
-        self._native.load_weights({name: np.ascontiguousarray(_array_of(value)) for name, value in weights.items()})
+        self._native.load_weights({name: np.ascontiguousarray(array_of(value)) for name, value in weights.items()})
         self.version += 1
+
+    def weights(self) -> Mapping[str, Any]:
+        weights: dict[str, Any] = self._native.weights()
+        return weights
+
+    def reseed(self, seed: int) -> None:
+        """Draws from `seed` from now on."""
+        self._seed = seed
+        self._native.reseed(seed)
 
     def state(self) -> dict[str, Any]:
         return {"version": self.version, "seed": self._seed, "weights": self._native.weights()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self._native.load_weights(state["weights"])
-        self._seed = state["seed"]
-        self._native.reseed(self._seed)
+        self.reseed(state["seed"])
         self.version = state["version"]
 
 
@@ -94,6 +119,8 @@ class PythonActor(Actor):
     What it draws from torch's and NumPy's global generators comes from states of the actor's own, which begin at `seed`.
     """
 
+    asks_in_calls = True
+
     def __init__(self, policy: Callable[..., Any], num_envs: int, seed: int) -> None:
         self.wants_tensors = is_module(policy)
         self.outputs = frozenset()
@@ -102,7 +129,7 @@ class PythonActor(Actor):
         self._random = _Generators(seed)
         self._known = False
         self._initial_state: Callable[[int], Any] | None = getattr(policy, "initial_state", None)
-        self._is_recurrent = self._initial_state is not None
+        self.is_recurrent = self._initial_state is not None
         self._state: Any = None
         self.restart()
 
@@ -126,7 +153,7 @@ class PythonActor(Actor):
             del self._obs, self._is_first, self._rows
 
     def extras(self) -> dict[str, Any]:
-        return {"state": self._first_state} if self._is_recurrent else {}
+        return {"state": self._first_state} if self.is_recurrent else {}
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if weights is not None:
@@ -139,6 +166,10 @@ class PythonActor(Actor):
             load(weights)
         self.version += 1
 
+    def weights(self) -> Mapping[str, Any] | None:
+        give, take = getattr(self._policy, "state_dict", None), getattr(self._policy, "load_state_dict", None)
+        return None if give is None or take is None else give()
+
     def state(self) -> dict[str, Any]:
         return {"version": self.version, "random": self._random.state(), "state": self._state}
 
@@ -149,7 +180,7 @@ class PythonActor(Actor):
 
     def _row(self, t: int) -> None:
         obs = self._obs.of[t] if isinstance(self._obs, _Rows) else tree_map(lambda leaf: leaf.of[t], self._obs)
-        if self._is_recurrent:
+        if self.is_recurrent:
             answer = self._policy(obs, self._state, self._is_first.of[t])
         else:
             answer = self._policy(obs)
@@ -159,7 +190,7 @@ class PythonActor(Actor):
         given = _parts_of(answer)
         if "action" not in given:
             raise TypeError(f"the policy gave no action: {_described(answer)}")
-        if self._is_recurrent:
+        if self.is_recurrent:
             if "state" not in given:
                 raise TypeError("a policy with an initial_state() returns a dict with the next 'state', too")
             self._state = given.pop("state")
@@ -177,6 +208,8 @@ class PythonActor(Actor):
 
 class ServiceActor(PythonActor):
     """A model of a ModelService, asked for all environments at once."""
+
+    asks_in_calls = False
 
     def __init__(self, model: Any, service: ModelService | None, num_envs: int, seed: int) -> None:
         super().__init__(model.batch, num_envs, seed)
@@ -200,6 +233,9 @@ class ServiceActor(PythonActor):
             )
         self.version = self._service.update(self._model.name, weights)
 
+    def weights(self) -> None:
+        """The service's weights are its own."""
+
     def state(self) -> dict[str, Any]:
         return {"version": self.version}
 
@@ -214,21 +250,34 @@ class ServiceActor(PythonActor):
 
 
 class RandomActor(Actor):
-    """Samples of the action space."""
+    """Samples of the action space; of those that the part `mask` of the observations allows, where one is named."""
 
-    def __init__(self, action_space: Any, seed: int) -> None:
-        self._space = action_space
+    def __init__(self, single_action_space: Any, num_envs: int, seed: int, mask: str | None = None) -> None:
+        self._num_envs = num_envs
+        self._start = int(getattr(single_action_space, "start", 0))
+        self._mask_name = mask
+        self._masks: Any = None
+        self._space = batch_space(single_action_space, num_envs)
         self._space.seed(seed)
+        self._own = slice(None)
 
     @contextlib.contextmanager
-    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
+    def acting(self, arrays: dict[str, Any], own: slice = slice(None)) -> Iterator[Any]:
+        """`own`: of all environments that it samples for, those that `arrays` has."""
         self._rows = arrays["action"]
+        self._own = own
+        if self._mask_name is not None:
+            self._masks = arrays["obs"][self._mask_name]
         for name in OUTPUTS:
             arrays[name][:] = np.nan
         try:
             yield self._row
         finally:
             del self._rows
+            self._masks = None
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> None:
+        raise TypeError("random actions have no weights")
 
     def state(self) -> dict[str, Any]:
         return {"random": self._space.np_random.bit_generator.state}
@@ -237,7 +286,16 @@ class RandomActor(Actor):
         self._space.np_random.bit_generator.state = state["random"]
 
     def _row(self, t: int) -> None:
-        self._rows[t] = self._space.sample()
+        if self._masks is None:
+            self._rows[t] = self._space.sample()[self._own]
+            return
+        allowed = self._masks[t] != 0
+        counts = allowed.sum(1)
+        if not counts.all():
+            raise ValueError(f"the action mask {self._mask_name!r} of an environment allows no action")
+        draws = self._space.np_random.random(self._num_envs)[self._own]
+        which = np.minimum((draws * counts).astype(np.int64), counts - 1)
+        self._rows[t] = self._start + (allowed.cumsum(1) > which[:, None]).argmax(1)
 
 
 class _Rows:
@@ -247,37 +305,66 @@ class _Rows:
         self.of = list(array) if isinstance(array, np.ndarray) else array.unbind(0)
 
 
-def actor_of(policy: Any, engine: _core.VectorEnv, num_envs: int, seed: int) -> Actor:
-    """The actor for a Collector's `policy`."""
+def actor_of(
+    policy: Any, engine: _core.VectorEnv, num_envs: int, seed: int, *, network_seed: int | None = None
+) -> Actor:
+    """The actor for a Collector's `policy`, asked for `num_envs` environments at once.
+
+    Args:
+        network_seed: what a new network's weights follow from; by default `seed`.
+    """
     if isinstance(policy, str | Path):
-        return NetworkActor(_network(policy, engine, seed), seed)
+        network = NetworkActor(_network(policy, engine, seed if network_seed is None else network_seed), seed)
+        network.reseed(seed)
+        return network
+    check_policy(policy)
     if isinstance(policy, ModelService):
-        names = policy.directory.names
-        if len(names) != 1:
-            raise ValueError(f"the service has the models {', '.join(names)}: give one as policy, service.model(name)")
-        return ServiceActor(policy.model(names[0]), policy, num_envs, seed)
+        return ServiceActor(only_model(policy), policy, num_envs, seed)
     if isinstance(policy, ServiceModel | LocalModel):
         return ServiceActor(policy, None, num_envs, seed)
-    if isinstance(policy, type) or not callable(policy):
-        raise TypeError(
-            "policy= takes the directory of a run, the name of a preset, a torch module or another callable, or a "
-            f"shoal.ModelService; got {policy!r}"
-        )
     return PythonActor(policy, num_envs, seed)
+
+
+def only_model(service: ModelService) -> ServiceModel:
+    """Raises ValueError where there are several."""
+    names = service.directory.names
+    if len(names) != 1:
+        raise ValueError(f"the service has the models {', '.join(names)}: give one as policy, service.model(name)")
+    return service.model(names[0])
+
+
+def check_policy(policy: Any) -> None:
+    """Raises TypeError for what is no policy, ValueError for the name of none."""
+    if isinstance(policy, str | Path):
+        _source(policy)
+    elif not isinstance(policy, ModelService | ServiceModel | LocalModel):
+        if isinstance(policy, type) or not callable(policy):
+            raise TypeError(
+                "policy= takes the directory of a run, the name of a preset, a torch module or another callable, or a "
+                f"shoal.ModelService; got {policy!r}"
+            )
 
 
 def _network(policy: str | Path, engine: _core.VectorEnv, seed: int) -> Any:
     from shoal import _learn
-    from shoal.learn.config import preset, preset_names
-    from shoal.learn.policy import checkpoint_dir
+
+    directory, config = _source(policy)
+    if config is not None:
+        return _learn.NetworkActor.create(engine, json.dumps(config), seed)
+    return _learn.NetworkActor.load(engine, str(directory), seed)
+
+
+def _source(policy: str | Path) -> tuple[Path | None, dict[str, Any] | None]:
+    """The directory of a checkpoint, or the options of a preset."""
+    from shoal.runs import checkpoint_dir, preset, preset_names
 
     if isinstance(policy, str) and policy in preset_names():
-        return _learn.NetworkActor.create(engine, json.dumps(preset(policy)), seed)
+        return None, preset(policy)
     if not Path(policy).is_dir():
         raise ValueError(
             f"policy={str(policy)!r} is neither the directory of a run nor one of the presets {', '.join(preset_names())}"
         )
-    return _learn.NetworkActor.load(engine, str(checkpoint_dir(policy)), seed)
+    return checkpoint_dir(policy), None
 
 
 def _parts_of(answer: Any) -> dict[str, Any]:
@@ -298,7 +385,7 @@ def _store(name: str, value: Any, row: Any) -> None:
     """Writes a policy's output where it belongs. Raises ValueError where it does not fit: nothing is broadcast, and no
     fraction cut off."""
     if isinstance(row, np.ndarray):
-        given = _array_of(value)
+        given = array_of(value)
         if given.shape == row.shape and np.can_cast(given.dtype, row.dtype, "same_kind"):
             row[...] = given
             return
@@ -315,7 +402,7 @@ def _store(name: str, value: Any, row: Any) -> None:
     )
 
 
-def _array_of(value: Any) -> np.ndarray:
+def array_of(value: Any) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     return np.asarray(value)

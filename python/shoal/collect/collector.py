@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal import _core
-from shoal.collect.actors import OUTPUTS, Actor, RandomActor, actor_of
+from shoal.collect.actors import check_policy
+from shoal.collect.source import InProcess, Raw, Source
+from shoal.collect.station import Setup, check_masked
 from shoal.collect.trajectories import split_trajectories as split
+from shoal.serve.client import ServiceModel
+from shoal.serve.in_python import is_module
+from shoal.serve.local import LocalModel
+from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
-from shoal.vector.make import make_vec
+from shoal.vector.faults import FaultPolicy
+from shoal.vector.options import WorkerOptions
 
 if TYPE_CHECKING:
-    from shoal.vector.faults import FaultPolicy
-    from shoal.vector.options import WorkerOptions
+    from shoal.collect.multi import Multi
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Collector"]
 
 _SEEDS = 2**31
 """What every environment's own generator takes."""
+_MODES = ("sync", "multi_sync", "multi_async")
+_OUTPUTS = ("auto", "numpy", "torch", "tensordict")
+_POLICY_BATCH = 8
 
 
 class Collector:
@@ -34,27 +46,38 @@ class Collector:
                 loss = train_on(batch)
                 collector.update_weights()
 
-    A batch is a dict of arrays `[steps, num_envs, …]` (a row is one step of one environment, a frame):
+    A batch is a dict of arrays `[steps, envs, …]` (a row is one step of one environment, a frame):
 
     - `obs`: what the policy saw, as the observation space has it (dicts and tuples for such spaces); `next_obs`, where asked
       for: where the step led, before any reset.
     - `action`: what the policy chose. Those of a Box of floats are clipped to its bounds for the environment, not here.
-    - `reward` (float32), `terminated`, `truncated`, and `valid`: False where the row is no transition, which only a fault
-      makes. Environments are reset in the same step in which an episode ends.
+    - `reward` (float32), `terminated`, `truncated`, and `valid`: False where the row is no transition, which only a fault or
+      `preemptive_threshold` makes. Environments are reset in the same step in which an episode ends.
     - `log_prob`, `value` (float32): where the policy gives them; NaN in rows of `init_random_frames`.
     - `is_first`: whether `obs` is the first observation of an episode, where a recurrent policy begins anew.
     - `episode_id` (int64): the environment's episode, counted from 0, times `num_envs`, plus the environment; `env_id`.
+    - `action_mask`, where one is named.
     - `policy_version`: of the weights that chose the action; `staleness`: how many versions newer the weights are by now.
 
     The arrays lie in one block of shared memory, which is used again when the last view of them is gone. They are the
     caller's: nothing writes to them later, and `shoal.multiprocessing` sends them to other processes without a copy.
 
-    The same seed, environments and policy give the same batches, whatever `num_workers` and `backend` are.
+    Modes:
+
+    - "sync": the environments of this process, or of its workers. The policy is asked in this process.
+    - "multi_sync": `num_collectors` processes, each with a share of the environments and a policy of its own; a batch is of
+      all environments, and every collector writes its columns of it.
+    - "multi_async": each collector collects `frames_per_batch` rows of its own environments after the other, with the
+      weights that are the newest when it begins; batches come in the order in which they are ready.
+
+    The same seed, environments and policy give the same batches, whatever `num_workers` and `backend` are; those of
+    "multi_sync" are the same for any `num_collectors`, too, and those of "sync" with the same `policy_batch`.
 
     Attributes:
         seed: that was given, or drawn.
         frames: rows handed out so far.
-        num_envs, total_frames, frames_per_batch: as given; total_frames is None without an end.
+        mode, num_envs, total_frames, frames_per_batch: as given; total_frames is None without an end.
+        num_collectors: processes; 0 with "sync".
         single_observation_space, single_action_space: of one environment.
 
     Threads: one at a time.
@@ -68,12 +91,20 @@ class Collector:
         num_envs: int = 1,
         frames_per_batch: int,
         total_frames: int | None = None,
+        mode: str = "sync",
+        num_collectors: int | None = None,
+        policy_batch: int | None = None,
+        cohorts: int | None = None,
+        preemptive_threshold: float | None = None,
+        ahead: int = 2,
         seed: int | None = None,
         next_obs: bool = False,
         init_random_frames: int = 0,
         max_frames_per_traj: int | None = None,
+        action_mask: str | None = None,
         split_trajectories: bool = False,
         output: str = "auto",
+        device: Any = None,
         num_workers: int | None = None,
         backend: str = "auto",
         context: str = "auto",
@@ -91,66 +122,157 @@ class Collector:
                 other callable: `policy(obs)` for all environments at once, which returns actions, or (action, log_prob,
                 value), or a dict of these; modules get tensors, others arrays. With an `initial_state(num_envs)` it is
                 called as `policy(obs, state, is_first)` and returns a dict with the next "state" as well; batches then have
-                the state they begin with. A `shoal.ModelService` with one model, or one of its models.
-            num_envs: how many environments.
-            frames_per_batch: rows of a batch, over all environments: a multiple of num_envs.
+                the state they begin with. A `shoal.ModelService` with one model, or one of its models. The processes of the
+                multi modes have copies of it.
+            num_envs: how many environments, over all collectors.
+            frames_per_batch: rows of a batch, over all its environments: a multiple of num_envs; with "multi_async" of the
+                environments of one collector.
             total_frames: rows after which the iteration ends, a multiple of num_envs; the last batch may be shorter. None:
                 never.
+            mode: "sync", "multi_sync" or "multi_async".
+            num_collectors: processes of the multi modes; by default one for each CPU that this process may use, at most one
+                for each environment. With "multi_async" it divides num_envs.
+            policy_batch: for how many environments at once the policy is asked, counted from environment 0. What a policy
+                computes and draws may depend on it, and so does not on num_collectors: one that has only some of them
+                asks with copies in the others' places, and drops those answers. By default 8 in the multi modes, and all
+                environments with "sync". Models of a service are asked for what a collector has.
+            cohorts: with "sync", environments in so many groups of one size, each with workers of its own: while those of one
+                are stepped, the policy is asked for the next. What the policy computes may depend on it. None: it is asked for all
+                at once, and then all are stepped.
+            preemptive_threshold: with "multi_sync", a batch ends when this share of the collectors, from 0 to 1, has filled
+                its rows; the others stop after the step that they are in, at least one, and their rows that are missing
+                are not `valid`. What a batch then has depends on time. None: all are waited for.
+            ahead: with "multi_async", batches that each collector may have beyond those that were taken, the one that it
+                works at included; 1 or more.
             seed: environment i is reset with seed + i. C++ networks, and what policies draw from the global generators of
                 torch and NumPy, depend on it, too.
             next_obs: whether batches have `next_obs`.
             init_random_frames: so many rows, rounded up to whole steps, have samples of the action space as their actions.
             max_frames_per_traj: episodes are truncated after so many steps, if they do not end before.
+            action_mask: the part of Dict observations that says which of the Discrete actions are allowed, an array of as many
+                elements, 0 where one is not. Batches then have it as `action_mask`, too; rows of init_random_frames have
+                allowed actions, and a policy that chooses another one is an error. Policies find it in what they observe.
             split_trajectories: batches are `[trajectories, longest, …]` instead, padded with zeros where `valid` is False:
                 what each episode has in the batch is a row. This copies.
-            output: "numpy" or "torch"; "auto" is torch for torch modules.
-            num_workers, backend, context, env_kwargs, wrappers, on_fault, timeout, worker: as `shoal.make_vec` takes them.
+            output: "numpy", "torch" or "tensordict" (a TensorDict, where that is installed); "auto" is torch for torch
+                modules and where a device is given.
+            device: where the tensors of a batch lie, as torch names it; those on a GPU are copies.
+            num_workers, backend, env_kwargs, wrappers: as `shoal.make_vec` takes them. The collectors of the multi modes
+                step their environments themselves unless num_workers says otherwise, which is then of each of them.
+            context: how processes start, as `shoal.make_vec` takes it.
+            on_fault: with "sync", as `shoal.make_vec` takes it. In the multi modes of collectors: "raise" raises what its
+                environments or policy raised, or `shoal.WorkerDied`; "restart" starts another process in the dead one's
+                place, whose environments begin anew and which does again what was lost. A `shoal.FaultPolicy` says how often.
+            timeout: seconds that a reset or step may take, the policy included in the multi modes, before it is a
+                TimeoutError, or a fault.
+            worker: how worker processes, or the processes of the multi modes, are set up.
 
         Raises:
             TypeError, ValueError: for arguments that do not fit, with what would.
         """
         self.num_envs = len(env) if isinstance(env, list | tuple) else num_envs
-        self.frames_per_batch = _frames("frames_per_batch", frames_per_batch, self.num_envs)
+        self.mode = mode
+        _check_mode(mode, num_collectors=num_collectors, preemptive_threshold=preemptive_threshold, ahead=ahead)
+        self.num_collectors = 0 if mode == "sync" else _collectors(num_collectors, self.num_envs, mode)
+        shared = self.num_envs // self.num_collectors if mode == "multi_async" else self.num_envs
+        self._envs_per_batch = shared
+        self.frames_per_batch = _frames(
+            "frames_per_batch", frames_per_batch, shared, self.num_collectors if shared < self.num_envs else 0
+        )
         self.total_frames = None if total_frames is None else _frames("total_frames", total_frames, self.num_envs)
         if seed is not None and not (isinstance(seed, int) and 0 <= seed < 2**63):
             raise ValueError(f"seed= takes a number from 0 to 2**63 - 1, got {seed!r}")
         if init_random_frames < 0:
             raise ValueError(f"init_random_frames= takes a number of rows, got {init_random_frames!r}")
-        if output not in ("auto", "numpy", "torch"):
-            raise ValueError(f"output= takes 'auto', 'numpy' or 'torch', got {output!r}")
         self.seed = secrets.randbelow(_SEEDS) if seed is None else seed
         self.frames = 0
-        self._next_obs = next_obs
         self._random_frames = init_random_frames
+        self._mask = action_mask
+        if action_mask is not None and isinstance(policy, str | Path):
+            raise ValueError("action_mask= is for policies in Python and served ones: C++ networks know no masks")
         self._split = split_trajectories
         self._seconds = 0.0
         self._batches = 0
         self._begun = False
-        self._envs = make_vec(
-            env,
-            self.num_envs,
-            autoreset_mode="same_step",
-            copy=False,
-            max_episode_steps=_limit(env, max_frames_per_traj),
-            num_workers=num_workers,
-            backend=backend,
-            context=context,
-            env_kwargs=env_kwargs,
-            wrappers=wrappers,
-            on_fault=on_fault,
-            timeout=timeout,
-            worker=worker,
-        )
-        try:
-            self.single_observation_space = self._envs.single_observation_space
-            self.single_action_space = self._envs.single_action_space
-            self._engine = _core.collect.Collector(self._envs._engine, self.single_observation_space, timeout)
-            self._actor: Actor = actor_of(policy, self._envs._engine, self.num_envs, self.seed)
-            self._random = RandomActor(self._envs.action_space, self.seed)
-        except BaseException:
-            self._envs.close()
-            raise
-        self._as_tensors = output == "torch" or (output == "auto" and self._actor.wants_tensors)
+        self._paused = False
+        self._as, self._device = _output(output, device)
+        make: dict[str, Any] = {
+            "max_episode_steps": _limit(env, max_frames_per_traj),
+            "env_kwargs": env_kwargs,
+            "wrappers": wrappers,
+            "backend": backend,
+        }
+        calls_of = _policy_batch(policy_batch, policy, self.num_envs, mode)
+        if cohorts is not None:
+            calls_of = _cohort_size(cohorts, self.num_envs, mode, policy_batch)
+            if num_workers != 0:
+                num_workers = max(1, (num_workers or len(os.sched_getaffinity(0))) // cohorts)
+        elif mode != "sync" or calls_of < self.num_envs:
+            num_workers = num_workers or 0
+        make["num_workers"] = num_workers
+        self._source: Source
+        if mode == "sync":
+            make |= {"context": context, "on_fault": on_fault, "timeout": timeout, "worker": worker}
+            setup = Setup(
+                env,
+                0,
+                self.num_envs,
+                self.num_envs,
+                make,
+                policy,
+                calls_of,
+                next_obs,
+                self.seed,
+                timeout,
+                action_mask,
+                cohorts or 1,
+            )
+            self._source = InProcess(setup)
+        else:
+            setups = [
+                Setup(env, first, count, self.num_envs, make, policy, calls_of, next_obs, self.seed, None, action_mask)
+                for first, count in _shares(self.num_envs, self.num_collectors)
+            ]
+            self._source = self._multi(setups, policy, context, on_fault, timeout, worker, preemptive_threshold, ahead)
+        self.single_observation_space = self._source.single_observation_space
+        self.single_action_space = self._source.single_action_space
+        if self._as == "auto":
+            self._as = "torch" if self._source.wants_tensors else "numpy"
+
+    def _multi(
+        self,
+        setups: list[Setup],
+        policy: Any,
+        context: str,
+        on_fault: str | FaultPolicy,
+        timeout: float | None,
+        options: WorkerOptions | None,
+        threshold: float | None,
+        ahead: int,
+    ) -> Multi:
+        from shoal.collect.multi import MultiAsync, MultiSync
+        from shoal.vector.factories import recipe_of
+        from shoal.vector.wrappers import wrappers_of
+
+        check_policy(policy)
+        setup = setups[0]
+        env, make = setup.env, setup.make
+        recipe = recipe_of(env, self.num_envs, dict(make["env_kwargs"] or {}), wrappers_of(make["wrappers"]))
+        preload = list(recipe.preload)
+        if isinstance(policy, str | Path):
+            preload.append("shoal._learn")
+        elif is_module(policy):
+            preload.append("torch")
+        more: dict[str, Any] = {
+            "recipe": recipe._replace(preload=preload),
+            "context": context,
+            "options": WorkerOptions() if options is None else options,
+            "policy_of_faults": _fault_policy(on_fault),
+            "timeout": timeout,
+        }
+        if self.mode == "multi_sync":
+            return MultiSync(setups, policy, threshold, **more)
+        return MultiAsync(setups, policy, self.frames_per_batch, self.total_frames, self._random_frames, ahead, **more)
 
     # Batches
 
@@ -164,17 +286,27 @@ class Collector:
             StopIteration: after `total_frames`.
             shoal.WorkerDied, TimeoutError: and whatever environments and policy raise. Only reset() and close() are of use
                 then.
+            shoal.TooManyFaults: with on_fault="restart", once there were more than are forgiven.
         """
         frames = self.frames_per_batch
         if self.total_frames is not None:
             frames = min(frames, self.total_frames - self.frames)
             if frames <= 0:
                 raise StopIteration
+        if self._paused and not self._source.pending:
+            raise RuntimeError("this collector is paused: call resume() first")
         start = time.perf_counter()
         if not self._begun:
             self.reset(self.seed)
-        batch = self._collect(frames // self.num_envs)
-        self.frames += frames
+        steps = frames // self._envs_per_batch
+        missing = max(0, self._random_frames - self.frames)
+        raw = self._source.next(steps, min(steps, -(-missing // self._envs_per_batch)))
+        if self._mask is not None:
+            check_masked(raw.arrays, self._mask, int(self.single_action_space.start))
+            raw.arrays["action_mask"] = raw.arrays["obs"][self._mask]
+        raw.arrays["staleness"] = self._source.version - raw.arrays["policy_version"]
+        self.frames += raw.rows
+        batch: dict[str, Any] = self._finished(raw)
         self._batches += 1
         self._seconds += time.perf_counter() - start
         return batch
@@ -182,123 +314,133 @@ class Collector:
     def reset(self, seed: int | None = None) -> None:
         """Resets all environments, environment i with `seed + i` (None: its generator goes on). What was counted stays.
 
-        The first batch does so by itself. After a failure of environments or policy it makes the collector usable again.
+        The first batch does so by itself. After a failure of environments or policy it makes the collector usable again;
+        in the multi modes it starts new processes in the places of those that have ended.
         """
-        seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
-        self._engine.reset(seeds)
-        self._actor.restart()
+        self._source.reset(seed)
         self._begun = True
 
-    def _collect(self, steps: int) -> dict[str, Any]:
-        experience = self._engine.allocate(steps, self._next_obs, True, True)
-        arrays = self._engine.arrays(experience)
-        missing = max(0, self._random_frames - self.frames)
-        random = min(steps, -(-missing // self.num_envs))
-        if random:
-            with self._random.acting(arrays) as actor:
-                self._engine.collect(actor, experience, 0, random, self._actor.version)
-        with self._actor.acting(arrays) as actor:
-            self._engine.collect(actor, experience, random, steps - random, self._actor.version)
-        for name in OUTPUTS:
-            if name not in self._actor.outputs:
-                del arrays[name]
-        arrays["staleness"] = self._actor.version - arrays["policy_version"]
-        return self._finished(arrays | self._actor.extras())
+    def pause(self) -> None:
+        """No environment is stepped until resume(). With "multi_async" it waits for the batches that are under way, which
+        are handed out as all others are; the other modes step only while a batch is asked for."""
+        self._source.pause()
+        self._paused = True
 
-    def _finished(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        state = arrays.pop("state", None)
-        if self._split:
-            arrays = split(arrays)
-        if self._as_tensors:
-            import torch
+    def resume(self) -> None:
+        """Goes on after pause()."""
+        self._source.resume()
+        self._paused = False
 
-            arrays = {name: tree_map(torch.from_numpy, value) for name, value in arrays.items()}
-        return arrays if state is None else arrays | {"state": state}
+    def _finished(self, raw: Raw) -> Any:
+        arrays = split(raw.arrays) if self._split else raw.arrays
+        state = raw.state
+        if self._as == "numpy":
+            return arrays if state is None else arrays | {"state": state}
+        import torch
+
+        def tensor(value: Any) -> Any:
+            made = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            return made if self._device is None else made.to(self._device)
+
+        tensors = {name: tree_map(tensor, value) for name, value in arrays.items()}
+        if state is not None:
+            tensors["state"] = tree_map(tensor, state)
+        if self._as == "torch":
+            return tensors
+        return _tensordict(tensors, self._device)
 
     # Weights
 
     @property
     def policy_version(self) -> int:
         """Of the policy's weights: how often they were updated; of a model service, its own number."""
-        return self._actor.version
+        return self._source.version
 
     def update_weights(self, weights: Mapping[str, Any] | None = None) -> int:
-        """New weights for the batches that follow.
+        """New weights for the batches that follow; of "multi_async", for those that are begun from now on.
 
         Args:
             weights: of a C++ network, arrays or tensors under the names of a run's policy.safetensors; of a torch module (or
                 what else has a `load_state_dict`) a state_dict; of a ModelService, what its update() takes. None: the
-                policy, which lives in this process, has been changed already; its version is counted.
+                policy, which lives in this process, has been changed already: its version is counted, and the collectors
+                of the multi modes get its state_dict().
 
         Returns:
             their version.
 
         Raises:
-            ValueError: for weights that do not fit a C++ network or a served model, which keeps the old ones.
+            ValueError: for weights that do not fit a C++ network, a served model, or the policy of collectors in other
+                processes, which keep the old ones.
         """
-        self._actor.update_weights(weights)
-        return self._actor.version
+        return self._source.update_weights(weights)
 
     # Where it stands
 
     def stats(self) -> dict[str, Any]:
         """Counts so far: `frames`, `batches`; of them rows that are not valid, by cause: `lost_to_faults`,
-        `lost_to_resets`; `episodes` that ended, `mean_return` and `mean_length` of the last 100 of them (None before the first);
-        `seconds` spent in collecting and `frames_per_second`; `envs`, as `shoal.VectorEnv.stats()`."""
-        ended = self._engine.episodes
+        `lost_to_resets`, `lost_to_preemption`; `episodes` that ended, `mean_return` and `mean_length` of the last 100 of them
+        (of each collector; None before the first); `seconds` spent in waiting for batches and `frames_per_second`; `envs`, as
+        `shoal.VectorEnv.stats()` with "sync".
+
+        In the multi modes: `collectors`, for each its `pid`, `first_env`, `num_envs`, `frames` that it has made, those of
+        the batch under way included, `orders` that it has and `restarts`; `lost_with_collectors`: rows that were made and
+        lost with their process, which are in no batch; with "multi_async" `pending`: batches that are there and were not
+        taken yet."""
+        counts = self._source.counts()
         return {
             "frames": self.frames,
             "total_frames": self.total_frames,
             "batches": self._batches,
-            "lost_to_faults": self._engine.faults,
-            "lost_to_resets": self._engine.resets,
-            "episodes": ended,
-            "mean_return": self._engine.mean_return if ended else None,
-            "mean_length": self._engine.mean_length if ended else None,
-            "policy_version": self._actor.version,
+            "lost_to_faults": counts.faults,
+            "lost_to_resets": counts.resets,
+            "lost_to_preemption": 0,
+            "lost_with_collectors": 0,
+            "episodes": counts.episodes,
+            "mean_return": counts.mean_return,
+            "mean_length": counts.mean_length,
+            "policy_version": self._source.version,
             "seconds": self._seconds,
             "frames_per_second": self.frames / self._seconds if self._seconds else 0.0,
-            "envs": self._envs.stats(),
+            **self._source.telemetry(),
         }
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next batch depends on: environments, counts, generators, and a C++ network's weights; those of other
-        policies are the caller's. It can be pickled, and loaded into another collector with the same arguments.
+        policies are the caller's, or what update_weights() has given the collectors of the multi modes. It can be pickled,
+        and loaded into another collector with the same arguments. With "multi_async" it waits for the batches that are under
+        way, and has those that were not taken yet.
 
         Raises:
             TypeError: for environments that support no snapshots, with the reason.
         """
         return {
             "seed": self.seed,
+            "mode": self.mode,
             "frames": self.frames,
             "batches": self._batches,
             "begun": self._begun,
-            "actor": self._actor.state(),
-            "random": self._random.state(),
-            "engine": self._engine.state() if self._begun else None,
-            "envs": self._envs._engine.snapshot(list(range(self.num_envs))) if self._begun else None,
+            "source": self._source.state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where another collector stood, with the same batches.
 
         Raises:
-            ValueError: for the state of other environments.
+            ValueError: for the state of other environments, or of another mode or number of collectors.
         """
-        if state["begun"]:
-            self.reset(state["seed"])
-            self._envs._engine.restore(list(range(self.num_envs)), state["envs"])
-            self._engine.load_state(state["engine"])
+        if state["mode"] != self.mode:
+            raise ValueError(
+                f"load a collector's state: it is of mode={state['mode']!r}, this one has mode={self.mode!r}"
+            )
+        self._source.load_state(state["source"], state["seed"])
         self.seed = state["seed"]
         self.frames = state["frames"]
         self._batches = state["batches"]
         self._begun = state["begun"]
-        self._actor.load_state(state["actor"])
-        self._random.load_state(state["random"])
 
     def close(self) -> None:
-        """Ends the environments. May be called again. Batches that were handed out stay."""
-        self._envs.close()
+        """Ends the environments and the processes. May be called again. Batches that were handed out stay."""
+        self._source.close()
 
     def __enter__(self) -> Collector:
         return self
@@ -311,15 +453,121 @@ class Collector:
         return f"<Collector of {self.num_envs} environments, {self.frames:,}{end} frames>"
 
 
-def _frames(name: str, frames: Any, num_envs: int) -> int:
+def _check_mode(mode: str, *, num_collectors: int | None, preemptive_threshold: float | None, ahead: int) -> None:
+    if mode not in _MODES:
+        raise ValueError(f"mode= takes {', '.join(map(repr, _MODES))}, got {mode!r}")
+    if mode == "sync" and num_collectors is not None:
+        raise ValueError(
+            'num_collectors= is of mode="multi_sync" and mode="multi_async"; with "sync" there is num_workers='
+        )
+    if preemptive_threshold is not None:
+        if mode != "multi_sync":
+            raise ValueError(
+                f'preemptive_threshold= is of mode="multi_sync", where some wait for others; got mode={mode!r}'
+            )
+        if not 0 < preemptive_threshold <= 1:
+            raise ValueError(
+                f"preemptive_threshold= takes a share of the collectors, from 0 to 1, got {preemptive_threshold!r}"
+            )
+    if not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1:
+        raise ValueError(f"ahead= takes a number of batches, 1 or more, got {ahead!r}")
+
+
+def _collectors(wanted: Any, num_envs: int, mode: str) -> int:
+    if wanted is None:
+        most = min(num_envs, len(os.sched_getaffinity(0)))
+        return max(n for n in range(1, most + 1) if mode == "multi_sync" or num_envs % n == 0)
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= num_envs:
+        raise ValueError(f"num_collectors= takes a number from 1 to num_envs={num_envs}, got {wanted!r}")
+    if mode == "multi_async" and num_envs % wanted:
+        fit = [n for n in range(1, num_envs + 1) if num_envs % n == 0]
+        near = min(fit, key=lambda n: abs(n - wanted))
+        raise ValueError(
+            f"num_collectors={wanted} does not divide num_envs={num_envs}, of which each collector has as many: try {near}"
+        )
+    return wanted
+
+
+def _shares(num_envs: int, collectors: int) -> list[tuple[int, int]]:
+    """First environment and how many, of each collector."""
+    each, more = divmod(num_envs, collectors)
+    counts = [each + (i < more) for i in range(collectors)]
+    return list(zip(accumulate(counts, initial=0), counts, strict=False))
+
+
+def _policy_batch(wanted: Any, policy: Any, num_envs: int, mode: str) -> int:
+    if wanted is None:
+        served = isinstance(policy, ModelService | ServiceModel | LocalModel)
+        return num_envs if mode == "sync" or served else min(num_envs, _POLICY_BATCH)
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
+        raise ValueError(f"policy_batch= takes a number of environments, 1 or more, got {wanted!r}")
+    return min(num_envs, wanted)
+
+
+def _cohort_size(cohorts: Any, num_envs: int, mode: str, policy_batch: int | None) -> int:
+    if mode != "sync":
+        raise ValueError(f'cohorts= is of mode="sync", where the policy waits for the environments; got mode={mode!r}')
+    if policy_batch is not None:
+        raise ValueError("cohorts= says for how many environments the policy is asked: leave policy_batch= out")
+    if not isinstance(cohorts, int) or isinstance(cohorts, bool) or not 1 <= cohorts <= num_envs or num_envs % cohorts:
+        raise ValueError(f"cohorts= takes a number that divides num_envs={num_envs}, got {cohorts!r}")
+    return num_envs // cohorts
+
+
+def _fault_policy(on_fault: str | FaultPolicy) -> FaultPolicy:
+    policy = FaultPolicy(on_fault) if isinstance(on_fault, str) else on_fault
+    if policy.on_fault == "drop":
+        raise ValueError(
+            'on_fault= takes "raise" or "restart" of collectors: without one, its environments are missing'
+        )
+    return policy
+
+
+def _output(output: str, device: Any) -> tuple[str, Any]:
+    if output not in _OUTPUTS:
+        raise ValueError(f"output= takes {', '.join(map(repr, _OUTPUTS[:-1]))} or {_OUTPUTS[-1]!r}, got {output!r}")
+    if device is not None:
+        if output == "numpy":
+            raise ValueError(f"device={device!r} is of tensors, and output='numpy' gives arrays: leave one of them out")
+        import torch
+
+        device = torch.device(device)
+        output = "torch" if output == "auto" else output
+    if output == "tensordict":
+        try:
+            importlib.import_module("tensordict")
+        except ImportError:
+            raise ImportError("output='tensordict' needs the package tensordict: pip install tensordict") from None
+    return output, device
+
+
+def _tensordict(tensors: dict[str, Any], device: Any) -> Any:
+    make = importlib.import_module("tensordict").TensorDict
+
+    def nested(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            value = {str(i): part for i, part in enumerate(value)}
+        return {key: nested(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+    state = tensors.pop("state", None)
+    made = make({name: nested(value) for name, value in tensors.items()}, tensors["reward"].shape, device=device)
+    if state is not None:  # it is of environments, not of rows
+        made.set_non_tensor("state", state)
+    return made
+
+
+def _frames(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:
     if not isinstance(frames, int | np.integer) or isinstance(frames, bool) or frames < 1:
         raise ValueError(f"{name}= takes a number of rows, got {frames!r}")
     if frames % num_envs:
         below = frames - frames % num_envs
         near = f"{below} or {below + num_envs}" if below else f"{num_envs}"
-        raise ValueError(
-            f"{name}={frames} is no multiple of num_envs={num_envs}, of which each has a row a step: try {near}"
+        of = (
+            f"num_envs={num_envs}"
+            if not collectors
+            else f"the {num_envs} environments of each of {collectors} collectors"
         )
+        raise ValueError(f"{name}={frames} is no multiple of {of}, of which each has a row a step: try {near}")
     return int(frames)
 
 

@@ -123,7 +123,7 @@ def _process_limit() -> Finding:
 
 
 def _zygotes() -> Finding:
-    """Those of all programs of this user, by the name that a zygote gives itself."""
+    """Those of all programs of this user, by the name that a zygote gives itself; this program's first, then the oldest."""
     name = "zygotes"
     found = [zygote for zygote in map(_zygote, _pids()) if zygote is not None]
     try:
@@ -138,7 +138,7 @@ def _zygotes() -> Finding:
     if not found:
         return Finding(_AREA, name, "none", advice=rule)
     idle = [zygote for zygote in found if not zygote.children]
-    shown = sorted(found, key=lambda zygote: zygote.age, reverse=True)[:4]
+    shown = sorted(found, key=lambda zygote: (zygote.parent != os.getpid(), -zygote.age))[:4]
     each = [
         f"pid {zygote.pid} of {zygote.parent}: {'idle, ' if not zygote.children else ''}"
         f"{zygote.age:.0f} s old, {zygote.memory / _MIB:.0f} MiB"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal._core.process import Board
+    from shoal._core.process import SharedState
 
 __all__ = ["SharedDict"]
 
@@ -25,36 +25,36 @@ class SharedDict(MutableMapping[str, Any]):
     Meant for what is set now and then: a write copies the whole table (microseconds). Counts are cheaper in a counter.
     """
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, shared_state: SharedState) -> None:
+        self._shared_state = shared_state
 
     def __getitem__(self, name: str) -> Any:
-        found = self._board.get_value(_checked(name))
+        found = self._shared_state.get_value(_checked(name))
         if found is None:
             raise KeyError(name)
         return pickle.loads(found[0])
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._board.set_values([(_checked(name), _pickled(name, value))])
+        self._shared_state.set_values([(_checked(name), _pickled(name, value))])
 
     def __delitem__(self, name: str) -> None:
-        if not self._board.erase_value(_checked(name)):
+        if not self._shared_state.erase_value(_checked(name)):
             raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._board.get_value(name) is not None
+        return isinstance(name, str) and self._shared_state.get_value(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._board.value_names())
+        return iter(self._shared_state.value_names())
 
     def __len__(self) -> int:
-        return len(self._board.value_names())
+        return len(self._shared_state.value_names())
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """The value that is there, or `default` after setting it: all who call it at once get the same."""
         data = _pickled(_checked(name), default)
-        while (found := self._board.get_value(name)) is None:
-            if self._board.set_values([(name, data)], expected=0):
+        while (found := self._shared_state.get_value(name)) is None:
+            if self._shared_state.set_values([(name, data)], expected=0):
                 return default
         return pickle.loads(found[0])
 
@@ -63,7 +63,7 @@ class SharedDict(MutableMapping[str, Any]):
     ) -> None:
         """Sets all of these values at once, or, if they do not fit, none."""
         values = dict(other, **named)
-        self._board.set_values([(_checked(name), _pickled(name, value)) for name, value in values.items()])
+        self._shared_state.set_values([(_checked(name), _pickled(name, value)) for name, value in values.items()])
 
     def change(self, name: str, function: Callable[[Any], Any], default: Any = _MISSING) -> Any:
         """Sets `name` to `function(its value)` and returns that. Where another process came between, `function` is called
@@ -73,25 +73,25 @@ class SharedDict(MutableMapping[str, Any]):
             default: the value where there is none; without it that is a KeyError.
         """
         while True:
-            found = self._board.get_value(_checked(name))
+            found = self._shared_state.get_value(_checked(name))
             if found is None and default is _MISSING:
                 raise KeyError(name)
             old, version = (default, 0) if found is None else (pickle.loads(found[0]), found[1])
             value = function(old)
-            if self._board.set_values([(name, _pickled(name, value))], expected=version):
+            if self._shared_state.set_values([(name, _pickled(name, value))], expected=version):
                 return value
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """Takes a value out: of those who call it at once, one gets it."""
-        while (found := self._board.get_value(_checked(name))) is not None:
-            if self._board.erase_value(name, found[1]):
+        while (found := self._shared_state.get_value(_checked(name))) is not None:
+            if self._shared_state.erase_value(name, found[1]):
                 return pickle.loads(found[0])
         if default is _MISSING:
             raise KeyError(name)
         return default
 
     def clear(self) -> None:
-        self._board.clear_values()
+        self._shared_state.clear_values()
 
     def __repr__(self) -> str:
         return f"SharedDict({dict(self)!r})"

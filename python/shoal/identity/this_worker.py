@@ -113,7 +113,7 @@ class Worker:
         for, up to 256 of them. `.add(n=1)`, `.value`, `.set(n)`."""
         found = self._counters.get(name)
         if found is None:
-            found = self._counters[name] = self._identity.board.counter(name)
+            found = self._counters[name] = self._identity.shared_state.counter(name)
         return found
 
     @property
@@ -121,7 +121,7 @@ class Worker:
         """A small dict that all workers and their parent (`envs.shared`) read and write."""
         from shoal.identity.shared import SharedDict
 
-        return SharedDict(self._identity.board)
+        return SharedDict(self._identity.shared_state)
 
     def model(self, name: str) -> ServiceModel | LocalModel:
         """The model `name`: of the `shoal.ModelService` that the worker was given (`WorkerOptions(models=service)`), or one

@@ -228,7 +228,7 @@ def _reduce_storage(storage: torch.UntypedStorage, blocks: list[ipc.Block]) -> A
         raise RuntimeError(
             f"Cannot pickle {storage.device.type} storage; try pickling a {storage.device.type} tensor instead"
         )
-    if storage.is_shared():
+    if storage.is_shared() and storage.nbytes():  # an empty one has no descriptor
         return _reduce_storage_of_torch(storage)
     return _storage, (_torch.pack_storage(storage, blocks),)
 

@@ -1,4 +1,4 @@
-"""Learning: PPO in C++ on Shoal's vector environments.
+"""Learning: PPO, A2C, IMPALA and APPO in C++ on Shoal's vector environments.
 
     import shoal
 
@@ -16,11 +16,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.learn.config import config_names, preset, preset_for, preset_names
+    from shoal.learn.config import algorithm_names, config_names, preset_for
     from shoal.learn.evaluation import Evaluation, evaluate
     from shoal.learn.policy import Policy, load_policy
     from shoal.learn.torch_module import TorchPolicy, torch_policy
     from shoal.learn.trainer import Result, Trainer, train
+    from shoal.runs import preset, preset_names
 
 _MODULE_OF = {
     "Evaluation": "shoal.learn.evaluation",
@@ -28,12 +29,13 @@ _MODULE_OF = {
     "Result": "shoal.learn.trainer",
     "TorchPolicy": "shoal.learn.torch_module",
     "Trainer": "shoal.learn.trainer",
+    "algorithm_names": "shoal.learn.config",
     "config_names": "shoal.learn.config",
     "evaluate": "shoal.learn.evaluation",
     "load_policy": "shoal.learn.policy",
-    "preset": "shoal.learn.config",
+    "preset": "shoal.runs",
     "preset_for": "shoal.learn.config",
-    "preset_names": "shoal.learn.config",
+    "preset_names": "shoal.runs",
     "torch_policy": "shoal.learn.torch_module",
     "train": "shoal.learn.trainer",
 }
@@ -44,6 +46,7 @@ __all__ = [
     "Result",
     "TorchPolicy",
     "Trainer",
+    "algorithm_names",
     "config_names",
     "evaluate",
     "load_policy",

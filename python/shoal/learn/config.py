@@ -1,4 +1,4 @@
-"""The options of a training run: one flat set of names, presets, and what a run directory remembers of them."""
+"""The options of a training run: one flat set of names, and what a run directory remembers of them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,24 @@ from typing import Any
 
 from shoal import _learn
 
-__all__ = ["config_names", "override", "preset", "preset_for", "preset_names", "read_run"]
+__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run"]
 
 RUN_FORMAT = "shoal.run"
 
 
-def config_names() -> list[str]:
-    """The names of all options, in alphabetical order."""
-    return _learn.config_names()
+def algorithm_names() -> list[str]:
+    """The names of all algorithms, the default one first."""
+    return _learn.algorithm_names()
 
 
-def preset_names() -> list[str]:
-    """The names of all presets: libraries' defaults ("sb3", "cleanrl", …) and tuned ones, named after their task."""
-    return _learn.preset_names()
+def config_names(algorithm: str = "ppo") -> list[str]:
+    """The names of all options that runs of an algorithm take, in alphabetical order."""
+    return _learn.config_names(algorithm)
 
 
-def preset(name: str) -> dict[str, Any]:
-    """All options of a preset. Raises ValueError naming the nearest for a name that is none."""
-    options: dict[str, Any] = json.loads(_learn.preset(name))
-    return options
-
-
-def preset_for(env_id: str) -> str:
+def preset_for(env_id: str, algorithm: str = "ppo") -> str:
     """The preset that `train` takes for this environment id when it is given none."""
-    return _learn.preset_for(env_id)
+    return _learn.preset_for(env_id, algorithm)
 
 
 def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.learn import environments
 from shoal.learn.config import read_run
-from shoal.learn.policy import checkpoint_dir, load_policy
+from shoal.learn.policy import load_policy
+from shoal.runs import checkpoint_dir
 
 if TYPE_CHECKING:
     from shoal.vector.wrappers import Wrapper

@@ -10,25 +10,9 @@ import numpy as np
 
 from shoal import _core, _learn
 from shoal.learn.spaces import leaves
+from shoal.runs import checkpoint_dir
 
-__all__ = ["Policy", "checkpoint_dir", "load_policy"]
-
-
-def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
-    """The directory of a checkpoint: of a run "best" or "last" (None: best where there is one), or `run_dir` itself."""
-    run_dir = Path(run_dir)
-    if which not in (None, "best", "last"):
-        raise ValueError(f"a run has the policies 'best' and 'last', not {which!r}")
-    if (run_dir / "state.json").exists():
-        return run_dir
-    if not run_dir.is_dir():
-        raise FileNotFoundError(f"there is no directory {run_dir}")
-    if which is None:
-        which = "best" if (run_dir / "checkpoints" / "best").exists() else "last"
-    directory = run_dir / "checkpoints" / which
-    if not directory.exists() and not directory.with_name(f"{which}.old").exists():
-        raise FileNotFoundError(f"{run_dir} holds no policy: there is no {directory}")
-    return directory
+__all__ = ["Policy", "load_policy"]
 
 
 def load_policy(run_dir: str | Path, which: str | None = None) -> Policy:

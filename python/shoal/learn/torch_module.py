@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from shoal.learn.policy import checkpoint_dir
 from shoal.learn.spaces import Leaf, leaves
+from shoal.runs import checkpoint_dir
 
 __all__ = ["TorchPolicy", "torch_policy"]
 

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 from shoal import _learn
 from shoal._version import __version__
 from shoal.learn import environments
-from shoal.learn.config import override, preset_for, read_run
-from shoal.learn.config import preset as preset_config
+from shoal.learn.config import algorithm_names, override, preset_for, read_run
+from shoal.runs import preset as preset_config
 
 if TYPE_CHECKING:
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Result", "Trainer", "train"]
-
-ALGORITHMS = ("ppo",)
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Result:
 
 def train(
     env: Any = None,
-    algorithm: str = "ppo",
+    algorithm: str | None = None,
     *,
     total_steps: int | None = None,
     seed: int | None = None,
@@ -69,13 +67,14 @@ def train(
 
     Args:
         env: an environment's id, class or factory, or a list of factories: what `shoal.make_vec` takes.
-        algorithm: "ppo".
+        algorithm: "ppo" (the default), "a2c", "impala" or "appo". The last two collect beside the update; which weights a
+            rollout is collected with then depends on timing, unless they are told `deterministic=True`.
         total_steps: environment steps over all environments; by default the preset's.
         seed: of everything random, 0 by default. The same seed gives the same policy, bit for bit, on one machine, for
-            any number of workers.
+            any number of workers; with "impala" and "appo" where they are told `deterministic=True`.
         num_envs: how many environments are trained on; by default the preset's.
         num_workers: worker processes (threads for native environments); see `shoal.make_vec`.
-        preset: a name of `preset_names()`; by default the one tuned for the task, else "sb3".
+        preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
         run_dir: where results go; by default a new directory in ./runs.
         resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
@@ -87,7 +86,7 @@ def train(
         reward_clip: as of `shoal.make_vec`, while training; evaluations count the environment's own rewards.
         backend, context: see `shoal.make_vec`.
         callback: called about five times a second with `Trainer.status()`. What it raises stops the run, resumable.
-        overrides: any option of `config_names()`.
+        overrides: any option of `config_names(algorithm)`.
 
     Returns:
         What came of it. Ctrl-C stops the run, resumable, and raises KeyboardInterrupt.
@@ -139,7 +138,7 @@ class Trainer:
     def __init__(
         self,
         env: Any = None,
-        algorithm: str = "ppo",
+        algorithm: str | None = None,
         *,
         total_steps: int | None = None,
         seed: int | None = None,
@@ -157,13 +156,13 @@ class Trainer:
         context: str = "auto",
         **overrides: Any,
     ) -> None:
-        if algorithm not in ALGORITHMS:
-            raise ValueError(f"there is no algorithm {algorithm!r}; there is {', '.join(ALGORITHMS)}")
+        if algorithm is not None and algorithm not in algorithm_names():
+            raise ValueError(f"there is no algorithm {algorithm!r}; there is {', '.join(algorithm_names())}")
         named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
         overrides |= {name: value for name, value in named.items() if value is not None}
         options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers)
         if resume:
-            about, self.config = _recorded(run_dir, overrides, preset)
+            about, self.config = _recorded(run_dir, overrides, preset, algorithm)
             env = environments.recorded_env(about, env)
             given, options = options, options.over(environments.EnvOptions.of_run(about))
             about |= {name: value for name, value in given.record().items() if value is not None}
@@ -171,7 +170,8 @@ class Trainer:
             if env is None:
                 raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
             name = environments.name_of(env)
-            chosen = preset if preset is not None else preset_for(name if isinstance(env, str) else "")
+            algorithm = algorithm if algorithm is not None else algorithm_names()[0]
+            chosen = preset if preset is not None else preset_for(name if isinstance(env, str) else "", algorithm)
             about = {
                 "env": name,
                 "env_is_id": isinstance(env, str),
@@ -179,7 +179,7 @@ class Trainer:
                 "algorithm": algorithm,
                 "preset": chosen,
             }
-            self.config = override(preset_config(chosen), overrides)
+            self.config = override(preset_config(chosen, algorithm), overrides)
             if run_dir is None:
                 run_dir = new_run_dir(name, algorithm, self.config["seed"])
         about |= {"shoal": __version__, "num_workers": num_workers}
@@ -246,7 +246,8 @@ class Trainer:
     def status(self) -> dict[str, Any]:
         """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
         exact, restarted), "step", "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
-        "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "eval_return_mean",
+        "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "policy_lag" (how many updates old the
+        weights of its rollout were; "impala" and "appo"), "eval_return_mean",
         "eval_step", "best_return_mean", "best_step". None where there is nothing yet."""
         return self._trainer.status()
 
@@ -312,7 +313,7 @@ def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")
 
 
 def _recorded(
-    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: str | None
+    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: str | None, algorithm: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a run directory says of its run, and its options with some changed."""
     if run_dir is None:
@@ -320,6 +321,9 @@ def _recorded(
     if preset is not None:
         raise ValueError("a resumed run keeps its options: leave out preset=, and override single ones")
     about = read_run(Path(run_dir))
+    its_own = about.get("algorithm", "ppo")
+    if algorithm not in (None, its_own):
+        raise ValueError(f"{run_dir} is a run of {its_own}, which does not become one of {algorithm}")
     config = about.pop("config")
     config["pause_at_step"] = None
     return about, override(config, overrides)

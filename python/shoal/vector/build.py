@@ -17,19 +17,24 @@ from shoal.vector.worker import EnvGroup
 __all__ = ["build_vec"]
 
 
-def build_vec(**arguments: Any) -> VectorEnv:
-    """`shoal.make_vec`, whose arguments these are."""
+def build_vec(*, first_env: int = 0, **arguments: Any) -> VectorEnv:
+    """`shoal.make_vec`, whose arguments these are.
+
+    Args:
+        first_env: environments of this process are these of more than there are here: what `shoal.worker().env_index` is
+            for the first.
+    """
     plan = plan_of(Asked(**arguments))
     if plan.recipe.native_id:
-        engine, board = native.start(plan)
-        return _face(plan, engine, board, native.description(engine, plan), native=True)
+        engine, shared_state = native.start(plan)
+        return _face(plan, engine, shared_state, native.description(engine, plan), native=True)
     if plan.backend == "serial":
-        return _in_this_process(plan)
+        return _in_this_process(plan, first_env)
     preparation = prepare(plan.config, plan.setup, plan.seeds, plan.context, plan.worker_options, plan.parcel)
     if plan.batches is not None:
-        engine, board = sessions.start(plan, preparation)
+        engine, shared_state = sessions.start(plan, preparation)
     else:
-        board = _core.process.Board.create(plan.options.shared_bytes)
+        shared_state = _core.process.SharedState.create(plan.options.shared_bytes)
         engine = processes.start(
             plan.recipe,
             plan.num_workers,
@@ -39,18 +44,18 @@ def build_vec(**arguments: Any) -> VectorEnv:
             plan.copy,
             plan.options,
             preparation,
-            board,
+            shared_state,
             plan.episodes,
             parcel=plan.parcel,
         )
-    return _face(plan, engine, board, _described(engine))
+    return _face(plan, engine, shared_state, _described(engine))
 
 
-def _in_this_process(plan: Plan) -> VectorEnv:
+def _in_this_process(plan: Plan, first_env: int) -> VectorEnv:
     def one_by_one(envs: list[Any], group: EnvGroup) -> _core.VectorEnv:
         return _core.async_serial_vector_env(envs, group, plan.async_options(plan.options.for_engine))
 
-    engine, group, board = serial.start(
+    engine, group, shared_state = serial.start(
         plan.recipe,
         plan.mode,
         plan.options,
@@ -58,13 +63,18 @@ def _in_this_process(plan: Plan) -> VectorEnv:
         setup=plan.setup,
         seeds=plan.seeds,
         episode_options=plan.episodes,
+        first_env=first_env,
         make=None if plan.batches is None else one_by_one,
     )
-    return _face(plan, engine, board, group.description(), group=group)
+    return _face(plan, engine, shared_state, group.description(), group=group)
 
 
 def _face(
-    plan: Plan, engine: _core.VectorEnv, board: _core.process.Board, description: dict[str, Any], **more: Any
+    plan: Plan,
+    engine: _core.VectorEnv,
+    shared_state: _core.process.SharedState,
+    description: dict[str, Any],
+    **more: Any,
 ) -> VectorEnv:
     """What the caller gets."""
     common: dict[str, Any] = {
@@ -74,7 +84,7 @@ def _face(
         "seed": plan.seed,
         "episode_statistics": bool(plan.episodes.get("statistics")),
         "parcel": plan.parcel,
-        "board": board,
+        "shared_state": shared_state,
         **more,
     }
     if plan.batches is None:

@@ -68,7 +68,7 @@ def add_faults(
     `infos["down"]` is True where it is not back yet, `infos["dropped"]` where it will not come back.
 
     Args:
-        states: of every row, as src/shoal/vector/fault_policy.h numbers them.
+        states: of every row, as src/shoal/vector/fault/fault_policy.h numbers them.
         faults: of the rows that this call lost.
     """
     for row, fault in faults:

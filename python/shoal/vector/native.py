@@ -17,7 +17,7 @@ from shoal.vector.processes import shares
 __all__ = ["description", "start"]
 
 
-def start(plan: Plan) -> tuple[_core.VectorEnv, _core.process.Board]:
+def start(plan: Plan) -> tuple[_core.VectorEnv, _core.process.SharedState]:
     """The engine, and what its environments share."""
     try:
         arguments = json.dumps(plan.env_kwargs | native_arguments(plan.episodes))
@@ -27,14 +27,14 @@ def start(plan: Plan) -> tuple[_core.VectorEnv, _core.process.Board]:
         counts = shares(plan.num_envs, plan.pool.num_workers)
         session = _core.native_session(plan.recipe.native_id, arguments)
         options = plan.async_options(plan.pool.options.for_engine)
-        return plan.pool.open([session] * len(counts), counts, options, False), plan.pool.board
-    board = _core.process.Board.create(plan.options.shared_bytes)
+        return plan.pool.open([session] * len(counts), counts, options, False), plan.pool.shared_state
+    shared_state = _core.process.SharedState.create(plan.options.shared_bytes)
     if plan.batches is None:
-        return _stepped_together(plan, arguments, board), board
-    return _stepped_one_by_one(plan, arguments, board), board
+        return _stepped_together(plan, arguments, shared_state), shared_state
+    return _stepped_one_by_one(plan, arguments, shared_state), shared_state
 
 
-def _stepped_together(plan: Plan, arguments: str, board: _core.process.Board) -> _core.VectorEnv:
+def _stepped_together(plan: Plan, arguments: str, shared_state: _core.process.SharedState) -> _core.VectorEnv:
     in_processes: dict[str, Any] = {}
     if plan.backend == "process":
         launcher = _launcher(plan.context, plan.options)
@@ -47,12 +47,12 @@ def _stepped_together(plan: Plan, arguments: str, board: _core.process.Board) ->
         autoreset_mode=plan.mode,
         faults=plan.faults,
         env_args=arguments,
-        board=board,
+        shared_state=shared_state,
         **in_processes,
     )
 
 
-def _stepped_one_by_one(plan: Plan, arguments: str, board: _core.process.Board) -> _core.VectorEnv:
+def _stepped_one_by_one(plan: Plan, arguments: str, shared_state: _core.process.SharedState) -> _core.VectorEnv:
     launcher, workers = None, plan.options.for_engine
     if plan.backend == "process":
         launcher, workers = _launcher(plan.context, plan.options), _for_processes(plan.options)
@@ -63,7 +63,7 @@ def _stepped_one_by_one(plan: Plan, arguments: str, board: _core.process.Board) 
         plan.backend,
         arguments,
         plan.async_options(workers),
-        board,
+        shared_state,
         launcher,
     )
 

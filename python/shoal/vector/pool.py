@@ -54,7 +54,7 @@ class WorkerPool:
     def _prepare(self, num_workers: int, preload: Sequence[str]) -> None:
         options = self.options
         self.num_workers = num_workers
-        self.board = _core.process.Board.create(options.shared_bytes)
+        self.shared_state = _core.process.SharedState.create(options.shared_bytes)
         self.launcher = shoal.process.launcher(
             self.context,
             preload=[pool_worker.__name__, *preload],
@@ -65,7 +65,7 @@ class WorkerPool:
         options = self.options
         payloads = self.launcher.pack([(pool_worker.run, options.gpus(), options.nested)], name="pool")
         self._pool = _core.worker_pool(
-            self.launcher.handle, payloads * self.num_workers, options.for_engine, self.board
+            self.launcher.handle, payloads * self.num_workers, options.for_engine, self.shared_state
         )
 
     @property

@@ -34,7 +34,7 @@ def start(
     lend_obs: bool,
     options: WorkerOptions,
     preparation: Preparation,
-    board: _core.process.Board,
+    shared_state: _core.process.SharedState,
     episode_options: Mapping[str, Any] | None = None,
     *,
     parcel: Parcel,
@@ -75,7 +75,7 @@ def start(
             faults=faults,
             workers=options.for_engine,
             lend_obs=lend_obs,
-            board=board,
+            shared_state=shared_state,
             step_before_reset=exact,
         )
 

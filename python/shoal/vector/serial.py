@@ -27,22 +27,26 @@ def start(
     episode_options: Mapping[str, Any] | None = None,
     same_observations: bool = True,
     exact: bool = False,
+    first_env: int = 0,
     make: Callable[[list[Any], EnvGroup], _core.VectorEnv] | None = None,
-) -> tuple[_core.VectorEnv, EnvGroup, _core.process.Board]:
+) -> tuple[_core.VectorEnv, EnvGroup, _core.process.SharedState]:
     """The engine, what it leaves to Python, and what the environments share.
 
     Args:
         check: called with the environments when they are built; what it raises closes them.
         episode_options: see shoal.vector.episodes.
         same_observations, exact: as for worker processes (processes.py).
+        first_env: what `shoal.worker().env_index` is for the first of them.
         make: makes another engine than the one that steps the environments all together.
     """
-    board = _core.process.Board.create(options.shared_bytes)
-    worker = introduce(_core.process.Identity(num_envs=len(recipe.factories), board=board))
+    shared_state = _core.process.SharedState.create(options.shared_bytes)
+    worker = introduce(
+        _core.process.Identity(first_env=first_env, num_envs=len(recipe.factories), shared_state=shared_state)
+    )
     with worker.scope():
         try:
             prepare_here(config, setup, seeds, worker, options)
-            envs = build_envs(recipe.factories, 0)
+            envs = build_envs(recipe.factories, first_env)
         except BaseException:
             worker.close()
             raise
@@ -57,4 +61,4 @@ def start(
         except BaseException:
             warn_of_close(group.close())
             raise
-    return engine, group, board
+    return engine, group, shared_state

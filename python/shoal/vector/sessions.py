@@ -15,18 +15,18 @@ from shoal.vector.processes import pack_factories, shares, with_guessed_preload
 __all__ = ["start"]
 
 
-def start(plan: Plan, preparation: Preparation) -> tuple[_core.VectorEnv, _core.process.Board]:
+def start(plan: Plan, preparation: Preparation) -> tuple[_core.VectorEnv, _core.process.SharedState]:
     """The engine, and what its environments share. The pool that plan names may have other sessions; without one, the
     engine has workers of its own."""
     if plan.pool is not None:
         payloads, counts = _packed(plan, plan.pool, preparation)
-        return _open(plan, plan.pool, payloads, counts, owned=False), plan.pool.board
+        return _open(plan, plan.pool, payloads, counts, owned=False), plan.pool.shared_state
 
-    def start_with(preload: Sequence[str]) -> tuple[_core.VectorEnv, _core.process.Board]:
+    def start_with(preload: Sequence[str]) -> tuple[_core.VectorEnv, _core.process.SharedState]:
         pool = WorkerPool._private(plan.num_workers, plan.context, plan.options, preload)
         payloads, counts = _packed(plan, pool, preparation)
         pool._start()  # now: forked workers inherit what was packed
-        return _open(plan, pool, payloads, counts, owned=True), pool.board
+        return _open(plan, pool, payloads, counts, owned=True), pool.shared_state
 
     return with_guessed_preload(plan.recipe, plan.context, plan.options, start_with)
 

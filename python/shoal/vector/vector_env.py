@@ -65,7 +65,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         group: EnvGroup | None = None,
         native: bool = False,
         episode_statistics: bool = False,
-        board: _core.process.Board | None = None,
+        shared_state: _core.process.SharedState | None = None,
         exact: bool = False,
         parcel: Parcel | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._parcel = parcel  # what its workers share with this process
         self._group = group  # the environments themselves, where they live in this process
         self._native = native
-        self._board = board if board is not None else _core.process.Board.create()
+        self._shared_state = shared_state if shared_state is not None else _core.process.SharedState.create()
         self.num_envs = engine.num_envs
         self.num_workers = engine.num_workers
         self.copy = copy
@@ -103,7 +103,15 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         Args:
             seed: environment i gets `seed + i`, or element i of a sequence; None leaves its generator as it is.
             options: given to every environment's reset, without the mask.
+
+        Actions that were sent for some environments, and wait for the others, are thrown away; with a mask they are an
+        AlreadyPendingCallError.
         """
+        if self._parts and "reset_mask" in (options or {}):
+            raise AlreadyPendingCallError(
+                f"reset(): environments {sorted(self._parts)} are in flight; send() the others and recv() first", "send"
+            )
+        self._parts = {}
         self.reset_async(seed=seed, options=options)
         return self.reset_wait()
 
@@ -261,16 +269,16 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def counter(self, name: str) -> _core.process.Counter:
         """What the environments add to as `shoal.worker().counter(name)`, over all workers; readable after close() too.
         The environments of one WorkerPool count together."""
-        return self._board.counter(name)
+        return self._shared_state.counter(name)
 
     def counters(self) -> dict[str, int]:
         """All counters that somebody has asked for, by name."""
-        return dict(self._board.counters())
+        return dict(self._shared_state.counters())
 
     @property
     def shared(self) -> SharedDict:
         """What the environments have as `shoal.worker().shared`."""
-        return SharedDict(self._board)
+        return SharedDict(self._shared_state)
 
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: batches, waiting, and for each worker its pid, steps, busy time and restarts.
@@ -393,12 +401,20 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         if extra & _core.EXTRA_FINAL:
             rows = np.flatnonzero(self._io.has_final())
             final_observations = {int(row): self._io.final_observation(int(row)) for row in rows}
-        batched = info_batches.batch(batch, entries, final_observations, self._final_keys)
+        batched = self._batched_infos(batch, entries, final_observations)
         if extra & _core.EXTRA_EPISODES:
             batched = add_statistics(batched, *self._io.episodes())
         if extra & _core.EXTRA_FAULT:
             batched = info_batches.add_faults(batch, batched, self._io.fault(), self._engine.faults())
         return batched
+
+    def _batched_infos(
+        self,
+        batch: gymnasium.vector.VectorEnv[Any, Any, Any],
+        entries: Sequence[info_batches.Entry],
+        final_observations: dict[int, Any],
+    ) -> dict[str, Any]:
+        return info_batches.batch(batch, entries, final_observations, self._final_keys)
 
     def _info_entries(self) -> list[info_batches.Entry]:
         entries: list[info_batches.Entry] = self._io.infos()

@@ -10,6 +10,14 @@
 namespace shoal::collect {
 
 Experience Experience::allocate(const ExperienceSpec& spec, int steps) {
+  return over(spec, steps, {});
+}
+
+Experience Experience::attach(const ExperienceSpec& spec, int steps, ipc::Block block) {
+  return over(spec, steps, std::move(block));
+}
+
+Experience Experience::over(const ExperienceSpec& spec, int steps, ipc::Block block) {
   if (steps < 1) throw InvalidArgument(fmt::format("experience of {} steps", steps));
   Experience experience;
   experience.steps_ = steps;
@@ -40,15 +48,33 @@ Experience Experience::allocate(const ExperienceSpec& spec, int steps) {
   for (auto* view : {&experience.episode_id_, &experience.env_id_, &experience.policy_version_}) {
     add(*view, {shm::DType::kI64, {}});
   }
-  experience.block_ = ipc::Block::allocate(layout.bytes());
+  if (!block) block = ipc::Block::allocate(layout.bytes());
+  if (block.size() < layout.bytes()) {
+    throw InvalidArgument(fmt::format(
+        "attach experience of {} steps of {} environments: it takes {} bytes, the block has {}",
+        steps, spec.envs, layout.bytes(), block.size()));
+  }
+  experience.block_ = std::move(block);
   for (const auto& [view, offset] : places) view->data = experience.block_.data() + offset;
   return experience;
 }
 
-shm::TensorView Experience::at(const shm::TensorView& view, int t) const {
-  shm::TensorView step{view.row_data(t), envs_, {view.row.dtype, {}}};
+shm::TensorView Experience::at(const shm::TensorView& view, int t, int first, int count) const {
+  shm::TensorView step{view.row_data(t), count, {view.row.dtype, {}}};
   step.row.shape.assign(view.row.shape.begin() + 1, view.row.shape.end());
+  step.data += static_cast<std::size_t>(first) * step.row_bytes();
   return step;
+}
+
+std::vector<const shm::TensorView*> Experience::views() const {
+  std::vector<const shm::TensorView*> all;
+  for (const auto* leaves : {&obs_, &next_obs_})
+    for (const shm::TensorView& leaf : *leaves) all.push_back(&leaf);
+  for (const auto* view : {&action_, &reward_, &terminated_, &truncated_, &valid_, &is_first_,
+                           &log_prob_, &value_, &episode_id_, &env_id_, &policy_version_}) {
+    if (view->data != nullptr) all.push_back(view);
+  }
+  return all;
 }
 
 }  // namespace shoal::collect

@@ -3,7 +3,8 @@
 //
 // Row t tells of the action that was taken in obs(t). The block lives as long as any process,
 // message or view holds it, and the heap then uses its memory again: experience is handed on
-// without a copy, and nobody has to give it back.
+// without a copy, and nobody has to give it back. The same spec and number of steps give the same
+// layout in every process, so that several may write their environments' columns of one block.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,9 @@ class Experience {
  public:
   /// Its bytes are not initialised. Throws InvalidArgument for fewer than one step, OutOfMemory.
   static Experience allocate(const ExperienceSpec& spec, int steps);
+  /// What another process of the family allocated with this spec and so many steps. Throws
+  /// InvalidArgument where the block is smaller than that.
+  static Experience attach(const ExperienceSpec& spec, int steps, ipc::Block block);
 
   int steps() const noexcept { return steps_; }
   int envs() const noexcept { return envs_; }
@@ -54,16 +58,27 @@ class Experience {
   const shm::TensorView& policy_version() const noexcept { return policy_version_; }  // int64
 
   /// Step t of one of the views: [envs, …].
-  shm::TensorView at(const shm::TensorView& view, int t) const;
+  shm::TensorView at(const shm::TensorView& view, int t) const { return at(view, t, 0, envs_); }
+  /// Of it, `count` environments from `first` on.
+  shm::TensorView at(const shm::TensorView& view, int t, int first, int count) const;
   /// Its elements; empty where the view has no data.
   template <class T>
   std::span<T> at(const shm::TensorView& view, int t) const noexcept {
     if (view.data == nullptr) return {};
     return {reinterpret_cast<T*>(view.row_data(t)), static_cast<std::size_t>(envs_)};
   }
+  template <class T>
+  std::span<T> at(const shm::TensorView& view, int t, int first, int count) const noexcept {
+    if (view.data == nullptr) return {};
+    return at<T>(view, t).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  }
+
+  /// All views that have data.
+  std::vector<const shm::TensorView*> views() const;
 
  private:
   Experience() = default;
+  static Experience over(const ExperienceSpec& spec, int steps, ipc::Block block);
 
   int steps_ = 0;
   int envs_ = 0;

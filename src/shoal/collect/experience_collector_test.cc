@@ -57,7 +57,7 @@ Experience collected(ExperienceCollector& collector, Actor& actor, int steps,
   ExperienceSpec spec = collector.spec();
   spec.next_obs = spec.log_prob = spec.value = everything;
   Experience experience = Experience::allocate(spec, steps);
-  collector.collect(actor, experience, 0, steps, 4);
+  collector.collect(actor, experience, {.count = steps, .policy_version = 4});
   return experience;
 }
 
@@ -108,8 +108,8 @@ TEST(ExperienceCollector, BatchesContinueEachOther) {
   collector.reset(kSeeds);
   CountingActor actor;
   const Experience whole = Experience::allocate(collector.spec(), 4);
-  collector.collect(actor, whole, 0, 1, 1);
-  collector.collect(actor, whole, 1, 3, 2);
+  collector.collect(actor, whole, {.count = 1, .policy_version = 1});
+  collector.collect(actor, whole, {.first = 1, .count = 3, .policy_version = 2});
   const Experience next = collected(collector, actor, 2, false);
   EXPECT_THAT(column<float>(whole, whole.obs()[0], 0), ElementsAre(0, 1, 100, 101));
   EXPECT_THAT(column<std::int64_t>(whole, whole.policy_version(), 0), ElementsAre(1, 2, 2, 2));
@@ -192,7 +192,7 @@ TEST(ExperienceCollector, ActionsOfABoxAreClippedForTheEnvironmentAlone) {
   BoldActor actor;
   for (const auto& [t, sent, kept] : {std::tuple{0, 2.0F, 1e6F}, std::tuple{1, -2.0F, -1e6F}}) {
     const Experience e = Experience::allocate(collector.spec(), 2);
-    collector.collect(actor, e, t, 1, 0);
+    collector.collect(actor, e, {.first = t, .count = 1});
     EXPECT_THAT(envs->actions()[0].as<float>(), Each(sent));
     EXPECT_THAT(e.at(e.action(), t).as<float>(), Each(kept));
   }
@@ -227,6 +227,155 @@ TEST(Experience, ItsArraysDoNotOverlapAndLiveInOneBlock) {
   }
   EXPECT_EQ(e.action().bytes(), 7U * 3 * 2 * 4);
   EXPECT_THROW(Experience::allocate(spec, 0), InvalidArgument);
+}
+
+/// Takes its actions from the columns that it is asked for: 5 and more.
+class ColumnActor final : public Actor {
+ public:
+  void act(const Decision& decision) override {
+    const auto obs = decision.obs[0].as<float>();
+    seen.emplace_back(obs.begin(), obs.end());
+    firsts.emplace_back(decision.is_first.begin(), decision.is_first.end());
+    std::int64_t column = 0;
+    for (auto& action : decision.action.as<std::int64_t>()) action = 5 + column++;
+    for (std::size_t i = 0; i < decision.value.size(); ++i)
+      decision.value[i] = static_cast<float>(i);
+  }
+  std::vector<std::vector<float>> seen;
+  std::vector<std::vector<std::uint8_t>> firsts;
+};
+
+TEST(ExperienceCollector, TwoOfThemFillTheColumnsOfOneExperienceAsOneWouldAlone) {
+  ScriptedVectorEnv first({{{2, true}}}, AutoresetMode::kSameStep);
+  ScriptedVectorEnv second({{{3, false}}, {}}, AutoresetMode::kSameStep);
+  ExperienceCollector left(first, {}, 0, 3);
+  ExperienceCollector right(second, {}, 1, 3);
+  left.reset(std::span(kSeeds).first(1));
+  right.reset(kSeeds);
+  ExperienceSpec spec = left.spec();
+  spec.envs = 3;
+  spec.next_obs = spec.value = true;
+  const Experience whole = Experience::allocate(spec, 4);
+  const Experience seen_by_other = Experience::attach(spec, 4, whole.block());
+  ColumnActor actor;
+  EXPECT_EQ(left.collect(actor, whole, {.count = 4}), 4);
+  EXPECT_EQ(right.collect(actor, seen_by_other, {.count = 4, .policy_version = 2, .column = 1}), 4);
+  EXPECT_THAT(column<float>(whole, whole.obs()[0], 0), ElementsAre(0, 1, 100, 101));
+  EXPECT_THAT(column<float>(whole, whole.obs()[0], 1), ElementsAre(0, 1, 2, 100));
+  EXPECT_THAT(column<float>(whole, whole.obs()[0], 2), ElementsAre(1000, 1001, 1002, 1003));
+  EXPECT_THAT(column<float>(whole, whole.next_obs()[0], 1), ElementsAre(1, 2, 3, 101));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.env_id(), 2), Each(2));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.episode_id(), 0), ElementsAre(0, 0, 3, 3));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.episode_id(), 1), ElementsAre(1, 1, 1, 4));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.policy_version(), 0), Each(0));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.policy_version(), 1), Each(2));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.action(), 2), Each(6));
+  EXPECT_THROW(right.collect(actor, whole, {.count = 4, .column = 2}), InvalidArgument);
+  EXPECT_THROW(Experience::attach(spec, 400, whole.block()), InvalidArgument);
+}
+
+TEST(ExperienceCollector, OnAStageTheActorIsAskedForAllColumnsAndTheOwnOnesCount) {
+  auto envs = scripted(AutoresetMode::kSameStep);
+  ExperienceCollector collector(envs);
+  collector.reset(kSeeds);
+  ExperienceSpec spec = collector.spec();
+  spec.log_prob = spec.value = true;
+  const Experience out = Experience::allocate(spec, 3);
+  spec.envs = 5;
+  const Experience stage = Experience::allocate(spec, 1);
+  ColumnActor actor;
+  EXPECT_EQ(collector.collect(actor, out, {.count = 3, .stage = &stage, .stage_column = 2}), 3);
+  EXPECT_THAT(actor.seen[0], ElementsAre(0, 0, 0, 1000, 0));
+  EXPECT_THAT(actor.seen[1], ElementsAre(1, 1, 1, 1001, 1));
+  EXPECT_THAT(actor.firsts[2], ElementsAre(1, 1, 1, 0, 1));
+  EXPECT_THAT(column<std::int64_t>(out, out.action(), 0), Each(7));
+  EXPECT_THAT(column<std::int64_t>(out, out.action(), 1), Each(8));
+  EXPECT_THAT(column<float>(out, out.value(), 1), Each(3));
+  EXPECT_THAT(column<float>(out, out.obs()[0], 1), ElementsAre(1000, 1001, 1002));
+}
+
+/// Stops the order that is under way in its second decision.
+class StoppingActor final : public Actor {
+ public:
+  explicit StoppingActor(ProgressLine line) : line_(line) {}
+  void act(const Decision& decision) override {
+    if (decision.t == 1) line_.stop(3);
+    for (auto& action : decision.action.as<std::int64_t>()) action = 5;
+  }
+
+ private:
+  ProgressLine line_;
+};
+
+TEST(ExperienceCollector, AnOrderThatIsStoppedEndsInRowsThatAreNotValid) {
+  auto envs = scripted(AutoresetMode::kSameStep);
+  ExperienceCollector collector(envs);
+  collector.reset(kSeeds);
+  const Experience out = Experience::allocate(collector.spec(), 5);
+  std::memset(out.block().data(), 0x55, out.block().size());
+  const ProgressBoard board = ProgressBoard::create(1);
+  ProgressLine line = board.line(0);
+  StoppingActor actor(line);
+  const CollectOrder order{.count = 5, .policy_version = 7, .progress = &line, .number = 3};
+  EXPECT_EQ(collector.collect(actor, out, order), 2);
+  EXPECT_EQ(line.rows(), 4U);
+  EXPECT_THAT(column<std::uint8_t>(out, out.valid(), 0), ElementsAre(1, 1, 0, 0, 0));
+  EXPECT_THAT(column<float>(out, out.obs()[0], 1), ElementsAre(1000, 1001, 0, 0, 0));
+  EXPECT_THAT(column<float>(out, out.reward(), 1), ElementsAre(1, 2, 0, 0, 0));
+  EXPECT_THAT(column<std::int64_t>(out, out.episode_id(), 0), ElementsAre(0, 0, 2, 2, 2));
+  EXPECT_THAT(column<std::int64_t>(out, out.policy_version(), 1), Each(7));
+  // An order that is stopped already takes one step; the next one is not stopped.
+  EXPECT_EQ(collector.collect(actor, out, {.count = 1, .progress = &line, .number = 3}), 1);
+  EXPECT_EQ(collector.collect(actor, out, {.first = 2, .count = 3, .progress = &line, .number = 4}),
+            3);
+  EXPECT_THAT(column<float>(out, out.obs()[0], 1), ElementsAre(1002, 1001, 1003, 1004, 1005));
+}
+
+TEST(ExperienceCollector, CohortsInTurnGiveWhatEachGivesAlone) {
+  ScriptedVectorEnv first({{{2, true}}}, AutoresetMode::kSameStep);
+  ScriptedVectorEnv second({{{3, false}}, {}}, AutoresetMode::kSameStep);
+  ExperienceCollector left(first, {}, 0, 3);
+  ExperienceCollector right(second, {}, 1, 3);
+  left.reset(std::span(kSeeds).first(1));
+  right.reset(kSeeds);
+  ExperienceSpec spec = left.spec();
+  spec.envs = 3;
+  const Experience whole = Experience::allocate(spec, 4);
+  CountingActor one, two;
+  const ExperienceCollector::Cohort cohorts[] = {{&left, &one, 0}, {&right, &two, 1}};
+  ExperienceCollector::collect_in_turn(cohorts, whole, {.count = 1});
+  ExperienceCollector::collect_in_turn(cohorts, whole,
+                                       {.first = 1, .count = 3, .policy_version = 2});
+  EXPECT_THAT(column<float>(whole, whole.obs()[0], 0), ElementsAre(0, 1, 100, 101));
+  EXPECT_THAT(column<float>(whole, whole.obs()[0], 1), ElementsAre(0, 1, 2, 100));
+  EXPECT_THAT(column<float>(whole, whole.obs()[0], 2), ElementsAre(1000, 1001, 1002, 1003));
+  EXPECT_THAT(column<std::uint8_t>(whole, whole.terminated(), 0), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(column<std::int64_t>(whole, whole.policy_version(), 2), ElementsAre(0, 2, 2, 2));
+  EXPECT_THAT(one.steps, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(two.steps, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(ExperienceCollector, WhereACohortFailsAllCanBeReset) {
+  ScriptedVectorEnv first({{}}, AutoresetMode::kSameStep);
+  ScriptedVectorEnv second({{}}, AutoresetMode::kSameStep);
+  ExperienceCollector left(first, {}, 0, 2);
+  ExperienceCollector right(second, {}, 1, 2);
+  left.reset(std::span(kSeeds).first(1));
+  right.reset(std::span(kSeeds).first(1));
+  ExperienceSpec spec = left.spec();
+  spec.envs = 2;
+  const Experience whole = Experience::allocate(spec, 3);
+  CountingActor one, two;
+  two.fail_at = 1;
+  const ExperienceCollector::Cohort cohorts[] = {{&left, &one, 0}, {&right, &two, 1}};
+  EXPECT_THROW(ExperienceCollector::collect_in_turn(cohorts, whole, {.count = 3}),
+               std::runtime_error);
+  EXPECT_THROW(ExperienceCollector::collect_in_turn(cohorts, whole, {.count = 3}), InvalidState);
+  left.reset({});
+  right.reset({});
+  two.fail_at = -1;
+  ExperienceCollector::collect_in_turn(cohorts, whole, {.count = 3});
+  EXPECT_THAT(column<std::uint8_t>(whole, whole.valid(), 0), Each(1));
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ class Rollout {
   /// `obs` and `action` are the specs of one environment's row.
   Rollout(int steps, int envs, const std::vector<shm::TensorSpec>& obs,
           const shm::TensorSpec& action);
+  Rollout(Rollout&&) noexcept = default;  // views go with it
+  Rollout& operator=(Rollout&&) noexcept = default;
 
   int steps() const noexcept { return steps_; }
   int envs() const noexcept { return envs_; }

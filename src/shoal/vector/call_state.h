@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/vector/stepper.h"
+#include "shoal/vector/step/stepper.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::vector {
@@ -17,6 +17,8 @@ namespace shoal::vector {
 /// All its refusals are InvalidState.
 ///
 /// Invariant: at most one call is under way; after fail() or close() none ever is again.
+/// Threads: one at a time.
+/// Processes, death: the caller's own, and ends with it.
 class CallState {
  public:
   enum class Call : std::uint8_t { kNone, kReset, kStep, kRequest };

@@ -15,6 +15,8 @@ namespace shoal::vector {
 /// when this goes.
 ///
 /// Threads: the caller's only.
+/// Processes: the caller's.
+/// Death: of a worker while it is waited for: close() goes on with the others.
 class Closing {
  public:
   Closing() = default;

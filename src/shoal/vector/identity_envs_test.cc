@@ -24,9 +24,9 @@ double observed(const Batch& batch, int env, int what) {
 class IdentityOfNativeEnvs : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(IdentityOfNativeEnvs, IsRightWhileTheyAreBuiltResetAndStepped) {
-  const auto board = process::Board::create();
+  const auto shared_state = process::SharedState::create();
   Options options;
-  options.board = board;
+  options.shared_state = shared_state;
   const auto envs = testing::make_native(GetParam(), "test/WhoAmI-v0", kEnvs, kWorkers, options);
   // Threads of one process take each other's work: they are one worker.
   const int workers = GetParam() == Kind::kThread ? 1 : envs->num_workers();
@@ -44,18 +44,18 @@ TEST_P(IdentityOfNativeEnvs, IsRightWhileTheyAreBuiltResetAndStepped) {
     }
   }
   EXPECT_EQ(ports.size(), static_cast<std::size_t>(kEnvs));
-  EXPECT_EQ(board->counter("built").value(), kEnvs);
-  EXPECT_EQ(board->counter("steps").value(), kEnvs);
+  EXPECT_EQ(shared_state->counter("built").value(), kEnvs);
+  EXPECT_EQ(shared_state->counter("steps").value(), kEnvs);
 }
 
 TEST_P(IdentityOfNativeEnvs, VectorEnvsCountApart) {
   Options options, others;
-  options.board = process::Board::create();
-  others.board = process::Board::create();
+  options.shared_state = process::SharedState::create();
+  others.shared_state = process::SharedState::create();
   const auto envs = testing::make_native(GetParam(), "test/WhoAmI-v0", 2, 1, options);
   const auto other = testing::make_native(GetParam(), "test/WhoAmI-v0", 3, 1, others);
-  EXPECT_EQ(options.board->counter("built").value(), 2);
-  EXPECT_EQ(others.board->counter("built").value(), 3);
+  EXPECT_EQ(options.shared_state->counter("built").value(), 2);
+  EXPECT_EQ(others.shared_state->counter("built").value(), 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, IdentityOfNativeEnvs,

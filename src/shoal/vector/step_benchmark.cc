@@ -2,14 +2,16 @@
 #include <benchmark/benchmark.h>
 
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "shoal/process/identity/welcome.h"
 #include "shoal/process/launcher.h"
-#include "shoal/vector/native_stepper.h"
-#include "shoal/vector/pool_worker.h"
-#include "shoal/vector/process_vector_env.h"
-#include "shoal/vector/serial_vector_env.h"
-#include "shoal/vector/thread_vector_env.h"
+#include "shoal/vector/local/serial_vector_env.h"
+#include "shoal/vector/local/thread_vector_env.h"
+#include "shoal/vector/native/native_stepper.h"
+#include "shoal/vector/sync/process_vector_env.h"
+#include "shoal/vector/worker_program/pool_worker.h"
 
 namespace shoal::vector {
 namespace {
@@ -101,6 +103,34 @@ void native_step(benchmark::State& state, Backend backend) {
   state.SetItemsProcessed(state.iterations() * options.num_envs);
 }
 
+/// The engine that steps one by one, asked for whole batches: 0, the engine that steps all together;
+/// 1, step() of the other; 2, its send() and recv().
+void whole_batch(benchmark::State& state) {
+  Options options;
+  options.num_envs = static_cast<int>(state.range(0));
+  options.num_workers = 2;
+  options.backend = Backend::kProcess;
+  if (state.range(1) > 0) options.batch_size = options.num_envs;
+  auto envs = VectorEnv::create("shoal/CartPole-v1", options);
+  envs->reset(std::uint64_t{0});
+  if (state.range(1) < 2) {
+    for (auto _ : state) benchmark::DoNotOptimize(envs->step());
+  } else {
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(options.num_envs));
+    std::iota(ids.begin(), ids.end(), 0);
+    for (auto _ : state) {
+      envs->send(ids);
+      benchmark::DoNotOptimize(envs->recv());
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * options.num_envs);
+}
+
+BENCHMARK(whole_batch)
+    ->ArgNames({"envs", "engine"})
+    ->ArgsProduct({{8, 64, 1024}, {0, 1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK(process_step)
     ->ArgNames({"workers", "work_us"})
     ->Args({1, 0})

@@ -9,14 +9,14 @@
 #include "shoal/env/registry.h"
 #include "shoal/os/limits/affinity.h"
 #include "shoal/process/launch/worker_main.h"
-#include "shoal/vector/async_local_vector_env.h"
+#include "shoal/vector/async/async_local_vector_env.h"
+#include "shoal/vector/async/pool_vector_env.h"
 #include "shoal/vector/call_state.h"
-#include "shoal/vector/native_stepper.h"
-#include "shoal/vector/native_worker.h"
-#include "shoal/vector/pool_vector_env.h"
-#include "shoal/vector/process_vector_env.h"
-#include "shoal/vector/serial_vector_env.h"
-#include "shoal/vector/thread_vector_env.h"
+#include "shoal/vector/local/serial_vector_env.h"
+#include "shoal/vector/local/thread_vector_env.h"
+#include "shoal/vector/native/native_stepper.h"
+#include "shoal/vector/sync/process_vector_env.h"
+#include "shoal/vector/worker_program/native_worker.h"
 
 namespace shoal::vector {
 namespace {
@@ -55,10 +55,11 @@ std::unique_ptr<VectorEnv> create_in_processes(std::string_view id, int num_work
 std::unique_ptr<VectorEnv> create_async(std::string_view id, int num_workers, Options options) {
   if (options.backend == Backend::kProcess) {
     env::find_env(id);  // an unknown id is named here, not by a worker
-    auto pool = std::make_shared<WorkerPool>(
-        take_launcher(options), native_pool_specs(num_workers, options.setup),
-        PoolOptions{
-            .pin_workers = options.pin_workers, .cpus = options.cpus, .board = options.board});
+    auto pool = std::make_shared<WorkerPool>(take_launcher(options),
+                                             native_pool_specs(num_workers, options.setup),
+                                             PoolOptions{.pin_workers = options.pin_workers,
+                                                         .cpus = options.cpus,
+                                                         .shared_state = options.shared_state});
     std::vector<PoolVectorEnv::Payload> payloads;
     for (int w = 0; w < num_workers; ++w) {
       payloads.push_back({envs_of_worker(options.num_envs, num_workers, w),
@@ -68,9 +69,10 @@ std::unique_ptr<VectorEnv> create_async(std::string_view id, int num_workers, Op
   }
   const bool serial = options.backend == Backend::kSerial;
   // More threads than CPUs would only take turns.
-  const int lanes = serial ? 1 : std::min(num_workers, os::allowed_cpus());
+  const int workers = serial ? 1 : std::min(num_workers, os::allowed_cpus());
   return std::make_unique<AsyncLocalVectorEnv>(
-      make_native_steppers(id, options.num_envs, lanes, options.env_args, options.board), options);
+      make_native_steppers(id, options.num_envs, workers, options.env_args, options.shared_state),
+      options);
 }
 
 }  // namespace
@@ -87,14 +89,14 @@ std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options&
       return create_in_processes(id, num_workers, options);
     case Backend::kThread:
       return std::make_unique<ThreadVectorEnv>(
-          make_native_steppers(id, options.num_envs, 1, options.env_args, options.board),
+          make_native_steppers(id, options.num_envs, 1, options.env_args, options.shared_state),
           options.autoreset_mode, num_workers);
     case Backend::kSerial:
     case Backend::kAuto:
       break;
   }
   return std::make_unique<SerialVectorEnv>(
-      make_native_steppers(id, options.num_envs, 1, options.env_args, options.board),
+      make_native_steppers(id, options.num_envs, 1, options.env_args, options.shared_state),
       options.autoreset_mode);
 }
 

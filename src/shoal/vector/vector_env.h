@@ -26,14 +26,14 @@
 
 #include "shoal/env/space.h"
 #include "shoal/process/error_report.h"
-#include "shoal/process/identity/board.h"
+#include "shoal/process/identity/shared_state.h"
 #include "shoal/process/identity/worker_setup.h"
 #include "shoal/process/launcher.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/vector/async_errors.h"
-#include "shoal/vector/autoreset.h"
-#include "shoal/vector/fault_policy.h"
-#include "shoal/vector/health.h"
+#include "shoal/vector/fault/fault_policy.h"
+#include "shoal/vector/fault/health.h"
+#include "shoal/vector/step/autoreset.h"
 
 namespace shoal::vector {
 
@@ -61,7 +61,7 @@ struct Options {
   std::uint64_t memory_hard_limit = 0;
   std::string env_args = "{}";  // JSON keyword arguments of the environment's factory
   /// What the workers share as process::this_worker().counter(…); nullptr: one that only they see.
-  std::shared_ptr<process::Board> board = {};
+  std::shared_ptr<process::SharedState> shared_state = {};
 
   /// Rows of a batch of recv(), in the order in which they are ready; 0: all of them, stepped
   /// together. The environments are then stepped one by one, whoever is ready first.
@@ -154,6 +154,8 @@ struct Arrivals {
   std::shared_ptr<const void> lease;
 };
 
+/// Processes: the one that made it; a forked child must not use it.
+/// Death: of a worker: as FaultPolicy says. Of this process: its workers end with it.
 class VectorEnv {
  public:
   /// A VectorEnv over native environments. `id` is one of the registry's; throws InvalidArgument

@@ -9,10 +9,10 @@
 
 #include "shoal/os/limits/affinity.h"
 #include "shoal/process/error_report.h"
-#include "shoal/vector/process_vector_env.h"
-#include "shoal/vector/serial_vector_env.h"
+#include "shoal/vector/local/serial_vector_env.h"
+#include "shoal/vector/local/thread_vector_env.h"
+#include "shoal/vector/sync/process_vector_env.h"
 #include "shoal/vector/testing/backends.h"
-#include "shoal/vector/thread_vector_env.h"
 
 namespace shoal::vector {
 namespace {

@@ -108,9 +108,9 @@ class AsyncVectorEnv(VectorEnv):
             workers = workers if limit is None else min(workers, _positive("num_workers", limit))
         same = observation_mode == "same"
         options = WorkerOptions()
-        board = _core.process.Board.create(options.shared_bytes)
+        shared_state = _core.process.SharedState.create(options.shared_bytes)
         parcel = Parcel()
-        engine = _start(recipe, workers, context, mode, copy, options, board, same, parcel)
+        engine = _start(recipe, workers, context, mode, copy, options, shared_state, same, parcel)
         try:
             hellos = [pickle.loads(hello) for w in range(engine.num_workers) if (hello := engine.hello(w))]
             self._check_hellos(hellos)
@@ -120,7 +120,9 @@ class AsyncVectorEnv(VectorEnv):
             batched, single = observation_spaces(observation_mode, seen, len(recipe.factories), type(self).__name__)
             if shared_memory:
                 check_shared_memory(single)
-            super().__init__(engine, hellos[0], autoreset_mode=mode, copy=copy, board=board, exact=True, parcel=parcel)
+            super().__init__(
+                engine, hellos[0], autoreset_mode=mode, copy=copy, shared_state=shared_state, exact=True, parcel=parcel
+            )
         except BaseException:
             engine.close()
             raise
@@ -298,7 +300,7 @@ def _start(
     mode: AutoresetMode,
     copy: bool,
     options: WorkerOptions,
-    board: _core.process.Board,
+    shared_state: _core.process.SharedState,
     same: bool,
     parcel: Parcel,
 ) -> _core.VectorEnv:
@@ -314,7 +316,7 @@ def _start(
             copy,
             options,
             Preparation(),
-            board,
+            shared_state,
             parcel=parcel,
             same_observations=same,
             exact=True,

@@ -61,7 +61,7 @@ class SyncVectorEnv(VectorEnv):
         observation_mode: ObservationMode,
         mode: AutoresetMode,
     ) -> None:
-        engine, group, board = serial.start(
+        engine, group, shared_state = serial.start(
             recipe,
             mode.name.lower(),
             WorkerOptions(),
@@ -70,7 +70,13 @@ class SyncVectorEnv(VectorEnv):
             exact=True,
         )
         super().__init__(
-            engine, group.description(), autoreset_mode=mode, copy=copy, group=group, board=board, exact=True
+            engine,
+            group.description(),
+            autoreset_mode=mode,
+            copy=copy,
+            group=group,
+            shared_state=shared_state,
+            exact=True,
         )
         self.envs = group.envs
         seen = [env.observation_space for env in self.envs]
@@ -118,7 +124,7 @@ class SyncVectorEnv(VectorEnv):
         return result
 
 
-_OF_ONE_ENGINE = frozenset({"_engine", "_group", "_board", "_io", "_own_answer", "_parcel", "envs"})
+_OF_ONE_ENGINE = frozenset({"_engine", "_group", "_shared_state", "_io", "_own_answer", "_parcel", "envs"})
 
 
 class HandOver(Keeper):

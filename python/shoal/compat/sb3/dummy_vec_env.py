@@ -12,7 +12,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv as PeersDummyVecEnv
 from stable_baselines3.common.vec_env.util import dict_to_obs
 
-from shoal.compat.sb3.arguments import factories_of, rows_of
+from shoal.compat.arguments import factories_of, rows_of
 
 __all__ = ["DummyVecEnv"]
 
@@ -34,7 +34,7 @@ class DummyVecEnv(PeersDummyVecEnv):
     buf_obs: OrderedDict[Any, np.ndarray]
 
     def __init__(self, env_fns: list[Callable[[], gymnasium.Env]]) -> None:
-        super().__init__(factories_of(env_fns, type(self).__name__))
+        super().__init__(factories_of(env_fns, type(self).__name__, "shoal.compat.sb3.make_vec_env(id, 4)"))
 
     def step_async(self, actions: np.ndarray) -> None:
         if len(actions) < self.num_envs:  # of more the peer takes the first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from gymnasium.error import ClosedEnvironmentError
 
 from shoal import _core
+from shoal.compat.closing import WarnsAtClose
 from shoal.ipc.pickling import dumps
 from shoal.vector.infos import Entry
 from shoal.vector.vector_env import VectorEnv
@@ -38,7 +38,7 @@ class Said(NamedTuple):
     faults: dict[int, Any]
 
 
-class Rows(VectorEnv):
+class Rows(WarnsAtClose, VectorEnv):
     """A VectorEnv in same-step mode whose infos are not batched: `Said`, or `{}` where there is nothing to say."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -119,11 +119,3 @@ class Rows(VectorEnv):
             terminate = not self._finish_pending(limit)
         self._pending = None
         super().close_extras(timeout=limit, terminate=terminate)
-
-    def _tell_close_failures(self, failures: list[BaseException]) -> None:
-        """Warns of what the environments raised: the peer's close() raises none of it."""
-        for failure in failures:
-            if not isinstance(failure, Exception):
-                raise failure
-            notes = "; ".join(getattr(failure, "__notes__", ()))
-            warnings.warn(f"{notes or 'close()'} raised {type(failure).__name__}: {failure}", stacklevel=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import operator
 import pickle
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,8 +15,9 @@ from stable_baselines3.common.vec_env import SubprocVecEnv as PeersSubprocVecEnv
 from stable_baselines3.common.vec_env import VecEnv
 
 from shoal import _core
+from shoal.compat.arguments import factories_of, policy_of, positive, rows_of
+from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.processes import Process
-from shoal.compat.sb3.arguments import factories_of, rows_of
 from shoal.compat.sb3.rows import Rows, Said
 from shoal.compat.sb3.seats import SeatGroup
 from shoal.errors import ForkRefused
@@ -37,7 +37,7 @@ _PATIENT = WorkerOptions(start_timeout=600.0)
 """The peer waits for ever for environments to be built."""
 
 
-class SubprocVecEnv(PeersSubprocVecEnv):
+class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
     """Steps environments in worker processes, one for each.
 
     Takes the place of `stable_baselines3.common.vec_env.SubprocVecEnv`, and is one: its arguments, methods and results.
@@ -82,7 +82,7 @@ class SubprocVecEnv(PeersSubprocVecEnv):
                 spaces or other shapes or dtypes of observations.
             TypeError: for environments where functions are needed, and for what cannot be sent to a worker.
         """
-        factories = factories_of(env_fns, type(self).__name__)
+        factories = factories_of(env_fns, type(self).__name__, "shoal.compat.sb3.make_vec_env(id, 4)")
         self.start_method = start_method
         self._envs = _started(factories, start_method, num_workers, on_fault, worker)
         try:
@@ -190,12 +190,6 @@ class SubprocVecEnv(PeersSubprocVecEnv):
         """See `shoal.VectorEnv.health()`."""
         return self._envs.health()
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__!r} object: it holds running environments, which can be neither copied nor "
-            "sent. Send a function that makes one, to be called where it is needed"
-        )
-
     def _of_each(self, indices: Any, who: str, method: str, *arguments: Any) -> list[Any]:
         rows = rows_of(indices, self.num_envs, f"{type(self).__name__}.{who}()")
         return self._envs.of_rows(rows, method, *arguments)
@@ -245,21 +239,29 @@ def _started(
             "SubprocVecEnv(worker=WorkerOptions(memory_limit=…)): replacing a worker between episodes takes steps without it, "
             "and a learner takes a row of every environment at every step. Set memory_hard_limit, with on_fault='restart'"
         )
-    faults = _policy(on_fault).settings(options.start_timeout)
-    workers = len(factories) if num_workers is None else min(len(factories), _positive(num_workers))
+    faults = policy_of(on_fault, "SubprocVecEnv", "a learner takes a row of every environment at every step").settings(
+        options.start_timeout
+    )
+    workers = (
+        len(factories)
+        if num_workers is None
+        else min(len(factories), positive(num_workers, "SubprocVecEnv(num_workers=…)"))
+    )
     recipe = recipe_of(factories, None, {})
-    board = _core.process.Board.create(options.shared_bytes)
+    shared_state = _core.process.SharedState.create(options.shared_bytes)
     parcel = Parcel()
     try:
-        engine = _start(recipe, workers, start_method or "auto", faults, options, board, parcel)
+        engine = _start(recipe, workers, start_method or "auto", faults, options, shared_state, parcel)
     except ForkRefused as refused:
         warnings.warn(
             f"SubprocVecEnv(start_method='fork') starts its workers by a fork server: {refused}", stacklevel=3
         )
-        engine = _start(recipe, workers, "auto", faults, options, board, parcel)
+        engine = _start(recipe, workers, "auto", faults, options, shared_state, parcel)
     try:
         hello = pickle.loads(engine.hello(0))
-        return Rows(engine, hello, autoreset_mode=AutoresetMode.SAME_STEP, board=board, exact=True, parcel=parcel)
+        return Rows(
+            engine, hello, autoreset_mode=AutoresetMode.SAME_STEP, shared_state=shared_state, exact=True, parcel=parcel
+        )
     except BaseException:
         engine.close()
         raise
@@ -271,7 +273,7 @@ def _start(
     context: str,
     faults: dict[str, Any],
     options: WorkerOptions,
-    board: _core.process.Board,
+    shared_state: _core.process.SharedState,
     parcel: Parcel,
 ) -> _core.VectorEnv:
     return start(
@@ -283,7 +285,7 @@ def _start(
         True,
         options,
         prepare(options.config, None, None, context, options, parcel),
-        board,
+        shared_state,
         parcel=parcel,
         same_observations=False,
         exact=True,
@@ -295,22 +297,3 @@ def _start(
 def _imported_by(factory: bytes) -> list[str]:
     """Stable-Baselines3, and torch with it, takes seconds to import: once is enough."""
     return ["stable_baselines3.common.monitor"] if b"stable_baselines3." in factory else []
-
-
-def _policy(on_fault: str | FaultPolicy) -> FaultPolicy:
-    if isinstance(on_fault, FaultPolicy):
-        if on_fault.on_fault != "drop":
-            return on_fault
-    elif on_fault in ("raise", "restart"):
-        return FaultPolicy(on_fault)
-    raise ValueError(
-        f"SubprocVecEnv(on_fault=…) takes 'raise', 'restart', or a shoal.FaultPolicy of these, got {on_fault!r}: a learner "
-        "takes a row of every environment at every step, so none can be dropped"
-    )
-
-
-def _positive(value: Any) -> int:
-    number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"SubprocVecEnv(num_workers=…) takes 1 or more, got {value}")
-    return number

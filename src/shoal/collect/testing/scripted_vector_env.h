@@ -46,6 +46,8 @@ class ScriptedVectorEnv final : public vector::VectorEnv {
   /// Actions of the last step.
   std::span<const std::int64_t> taken() const { return actions_; }
   std::span<const std::optional<std::uint64_t>> seeds() const { return seeds_; }
+  /// Calls of step_async().
+  int calls() const { return calls_; }
 
   int num_envs() const noexcept override { return n_; }
   int num_workers() const noexcept override { return 1; }

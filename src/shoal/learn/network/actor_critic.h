@@ -1,4 +1,4 @@
-// A policy's network as PPO uses it: forward for acting, forward and backward for learning.
+// A policy's network as learners use it: forward for acting, forward and backward for learning.
 //
 // Two implementations of one contract: AutogradActorCritic (LibTorch; any network) and
 // FusedActorCritic (own kernels; MLPs). Both read the parameters in place and write gradients in

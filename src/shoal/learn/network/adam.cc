@@ -1,8 +1,6 @@
 #include "shoal/learn/network/adam.h"
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace shoal::learn {
 
@@ -30,25 +28,6 @@ void Adam::step(std::span<float> parameters, std::span<const float> gradient, do
     v[i] = beta2 * v[i] + rest2 * gi * gi;
     p[i] -= step_size * m[i] / (std::sqrt(v[i]) * inverse_root + eps);
   }
-}
-
-double norm(std::span<const float> gradient) noexcept {
-  // Sixteen sums side by side, so that the compiler may vectorise in a fixed order.
-  constexpr std::size_t kLanes = 16;
-  double sums[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= gradient.size(); i += kLanes) {
-    for (std::size_t k = 0; k < kLanes; ++k) {
-      const double g = gradient[i + k];
-      sums[k] += g * g;
-    }
-  }
-  for (; i < gradient.size(); ++i) sums[0] += static_cast<double>(gradient[i]) * gradient[i];
-  return std::sqrt(std::accumulate(sums, sums + kLanes, 0.0));
-}
-
-double clip_factor(double norm, double max_norm) noexcept {
-  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }
 
 }  // namespace shoal::learn

@@ -50,7 +50,8 @@ class AutogradActorCritic : public testing::Test {
     return sum;
   }
 
-  PpoConfig config_{.policy_hidden = {16}, .shared_hidden = true, .activation = Activation::kRelu};
+  LearnerConfig config_{
+      .policy_hidden = {16}, .shared_hidden = true, .activation = Activation::kRelu};
   Parameters parameters_;
   Network network_;
   std::vector<float> speed_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shoal/learn/network/adam.h"
+#include "shoal/learn/testing/random_floats.h"
 
 namespace shoal::learn {
 namespace {
@@ -19,18 +20,10 @@ struct FusedCase {
   std::string name;
   std::int64_t inputs;
   std::int64_t actions;  // negative: that many dimensions of a Box
-  PpoConfig config;
+  LearnerConfig config;
 };
 
 void PrintTo(const FusedCase& c, std::ostream* out) { *out << c.name; }
-
-std::vector<float> random_floats(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> out(n);
-  for (auto& x : out) x = normal(random);
-  return out;
-}
 
 env::Space actions_of(std::int64_t n) {
   if (n < 0) return env::Box{{shm::DType::kF32, {-n}}, {-1}, {1}};
@@ -86,7 +79,7 @@ class FusedActorCriticOf : public testing::TestWithParam<std::tuple<FusedCase, s
     return gradient;
   }
 
-  PpoConfig config_;
+  LearnerConfig config_;
   Parameters parameters_;
   Network network_;
   std::vector<float> obs_;
@@ -94,14 +87,6 @@ class FusedActorCriticOf : public testing::TestWithParam<std::tuple<FusedCase, s
   std::unique_ptr<ActorCritic> fused_;
   std::unique_ptr<ActorCritic> autograd_;
 };
-
-void expect_near(const std::vector<float>& ours, const std::vector<float>& theirs,
-                 double tolerance) {
-  ASSERT_EQ(ours.size(), theirs.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    ASSERT_NEAR(ours[i], theirs[i], tolerance * (1 + std::abs(theirs[i]))) << i;
-  }
-}
 
 // Relative to the norm of each parameter's gradient, so that small ones count as much as large
 // ones.

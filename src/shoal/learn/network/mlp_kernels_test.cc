@@ -5,20 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "shoal/learn/testing/random_floats.h"
+
 namespace shoal::learn {
 namespace {
-
-std::vector<float> random_floats(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> out(n);
-  for (auto& x : out) x = normal(random);
-  return out;
-}
 
 double finish(double sum, Epilogue epilogue, double bias, double activation) {
   switch (epilogue) {

@@ -145,7 +145,7 @@ void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns
 }
 
 Network Network::create(const collect::ObservationEncoder& obs,
-                        const collect::ActionDecoder& actions, const PpoConfig& config,
+                        const collect::ActionDecoder& actions, const LearnerConfig& config,
                         Parameters& parameters) {
   Network net;
   net.activation = config.activation;
@@ -176,7 +176,7 @@ Network Network::create(const collect::ObservationEncoder& obs,
   return net;
 }
 
-void Network::initialize(Parameters& parameters, const PpoConfig& config,
+void Network::initialize(Parameters& parameters, const LearnerConfig& config,
                          const Philox& random) const {
   auto layer = [&](const Layer& l) {
     const auto weight = parameters.values(l.weight);

@@ -24,7 +24,7 @@
 
 #include "shoal/collect/action_decoder.h"
 #include "shoal/collect/observation_encoder.h"
-#include "shoal/learn/config/ppo_config.h"
+#include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/philox.h"
 
@@ -64,11 +64,11 @@ struct Network {
 
   /// Declares the parameters in `parameters` and builds them.
   static Network create(const collect::ObservationEncoder& obs,
-                        const collect::ActionDecoder& actions, const PpoConfig& config,
+                        const collect::ActionDecoder& actions, const LearnerConfig& config,
                         Parameters& parameters);
 
   /// Initial values: a function of the seed alone.
-  void initialize(Parameters& parameters, const PpoConfig& config, const Philox& random) const;
+  void initialize(Parameters& parameters, const LearnerConfig& config, const Philox& random) const;
 };
 
 /// Fills `weight` ([rows, columns], row-major) with a random matrix whose rows or columns,

@@ -15,7 +15,7 @@ using shm::DType;
 const env::Space kFourNumbers = env::Box{{DType::kF32, {4}}, {-1}, {1}};
 
 struct Built {
-  Built(const env::Space& observation, const env::Space& action, PpoConfig with = {})
+  Built(const env::Space& observation, const env::Space& action, LearnerConfig with = {})
       : config(std::move(with)),
         network(Network::create(collect::ObservationEncoder(observation),
                                 collect::ActionDecoder(action), config, parameters)) {
@@ -30,7 +30,7 @@ struct Built {
     return parameters.values(static_cast<std::size_t>(parameters.find(name)));
   }
 
-  PpoConfig config;
+  LearnerConfig config;
   Parameters parameters;
   Network network;
 };

@@ -9,62 +9,35 @@
 #pragma once
 
 #include <optional>
-#include <span>
-#include <vector>
+#include <utility>
 
+#include "shoal/learn/learner/actor_critic_loss.h"
 #include "shoal/learn/network/distribution.h"
-#include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
 
-/// A minibatch's rows. Spans have one element a row, `head` head_size() of them.
-struct PpoMinibatch {
-  std::span<const float> head;
-  std::span<const float> value;
-  std::span<const float> log_std;  // empty unless Gaussian
-  shm::TensorView actions;
-  std::span<const float> old_logp;
-  std::span<const float> old_value;
-  std::span<const float> advantage;  // normalised already, if at all
-  std::span<const float> returns;
-};
-
-struct PpoCoefficients {
+struct PpoClipping {
   float clip_range = 0.2F;
   std::optional<float> clip_range_value = {};
   bool pessimistic_value_clip =
       true;  // max of the clipped and the unclipped error (the original); false: the clipped (SB3)
-  float value_coef = 0.5F;
-  float entropy_coef = 0.0F;
 };
 
-struct PpoLosses {
-  double policy = 0;
-  double value = 0;
-  double entropy = 0;
-  double total = 0;
+struct PpoLosses : Losses {
   double approx_kl = 0;  // mean of (r - 1) - log r (Schulman's third estimator)
   double clip_fraction = 0;
 };
 
 class PpoLoss {
  public:
-  explicit PpoLoss(ActionDistribution distribution) : distribution_(std::move(distribution)) {}
+  explicit PpoLoss(ActionDistribution distribution) : loss_(std::move(distribution)) {}
 
-  const ActionDistribution& distribution() const noexcept { return distribution_; }
-
-  /// Returns the losses, and writes the derivatives of the total by head, value and log_std.
-  PpoLosses operator()(const PpoMinibatch& batch, const PpoCoefficients& coefficients,
-                       std::span<float> d_head, std::span<float> d_value,
-                       std::span<float> d_log_std);
+  /// Returns the losses, and writes the derivatives of the total.
+  PpoLosses operator()(const LossRows& rows, const PpoClipping& clipping,
+                       const LossCoefficients& coefficients, const LossDerivatives& by);
 
  private:
-  ActionDistribution distribution_;
-  std::vector<float> logp_, entropy_, log_probs_, d_logp_;
+  ActorCriticLoss loss_;
 };
-
-/// In place: mean 0, standard deviation 1 (unbiased, plus 1e-8). Fewer than two elements stay as
-/// they are.
-void normalize_advantages(std::span<float> advantage);
 
 }  // namespace shoal::learn

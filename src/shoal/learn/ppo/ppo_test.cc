@@ -4,43 +4,37 @@
 
 #include <cmath>
 #include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
+#include <nlohmann/json.hpp>
 
-#include "shoal/collect/testing/scripted_vector_env.h"
+#include "shoal/learn/config/option.h"
 #include "shoal/learn/run/evaluator.h"
-#include "shoal/os/error.h"
 
 namespace shoal::learn {
 namespace {
 
 using vector::AutoresetMode;
-using vector::Backend;
 using vector::VectorEnv;
 
 constexpr const char* kCartPole = "shoal/CartPole-v1";
 
-std::unique_ptr<VectorEnv> make(const char* id, int num_envs, Backend backend = Backend::kSerial,
-                                int workers = 0, AutoresetMode mode = AutoresetMode::kNextStep) {
+std::unique_ptr<VectorEnv> make(const char* id, int num_envs,
+                                AutoresetMode mode = AutoresetMode::kNextStep) {
   return VectorEnv::create(
-      id,
-      {.num_envs = num_envs, .num_workers = workers, .backend = backend, .autoreset_mode = mode});
+      id, {.num_envs = num_envs, .backend = vector::Backend::kSerial, .autoreset_mode = mode});
+}
+
+PpoConfig configured(const char* options) {
+  PpoConfig config;
+  options_from_json(nlohmann::json::parse(options), config);
+  return config;
 }
 
 // Small enough for a test, with every part of the state in use.
 PpoConfig small_config() {
-  return {.total_steps = 100'000,
-          .num_steps = 40,
-          .gamma = 0.98,
-          .gae_lambda = 0.8,
-          .batch_size = 64,
-          .epochs = 3,
-          .learning_rate = 1e-3,
-          .learning_rate_schedule = Schedule::kLinear,
-          .clip_range_schedule = Schedule::kLinear,
-          .normalize_obs = true,
-          .normalize_reward = true};
+  return configured(R"({
+      "total_steps": 100000, "num_steps": 40, "gamma": 0.98, "gae_lambda": 0.8, "batch_size": 64,
+      "epochs": 3, "learning_rate": 1e-3, "learning_rate_schedule": "linear",
+      "clip_range_schedule": "linear", "normalize_obs": true, "normalize_reward": true})");
 }
 
 Ppo learner(const VectorEnv& envs, const PpoConfig& config, std::uint64_t seed = 3) {
@@ -57,16 +51,11 @@ double mean_return(Ppo& ppo, const char* id, int episodes, std::uint64_t seed) {
 }
 
 void expect_cartpole_is_learnt(AutoresetMode mode) {
-  const auto envs = make(kCartPole, 8, Backend::kSerial, 0, mode);
-  PpoConfig config{.total_steps = 60'000,
-                   .num_steps = 32,
-                   .gamma = 0.98,
-                   .gae_lambda = 0.8,
-                   .batch_size = 256,
-                   .epochs = 20,
-                   .learning_rate = 1e-3,
-                   .learning_rate_schedule = Schedule::kLinear,
-                   .clip_range_schedule = Schedule::kLinear};
+  const auto envs = make(kCartPole, 8, mode);
+  const PpoConfig config = configured(R"({
+      "total_steps": 60000, "num_steps": 32, "gamma": 0.98, "gae_lambda": 0.8, "batch_size": 256,
+      "epochs": 20, "learning_rate": 1e-3, "learning_rate_schedule": "linear",
+      "clip_range_schedule": "linear"})");
   Ppo ppo = learner(*envs, config, 0);
   EXPECT_LT(mean_return(ppo, kCartPole, 20, 1), 300);
   ppo.begin(*envs);
@@ -76,120 +65,13 @@ void expect_cartpole_is_learnt(AutoresetMode mode) {
 
 TEST(Ppo, LearnsCartPole) { expect_cartpole_is_learnt(AutoresetMode::kNextStep); }
 
-TEST(Ppo, TheNumberOfWorkersAndTheBackendDoNotChangeABit) {
-  auto run = [](Backend backend, int workers) {
-    const auto envs = make(kCartPole, 8, backend, workers);
-    Ppo ppo = learner(*envs, small_config());
-    ppo.begin(*envs);
-    for (int k = 0; k < 4; ++k) ppo.iterate();
-    return ppo.state();
-  };
-  const LearnerState serial = run(Backend::kSerial, 1);
-  EXPECT_GT(serial.counters.at("episodes"), 0);
-  for (const int workers : {1, 2, 4})
-    EXPECT_EQ(run(Backend::kThread, workers), serial) << workers << " workers";
-}
-
-TEST(Ppo, SeedsMatter) {
-  const auto envs = make(kCartPole, 4);
-  Ppo one = learner(*envs, small_config(), 1);
-  Ppo two = learner(*envs, small_config(), 2);
-  EXPECT_NE(one.state().policy, two.state().policy);
-}
-
-TEST(Ppo, ContinuesBitForBitFromItsState) {
-  const auto envs = make(kCartPole, 4);
-  Ppo whole = learner(*envs, small_config());
-  whole.begin(*envs);
-  for (int k = 0; k < 3; ++k) whole.iterate();
-  const LearnerState saved = whole.state();
-  // begin() anew on both sides stands for environments that are brought back to where they were.
-  whole.begin(*envs);
-  for (int k = 0; k < 3; ++k) whole.iterate();
-
-  const auto other_envs = make(kCartPole, 4);
-  Ppo resumed = learner(*other_envs, small_config(), 99);
-  resumed.load_state(saved);
-  EXPECT_EQ(resumed.state(), saved);
-  resumed.begin(*other_envs);
-  for (int k = 0; k < 3; ++k) resumed.iterate();
-  EXPECT_EQ(resumed.state(), whole.state());
-}
-
-TEST(Ppo, ContinuesBitForBitInTheMiddleOfEpisodes) {
-  auto script = [] {
-    return collect::ScriptedVectorEnv(
-        {{{7, false}, {25, true}}, {{12, true}, {3, true}, {9, false}}}, AutoresetMode::kNextStep);
-  };
-  PpoConfig config = small_config();
-  config.num_steps = 5;
-  config.batch_size = 4;
-  auto envs = script();
-  Ppo whole = learner(envs, config);
-  whole.begin(envs);
-  for (int k = 0; k < 3; ++k) whole.iterate();
-  const LearnerState saved = whole.state();
-  for (int k = 0; k < 3; ++k) whole.iterate();
-
-  auto other_envs = script();
-  vector::Batch current = other_envs.reset(0);
-  for (int k = 0; k < 15; ++k) current = other_envs.step();
-  Ppo resumed = learner(other_envs, config, 99);
-  resumed.load_state(saved);
-  resumed.resume(other_envs, current);
-  for (int k = 0; k < 3; ++k) resumed.iterate();
-  EXPECT_EQ(resumed.state(), whole.state());
-}
-
-TEST(Ppo, StateOfAnotherNetworkIsRefusedAndChangesNothing) {
-  const auto envs = make(kCartPole, 4);
-  Ppo ppo = learner(*envs, small_config());
-  const LearnerState before = ppo.state();
-  PpoConfig wider = small_config();
-  wider.policy_hidden = {32, 32};
-  EXPECT_THROW(ppo.load_state(learner(*envs, wider).state()), InvalidArgument);
-  LearnerState missing = learner(*envs, small_config(), 5).state();
-  missing.normalizer.clear();
-  EXPECT_THROW(ppo.load_state(missing), InvalidArgument);
-  missing = learner(*envs, small_config(), 5).state();
-  missing.counters.erase("steps");
-  EXPECT_THROW(ppo.load_state(missing), InvalidArgument);
-  EXPECT_THROW(ppo.load_state(learner(*make(kCartPole, 2), small_config()).state()),
-               InvalidArgument);
-  EXPECT_EQ(ppo.state(), before);
-}
-
-TEST(Ppo, ThePolicyAloneActsAsTheLearnerItCameFrom) {
-  const auto envs = make(kCartPole, 4);
-  Ppo trained = learner(*envs, small_config());
-  trained.begin(*envs);
-  for (int k = 0; k < 3; ++k) trained.iterate();
-  const auto eval_envs = make(kCartPole, 7);
-  Ppo loaded = learner(*eval_envs, small_config(), 8);
-  loaded.load_policy(trained.state());
-  EXPECT_EQ(mean_return(loaded, kCartPole, 20, 5), mean_return(trained, kCartPole, 20, 5));
-}
-
-TEST(Ppo, ActingChangesNoState) {
-  const auto envs = make(kCartPole, 4);
-  Ppo ppo = learner(*envs, small_config());
-  const LearnerState before = ppo.state();
-  mean_return(ppo, kCartPole, 5, 1);
-  EXPECT_EQ(ppo.state(), before);
-}
-
 TEST(Ppo, ABoxOfActionsIsLearnt) {
   constexpr const char* kPendulum = "shoal/Pendulum-v1";
   const auto envs = make(kPendulum, 16);
-  PpoConfig config{.total_steps = 100'000,
-                   .num_steps = 256,
-                   .gamma = 0.9,
-                   .gae_lambda = 0.95,
-                   .batch_size = 256,
-                   .epochs = 10,
-                   .learning_rate = 1e-3,
-                   .learning_rate_schedule = Schedule::kLinear,
-                   .normalize_reward = true};
+  const PpoConfig config = configured(R"({
+      "total_steps": 100000, "num_steps": 256, "gamma": 0.9, "gae_lambda": 0.95, "batch_size": 256,
+      "epochs": 10, "learning_rate": 1e-3, "learning_rate_schedule": "linear",
+      "normalize_reward": true})");
   Ppo ppo = learner(*envs, config, 0);
   EXPECT_LT(mean_return(ppo, kPendulum, 20, 1), -900);
   ppo.begin(*envs);
@@ -227,19 +109,6 @@ TEST(Ppo, SchedulesFollowTheSteps) {
 }
 
 TEST(Ppo, SameStepAutoresetLearnsToo) { expect_cartpole_is_learnt(AutoresetMode::kSameStep); }
-
-TEST(Ppo, IteratingWithoutEnvironmentsThrows) {
-  const auto envs = make(kCartPole, 2);
-  Ppo ppo = learner(*envs, small_config());
-  EXPECT_THROW(ppo.iterate(), InvalidState);
-}
-
-TEST(Ppo, OtherEnvironmentsThanItsOwnAreRefused) {
-  const auto envs = make(kCartPole, 2);
-  Ppo ppo = learner(*envs, small_config());
-  EXPECT_THROW(ppo.begin(*make(kCartPole, 3)), InvalidArgument);
-  EXPECT_THROW(ppo.begin(*make("shoal/Pendulum-v1", 2)), InvalidArgument);
-}
 
 }  // namespace
 }  // namespace shoal::learn

@@ -17,13 +17,14 @@ TEST(PpoWithAutograd, LearnsWhatTheOwnKernelsLearn) {
   auto run = [](bool fused) {
     const auto envs = vector::VectorEnv::create(
         "shoal/CartPole-v1", {.num_envs = 8, .backend = vector::Backend::kSerial});
-    const PpoConfig config{.num_steps = 40,
-                           .batch_size = 64,
-                           .epochs = 1,
-                           .learning_rate = 1e-3,
-                           .normalize_obs = true,
-                           .normalize_reward = true,
-                           .fused = fused};
+    PpoConfig config;
+    config.num_steps = 40;
+    config.batch_size = 64;
+    config.epochs = 1;
+    config.learning_rate = 1e-3;
+    config.normalize_obs = true;
+    config.normalize_reward = true;
+    config.fused = fused;
     Ppo ppo(envs->single_observation_space(), envs->single_action_space(), 8, config, 3);
     ppo.begin(*envs);
     const IterationStats stats = ppo.iterate();

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "shoal/env/space_json.h"
+#include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
-#include "shoal/learn/config/train_config.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
 
@@ -20,8 +20,8 @@ constexpr std::string_view kObsNormalizer = "obs.";
 }  // namespace
 
 NetworkActor::NetworkActor(const env::Space& observation, const env::Space& action,
-                           const PpoConfig& config, std::uint64_t seed)
-    : ppo_(observation, action, 1, config, seed) {}
+                           const LearnerConfig& config, std::uint64_t seed)
+    : agent_(std::make_unique<Agent>(observation, action, config, seed)) {}
 
 NetworkActor NetworkActor::load(const std::filesystem::path& directory,
                                 const env::Space& observation, const env::Space& action,
@@ -44,17 +44,18 @@ NetworkActor NetworkActor::load(const std::filesystem::path& directory,
         directory.string(), trained_observation.repr(), trained_action.repr(), observation.repr(),
         action.repr()));
   }
-  NetworkActor actor(observation, action, config.ppo, seed);
-  actor.ppo_.load_policy(learner_state_of(checkpoint));
+  NetworkActor actor(observation, action, config.learner(), seed);
+  actor.agent_->load(learner_state_of(checkpoint));
   return actor;
 }
 
 void NetworkActor::act(const collect::Decision& decision) {
-  ppo_.decide(decision.obs, decision.step, decision.action, decision.log_prob, decision.value);
+  agent_->decide(decision.obs, decision.step, decision.action, decision.log_prob, decision.value);
 }
 
 std::vector<NamedArray> NetworkActor::weights() const {
-  LearnerState state = ppo_.state();
+  LearnerState state;
+  agent_->save(state);
   std::vector<NamedArray> weights = std::move(state.policy);
   for (NamedArray& array : state.normalizer) {
     if (!array.name.starts_with(kObsNormalizer)) continue;
@@ -71,7 +72,7 @@ void NetworkActor::load_weights(std::vector<NamedArray> weights) {
     if (is_normalizer) array.name.erase(0, kNormalizer.size());
     (is_normalizer ? state.normalizer : state.policy).push_back(std::move(array));
   }
-  ppo_.load_policy(state);
+  agent_->load(state);
 }
 
 }  // namespace shoal::learn

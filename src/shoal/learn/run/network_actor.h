@@ -6,13 +6,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "shoal/collect/actor.h"
 #include "shoal/env/space.h"
 #include "shoal/learn/checkpoint/learner_state.h"
-#include "shoal/learn/config/ppo_config.h"
-#include "shoal/learn/ppo/ppo.h"
+#include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/learner/agent.h"
 
 namespace shoal::learn {
 
@@ -20,7 +21,7 @@ class NetworkActor final : public collect::Actor {
  public:
   /// A new network for these spaces, initialised from `seed`, which its actions are drawn from,
   /// too. Throws InvalidArgument for spaces that it does not cover.
-  NetworkActor(const env::Space& observation, const env::Space& action, const PpoConfig& config,
+  NetworkActor(const env::Space& observation, const env::Space& action, const LearnerConfig& config,
                std::uint64_t seed);
 
   /// That of a checkpoint. Throws CorruptFile when the directory holds none, InvalidArgument when
@@ -30,7 +31,7 @@ class NetworkActor final : public collect::Actor {
 
   void act(const collect::Decision& decision) override;
   /// Draws from `seed` from now on.
-  void reseed(std::uint64_t seed) noexcept { ppo_.reseed(seed); }
+  void reseed(std::uint64_t seed) noexcept { agent_->reseed(seed); }
 
   /// Parameters and the normaliser of observations, under the names of a checkpoint's
   /// policy.safetensors.
@@ -40,7 +41,7 @@ class NetworkActor final : public collect::Actor {
   void load_weights(std::vector<NamedArray> weights);
 
  private:
-  Ppo ppo_;
+  std::unique_ptr<Agent> agent_;
 };
 
 }  // namespace shoal::learn

@@ -31,7 +31,7 @@ std::unique_ptr<VectorEnv> make(const char* id, Backend backend = Backend::kSeri
 }
 
 NetworkActor actor_for(const VectorEnv& envs, std::uint64_t seed = 3, bool normalize = false) {
-  PpoConfig config;
+  LearnerConfig config;
   config.normalize_obs = normalize;
   return NetworkActor(envs.single_observation_space(), envs.single_action_space(), config, seed);
 }
@@ -44,7 +44,7 @@ Experience collected(VectorEnv& envs, NetworkActor& actor, int steps = 50) {
   collect::ExperienceSpec spec = collector.spec();
   spec.log_prob = spec.value = true;
   Experience experience = Experience::allocate(spec, steps);
-  collector.collect(actor, experience, 0, steps, 0);
+  collector.collect(actor, experience, {.count = steps});
   return experience;
 }
 

@@ -15,9 +15,10 @@
 // integer of fewer than 257 values, else the action's own size. Whoever resets all environments
 // with seeds from time to time bounds it.
 //
-// Threads: as VectorEnv.
+// Threads: as VectorEnv; any may ask recorded_steps().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,7 +64,9 @@ class ReplayableVectorEnv final : public vector::VectorEnv {
   }
 
   /// Steps of each environment since the last reset of all with seeds: what replay() would repeat.
-  std::int64_t recorded_steps() const noexcept { return steps_; }
+  std::int64_t recorded_steps() const noexcept {
+    return steps_.load(std::memory_order_relaxed);  // a number, nothing that it orders
+  }
 
   /// Seeds, actions and the current observation, for a checkpoint. Nothing when the environments
   /// cannot be replayed: they have not been reset yet, or not all of them with seeds, or some of
@@ -94,7 +97,7 @@ class ReplayableVectorEnv final : public vector::VectorEnv {
   std::vector<ActionColumn> columns_;
   std::vector<std::string> obs_names_;
   std::vector<std::uint64_t> seeds_;  // empty: not replayable
-  std::int64_t steps_ = 0;
+  std::atomic<std::int64_t> steps_ = 0;
   vector::Batch batch_{};
 };
 

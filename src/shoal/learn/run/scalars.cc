@@ -1,19 +1,9 @@
 #include "shoal/learn/run/scalars.h"
 
 #include <cmath>
-#include <limits>
-#include <span>
 
 namespace shoal::learn {
 namespace {
-
-/// A mean over the episodes that ended in one iteration; NaN when none did.
-template <class Field>
-double mean_of(std::span<const collect::Episode> episodes, Field field) {
-  double sum = 0;
-  for (const auto& episode : episodes) sum += static_cast<double>(episode.*field);
-  return sum / static_cast<double>(episodes.size());
-}
 
 class Adder {
  public:
@@ -28,7 +18,16 @@ class Adder {
 
 }  // namespace
 
-ScalarRecord scalars_of(const IterationStats& stats, double seconds, double steps_per_second) {
+void EndedEpisodes::add(std::span<const collect::Episode> episodes) noexcept {
+  for (const auto& episode : episodes) {
+    ++count;
+    return_sum += episode.episode_return;
+    length_sum += static_cast<double>(episode.length);
+  }
+}
+
+ScalarRecord scalars_of(const IterationStats& stats, const EndedEpisodes& ended, double seconds,
+                        double steps_per_second) {
   ScalarRecord record{stats.steps, seconds, {}};
   Adder add(record);
   add("rollout/ep_rew_mean", stats.episode_return_mean);
@@ -46,14 +45,15 @@ ScalarRecord scalars_of(const IterationStats& stats, double seconds, double step
   add("train/learning_rate", stats.learning_rate);
   add("train/loss", stats.loss);
   add("train/policy_gradient_loss", stats.policy_loss);
+  add("train/policy_lag", stats.policy_lag);
   if (stats.action_std) add("train/std", *stats.action_std);
   add("train/value_loss", stats.value_loss);
 
   add("charts/SPS", steps_per_second);
   add("charts/learning_rate", stats.learning_rate);
-  if (!stats.finished.empty()) {
-    add("charts/episodic_return", mean_of(stats.finished, &collect::Episode::episode_return));
-    add("charts/episodic_length", mean_of(stats.finished, &collect::Episode::length));
+  if (ended.count > 0) {
+    add("charts/episodic_return", ended.return_sum / static_cast<double>(ended.count));
+    add("charts/episodic_length", ended.length_sum / static_cast<double>(ended.count));
   }
   add("losses/approx_kl", stats.approx_kl);
   add("losses/clipfrac", stats.clip_fraction);

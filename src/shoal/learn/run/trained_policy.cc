@@ -63,9 +63,9 @@ TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
     policy.action_space_ = env::space_from_json(state.at("action_space"));
     policy.steps_ = state.at("step").get<std::int64_t>();
     apply_overrides(state.at("config"), policy.config_);
-    policy.ppo_ = std::make_unique<Ppo>(policy.observation_space_, policy.action_space_, 1,
-                                        policy.config_.ppo, policy.config_.seed);
-    policy.ppo_->load_policy(learner_state_of(checkpoint));
+    policy.agent_ = std::make_unique<Agent>(policy.observation_space_, policy.action_space_,
+                                            policy.config_.learner(), policy.config_.seed);
+    policy.agent_->load(learner_state_of(checkpoint));
     return policy;
   } catch (const nlohmann::json::exception& error) {
     throw CorruptFile(

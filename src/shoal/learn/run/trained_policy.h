@@ -10,10 +10,10 @@
 #include <span>
 
 #include "shoal/env/space.h"
+#include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/checkpoint/learner_state.h"
-#include "shoal/learn/config/train_config.h"
-#include "shoal/learn/ppo/ppo.h"
+#include "shoal/learn/learner/agent.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
@@ -30,11 +30,11 @@ class TrainedPolicy {
   std::int64_t steps() const noexcept { return steps_; }
   const TrainConfig& config() const noexcept { return config_; }
 
-  /// As Ppo::act: raw observations in, the environment's actions out, one view per leaf, any number
+  /// As Agent::act: raw observations in, the environment's actions out, one view per leaf, any number
   /// of rows.
   void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
            bool deterministic, std::uint64_t step = 0) {
-    ppo_->act(obs, actions, deterministic, step);
+    agent_->act(obs, actions, deterministic, step);
   }
 
  private:
@@ -44,7 +44,7 @@ class TrainedPolicy {
   env::Space action_space_;
   TrainConfig config_;
   std::int64_t steps_ = 0;
-  std::unique_ptr<Ppo> ppo_;
+  std::unique_ptr<Agent> agent_;
 };
 
 /// Where a learner's arrays go in a checkpoint. policy.safetensors: the parameters, and

@@ -1,4 +1,4 @@
-// A training run: iterations of PPO in a thread of its own, evaluations, checkpoints, measurements.
+// A training run: iterations of a learner in a thread of its own, evaluations, checkpoints, measurements.
 //
 //   Trainer trainer({envs, eval_envs, config, run_directory});
 //   trainer.start();
@@ -36,7 +36,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/learn/config/train_config.h"
+#include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/run/scalars.h"
 #include "shoal/vector/vector_env.h"
 

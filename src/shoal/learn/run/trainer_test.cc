@@ -7,8 +7,8 @@
 #include <limits>
 #include <sstream>
 
+#include "shoal/learn/algorithm/presets.h"
 #include "shoal/learn/checkpoint/durable_file.h"
-#include "shoal/learn/config/presets.h"
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/learn/testing/temporary_directory.h"
@@ -29,15 +29,19 @@ std::shared_ptr<VectorEnv> make(const std::string& id, int num_envs,
 }
 
 /// Everything on that has state: normalised observations and rewards, schedules, evaluations.
-TrainConfig small_config() {
+TrainConfig small_config(const std::string& algorithm = "ppo") {
   TrainConfig config;
+  apply_overrides({{"algorithm", algorithm}}, config);
+  if (algorithm == "ppo")
+    apply_overrides({{"batch_size", 64}, {"epochs", 2}, {"clip_range_schedule", "linear"}}, config);
+  else
+    apply_overrides({{"log_interval", 3}}, config);  // iterations between records are counted, too
+  if (to_flat_json(config).contains("deterministic"))
+    apply_overrides({{"deterministic", true}}, config);
   apply_overrides({{"total_steps", 2000},
                    {"num_envs", 4},
                    {"num_steps", 50},
-                   {"batch_size", 64},
-                   {"epochs", 2},
                    {"learning_rate_schedule", "linear"},
-                   {"clip_range_schedule", "linear"},
                    {"normalize_obs", true},
                    {"normalize_reward", true},
                    {"policy_hidden", {16}},
@@ -126,8 +130,13 @@ TEST_F(TrainerTest, ARunLeavesItsWholeDirectoryBehind) {
     EXPECT_TRUE(lines[lines.size() - 2].contains(name)) << name;
 }
 
-TEST_F(TrainerTest, StoppedAndResumedAtAnyIterationEqualsUninterrupted) {
-  const auto config = small_config();
+class TrainerOf : public TrainerTest, public testing::WithParamInterface<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, TrainerOf, testing::ValuesIn(algorithm_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(TrainerOf, StoppedAndResumedAtAnyIterationEqualsUninterrupted) {
+  const auto config = small_config(GetParam());
   const auto whole = train(setup("whole", config));
   for (int pause : {1, 799, 801, 1400, 1800}) {  // before, at and after evaluations
     const auto name = "paused" + std::to_string(pause);
@@ -152,6 +161,52 @@ TEST_F(TrainerTest, StoppedAndResumedAtAnyIterationEqualsUninterrupted) {
   }
 }
 
+TEST_F(TrainerTest, ACheckpointFromBeforeThereWasAChoiceOfAlgorithmsResumesExactly) {
+  auto config = small_config();
+  train(setup("whole", config));
+  config.pause_at_step = 1000;
+  train(setup("old", config));
+  const auto file = run("old") / "checkpoints" / "last" / "state.json";
+  auto state = json::parse(text_of(file));
+  for (const char* name :
+       {"algorithm", "optimizer", "rmsprop_alpha", "rmsprop_eps", "log_interval"})
+    ASSERT_EQ(state["config"].erase(name), 1U) << name;
+  ASSERT_EQ(state["episodes"].erase("unrecorded"), 1U);
+  replace_file(file, state.dump());
+  EXPECT_EQ(TrainedPolicy::load(file.parent_path()).config(), config);
+  train(setup("old", small_config(), true));
+  EXPECT_EQ(resume_kind_, ResumeKind::kExact);
+  EXPECT_EQ(arrays_of_run("old"), arrays_of_run("whole"));
+}
+
+TEST_F(TrainerTest, AnIntervalOfRecordsKeepsWhatHappenedBetween) {
+  auto every = small_config();
+  train(setup("every", every));
+  auto some = every;
+  some.learner().log_interval = 4;
+  train(setup("some", some));
+  EXPECT_EQ(arrays_of_run("some"), arrays_of_run("every")) << "records change nothing";
+  const auto records = [&](const std::string& name) {
+    std::vector<json> with_losses;
+    for (const auto& line : progress(name))
+      if (line.contains("train/loss")) with_losses.push_back(line);
+    return with_losses;
+  };
+  const auto all = records("every");
+  const auto fourths = records("some");
+  ASSERT_EQ(all.size(), 10U);
+  ASSERT_EQ(fourths.size(), 3U) << "after iterations 4, 8 and, the last, 10";
+  for (const auto& [fourth, one] : {std::pair(fourths[0], all[3]), std::pair(fourths[2], all[9])}) {
+    EXPECT_EQ(fourth["step"], one["step"]);
+    EXPECT_EQ(fourth["train/loss"], one["train/loss"]);
+    EXPECT_EQ(fourth["rollout/ep_rew_mean"], one["rollout/ep_rew_mean"]);
+  }
+  EXPECT_TRUE(fourths[0].contains("charts/episodic_return"));
+  EXPECT_NEAR(fourths[0]["charts/episodic_return"].get<double>(),
+              fourths[0]["rollout/ep_rew_mean"].get<double>(), 1e-9)
+      << "fewer than 100 episodes: the mean of all is that of the interval";
+}
+
 TEST_F(TrainerTest, ResumedTwiceAndOnAnotherBackendEqualsUninterrupted) {
   id_ = "shoal/Pendulum-v1";
   auto config = small_config();
@@ -169,11 +224,11 @@ TEST_F(TrainerTest, ResumedTwiceAndOnAnotherBackendEqualsUninterrupted) {
 
 TEST_F(TrainerTest, ResumeIsExactAcrossTheReplayLimit) {
   auto config = small_config();
-  config.ppo.total_steps = 45'000;
-  config.ppo.num_steps = 1500;
+  config.learner().total_steps = 45'000;
+  config.learner().num_steps = 1500;
   config.num_envs = 2;
-  config.ppo.batch_size = 1500;
-  config.ppo.epochs = 1;
+  std::get<PpoConfig>(config.algorithm).batch_size = 1500;
+  std::get<PpoConfig>(config.algorithm).epochs = 1;
   config.replay_limit = 1;  // the least: 10,000 steps of each environment
   config.eval_every = 0;
   train(setup("whole", config));
@@ -253,7 +308,7 @@ TEST_F(TrainerTest, AnEarlyStopIsConfirmedByFreshEpisodes) {
 
 TEST_F(TrainerTest, WithoutEvaluationEnvironmentsTheTrainingReturnDecides) {
   auto config = small_config();
-  config.ppo.total_steps = 20'000;
+  config.learner().total_steps = 20'000;
   config.target_return = 1;
   auto without = setup("a", config);
   without.eval_envs.reset();
@@ -266,7 +321,7 @@ TEST_F(TrainerTest, WithoutEvaluationEnvironmentsTheTrainingReturnDecides) {
 
 TEST_F(TrainerTest, AStopRequestEndsTheRunResumably) {
   auto config = small_config();
-  config.ppo.total_steps = 100'000'000;
+  config.learner().total_steps = 100'000'000;
   Trainer trainer(setup("a", config));
   trainer.start();
   std::vector<ScalarRecord> seen;
@@ -294,7 +349,7 @@ TEST_F(TrainerTest, AStopBeforeTheStartHolds) {
 
 TEST_F(TrainerTest, ADestroyedTrainerStopsItsRun) {
   auto config = small_config();
-  config.ppo.total_steps = 100'000'000;
+  config.learner().total_steps = 100'000'000;
   Trainer(setup("a", config)).start();
   EXPECT_TRUE(fs::exists(run("a") / "checkpoints" / "last"));
 }
@@ -343,7 +398,7 @@ class FailingEnvs final : public VectorEnv {
 
 TEST_F(TrainerTest, ADivergedRunFailsAndKeepsTheCheckpointFromBefore) {
   auto config = small_config();
-  config.ppo.normalize_reward = false;
+  config.learner().normalize_reward = false;
   config.save_every_seconds = 0;
   auto poisoned = setup("a", config);
   poisoned.envs = std::make_shared<FailingEnvs>(poisoned.envs, 275, FailingEnvs::How::kNotANumber);
@@ -399,7 +454,7 @@ TEST_F(TrainerTest, MistakesAreRefusedBeforeTheFirstStep) {
 TEST_F(TrainerTest, ACheckpointOfAnotherNetworkOrANumberOfEnvironmentsIsRefused) {
   train(setup("a", small_config()));
   auto other = small_config();
-  other.ppo.policy_hidden = {8};
+  other.learner().policy_hidden = {8};
   EXPECT_THROW(Trainer{setup("a", other, true)}, CorruptFile);
   auto more = small_config();
   more.num_envs = 5;

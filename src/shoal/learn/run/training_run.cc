@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shoal/env/space_json.h"
+#include "shoal/learn/algorithm/make_learner.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -56,15 +57,15 @@ TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
       directory_(setup_.run_directory,
                  setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew),
       envs_(setup_.envs),
-      ppo_(envs_.single_observation_space(), envs_.single_action_space(), envs_.num_envs(),
-           setup_.config.ppo, setup_.config.seed) {
+      learner_(make_learner(envs_.single_observation_space(), envs_.single_action_space(),
+                            envs_.num_envs(), setup_.config.algorithm, setup_.config.seed)) {
   last_.episode_return_mean = last_.episode_length_mean = std::numeric_limits<double>::quiet_NaN();
   if (setup_.resume) load();
   json config = setup_.about;
   config["config"] = to_flat_json(setup_.config);
   directory_.write_config(std::move(config));
   journal_.update([&](TrainStatus& status) {
-    status.total_steps = setup_.config.ppo.total_steps;
+    status.total_steps = setup_.config.learner().total_steps;
     status.resume = setup_.resume ? ResumeKind::kPending : ResumeKind::kNone;
   });
   publish_standing();
@@ -84,7 +85,7 @@ void TrainingRun::load() {
     if (state.at("config").at("num_envs") != setup_.config.num_envs)
       fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
                        setup_.config.num_envs));
-    ppo_.load_state(learner_state_of(*checkpoint_));
+    learner_->load_state(learner_state_of(*checkpoint_));
     earlier_seconds_ = state.at("seconds").get<double>();
     const auto& evaluation = state.at("evaluation");
     standing_.evaluated_step = evaluation.at("evaluated_step").get<std::int64_t>();
@@ -98,14 +99,19 @@ void TrainingRun::load() {
     last_.episodes = episodes.at("count").get<std::int64_t>();
     last_.episode_return_mean = number_or_nan(episodes.at("return_mean"));
     last_.episode_length_mean = number_or_nan(episodes.at("length_mean"));
+    if (const auto ended = episodes.find("unrecorded"); ended != episodes.end()) {
+      ended_.count = ended->at("count").get<std::int64_t>();
+      ended_.return_sum = ended->at("return_sum").get<double>();
+      ended_.length_sum = ended->at("length_sum").get<double>();
+    }
   } catch (const json::exception& error) {
     fail(error.what());
   } catch (const InvalidArgument& error) {
     fail(error.what());
   }
-  session_start_step_ = ppo_.steps();
-  last_.steps = ppo_.steps();
-  last_.iteration = ppo_.iteration();
+  session_start_step_ = learner_->steps();
+  last_.steps = learner_->steps();
+  last_.iteration = learner_->iteration();
 }
 
 void TrainingRun::place_environments() {
@@ -116,25 +122,29 @@ void TrainingRun::place_environments() {
       resume = ResumeKind::kExact;
     } else if ((batch = envs_.replay(checkpoint_->envs))) {
       resume = ResumeKind::kExact;
-      ppo_.resume(envs_, *batch);
+      learner_->resume(envs_, *batch);
     } else {
       resume = ResumeKind::kRestarted;
-      ppo_.begin(envs_);
+      learner_->begin(envs_);
     }
   } else {
-    ppo_.begin(envs_);
+    learner_->begin(envs_);
   }
   journal_.update([&](TrainStatus& status) { status.resume = resume; });
 }
 
 TrainResult TrainingRun::run(const std::stop_token& stop) {
   struct Released {
+    Learner& learner;
     RunDirectory& directory;
-    ~Released() { directory.release(); }
-  } released{directory_};
+    ~Released() {
+      learner.rest();
+      directory.release();
+    }
+  } released{*learner_, directory_};
   started_ = Clock::now();
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
-  directory_.start_progress(ppo_.steps());
+  directory_.start_progress(learner_->steps());
   const bool complete = checkpoint_ && over();
   place_environments();
   checkpoint_.reset();
@@ -151,7 +161,8 @@ TrainResult TrainingRun::run(const std::stop_token& stop) {
     }
     if (stop.stop_requested() || paused()) break;
     const auto unsaved = std::chrono::duration<double>(Clock::now() - saved_).count();
-    if (ppo_.steps() > session_start_step_ && unsaved >= setup_.config.save_every_seconds) save();
+    if (learner_->steps() > session_start_step_ && unsaved >= setup_.config.save_every_seconds)
+      save();
     limit_replay();
     iterate();
   }
@@ -162,13 +173,13 @@ TrainResult TrainingRun::run(const std::stop_token& stop) {
 void TrainingRun::limit_replay() {
   const auto limit = setup_.config.replay_limit;
   if (limit > 0 && envs_.recorded_steps() >= std::max(limit / envs_.num_envs(), kLeastReplay))
-    ppo_.begin(envs_);
+    learner_->begin(envs_);
 }
 
 void TrainingRun::iterate() {
   const auto begun = Clock::now();
-  const auto before = ppo_.steps();
-  last_ = ppo_.iterate();
+  const auto before = learner_->steps();
+  last_ = learner_->iterate();
   if (!std::isfinite(last_.loss))
     throw Error(
         fmt::format("training diverged: the loss of iteration {} is {}. Observations or rewards "
@@ -185,9 +196,13 @@ void TrainingRun::iterate() {
       last_.episode_return_mean >= *setup_.config.target_return)
     standing_.reached_target = setup_.config.target_return;
 
-  const double session_rate =
-      static_cast<double>(last_.steps - session_start_step_) / (seconds() - earlier_seconds_);
-  record(scalars_of(last_, seconds(), session_rate));
+  ended_.add(last_.finished);
+  if (last_.iteration % setup_.config.learner().log_interval == 0 || over()) {
+    const double session_rate =
+        static_cast<double>(last_.steps - session_start_step_) / (seconds() - earlier_seconds_);
+    record(scalars_of(last_, ended_, seconds(), session_rate));
+    ended_ = {};
+  }
   journal_.update([&](TrainStatus& status) {
     status.last = last_;
     status.seconds = seconds();
@@ -196,32 +211,34 @@ void TrainingRun::iterate() {
 }
 
 bool TrainingRun::evaluation_due() const {
-  if (!setup_.eval_envs || ppo_.steps() == standing_.evaluated_step) return false;
-  if (ppo_.steps() >= setup_.config.ppo.total_steps) return true;
+  if (!setup_.eval_envs || learner_->steps() == standing_.evaluated_step) return false;
+  if (learner_->steps() >= setup_.config.learner().total_steps) return true;
   const auto every = setup_.config.eval_every;
-  return every > 0 && ppo_.steps() / every > standing_.evaluated_step / every;
+  return every > 0 && learner_->steps() / every > standing_.evaluated_step / every;
 }
 
 bool TrainingRun::over() const {
   const auto& target = setup_.config.target_return;
-  return ppo_.steps() >= setup_.config.ppo.total_steps ||
+  return learner_->steps() >= setup_.config.learner().total_steps ||
          (target && standing_.reached_target == target);
 }
 
 bool TrainingRun::paused() const {
-  return setup_.config.pause_at_step && ppo_.steps() >= *setup_.config.pause_at_step;
+  return setup_.config.pause_at_step && learner_->steps() >= *setup_.config.pause_at_step;
 }
 
 Actor TrainingRun::current_policy() {
-  return [this](auto obs, auto actions, std::uint64_t step) { ppo_.act(obs, actions, true, step); };
+  return [this](auto obs, auto actions, std::uint64_t step) {
+    learner_->act(obs, actions, true, step);
+  };
 }
 
 Evaluation TrainingRun::run_evaluation(const Actor& actor, int episodes, Purpose purpose,
                                        const std::stop_token& stop) {
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kEvaluating; });
   const Philox random(setup_.config.seed);
-  const auto bits = random(Stream::kReset, static_cast<std::uint64_t>(ppo_.steps()), kSeedIndex,
-                           static_cast<std::uint32_t>(purpose));
+  const auto bits = random(Stream::kReset, static_cast<std::uint64_t>(learner_->steps()),
+                           kSeedIndex, static_cast<std::uint32_t>(purpose));
   EvaluationOptions options;
   options.episodes = episodes;
   options.seed = bits[0] >> 2;  // seed + environment stays below 2^31
@@ -243,11 +260,11 @@ void TrainingRun::evaluate_now(const std::stop_token& stop) {
     evaluation = run_evaluation(current_policy(), config.final_episodes, Purpose::kFinal, stop);
     if (!evaluation.complete) return;
   }
-  standing_.evaluated_step = ppo_.steps();
+  standing_.evaluated_step = learner_->steps();
   standing_.eval_return = evaluation.mean_return();
   standing_.eval_std = evaluation.std_return();
   standing_.eval_episodes = static_cast<int>(evaluation.returns.size());
-  record(scalars_of(evaluation, ppo_.steps(), seconds()));
+  record(scalars_of(evaluation, learner_->steps(), seconds()));
   if (!(standing_.best_return > standing_.eval_return)) keep_best(evaluation.mean_return());
   if (good_enough()) {
     standing_.reached_target = config.target_return;
@@ -259,23 +276,23 @@ void TrainingRun::evaluate_now(const std::stop_token& stop) {
 void TrainingRun::keep_best(double mean_return) {
   if (std::isnan(mean_return)) return;
   standing_.best_return = mean_return;
-  standing_.best_step = ppo_.steps();
-  const auto learner = ppo_.state();
+  standing_.best_step = learner_->steps();
+  const auto learner = learner_->state();
   auto arrays = arrays_of(learner, {});
   arrays.optimizer.clear();
   write_checkpoint(directory_.best(), arrays, state_json(learner));
 }
 
 void TrainingRun::save() {
-  const auto learner = ppo_.state();
+  const auto learner = learner_->state();
   const auto envs = envs_.record();
   write_checkpoint(directory_.last(), arrays_of(learner, envs), state_json(learner));
   saved_ = Clock::now();
 }
 
 json TrainingRun::state_json(const LearnerState& learner) const {
-  return {{"step", ppo_.steps()},
-          {"iteration", ppo_.iteration()},
+  return {{"step", learner_->steps()},
+          {"iteration", learner_->iteration()},
           {"seconds", seconds()},
           {"config", to_flat_json(setup_.config)},
           {"observation_space", env::space_to_json(envs_.single_observation_space())},
@@ -291,7 +308,11 @@ json TrainingRun::state_json(const LearnerState& learner) const {
           {"episodes",
            {{"count", last_.episodes},
             {"return_mean", last_.episode_return_mean},
-            {"length_mean", last_.episode_length_mean}}},
+            {"length_mean", last_.episode_length_mean},
+            {"unrecorded",
+             {{"count", ended_.count},
+              {"return_sum", ended_.return_sum},
+              {"length_sum", ended_.length_sum}}}}},
           {"learner", learner.counters}};
 }
 
@@ -299,7 +320,7 @@ TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_toke
   TrainResult result;
   result.ending = ending;
   result.run_directory = directory_.path();
-  result.steps = ppo_.steps();
+  result.steps = learner_->steps();
   result.episodes = last_.episodes;
   if (setup_.eval_envs && standing_.eval_return) {
     result.mean_return = standing_.eval_return;

@@ -8,11 +8,12 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stop_token>
 
 #include "shoal/learn/checkpoint/checkpoint.h"
-#include "shoal/learn/ppo/ppo.h"
+#include "shoal/learn/learner/learner.h"
 #include "shoal/learn/run/evaluator.h"
 #include "shoal/learn/run/replayable_vector_env.h"
 #include "shoal/learn/run/run_directory.h"
@@ -70,11 +71,12 @@ class TrainingRun {
   TrainJournal& journal_;
   RunDirectory directory_;
   ReplayableVectorEnv envs_;
-  Ppo ppo_;
+  std::unique_ptr<Learner> learner_;
   std::optional<Checkpoint> checkpoint_;  // to resume from, until the environments are in place
   Standing standing_;
   std::optional<Evaluation> confirmation_;  // the evaluation that reached the target
   IterationStats last_;
+  EndedEpisodes ended_;  // since the last record; part of a checkpoint
   double earlier_seconds_ = 0;
   std::int64_t session_start_step_ = 0;
   Clock::time_point started_ = Clock::now();

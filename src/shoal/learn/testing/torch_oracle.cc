@@ -13,9 +13,11 @@ at::Tensor tensor(std::span<const float> values, at::IntArrayRef shape) {
   return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat).to(at::kDouble);
 }
 
-at::Tensor tensor(std::span<const float> values) {
-  return tensor(values, {static_cast<std::int64_t>(values.size())});
+std::int64_t size(std::span<const float> values) {
+  return static_cast<std::int64_t>(values.size());
 }
+
+at::Tensor tensor(std::span<const float> values) { return tensor(values, {size(values)}); }
 
 std::vector<float> vector(const at::Tensor& t) {
   const at::Tensor flat = t.detach().to(at::kFloat).contiguous();
@@ -27,20 +29,20 @@ struct Distribution {
   at::Tensor entropy;
 };
 
-Distribution gaussian(const PpoMinibatch& batch, const at::Tensor& mean,
+Distribution gaussian(const shm::TensorView& taken, const at::Tensor& mean,
                       const at::Tensor& log_std) {
-  const auto* actions = reinterpret_cast<const float*>(batch.actions.data);
+  const auto* actions = reinterpret_cast<const float*>(taken.data);
   const at::Tensor a = tensor({actions, static_cast<std::size_t>(mean.numel())}, mean.sizes());
   const double log_2_pi = std::log(2 * M_PI);
   const at::Tensor each = -(a - mean).pow(2) / (2 * (2 * log_std).exp()) - log_std - 0.5 * log_2_pi;
   return {each.sum(1), (log_std + 0.5 + 0.5 * log_2_pi).expand_as(mean).sum(1)};
 }
 
-Distribution categorical(const PpoMinibatch& batch, const at::Tensor& head,
+Distribution categorical(const shm::TensorView& taken, const at::Tensor& head,
                          const std::vector<std::int64_t>& categories) {
   const auto components = static_cast<std::int64_t>(categories.size());
   const at::Tensor actions =
-      at::from_blob(batch.actions.data, {batch.actions.rows, components}, at::kInt).to(at::kLong);
+      at::from_blob(taken.data, {taken.rows, components}, at::kInt).to(at::kLong);
   Distribution sum;
   std::int64_t from = 0;
   for (std::int64_t c = 0; c < components; ++c) {
@@ -55,56 +57,72 @@ Distribution categorical(const PpoMinibatch& batch, const at::Tensor& head,
   return sum;
 }
 
-at::Tensor value_loss(const at::Tensor& value, const PpoMinibatch& batch,
-                      const PpoCoefficients& coefficients) {
-  const at::Tensor returns = tensor(batch.returns);
+// What a network says of rows, as leaves of a graph, and what follows for their actions.
+struct Outputs {
+  Outputs(const LossRows& rows, const std::vector<std::int64_t>& categories)
+      : head(tensor(rows.head, {rows.actions.rows, size(rows.head) / rows.actions.rows})),
+        value(tensor(rows.value)),
+        log_std(tensor(rows.log_std)) {
+    for (auto* t : {&head, &value, &log_std}) t->set_requires_grad(true);
+    distribution = categories.empty() ? gaussian(rows.actions, head, log_std)
+                                      : categorical(rows.actions, head, categories);
+  }
+
+  at::Tensor head, value, log_std;
+  Distribution distribution;
+};
+
+LossByTorch differentiate(const Outputs& of, const at::Tensor& policy, const at::Tensor& value,
+                          const LossCoefficients& coefficients) {
+  const at::Tensor entropy = of.distribution.entropy.mean();
+  const at::Tensor total =
+      policy + coefficients.value_coef * value - coefficients.entropy_coef * entropy;
+  const auto gradients = torch::autograd::grad({total}, {of.head, of.value, of.log_std}, {},
+                                               std::nullopt, false, true);
+  LossByTorch out{.losses = {.policy = policy.item<double>(),
+                             .value = value.item<double>(),
+                             .entropy = entropy.item<double>(),
+                             .total = total.item<double>()},
+                  .d_head = vector(gradients[0]),
+                  .d_value = vector(gradients[1]),
+                  .d_log_std = {}};
+  if (gradients[2].defined()) out.d_log_std = vector(gradients[2]);
+  return out;
+}
+
+at::Tensor value_loss(const at::Tensor& value, const LossRows& rows, const PpoClipping& clipping) {
+  const at::Tensor returns = tensor(rows.returns);
   const at::Tensor plain = (value - returns).pow(2);
-  if (!coefficients.clip_range_value) return plain.mean();
-  const double range = *coefficients.clip_range_value;
-  const at::Tensor old_value = tensor(batch.old_value);
+  if (!clipping.clip_range_value) return plain.mean();
+  const double range = *clipping.clip_range_value;
+  const at::Tensor old_value = tensor(rows.old_value);
   const at::Tensor clipped =
       (old_value + (value - old_value).clamp(-range, range) - returns).pow(2);
-  return coefficients.pessimistic_value_clip ? at::maximum(plain, clipped).mean() : clipped.mean();
+  return clipping.pessimistic_value_clip ? at::maximum(plain, clipped).mean() : clipped.mean();
 }
 
 }  // namespace
 
-LossByTorch loss_by_torch(const PpoMinibatch& batch, const std::vector<std::int64_t>& categories,
-                          const PpoCoefficients& coefficients) {
-  const auto rows = static_cast<std::int64_t>(batch.value.size());
-  at::Tensor head = tensor(batch.head, {rows, static_cast<std::int64_t>(batch.head.size()) / rows});
-  at::Tensor value = tensor(batch.value);
-  at::Tensor log_std = tensor(batch.log_std);
-  for (auto* t : {&head, &value, &log_std}) t->set_requires_grad(true);
-  const Distribution d =
-      categories.empty() ? gaussian(batch, head, log_std) : categorical(batch, head, categories);
+LossByTorch a2c_loss_by_torch(const LossRows& rows, const std::vector<std::int64_t>& categories,
+                              const LossCoefficients& coefficients) {
+  const Outputs of(rows, categories);
+  const at::Tensor policy = -(tensor(rows.advantage) * of.distribution.logp).mean();
+  return differentiate(of, policy, at::mse_loss(of.value, tensor(rows.returns)), coefficients);
+}
 
-  const at::Tensor log_ratio = d.logp - tensor(batch.old_logp);
+PpoLossByTorch ppo_loss_by_torch(const LossRows& rows, const std::vector<std::int64_t>& categories,
+                                 const PpoClipping& clipping,
+                                 const LossCoefficients& coefficients) {
+  const Outputs of(rows, categories);
+  const at::Tensor log_ratio = of.distribution.logp - tensor(rows.old_logp);
   const at::Tensor ratio = log_ratio.exp();
-  const at::Tensor advantage = tensor(batch.advantage);
-  const double clip = coefficients.clip_range;
+  const at::Tensor advantage = tensor(rows.advantage);
+  const double clip = clipping.clip_range;
   const at::Tensor policy =
       at::maximum(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip)).mean();
-  const at::Tensor values = value_loss(value, batch, coefficients);
-  const at::Tensor entropy = d.entropy.mean();
-  const at::Tensor total =
-      policy + coefficients.value_coef * values - coefficients.entropy_coef * entropy;
-  const auto gradients =
-      torch::autograd::grad({total}, {head, value, log_std}, {}, std::nullopt, false, true);
-
-  LossByTorch out;
-  out.losses = {.policy = policy.item<double>(),
-                .value = values.item<double>(),
-                .entropy = entropy.item<double>(),
-                .total = total.item<double>(),
-                .approx_kl = ((ratio - 1) - log_ratio).mean().item<double>(),
-                .clip_fraction = ((ratio - 1).abs() > clip).to(at::kDouble).mean().item<double>()};
-  out.logp = vector(d.logp);
-  out.entropy = vector(d.entropy);
-  out.d_head = vector(gradients[0]);
-  out.d_value = vector(gradients[1]);
-  if (gradients[2].defined()) out.d_log_std = vector(gradients[2]);
-  return out;
+  return {differentiate(of, policy, value_loss(of.value, rows, clipping), coefficients),
+          ((ratio - 1) - log_ratio).mean().item<double>(),
+          ((ratio - 1).abs() > clip).to(at::kDouble).mean().item<double>()};
 }
 
 void adam_by_torch(std::span<float> parameters, std::span<float> gradient, std::span<float> exp_avg,

@@ -5,23 +5,31 @@
 #include <span>
 #include <vector>
 
+#include "shoal/learn/learner/actor_critic_loss.h"
 #include "shoal/learn/ppo/ppo_loss.h"
 
 namespace shoal::learn {
 
 struct LossByTorch {
-  PpoLosses losses;
-  std::vector<float> logp;
-  std::vector<float> entropy;
+  Losses losses;
   std::vector<float> d_head;
   std::vector<float> d_value;
   std::vector<float> d_log_std;
 };
 
-/// PPO's loss in double precision and its derivatives by autograd. `categories` is empty for a
+struct PpoLossByTorch : LossByTorch {
+  double approx_kl;
+  double clip_fraction;
+};
+
+/// A2C's loss in double precision and its derivatives by autograd. `categories` is empty for a
 /// Gaussian.
-LossByTorch loss_by_torch(const PpoMinibatch& batch, const std::vector<std::int64_t>& categories,
-                          const PpoCoefficients& coefficients);
+LossByTorch a2c_loss_by_torch(const LossRows& rows, const std::vector<std::int64_t>& categories,
+                              const LossCoefficients& coefficients);
+
+/// PPO's, likewise.
+PpoLossByTorch ppo_loss_by_torch(const LossRows& rows, const std::vector<std::int64_t>& categories,
+                                 const PpoClipping& clipping, const LossCoefficients& coefficients);
 
 /// One step of torch's own fused Adam; step counts from 1.
 void adam_by_torch(std::span<float> parameters, std::span<float> gradient, std::span<float> exp_avg,

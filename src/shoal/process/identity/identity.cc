@@ -9,17 +9,17 @@
 namespace shoal::process {
 
 struct Identity::State : std::enable_shared_from_this<State> {
-  State(const Place& at, std::shared_ptr<Board> shared)
+  State(const Place& at, std::shared_ptr<SharedState> shared)
       : place(at),
         seeds(static_cast<std::size_t>(std::max(at.num_envs, 0))),
-        board(std::move(shared)) {}
+        shared_state(std::move(shared)) {}
 
   const Place place;
   const std::uint64_t key = next_key();
   std::atomic<int> env{kNoEnv};  // relaxed: it stands for itself
   std::vector<std::optional<std::uint64_t>> seeds;
-  std::mutex mutex;  // guards board
-  std::shared_ptr<Board> board;
+  std::mutex mutex;  // guards shared_state
+  std::shared_ptr<SharedState> shared_state;
 
   std::optional<std::uint64_t>* seed_of(int index) noexcept {
     const int at = index - place.first_env;
@@ -56,8 +56,8 @@ thread_local Running running;
 
 }  // namespace
 
-Identity::Identity(const Place& place, std::shared_ptr<Board> board)
-    : state_(std::make_shared<State>(place, std::move(board))) {}
+Identity::Identity(const Place& place, std::shared_ptr<SharedState> shared_state)
+    : state_(std::make_shared<State>(place, std::move(shared_state))) {}
 
 const Place& Identity::place() const noexcept { return state_->place; }
 std::uint64_t Identity::key() const noexcept { return state_->key; }
@@ -84,13 +84,13 @@ void Identity::set_seed(int env, std::optional<std::uint64_t> seed) const noexce
   if (auto* const own = state_->seed_of(env)) *own = seed;
 }
 
-std::shared_ptr<Board> Identity::board() const {
+std::shared_ptr<SharedState> Identity::shared_state() const {
   const std::lock_guard lock(state_->mutex);
-  if (!state_->board) {
-    state_->board = Board::create();
-    state_->board->close_fd();  // it is sent to nobody
+  if (!state_->shared_state) {
+    state_->shared_state = SharedState::create();
+    state_->shared_state->close_fd();  // it is sent to nobody
   }
-  return state_->board;
+  return state_->shared_state;
 }
 
 PortLease Identity::lease_port(PortRange range, PortKind kind) const {

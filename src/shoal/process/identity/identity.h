@@ -12,8 +12,8 @@
 #include <optional>
 #include <string_view>
 
-#include "shoal/process/identity/board.h"
 #include "shoal/process/identity/port_lease.h"
+#include "shoal/process/identity/shared_state.h"
 
 namespace shoal::process {
 
@@ -31,14 +31,14 @@ struct Place {
 /// Threads: enter(), leave() and set_seed() are for the threads that run the environments; the rest
 /// is for any.
 /// Processes: the worker's own; the shared state is the whole group's.
-/// Death: of a worker: the shared state stays whole (Board).
+/// Death: of a worker: the shared state stays whole (SharedState).
 /// Fork: a child has the same shared state, and is the same worker.
 class Identity {
  public:
   static constexpr int kNoEnv = -1;
 
-  /// Where `board` is null, one is made when it is first needed.
-  explicit Identity(const Place& place = {}, std::shared_ptr<Board> board = {});
+  /// Where `shared_state` is null, one is made when it is first needed.
+  explicit Identity(const Place& place = {}, std::shared_ptr<SharedState> shared_state = {});
 
   const Place& place() const noexcept;
 
@@ -55,8 +55,8 @@ class Identity {
   void set_seed(int env, std::optional<std::uint64_t> seed) const noexcept;
 
   /// Shared by the group and its parent.
-  std::shared_ptr<Board> board() const;
-  shm::Counter counter(std::string_view name) const { return board()->counter(name); }
+  std::shared_ptr<SharedState> shared_state() const;
+  shm::Counter counter(std::string_view name) const { return shared_state()->counter(name); }
 
   /// As PortLease::take().
   PortLease lease_port(PortRange range = PortRange::standard(),

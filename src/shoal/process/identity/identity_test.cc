@@ -78,7 +78,7 @@ TEST(Identity, GroupsCountApart) {
   const Identity one, other;
   one.counter("steps").add(2);
   EXPECT_EQ(other.counter("steps").value(), 0);
-  const Identity same({}, one.board());
+  const Identity same({}, one.shared_state());
   EXPECT_EQ(same.counter("steps").value(), 2);
   EXPECT_NE(one.key(), same.key());
 }

@@ -14,9 +14,9 @@ constexpr std::uint32_t kMagic = 0x4c574853;  // "SHWL"
 
 }  // namespace
 
-void send_welcome(WorkerProcess& worker, const Board& board, int num_workers) {
+void send_welcome(WorkerProcess& worker, const SharedState& shared_state, int num_workers) {
   const std::shared_ptr<PortOrder> order = PortOrder::of_this_process();
-  const std::array<int, 2> fds{board.fd(), order->fd()};
+  const std::array<int, 2> fds{shared_state.fd(), order->fd()};
   ByteWriter message;
   message.number(kMagic);
   message.number(static_cast<std::int32_t>(num_workers));
@@ -51,9 +51,9 @@ std::optional<Identity> receive_welcome(WorkerContext& context) {
                     .first_env = context.first_env < 0 ? 0 : context.first_env,
                     .num_envs = context.num_envs,
                     .is_worker = true};
-  auto board = Board::attach(std::move(message.fds[0]));
+  auto shared_state = SharedState::attach(std::move(message.fds[0]));
   PortOrder::set_of_this_process(PortOrder::attach(std::move(message.fds[1])));
-  return Identity(place, std::move(board));
+  return Identity(place, std::move(shared_state));
 }
 
 }  // namespace shoal::process

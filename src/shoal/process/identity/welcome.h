@@ -9,14 +9,14 @@
 #include <span>
 
 #include "shoal/process/entry.h"
-#include "shoal/process/identity/board.h"
 #include "shoal/process/identity/identity.h"
+#include "shoal/process/identity/shared_state.h"
 #include "shoal/process/launcher.h"
 
 namespace shoal::process {
 
 /// Sends it. That the worker is gone is not told here, but as any death is.
-void send_welcome(WorkerProcess& worker, const Board& board, int num_workers);
+void send_welcome(WorkerProcess& worker, const SharedState& shared_state, int num_workers);
 
 /// Receives it; returns the identity of this worker, or nothing when the parent is gone or wants
 /// the worker to end. From here on this process leases ports in the order of its parent's program.

@@ -5,16 +5,16 @@
 #include <stdexcept>
 #include <utility>
 
-#include "shoal/vector/async_local_vector_env.h"
+#include "shoal/vector/async/async_local_vector_env.h"
+#include "shoal/vector/async/pool_vector_env.h"
 #include "shoal/vector/call_state.h"
-#include "shoal/vector/native_stepper.h"
-#include "shoal/vector/native_worker.h"
-#include "shoal/vector/pool_vector_env.h"
-#include "shoal/vector/process_vector_env.h"
-#include "shoal/vector/serial_vector_env.h"
+#include "shoal/vector/local/serial_vector_env.h"
+#include "shoal/vector/local/thread_vector_env.h"
+#include "shoal/vector/native/native_stepper.h"
+#include "shoal/vector/sync/process_vector_env.h"
 #include "shoal/vector/testing/thread_launcher.h"
 #include "shoal/vector/testing/toy_stepper.h"
-#include "shoal/vector/thread_vector_env.h"
+#include "shoal/vector/worker_program/native_worker.h"
 
 namespace shoal::vector::testing {
 namespace {
@@ -108,12 +108,13 @@ std::unique_ptr<VectorEnv> make_native(Kind kind, std::string_view id, int num_e
                                        int num_workers, const Options& options) {
   if (kind == Kind::kThread) {
     return std::make_unique<ThreadVectorEnv>(
-        make_native_steppers(id, num_envs, 1, options.env_args, options.board),
+        make_native_steppers(id, num_envs, 1, options.env_args, options.shared_state),
         options.autoreset_mode, num_workers);
   }
   if (kind == Kind::kSerial) {
     return in_process(
-        kind, make_native_steppers(id, num_envs, num_workers, options.env_args, options.board),
+        kind,
+        make_native_steppers(id, num_envs, num_workers, options.env_args, options.shared_state),
         options);
   }
   return std::make_unique<ProcessVectorEnv>(

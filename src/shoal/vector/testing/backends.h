@@ -7,7 +7,7 @@
 
 #include "shoal/process/launcher.h"
 #include "shoal/vector/vector_env.h"
-#include "shoal/vector/worker_pool.h"
+#include "shoal/vector/workers/worker_pool.h"
 
 namespace shoal::vector::testing {
 

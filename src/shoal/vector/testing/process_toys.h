@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/vector/process_vector_env.h"
+#include "shoal/vector/sync/process_vector_env.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
 

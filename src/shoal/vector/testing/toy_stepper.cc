@@ -15,8 +15,8 @@
 #include "shoal/os/limits/affinity.h"
 #include "shoal/process/identity/welcome.h"
 #include "shoal/process/supervise/stack_dump.h"
-#include "shoal/vector/native_worker.h"
-#include "shoal/vector/pool_worker.h"
+#include "shoal/vector/worker_program/native_worker.h"
+#include "shoal/vector/worker_program/pool_worker.h"
 
 namespace shoal::vector::testing {
 namespace {

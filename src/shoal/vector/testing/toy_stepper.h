@@ -11,8 +11,8 @@
 
 #include "shoal/process/entry.h"
 #include "shoal/process/launcher.h"
-#include "shoal/vector/autoreset.h"
-#include "shoal/vector/stepper.h"
+#include "shoal/vector/step/autoreset.h"
+#include "shoal/vector/step/stepper.h"
 
 namespace shoal::vector::testing {
 

@@ -1,0 +1,311 @@
+"""Several collectors, each a process: mode="multi_sync" and mode="multi_async"."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal import _core
+from shoal.collect import worker
+from shoal.collect.actors import only_model
+from shoal.collect.processes import Processes
+from shoal.collect.source import Raw, Source, given_outputs
+from shoal.collect.station import Counts, Setup
+from shoal.serve.service import ModelService
+from shoal.serve.structure import tree_map
+
+__all__ = ["Multi", "MultiAsync", "MultiSync"]
+
+
+class Multi(Source):
+    """What both modes have in common.
+
+    Args:
+        setups: of the collectors.
+        policy: as the caller has it.
+        more: of Processes.
+    """
+
+    def __init__(self, setups: Sequence[Setup], policy: Any, **more: Any) -> None:
+        self._setups = setups
+        self._policy = policy
+        sent = only_model(policy) if isinstance(policy, ModelService) else policy
+        self.processes = Processes([_with_policy(setup, sent) for setup in setups], **more)
+        hello = self.processes.hello
+        self.single_observation_space = hello.observation_space
+        self.single_action_space = hello.action_space
+        self.wants_tensors = hello.wants_tensors
+        self.version = hello.version
+        self._store: _core.collect.WeightStore | None = None
+        self._base = 0  # the version before the store's first
+        self._layouts: dict[int, Any] = {}
+        self._counts = [Counts(0, 0, 0, None, None)] * len(setups)
+        self._before = list(self._counts)  # of processes that have ended
+        self._outputs: frozenset[str] = frozenset()
+        self._lost_to_preemption = 0
+
+    def layout(self, envs: int) -> Any:
+        if envs not in self._layouts:
+            self._layouts[envs] = _core.collect.ExperienceLayout(
+                self.single_observation_space, self.single_action_space, envs, self._setups[0].next_obs
+            )
+        return self._layouts[envs]
+
+    def reset(self, seed: int | None) -> None:
+        self.processes.recover()
+        self.processes.reports([self.processes.order(i, worker.Reset, seed) for i in range(len(self._setups))])
+        self.processes.begin()
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> int:
+        if isinstance(self._policy, ModelService):
+            if weights is None:
+                raise TypeError("update_weights() of a collector whose policy is a ModelService takes the weights")
+            self.version = self._policy.update(only_model(self._policy).name, weights)
+            return self.version
+        layout = self.processes.layout
+        if layout is None:
+            raise TypeError(
+                f"update_weights(): the collectors are other processes, and the policy {self._policy!r} has no state_dict() and "
+                "load_state_dict() by which new weights could reach them; give it these, or make it a torch module"
+            )
+        if weights is None:
+            give = getattr(self._policy, "state_dict", None)
+            if give is None:
+                raise TypeError("update_weights() of a C++ network takes its weights: a dict from names to arrays")
+            weights = give()
+        flat = layout.pack(weights)
+        self._publish(flat, self.version + 1)
+        return self.version
+
+    def _publish(self, flat: np.ndarray, version: int) -> None:
+        if self._store is None:
+            self._store = _core.collect.WeightStore.create(len(flat))
+            self._base = version - 1
+            self._store.publish(flat)
+            self.processes.share(self._store, self._base)
+        else:
+            self._store.publish(flat)
+        self.version = self._base + self._store.version
+
+    def order(self, place: int, experience: Any, envs: int, column: int, steps: int, random: int) -> int:
+        block = experience.block
+        return self.processes.order(
+            place,
+            worker.Collect,
+            (block.offset, block.serial),
+            envs,
+            column,
+            steps,
+            random,
+            keeps=experience,
+            rows=steps * self._setups[place].count,
+        )
+
+    def take(self, report: worker.Report) -> None:
+        """What a report says of its collector."""
+        counted = self._counts[report.place]
+        if report.counts.episodes < counted.episodes or report.counts.faults < counted.faults:
+            # Another process is in this place.
+            self._before[report.place] = Counts.of_all([self._before[report.place], counted])
+        self._counts[report.place] = report.counts
+        self._outputs |= frozenset(report.outputs)
+        self._lost_to_preemption += report.missing
+        if self._store is None:
+            self.version = max(self.version, report.version)  # a service's own
+
+    def arrays(self, experience: Any, envs: int) -> dict[str, Any]:
+        return given_outputs(self.layout(envs).arrays(experience), self._outputs)
+
+    def counts(self) -> Counts:
+        return Counts.of_all([*self._before, *self._counts])
+
+    def telemetry(self) -> dict[str, Any]:
+        made = self.processes.rows_made()
+        return {
+            "envs": None,
+            "lost_to_preemption": self._lost_to_preemption,
+            "lost_with_collectors": self.processes.lost,
+            "collectors": [
+                {
+                    "pid": pid,
+                    "first_env": setup.first,
+                    "num_envs": setup.count,
+                    "frames": made[i],
+                    "orders": self.processes.due(i),
+                    "restarts": self.processes.restarts[i],
+                }
+                for i, (setup, pid) in enumerate(zip(self._setups, self.processes.pids, strict=True))
+            ]
+            if self.processes.pids
+            else [],
+        }
+
+    def state(self) -> dict[str, Any]:
+        self.pause()
+        numbers = [self.processes.order(i, worker.SaveState) for i in range(len(self._setups))]
+        parts = [pickle.loads(report.answer) for report in self.processes.reports(numbers)]
+        weights = None
+        if self._store is not None:
+            weights = np.empty(self._store.nbytes, np.uint8)
+            self._store.read(weights)
+        return {
+            "version": self.version,
+            "collectors": parts,
+            "weights": weights,
+            "before": list(self._before),
+            "lost": (self._lost_to_preemption, self.processes.lost),
+        }
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        parts = state["collectors"]
+        if len(parts) != len(self._setups):
+            raise ValueError(
+                f"load a collector's state: it is of {len(parts)} collectors, and here are {len(self._setups)}: give "
+                f"num_collectors={len(parts)}"
+            )
+        self.pause()
+        self.processes.recover()
+        numbers = [self.processes.order(i, worker.LoadState, part, seed) for i, part in enumerate(parts)]
+        self._before = list(state["before"])
+        for report in self.processes.reports(numbers):
+            self._counts[report.place] = report.counts
+        self._store, self.version = None, state["version"]
+        if state["weights"] is not None:
+            self._publish(state["weights"], state["version"])
+        if any(group["engine"] is not None for part in parts for group in part["groups"]):
+            self.processes.begin()
+        self._lost_to_preemption, self.processes.lost = state["lost"]
+
+    def close(self) -> None:
+        self.processes.close()
+
+
+class MultiSync(Multi):
+    """All collectors fill the columns of one experience; the batch is there when the last has."""
+
+    def __init__(self, setups: Sequence[Setup], policy: Any, threshold: float | None, **more: Any) -> None:
+        super().__init__(setups, policy, **more)
+        self._threshold = threshold
+
+    def next(self, steps: int, random: int) -> Raw:
+        total = self._setups[0].total
+        experience = self.layout(total).allocate(steps)
+        numbers = [
+            self.order(place, experience, total, setup.first, steps, random) for place, setup in enumerate(self._setups)
+        ]
+        enough = len(numbers) if self._threshold is None else max(1, int(len(numbers) * self._threshold))
+        reports: dict[int, worker.Report] = {}
+        while len(reports) < len(numbers):
+            report, _ = self.processes.next_report()
+            self.take(report)
+            reports[report.place] = report
+            if len(reports) == enough < len(numbers):
+                self.processes.stop(numbers)
+        states = [reports[place].answer for place in range(len(numbers))]
+        state = None if states[0] is None else tree_map(lambda *parts: np.concatenate(parts), *states)
+        return Raw(self.arrays(experience, total), state)
+
+
+class MultiAsync(Multi):
+    """Every collector fills experience of its own, one after the other; batches come as they are ready.
+
+    A collector has `ahead` orders at most: what it has collected, is collecting, and is to collect, and nobody has taken. So
+    it never waits for a caller that keeps up, and never gets further ahead of one that does not.
+    """
+
+    def __init__(
+        self, setups: Sequence[Setup], policy: Any, frames: int, total: int | None, random: int, ahead: int, **more: Any
+    ) -> None:
+        super().__init__(setups, policy, **more)
+        self._frames = frames
+        self._left = total  # rows that are still to be ordered; None: without an end
+        self._random = random
+        self._ahead = ahead
+        self._done: deque[Raw] = deque()
+        self._done_of: deque[int] = deque()  # the collectors of _done
+        self._paused = False
+
+    def next(self, steps: int, random: int) -> Raw:
+        self._order()
+        if not self._done:
+            self._take_next()
+        self._done_of.popleft()
+        raw = self._done.popleft()
+        self._order()
+        return raw
+
+    def reset(self, seed: int | None) -> None:
+        # What was ordered and is not there is forgotten; what is there stays.
+        if self._left is not None:
+            self._left += self.processes.due_rows
+        super().reset(seed)
+
+    def pause(self) -> None:
+        self._paused = True
+        while any(self.processes.due(place) for place in range(len(self._setups))):
+            self._take_next()
+
+    def resume(self) -> None:
+        self._paused = False
+
+    @property
+    def pending(self) -> int:
+        return len(self._done)
+
+    def telemetry(self) -> dict[str, Any]:
+        return super().telemetry() | {"pending": self.pending}
+
+    def state(self) -> dict[str, Any]:
+        paused = self._paused
+        state = super().state()
+        self._paused = paused
+        copies = [Raw(tree_map(np.copy, raw.arrays), raw.state) for raw in self._done]
+        return state | {
+            "left": self._left,
+            "random": self._random,
+            "pending": [tuple(raw) for raw in copies],
+            "pending_of": list(self._done_of),
+        }
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        paused = self._paused
+        super().load_state(state, seed)
+        self._paused = paused
+        self._left, self._random = state["left"], state["random"]
+        self._done = deque(Raw(*raw) for raw in state["pending"])
+        self._done_of = deque(state["pending_of"])
+
+    def _order(self) -> None:
+        """Gives every collector what it may have."""
+        if self._paused:
+            return
+        for turn in range(self._ahead):
+            for place, setup in enumerate(self._setups):
+                if self.processes.due(place) + self._done_of.count(place) > turn:
+                    continue
+                rows = self._frames if self._left is None else min(self._frames, self._left)
+                if rows <= 0:
+                    return
+                steps = rows // setup.count
+                random = min(steps, -(-self._random // setup.count))
+                self._random -= random * setup.count
+                if self._left is not None:
+                    self._left -= rows
+                self.order(place, self.layout(setup.count).allocate(steps), setup.count, 0, steps, random)
+
+    def _take_next(self) -> None:
+        report, due = self.processes.next_report()
+        self.take(report)
+        envs = self._setups[report.place].count
+        self._done.append(Raw(self.arrays(due.keeps, envs), report.answer))
+        self._done_of.append(report.place)
+
+
+def _with_policy(setup: Setup, policy: Any) -> Setup:
+    from dataclasses import replace
+
+    return replace(setup, policy=policy)

@@ -1,0 +1,424 @@
+"""Collectors in processes of their own, as their caller sees them: who runs, what is due, what becomes of the dead."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import shoal.process
+from shoal import _core
+from shoal.collect import worker
+from shoal.collect.station import Setup
+from shoal.collect.weights import Layout
+from shoal.errors import StartFailed, TooManyFaults, WorkerDied
+from shoal.ipc.pickling import dumps
+from shoal.ipc.sharing import Parcel, leave_fd
+from shoal.vector.factories import Recipe
+from shoal.vector.faults import FaultPolicy
+from shoal.vector.options import WorkerOptions
+from shoal.vector.preparation import prepare
+from shoal.vector.processes import with_guessed_preload
+
+__all__ = ["Due", "Processes"]
+
+_SLICE = 0.1
+"""Seconds between two looks at who lives."""
+_GRACE = 5.0
+"""Seconds for the collectors to end by themselves once they are told to, before they are killed."""
+_SEEDS = 2**31
+
+
+@dataclass
+class Due:
+    """An order that has no report yet.
+
+    Attributes:
+        order: what was sent; a tuple of shoal.collect.worker.
+        keeps: what must live until it is reported: the experience.
+        rows: of environments, that it asks for.
+    """
+
+    place: int
+    order: Any
+    keeps: Any = None
+    rows: int = 0
+
+
+class Processes:
+    """`len(setups)` collectors, each a process.
+
+    Attributes:
+        hello: what the first one said of itself.
+        lost: rows that were made and lost with their process.
+        restarts: of processes.
+
+    Threads: one at a time.
+    """
+
+    def __init__(
+        self,
+        setups: Sequence[Setup],
+        recipe: Recipe,
+        *,
+        context: str,
+        options: WorkerOptions,
+        policy_of_faults: FaultPolicy,
+        timeout: float | None,
+    ) -> None:
+        self._setups = list(setups)
+        policy = self._policy = policy_of_faults
+        self._timeout = policy.step_timeout if timeout is None else timeout
+        self._start_timeout = options.start_timeout if policy.start_timeout is None else policy.start_timeout
+        self._parcel = Parcel()
+        self._due: dict[int, Due] = {}
+        self._forgotten: dict[int, Due] = {}  # whose reports nobody wants; what they keep is still written to
+        self._arrived: deque[tuple[worker.Report, Due]] = deque()
+        self._looked = time.monotonic()
+        self._numbers = 0
+        self._broken: str | None = None
+        self._faults: deque[tuple[float, str]] = deque(maxlen=64)
+        self._again_at: dict[int, float] = {}  # places whose next process is to be started then
+        self._begun = False
+        self._weights: Any = None  # the order that tells of the store
+        self.lost = 0
+        self._known = [0] * len(setups)  # rows that were reported or are lost
+        self.restarts = [0] * len(setups)
+        self._board = _core.collect.ProgressBoard.create(len(setups))
+        self._reports = _core.ipc.Queue()
+        _core.ipc.open_broker()
+        self._packed = [_pack(setup, self._parcel, gpu=options.gpu != "none") for setup in setups]
+        self._preparation = prepare(options.config, None, None, context, options, self._parcel)
+        self._workers: list[Any] = [None] * len(setups)
+        self._seen: list[tuple[int, float]] = [(0, 0.0)] * len(setups)
+
+        def start_with(preload: Sequence[str]) -> worker.Hello:
+            self._launcher = shoal.process.launcher(
+                context, preload=[worker.__name__, *preload], **options.for_launcher
+            )
+            return self._start(range(len(setups)))
+
+        try:
+            self.hello = with_guessed_preload(recipe, context, options, start_with)
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        return len(self._setups)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._workers if process is not None]
+
+    def rows_made(self) -> list[int]:
+        """By each collector since the start, those under way included."""
+        return [self._board.rows(place) for place in range(len(self))]
+
+    def due(self, place: int) -> int:
+        """Orders that this collector has."""
+        return sum(due.place == place for due in [*self._due.values(), *(due for _, due in self._arrived)])
+
+    @property
+    def due_rows(self) -> int:
+        """That are ordered and not reported."""
+        return sum(due.rows for due in [*self._due.values(), *(due for _, due in self._arrived)])
+
+    # Orders and reports
+
+    def order(self, place: int, kind: type[Any], *arguments: Any, keeps: Any = None, rows: int = 0) -> int:
+        """Sends an order; returns its number.
+
+        Args:
+            arguments: of `kind`, after its number.
+        """
+        self._require_whole()
+        self._numbers += 1
+        due = Due(place, kind(self._numbers, *arguments), keeps, rows)
+        self._due[self._numbers] = due
+        if place not in self._again_at:
+            self._send(due)
+        return self._numbers
+
+    def next_report(self) -> tuple[worker.Report, Due]:
+        """The report that comes next, of whatever collector.
+
+        Raises:
+            WorkerDied, TimeoutError, TooManyFaults, and what environments and policy raise: once a collector has ended, as
+                the fault policy says.
+        """
+        self._require_whole()
+        while True:
+            if not self._arrived:
+                self._reports.poll(self._slice())
+            self._take_in()
+            if time.monotonic() - self._looked >= _SLICE or not self._arrived:
+                self._look_after()
+            if self._arrived:
+                return self._arrived.popleft()
+
+    def reports(self, numbers: Sequence[int]) -> list[worker.Report]:
+        """Those of these orders, in their order; no others are due."""
+        found: dict[int, worker.Report] = {}
+        while len(found) < len(numbers):
+            report, _ = self.next_report()
+            found[report.number] = report
+        return [found[number] for number in numbers]
+
+    def stop(self, numbers: Sequence[int]) -> None:
+        """These orders end after the step that is under way."""
+        for number in numbers:
+            if number in self._due:
+                self._board.stop(self._due[number].place, number)
+
+    def _forget(self) -> None:
+        """Nothing that is due is wanted any more: it ends early, its reports are dropped."""
+        self.lost += sum(report.rows for report, _ in self._arrived)
+        for place, process in enumerate(self._workers):
+            numbers = [number for number, due in self._due.items() if due.place == place]
+            if numbers and process is not None and process.is_alive:
+                self._board.stop(place, max(numbers))
+        self._forgotten |= self._due
+        self._due.clear()
+        self._arrived.clear()
+
+    def _lose(self, place: int) -> None:
+        """What a process that has ended made and did not report."""
+        self._forgotten = {number: due for number, due in self._forgotten.items() if due.place != place}
+        made = self._board.rows(place)
+        self.lost += made - self._known[place]
+        self._known[place] = made
+
+    def recover(self) -> None:
+        """Starts those anew that have ended, after a failure, so that they can be reset."""
+        self._take_in()
+        self._forget()
+        gone = [place for place, process in enumerate(self._workers) if process is None or not process.is_alive]
+        self._again_at.clear()
+        self._broken = None
+        if gone:
+            _core.ipc.sweep()
+            for place in gone:
+                self._lose(place)
+            self._start(gone)
+
+    # Weights
+
+    def share(self, store: _core.collect.WeightStore, base: int) -> None:
+        """From here on the collectors take their weights from this store, whose first version is `base` + 1."""
+        blocks: list[Any] = []
+        self._weights = worker.Weights(0, leave_fd(store.fd, blocks), base), blocks
+        for process in self._workers:
+            if process is not None:
+                self._tell(process, self._weights[0])
+
+    @property
+    def layout(self) -> Layout | None:
+        return self.hello.layout
+
+    def begin(self) -> None:
+        """The environments have been reset once: whoever takes a dead one's place resets its own."""
+        self._begun = True
+
+    def close(self) -> None:
+        """Ends the processes."""
+        self._broken = "closed"
+        running = [process for process in self._workers if process is not None and process.is_alive]
+        for place, process in enumerate(self._workers):
+            if process is not None:
+                self._board.stop(place, self._numbers)
+                self._tell(process, worker.End())
+        deadline = time.monotonic() + _GRACE
+        for process in running:
+            if not process.join(max(0.0, deadline - time.monotonic())):
+                process.kill()
+        for process in running:
+            process.join()
+        self._workers = [None] * len(self._setups)
+        for kept in (self._due, self._forgotten, self._arrived):
+            kept.clear()
+        if running:
+            _core.ipc.sweep()
+
+    # Inside
+
+    def _take_in(self) -> None:
+        """What has been reported by now."""
+        while self._reports.poll(0.0):
+            report: worker.Report = pickle.loads(self._reports.get_bytes())
+            self._known[report.place] += report.rows
+            due = self._due.pop(report.number, None)
+            if due is not None:
+                self._arrived.append((report, due))
+            else:
+                self._forgotten.pop(report.number, None)
+                self.lost += report.rows
+
+    def _require_whole(self) -> None:
+        if self._broken == "closed":
+            raise RuntimeError("this collector is closed")
+        if self._broken is not None:
+            raise RuntimeError(f"a collector has failed ({self._broken}): call reset() first")
+
+    def _slice(self) -> float:
+        now = time.monotonic()
+        return min([_SLICE, *(max(0.001, at - now) for at in self._again_at.values())])
+
+    @staticmethod
+    def _tell(process: Any, message: Any) -> None:
+        """What is told to one that has just ended is lost with it: _look_after() sees to the end."""
+        with contextlib.suppress(WorkerDied, OSError, shoal.errors.Error):
+            process.send(pickle.dumps(message), 5.0)
+
+    def _send(self, due: Due) -> None:
+        self._seen[due.place] = self._board.signs(due.place), time.monotonic()
+        self._tell(self._workers[due.place], due.order)
+
+    def _start(self, places: Sequence[int]) -> worker.Hello:
+        """Starts the processes of these places side by side; returns what the first of them says."""
+        connections = [
+            worker.Connection(
+                place,
+                _core.ipc.heap_id(),
+                (self._board.block.offset, self._board.block.serial),
+                (self._reports.block.offset, self._reports.block.serial),
+            )
+            for place in places
+        ]
+        calls = [
+            (worker.run, self._packed[place], self._preparation, connection)
+            for place, connection in zip(places, connections, strict=True)
+        ]
+        for place, process in zip(places, self._launcher.start(calls), strict=True):
+            self._workers[place] = process
+        deadline = time.monotonic() + self._start_timeout
+        hellos = [self._hello(place, deadline) for place in places]
+        if self._weights is not None:
+            for place in places:
+                self._tell(self._workers[place], self._weights[0])
+        return hellos[0]
+
+    def _hello(self, place: int, deadline: float) -> worker.Hello:
+        process = self._workers[place]
+        try:
+            message = process.recv(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            process.kill()
+            raise StartFailed(
+                f"collector {place} has not built its environments and policy after {self._start_timeout} s "
+                "(WorkerOptions(start_timeout=…))"
+            ) from None
+        if message is None:
+            process.join(_GRACE)
+            process.raise_died()
+        hello: worker.Hello = pickle.loads(message)
+        return hello
+
+    def _look_after(self) -> None:
+        """Sees to those that have ended, that do not get on, and that are to be started again."""
+        now = self._looked = time.monotonic()
+        ended = [
+            place for place, process in enumerate(self._workers) if place not in self._again_at and not process.is_alive
+        ]
+        if ended:
+            self._take_in()  # what they reported before is not lost
+            self._take_leave(ended, None)
+        busy = {due.place for due in self._due.values()} - set(self._again_at)
+        for place in busy if self._timeout is not None else ():
+            signs = self._board.signs(place)
+            if signs != self._seen[place][0]:
+                self._seen[place] = signs, now
+            elif now - self._seen[place][1] > (self._timeout or 0.0):
+                self._workers[place].kill()
+                self._workers[place].join()
+                self._take_leave([place], f"collector {place} took no step for {self._timeout} s (timeout)")
+        for place in [place for place, at in self._again_at.items() if at <= now]:
+            self._start_again(place)
+
+    def _take_leave(self, places: Sequence[int], hung: str | None) -> None:
+        """These have ended: raises why, or sees that others take their places."""
+        _core.ipc.sweep()
+        for place in places:
+            self._lose(place)
+        error = TimeoutError(hung) if hung is not None else self._why(places[0])
+        if self._policy.on_fault == "raise":
+            self._broken = _first_line(error)
+            raise error
+        self._count_fault(error)
+        backoff = self._policy.backoff
+        for place in places:
+            wait = (
+                min(self._policy.max_backoff, backoff * 2 ** (self.restarts[place] - 1))
+                if self.restarts[place]
+                else 0.0
+            )
+            self._again_at[place] = time.monotonic() + wait
+
+    def _count_fault(self, error: Exception) -> None:
+        """Raises TooManyFaults when there were too many: those that end together, as with their zygote, count once."""
+        now = time.monotonic()
+        self._faults.append((now, _first_line(error)))
+        recent = [text for at, text in self._faults if now - at <= self._policy.restart_window]
+        if len(recent) > self._policy.max_restarts:
+            self._broken = recent[-1]
+            raise TooManyFaults(
+                f"{len(recent)} faults of collectors within {self._policy.restart_window} s, of which "
+                f"{self._policy.max_restarts} are forgiven (FaultPolicy(max_restarts=…)):\n"
+                + "\n".join(f"  - {text}" for text in recent)
+            ) from error
+
+    def _start_again(self, place: int) -> None:
+        """Another process in this place, with the orders of the one before."""
+        self.restarts[place] += 1
+        setup = self._setups[place]
+        try:
+            self._start([place])
+        except Exception as error:
+            if self._workers[place] is not None and self._workers[place].is_alive:
+                self._workers[place].kill()
+            self._count_fault(error)
+            wait = min(self._policy.max_backoff, self._policy.backoff * 2 ** self.restarts[place])
+            self._again_at[place] = time.monotonic() + wait
+            return
+        del self._again_at[place]
+        due = [due for due in self._due.values() if due.place == place]
+        if self._begun and not any(isinstance(item.order, worker.Reset | worker.LoadState) for item in due):
+            seed = (setup.seed + 7919 * self.restarts[place] * setup.total) % _SEEDS
+            self._tell(self._workers[place], worker.Reset(0, seed))  # nobody waits for its report
+        for item in due:
+            self._send(item)
+
+    def _why(self, place: int) -> Exception:
+        """What a process that has ended reported, or else how it ended."""
+        process = self._workers[place]
+        try:
+            process.join(_GRACE)
+            while process.recv(1.0) is not None:
+                pass
+            process.raise_died()
+        except WorkerDied as error:
+            setup = self._setups[place]
+            error.env_indices = range(setup.first, setup.first + setup.count)
+            return error
+        except Exception as error:
+            return error
+        raise AssertionError
+
+
+def _pack(setup: Setup, parcel: Parcel, *, gpu: bool) -> bytes:
+    """As bytes; an error names the argument of Collector that is in the way."""
+    parts: Mapping[str, Any] = {"env": setup.env, "policy": setup.policy, **setup.make}
+    try:
+        return dumps(setup, "setup", gpu=gpu, parcel=parcel)
+    except TypeError:
+        for name, part in parts.items():
+            dumps(part, name, gpu=gpu, parcel=parcel)
+        raise
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

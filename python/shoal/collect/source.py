@@ -1,0 +1,143 @@
+"""Where a Collector's batches come from, whatever its mode."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shoal import _core
+from shoal.collect.actors import OUTPUTS
+from shoal.collect.station import Counts, Rows, Setup, Station
+
+__all__ = ["InProcess", "Raw", "Source"]
+
+
+class Raw(NamedTuple):
+    """A batch as it was collected.
+
+    Attributes:
+        arrays: by name, `[steps, envs, …]`.
+        state: of a recurrent policy, at its beginning.
+    """
+
+    arrays: dict[str, Any]
+    state: Any = None
+
+    @property
+    def rows(self) -> int:
+        return int(self.arrays["reward"].size)
+
+
+class Source(ABC):
+    """Collects. Threads: one at a time.
+
+    Attributes:
+        single_observation_space, single_action_space: of one environment.
+        wants_tensors: whether batches are torch tensors by default.
+        version: of the newest weights.
+    """
+
+    single_observation_space: Any
+    single_action_space: Any
+    wants_tensors: bool
+    version: int = 0
+
+    @abstractmethod
+    def next(self, steps: int, random: int) -> Raw:
+        """A batch of `steps` steps of every environment it is of; `random` of them, the first ones, have samples of the
+        action space as actions."""
+
+    @abstractmethod
+    def reset(self, seed: int | None) -> None:
+        """Environment i begins anew with seed + i. After a failure it makes the source usable again."""
+
+    @abstractmethod
+    def update_weights(self, weights: Mapping[str, Any] | None) -> int:
+        """For batches to come. Returns their version."""
+
+    def pause(self) -> None:  # noqa: B027  # in this process nothing is ever under way
+        """Waits until nothing is under way."""
+
+    def resume(self) -> None:  # noqa: B027  # likewise
+        """Goes on."""
+
+    @property
+    def pending(self) -> int:
+        """Batches that are there already."""
+        return 0
+
+    @abstractmethod
+    def counts(self) -> Counts:
+        """Of all that was collected so far."""
+
+    @abstractmethod
+    def telemetry(self) -> dict[str, Any]:
+        """What stats() has beyond the counts."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What load_state() continues from."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        """Goes on from `state`; `seed` is what reset() takes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends what collects. More than once is fine."""
+
+
+def given_outputs(arrays: dict[str, Any], outputs: frozenset[str]) -> dict[str, Any]:
+    """Without those of log_prob and value that the policy does not give."""
+    return {name: value for name, value in arrays.items() if name not in OUTPUTS or name in outputs}
+
+
+class InProcess(Source):
+    """One station, in this process: mode="sync"."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._station = Station(setup)
+        station = self._station
+        self.single_observation_space = station.single_observation_space
+        self.single_action_space = station.single_action_space
+        self.wants_tensors = station.wants_tensors
+        try:
+            self._layout = _core.collect.ExperienceLayout(
+                station.single_observation_space, station.single_action_space, setup.count, setup.next_obs
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def version(self) -> int:  # type: ignore[override]  # a service's own changes while it is asked
+        return self._station.version
+
+    def next(self, steps: int, random: int) -> Raw:
+        experience = self._layout.allocate(steps)
+        arrays = self._layout.arrays(experience)
+        self._station.collect(arrays, Rows(experience, 0, 0, steps, random))
+        return Raw(given_outputs(arrays, self._station.outputs), self._station.states())
+
+    def reset(self, seed: int | None) -> None:
+        self._station.reset(seed)
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> int:
+        return self._station.update_weights(weights)
+
+    def counts(self) -> Counts:
+        return self._station.counts()
+
+    def telemetry(self) -> dict[str, Any]:
+        stats = self._station.env_stats()
+        return {"envs": stats[0] if len(stats) == 1 else stats, "collectors": []}
+
+    def state(self) -> dict[str, Any]:
+        return self._station.state()
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        self._station.load_state(state, seed)
+
+    def close(self) -> None:
+        self._station.close()

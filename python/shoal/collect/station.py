@@ -1,0 +1,418 @@
+"""Where environments are stepped and the policy is asked: of a collector in the caller's process, and of each in another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from shoal import _core
+from shoal.collect.actors import Actor, NetworkActor, RandomActor, actor_of
+from shoal.serve.structure import tree_map
+from shoal.vector.build import build_vec
+from shoal.vector.plan import Asked
+
+__all__ = ["Counts", "Rows", "Setup", "Station", "check_masked"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a station is made of.
+
+    Attributes:
+        env: as `make_vec` takes it; a list has one for each of all environments.
+        first, count, total: its environments are first … first + count - 1 of `total`.
+        make: further arguments of `make_vec`.
+        policy: as `Collector` takes it.
+        calls_of: the policy is asked for so many environments at once, counted from environment 0.
+        next_obs: whether experience has it.
+        seed, timeout, action_mask, cohorts: as `Collector` takes them; several cohorts are groups of `calls_of`, one each.
+    """
+
+    env: Any
+    first: int
+    count: int
+    total: int
+    make: dict[str, Any]
+    policy: Any
+    calls_of: int
+    next_obs: bool
+    seed: int
+    timeout: float | None
+    action_mask: str | None = None
+    cohorts: int = 1
+
+
+class Rows(NamedTuple):
+    """Rows of an experience that are to be filled.
+
+    Attributes:
+        experience: of all environments, or of the station's own.
+        column: of the station's first environment in it.
+        first, steps: which.
+        random: so many of them, the first ones, have samples of the action space as actions.
+        number: of the order, which a ProgressBoard may stop.
+    """
+
+    experience: Any
+    column: int
+    first: int
+    steps: int
+    random: int
+    number: int = 0
+
+
+class Counts(NamedTuple):
+    """What a station has counted since its start.
+
+    Attributes:
+        faults, resets: rows that are not valid.
+        episodes: that ended.
+        mean_return, mean_length: of the last of them; None before the first.
+    """
+
+    faults: int
+    resets: int
+    episodes: int
+    mean_return: float | None
+    mean_length: float | None
+
+    @staticmethod
+    def of_all(parts: Sequence[Counts]) -> Counts:
+        """Of several together; means are weighted by how many episodes they are of, 100 at most."""
+        weights = [min(100, part.episodes) for part in parts]
+
+        def mean(name: str) -> float | None:
+            if not sum(weights):
+                return None
+            total: float = sum(getattr(part, name) * w for part, w in zip(parts, weights, strict=True) if w)
+            return total / sum(weights)
+
+        return Counts(
+            sum(part.faults for part in parts),
+            sum(part.resets for part in parts),
+            sum(part.episodes for part in parts),
+            mean("mean_return"),
+            mean("mean_length"),
+        )
+
+
+class Station:
+    """Environments, and the policy that is asked for them.
+
+    The policy is asked for the environments of one group at a time: `calls_of` of all environments, by their numbers. A group
+    that is the station's only in part is asked for as a whole, with copies in the others' places. So neither what the policy
+    computes nor what it draws depends on which environments share a station.
+
+    Attributes:
+        single_observation_space, single_action_space: of one environment.
+        version: of the policy's weights.
+        outputs: which of log_prob and value the policy gives.
+        wants_tensors: whether batches are torch tensors by default.
+        is_recurrent: whether batches have a `state`.
+    """
+
+    def __init__(self, setup: Setup, board: Any = None, place: int = 0) -> None:
+        self.setup = setup
+        self._board = board
+        self._place = place
+        self._groups: list[_Group] = []
+        try:
+            last = setup.first + setup.count
+            lo = setup.first
+            network: NetworkActor | None = None
+            while lo < last:
+                group = lo // setup.calls_of
+                hi = min(last, (group + 1) * setup.calls_of)
+                made = _Group(setup, group, lo, hi, network)
+                self._groups.append(made)
+                # Cohorts are asked in turn, and each draws from its own seed.
+                network = made.actor if isinstance(made.actor, NetworkActor) and setup.cohorts == 1 else None
+                lo = hi
+        except BaseException:
+            self.close()
+            raise
+        self.single_observation_space = self._groups[0].envs.single_observation_space
+        self.single_action_space = self._groups[0].envs.single_action_space
+        self.actor = self._groups[0].actor
+        self.version = self.actor.version
+        self.wants_tensors = self.actor.wants_tensors
+        self.is_recurrent = self.actor.is_recurrent
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        return self.actor.outputs
+
+    def reset(self, seed: int | None) -> None:
+        """Resets all environments, environment i of all with `seed + i`."""
+        for group in self._groups:
+            group.reset(seed)
+            if self._board is not None:
+                self._board.give_sign(self._place)
+
+    def collect(self, arrays: Mapping[str, Any], rows: Rows) -> int:
+        """Fills rows; `arrays` are those of the experience. Returns how many rows of environments are missing because it was
+        stopped: they are there, and not valid."""
+        if self.setup.cohorts > 1:
+            self._collect_in_turn(arrays, rows)
+            return 0
+        missing = 0
+        for group in self._groups:
+            done = group.collect(arrays, rows, self.version, self._board, self._place)
+            missing += (rows.steps - done) * group.count
+            self.version = max(self.version, group.actor.version)  # of a service: its own
+        return missing
+
+    def _collect_in_turn(self, arrays: Mapping[str, Any], rows: Rows) -> None:
+        """While the environments of one group are stepped, the policy is asked for the next one."""
+        parts = (
+            (rows.first, rows.random, [group.drawing for group in self._groups]),
+            (rows.first + rows.random, rows.steps - rows.random, [group.acting for group in self._groups]),
+        )
+        for first, steps, contexts in parts:
+            if steps == 0:
+                continue
+            with contextlib.ExitStack() as stack:
+                actors = [stack.enter_context(context(arrays, rows)) for context in contexts]
+                _core.collect.Collector.collect_in_turn(
+                    [group.engine for group in self._groups],
+                    actors,
+                    [rows.column + group.column for group in self._groups],
+                    rows.experience,
+                    first,
+                    steps,
+                    self.version,
+                )
+        self.version = max(self.version, *(group.actor.version for group in self._groups))
+
+    def update_weights(self, weights: Mapping[str, Any] | None) -> int:
+        """Of the policy, which all groups share, or of the network that each has; returns their version."""
+        for actor in {id(group.actor): group.actor for group in self._groups}.values():
+            actor.update_weights(weights)
+            if not isinstance(actor, NetworkActor):
+                break
+        self.set_version(self.actor.version)
+        return self.version
+
+    def set_version(self, version: int) -> None:
+        self.version = version
+        for group in self._groups:
+            group.actor.version = version
+
+    def states(self) -> Any:
+        """Of a recurrent policy, at the beginning of the last rows; those of the station's own environments."""
+        if not self.is_recurrent:
+            return None
+        if len(self._groups) == 1 and self._groups[0].is_whole:
+            return self._groups[0].actor.extras()["state"]
+        return tree_map(_joined, *(group.own_state() for group in self._groups))
+
+    def counts(self) -> Counts:
+        return Counts.of_all([group.counts() for group in self._groups])
+
+    def env_stats(self) -> list[dict[str, Any]]:
+        return [group.envs.stats() for group in self._groups]
+
+    def state(self) -> dict[str, Any]:
+        """All that the next rows depend on, but the weights of policies in Python, and the counts of the collector."""
+        return {"version": self.version, "groups": [group.state() for group in self._groups]}
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        groups = state["groups"]
+        if len(groups) != len(self._groups):
+            raise ValueError(
+                f"load a collector's state: it is of {len(groups)} groups of environments, and here are {len(self._groups)}"
+            )
+        for group, of_group in zip(self._groups, groups, strict=True):
+            group.load_state(of_group, seed)
+        self.version = state["version"]
+
+    def close(self) -> None:
+        for group in self._groups:
+            group.envs.close()
+
+
+class _Group:
+    """Environments that the policy is asked for at once, and who they are among all."""
+
+    def __init__(self, setup: Setup, number: int, lo: int, hi: int, network: NetworkActor | None) -> None:
+        self.lo, self.count = lo, hi - lo
+        begin = number * setup.calls_of
+        asked_for = min(setup.total, begin + setup.calls_of) - begin
+        self.column = lo - setup.first
+        self._stage_column = lo - begin
+        self.is_whole = asked_for == self.count
+        self._number = number
+        self._seed = _derived(setup.seed, number)
+        self._begun = False
+        env = setup.env[lo:hi] if isinstance(setup.env, list | tuple) else setup.env
+        given = {"env": env, "num_envs": self.count, "autoreset_mode": "same_step", "copy": False, **setup.make}
+        self.envs = build_vec(
+            first_env=lo, **{field.name: given.get(field.name, _NOT_GIVEN.get(field.name)) for field in fields(Asked)}
+        )
+        try:
+            engine = self.envs._engine
+            both = self.envs.single_observation_space, self.envs.single_action_space
+            self.engine = _core.collect.Collector(engine, setup.timeout, lo, setup.total)
+            self.actor: Actor
+            if network is None:
+                # A new network begins as the seed of all says, whichever group it is for.
+                self.actor = actor_of(setup.policy, engine, asked_for, self._seed, network_seed=setup.seed)
+            else:
+                self.actor = network
+            self._stage: Any = None
+            if not self.is_whole and self.actor.asks_in_calls:
+                layout = _core.collect.ExperienceLayout(*both, asked_for, False)
+                self._stage = layout.allocate(1)
+                self._stage_arrays = layout.arrays(self._stage)
+            check_mask(setup.action_mask, *both)
+            self._random = RandomActor(both[1], asked_for, self._seed, setup.action_mask)
+            self._random_rows = slice(self._stage_column, self._stage_column + self.count)
+        except BaseException:
+            self.envs.close()
+            raise
+
+    def drawing(self, arrays: Mapping[str, Any], rows: Rows) -> Any:
+        """The context in which samples of the action space are drawn for rows."""
+        return self._random.acting(self._own(arrays, rows), self._random_rows)
+
+    def acting(self, arrays: Mapping[str, Any], rows: Rows) -> Any:
+        """The context in which the policy chooses for rows; of a group that is the station's as a whole."""
+        if isinstance(self.actor, NetworkActor):
+            self.actor.reseed(self._seed)
+        return self.actor.acting(self._own(arrays, rows))
+
+    def _own(self, arrays: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
+        """The columns of the own environments."""
+        first = rows.column + self.column
+        return {
+            name: tree_map(lambda array: array[:, first : first + self.count], value) for name, value in arrays.items()
+        }
+
+    def reset(self, seed: int | None) -> None:
+        self.engine.reset([None if seed is None else seed + i for i in range(self.lo, self.lo + self.count)])
+        self.actor.restart()
+        self._begun = True
+
+    def collect(self, arrays: Mapping[str, Any], rows: Rows, version: int, board: Any, place: int) -> int:
+        column = rows.column + self.column
+        own = self._own(arrays, rows)
+        more = {"column": column, "board": board, "place": place, "number": rows.number}
+        experience, random = rows.experience, rows.random
+        done = 0
+        if random:
+            with self._random.acting(own, self._random_rows) as actor:
+                done = self.engine.collect(actor, experience, rows.first, random, version, **more)
+        rest = rows.steps - random
+        if done < random:
+            self.engine.leave_out(experience, rows.first + random, rest, version, column)
+            return done
+        if rest:
+            if isinstance(self.actor, NetworkActor):
+                self.actor.reseed(self._seed)
+            staged = {} if self._stage is None else {"stage": self._stage, "stage_column": self._stage_column}
+            with self.actor.acting(own if self._stage is None else self._stage_arrays) as actor:
+                done += self.engine.collect(actor, experience, rows.first + random, rest, version, **more, **staged)
+        return done
+
+    def own_state(self) -> Any:
+        """The state of the own environments alone.
+
+        Raises:
+            ValueError: where the environments are not the first dimension of its arrays.
+        """
+        state = self.actor.extras()["state"]
+        asked_for = self._stage_arrays["is_first"].shape[1] if self._stage is not None else self.count
+
+        def part(leaf: Any) -> Any:
+            shape = tuple(getattr(leaf, "shape", ()))
+            if not shape or shape[0] != asked_for:
+                raise ValueError(
+                    f"the policy's state has an array of shape {shape} for {asked_for} environments: with several "
+                    "collectors, or groups of environments, these must be its first dimension"
+                )
+            return leaf[self._stage_column : self._stage_column + self.count] if self._stage is not None else leaf
+
+        return tree_map(part, state)
+
+    def counts(self) -> Counts:
+        engine = self.engine
+        ended = engine.episodes
+        return Counts(
+            engine.faults,
+            engine.resets,
+            ended,
+            engine.mean_return if ended else None,
+            engine.mean_length if ended else None,
+        )
+
+    def state(self) -> dict[str, Any]:
+        everyone = list(range(self.count))
+        return {
+            "actor": self.actor.state(),
+            "random": self._random.state(),
+            "engine": self.engine.state() if self._begun else None,
+            "envs": self.envs._engine.snapshot(everyone) if self._begun else None,
+        }
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        if state["engine"] is not None:
+            self.reset(seed)
+            self.envs._engine.restore(list(range(self.count)), state["envs"])
+            self.engine.load_state(state["engine"])
+        self._seed = _derived(seed, self._number)
+        self.actor.load_state(state["actor"])
+        self._random.load_state(state["random"])
+
+
+_NOT_GIVEN = {"context": "auto", "backend": "auto", "on_fault": "raise", "episode_statistics": False}
+
+
+def check_mask(name: str | None, observation_space: Any, action_space: Any) -> None:
+    """Raises ValueError where `name` is no mask of these actions among these observations."""
+    if name is None:
+        return
+    if not isinstance(action_space, spaces.Discrete):
+        raise ValueError(f"action_mask={name!r} is for Discrete actions; these are {action_space}")
+    part = (
+        observation_space[name]
+        if isinstance(observation_space, spaces.Dict) and name in observation_space.keys()
+        else None
+    )
+    if part is None or part.shape != (action_space.n,):
+        raise ValueError(
+            f"action_mask={name!r} names a part of shape ({action_space.n},) of observations that are a Dict; these are "
+            f"{observation_space}"
+        )
+
+
+def check_masked(arrays: Mapping[str, Any], name: str, start: int) -> None:
+    """Raises ValueError where an action was chosen that the mask forbids."""
+    mask, action, valid = arrays["obs"][name], arrays["action"] - start, arrays["valid"]
+    allowed = np.take_along_axis(mask, action[..., None], -1)[..., 0] != 0
+    wrong = np.argwhere(valid & ~allowed)
+    if len(wrong):
+        t, env = wrong[0]
+        raise ValueError(
+            f"the policy chose action {action[t, env] + start} in environment {arrays['env_id'][t, env]}, which the action mask "
+            f"obs[{name!r}] = {mask[t, env].tolist()} forbids: it is to take the mask into account"
+        )
+
+
+def _derived(seed: int, number: int) -> int:
+    """The seed of a group's draws; group 0 has that of all."""
+    return seed if number == 0 else int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _joined(*parts: Any) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "detach"):
+        import torch
+
+        return torch.cat(parts)
+    return np.concatenate(parts)

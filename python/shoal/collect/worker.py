@@ -1,0 +1,224 @@
+"""A collector's process: it does what it is ordered to, and reports it.
+
+Orders come through its channel, reports go into one queue of all collectors; both are pickles of tuples. What is collected
+goes into blocks of the family's heap, which the caller holds; weights come out of a WeightStore.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal import _core
+from shoal.collect.station import Counts, Rows, Setup, Station
+from shoal.collect.weights import Layout, layout_of
+from shoal.identity.models import set_models_here
+from shoal.process._importing import importing
+from shoal.serve.structure import tree_map
+from shoal.vector.preparation import Preparation, become_as_asked
+
+__all__ = ["Collect", "Connection", "End", "Hello", "LoadState", "Report", "Reset", "SaveState", "Weights", "run"]
+
+
+class Connection(NamedTuple):
+    """What a collector shares with its caller: places of blocks in the heap.
+
+    Attributes:
+        place: the number of the collector.
+        heap: of the family.
+        board, reports: offset and serial.
+    """
+
+    place: int
+    heap: int
+    board: tuple[int, int]
+    reports: tuple[int, int]
+
+
+class Hello(NamedTuple):
+    """What the caller learns of a collector that is ready."""
+
+    observation_space: Any
+    action_space: Any
+    wants_tensors: bool
+    is_recurrent: bool
+    layout: Layout | None
+    version: int
+
+
+class Collect(NamedTuple):
+    """An order: to fill `steps` rows of the experience in a block."""
+
+    number: int
+    block: tuple[int, int]
+    envs: int
+    column: int
+    steps: int
+    random: int
+
+
+class Reset(NamedTuple):
+    """An order: environment i of all starts anew with seed + i."""
+
+    number: int
+    seed: int | None
+
+
+class SaveState(NamedTuple):
+    number: int
+
+
+class LoadState(NamedTuple):
+    number: int
+    state: Any
+    seed: int
+
+
+class Weights(NamedTuple):
+    """From here on weights come out of this store, whose descriptor waits at the family's broker, and whose first version is
+    `base` + 1."""
+
+    number: int
+    fd: Any
+    base: int
+
+
+class Report(NamedTuple):
+    """What came of an order.
+
+    Attributes:
+        rows: of environments, that were made.
+        missing: rows that are not valid because the order was stopped.
+        version: of the weights of its rows.
+        answer: of SaveState; of a recurrent policy, the state that the rows begin with.
+    """
+
+    place: int
+    number: int
+    rows: int
+    missing: int
+    version: int
+    outputs: tuple[str, ...]
+    counts: Counts
+    answer: Any = None
+
+
+class End(NamedTuple):
+    """The last order."""
+
+    number: int = 0
+
+
+def run(context: Any, packed: bytes, preparation: Preparation, connection: Connection) -> None:
+    """The life of the process, until its caller ends it, or has ended."""
+    become_as_asked(preparation.gpus, preparation.nested)
+    if context.hide_gpu and not preparation.gpus:
+        _core.process.forbid_gpu()
+    np.random.seed()  # processes forked from one would all draw the same numbers from NumPy's global generator
+    _core.process.keep_freed_memory()
+    _core.ipc.join(connection.heap)
+    with importing(f"{context.name} imported what it is to collect from"):
+        if preparation.models is not None:
+            set_models_here(pickle.loads(preparation.models))
+        setup: Setup = pickle.loads(packed)
+        if preparation.config is not None:
+            from shoal.identity import snapshots
+
+            setup.make["config"] = snapshots.restore(preparation.config)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+    _Process(context, setup, connection).run()
+
+
+class _Process:
+    def __init__(self, context: Any, setup: Setup, connection: Connection) -> None:
+        self._context = context
+        self._place = connection.place
+        self._board = _core.collect.ProgressBoard(_core.ipc.acquire(*connection.board))
+        self._reports = _core.ipc.Queue(_core.ipc.acquire(*connection.reports))
+        self._store: _core.collect.WeightStore | None = None
+        self._base = 0
+        self._station = Station(setup, self._board, self._place)
+        self._layouts: dict[int, Any] = {}
+        weights = self._station.actor.weights()
+        self._weights_layout = None if weights is None else layout_of(weights)
+        hello = Hello(
+            self._station.single_observation_space,
+            self._station.single_action_space,
+            self._station.wants_tensors,
+            self._station.is_recurrent,
+            self._weights_layout,
+            self._station.version,
+        )
+        context.send(pickle.dumps(hello))
+
+    def run(self) -> None:
+        try:
+            while (message := self._context.recv()) is not None:
+                order = pickle.loads(message)
+                if isinstance(order, End):
+                    return
+                self._board.give_sign(self._place)
+                getattr(self, f"_{type(order).__name__.lower()}")(order)
+        finally:
+            self._station.close()
+
+    def _collect(self, order: Collect) -> None:
+        self._take_weights()
+        layout = self._layouts.get(order.envs)
+        if layout is None:
+            layout = self._layouts[order.envs] = _core.collect.ExperienceLayout(
+                self._station.single_observation_space,
+                self._station.single_action_space,
+                order.envs,
+                self._station.setup.next_obs,
+            )
+        experience = layout.attach(_core.ipc.acquire(*order.block), order.steps)
+        rows = Rows(experience, order.column, 0, order.steps, order.random, order.number)
+        missing = self._station.collect(layout.arrays(experience), rows)
+        if self._context.hide_gpu:
+            _core.process.check_gpu()
+        state = None if not self._station.is_recurrent else tree_map(_plain, self._station.states())
+        made = order.steps * self._station.setup.count - missing
+        self._report(order.number, made, missing, state)
+
+    def _reset(self, order: Reset) -> None:
+        self._station.reset(order.seed)
+        self._report(order.number)
+
+    def _savestate(self, order: SaveState) -> None:
+        self._report(order.number, answer=pickle.dumps(self._station.state()))
+
+    def _loadstate(self, order: LoadState) -> None:
+        self._station.load_state(order.state, order.seed)
+        self._report(order.number)
+
+    def _weights(self, order: Weights) -> None:
+        self._store = _core.collect.WeightStore.attach(order.fd.detach())
+        self._base = order.base
+
+    def _take_weights(self) -> None:
+        """The newest weights, for the rows that follow."""
+        if self._store is None or self._store.version + self._base == self._station.version:
+            return
+        assert self._weights_layout is not None
+        flat = np.empty(self._store.nbytes, np.uint8)
+        version = self._base + self._store.read(flat)
+        self._station.update_weights(self._weights_layout.unpack(flat))
+        self._station.set_version(version)
+
+    def _report(self, number: int, rows: int = 0, missing: int = 0, answer: Any = None) -> None:
+        station = self._station
+        report = Report(
+            self._place, number, rows, missing, station.version, tuple(station.outputs), station.counts(), answer
+        )
+        self._reports.put_bytes(pickle.dumps(report))
+
+
+def _plain(value: Any) -> Any:
+    """An array in the place of a tensor: which of them it is to be, the caller knows."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)

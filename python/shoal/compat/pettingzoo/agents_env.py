@@ -1,0 +1,112 @@
+"""A parallel environment as an environment with one player, whose observations are those of all agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+
+__all__ = ["AgentsEnv"]
+
+
+class AgentsEnv(gymnasium.Env[Any, Any]):
+    """Every agent has a row, in the order of `possible_agents`, whether it is there or not.
+
+    Observations are dicts: "observation" has a row an agent, zeros for those that have none; "reward", "terminated" and
+    "truncated" are what the last step told of each, 0 and False for agents that told nothing; "alive" is True for those that
+    act in the next step. An episode ends when no agent is left. infos["of"] is the infos of agents that said something, by
+    row.
+
+    Raises:
+        ValueError: for agents whose spaces differ, and for spaces without arrays.
+    """
+
+    def __init__(self, make: Callable[..., Any], **env_kwargs: Any) -> None:
+        self.env = make(**env_kwargs)
+        self.agents: list[Any] = list(getattr(self.env, "possible_agents", ()))
+        self.single_observation_space = self._one_space("observation_space")
+        self.single_action_space = self._one_space("action_space")
+        count = len(self.agents)
+        self.observation_space = spaces.Dict(
+            {
+                "observation": batch_space(self.single_observation_space, count),
+                "reward": spaces.Box(-np.inf, np.inf, (count,), np.float64),
+                "terminated": spaces.MultiBinary(count),
+                "truncated": spaces.MultiBinary(count),
+                "alive": spaces.MultiBinary(count),
+            }
+        )
+        self.action_space = batch_space(self.single_action_space, count)
+        self.metadata = dict(getattr(self.env, "metadata", {}))
+        self.render_mode = getattr(self.env, "render_mode", None)
+        self._zeros = next(iter(iterate(batch_space(self.single_observation_space, 1), self._room(1))))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._told(observations, {}, {}, {}), self._infos(infos)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        there = set(self.env.agents)
+        actions = {
+            agent: own
+            for agent, own in zip(self.agents, iterate(self.action_space, action), strict=True)
+            if agent in there
+        }
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        told = self._told(observations, rewards, terminated, truncated)
+        is_over = not self.env.agents
+        ended_by_itself = is_over and bool(told["terminated"].any() or not told["truncated"].any())
+        return told, 0.0, ended_by_itself, is_over and not ended_by_itself, self._infos(infos)
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _one_space(self, which: str) -> gymnasium.Space[Any]:
+        if not self.agents:
+            raise ValueError(
+                f"{type(self.env).__name__}.possible_agents is empty: it names the agents, each of which has a row"
+            )
+        own = {agent: getattr(self.env, which)(agent) for agent in self.agents}
+        first: gymnasium.Space[Any] = own[self.agents[0]]
+        for agent, space in own.items():
+            if space != first:
+                raise ValueError(
+                    f"all agents need the same {which}: {self.agents[0]!r} has {first}, {agent!r} has {space}. Pad them to "
+                    "one space, as supersuit.pad_observations_v0 and pad_action_space_v0 do"
+                )
+        _check_arrays(first, which)
+        return first
+
+    def _room(self, count: int) -> Any:
+        return create_empty_array(self.single_observation_space, count)
+
+    def _told(self, observations: Mapping[Any, Any], rewards: Any, terminated: Any, truncated: Any) -> dict[str, Any]:
+        there = set(self.env.agents)
+        rows = [observations.get(agent, self._zeros) for agent in self.agents]
+        return {
+            "observation": concatenate(self.single_observation_space, rows, self._room(len(rows))),
+            "reward": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float64),
+            "terminated": np.array([terminated.get(agent, False) for agent in self.agents], np.int8),
+            "truncated": np.array([truncated.get(agent, False) for agent in self.agents], np.int8),
+            "alive": np.array([agent in there for agent in self.agents], np.int8),
+        }
+
+    def _infos(self, infos: Mapping[Any, Any]) -> dict[str, Any]:
+        said = [(row, dict(infos[agent])) for row, agent in enumerate(self.agents) if infos.get(agent)]
+        return {"of": said} if said else {}
+
+
+def _check_arrays(space: gymnasium.Space[Any], which: str) -> None:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+            _check_arrays(part, which)
+    elif not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete):
+        raise ValueError(f"{which}: rows of agents are arrays, which {space} has not; flatten it in the environment")

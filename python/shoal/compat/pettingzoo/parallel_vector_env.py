@@ -1,0 +1,154 @@
+"""Parallel environments in worker processes, with agents as rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from shoal.compat.pettingzoo.agents_env import AgentsEnv
+from shoal.vector.make import make_vec as make_shoal_vec
+from shoal.vector.vector_env import VectorEnv
+
+__all__ = ["ParallelVectorEnv", "make_vec"]
+
+
+def make_vec(
+    parallel_env: Callable[..., Any],
+    num_envs: int = 1,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    autoreset_mode: str | AutoresetMode = "next_step",
+    **options: Any,
+) -> ParallelVectorEnv:
+    """Builds `num_envs` parallel environments and steps them together.
+
+    Args:
+        parallel_env: makes one, as `pettingzoo.butterfly.pistonball_v6.parallel_env` does.
+        env_kwargs: its keyword arguments.
+        autoreset_mode: "next_step", the first step after all agents of an environment are gone resets it; or "disabled".
+        **options: of `shoal.make_vec`, where they do not change observations or rewards: num_workers, backend, seed,
+            on_fault, timeout, worker, ….
+
+    Raises:
+        ValueError: for agents whose spaces differ.
+    """
+    for name in ("frame_stack", "reward_clip", "episode_statistics", "batch_size", "cohorts", "max_in_flight", "pool"):
+        if options.get(name):
+            raise ValueError(f"make_vec({name}=…) knows no agents: leave it out, or do it in parallel_env")
+    if autoreset_mode in ("same_step", AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
+        raise ValueError("make_vec(autoreset_mode='same_step') would hide the agents' last rewards: take 'next_step'")
+    factory = functools.partial(AgentsEnv, parallel_env, **(env_kwargs or {}))
+    vector_env = make_shoal_vec([factory] * num_envs, autoreset_mode=autoreset_mode, **options)
+    try:
+        return ParallelVectorEnv(vector_env)
+    except BaseException:
+        vector_env.close()
+        raise
+
+
+class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Rows are agents: agent k of environment i is row `i * len(agents) + k`. Made by `shoal.compat.pettingzoo.make_vec`.
+
+    An agent keeps its row while it comes and goes. `infos["alive"]`, bool of shape (num_envs,), says which rows' agents act
+    in the next step; actions of the others are not looked at. The step in which an agent goes returns its last observation
+    and reward, with terminated or truncated set; from then on its row has zeros, reward 0 and False, until it is back.
+    A row of a step is a transition where `infos["alive"]` was True before the step. What agents say in their own infos is
+    arrays with masks, as Gymnasium's, with a row an agent.
+
+    Attributes:
+        num_envs: rows: environments times agents.
+        agents: the names, in the order of rows.
+        vector_env: the `shoal.VectorEnv` underneath, whose environments are the parallel ones.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, vector_env: VectorEnv) -> None:
+        self.vector_env = vector_env
+        self.agents: list[Any] = vector_env.get_attr("agents")[0]
+        self.num_envs = vector_env.num_envs * len(self.agents)
+        self.single_observation_space = vector_env.get_attr("single_observation_space")[0]
+        self.single_action_space = vector_env.get_attr("single_action_space")[0]
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = vector_env.metadata
+        self.render_mode = vector_env.render_mode
+        self._alive = np.zeros((vector_env.num_envs, len(self.agents)), np.bool_)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode in every environment.
+
+        Args:
+            seed: environment i, not row i, gets `seed + i`, or element i of a sequence.
+            options: given to every environment; "reset_mask" has an element for each environment.
+        """
+        told, infos = self.vector_env.reset(seed=seed, options=options)
+        self._alive = told["alive"].astype(np.bool_)
+        return self._rows(told["observation"]), self._infos(infos)
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One action a row."""
+        told, _, _, _, infos = self.vector_env.step(self._by_env(self.single_action_space, actions))
+        rewards = told["reward"].copy()
+        terminated, truncated, alive = (told[key].astype(np.bool_) for key in ("terminated", "truncated", "alive"))
+        nowhere = np.zeros(len(alive), np.bool_)
+        lost, down, dropped = (infos.get(key, nowhere) for key in ("_fault", "down", "dropped"))
+        away = lost | down | dropped  # their rows have nothing new
+        rewards[away], terminated[away], alive[away] = 0.0, False, False
+        truncated[away] = self._alive[away] & lost[away, None]
+        self._alive = alive
+        rows = (rewards.reshape(-1), terminated.reshape(-1), truncated.reshape(-1))
+        return (self._rows(told["observation"]), *rows, self._infos(infos))
+
+    def render(self) -> tuple[Any, ...]:
+        """What every parallel environment renders."""
+        return self.vector_env.render()
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Closes the environments: `shoal.VectorEnv.close(**kwargs)`."""
+        self.vector_env.close(**kwargs)
+
+    def __enter__(self) -> ParallelVectorEnv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rows(self, told: Any) -> Any:
+        if isinstance(told, dict):
+            return {key: self._rows(part) for key, part in told.items()}
+        if isinstance(told, tuple):
+            return tuple(self._rows(part) for part in told)
+        return told.reshape(self.num_envs, *told.shape[2:])
+
+    def _infos(self, infos: dict[str, Any]) -> dict[str, Any]:
+        count = len(self.agents)
+        by_row: dict[str, Any] = {}
+        for i in np.flatnonzero(infos.get("_of", ())):
+            for k, said in infos["of"][i]:
+                by_row = self._add_info(by_row, said, int(i) * count + k)
+        for key in ("fault", "down", "dropped"):
+            if key in infos:
+                by_row[key], by_row[f"_{key}"] = (np.repeat(infos[name], count) for name in (key, f"_{key}"))
+        return {**by_row, "alive": self._alive.reshape(-1).copy()}
+
+    def _by_env(self, space: gymnasium.Space[Any], rows: Any) -> Any:
+        """Actions of agents as actions of environments."""
+        if isinstance(space, spaces.Dict):
+            return {key: self._by_env(part, rows[key]) for key, part in space.spaces.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(self._by_env(part, own) for part, own in zip(space.spaces, rows, strict=True))
+        actions = np.asarray(rows)
+        if actions.shape[:1] != (self.num_envs,):
+            raise ValueError(
+                f"step() takes an action for each of {self.num_envs} rows, {len(self.agents)} agents of "
+                f"{self.vector_env.num_envs} environments; got an array of shape {actions.shape}"
+            )
+        return actions.reshape(-1, len(self.agents), *actions.shape[1:])

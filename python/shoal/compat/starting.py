@@ -1,0 +1,81 @@
+"""Starts the workers of environments that an adapter steps and resets one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gymnasium.vector import AutoresetMode
+
+from shoal.vector import sessions
+from shoal.vector.factories import recipe_of
+from shoal.vector.faults import FaultPolicy
+from shoal.vector.options import WorkerOptions
+from shoal.vector.plan import Asked, plan_of
+from shoal.vector.preparation import prepare
+
+__all__ = ["preload_of", "start"]
+
+Envs = TypeVar("Envs")
+
+
+def start(
+    envs: Callable[..., Envs],
+    factories: Sequence[Callable[[], Any]],
+    preload: list[str],
+    *,
+    num_workers: int,
+    context: str,
+    faults: FaultPolicy,
+    worker: WorkerOptions,
+    setup: Any = None,
+) -> Envs:
+    """Waits until all environments are built. Nothing resets them by itself, and each is one of its own batches.
+
+    Args:
+        envs: the class of the result, called as an AsyncVectorEnv is.
+        preload: modules that the workers need.
+
+    Raises:
+        TypeError: for functions that cannot be sent to a worker.
+        what an environment raised while it was built.
+    """
+    asked = dict.fromkeys(field.name for field in dataclasses.fields(Asked))
+    asked |= {
+        "env": list(factories),
+        "num_workers": num_workers,
+        "context": context,
+        "backend": "process",
+        "autoreset_mode": "disabled",
+        "copy": True,
+        "on_fault": faults,
+        "setup": setup,
+        "episode_statistics": False,
+        "batch_size": 1,
+        "worker": worker,
+    }
+    plan = plan_of(Asked(**asked))  # type: ignore[arg-type]  # its fields, by name
+    plan = dataclasses.replace(plan, recipe=plan.recipe._replace(preload=preload))
+    preparation = prepare(plan.config, plan.setup, plan.seeds, plan.context, plan.worker_options, plan.parcel)
+    engine, shared_state = sessions.start(plan, preparation)
+    try:
+        return envs(
+            engine,
+            pickle.loads(engine.hello(0)),
+            autoreset_mode=AutoresetMode.DISABLED,
+            shared_state=shared_state,
+            parcel=plan.parcel,
+        )
+    except BaseException:
+        engine.close()
+        raise
+
+
+def preload_of(env_fns: Sequence[Callable[[], Any]], *modules: str) -> list[str]:
+    """These modules, and those that the functions need."""
+    names = list(modules)
+    for fn in {id(fn): fn for fn in env_fns}.values():
+        names += [name for name in recipe_of(fn, 1, {}).preload if name not in names]
+    return names

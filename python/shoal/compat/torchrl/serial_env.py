@@ -1,0 +1,49 @@
+"""`torchrl.envs.SerialEnv`, whose errors say where they come from: environments in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from torchrl.envs import SerialEnv as PeersSerialEnv
+
+__all__ = ["SerialEnv"]
+
+
+class SerialEnv(PeersSerialEnv):
+    """Steps environments one after the other, in the caller's process.
+
+    Takes the place of `torchrl.envs.SerialEnv`, and is one. Unlike it, an environment's exception says which environment it was,
+    and what it did (from Python 3.11 on, which has notes).
+    """
+
+    def _reset(self, tensordict: Any, **kwargs: Any) -> Any:
+        with self._telling("reset()"):
+            return super()._reset(tensordict, **kwargs)
+
+    def _step(self, tensordict: Any) -> Any:
+        with self._telling("step()"):
+            return super()._step(tensordict)
+
+    @contextlib.contextmanager
+    def _telling(self, call: str) -> Iterator[None]:
+        """Gives what an environment raises a note that says where."""
+        try:
+            yield
+        except Exception as error:
+            index = self._index_in(error)
+            if index is not None and hasattr(error, "add_note"):
+                error.add_note(f"environment {index}: {call}")
+            raise
+
+    def _index_in(self, error: Exception) -> int | None:
+        """The environment whose method is in the traceback."""
+        places = {id(env): i for i, env in enumerate(self.__dict__.get("_envs", ()))}
+        trace = error.__traceback__
+        while trace is not None:
+            index = places.get(id(trace.tb_frame.f_locals.get("self")))
+            if index is not None:
+                return index
+            trace = trace.tb_next
+        return None

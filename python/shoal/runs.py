@@ -1,0 +1,39 @@
+"""Where a network comes from: the presets, and the directories of runs. What collecting and learning both ask for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from shoal import _learn
+
+__all__ = ["checkpoint_dir", "preset", "preset_names"]
+
+
+def preset_names(algorithm: str = "ppo") -> list[str]:
+    """The names of an algorithm's presets: libraries' defaults ("sb3", "cleanrl", …) and tuned ones, named after their task."""
+    return _learn.preset_names(algorithm)
+
+
+def preset(name: str, algorithm: str = "ppo") -> dict[str, Any]:
+    """All options of a preset. Raises ValueError naming the nearest for a name that is none."""
+    options: dict[str, Any] = json.loads(_learn.preset(name, algorithm))
+    return options
+
+
+def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
+    """The directory of a checkpoint: of a run "best" or "last" (None: best where there is one), or `run_dir` itself."""
+    run_dir = Path(run_dir)
+    if which not in (None, "best", "last"):
+        raise ValueError(f"a run has the policies 'best' and 'last', not {which!r}")
+    if (run_dir / "state.json").exists():
+        return run_dir
+    if not run_dir.is_dir():
+        raise FileNotFoundError(f"there is no directory {run_dir}")
+    if which is None:
+        which = "best" if (run_dir / "checkpoints" / "best").exists() else "last"
+    directory = run_dir / "checkpoints" / which
+    if not directory.exists() and not directory.with_name(f"{which}.old").exists():
+        raise FileNotFoundError(f"{run_dir} holds no policy: there is no {directory}")
+    return directory

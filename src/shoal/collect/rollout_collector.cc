@@ -1,0 +1,126 @@
+#include "shoal/collect/rollout_collector.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shoal/os/error.h"
+
+namespace shoal::collect {
+
+RolloutCollector::RolloutCollector(vector::VectorEnv& envs, RolloutCollectorParts parts,
+                                   int num_steps)
+    : envs_(envs),
+      parts_(parts),
+      rollout_(num_steps, envs.num_envs(), parts.encoder.specs(), parts.policy.action_spec()) {
+  if (envs.autoreset_mode() == vector::AutoresetMode::kDisabled) {
+    throw InvalidArgument(
+        "collect from environments that are not reset: create them with next-step or same-step "
+        "autoreset");
+  }
+  const auto n = static_cast<std::size_t>(envs.num_envs());
+  last_value_.resize(n);
+  done_.resize(n);
+  skip_.resize(n);
+  if (envs.autoreset_mode() != vector::AutoresetMode::kSameStep) return;
+  for (const auto& spec : parts.encoder.specs()) {
+    auto& bytes = final_bytes_.emplace_back(n * spec.bytes());
+    final_obs_.push_back({bytes.data(), envs.num_envs(), spec});
+  }
+  final_value_.resize(n);
+}
+
+void RolloutCollector::reset(std::span<const std::optional<std::uint64_t>> seeds) {
+  ready_ = false;
+  const vector::Batch batch = envs_.reset(seeds);
+  parts_.encoder.encode(batch.obs, rollout_.obs(rollout_.steps()), true);
+  parts_.episodes.restart();
+  parts_.rewards.restart();
+  ready_ = true;
+}
+
+void RolloutCollector::resume(const vector::Batch& current) {
+  parts_.encoder.encode(current.obs, rollout_.obs(rollout_.steps()), false);
+  ready_ = true;
+}
+
+Rollout& RolloutCollector::collect(std::uint64_t first_step) {
+  if (!ready_)
+    throw InvalidState(
+        "collect before the environments were reset, or after they failed: call reset() first");
+  ready_ = false;
+  rollout_.carry_over();
+  for (int t = 0; t < rollout_.steps(); ++t) {
+    choose_actions(t, first_step + static_cast<std::uint64_t>(t));
+    take_in(t, envs_.step());
+  }
+  parts_.policy.values(rollout_.obs(rollout_.steps()), last_value_);
+  // Same-step mode has its next values where episodes ended; everywhere else the next row's value
+  // is it.
+  const int n = rollout_.envs();
+  const bool same_step = envs_.autoreset_mode() == vector::AutoresetMode::kSameStep;
+  for (int t = 0; t < rollout_.steps(); ++t) {
+    const auto after =
+        t + 1 < rollout_.steps() ? rollout_.value(t + 1) : std::span<float>(last_value_);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      const bool known = same_step && (rollout_.terminated(t)[i] | rollout_.truncated(t)[i]) != 0;
+      if (!known) rollout_.next_value(t)[i] = after[i];
+    }
+  }
+  ready_ = true;
+  return rollout_;
+}
+
+void RolloutCollector::exchange(Rollout& rollout) {
+  SHOAL_CHECK(rollout.steps() == rollout_.steps() && rollout.envs() == rollout_.envs(),
+              "rollouts of one shape are exchanged");
+  const auto last = rollout_.obs(rollout_.steps());
+  for (std::size_t leaf = 0; leaf < last.size(); ++leaf)
+    std::memcpy(rollout.obs(rollout.steps())[leaf].data, last[leaf].data, last[leaf].bytes());
+  std::swap(rollout_, rollout);
+}
+
+void RolloutCollector::choose_actions(int t, std::uint64_t step) {
+  const shm::TensorView actions = rollout_.action(t);
+  parts_.policy.act(rollout_.obs(t), step, actions, rollout_.logp(t), rollout_.value(t));
+  parts_.decoder.decode(actions, envs_.actions()[0]);
+}
+
+void RolloutCollector::take_in(int t, const vector::Batch& batch) {
+  auto valid = rollout_.valid(t);
+  auto terminated = rollout_.terminated(t);
+  auto truncated = rollout_.truncated(t);
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    terminated[i] = batch.terminated[i];
+    truncated[i] = batch.truncated[i];
+    done_[i] = terminated[i] | truncated[i];
+    // Nothing but a reset: next-step autoreset, or the first step after a worker was replaced.
+    skip_[i] = batch.reset[i] != 0 && done_[i] == 0;
+    valid[i] = skip_[i] == 0 && batch.fault[i] == 0;
+  }
+  parts_.rewards.scale(batch.reward, valid, done_, rollout_.reward(t));
+  parts_.episodes.step(batch.reward, terminated, truncated, skip_, batch.fault);
+  if (envs_.autoreset_mode() == vector::AutoresetMode::kSameStep)
+    value_final_observations(t, batch);
+  parts_.encoder.encode(batch.obs, rollout_.obs(t + 1), true);
+}
+
+void RolloutCollector::value_final_observations(int t, const vector::Batch& batch) {
+  final_env_.clear();
+  for (std::size_t i = 0; i < batch.has_final.size(); ++i) {
+    if (done_[i] != 0) rollout_.next_value(t)[i] = 0.0F;
+    if (batch.has_final[i] == 0 || batch.truncated[i] == 0 || rollout_.valid(t)[i] == 0) continue;
+    parts_.encoder.encode_row(batch.final_obs, static_cast<std::int64_t>(i), final_obs_,
+                              static_cast<std::int64_t>(final_env_.size()));
+    final_env_.push_back(static_cast<int>(i));
+  }
+  if (final_env_.empty()) return;
+  std::vector<shm::TensorView> rows = final_obs_;
+  for (auto& view : rows) view.rows = static_cast<std::int64_t>(final_env_.size());
+  parts_.policy.values(rows, std::span<float>(final_value_).first(final_env_.size()));
+  for (std::size_t k = 0; k < final_env_.size(); ++k) {
+    rollout_.next_value(t)[static_cast<std::size_t>(final_env_[k])] = final_value_[k];
+  }
+}
+
+}  // namespace shoal::collect

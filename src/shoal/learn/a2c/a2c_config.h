@@ -1,0 +1,45 @@
+// What A2C is told, with the defaults of Stable-Baselines3's A2C, version 2.9:
+//
+//   num_steps 5, learning_rate 7e-4, gamma 0.99, gae_lambda 1, value_coef 0.5, entropy_coef 0,
+//   max_grad_norm 0.5, RMSProp with alpha 0.99 and eps 1e-5, no normalised advantages,
+//   log_interval 100
+//
+// All are options that every learner has. gae_lambda 1 is the n-step return of the paper (Mnih et
+// al., 2016), less of it generalised advantage estimation. optimizer "rmsprop_tf" is what
+// Stable-Baselines3 calls RMSpropTFLike, and advises to get results of older libraries.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/config/preset.h"
+
+namespace shoal::learn {
+
+struct A2cConfig : LearnerConfig {
+  static constexpr std::string_view kAlgorithm = "a2c";
+
+  A2cConfig() {
+    log_interval = 100;
+    num_steps = 5;
+    gae_lambda = 1;
+    learning_rate = 7e-4;
+    advantage_normalization = AdvantageNormalization::kNone;
+    optimizer = OptimizerKind::kRmsProp;
+  }
+
+  bool operator==(const A2cConfig&) const = default;
+
+  /// "sb3", "zoo_atari", and one for each task that it was tuned for.
+  static std::span<const Preset> presets();
+};
+
+template <class Config, class Visit>
+  requires std::is_same_v<std::remove_const_t<Config>, A2cConfig>
+void for_each_option(Config& c, Visit&& visit) {
+  for_each_shared_option(c, visit);
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,221 @@
+// What every learner keeps to, whichever its algorithm is.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "shoal/collect/testing/scripted_vector_env.h"
+#include "shoal/learn/algorithm/make_learner.h"
+#include "shoal/learn/algorithm/train_config.h"
+#include "shoal/learn/run/evaluator.h"
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+using vector::AutoresetMode;
+using vector::Backend;
+using vector::VectorEnv;
+
+constexpr const char* kCartPole = "shoal/CartPole-v1";
+
+std::unique_ptr<VectorEnv> make(const char* id, int num_envs, Backend backend = Backend::kSerial,
+                                int workers = 0) {
+  return VectorEnv::create(id, {.num_envs = num_envs, .num_workers = workers, .backend = backend});
+}
+
+class LearnerOf : public testing::TestWithParam<std::string> {
+ protected:
+  /// With every part of the state in use.
+  static AlgorithmConfig config() {
+    TrainConfig run;
+    apply_overrides({{"algorithm", GetParam()},
+                     {"num_steps", 40},
+                     {"learning_rate_schedule", "linear"},
+                     {"normalize_obs", true},
+                     {"normalize_reward", true}},
+                    run);
+    if (to_flat_json(run).contains("deterministic"))
+      apply_overrides({{"deterministic", true}}, run);
+    return run.algorithm;
+  }
+
+  static std::unique_ptr<Learner> learner(const VectorEnv& envs, const AlgorithmConfig& config,
+                                          std::uint64_t seed = 3) {
+    return make_learner(envs.single_observation_space(), envs.single_action_space(),
+                        envs.num_envs(), config, seed);
+  }
+
+  static std::unique_ptr<Learner> learner(const VectorEnv& envs, std::uint64_t seed = 3) {
+    return learner(envs, config(), seed);
+  }
+
+  static void iterate(Learner& learner, int times) {
+    for (int k = 0; k < times; ++k) learner.iterate();
+  }
+
+  static double mean_return(Learner& learner) {
+    const auto envs = make(kCartPole, 20);
+    const Actor act = [&](auto obs, auto actions, std::uint64_t step) {
+      learner.act(obs, actions, true, step);
+    };
+    return evaluate(*envs, act, {.episodes = 20, .seed = 5}).mean_return();
+  }
+};
+
+TEST_P(LearnerOf, TheNumberOfWorkersAndTheBackendDoNotChangeABit) {
+  auto run = [](Backend backend, int workers) {
+    const auto envs = make(kCartPole, 8, backend, workers);
+    const auto subject = learner(*envs);
+    subject->begin(*envs);
+    iterate(*subject, 4);
+    return subject->state();
+  };
+  const LearnerState serial = run(Backend::kSerial, 1);
+  EXPECT_GT(serial.counters.at("episodes"), 0);
+  for (const int workers : {1, 2, 4})
+    EXPECT_EQ(run(Backend::kThread, workers), serial) << workers << " workers";
+}
+
+TEST_P(LearnerOf, AnIterationChangesThePolicy) {
+  const auto envs = make(kCartPole, 4);
+  const auto subject = learner(*envs);
+  const LearnerState before = subject->state();
+  subject->begin(*envs);
+  const IterationStats stats = subject->iterate();
+  EXPECT_NE(subject->state().policy, before.policy);
+  EXPECT_EQ(stats.iteration, 1);
+  EXPECT_EQ(stats.steps, 160);
+  EXPECT_GT(stats.grad_norm, 0);
+  EXPECT_GT(stats.learning_rate, 0);
+}
+
+TEST_P(LearnerOf, SeedsMatter) {
+  const auto envs = make(kCartPole, 4);
+  EXPECT_NE(learner(*envs, 1)->state().policy, learner(*envs, 2)->state().policy);
+}
+
+TEST_P(LearnerOf, ContinuesBitForBitFromItsState) {
+  const auto envs = make(kCartPole, 4);
+  const auto whole = learner(*envs);
+  whole->begin(*envs);
+  iterate(*whole, 3);
+  const LearnerState saved = whole->state();
+  // begin() anew on both sides stands for environments that are brought back to where they were.
+  whole->begin(*envs);
+  iterate(*whole, 3);
+
+  const auto other_envs = make(kCartPole, 4);
+  const auto resumed = learner(*other_envs, 99);
+  resumed->load_state(saved);
+  EXPECT_EQ(resumed->state(), saved);
+  resumed->begin(*other_envs);
+  iterate(*resumed, 3);
+  EXPECT_EQ(resumed->state(), whole->state());
+}
+
+TEST_P(LearnerOf, ContinuesBitForBitInTheMiddleOfEpisodes) {
+  auto script = [] {
+    return collect::ScriptedVectorEnv(
+        {{{7, false}, {25, true}}, {{12, true}, {3, true}, {9, false}}}, AutoresetMode::kNextStep);
+  };
+  AlgorithmConfig short_rollouts = config();
+  learner_config(short_rollouts).num_steps = 5;
+  auto envs = script();
+  const auto whole = learner(envs, short_rollouts);
+  whole->begin(envs);
+  iterate(*whole, 3);
+  const LearnerState saved = whole->state();
+  const int taken = envs.calls();
+  EXPECT_GE(taken, 15);
+  iterate(*whole, 3);
+
+  auto other_envs = script();
+  vector::Batch current = other_envs.reset(0);
+  for (int k = 0; k < taken; ++k) current = other_envs.step();
+  const auto resumed = learner(other_envs, short_rollouts, 99);
+  resumed->load_state(saved);
+  resumed->resume(other_envs, current);
+  iterate(*resumed, 3);
+  EXPECT_EQ(resumed->state(), whole->state());
+}
+
+TEST_P(LearnerOf, EveryOptimiserContinuesBitForBit) {
+  for (const auto optimizer :
+       {OptimizerKind::kAdam, OptimizerKind::kRmsProp, OptimizerKind::kRmsPropTf}) {
+    AlgorithmConfig with = config();
+    learner_config(with).optimizer = optimizer;
+    const auto envs = make(kCartPole, 4);
+    const auto whole = learner(*envs, with);
+    whole->begin(*envs);
+    iterate(*whole, 2);
+    const auto resumed = learner(*envs, with, 99);
+    resumed->load_state(whole->state());
+    whole->begin(*envs);
+    iterate(*whole, 2);
+    resumed->begin(*envs);
+    iterate(*resumed, 2);
+    EXPECT_EQ(resumed->state(), whole->state());
+  }
+}
+
+TEST_P(LearnerOf, StateOfAnotherLearnerIsRefusedAndChangesNothing) {
+  const auto envs = make(kCartPole, 4);
+  const auto subject = learner(*envs);
+  const LearnerState before = subject->state();
+  AlgorithmConfig wider = config();
+  learner_config(wider).policy_hidden = {32, 32};
+  EXPECT_THROW(subject->load_state(learner(*envs, wider)->state()), InvalidArgument);
+  AlgorithmConfig other = config();
+  auto& optimizer = learner_config(other).optimizer;
+  optimizer = optimizer == OptimizerKind::kAdam ? OptimizerKind::kRmsProp : OptimizerKind::kAdam;
+  EXPECT_THROW(subject->load_state(learner(*envs, other)->state()), InvalidArgument);
+  LearnerState missing = learner(*envs, 5)->state();
+  missing.normalizer.clear();
+  EXPECT_THROW(subject->load_state(missing), InvalidArgument);
+  missing = learner(*envs, 5)->state();
+  missing.counters.erase("steps");
+  EXPECT_THROW(subject->load_state(missing), InvalidArgument);
+  EXPECT_THROW(subject->load_state(learner(*make(kCartPole, 2))->state()), InvalidArgument);
+  EXPECT_EQ(subject->state(), before);
+}
+
+TEST_P(LearnerOf, ThePolicyAloneActsAsTheLearnerItCameFrom) {
+  const auto envs = make(kCartPole, 4);
+  const auto trained = learner(*envs);
+  trained->begin(*envs);
+  iterate(*trained, 3);
+  const auto loaded = learner(*make(kCartPole, 7), 8);
+  loaded->load_policy(trained->state());
+  EXPECT_EQ(mean_return(*loaded), mean_return(*trained));
+}
+
+TEST_P(LearnerOf, ActingChangesNoState) {
+  const auto envs = make(kCartPole, 4);
+  const auto subject = learner(*envs);
+  const LearnerState before = subject->state();
+  mean_return(*subject);
+  EXPECT_EQ(subject->state(), before);
+}
+
+TEST_P(LearnerOf, IteratingWithoutEnvironmentsThrows) {
+  EXPECT_THROW(learner(*make(kCartPole, 2))->iterate(), InvalidState);
+}
+
+TEST_P(LearnerOf, OtherEnvironmentsThanItsOwnAreRefused) {
+  const auto subject = learner(*make(kCartPole, 2));
+  EXPECT_THROW(subject->begin(*make(kCartPole, 3)), InvalidArgument);
+  EXPECT_THROW(subject->begin(*make("shoal/Pendulum-v1", 2)), InvalidArgument);
+}
+
+TEST_P(LearnerOf, AnInvalidConfigurationIsRefused) {
+  AlgorithmConfig wrong = config();
+  learner_config(wrong).gamma = 2;
+  EXPECT_THROW(learner(*make(kCartPole, 2), wrong), InvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, LearnerOf, testing::ValuesIn(algorithm_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace shoal::learn

@@ -1,0 +1,18 @@
+#include "shoal/learn/algorithm/make_learner.h"
+
+#include "shoal/learn/a2c/a2c.h"
+#include "shoal/learn/appo/appo.h"
+#include "shoal/learn/impala/impala.h"
+#include "shoal/learn/ppo/ppo.h"
+
+namespace shoal::learn {
+
+std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
+                                      int num_envs, const AlgorithmConfig& config,
+                                      std::uint64_t seed) {
+  return std::visit(
+      [&](const auto& its) { return make_learner(observation, action, num_envs, its, seed); },
+      config);
+}
+
+}  // namespace shoal::learn

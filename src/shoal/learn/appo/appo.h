@@ -1,0 +1,40 @@
+// Asynchronous PPO (Petrenko et al., 2020, arXiv:2006.11751; RLlib's APPO): PPO's update on
+// rollouts of weights that are a few updates old. Two ratios of probabilities keep apart what
+// differs:
+//
+//   now / when the update began          PPO's, in the clipped surrogate: how far an update goes
+//   when the update began / when acting  V-trace's (Espeholt et al., 2018, arXiv:1802.01561), in
+//                                        advantages and targets: how old the weights were
+//
+// asynchronous_learner.h says what runs beside what, and what is deterministic.
+//
+//   Appo appo(envs->single_observation_space(), envs->single_action_space(), envs->num_envs(),
+//             config, seed);
+//   appo.begin(*envs);
+//   while (appo.steps() < config.total_steps) IterationStats stats = appo.iterate();
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "shoal/env/space.h"
+#include "shoal/learn/appo/appo_config.h"
+#include "shoal/learn/asynchronous/asynchronous_learner.h"
+
+namespace shoal::learn {
+
+class Appo final : public AsynchronousLearner {
+ public:
+  /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
+  /// configuration.
+  Appo(const env::Space& observation, const env::Space& action, int num_envs,
+       const AppoConfig& config, std::uint64_t seed);
+};
+
+/// As the constructor.
+std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
+                                      int num_envs, const AppoConfig& config, std::uint64_t seed);
+
+}  // namespace shoal::learn

@@ -1,0 +1,154 @@
+#include "shoal/learn/asynchronous/asynchronous_learner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "shoal/learn/asynchronous/collecting_thread.h"
+#include "shoal/learn/learner/agent.h"
+#include "shoal/learn/learner/optimizer_state.h"
+#include "shoal/learn/learner/state_arrays.h"
+
+namespace shoal::learn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+struct AsynchronousLearner::Impl {
+  Impl(const env::Space& observation, const env::Space& action, int num_envs,
+       const LearnerConfig& config, const AsynchronousOptions& options, std::uint64_t seed,
+       const MakeUpdate& make_update)
+      : config(config),
+        options(options),
+        steps_of_rollout(static_cast<std::int64_t>(config.num_steps) * num_envs),
+        agent(observation, action, config, seed),
+        update(make_update(agent.policy())),
+        actor(observation, action, num_envs, config, seed) {}
+
+  void publish() { actor.publish(agent.policy().parameters().flat(), iteration); }
+
+  /// Lets the actor begin rollouts: none that would be too old when it is learned from, and none
+  /// beyond the end of the run but for `at_least`.
+  void allow(std::int64_t at_least) {
+    const std::int64_t left =
+        (config.total_steps - steps + steps_of_rollout - 1) / steps_of_rollout;
+    const std::int64_t ahead = std::min<std::int64_t>(options.max_lag + 1, left);
+    actor.allow(iteration + std::max(ahead, at_least));
+  }
+
+  const LearnerConfig config;
+  const AsynchronousOptions options;
+  const std::int64_t steps_of_rollout;
+  Agent agent;  // the policy that learns; the actor has its own
+  std::unique_ptr<RolloutUpdate> update;
+  std::int64_t steps = 0;
+  std::int64_t iteration = 0;
+  CollectingThread actor;
+};
+
+AsynchronousLearner::AsynchronousLearner(const env::Space& observation, const env::Space& action,
+                                         int num_envs, const LearnerConfig& config,
+                                         const AsynchronousOptions& options, std::uint64_t seed,
+                                         const MakeUpdate& make_update)
+    : impl_(std::make_unique<Impl>(observation, action, num_envs, config, options, seed,
+                                   make_update)) {}
+AsynchronousLearner::~AsynchronousLearner() = default;
+
+std::int64_t AsynchronousLearner::steps() const noexcept { return impl_->steps; }
+std::int64_t AsynchronousLearner::iteration() const noexcept { return impl_->iteration; }
+
+void AsynchronousLearner::begin(vector::VectorEnv& envs) {
+  impl_->actor.begin(envs);
+  impl_->publish();
+}
+
+void AsynchronousLearner::resume(vector::VectorEnv& envs, const vector::Batch& current) {
+  impl_->actor.resume(envs, current);
+  impl_->publish();
+}
+
+void AsynchronousLearner::rest() const noexcept { impl_->actor.rest(); }
+
+IterationStats AsynchronousLearner::iterate() {
+  Impl& me = *impl_;
+  IterationStats stats;
+  const double remaining =
+      1.0 - static_cast<double>(me.steps) / static_cast<double>(me.config.total_steps);
+
+  auto start = Clock::now();
+  me.allow(1);
+  CollectedRollout collected = me.actor.take();
+  stats.collect_seconds = seconds_since(start);
+  stats.policy_lag = static_cast<double>(me.iteration - collected.version);
+  me.agent.encoder().moments() = collected.obs_moments;
+
+  start = Clock::now();
+  const UpdateStats update =
+      me.update->run(collected.rollout, {.iteration = me.iteration, .remaining = remaining});
+  stats.update_seconds = seconds_since(start);
+
+  me.steps += me.steps_of_rollout;
+  ++me.iteration;
+  if (me.options.deterministic) me.actor.finish();  // all with the weights from before this update
+  me.publish();
+  if (!me.options.deterministic) me.allow(0);
+  stats.iteration = me.iteration;
+  stats.steps = me.steps;
+  collected.report(stats);
+  me.actor.give_back(std::move(collected));
+  report(update, me.agent.policy(), stats);
+  return stats;
+}
+
+void AsynchronousLearner::act(std::span<const shm::TensorView> obs,
+                              std::span<const shm::TensorView> actions, bool deterministic,
+                              std::uint64_t step) {
+  impl_->agent.act(obs, actions, deterministic, step);
+}
+
+LearnerState AsynchronousLearner::state() const {
+  Impl& me = *impl_;
+  me.actor.rest();
+  LearnerState state;
+  me.agent.save(state);
+  OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
+  me.actor.save(state);
+  state.counters["seed"] = me.agent.policy().random().seed();
+  state.counters["steps"] = me.steps;
+  state.counters["iteration"] = me.iteration;
+  return state;
+}
+
+void AsynchronousLearner::load_state(const LearnerState& state) {
+  // All is read, and thereby checked, before anything of this learner changes.
+  Impl& me = *impl_;
+  me.actor.rest();
+  auto& optimizer = me.update->optimizer();
+  const auto optimizer_state =
+      OptimizerState::read(state, optimizer, me.agent.policy().parameters());
+  const auto actor = me.actor.read(state);
+  const auto steps = counter(state, "steps").get<std::int64_t>();
+  const auto iteration = counter(state, "iteration").get<std::int64_t>();
+  const auto seed = counter(state, "seed").get<std::uint64_t>();
+
+  load_policy(state);
+  optimizer_state.put_into(optimizer);
+  me.actor.put_back(*actor, iteration, seed);
+  me.agent.reseed(seed);
+  me.steps = steps;
+  me.iteration = iteration;
+  me.publish();
+}
+
+void AsynchronousLearner::load_policy(const LearnerState& state) {
+  impl_->agent.load(state);
+  impl_->publish();
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,110 @@
+#include "shoal/learn/asynchronous/collected_rollout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "shoal/learn/learner/state_arrays.h"
+#include "shoal/os/error.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr const char* kWaiting = "waiting_rollouts";
+
+std::string prefix_of(std::size_t index) { return fmt::format("waiting.{}.", index); }
+
+template <class T>
+shm::TensorView view_of(std::span<T> values) {
+  return {reinterpret_cast<std::byte*>(values.data()),
+          static_cast<std::int64_t>(values.size()),
+          {shm::dtype_of<T>(), {}}};
+}
+
+/// Every array of a rollout, by name.
+std::vector<std::pair<std::string, shm::TensorView>> arrays_of(collect::Rollout& rollout) {
+  std::vector<std::pair<std::string, shm::TensorView>> arrays{
+      {"action", rollout.action()},
+      {"reward", view_of(rollout.reward())},
+      {"value", view_of(rollout.value())},
+      {"next_value", view_of(rollout.next_value())},
+      {"logp", view_of(rollout.logp())},
+      {"terminated", view_of(rollout.terminated())},
+      {"truncated", view_of(rollout.truncated())},
+      {"valid", view_of(rollout.valid())}};
+  for (std::size_t leaf = 0; leaf < rollout.obs().size(); ++leaf) {
+    shm::TensorView obs = rollout.obs()[leaf];
+    obs.rows += rollout.envs();  // where it ended
+    arrays.emplace_back(fmt::format("obs.{}", leaf), obs);
+  }
+  return arrays;
+}
+
+std::vector<std::int64_t> shape_of(const shm::TensorView& view) {
+  std::vector<std::int64_t> shape{view.rows};
+  shape.insert(shape.end(), view.row.shape.begin(), view.row.shape.end());
+  return shape;
+}
+
+nlohmann::json number_or_null(double value) {
+  return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
+}
+
+double number_or_nan(const nlohmann::json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+}  // namespace
+
+void CollectedRollout::save(std::size_t index, LearnerState& state) {
+  const std::string prefix = prefix_of(index);
+  for (const auto& [name, view] : arrays_of(rollout))
+    state.episodes.push_back(
+        {prefix + name, {view.row.dtype, shape_of(view)}, {view.data, view.data + view.bytes()}});
+  if (obs_moments.size() > 0) save_moments(prefix + "obs", obs_moments, state.episodes);
+  state.counters[kWaiting].push_back({{"version", version},
+                                      {"finished", episodes_to_json(finished)},
+                                      {"episodes", episodes},
+                                      {"return_mean", number_or_null(episode_return_mean)},
+                                      {"length_mean", number_or_null(episode_length_mean)}});
+}
+
+void CollectedRollout::load(std::size_t index, const LearnerState& state) {
+  const std::string prefix = prefix_of(index);
+  for (const auto& [name, view] : arrays_of(rollout)) {
+    const auto found = std::ranges::find(state.episodes, prefix + name, &NamedArray::name);
+    const shm::TensorSpec wanted{view.row.dtype, shape_of(view)};
+    if (found == state.episodes.end() || found->spec != wanted ||
+        found->bytes.size() != view.bytes())
+      throw InvalidArgument(
+          fmt::format("load a learner's state: {}{} is not there, or not of this learner's shape",
+                      prefix, name));
+    std::memcpy(view.data, found->bytes.data(), view.bytes());
+  }
+  if (obs_moments.size() > 0) load_moments(prefix + "obs", state.episodes, obs_moments);
+  const auto& its = counter(state, kWaiting).at(index);
+  version = its.at("version").get<std::int64_t>();
+  finished = episodes_from_json(its.at("finished"));
+  episodes = its.at("episodes").get<std::int64_t>();
+  episode_return_mean = number_or_nan(its.at("return_mean"));
+  episode_length_mean = number_or_nan(its.at("length_mean"));
+}
+
+std::size_t CollectedRollout::count_in(const LearnerState& state) {
+  return counter(state, kWaiting).size();
+}
+
+void CollectedRollout::report(IterationStats& stats) {
+  stats.finished = std::move(finished);
+  stats.episodes = episodes;
+  stats.episode_return_mean = episode_return_mean;
+  stats.episode_length_mean = episode_length_mean;
+}
+
+}  // namespace shoal::learn

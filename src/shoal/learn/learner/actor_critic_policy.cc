@@ -1,0 +1,47 @@
+#include "shoal/learn/learner/actor_critic_policy.h"
+
+namespace shoal::learn {
+
+ActorCriticPolicy::ActorCriticPolicy(const collect::ObservationEncoder& encoder,
+                                     const collect::ActionDecoder& decoder,
+                                     const LearnerConfig& config, std::uint64_t seed)
+    : random_(seed),
+      action_spec_(decoder.spec()),
+      distribution_(decoder),
+      network_(Network::create(encoder, decoder, config, parameters_)) {
+  network_.initialize(parameters_, config, random_);
+  if (config.fused) model_ = make_fused_actor_critic(network_, parameters_);
+  if (model_ == nullptr) model_ = make_autograd_actor_critic(network_, parameters_);
+}
+
+std::span<const float> ActorCriticPolicy::log_std() const noexcept {
+  if (network_.log_std < 0) return {};
+  return parameters_.values(static_cast<std::size_t>(network_.log_std));
+}
+
+void ActorCriticPolicy::act(std::span<const shm::TensorView> obs, std::uint64_t step,
+                            const shm::TensorView& actions, std::span<float> logp,
+                            std::span<float> value) {
+  head_.resize(static_cast<std::size_t>(actions.rows) * distribution_.head_size());
+  model_->forward(obs, head_, value);
+  distribution_.sample(head_, log_std(), random_, Stream::kAction, step, actions, logp);
+}
+
+void ActorCriticPolicy::values(std::span<const shm::TensorView> obs, std::span<float> value) {
+  model_->forward(obs, {}, value);
+}
+
+void ActorCriticPolicy::act_apart(std::span<const shm::TensorView> obs, std::uint64_t step,
+                                  bool deterministic, const shm::TensorView& actions) {
+  const auto rows = static_cast<std::size_t>(actions.rows);
+  head_.resize(rows * distribution_.head_size());
+  value_.resize(rows);
+  model_->forward(obs, head_, value_);
+  if (deterministic) {
+    distribution_.mode(head_, actions);
+  } else {
+    distribution_.sample(head_, log_std(), random_, Stream::kEvaluation, step, actions, {});
+  }
+}
+
+}  // namespace shoal::learn

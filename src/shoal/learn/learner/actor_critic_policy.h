@@ -1,0 +1,60 @@
+// The policy that a learner trains, as a collector sees it: network, distribution and random numbers.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/collect/action_decoder.h"
+#include "shoal/collect/observation_encoder.h"
+#include "shoal/collect/policy.h"
+#include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/network/actor_critic.h"
+#include "shoal/learn/network/distribution.h"
+#include "shoal/learn/network/network.h"
+#include "shoal/learn/network/parameters.h"
+#include "shoal/learn/network/philox.h"
+
+namespace shoal::learn {
+
+class ActorCriticPolicy final : public collect::Policy {
+ public:
+  ActorCriticPolicy(const collect::ObservationEncoder& encoder,
+                    const collect::ActionDecoder& decoder, const LearnerConfig& config,
+                    std::uint64_t seed);
+
+  const shm::TensorSpec& action_spec() const noexcept override { return action_spec_; }
+  void act(std::span<const shm::TensorView> obs, std::uint64_t step, const shm::TensorView& actions,
+           std::span<float> logp, std::span<float> value) override;
+  void values(std::span<const shm::TensorView> obs, std::span<float> value) override;
+
+  /// For evaluation: the mode, or samples whose random numbers are not those of act().
+  void act_apart(std::span<const shm::TensorView> obs, std::uint64_t step, bool deterministic,
+                 const shm::TensorView& actions);
+
+  Parameters& parameters() noexcept { return parameters_; }
+  const Parameters& parameters() const noexcept { return parameters_; }
+  const Network& network() const noexcept { return network_; }
+  ActorCritic& model() noexcept { return *model_; }
+  const ActionDistribution& distribution() const noexcept { return distribution_; }
+  const Philox& random() const noexcept { return random_; }
+  /// Draws from `seed` from now on.
+  void reseed(std::uint64_t seed) noexcept { random_ = Philox(seed); }
+  /// Empty unless Gaussian.
+  std::span<const float> log_std() const noexcept;
+
+ private:
+  Philox random_;
+  shm::TensorSpec action_spec_;
+  ActionDistribution distribution_;
+  Parameters parameters_;
+  Network network_;
+  std::unique_ptr<ActorCritic> model_;
+  std::vector<float> head_;
+  std::vector<float> value_;
+};
+
+}  // namespace shoal::learn

@@ -1,0 +1,72 @@
+#include "shoal/learn/learner/agent.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shoal/learn/learner/state_arrays.h"
+
+namespace shoal::learn {
+
+Agent::Agent(const env::Space& observation, const env::Space& action, const LearnerConfig& config,
+             std::uint64_t seed)
+    : encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
+      decoder_(action),
+      policy_(encoder_, decoder_, config, seed) {}
+
+std::vector<shm::TensorView> Agent::encoded(std::span<const shm::TensorView> obs) {
+  const std::int64_t rows = obs.front().rows;
+  std::vector<shm::TensorView> encoded;
+  act_obs_.resize(encoder_.specs().size());
+  for (std::size_t leaf = 0; leaf < act_obs_.size(); ++leaf) {
+    const auto& spec = encoder_.specs()[leaf];
+    act_obs_[leaf].resize(static_cast<std::size_t>(rows) * spec.bytes());
+    encoded.push_back({act_obs_[leaf].data(), rows, spec});
+  }
+  encoder_.encode(obs, encoded, false);
+  return encoded;
+}
+
+shm::TensorView Agent::room_for_actions(std::int64_t rows) {
+  const auto& spec = decoder_.spec();
+  act_actions_.resize(static_cast<std::size_t>(rows) * spec.bytes());
+  return {act_actions_.data(), rows, spec};
+}
+
+void Agent::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
+                bool deterministic, std::uint64_t step) {
+  const shm::TensorView chosen = room_for_actions(obs.front().rows);
+  policy_.act_apart(encoded(obs), step, deterministic, chosen);
+  decoder_.decode(chosen, actions[0]);
+}
+
+void Agent::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+                   const shm::TensorView& action, std::span<float> log_prob,
+                   std::span<float> value) {
+  const shm::TensorView chosen = room_for_actions(obs.front().rows);
+  policy_.act(encoded(obs), step, chosen, log_prob, value);
+  if (decoder_.is_continuous() && action.row.dtype == shm::DType::kF32) {
+    std::memcpy(action.data, chosen.data, chosen.bytes());
+  } else {
+    decoder_.decode(chosen, action);
+  }
+}
+
+void Agent::save(LearnerState& state) const {
+  const Parameters& parameters = policy_.parameters();
+  save_flat("", parameters, parameters.flat(), state.policy);
+  if (encoder_.moments().size() > 0) save_moments("obs", encoder_.moments(), state.normalizer);
+}
+
+void Agent::load(const LearnerState& state) {
+  Parameters& parameters = policy_.parameters();
+  AlignedFloats values(parameters.flat().size());
+  load_flat(state.policy, "", parameters, values.span());
+  collect::RunningMoments moments = encoder_.moments();
+  if (moments.size() > 0) load_moments("obs", state.normalizer, moments);
+  std::ranges::copy(values.span(), parameters.flat().begin());
+  encoder_.moments() = std::move(moments);
+  policy_.model().parameters_changed();
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,43 @@
+// A RolloutLearner's state as named arrays, and back.
+#include <utility>
+
+#include "shoal/learn/learner/optimizer_state.h"
+#include "shoal/learn/learner/rollout_learner_impl.h"
+#include "shoal/learn/learner/state_arrays.h"
+
+namespace shoal::learn {
+
+LearnerState RolloutLearner::state() const {
+  Impl& me = *impl_;
+  LearnerState state;
+  me.agent.save(state);
+  OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
+  me.source.save(state);
+  state.counters["seed"] = me.agent.policy().random().seed();
+  state.counters["steps"] = me.steps;
+  state.counters["iteration"] = me.iteration;
+  return state;
+}
+
+void RolloutLearner::load_state(const LearnerState& state) {
+  // All is read, and thereby checked, before anything of this learner changes.
+  Impl& me = *impl_;
+  auto& optimizer = me.update->optimizer();
+  const auto optimizer_state =
+      OptimizerState::read(state, optimizer, me.agent.policy().parameters());
+  auto standing = me.source.read(state);
+  const auto steps = counter(state, "steps").get<std::int64_t>();
+  const auto iteration = counter(state, "iteration").get<std::int64_t>();
+  const auto seed = counter(state, "seed").get<std::uint64_t>();
+
+  load_policy(state);
+  optimizer_state.put_into(optimizer);
+  me.source.put_back(std::move(standing));
+  me.agent.reseed(seed);
+  me.steps = steps;
+  me.iteration = iteration;
+}
+
+void RolloutLearner::load_policy(const LearnerState& state) { impl_->agent.load(state); }
+
+}  // namespace shoal::learn

@@ -1,0 +1,51 @@
+// What turns a gradient into a step of all parameters, and the clipping of the gradient's norm, over
+// one flat buffer.
+//
+// Threads: one at a time. Bits depend on the gradients alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/learn/config/learner_config.h"
+
+namespace shoal::learn {
+
+class Optimizer {
+ public:
+  /// A running average, of the layout of the parameters.
+  struct Average {
+    const char* name;  // as in the state_dict of torch.optim's: "exp_avg", …
+    std::span<float> values;
+  };
+
+  virtual ~Optimizer() = default;
+
+  /// One step. `gradient_scale` multiplies the gradient first.
+  virtual void step(std::span<float> parameters, std::span<const float> gradient,
+                    double gradient_scale, double learning_rate) = 0;
+
+  /// All of its state but the number of steps; to read, and to put back.
+  virtual std::vector<Average> averages() noexcept = 0;
+
+  std::int64_t steps() const noexcept { return steps_; }
+  void set_steps(std::int64_t steps) noexcept { steps_ = steps; }
+
+ protected:
+  std::int64_t steps_ = 0;
+};
+
+/// The one that the configuration names, for so many parameters.
+std::unique_ptr<Optimizer> make_optimizer(const LearnerConfig& config, std::size_t size);
+
+/// The L2 norm of all elements.
+double norm(std::span<const float> gradient) noexcept;
+
+/// The factor that brings a gradient of this norm to at most `max_norm` (0: no limit), as
+/// torch.nn.utils.clip_grad_norm_.
+double clip_factor(double norm, double max_norm) noexcept;
+
+}  // namespace shoal::learn

@@ -1,0 +1,51 @@
+// What PPO is told: every switch and number of the algorithm, with Stable-Baselines3's defaults.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/config/preset.h"
+
+namespace shoal::learn {
+
+struct PpoConfig : LearnerConfig {
+  static constexpr std::string_view kAlgorithm = "ppo";
+
+  int batch_size = 64;  // of a minibatch, about: a rollout is split into equal ones
+  int epochs = 10;
+  double clip_range = 0.2;  // of the probability ratio
+  Schedule clip_range_schedule = Schedule::kConstant;
+  std::optional<double> clip_range_value = {};  // clipped value loss within this distance of the
+                                                // old value; none: unclipped
+  bool pessimistic_value_clip =
+      true;  // the larger of clipped and unclipped error (the original); false: the clipped (SB3)
+  std::optional<double> target_kl =
+      {};  // ends the update before a step whose approx_kl exceeds 1.5 times this
+
+  bool operator==(const PpoConfig&) const = default;
+
+  /// "sb3", "cleanrl", …, and one for each task that it was tuned for.
+  static std::span<const Preset> presets();
+};
+
+/// Throws InvalidArgument naming the first field whose value cannot be used, its value and its
+/// limits.
+void validate(const PpoConfig& config);
+
+template <class Config, class Visit>
+  requires std::is_same_v<std::remove_const_t<Config>, PpoConfig>
+void for_each_option(Config& c, Visit&& visit) {
+  for_each_shared_option(c, visit);
+  visit("batch_size", c.batch_size);
+  visit("epochs", c.epochs);
+  visit("clip_range", c.clip_range);
+  visit("clip_range_schedule", c.clip_range_schedule);
+  visit("clip_range_value", c.clip_range_value);
+  visit("pessimistic_value_clip", c.pessimistic_value_clip);
+  visit("target_kl", c.target_kl);
+}
+
+}  // namespace shoal::learn

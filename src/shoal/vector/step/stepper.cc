@@ -1,0 +1,23 @@
+#include "shoal/vector/step/stepper.h"
+
+#include "shoal/os/error.h"
+
+namespace shoal::vector {
+
+void Stepper::rebuild(int) {
+  throw InvalidState("these environments cannot be replaced one by one");
+}
+
+void Stepper::set_reset_options(std::string_view) {
+  throw InvalidArgument("these environments are not native: their reset takes its options itself");
+}
+
+std::vector<std::byte> Stepper::save(int) {
+  throw InvalidState("these environments do not support snapshots");
+}
+
+void Stepper::load(int, std::span<const std::byte>) {
+  throw InvalidState("these environments do not support snapshots");
+}
+
+}  // namespace shoal::vector

@@ -1,0 +1,89 @@
+#include "shoal/vector/sync/control_block.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "shoal/os/limits/affinity.h"
+#include "shoal/os/memory/mapping.h"
+#include "shoal/shm/layout.h"
+
+namespace shoal::vector {
+namespace {
+
+constexpr char kMagic[8] = {'S', 'H', 'O', 'A', 'L', 'V', 'E', 'C'};
+
+struct Offsets {
+  std::size_t header, doorbell, gather, cells, rows, infos, end;
+};
+
+Offsets lay_out(std::size_t num_workers, std::size_t rows_bytes, std::size_t info_bytes) {
+  const std::size_t page = os::page_size();
+  shm::LayoutBuilder layout;
+  Offsets at{};
+  at.header = layout.add<ControlHeader>();
+  at.doorbell = layout.add<sync::Doorbell>();
+  at.gather = layout.add<sync::Gather>();
+  at.cells = layout.add<WorkerCell>(num_workers);
+  at.rows = layout.add_bytes(rows_bytes, page);
+  at.infos = layout.add_bytes(num_workers * info_bytes, page);
+  at.end = layout.bytes(page);
+  return at;
+}
+
+}  // namespace
+
+ControlBlock::ControlBlock(shm::Arena arena) : arena_(std::move(arena)) {
+  header_ = arena_.at<ControlHeader>(0);
+  const Offsets at = lay_out(header_->num_workers, 0, 0);
+  doorbell_ = arena_.at<sync::Doorbell>(at.doorbell);
+  gather_ = arena_.at<sync::Gather>(at.gather);
+  cells_ = arena_.at<WorkerCell>(at.cells, header_->num_workers);
+}
+
+ControlBlock ControlBlock::create(int num_workers, int num_envs, AutoresetMode mode, int obs_sets,
+                                  std::size_t rows_bytes, std::size_t info_bytes) {
+  if (num_workers < 1 || static_cast<std::uint32_t>(num_workers) > sync::Gather::kMaxArrivals) {
+    throw InvalidArgument(fmt::format("num_workers is {}; it must be between 1 and {}", num_workers,
+                                      sync::Gather::kMaxArrivals));
+  }
+  const Offsets at = lay_out(static_cast<std::size_t>(num_workers), rows_bytes, info_bytes);
+  shm::Arena arena = shm::Arena::create("shoal vector env", at.end);
+  auto* header = arena.at<ControlHeader>(at.header);
+  std::memcpy(header->magic, kMagic, sizeof kMagic);
+  header->version = kControlVersion;
+  header->num_workers = static_cast<std::uint32_t>(num_workers);
+  header->cpus = static_cast<std::uint32_t>(os::allowed_cpus());
+  header->num_envs = static_cast<std::uint32_t>(num_envs);
+  header->autoreset_mode = static_cast<std::uint32_t>(mode);
+  header->obs_sets = static_cast<std::uint32_t>(obs_sets);
+  header->rows_offset = at.rows;
+  header->info_offset = at.infos;
+  header->info_bytes = info_bytes;
+  return ControlBlock(std::move(arena));
+}
+
+ControlBlock ControlBlock::attach(shm::Arena arena) {
+  const bool large_enough = arena.size() >= sizeof(ControlHeader);
+  const auto* header = large_enough ? arena.at<ControlHeader>(0) : nullptr;
+  if (header == nullptr || std::memcmp(header->magic, kMagic, sizeof kMagic) != 0) {
+    throw Error(fmt::format("attach to a vector environment: arena \"{}\" holds something else",
+                            arena.name()));
+  }
+  if (header->version != kControlVersion) {
+    throw Error(fmt::format(
+        "attach to a vector environment: its layout has version {}, this program knows version {}; "
+        "parent and worker must be the same Shoal",
+        header->version, kControlVersion));
+  }
+  return ControlBlock(std::move(arena));
+}
+
+std::span<std::byte> ControlBlock::info(int worker) const noexcept {
+  return {
+      arena_.base() + header_->info_offset + static_cast<std::size_t>(worker) * header_->info_bytes,
+      header_->info_bytes};
+}
+
+}  // namespace shoal::vector

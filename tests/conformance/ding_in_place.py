@@ -1,0 +1,50 @@
+"""A pytest plug-in: DI-engine's environment managers are Shoal's in all of ding while the tests run."""
+
+from __future__ import annotations
+
+import ding
+import ding.envs
+import pytest
+
+import shoal.compat.ding
+from shoal.compat.timesteps.seats import Seats
+
+shoal.compat.ding.install()
+
+_ran: set[str] = set()
+"""Tests that have built one of them."""
+
+_running = ""
+
+
+def _count(kind: type) -> None:
+    init = kind.__init__
+
+    def counted(self: object, *arguments: object, **more: object) -> None:
+        if _running:
+            _ran.add(_running)
+        init(self, *arguments, **more)
+
+    kind.__init__ = counted  # type: ignore[misc]
+
+
+for kind in (Seats, shoal.compat.ding.BaseEnvManager):
+    _count(kind)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    global _running
+    _running = nodeid
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in ("unittest", "tmp", "envpooltest", "benchmark"):
+        config.addinivalue_line("markers", f"{name}: of the peer's own")
+
+
+def pytest_report_header() -> str:
+    return f"DI-engine {ding.__version__}: its environment managers are shoal.compat.ding's"
+
+
+def pytest_terminal_summary(terminalreporter: object) -> None:
+    terminalreporter.write_line(f"{len(_ran)} tests stepped environments of these managers")  # type: ignore[attr-defined]

@@ -1,0 +1,170 @@
+"""shoal.Collector with collectors in processes: those that die, raise, or take too long."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shoal
+from collect_policies import (
+    CARTPOLE,
+    LONG,
+    MULTI,
+    batches,
+    until,
+    weighted,
+    zeros,
+)
+from sample_envs import CounterEnv, FaultyEnv, GatedEnv
+
+pytestmark = pytest.mark.usefixtures("balanced_heap")
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_killed_collector_is_one_typed_error_and_a_reset_replaces_it(mode: str) -> None:
+    with shoal.Collector(
+        CARTPOLE, zeros, num_envs=4, frames_per_batch=40, mode=mode, num_collectors=2, seed=1
+    ) as collector:
+        next(collector)
+        victim = collector.stats()["collectors"][1]["pid"]
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(shoal.WorkerDied, match="SIGKILL") as caught:
+            while True:
+                next(collector)
+        assert caught.value.pid == victim and caught.value.env_indices == range(2, 4)
+        with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+            next(collector)
+        collector.reset(seed=3)
+        seen = set()
+        while seen != {0, 1, 2, 3}:
+            batch = next(collector)
+            assert batch["valid"].all()
+            seen.update(batch["env_id"][0].tolist())
+        assert victim not in {entry["pid"] for entry in collector.stats()["collectors"]}
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_with_restart_another_takes_its_place_and_every_row_comes(mode: str) -> None:
+    policy = weighted(0)
+    with shoal.Collector(
+        "CartPole-v1", policy, num_envs=4, frames_per_batch=40, total_frames=12_000, mode=mode, num_collectors=2, seed=1,
+        on_fault=shoal.FaultPolicy("restart", max_restarts=10, backoff=0.01),
+    ) as collector:  # fmt: skip
+        rows = killed = 0
+        for i, batch in enumerate(collector):
+            rows += batch["reward"].numel()
+            assert batch["valid"].all() and (batch["log_prob"] == batch["policy_version"]).all()
+            if i == 1:
+                collector.update_weights(weighted(1).state_dict())
+            entries = collector.stats()["collectors"]
+            if i > 1 and killed < 3 and sum(entry["restarts"] for entry in entries) == killed:
+                os.kill(entries[killed % 2]["pid"], signal.SIGKILL)
+                killed += 1
+        stats = collector.stats()
+    assert rows == 12_000 == stats["frames"]
+    assert sum(entry["restarts"] for entry in stats["collectors"]) == killed >= 1
+    assert sum(entry["frames"] for entry in stats["collectors"]) == 12_000 + stats["lost_with_collectors"]
+    assert stats["policy_version"] == 1
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_killed_zygote_is_one_fault(mode: str) -> None:
+    def zygote() -> int:
+        (found,) = [
+            z["pid"] for z in shoal.process.zygotes() if "shoal.collect.worker" in z["preload"] and z["workers"]
+        ]
+        return int(found)
+
+    def restarts(collector: shoal.Collector) -> list[int]:
+        return [entry["restarts"] for entry in collector.stats()["collectors"]]
+
+    arguments = {"num_envs": 4, "frames_per_batch": 40, "mode": mode, "num_collectors": 4, "num_workers": 0}
+    with shoal.Collector(
+        CARTPOLE, zeros, on_fault=shoal.FaultPolicy("restart", max_restarts=1), **arguments
+    ) as collector:
+        next(collector)
+        os.kill(zygote(), signal.SIGKILL)
+        until(lambda: next(collector)["valid"].all() and restarts(collector) == [1] * 4)
+    with shoal.Collector(CARTPOLE, zeros, **arguments) as collector:
+        next(collector)
+        os.kill(zygote(), signal.SIGKILL)
+        with pytest.raises(shoal.WorkerDied, match="zygote"):
+            while True:
+                next(collector)
+
+
+def test_more_faults_than_are_forgiven_end_it_with_all_of_their_causes() -> None:
+    with shoal.Collector(
+        functools.partial(FaultyEnv, step=LookupError("in the environment")), zeros, frames_per_batch=2,
+        mode="multi_sync", on_fault=shoal.FaultPolicy("restart", max_restarts=2, backoff=0.0),
+    ) as collector:  # fmt: skip
+        with pytest.raises(shoal.TooManyFaults, match="3 faults of collectors") as caught:
+            next(collector)
+        assert str(caught.value).count("in the environment") == 3
+        assert isinstance(caught.value.__cause__, LookupError)
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_what_environments_and_policies_raise_is_raised(mode: str) -> None:
+    arguments = {"frames_per_batch": 2, "mode": mode}
+    with pytest.raises(LookupError, match="in the environment") as caught:
+        batches(functools.partial(FaultyEnv, step=LookupError("in the environment")), zeros, **arguments)
+    assert "Traceback of" in str(caught.value.__cause__)
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        raise LookupError("no action")
+
+    with pytest.raises(LookupError, match="no action"):
+        batches(CounterEnv, policy, **arguments)
+    with pytest.raises(LookupError, match="not built"):
+
+        def unbuilt() -> Any:
+            raise LookupError("not built")
+
+        batches(unbuilt, zeros, **arguments)
+    with pytest.raises(ValueError, match=r"gave action of shape \(1, 1\)"):
+        batches(CounterEnv, lambda obs: np.zeros((1, 1), int), **arguments)
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_collector_that_takes_too_long_is_an_error(mode: str, tmp_path: Path) -> None:
+    with shoal.Collector(
+        functools.partial(GatedEnv, tmp_path / "gate"), lambda obs: np.ones(len(obs), np.int64), frames_per_batch=2,
+        timeout=0.3, mode=mode,
+    ) as collector:  # fmt: skip
+        with pytest.raises(TimeoutError, match="collector 0 took no step"):
+            next(collector)
+        (tmp_path / "gate").touch()
+        collector.reset()
+        assert next(collector)["valid"].all()
+
+
+def test_collectors_end_with_their_program_however_that_ends() -> None:
+    program = """
+import os, sys, time
+import numpy as np
+import shoal
+collector = shoal.Collector("CartPole-v1", lambda obs: np.zeros(len(obs), int), num_envs=4, frames_per_batch=400,
+                            mode="multi_async", num_collectors=2)
+for batch in collector:
+    print(*[entry["pid"] for entry in collector.stats()["collectors"]], flush=True)
+"""
+    for number in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 2
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=LONG)
+        assert process.returncode != 0 and ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
+        until(lambda pids=pids: not any(Path(f"/proc/{pid}").exists() for pid in pids))

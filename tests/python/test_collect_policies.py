@@ -1,0 +1,219 @@
+"""shoal.Collector: which policies it takes, and their weights."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import shoal
+from collect_policies import CARTPOLE, POLICIES, Linear, Remembers, batches, coin, torch_policy, zeros
+from same import assert_same
+from sample_envs import CounterEnv
+
+# --- policies
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("env", [CARTPOLE, "CartPole-v1"])
+def test_the_same_seed_gives_the_same_batches_for_any_number_of_workers(policy: str, env: str) -> None:
+    collect = functools.partial(
+        batches,
+        env,
+        num_envs=6,
+        frames_per_batch=300,
+        total_frames=600,
+        next_obs=True,
+        output="numpy",
+        init_random_frames=60,
+    )
+    expected = collect(POLICIES[policy](), seed=3, num_workers=0)
+    for num_workers in (1, 2, 3):
+        np.random.seed(num_workers)  # nobody else's draws count
+        assert_same(collect(POLICIES[policy](), seed=3, num_workers=num_workers), expected)
+    other = collect(POLICIES[policy](), seed=4, num_workers=0)
+    assert not np.array_equal(other[0]["action"], expected[0]["action"])
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_cohorts_give_the_same_batches_for_any_number_of_workers(policy: str) -> None:
+    collect = functools.partial(
+        batches, "CartPole-v1", num_envs=6, frames_per_batch=120, total_frames=240, next_obs=True, output="numpy",
+        init_random_frames=60, cohorts=2, seed=3,
+    )  # fmt: skip
+    expected = collect(POLICIES[policy](), num_workers=0)
+    assert all(batch["valid"].all() for batch in expected)
+    assert (expected[1]["env_id"] == np.arange(6)).all()
+    for num_workers in (2, 4):
+        assert_same(collect(POLICIES[policy](), num_workers=num_workers), expected)
+
+
+def test_a_cohort_that_fails_does_so_for_all_until_they_are_reset() -> None:
+    calls = []
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        if len(calls) == 4:
+            raise LookupError("no action")
+        return zeros(obs)
+
+    with shoal.Collector(CounterEnv, policy, num_envs=4, frames_per_batch=16, cohorts=2, num_workers=2) as collector:
+        with pytest.raises(LookupError, match="no action"):
+            next(collector)
+        with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+            next(collector)
+        collector.reset(seed=3)
+        batch = next(collector)
+    assert batch["is_first"][0].all() and batch["valid"].all()
+    for wrong, message in (
+        ({"cohorts": 3}, "cohorts= takes a number that divides num_envs=4, got 3"),
+        ({"cohorts": 2, "mode": "multi_sync"}, 'cohorts= is of mode="sync"'),
+        ({"cohorts": 2, "policy_batch": 2}, "leave policy_batch= out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            shoal.Collector(CARTPOLE, zeros, num_envs=4, frames_per_batch=4, **wrong)
+
+
+def test_the_callers_generators_are_left_alone() -> None:
+    torch = pytest.importorskip("torch")
+    np.random.seed(1)
+    torch.manual_seed(1)
+    expected = np.random.rand(), torch.rand(1).item()
+    np.random.seed(1)
+    torch.manual_seed(1)
+    batches(CARTPOLE, coin, num_envs=2, frames_per_batch=64, total_frames=64)
+    assert (np.random.rand(), torch.rand(1).item()) == expected
+
+
+def test_a_module_gets_and_gives_tensors_without_gradients() -> None:
+    torch = pytest.importorskip("torch")
+    policy = torch_policy()
+    (batch,) = batches(CARTPOLE, policy, num_envs=4, frames_per_batch=64, total_frames=64)
+    assert all(isinstance(value, torch.Tensor) and not value.requires_grad for value in batch.values())
+    flat = batch["obs"].reshape(-1, 4)
+    with torch.no_grad():
+        out = policy.body(flat)
+        logp = torch.distributions.Categorical(logits=out[:, :2]).log_prob(batch["action"].reshape(-1))
+    assert torch.allclose(batch["value"].reshape(-1), out[:, 2], atol=1e-6)
+    assert torch.allclose(batch["log_prob"].reshape(-1), logp, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    shoal.learn.train(CARTPOLE, total_steps=256, num_envs=4, num_steps=32, final_episodes=1, run_dir=directory)
+    return directory
+
+
+def test_the_policy_of_a_run_acts_as_it_learnt(run: Path) -> None:
+    torch = pytest.importorskip("torch")
+    (batch,) = batches(CARTPOLE, run, num_envs=4, frames_per_batch=400, total_frames=400, seed=2)
+    (same,) = batches(CARTPOLE, str(run), num_envs=4, frames_per_batch=400, total_frames=400, seed=2)
+    assert_same(same, batch)
+    module = shoal.learn.torch_policy(run)
+    obs = torch.from_numpy(batch["obs"].reshape(-1, 4))
+    with torch.no_grad():
+        (chosen,) = module.distribution(obs)
+        values = module(obs)[1]
+    logp = chosen.log_prob(torch.from_numpy(batch["action"].reshape(-1)))
+    assert np.allclose(batch["log_prob"].reshape(-1), logp.numpy(), atol=1e-4)
+    assert np.allclose(batch["value"].reshape(-1), values.numpy(), atol=1e-3)
+    with pytest.raises(ValueError, match="was trained with observations"):
+        shoal.Collector("shoal/Pendulum-v1", run, frames_per_batch=1)
+
+
+def test_actions_of_a_box_are_kept_as_chosen_and_clipped_for_the_environment() -> None:
+    class Env(CounterEnv):
+        action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+        def step(self, action: Any) -> Any:
+            return self._observation(), float(action.sum()), False, False, {}
+
+    chosen = np.array([[3, 0.25]], np.float32)
+    (batch,) = batches(Env, lambda obs: chosen, frames_per_batch=2, total_frames=2, num_workers=0)
+    assert batch["action"].tolist() == [[[3, 0.25]]] * 2
+    assert batch["reward"].tolist() == [[1.25]] * 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (
+            lambda obs: np.zeros((4, 2), np.float32),
+            r"gave action of shape \(4, 2\) and float32.*return the actions themselves",
+        ),
+        (lambda obs: np.zeros((4, 1), np.int64), r"gave action of shape \(4, 1\)"),
+        (lambda obs: np.zeros(4), r"gave action of shape \(4,\) and float64"),
+        (lambda obs: (zeros(obs), np.zeros(3)), r"gave log_prob of shape \(3,\)"),
+        (lambda obs: (zeros(obs),) * 4, "a policy returns actions, or"),
+        (lambda obs: {"actions": zeros(obs)}, "the policy gave no action"),
+        (lambda obs: {"action": zeros(obs), "entropy": zeros(obs)}, r"the policy gave \['entropy'\]"),
+    ],
+)
+def test_a_policy_that_answers_wrongly_is_told_so(policy: Any, message: str) -> None:
+    with shoal.Collector(CARTPOLE, policy, num_envs=4, frames_per_batch=8) as collector:
+        with pytest.raises((TypeError, ValueError), match=message):
+            next(collector)
+
+
+def test_a_model_service_is_a_policy_and_its_versions_are_those_of_the_rows() -> None:
+    with shoal.ModelService({"policy": Linear}, context="thread") as service:
+        with shoal.Collector(CARTPOLE, service, num_envs=4, frames_per_batch=16, seed=1) as collector:
+            first = next(collector)
+            assert not first["action"].any() and (first["log_prob"] == -0.5).all()
+            assert (first["policy_version"] == 1).all()
+            assert collector.update_weights({"weight": np.array([0, 0, 1.0, 0])}) == 2
+            second = next(collector)
+            assert (second["policy_version"] == 2).all() and not second["staleness"].any()
+            assert np.array_equal(second["action"], second["obs"][..., 2] > 0)
+        with shoal.Collector(CARTPOLE, service.model("policy"), num_envs=2, frames_per_batch=4) as asked:
+            assert (next(asked)["policy_version"] == 2).all()
+            with pytest.raises(TypeError, match="the service's own update"):
+                asked.update_weights({})
+
+
+def test_a_recurrent_policy_begins_anew_with_every_episode() -> None:
+    with shoal.Collector(CounterEnv, Remembers(), num_envs=2, frames_per_batch=8, num_workers=0) as collector:
+        first, second = next(collector), next(collector)
+    assert first["action"][:, 0].tolist() == [0, 1, 2, 0] and second["action"][:, 0].tolist() == [1, 2, 0, 1]
+    assert first["state"].tolist() == [0, 0] and second["state"].tolist() == [0, 0]
+    with shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1) as other:
+        with pytest.raises(TypeError):
+            next(other)
+
+
+# --- weights
+
+
+def test_updates_of_a_network_take_its_weights_and_are_counted() -> None:
+    with shoal.Collector(CARTPOLE, "sb3", num_envs=4, frames_per_batch=16, seed=1) as collector:
+        first = next(collector)
+        weights = collector.state_dict()["source"]["groups"][0]["actor"]["weights"]
+        weights["critic.4.bias"] = weights["critic.4.bias"] + np.float32(100)
+        assert collector.update_weights(weights) == 1 == collector.policy_version
+        second = next(collector)
+        assert (first["policy_version"] == 0).all() and (second["policy_version"] == 1).all()
+        assert first["value"].max() < 50 < second["value"].min()
+        with pytest.raises(ValueError, match=r"there is no array actor\.0\.weight"):
+            collector.update_weights({"critic.4.bias": weights["critic.4.bias"]})
+        assert collector.policy_version == 1
+        with pytest.raises(TypeError, match="takes its weights"):
+            collector.update_weights()
+
+
+def test_updates_of_a_module_are_counted_or_loaded() -> None:
+    torch = pytest.importorskip("torch")
+    policy, other = torch_policy(1), torch_policy(2)
+    with shoal.Collector(CARTPOLE, policy, num_envs=2, frames_per_batch=4) as collector:
+        assert collector.update_weights() == 1
+        assert collector.update_weights(other.state_dict()) == 2
+        assert torch.equal(policy.body.weight, other.body.weight)
+        assert (next(collector)["policy_version"] == 2).all()
+    with shoal.Collector(CARTPOLE, zeros, frames_per_batch=4) as plain:
+        assert plain.update_weights() == 1
+        with pytest.raises(TypeError, match="no load_state_dict"):
+            plain.update_weights({})

@@ -1,0 +1,106 @@
+"""shoal.compat.cleanrl: what CleanRL's scripts read of Gymnasium 0.29's vector environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import RecordEpisodeStatistics
+
+from same import assert_same
+from sample_envs import CounterEnv
+from shoal.compat.cleanrl import AsyncVectorEnv, SyncVectorEnv
+
+KINDS = pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+ACTIONS = np.random.default_rng(0).integers(0, 2, (60, 3))
+
+
+def make_env(env_id: str) -> Callable[[], Any]:
+    """As CleanRL's scripts have it."""
+
+    def thunk() -> Any:
+        return RecordEpisodeStatistics(gymnasium.make(env_id))
+
+    return thunk
+
+
+@KINDS
+def test_a_scripts_loop_finds_every_episode_and_its_last_observation(kind: Any) -> None:
+    envs = kind([make_env("CartPole-v1")] * 3)
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    singles = [gymnasium.make("CartPole-v1") for _ in range(3)]
+    obs, _ = envs.reset(seed=1)
+    assert_same(obs, np.stack([single.reset(seed=1 + i)[0] for i, single in enumerate(singles)]))
+    lengths, expected, told = [0] * 3, [], []
+    for actions in ACTIONS:
+        next_obs, _, terminations, truncations, infos = envs.step(actions)
+        ended = []
+        for i, single in enumerate(singles):
+            observation, _, terminated, truncated, _ = single.step(actions[i])
+            lengths[i] += 1
+            if terminated or truncated:
+                assert_same(infos["final_observation"][i], observation)
+                expected.append(lengths[i])
+                ended.append(i)
+                lengths[i], observation = 0, single.reset()[0]
+            assert_same(next_obs[i], observation)
+        assert np.flatnonzero(terminations | truncations).tolist() == ended
+        if "final_info" in infos:
+            for info in infos["final_info"]:
+                if info and "episode" in info:
+                    told.append(int(info["episode"]["l"]))
+        assert [i for i in range(3) if infos.get("_final_info", [False] * 3)[i]] == ended
+        assert ("final_observation" in infos) == ("final_info" in infos) == bool(ended)
+        for key in ("final_observation", "final_info"):
+            assert [i for i in range(3) if infos.get(key, [None] * 3)[i] is not None] == ended
+    assert told == expected and len(told) > 2
+    envs.close()
+
+
+class TellingEnv(CounterEnv):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset(seed=seed, options=options)[0], {"begun": self.resets}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *result, info = super().step(action)
+        return *result, {**info, "at": self.steps}  # type: ignore[return-value]
+
+
+@KINDS
+def test_infos_of_the_episode_that_begins_are_arrays_beside_those_of_the_one_that_ended(kind: Any) -> None:
+    envs = kind([TellingEnv, lambda: TellingEnv(4)])
+    assert envs.reset()[1]["begun"].tolist() == [1, 1]
+    for _ in range(2):
+        infos = envs.step([0, 0])[4]
+    assert infos["at"].tolist() == [2, 2] and "final_info" not in infos
+    infos = envs.step([0, 0])[4]
+    assert infos["final_info"].tolist() == [{"at": 3}, None] and infos["_final_observation"].tolist() == [True, False]
+    assert infos["begun"].tolist() == [2, 0] and infos["_begun"].tolist() == [True, False]
+    assert infos["at"].tolist() == [0, 3] and infos["_at"].tolist() == [False, True]
+    envs.close()
+
+
+def has_views(envs: Any) -> bool:
+    first = envs.reset()[0]
+    shared = np.shares_memory(first, envs.step([0, 0])[0])
+    envs.close()
+    return shared
+
+
+def test_copy_says_whether_observations_are_views_in_this_process() -> None:
+    assert [has_views(SyncVectorEnv([CounterEnv] * 2, copy=copy)) for copy in (True, False)] == [False, True]
+
+
+def test_copy_says_whether_observations_of_workers_are_views() -> None:
+    assert [has_views(AsyncVectorEnv([CounterEnv] * 2, copy=copy)) for copy in (True, False)] == [False, True]
+
+
+def test_workers_share_environments_where_that_is_asked() -> None:
+    for workers, expected in ((None, 3), (2, 2)):
+        envs = AsyncVectorEnv([CounterEnv] * 3, num_workers=workers)
+        assert len(envs.processes) == expected
+        envs.close()

@@ -1,0 +1,193 @@
+"""shoal.compat.pettingzoo: agents of parallel environments as rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import shoal
+from same import assert_same
+from shoal.compat import pettingzoo
+
+
+class Meadow:
+    """Agents graze until they are full: agent k after k + 2 steps; the last is cut short after `limit`. One that has `late`
+    steps to come is not there before."""
+
+    metadata = {"name": "meadow_v0", "render_modes": ["rgb_array"]}
+    render_mode = "rgb_array"
+
+    def __init__(self, count: int = 3, limit: int = 3, late: int = 0, odd: bool = False) -> None:
+        self.possible_agents = [f"sheep_{k}" for k in range(count)]
+        self.agents: list[str] = []
+        self.limit, self.late, self.odd = limit, late, odd
+        self.closed = 0
+
+    def observation_space(self, agent: str) -> Any:
+        seen = spaces.Box(-100, 1000, (4 if self.odd and agent == "sheep_1" else 2,), np.float32)
+        return spaces.Dict({"action_mask": spaces.MultiBinary(3), "seen": seen})
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        self.generator = np.random.default_rng(seed) if seed is not None or not self.agents else self.generator
+        self.at, self.hay = 0, float((options or {}).get("hay", 0))
+        self.agents = self.possible_agents[: 1 if self.late else None]
+        return {agent: self._seen(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        assert list(actions) == self.agents
+        self.at += 1
+        there = self.agents
+        terminated = {agent: self.at == int(agent[-1]) + 2 for agent in there}
+        truncated = dict.fromkeys(there, self.at == self.limit)
+        self.agents = [agent for agent in there if not terminated[agent] and not truncated[agent]]
+        if self.late and self.at == self.late:
+            self.agents = self.agents + self.possible_agents[1:]
+        seen = {agent: self._seen(agent) for agent in dict.fromkeys([*there, *self.agents])}
+        rewards = {agent: float(actions[agent]) + self.hay for agent in there}
+        infos = {agent: {"full": int(agent[-1])} if terminated[agent] else {} for agent in there}
+        return seen, rewards, terminated, truncated, infos
+
+    def _seen(self, agent: str) -> Any:
+        drawn = self.generator.normal()
+        return {"action_mask": np.ones(3, np.int8), "seen": np.array([self.at + 1, drawn], np.float32)}
+
+    def render(self) -> Any:
+        return np.full((1, 1, 3), self.at, np.uint8)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def make_vec() -> Iterator[Any]:
+    """pettingzoo.make_vec(), whose environments are closed."""
+    made: list[pettingzoo.ParallelVectorEnv] = []
+
+    def make(*arguments: Any, **options: Any) -> pettingzoo.ParallelVectorEnv:
+        made.append(pettingzoo.make_vec(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for envs in made:
+        envs.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_rows_are_agents_and_those_of_the_dead_are_zeros(make_vec: Any, num_workers: int) -> None:
+    envs = make_vec(Meadow, 2, num_workers=num_workers)
+    assert envs.num_envs == 6 and envs.agents == ["sheep_0", "sheep_1", "sheep_2"]
+    assert envs.single_action_space == spaces.Discrete(3) and envs.observation_space["seen"].shape == (6, 2)
+    singles = [Meadow(), Meadow()]
+    observations, infos = envs.reset(seed=4)
+    told = [single.reset(seed=4 + i)[0] for i, single in enumerate(singles)]
+    assert infos["alive"].tolist() == [True] * 6
+    actions = np.array([0, 1, 2, 2, 1, 0])
+    flags = []
+    nothing = {"action_mask": np.zeros(3, np.int8), "seen": np.zeros(2, np.float32)}
+    for _ in range(3):
+        for i, single in enumerate(singles):
+            for k, agent in enumerate(single.possible_agents):
+                row = {key: part[i * 3 + k] for key, part in observations.items()}
+                assert_same(row, told[i].get(agent, nothing))
+        observations, rewards, terminated, truncated, infos = envs.step(actions)
+        for i, single in enumerate(singles):
+            there = single.agents
+            names = dict(zip(single.possible_agents, actions[i * 3 :], strict=False))
+            told[i], paid, *_ = single.step({agent: names[agent] for agent in there})
+            assert rewards[i * 3 : i * 3 + 3].tolist() == [paid.get(agent, 0.0) for agent in single.possible_agents]
+        assert rewards.dtype == np.float64 and terminated.dtype == truncated.dtype == np.bool_
+        flags.append((terminated[:3].tolist(), truncated[:3].tolist(), infos["alive"][:3].tolist()))
+        assert_same(terminated[:3], terminated[3:])
+    yes, no = True, False
+    assert flags == [
+        ([no, no, no], [no, no, no], [yes, yes, yes]),
+        ([yes, no, no], [no, no, no], [no, yes, yes]),
+        ([no, yes, no], [no, yes, yes], [no, no, no]),
+    ]
+    assert infos["full"][1] == 1 and infos["_full"].tolist() == [no, yes, no] * 2
+    observations, rewards, terminated, truncated, infos = envs.step(actions)  # which resets
+    assert observations["seen"][:, 0].tolist() == [1.0] * 6 and infos["alive"].all()
+    assert not rewards.any() and not terminated.any() and not truncated.any()
+    assert envs.render()[0].shape == (1, 1, 3)
+
+
+def test_agents_that_come_later_have_their_rows_from_the_start(make_vec: Any) -> None:
+    envs = make_vec(Meadow, 1, env_kwargs={"late": 1})
+    observations, infos = envs.reset()
+    assert infos["alive"].tolist() == [True, False, False] and observations["seen"][:, 0].tolist() == [1.0, 0.0, 0.0]
+    observations, rewards, *_, infos = envs.step(np.array([2, 2, 2]))
+    assert infos["alive"].all() and observations["seen"][:, 0].tolist() == [2.0] * 3
+    assert rewards.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_resets_take_options_seeds_and_a_mask_of_environments(make_vec: Any) -> None:
+    envs = make_vec(Meadow, 2, autoreset_mode="disabled", seed=9)
+    first = envs.reset(options={"hay": 5})[0]["seen"]
+    assert envs.step(np.zeros(6, np.int64))[1].tolist() == [5.0] * 6
+    again = envs.reset(seed=[9, 10])[0]["seen"]
+    assert_same(first, again)
+    for _ in range(3):
+        infos = envs.step(np.zeros(6, np.int64))[4]
+    assert not infos["alive"].any()
+    observations, infos = envs.reset(options={"reset_mask": np.array([False, True])})
+    assert infos["alive"].tolist() == [False] * 3 + [True] * 3
+
+
+def test_what_does_not_go_is_refused_with_what_to_write(make_vec: Any) -> None:
+    with pytest.raises(ValueError, match="same observation_space.*'sheep_1'.*pad_observations_v0"):
+        make_vec(Meadow, 2, env_kwargs={"odd": True})
+    with pytest.raises(ValueError, match="possible_agents is empty"):
+        make_vec(Meadow, 1, env_kwargs={"count": 0})
+    with pytest.raises(ValueError, match="take 'next_step'"):
+        make_vec(Meadow, 1, autoreset_mode="same_step")
+    with pytest.raises(ValueError, match="frame_stack=…. knows no agents"):
+        make_vec(Meadow, 1, frame_stack=4)
+    envs = make_vec(Meadow, 2)
+    envs.reset()
+    with pytest.raises(ValueError, match=r"each of 6 rows, 3 agents of 2 environments; got an array of shape \(5,\)"):
+        envs.step(np.zeros(5, np.int64))
+
+
+def test_the_agents_of_a_lost_environment_are_cut_short(make_vec: Any) -> None:
+    fault = shoal.FaultPolicy("restart", backoff=0.0)
+    envs = make_vec(Meadow, 2, num_workers=2, on_fault=fault, env_kwargs={"limit": 10**6, "count": 2})
+    envs.reset()
+    actions = np.ones(4, np.int64)
+    envs.step(actions)
+    envs.step(actions)  # the first of each is full
+    os.kill(envs.vector_env.stats()["workers"][1]["pid"], signal.SIGKILL)
+    _, rewards, terminated, truncated, infos = envs.step(actions)
+    assert infos["_fault"].tolist() == [False, False, True, True]
+    assert truncated.tolist() == [False, False, False, True] and terminated.tolist() == [False, True, False, False]
+    assert rewards.tolist() == [0.0, 1.0, 0.0, 0.0] and not infos["alive"][2:].any()
+    while "down" in (infos := (result := envs.step(actions))[4]):
+        assert not infos["alive"][2:].any() and not result[3][2:].any()
+    assert infos["alive"][2:].all() and result[0]["seen"][2:, 0].tolist() == [1.0, 1.0]
+
+
+def test_a_dropped_environments_agents_are_gone_for_good(make_vec: Any) -> None:
+    envs = make_vec(Meadow, 2, num_workers=2, on_fault="drop", env_kwargs={"limit": 10**6, "count": 1})
+    envs.reset()
+    os.kill(envs.vector_env.stats()["workers"][1]["pid"], signal.SIGKILL)
+    assert envs.step(np.ones(2, np.int64))[3].tolist() == [False, True]
+    for _ in range(3):
+        _, rewards, terminated, truncated, infos = envs.step(np.ones(2, np.int64))
+        assert infos["dropped"].tolist() == [False, True] and not infos["alive"][1]
+        assert not rewards[1] and not terminated[1] and not truncated[1]
+
+
+def test_environments_are_closed_in_time() -> None:
+    with pettingzoo.make_vec(Meadow, 1, num_workers=0) as envs:
+        inner = envs.vector_env.get_attr("env")[0]
+        envs.close(timeout=5.0)
+        assert inner.closed == 1 and envs.vector_env.closed and isinstance(envs, gymnasium.vector.VectorEnv)

@@ -1,0 +1,165 @@
+"""What the project itself promises: releases by one script, workflows that call what the repository has."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.cli.test_command import SANITIZERS
+from shoal.cli.test_parts import PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
+TODAY = datetime.date.today().isoformat()
+
+
+def git(source: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    done = subprocess.run(["git", "-C", source, *identity, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A small project that is ready to release 1.2.3."""
+    files = {
+        "python/shoal/_version.py": '__version__ = "1.2.3"\n',
+        "python/shoal/__init__.py": "",
+        "CITATION.cff": f"cff-version: 1.2.0\nversion: 1.2.3\ndate-released: {TODAY}\n",
+        "CHANGELOG.md": f"# Changelog\n\n## 1.2.3 ({TODAY})\n\n- # is kept.\n- Second.\n\n## 1.2.2 (2020-01-01)\n\n- Old.\n",
+        "pyproject.toml": '[build-system]\nrequires = ["scikit-build-core"]\nbuild-backend = "scikit_build_core.build"\n'
+        '[project]\nname = "shoal"\nversion = "1.2.3"\n',
+        ".gitignore": "/dist/\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/release", tmp_path / ".ci")
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    git(tmp_path, "config", "user.name", "a")
+    git(tmp_path, "config", "user.email", "a@b.example")
+    commit(tmp_path)
+    return tmp_path
+
+
+def commit(project: Path) -> None:
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--allow-empty", "--message", "all")
+
+
+def release(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, project / ".ci/release", *arguments], cwd="/", capture_output=True, text=True
+    )
+
+
+def test_a_release_is_an_archive_and_a_tag_with_the_changes(project: Path) -> None:
+    done = release(project, "1.2.3")
+    assert done.returncode == 0, done.stderr
+    assert "dist/shoal-1.2.3.tar.gz is made, and the tag v1.2.3" in done.stdout
+    with tarfile.open(project / "dist/shoal-1.2.3.tar.gz") as archive:
+        assert "shoal-1.2.3/CHANGELOG.md" in archive.getnames()
+    message = git(project, "tag", "--list", "v1.2.3", "--format=%(contents)")
+    assert message == "Shoal 1.2.3\n\n- # is kept.\n- Second."
+    again = release(project, "1.2.3")
+    assert (again.returncode, again.stderr) == (1, "release: 1.2.3 is not above 1.2.3, the last release\n")
+
+
+def test_a_check_changes_nothing(project: Path) -> None:
+    done = release(project, "--check", "1.2.3")
+    assert (done.returncode, done.stdout) == (0, "1.2.3 can be released\n")
+    assert git(project, "tag") == "" and not (project / "dist").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "message"),
+    [
+        ("python/shoal/_version.py", "1.2.3", "1.2.4", "python/shoal/_version.py says 1.2.4: write 1.2.3"),
+        ("CITATION.cff", "version: 1.2.3", "version: 1.0.0", "CITATION.cff says 1.0.0: write 1.2.3"),
+        (
+            "CITATION.cff",
+            f"date-released: {TODAY}\n",
+            "",
+            "CITATION.cff says that it was released on None: write date-rel",
+        ),
+        (
+            "CHANGELOG.md",
+            f"1.2.3 ({TODAY})",
+            "1.2.3 (unreleased)",
+            "begins with '1.2.3 (unreleased)': write '## 1.2.3 (",
+        ),
+        ("CHANGELOG.md", "- # is kept.\n- Second.\n", "", "CHANGELOG.md has no entries"),
+        ("CHANGELOG.md", "## ", "", "CHANGELOG.md begins with '': write"),
+    ],
+)
+def test_what_does_not_name_the_version_is_told(project: Path, path: str, old: str, new: str, message: str) -> None:
+    text = (project / path).read_text()
+    assert old in text
+    (project / path).write_text(text.replace(old, new))
+    commit(project)
+    done = release(project, "1.2.3")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert git(project, "tag") == ""
+
+
+def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
+    git(project, "tag", "v1.10.0")
+    git(project, "switch", "--quiet", "--create", "side")
+    (project / "new.txt").write_text("")
+    done = release(project, "1.9.0")
+    assert done.returncode == 1
+    assert [line.removeprefix("release: ").partition(":")[0] for line in done.stderr.splitlines()] == [
+        "the tree has changes that are not committed",
+        "the branch is side",
+        "1.9.0 is not above 1.10.0, the last release",
+        "python/shoal/_version.py says 1.2.3",
+        "CITATION.cff says 1.2.3",
+        f"CHANGELOG.md begins with '1.2.3 ({TODAY})'",
+    ]
+
+
+def test_a_version_has_three_numbers(project: Path) -> None:
+    done = release(project, "1.2")
+    assert (done.returncode, done.stderr) == (1, "release: '1.2' is no version: it has three numbers, as in 1.2.3\n")
+
+
+def test_the_citation_names_this_version() -> None:
+    assert f"\nversion: {shoal.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def commands(workflow: str) -> list[str]:
+    return re.findall(r"^ *- run: (.*)$", (ROOT / ".github/workflows" / workflow).read_text(), re.M)
+
+
+def test_workflows_call_the_scripts_of_the_repository_only() -> None:
+    for path in (ROOT / ".github/workflows").iterdir():
+        assert commands(path.name)
+        assert "run: |" not in path.read_text()
+        for command in commands(path.name):
+            script = ROOT / command.split()[0]
+            assert script.is_file() and script.stat().st_mode & 0o111, command
+
+
+def matrix(workflow: str, name: str) -> list[str]:
+    text = (ROOT / ".github/workflows" / workflow).read_text()
+    listed = re.search(rf"^ *{name}:\n((?: +- .*\n)+)", text, re.M)
+    if listed:
+        return re.findall(r"- (.*)", listed[1])
+    (line,) = re.findall(rf"^ *{name}: \[(.*)\]$", text, re.M)
+    return line.split(", ")
+
+
+def test_every_part_of_the_tests_is_in_a_workflow() -> None:
+    assert ".ci/run" in commands("ci.yml")
+    assert matrix("ci.yml", "sanitizer") == list(SANITIZERS)
+    without = {"suite", *SANITIZERS, "gpu"}  # CI runs the first three, and hosted machines have no GPU
+    assert matrix("nightly.yml", "part") == [part.name for part in PARTS if part.name not in without]
