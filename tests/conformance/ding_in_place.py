@@ -7,7 +7,7 @@ import ding.envs
 import pytest
 
 import shoal.compat.ding
-from shoal.compat.timesteps.seats import Seats
+from shoal.compat.timesteps.slots import Slots
 
 shoal.compat.ding.install()
 
@@ -28,7 +28,7 @@ def _count(kind: type) -> None:
     kind.__init__ = counted  # type: ignore[misc]
 
 
-for kind in (Seats, shoal.compat.ding.BaseEnvManager):
+for kind in (Slots, shoal.compat.ding.BaseEnvManager):
     _count(kind)
 
 

@@ -17,8 +17,8 @@ import shoal
 from same import assert_same
 from shoal.compat.action_rows import HEADER, ActionReader, packed_actions
 from shoal.compat.timesteps.row_spaces import as_row, row_space
-from shoal.compat.timesteps.seat import Failure, ResetOrder, Rules, Seat
-from shoal.compat.timesteps.seats import Lost, Seats, Stepped, error_of, started
+from shoal.compat.timesteps.slot import Failure, ResetOrder, Rules, Slot
+from shoal.compat.timesteps.slots import Lost, Slots, Stepped, error_of, started
 from timestep_envs import CountingEnv, DictEnv, GoodAtClosing, OddEnv, ShyEnv, SizedEnv, Timestep
 
 ACTIONS: dict[str, list[Any]] = {
@@ -141,7 +141,7 @@ def test_dicts_take_rows_with_the_spaces_keys_alone() -> None:
 
 
 @contextmanager
-def seats(env_fns: list[Any], rules: Rules | None = None, **more: Any) -> Iterator[Seats]:
+def slots(env_fns: list[Any], rules: Rules | None = None, **more: Any) -> Iterator[Slots]:
     arguments: dict[str, Any] = {
         "num_workers": len(env_fns),
         "context": "auto",
@@ -160,13 +160,13 @@ def counting(count: int, **arguments: Any) -> list[Any]:
     return [functools.partial(CountingEnv, i, **arguments) for i in range(count)]
 
 
-def all_reset(running: Seats, **order: Any) -> dict[int, Any]:
+def all_reset(running: Slots, **order: Any) -> dict[int, Any]:
     running.send_resets({i: ResetOrder(**order) for i in range(running.num_envs)})
     return {env_id: result for env_id, _, result in (running.receive(30) for _ in range(running.num_envs))}
 
 
 def test_environments_are_stepped_one_by_one_or_together() -> None:
-    with seats(counting(3)) as running:
+    with slots(counting(3)) as running:
         first = all_reset(running, seed=(7,))
         assert_same(first, {i: np.array([i, 7, 0], np.float32) for i in first})
         running.send_steps({1: np.array([1])})
@@ -185,7 +185,7 @@ def test_environments_are_stepped_one_by_one_or_together() -> None:
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_environments_may_share_processes(num_workers: int) -> None:
-    with seats(counting(3), num_workers=num_workers) as running:
+    with slots(counting(3), num_workers=num_workers) as running:
         all_reset(running)
         running.send_resets({0: ResetOrder({"start": 2})})
         running.send_steps({2: np.array([1])})
@@ -197,13 +197,13 @@ def test_environments_may_share_processes(num_workers: int) -> None:
 
 @pytest.mark.parametrize("context", ["forkserver", "spawn", "fork"])
 def test_every_start_method_will_do(context: str) -> None:
-    with seats(counting(2), context=context) as running:  # where threads run, "fork" gives way
+    with slots(counting(2), context=context) as running:  # where threads run, "fork" gives way
         assert_same(all_reset(running)[1], np.array([1, -1, 0], np.float32))
         assert [result.obs[2] for result in running.step_all([0, 0])] == [1, 1]
 
 
 def test_results_of_every_type_arrive_as_they_were() -> None:
-    with seats([OddEnv, OddEnv]) as running:
+    with slots([OddEnv, OddEnv]) as running:
         all_reset(running)
         for i, expected in enumerate(OddEnv.RESULTS):
             results = running.step_all([i, len(OddEnv.RESULTS) - 1 - i])
@@ -212,7 +212,7 @@ def test_results_of_every_type_arrive_as_they_were() -> None:
 
 
 def test_observations_become_the_spaces_where_that_is_asked_for() -> None:
-    with seats([OddEnv], Rules(cast=True)) as running:
+    with slots([OddEnv], Rules(cast=True)) as running:
         all_reset(running)
         (stepped,) = running.step_all([3])
         assert_same(stepped.obs, np.zeros(3, np.float32))
@@ -222,7 +222,7 @@ def test_observations_become_the_spaces_where_that_is_asked_for() -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_rows_are_the_callers(own: bool) -> None:
-    with seats(counting(2), own_rows=own) as running:
+    with slots(counting(2), own_rows=own) as running:
         all_reset(running)
         first = [result.obs for result in running.step_all([0, 0])]
         kept = [obs.copy() for obs in first]
@@ -233,7 +233,7 @@ def test_rows_are_the_callers(own: bool) -> None:
 
 
 def test_dicts_of_arrays_cross_in_rows() -> None:
-    with seats([DictEnv] * 2) as running:
+    with slots([DictEnv] * 2) as running:
         assert isinstance(running.single_observation_space, spaces.Dict)
         all_reset(running)
         result = running.step_all([0, 0])[1]
@@ -241,27 +241,27 @@ def test_dicts_of_arrays_cross_in_rows() -> None:
 
 
 def test_environments_of_several_sizes_go_together_as_objects() -> None:
-    with seats([functools.partial(SizedEnv, size) for size in (2, 5)]) as running:
+    with slots([functools.partial(SizedEnv, size) for size in (2, 5)]) as running:
         first = all_reset(running)
         assert [first[i].shape for i in range(2)] == [(2,), (5,)]
         assert [result.obs.shape for result in running.step_all([0, 0])] == [(2,), (5,)]
 
 
 def test_spaces_that_are_there_only_after_a_reset_cost_no_reset() -> None:
-    with seats([ShyEnv]) as running:
+    with slots([ShyEnv]) as running:
         assert running.spaces[0] == BOX.__class__(-np.inf, np.inf, (3,), np.float32)
         assert running.ask({0: ("get", "arguments")}) == {0: ("value", [])}
 
 
 def test_a_step_in_place_returns_the_next_episodes_first_observation() -> None:
-    with seats(counting(1, length=2), Rules(reset_inplace=True)) as running:
+    with slots(counting(1, length=2), Rules(reset_inplace=True)) as running:
         all_reset(running, kwargs={"start": 1})
         (stepped,) = running.step_all([0])
         assert stepped.done and stepped.obs[2] == 0 and stepped.info == {"steps": 2}
 
 
 def test_an_exception_leaves_the_others_alone() -> None:
-    with seats(counting(2)) as running:
+    with slots(counting(2)) as running:
         all_reset(running)
         failed, fine = running.step_all(["raise", 0])
         assert isinstance(failed, Failure) and isinstance(fine, Stepped)
@@ -272,7 +272,7 @@ def test_an_exception_leaves_the_others_alone() -> None:
 
 
 def test_a_reset_is_tried_again_in_the_same_environment_or_in_a_new_one() -> None:
-    with seats(counting(1)) as running:
+    with slots(counting(1)) as running:
         built = running.ask({0: ("get", "built")})
         assert_same(
             all_reset(running, kwargs={"failures": 2}, attempts=3, pause=0.0)[0], np.array([0, -1, 0], np.float32)
@@ -287,7 +287,7 @@ def test_a_reset_is_tried_again_in_the_same_environment_or_in_a_new_one() -> Non
 
 
 def test_an_order_lasts_and_a_seed_is_used_once() -> None:
-    with seats(counting(1)) as running:
+    with slots(counting(1)) as running:
         assert_same(all_reset(running, kwargs={"start": 3}, seed=(4, False))[0], np.array([0, 4, 3], np.float32))
         assert running.ask({0: ("get", "dynamic_seed")}) == {0: ("value", False)}
         running.ask({0: ("call", "seed", 9)})
@@ -296,7 +296,7 @@ def test_an_order_lasts_and_a_seed_is_used_once() -> None:
 
 
 def test_python_code_that_takes_too_long_is_interrupted() -> None:
-    with seats(counting(1), Rules(step_timeout=0.2)) as running:
+    with slots(counting(1), Rules(step_timeout=0.2)) as running:
         all_reset(running)
         (failed,) = running.step_all(["hang"])
         assert type(error_of(failed, 0)) is TimeoutError and "0.2 seconds" in failed.text
@@ -307,7 +307,7 @@ def test_python_code_that_takes_too_long_is_interrupted() -> None:
 
 def test_a_reset_goes_on_beside_the_steps_of_others(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    with seats(counting(2)) as running:
+    with slots(counting(2)) as running:
         all_reset(running)
         running.send_resets({0: ResetOrder({"command": f"wait for {go}"})})
         for _ in range(3):
@@ -324,7 +324,7 @@ def test_large_actions_and_observations_cross() -> None:
         def step(self, action: Any) -> Any:
             return Timestep(action, 0.0, False, {})
 
-    with seats([Mirror] * 2) as running:
+    with slots([Mirror] * 2) as running:
         all_reset(running)
         for action in (np.arange(100_000), "x" * 100_000):
             results = running.step_all([action, 0])
@@ -332,7 +332,7 @@ def test_large_actions_and_observations_cross() -> None:
 
 
 def test_a_death_names_worker_environment_signal_and_last_words() -> None:
-    with seats(counting(2)) as running:
+    with slots(counting(2)) as running:
         all_reset(running)
         running.send_steps({1: "die"})
         with pytest.raises(shoal.WorkerDied) as died:
@@ -342,7 +342,7 @@ def test_a_death_names_worker_environment_signal_and_last_words() -> None:
 
 
 def test_a_dead_workers_environment_is_made_anew_where_that_is_asked_for() -> None:
-    with seats(counting(2), faults=shoal.FaultPolicy("restart")) as running:
+    with slots(counting(2), faults=shoal.FaultPolicy("restart")) as running:
         all_reset(running, kwargs={"start": 2})
         fine, lost = running.step_all([0, "die"])
         assert isinstance(fine, Stepped) and isinstance(lost, Lost)
@@ -364,14 +364,14 @@ def test_ids_that_the_program_has_registered_are_known_to_the_workers() -> None:
 
     gymnasium.register("shoal-tests/OfThisProgram-v0", OfThisProgram)
     try:
-        with seats([make]) as running:
+        with slots([make]) as running:
             assert all_reset(running)[0][2] == 0
     finally:
         del gymnasium.registry["shoal-tests/OfThisProgram-v0"]
 
 
 def test_all_are_closed(tmp_path: Path) -> None:
-    with seats([functools.partial(GoodAtClosing, i, folder=tmp_path) for i in range(2)]) as running:
+    with slots([functools.partial(GoodAtClosing, i, folder=tmp_path) for i in range(2)]) as running:
         all_reset(running)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["closed-0", "closed-1"]
 
@@ -381,15 +381,15 @@ def test_what_fails_while_it_is_built_names_its_environment() -> None:
         raise ValueError("not today")
 
     with pytest.raises(ValueError, match="not today") as failed:
-        with seats([CountingEnv, fails]):
+        with slots([CountingEnv, fails]):
             pass
     assert any("environment 1" in note for note in getattr(failed.value, "__notes__", ["environment 1"]))
 
 
-def test_a_seat_in_this_process_says_what_is_no_number() -> None:
-    seat = Seat(OddEnv, 0, Rules())
-    seat.reset()
-    rows, _ = packed_actions([8], seat.action_space.shape[0])
-    _, reward, done, _, said = seat.step(rows[0])
+def test_a_slot_in_this_process_says_what_is_no_number() -> None:
+    slot = Slot(OddEnv, 0, Rules())
+    slot.reset()
+    rows, _ = packed_actions([8], slot.action_space.shape[0])
+    _, reward, done, _, said = slot.step(rows[0])
     assert reward == np.inf and not done and said["manner"].reward == "scalar"
-    assert "manner" not in seat.step(rows[0])[4]
+    assert "manner" not in slot.step(rows[0])[4]

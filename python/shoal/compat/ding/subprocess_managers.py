@@ -20,8 +20,8 @@ from ding.utils import render
 
 from shoal.compat.ding.settings import OWN, checked_env_fns, fault_policy, number_of_workers, whole, worker_options
 from shoal.compat.ding.trees import by_environment, offered, timestep_trees
-from shoal.compat.timesteps.seat import Failure, ResetOrder, Rules
-from shoal.compat.timesteps.seats import Lost, Seats, Stepped, error_of, started
+from shoal.compat.timesteps.slot import Failure, ResetOrder, Rules
+from shoal.compat.timesteps.slots import Lost, Slots, Stepped, error_of, started
 from shoal.errors import WorkerDied
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -37,8 +37,8 @@ _GRACE = 5.0
 """Seconds that a worker has for a timeout of its own, in Python, before it is killed."""
 
 
-class _OnSeats:
-    """What the managers have in common. Their environments are Seats, which exist from launch() to close().
+class _OnSlots:
+    """What the managers have in common. Their environments are Slots, which exist from launch() to close().
 
     What comes back from the workers is looked at in step(), reset() and ready_obs alone: between them no state changes. So the
     environments of an action are those of the observation that it answers.
@@ -55,7 +55,7 @@ class _OnSeats:
             worker: how worker processes are set up, in the place of `cfg.worker`.
         """
         who = type(self).__name__
-        self._seats: Seats | None = None
+        self._slots: Slots | None = None
         self._closed = True
         self._env_fn = checked_env_fns(env_fn, who)
         self._cfg = cfg = whole(type(self), cfg)
@@ -187,14 +187,14 @@ class _OnSeats:
                 raise TypeError(f"reset(): the parameters of environment {i} are a dict or None, got {param!r}")
             self._reset_param[i] = param
         self._offered = None
-        seats = self._all
-        while any(seats.call_of(i) for i in env_ids):
+        slots = self._all
+        while any(slots.call_of(i) for i in env_ids):
             self._take_one(None)
         for i in env_ids:
             self._late.discard(i)
             self._came.pop(i, None)
         self._begin_resets(env_ids, seeded=True)
-        while any(seats.call_of(i) for i in env_ids):
+        while any(slots.call_of(i) for i in env_ids):
             self._take_one(None)
 
     def step(self, actions: Any) -> Any:
@@ -237,13 +237,13 @@ class _OnSeats:
 
     def close(self) -> None:
         """Closes the environments and ends their processes: those that take longer than 5 seconds are killed."""
-        seats, self._seats = self._seats, None
+        slots, self._slots = self._slots, None
         if not self._closed:
             self._closed = True
             self._env_states = dict.fromkeys(range(self._env_num), EnvState.VOID)
             self._offered = None
-        if seats is not None:
-            seats.close()
+        if slots is not None:
+            slots.close()
 
     def __getattr__(self, key: str) -> Any:
         """The attribute of every environment, as a list."""
@@ -273,9 +273,9 @@ class _OnSeats:
     # Below the surface
 
     @property
-    def _all(self) -> Seats:
-        assert self._seats is not None
-        return self._seats
+    def _all(self) -> Slots:
+        assert self._slots is not None
+        return self._slots
 
     def _check_closed(self) -> None:
         if self._closed:
@@ -303,7 +303,7 @@ class _OnSeats:
         return self._spaces[which]
 
     def _start(self) -> None:
-        if self._seats is not None:
+        if self._slots is not None:
             return
         kill = None if self._step_timeout is None else 1.0 * self._step_timeout + _GRACE
         if kill is not None and self._reset_inplace:
@@ -314,7 +314,7 @@ class _OnSeats:
         policy = self._fault_policy
         if self._retry_type == "renew":  # a worker that dies in a reset is one more failure of it
             policy = dataclasses.replace(policy, on_fault="restart")
-        self._seats = started(
+        self._slots = started(
             self._env_fn,
             Rules(
                 cast=bool(self._shared_memory),
@@ -329,7 +329,7 @@ class _OnSeats:
             own_rows=bool(self._copy_on_get),
         )
         if self._spaces is None:
-            self._spaces = self._seats.spaces
+            self._spaces = self._slots.spaces
             self._seed_actions()
 
     @property
@@ -390,9 +390,9 @@ class _OnSeats:
 
     def _take_one(self, timeout: float | None) -> int:
         """The next environment that has come back; its step is kept for a step() to take."""
-        seats = self._all
+        slots = self._all
         try:
-            env_id, call, result = seats.receive(timeout)
+            env_id, call, result = slots.receive(timeout)
         except TimeoutError:
             raise
         except Exception:
@@ -421,14 +421,14 @@ class _OnSeats:
 
     def _step_results(self, actions: Mapping[int, Any]) -> dict[int, Any]:
         """Of all these environments."""
-        seats = self._all
-        if len(actions) == self._env_num and not seats.is_busy and not self._came:
+        slots = self._all
+        if len(actions) == self._env_num and not slots.is_busy and not self._came:
             try:
-                return dict(enumerate(seats.step_all([actions[i] for i in range(self._env_num)])))
+                return dict(enumerate(slots.step_all([actions[i] for i in range(self._env_num)])))
             except Exception:
                 self.close()
                 raise
-        seats.send_steps(actions)
+        slots.send_steps(actions)
         while not all(i in self._came for i in actions):
             self._take_one(None)
         return {i: self._came.pop(i) for i in actions}
@@ -480,7 +480,7 @@ class _OnSeats:
         return timesteps
 
 
-class AsyncSubprocessEnvManager(_OnSeats, PeersAsyncSubprocessEnvManager):
+class AsyncSubprocessEnvManager(_OnSlots, PeersAsyncSubprocessEnvManager):
     """Environments in worker processes, which are stepped without waiting for all of them.
 
     Takes the place of `ding.envs.AsyncSubprocessEnvManager`, and is one: its configuration, methods and results, and those of
@@ -518,7 +518,7 @@ class AsyncSubprocessEnvManager(_OnSeats, PeersAsyncSubprocessEnvManager):
         return results
 
 
-class SyncSubprocessEnvManager(_OnSeats, PeersSyncSubprocessEnvManager):
+class SyncSubprocessEnvManager(_OnSlots, PeersSyncSubprocessEnvManager):
     """Environments in worker processes, one for each.
 
     Takes the place of `ding.envs.SyncSubprocessEnvManager`, and is one: its configuration, methods and results. Unlike it:

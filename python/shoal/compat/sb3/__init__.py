@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DummyVecEnv", "SubprocVecEnv", "make_vec_env"]
 
-# A worker imports this package for its seats.py, and needs none of these.
+# A worker imports this package for its slots.py, and needs none of these.
 _MODULE_OF = {
     "DummyVecEnv": "shoal.compat.sb3.dummy_vec_env",
     "SubprocVecEnv": "shoal.compat.sb3.subproc_vec_env",

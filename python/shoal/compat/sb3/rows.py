@@ -100,7 +100,7 @@ class Rows(WarnsAtClose, VectorEnv):
         self._ask("set_reset_options", [(list(options[lo:hi]),) for lo, hi in self._ranges()])
 
     def of_rows(self, rows: Sequence[int], method: str, *arguments: Any) -> list[Any]:
-        """What `method` of a SeatGroup answers for each of `rows`; workers that have none of them are left alone."""
+        """What `method` of a SlotGroup answers for each of `rows`; workers that have none of them are left alone."""
         self._check_idle(method)
         at = [tuple(row - lo for row in rows if lo <= row < hi) for lo, hi in self._shares]
         packed: dict[tuple[int, ...], bytes] = {(): b""}  # workers of one environment each are asked the same

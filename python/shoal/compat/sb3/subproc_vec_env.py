@@ -19,7 +19,7 @@ from shoal.compat.arguments import factories_of, policy_of, positive, rows_of
 from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.processes import Process
 from shoal.compat.sb3.rows import Rows, Said
-from shoal.compat.sb3.seats import SeatGroup
+from shoal.compat.sb3.slots import SlotGroup
 from shoal.errors import ForkRefused
 from shoal.ipc.sharing import Parcel
 from shoal.vector.factories import Recipe, recipe_of
@@ -289,7 +289,7 @@ def _start(
         parcel=parcel,
         same_observations=False,
         exact=True,
-        kind=SeatGroup,
+        kind=SlotGroup,
         imported_by=_imported_by,
     )
 

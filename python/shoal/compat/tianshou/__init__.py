@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DummyVectorEnv", "ShmemVectorEnv", "SubprocVectorEnv"]
 
-# A worker imports this package for its seat.py, and needs none of these.
+# A worker imports this package for its slot.py, and needs none of these.
 _MODULE_OF = {
     "DummyVectorEnv": "shoal.compat.tianshou.dummy_vector_env",
     "ShmemVectorEnv": "shoal.compat.tianshou.subproc_vector_env",

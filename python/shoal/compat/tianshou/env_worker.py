@@ -43,7 +43,7 @@ class Worker(EnvWorker):
     @property
     def process(self) -> Process:
         """The process in which the environment is."""
-        pid = self._all._seats.processes[self._index]
+        pid = self._all._slots.processes[self._index]
         return Process(pid, f"Worker<{type(self._all).__name__}>-{self._index}", True)
 
     def forget_action_space(self) -> None:

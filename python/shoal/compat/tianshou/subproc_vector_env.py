@@ -16,7 +16,7 @@ from tianshou.env import SubprocVectorEnv as PeersSubprocVectorEnv
 from shoal.compat.arguments import factories_of, policy_of, positive, rows_of
 from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.tianshou.env_worker import Worker
-from shoal.compat.tianshou.seats import Came, merged, started
+from shoal.compat.tianshou.slots import Came, merged, started
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 
@@ -26,7 +26,7 @@ _PATIENT = WorkerOptions(start_timeout=600.0)
 """The peer waits for ever for environments to be built."""
 
 
-class _OnSeats(HoldsEnvironments):
+class _OnSlots(HoldsEnvironments):
     """What both classes have in common."""
 
     def __init__(
@@ -52,7 +52,7 @@ class _OnSeats(HoldsEnvironments):
         self.is_async = self.wait_num != self.env_num or timeout is not None
         self.ready_id = list(range(self.env_num))
         self.waiting_id: list[int] = []
-        self._seats = started(
+        self._slots = started(
             factories,
             cast=cast,
             num_workers=self.env_num
@@ -65,7 +65,7 @@ class _OnSeats(HoldsEnvironments):
         self.is_closed = False
         self.workers = [Worker(self, i) for i in range(self.env_num)]
         self.worker_class = Worker
-        self._seats.take_places()
+        self._slots.take_places()
 
     @property
     def waiting_conn(self) -> list[Worker]:
@@ -75,11 +75,11 @@ class _OnSeats(HoldsEnvironments):
     def reset(self, env_id: Any = None, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
         self._assert_is_not_closed()
         ids = self._ids(env_id, "reset")
-        came = self._seats.reset_now(ids, "reset", dict.fromkeys(ids, kwargs) if kwargs else None)
+        came = self._slots.reset_now(ids, "reset", dict.fromkeys(ids, kwargs) if kwargs else None)
         assert not any("broken" in said for said in came.said.values()), (
             "The environment does not adhere to the Gymnasium's API."
         )
-        return self._stacked(came, refuse_tuples=True), np.array(self._seats.infos(came))
+        return self._stacked(came, refuse_tuples=True), np.array(self._slots.infos(came))
 
     def step(self, action: Any, id: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         self._assert_is_not_closed()
@@ -92,16 +92,16 @@ class _OnSeats(HoldsEnvironments):
         else:
             ids = self._ids(id, "step")
             assert len(action) == len(ids), f"step(): {len(action)} actions for {len(ids)} environments"
-            came = self._seats.step_now(ids, action)
+            came = self._slots.step_now(ids, action)
         return self._result_of(came)
 
     def _result_of(self, came: Came) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         infos = np.empty(len(came.ids), object)
-        for place, (i, info) in enumerate(zip(came.ids, self._seats.infos(came), strict=True)):
+        for place, (i, info) in enumerate(zip(came.ids, self._slots.infos(came), strict=True)):
             info["env_id"] = i
             infos[place] = info
-        terminated, truncated = self._seats.flags(came)
-        return self._stacked(came), self._seats.rewards(came), terminated, truncated, infos
+        terminated, truncated = self._slots.flags(came)
+        return self._stacked(came), self._slots.rewards(came), terminated, truncated, infos
 
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:
         """An attribute of environments, one an element, or None where there is none of that name, be it in the environment or
@@ -143,15 +143,15 @@ class _OnSeats(HoldsEnvironments):
         """Closes the environments and ends their processes, also in the middle of steps."""
         self._assert_is_not_closed()
         self.is_closed = True
-        self._seats.close()
+        self._slots.close()
 
     def stats(self) -> dict[str, Any]:
         """See `shoal.VectorEnv.stats()`."""
-        return self._seats.stats()
+        return self._slots.stats()
 
     def health(self) -> list[dict[str, Any]]:
         """See `shoal.VectorEnv.health()`."""
-        return self._seats.health()
+        return self._slots.health()
 
     def _assert_is_not_closed(self) -> None:
         assert not self.is_closed, f"Methods of {type(self).__name__} cannot be called after close."
@@ -168,14 +168,14 @@ class _OnSeats(HoldsEnvironments):
         return ids
 
     def _seeded(self, seeds: dict[int, Any]) -> list[Any]:
-        came = self._seats.reset_now(list(seeds), "seed", seeds)
+        came = self._slots.reset_now(list(seeds), "seed", seeds)
         for i in seeds:
             self.workers[i].forget_action_space()
         return [came.said[i]["seeded"][0] for i in seeds]
 
     def _begin(self, actions: Any, ids: list[int]) -> None:
         assert len(actions) == len(ids), f"step(): {len(actions)} actions for {len(ids)} environments"
-        self._seats.begin_steps(ids, actions)
+        self._slots.begin_steps(ids, actions)
         self.waiting_id += ids
         self.ready_id = [i for i in self.ready_id if i not in ids]
 
@@ -198,7 +198,7 @@ class _OnSeats(HoldsEnvironments):
         return came
 
     def _finish(self, timeout: float | None, wanted: int | None = None) -> Came:
-        came = self._seats.next_step(timeout, wanted)
+        came = self._slots.next_step(timeout, wanted)
         (i,) = came.ids
         self.waiting_id.remove(i)
         self.ready_id.append(i)
@@ -209,14 +209,14 @@ class _OnSeats(HoldsEnvironments):
         ids = rows_of(id, self.env_num, f"{type(self).__name__}.{call}()")
         for i in ids:
             assert i not in self.waiting_id, f"Cannot interact with environment {i} which is stepping now."
-        answers = self._seats.ask(dict.fromkeys(ids, message)) if ids else {}
+        answers = self._slots.ask(dict.fromkeys(ids, message)) if ids else {}
         return [answers[i] for i in ids]
 
     def _stacked(self, came: Came, refuse_tuples: bool = False) -> np.ndarray:
-        array = self._seats.stacked_observations(came)
+        array = self._slots.stacked_observations(came)
         if array is not None:
             return array
-        observations = self._seats.observations(came)
+        observations = self._slots.observations(came)
         if refuse_tuples and isinstance(observations[0], tuple):
             raise TypeError(
                 "Tuple observation space is not supported. ",
@@ -228,7 +228,7 @@ class _OnSeats(HoldsEnvironments):
             return np.array(observations, dtype=object)
 
 
-class SubprocVectorEnv(_OnSeats, PeersSubprocVectorEnv):
+class SubprocVectorEnv(_OnSlots, PeersSubprocVectorEnv):
     """Steps environments in worker processes, one for each.
 
     Takes the place of `tianshou.env.SubprocVectorEnv`, and is one: its arguments, methods and results. Unlike it:
@@ -274,7 +274,7 @@ class SubprocVectorEnv(_OnSeats, PeersSubprocVectorEnv):
         Raises:
             TypeError: for environments where functions are needed, and for what cannot be sent to a worker.
         """
-        _OnSeats.__init__(
+        _OnSlots.__init__(
             self,
             env_fns,
             wait_num,
@@ -287,7 +287,7 @@ class SubprocVectorEnv(_OnSeats, PeersSubprocVectorEnv):
         )
 
 
-class ShmemVectorEnv(_OnSeats, PeersShmemVectorEnv):
+class ShmemVectorEnv(_OnSlots, PeersShmemVectorEnv):
     """SubprocVectorEnv whose observations have the dtypes of their space: takes the place of `tianshou.env.ShmemVectorEnv`, and is
     one. Observations are copies, the arrays in dictionaries too, which the peer's are not."""
 
@@ -302,7 +302,7 @@ class ShmemVectorEnv(_OnSeats, PeersShmemVectorEnv):
         worker: WorkerOptions | None = None,
     ) -> None:
         """See SubprocVectorEnv."""
-        _OnSeats.__init__(
+        _OnSlots.__init__(
             self,
             env_fns,
             wait_num,

@@ -7,7 +7,7 @@
 // the call is finished without the rows that the fault cost, faults() tells of them, and the other
 // rows are as they would have been: an environment that throws costs its own row (where its stepper
 // can replace it, else those of its worker), a worker that ends or hangs costs all of its rows.
-// kRestart: replacements are started when their back-off is over, seated by a later call, and reset
+// kRestart: replacements are started when their back-off is over, placed by a later call, and reset
 // by it (a step's rows of theirs are then an autoreset's; a masked reset resets all of them). A
 // step waits for none of this unless no row is live; a reset waits for the rows that it selects, a
 // request for the worker that it asks. Beyond the policy's limit wait() throws TooManyFaults.

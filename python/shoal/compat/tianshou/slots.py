@@ -1,4 +1,4 @@
-"""Seats in worker processes: each is stepped and reset by itself, or all of them together."""
+"""Slots in worker processes: each is stepped and reset by itself, or all of them together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from shoal.compat.action_rows import packed_actions
 from shoal.compat.closing import WarnsAtClose
 from shoal.compat.observation_rows import NO_ROWS
 from shoal.compat.starting import preload_of, start
-from shoal.compat.tianshou.seat import Rules, Seat
+from shoal.compat.tianshou.slot import Rules, Slot
 from shoal.errors import ForkRefused, SpacesDiffer
 from shoal.ipc.pickling import dumps
 from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
 
-__all__ = ["Came", "Seats", "started"]
+__all__ = ["Came", "Slots", "started"]
 
 _CLOSE_TIMEOUT = 60.0
 """Seconds for environments to close; the peer waits for ever."""
@@ -35,7 +35,7 @@ class Came(NamedTuple):
 
     Attributes:
         rows: of the arrays; element k is environment `ids[k]`'s.
-        said: Seat's infos, by environment; only of those that said something.
+        said: Slot's infos, by environment; only of those that said something.
         faults: of environments that were lost, by environment; new ones are in their places, which nobody has reset.
     """
 
@@ -48,7 +48,7 @@ class Came(NamedTuple):
     faults: dict[int, Fault]
 
 
-class Seats(WarnsAtClose, AsyncVectorEnv):
+class Slots(WarnsAtClose, AsyncVectorEnv):
     """The engine, and what it brings as arrays of the environments' own."""
 
     def __init__(self, engine: Any, description: dict[str, Any], **common: Any) -> None:
@@ -101,7 +101,7 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
             self._early.append(came)
 
     def reset_now(self, ids: list[int], call: str = "reset", arguments: Mapping[int, Any] | None = None) -> Came:
-        """Has the environments do what Seat's next reset can be, with an argument each, and waits for them; others may be
+        """Has the environments do what Slot's next reset can be, with an argument each, and waits for them; others may be
         in flight. Where one is lost meanwhile, or was before, it is done again with the new one."""
         if arguments is not None:
             self._answers_of({i: ("order_reset", call, arguments[i]) for i in ids})
@@ -133,7 +133,7 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
         return whole if ids == self._everybody else merged([whole], ids)
 
     def ask(self, messages: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """What Seats answer, by environment: see Seat.tell(). Environments that are in flight answer when their worker is between two
+        """What Slots answer, by environment: see Slot.tell(). Environments that are in flight answer when their worker is between two
         calls.
 
         Raises:
@@ -301,7 +301,7 @@ def started(
     context: str,
     faults: FaultPolicy,
     worker: WorkerOptions,
-) -> Seats:
+) -> Slots:
     """Starts the workers, and waits until all environments are built. Where their spaces differ they are started again, with
     observations as objects.
 
@@ -313,9 +313,9 @@ def started(
     while True:
         try:
             return start(
-                Seats,
-                [functools.partial(Seat, fn, i, rules) for i, fn in enumerate(env_fns)],
-                preload_of(env_fns, Seat.__module__),
+                Slots,
+                [functools.partial(Slot, fn, i, rules) for i, fn in enumerate(env_fns)],
+                preload_of(env_fns, Slot.__module__),
                 num_workers=num_workers,
                 context=context,
                 faults=faults,

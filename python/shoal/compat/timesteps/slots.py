@@ -14,14 +14,14 @@ from shoal.compat.action_rows import packed_actions
 from shoal.compat.closing import WarnsAtClose
 from shoal.compat.starting import preload_of, start
 from shoal.compat.timesteps.registrations import registering
-from shoal.compat.timesteps.seat import Failure, Manner, ResetOrder, Rules, Seat
+from shoal.compat.timesteps.slot import Failure, Manner, ResetOrder, Rules, Slot
 from shoal.errors import ForkRefused, RemoteError, RemoteTraceback, SpacesDiffer
 from shoal.ipc.pickling import dumps
 from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
 
-__all__ = ["Lost", "Seats", "Stepped", "error_of", "started"]
+__all__ = ["Lost", "Slots", "Stepped", "error_of", "started"]
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds for the environments to close, as in DI-engine."""
@@ -48,8 +48,8 @@ class Lost(NamedTuple):
     fault: Fault
 
 
-class Seats(WarnsAtClose, AsyncVectorEnv):
-    """As many environments as Seats in the workers. What comes back of a step is a Stepped, of a reset an observation; of either
+class Slots(WarnsAtClose, AsyncVectorEnv):
+    """As many environments as Slots in the workers. What comes back of a step is a Stepped, of a reset an observation; of either
     a Failure or a Lost.
 
     Attributes:
@@ -110,12 +110,12 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
             TimeoutError: nothing came in so many seconds.
         """
         observations, rewards, dones, _, ids, extra = self._io.recv(timeout)
-        slots = [int(ids[0])]
+        came = [int(ids[0])]
         said = self._said() if extra else {}
         faults = dict(self._engine.faults()) if extra else {}
-        call = self._calls.pop(slots[0])
-        (result,) = self._results(slots, {slots[0]: call}, observations, rewards, dones, said, faults)
-        return slots[0], call, result
+        call = self._calls.pop(came[0])
+        (result,) = self._results(came, {came[0]: call}, observations, rewards, dones, said, faults)
+        return came[0], call, result
 
     @property
     def is_busy(self) -> bool:
@@ -132,7 +132,7 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
         return self._calls.get(env_id)
 
     def ask(self, messages: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """What Seat's methods answer, by environment; each message is a method's name, without its underscore, and arguments.
+        """What Slot's methods answer, by environment; each message is a method's name, without its underscore, and arguments.
         Environments that are in flight answer when their worker is between two calls.
 
         Raises:
@@ -176,12 +176,12 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
         return rows
 
     def _said(self) -> dict[int, dict[str, Any]]:
-        """By slot."""
+        """By row."""
         said = {}
-        for slot, message in self._io.infos():
+        for row, message in self._io.infos():
             entries = pickle.loads(message) if isinstance(message, bytes) else message
             for _, _, info in entries[0]:
-                said[slot] = info
+                said[row] = info
         return said
 
     def _results(
@@ -211,12 +211,12 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
         values = rewards.tolist()
         ended = dones.tolist()
         arrays: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
-        for slot, i in enumerate(ids):
-            if slot in faults:
+        for row, i in enumerate(ids):
+            if row in faults:
                 self.forget(i)
-                results.append(Lost(faults[slot]))
+                results.append(Lost(faults[row]))
                 continue
-            own = said.get(slot)
+            own = said.get(row)
             if own is not None:
                 if "failure" in own:
                     results.append(own["failure"])
@@ -224,7 +224,7 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
                 if "manner" in own:
                     self._manners[i] = own["manner"]
                     self._alike = None
-            obs = own["obs"] if own is not None and "obs" in own else self._row(observations, slot)
+            obs = own["obs"] if own is not None and "obs" in own else self._row(observations, row)
             if calls[i] == "reset":
                 results.append(obs)
                 continue
@@ -238,20 +238,22 @@ class Seats(WarnsAtClose, AsyncVectorEnv):
                 key = manner.dtype, manner.shape
                 if key not in arrays:
                     arrays[key] = rewards.astype(manner.dtype).reshape(len(values), *manner.shape)
-                reward = arrays[key][slot] if manner.shape else arrays[key][slot : slot + 1].reshape(())
+                reward = arrays[key][row] if manner.shape else arrays[key][row : row + 1].reshape(())
             else:
-                reward = _reward(values[slot], manner)
+                reward = _reward(values[row], manner)
             if own is None:
-                results.append(Stepped(obs, reward, ended[slot], {}, manner.timestep))
+                results.append(Stepped(obs, reward, ended[row], {}, manner.timestep))
             else:
-                done, info = own.get("done", ended[slot]), own.get("info", {})
+                done, info = own.get("done", ended[row]), own.get("info", {})
                 results.append(Stepped(obs, reward, done, info, manner.timestep))
         return results
 
-    def _row(self, observations: Any, slot: int) -> Any:
+    def _row(self, observations: Any, index: int) -> Any:
         if isinstance(observations, dict):
-            return {key: self._row(part, slot) for key, part in observations.items()}
-        row = observations[slot : slot + 1].reshape(observations.shape[1:])  # an array also where it has no dimensions
+            return {key: self._row(part, index) for key, part in observations.items()}
+        row = observations[index : index + 1].reshape(
+            observations.shape[1:]
+        )  # an array also where it has no dimensions
         return row if self._shares_rows and len(observations) > 1 else row.copy()
 
 
@@ -264,7 +266,7 @@ def started(
     faults: FaultPolicy,
     worker: WorkerOptions,
     own_rows: bool,
-) -> Seats:
+) -> Slots:
     """Starts the workers, and waits until all environments are built.
 
     Raises:
@@ -274,8 +276,8 @@ def started(
     while True:
         try:
             return start(
-                functools.partial(Seats, own_rows=own_rows),
-                [functools.partial(Seat, fn, i, rules) for i, fn in enumerate(env_fns)],
+                functools.partial(Slots, own_rows=own_rows),
+                [functools.partial(Slot, fn, i, rules) for i, fn in enumerate(env_fns)],
                 _preload(env_fns),
                 num_workers=num_workers,
                 context=context,
@@ -291,7 +293,7 @@ def started(
 
 def _preload(env_fns: Sequence[Callable[[], Any]]) -> list[str]:
     """Modules that the environments need. DI-engine, and torch with it, takes seconds to import: once is enough."""
-    modules = preload_of(env_fns, Seat.__module__)
+    modules = preload_of(env_fns, Slot.__module__)
     if any(b"ding." in dumps(fn, "env_fn") for fn in env_fns[:1]):
         modules.append("ding.envs")
     return modules

@@ -13,7 +13,7 @@ from shoal.compat.action_rows import HEADER, ActionReader, action_bytes
 from shoal.compat.observation_rows import NO_ROWS, NOTHING, nothing_of
 from shoal.compat.tianshou.observations import row_of, row_space
 
-__all__ = ["Rules", "Seat"]
+__all__ = ["Rules", "Slot"]
 
 _EXACT = 2**53
 """Integers up to it are floats without a loss."""
@@ -31,7 +31,7 @@ class Rules(NamedTuple):
     cast: bool = False
 
 
-class Seat:
+class Slot:
     """What the engine steps. Actions come as rows of bytes; what does not fit a row goes out in the info, whose keys are each
     there only where there is something to say:
 

@@ -11,10 +11,10 @@ import gymnasium
 
 from shoal.vector.worker import EnvGroup
 
-__all__ = ["SeatGroup"]
+__all__ = ["SlotGroup"]
 
 
-class Seat:
+class Slot:
     """In an environment's place for the stepper: the environment's own `step`, and a `reset` with the arguments that
     Stable-Baselines3 gives."""
 
@@ -37,7 +37,7 @@ class Seat:
         return self.env.reset(seed=arguments["seed"])
 
 
-class SeatGroup(EnvGroup):
+class SlotGroup(EnvGroup):
     """What a SubprocVecEnv asks of its environments; `at` are their places in this worker, in the order of the answers."""
 
     def __init__(
@@ -50,10 +50,10 @@ class SeatGroup(EnvGroup):
     ) -> None:
         envs = [_patched(env) for env in envs]
         super().__init__(envs, first, factories, same_observations, episode_options)
-        self._seats = [Seat(env) for env in envs]
+        self._slots = [Slot(env) for env in envs]
 
     def stepped(self) -> list[Any]:
-        return list(self._seats)
+        return list(self._slots)
 
     def hello(self) -> bytes:
         """Of the first worker: the others' spaces are not looked at, as in the peer."""
@@ -61,12 +61,12 @@ class SeatGroup(EnvGroup):
 
     def rebuild(self, i: int) -> Any:
         self.envs[i] = _patched(super().rebuild(i))
-        self._seats[i] = Seat(self.envs[i])
-        return self._seats[i]
+        self._slots[i] = Slot(self.envs[i])
+        return self._slots[i]
 
     def load(self, i: int, state: bytes) -> Any:
-        self._seats[i] = Seat(super().load(i, state))
-        return self._seats[i]
+        self._slots[i] = Slot(super().load(i, state))
+        return self._slots[i]
 
     def request(self, message: bytes) -> bytes:
         name, arguments = pickle.loads(message)
@@ -79,8 +79,8 @@ class SeatGroup(EnvGroup):
 
     def set_reset_options(self, options: Sequence[dict[str, Any]]) -> list[Any]:
         """For the next explicit reset, one dict an environment."""
-        for seat, own in zip(self._seats, options, strict=True):
-            seat.options = own
+        for slot, own in zip(self._slots, options, strict=True):
+            slot.options = own
         return []
 
     def has(self, at: Sequence[int], name: str) -> list[bool]:

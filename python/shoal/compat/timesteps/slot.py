@@ -23,7 +23,7 @@ from shoal.compat.action_rows import HEADER, ActionReader, action_bytes
 from shoal.compat.observation_rows import NO_ROWS, NOTHING, nothing_of
 from shoal.compat.timesteps.row_spaces import as_row, row_space
 
-__all__ = ["Failure", "Manner", "ResetOrder", "Rules", "Seat"]
+__all__ = ["Failure", "Manner", "ResetOrder", "Rules", "Slot"]
 
 _FIELDS = ("obs", "reward", "done", "info")
 _LARGEST_EXACT = 2**53
@@ -99,7 +99,7 @@ class Failure(NamedTuple):
     attempts: int = 1
 
 
-class Seat:
+class Slot:
     """What the engine steps: actions come as rows of bytes, and what does not fit a row goes out in the info.
 
     The keys of the info, each only where there is something to say:
