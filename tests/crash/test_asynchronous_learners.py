@@ -36,9 +36,10 @@ def trained(algorithm: str, run_dir: Path, resume: bool) -> shoal.learn.Trainer:
 
 
 def kill_one(trainer: shoal.learn.Trainer, choose: random.Random) -> None:
-    """Once the run has learned something, at a random moment after."""
+    """Once the run has learned something and kept it, at a random moment after."""
     begun = trainer.status()["step"]
-    while trainer.status()["step"] <= begun:
+    kept = trainer.run_dir / "checkpoints" / "last"
+    while trainer.status()["step"] <= begun or not kept.exists():
         assert not trainer.wait(0.005)
     time.sleep(choose.uniform(0.0, 0.05))
     workers = [worker["pid"] for worker in trainer._envs[0].health()]
