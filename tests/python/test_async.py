@@ -158,6 +158,11 @@ def test_without_batch_size_a_batch_is_all_of_them(arguments: dict[str, Any]) ->
     envs.send(np.array([0, 1]), np.array([0, 2]))
     assert envs.recv()[4]["env_id"].tolist() == [0, 1, 2, 3]
     envs.send([0, 1], [3, 1])
+    with pytest.raises(AlreadyPendingCallError, match=r"\[1, 3\] were sent actions; send\(\) the others"):
+        envs.step([0, 1, 0, 1])
+    with pytest.raises(TypeError):
+        envs.send([0, "left"], [0, 2])
+    assert envs.in_flight == 2
     with pytest.raises(AlreadyPendingCallError, match=r"\[1, 3\] are in flight"):
         envs.reset(options={"reset_mask": np.array([True, False, False, False])})
     envs.reset(seed=0)  # throws them away

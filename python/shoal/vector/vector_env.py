@@ -134,8 +134,13 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.step_wait()
 
     def step_async(self, actions: Any) -> None:
-        if self._pending is not None or not self._was_reset or self.closed:
+        if self._pending is not None or self._parts or not self._was_reset or self.closed:
             self._check_idle("step_async")
+            if self._parts:
+                raise AlreadyPendingCallError(
+                    f"step(): environments {sorted(self._parts)} were sent actions; send() the others theirs, and recv()",
+                    "send",
+                )
             raise ResetNeeded("Cannot call step() before reset() has been called.")
         if self._sends_actions:
             rows = self._io.store_actions(actions)
@@ -193,11 +198,16 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         ids = checked_ids(self.env_ids if env_ids is None else env_ids, self.num_envs, self._parts)
         if not self._was_reset:
             self.step_async(actions)  # raises
-        parts = with_part(self._parts, ids, actions, self.single_action_space)
-        if len(parts) == self.num_envs:
+        before, parts = self._parts, with_part(self._parts, ids, actions, self.single_action_space)
+        if len(parts) < self.num_envs:
+            self._parts = parts
+            return
+        self._parts = {}
+        try:
             self.step_async(batch_of_parts(parts, self.single_action_space))
-            parts = {}
-        self._parts = parts
+        except BaseException:
+            self._parts = before
+            raise
 
     def recv(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """The result of all environments; see AsyncVectorEnv.recv()."""
