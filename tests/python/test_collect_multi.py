@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -363,3 +364,23 @@ def test_torch_policies_keep_to_one_thread_each() -> None:
     (batch,) = batches(CARTPOLE, Net(), frames_per_batch=2, total_frames=2, mode="multi_sync")
     assert (batch["log_prob"] == 1).all()
     assert isinstance(batch["obs"], torch.Tensor) and torch_policy() is not None
+
+
+def test_an_id_that_this_program_has_registered_is_known_to_the_collectors() -> None:
+    class OfThisProgram(CounterEnv):
+        pass
+
+    gymnasium.register("shoal-tests/OfThisProgram-v0", OfThisProgram)
+    try:
+        with shoal.Collector(
+            lambda: gymnasium.make("shoal-tests/OfThisProgram-v0"),
+            zeros,
+            num_envs=2,
+            frames_per_batch=4,
+            total_frames=4,
+            mode="multi_sync",
+            num_collectors=1,
+        ) as collector:
+            assert [batch["reward"].shape for batch in collector] == [(2, 2)]
+    finally:
+        del gymnasium.registry["shoal-tests/OfThisProgram-v0"]

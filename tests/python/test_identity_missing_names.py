@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import gymnasium
@@ -135,14 +136,12 @@ def test_what_only_the_worker_lacks_by_a_property_is_not_looked_into(modules: An
 
 
 def test_an_id_that_only_the_parent_has_registered() -> None:
-    gymnasium.register("OnlyHere-v0", entry_point=CounterEnv)
+    gymnasium.register("OnlyHere-v0", entry_point=CounterEnv, kwargs={"guard": threading.Lock()})  # it cannot travel
     try:
         with pytest.raises(gymnasium.error.NameNotFound) as caught:
             shoal.make_vec(lambda: gymnasium.make("OnlyHere-v0"), 1, num_workers=1)
         notes = "\n".join(caught.value.__notes__)
         assert "'OnlyHere-v0' is registered in the caller's process, but not in the worker" in notes
         assert "setup=" in notes
-        envs = shoal.make_vec("OnlyHere-v0", 1, num_workers=1)
-        envs.close()
     finally:
         gymnasium.registry.pop("OnlyHere-v0")

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -290,6 +291,25 @@ def test_an_id_of_a_module_works_in_the_workers(tmp_path: Path, monkeypatch: Any
     finally:
         envs.close()
         shoal.process.close_launchers()
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+def test_a_factory_makes_what_this_program_has_registered(context: str) -> None:
+    class OfThisProgram(CounterEnv):
+        pass
+
+    names = {"shoal-tests/Local-v0": OfThisProgram, "shoal-tests/Named-v1": "sample_envs:CounterEnv"}
+    for name, entry_point in names.items():
+        gymnasium.register(name, entry_point, kwargs={"length": 3})
+    gymnasium.register("shoal-tests/Stays-v0", "nowhere:Env", kwargs={"guard": threading.Lock()})
+    try:
+        factories = [functools.partial(gymnasium.make, name) for name in names]
+        with shoal.make_vec([lambda make=make: make() for make in factories], context=context, num_workers=2) as envs:
+            assert envs.call("length") == (3, 3)
+            assert [spec.id for spec in envs.get_attr("spec")] == list(names)
+    finally:
+        for name in [*names, "shoal-tests/Stays-v0"]:
+            del gymnasium.registry[name]
 
 
 def test_workers_draw_different_numbers_from_numpys_global_generator() -> None:

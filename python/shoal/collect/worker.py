@@ -120,6 +120,7 @@ def run(context: Any, packed: bytes, preparation: Preparation, connection: Conne
     np.random.seed()  # processes forked from one would all draw the same numbers from NumPy's global generator
     _core.process.keep_freed_memory()
     _core.ipc.join(connection.heap)
+    preparation.register()
     with importing(f"{context.name} imported what it is to collect from"):
         if preparation.models is not None:
             set_models_here(pickle.loads(preparation.models))

@@ -30,7 +30,6 @@ def start(
     context: str,
     faults: FaultPolicy,
     worker: WorkerOptions,
-    setup: Any = None,
 ) -> Envs:
     """Waits until all environments are built. Nothing resets them by itself, and each is one of its own batches.
 
@@ -51,7 +50,7 @@ def start(
         "autoreset_mode": "disabled",
         "copy": True,
         "on_fault": faults,
-        "setup": setup,
+        "setup": None,
         "episode_statistics": False,
         "batch_size": 1,
         "worker": worker,

@@ -143,7 +143,7 @@ def _explain_env(missing: MissingName) -> str | None:
     if not known:
         return None
     return (
-        f"{known[-1]!r} is registered in the caller's process, but not in the worker. Give make_vec() the id itself, which "
-        "takes its registration along; or register it in the worker, with make_vec(…, setup=…) or by importing the module "
-        "that does"
+        f"{known[-1]!r} is registered in the caller's process, but not in the worker: it was registered after make_vec() was "
+        "called, or with arguments that cannot be pickled. Register it before; or in the worker, with make_vec(…, setup=…) "
+        "or by importing the module that does"
     )

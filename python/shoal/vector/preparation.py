@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.identity.gpus import lease_gpu
 from shoal.process._importing import importing
 from shoal.process._nested import forbid_processes
+from shoal.vector import registrations
 
 if TYPE_CHECKING:
     from shoal.identity import Worker
@@ -27,6 +28,7 @@ class Preparation(NamedTuple):
         config: of shoal.identity.snapshots.take(), or None.
         setup: pickled, or as it is for a forked worker, or None.
         seeds: of the environments, or None.
+        registrations: of registrations.take(), or None.
         models: shoal.identity.models.Models, pickled, or as they are for a forked worker, or None.
         gpus: of which the worker leases one, for gpu="lease".
         nested: whether the worker may start processes.
@@ -36,6 +38,7 @@ class Preparation(NamedTuple):
     setup: bytes | Setup | None = None
     seeds: Sequence[int | None] | None = None
     models: bytes | Any = None
+    registrations: bytes | None = None
     gpus: Sequence[str] = ()
     nested: bool = True
 
@@ -43,9 +46,15 @@ class Preparation(NamedTuple):
         """That of the worker of environments lo to hi - 1."""
         return self._replace(seeds=None if self.seeds is None else self.seeds[lo:hi])
 
+    def register(self) -> None:
+        """In the worker: it knows the ids that the caller has registered."""
+        if self.registrations is not None:
+            registrations.restore(self.registrations)
+
     def carry_out(self, worker: Worker) -> None:
         """In the worker: it has its GPU, its own things get their state, it knows its seeds, and setup has run."""
         become_as_asked(self.gpus, self.nested)
+        self.register()
         with importing(f"worker {worker.index} imported what config= and setup= need"):
             if self.config is not None:
                 from shoal.identity import snapshots
@@ -93,7 +102,15 @@ def prepare(
     check_setup(setup)
     found = find_models(options)
     taken = None if config is None else snapshots.take(config, parcel)
-    return Preparation(taken, pack(setup, "setup"), seeds, pack(found, "models"), options.gpus(), options.nested)
+    return Preparation(
+        config=taken,
+        setup=pack(setup, "setup"),
+        seeds=seeds,
+        models=pack(found, "models"),
+        registrations=None if context == "fork" else registrations.take(),
+        gpus=options.gpus(),
+        nested=options.nested,
+    )
 
 
 def find_models(options: WorkerOptions) -> Any:

@@ -36,7 +36,7 @@ from shoal.ipc.sharing import Parcel
 from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
-from shoal.vector.preparation import Preparation
+from shoal.vector.preparation import prepare
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv"]
@@ -315,7 +315,7 @@ def _start(
             FaultPolicy("raise").settings(options.start_timeout),
             copy,
             options,
-            Preparation(),
+            prepare(None, None, None, method, options),
             shared_state,
             parcel=parcel,
             same_observations=same,

@@ -13,7 +13,6 @@ import numpy as np
 from shoal.compat.action_rows import packed_actions
 from shoal.compat.closing import WarnsAtClose
 from shoal.compat.starting import preload_of, start
-from shoal.compat.timesteps.registrations import registering
 from shoal.compat.timesteps.slot import Failure, Manner, ResetOrder, Rules, Slot
 from shoal.errors import ForkRefused, RemoteError, RemoteTraceback, SpacesDiffer
 from shoal.ipc.pickling import dumps
@@ -283,7 +282,6 @@ def started(
                 context=context,
                 faults=faults,
                 worker=worker,
-                setup=registering(),
             )
         except ForkRefused:  # DI-engine's default, which nobody may have asked for
             context = "auto"
