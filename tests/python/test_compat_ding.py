@@ -261,14 +261,14 @@ def test_a_compiled_configuration_has_our_defaults(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"env_fn": CountingEnv}, r"env_fn=\[make_env\] \* 4"),
-        ({"env_fn": []}, "empty env_fn"),
+        ({"env_fn": CountingEnv}, r"\[make_env\] \* 4"),
+        ({"env_fn": []}, "empty list"),
         ({"env_fn": [CountingEnv()]}, "is an environment"),
-        ({"env_fn": [3]}, r"env_fn\[0\] is 3"),
+        ({"env_fn": [3]}, r"env_fns\[0\] is 3"),
         ({"cfg": {"retry_type": "again"}}, "'reset' or 'renew'"),
         ({"cfg": {"on_fault": "drop"}}, "none can be dropped"),
         ({"cfg": {"num_workers": 0}}, "1 or more"),
-        ({"cfg": {"num_workers": "two"}}, "None or an int"),
+        ({"cfg": {"num_workers": "two"}}, "takes an int, 1 or more"),
         ({"cfg": {"worker": 3}}, "WorkerOptions"),
         ({"worker": shoal.WorkerOptions(memory_limit=10**9)}, "memory_hard_limit"),
         ({"cfg": 3}, "default_config"),

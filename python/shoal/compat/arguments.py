@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shoal.vector.faults import FaultPolicy
+from shoal.vector.options import WorkerOptions
 
-__all__ = ["factories_of", "policy_of", "positive", "rows_of"]
+__all__ = ["factories_of", "policy_of", "positive", "rows_of", "worker_options"]
+
+_PATIENT = WorkerOptions(start_timeout=600.0)
+"""The peers wait for ever for environments to be built."""
 
 
 def factories_of(env_fns: Any, who: str, instead: str = "") -> list[Callable[[], Any]]:
@@ -89,6 +93,29 @@ def policy_of(on_fault: str | FaultPolicy, who: str, why: str) -> FaultPolicy:
     )
 
 
+def worker_options(worker: WorkerOptions | None, who: str, why: str) -> WorkerOptions:
+    """`worker`, or by default patient ones.
+
+    Args:
+        who: the class, for the message.
+        why: none can be without its worker for some steps.
+
+    Raises:
+        TypeError: for what are no WorkerOptions.
+        ValueError: for a memory_limit, which replaces workers between episodes.
+    """
+    if worker is None:
+        return _PATIENT
+    if not isinstance(worker, WorkerOptions):
+        raise TypeError(f"{who}(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
+    if worker.memory_limit is not None:
+        raise ValueError(
+            f"{who}(worker=WorkerOptions(memory_limit=…)): replacing a worker between episodes takes steps without it, and {why}. "
+            "Set memory_hard_limit, with on_fault='restart'"
+        )
+    return worker
+
+
 def positive(value: Any, who: str) -> int:
     """`who`: class and argument, as the caller wrote them.
 
@@ -96,7 +123,10 @@ def positive(value: Any, who: str) -> int:
         ValueError: for less than 1.
         TypeError: for what is no integer.
     """
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{who} takes an int, 1 or more, got {value!r}") from None
     if number < 1:
         raise ValueError(f"{who} takes 1 or more, got {value}")
     return number

@@ -9,7 +9,8 @@ from ding.envs import BaseEnvManager as PeersBaseEnvManager
 from ding.envs import BaseEnvManagerV2 as PeersBaseEnvManagerV2
 from ding.envs.env_manager.base_env_manager import EnvState
 
-from shoal.compat.ding.settings import checked_env_fns, whole
+from shoal.compat.arguments import factories_of
+from shoal.compat.ding.settings import whole
 from shoal.compat.ding.trees import by_environment, offered, timestep_trees
 
 __all__ = ["BaseEnvManager", "BaseEnvManagerV2"]
@@ -25,7 +26,7 @@ class BaseEnvManager(PeersBaseEnvManager):
     _closed: bool
 
     def __init__(self, env_fn: Iterable[Callable[[], Any]], cfg: Any = None) -> None:
-        super().__init__(checked_env_fns(env_fn, type(self).__name__), whole(type(self), cfg))
+        super().__init__(factories_of(env_fn, type(self).__name__), whole(type(self), cfg))
 
     def seed(self, seed: Any, dynamic_seed: bool | None = None) -> None:
         """Seeds of the next reset: environment i gets `seed + i`, or those of a list, or of a dict by environment."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any
 
 from easydict import EasyDict
 
+from shoal.compat.arguments import positive
 from shoal.vector.faults import FaultPolicy
-from shoal.vector.options import WorkerOptions
 
-__all__ = ["OWN", "checked_env_fns", "fault_policy", "number_of_workers", "whole", "worker_options"]
+__all__ = ["OWN", "fault_policy", "number_of_workers", "whole"]
 
 OWN: dict[str, Any] = {
     # (int) So many processes share the environments; None means one for each.
@@ -23,9 +21,6 @@ OWN: dict[str, Any] = {
     "worker": None,
 }
 """Keys of the configuration that DI-engine does not have, with their defaults."""
-
-_PATIENT = WorkerOptions(start_timeout=600.0)
-"""The peer waits for ever for environments to be built."""
 
 
 def whole(kind: Any, cfg: Any) -> Any:
@@ -40,56 +35,8 @@ def whole(kind: Any, cfg: Any) -> Any:
     return all_of_it
 
 
-def checked_env_fns(env_fn: Any, who: str) -> list[Callable[[], Any]]:
-    """One function an environment.
-
-    Raises:
-        TypeError: for what is no list of functions; the message says what to write.
-        ValueError: for an empty one.
-    """
-    if callable(env_fn) or isinstance(env_fn, str) or not hasattr(env_fn, "__iter__"):
-        raise TypeError(
-            f"{who}() takes a list of functions that make environments, one for each, got {env_fn!r}. "
-            f"Write {who}(env_fn=[make_env] * 4, …)"
-        )
-    functions = list(env_fn)
-    if not functions:
-        raise ValueError(f"{who}() got an empty env_fn: it takes a function for each environment")
-    for i, function in enumerate(functions):
-        if not isinstance(function, type) and hasattr(function, "reset") and hasattr(function, "step"):
-            raise TypeError(
-                f"{who}() takes functions that make environments, env_fn[{i}] is an environment (a "
-                f"{type(function).__name__}). Each is made where it runs: write  lambda: {type(function).__name__}(…)"
-            )
-        if not callable(function):
-            raise TypeError(f"{who}() takes functions that make environments, env_fn[{i}] is {function!r}")
-    return functions
-
-
 def number_of_workers(cfg: Any, env_num: int, who: str) -> int:
-    if cfg.num_workers is None:
-        return env_num
-    try:
-        number = operator.index(cfg.num_workers)
-    except TypeError:
-        raise TypeError(f"{who}: num_workers is None or an int, got {cfg.num_workers!r}") from None
-    if number < 1:
-        raise ValueError(f"{who}: num_workers is 1 or more, got {number}")
-    return min(env_num, number)
-
-
-def worker_options(cfg: Any, given: WorkerOptions | None, who: str) -> WorkerOptions:
-    options = cfg.worker if given is None else given
-    if options is None:
-        return _PATIENT
-    if not isinstance(options, WorkerOptions):
-        raise TypeError(f"{who}: worker is a shoal.WorkerOptions(…), got {options!r}")
-    if options.memory_limit is not None:
-        raise ValueError(
-            f"{who}: WorkerOptions(memory_limit=…) replaces workers between episodes that the engine ends, and a manager's "
-            "environments end their own. Set memory_hard_limit, with on_fault='restart'"
-        )
-    return options
+    return env_num if cfg.num_workers is None else min(env_num, positive(cfg.num_workers, f"{who}: num_workers"))
 
 
 def fault_policy(cfg: Any, who: str) -> FaultPolicy:

@@ -18,7 +18,8 @@ from ding.envs.env_manager.base_env_manager import EnvState
 from ding.envs.env_manager.subprocess_env_manager import is_abnormal_timestep
 from ding.utils import render
 
-from shoal.compat.ding.settings import OWN, checked_env_fns, fault_policy, number_of_workers, whole, worker_options
+from shoal.compat.arguments import factories_of, worker_options
+from shoal.compat.ding.settings import OWN, fault_policy, number_of_workers, whole
 from shoal.compat.ding.trees import by_environment, offered, timestep_trees
 from shoal.compat.timesteps.slot import Failure, ResetOrder, Rules
 from shoal.compat.timesteps.slots import Lost, Slots, Stepped, error_of, started
@@ -57,7 +58,7 @@ class _OnSlots:
         who = type(self).__name__
         self._slots: Slots | None = None
         self._closed = True
-        self._env_fn = checked_env_fns(env_fn, who)
+        self._env_fn = factories_of(env_fn, who)
         self._cfg = cfg = whole(type(self), cfg)
         self._env_num = len(self._env_fn)
         self._episode_num = cfg.episode_num
@@ -77,7 +78,11 @@ class _OnSlots:
         if self._reset_inplace and not self._auto_reset:
             raise AssertionError("reset_inplace is unavailable when auto_reset=False.")
         self._num_workers = number_of_workers(cfg, self._env_num, who)
-        self._worker_options = worker_options(cfg, worker, who)
+        self._worker_options = worker_options(
+            cfg.worker if worker is None else worker,
+            who,
+            "a policy is asked about every environment",
+        )
         self._fault_policy = fault_policy(cfg, who)
         self._restarts = self._fault_policy.on_fault == "restart"  # else a worker's death ends a step with an error
         self._env_replay_path: list[str] | None = None

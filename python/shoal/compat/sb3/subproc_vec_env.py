@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv as PeersSubprocVecEnv
 from stable_baselines3.common.vec_env import VecEnv
 
 from shoal import _core
-from shoal.compat.arguments import factories_of, policy_of, positive, rows_of
+from shoal.compat.arguments import factories_of, policy_of, positive, rows_of, worker_options
 from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.processes import Process
 from shoal.compat.sb3.rows import Rows, Said
@@ -33,8 +33,7 @@ __all__ = ["SubprocVecEnv"]
 _CUT = "TimeLimit.truncated"
 _LAST = "terminal_observation"
 
-_PATIENT = WorkerOptions(start_timeout=600.0)
-"""The peer waits for ever for environments to be built."""
+_WHOLE = "a learner takes a row of every environment at every step"
 
 
 class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
@@ -231,17 +230,8 @@ def _started(
 ) -> Rows:
     if start_method is not None and start_method not in multiprocessing.get_all_start_methods():
         raise ValueError(f"cannot find context for {start_method!r}")
-    if worker is not None and not isinstance(worker, WorkerOptions):
-        raise TypeError(f"SubprocVecEnv(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
-    options = _PATIENT if worker is None else worker
-    if options.memory_limit is not None:
-        raise ValueError(
-            "SubprocVecEnv(worker=WorkerOptions(memory_limit=…)): replacing a worker between episodes takes steps without it, "
-            "and a learner takes a row of every environment at every step. Set memory_hard_limit, with on_fault='restart'"
-        )
-    faults = policy_of(on_fault, "SubprocVecEnv", "a learner takes a row of every environment at every step").settings(
-        options.start_timeout
-    )
+    options = worker_options(worker, "SubprocVecEnv", _WHOLE)
+    faults = policy_of(on_fault, "SubprocVecEnv", _WHOLE).settings(options.start_timeout)
     workers = (
         len(factories)
         if num_workers is None

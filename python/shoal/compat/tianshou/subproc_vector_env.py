@@ -13,7 +13,7 @@ import numpy as np
 from tianshou.env import ShmemVectorEnv as PeersShmemVectorEnv
 from tianshou.env import SubprocVectorEnv as PeersSubprocVectorEnv
 
-from shoal.compat.arguments import factories_of, policy_of, positive, rows_of
+from shoal.compat.arguments import factories_of, policy_of, positive, rows_of, worker_options
 from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.tianshou.env_worker import Worker
 from shoal.compat.tianshou.slots import Came, merged, started
@@ -21,9 +21,6 @@ from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 
 __all__ = ["ShmemVectorEnv", "SubprocVectorEnv"]
-
-_PATIENT = WorkerOptions(start_timeout=600.0)
-"""The peer waits for ever for environments to be built."""
 
 
 class _OnSlots(HoldsEnvironments):
@@ -60,7 +57,7 @@ class _OnSlots(HoldsEnvironments):
             else min(self.env_num, positive(num_workers, f"{who}(num_workers=…)")),
             context=_method_of(context, who),
             faults=policy_of(on_fault, who, "a collector takes a row of every environment that it steps"),
-            worker=_options(worker, who),
+            worker=worker_options(worker, who, "a collector takes a row of every environment that it steps"),
         )
         self.is_closed = False
         self.workers = [Worker(self, i) for i in range(self.env_num)]
@@ -321,16 +318,3 @@ def _method_of(context: Any, who: str) -> str:
     if method is not None and method not in multiprocessing.get_all_start_methods():
         raise ValueError(f"{who}(context=…): cannot find context for {method!r}")
     return {None: "auto", "forkserver": "auto"}.get(method, method)
-
-
-def _options(worker: WorkerOptions | None, who: str) -> WorkerOptions:
-    if worker is None:
-        return _PATIENT
-    if not isinstance(worker, WorkerOptions):
-        raise TypeError(f"{who}(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
-    if worker.memory_limit is not None:
-        raise ValueError(
-            f"{who}(worker=WorkerOptions(memory_limit=…)): replacing a worker between episodes takes steps without it, and a "
-            "collector takes a row of every environment that it steps. Set memory_hard_limit, with on_fault='restart'"
-        )
-    return worker

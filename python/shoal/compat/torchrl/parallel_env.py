@@ -16,7 +16,7 @@ from torchrl.envs import ParallelEnv as PeersParallelEnv
 from torchrl.envs.batched_envs import _PEnvMeta
 from torchrl.envs.common import _EnvPostInit
 
-from shoal.compat.arguments import policy_of, positive
+from shoal.compat.arguments import policy_of, positive, worker_options
 from shoal.compat.torchrl.buffers import Buffer, leaves_of, portrait_of
 from shoal.compat.torchrl.channels import Channel, WorkerProcess
 from shoal.compat.torchrl.serial_env import SerialEnv
@@ -28,7 +28,6 @@ from shoal.vector.options import WorkerOptions
 
 __all__ = ["ParallelEnv"]
 
-_PATIENT = WorkerOptions(start_timeout=600.0)
 """The peer waits for ever for environments to be built."""
 
 
@@ -92,7 +91,9 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
             TypeError, RuntimeError: as the peer, and for functions that cannot be sent to a worker.
             what an environment raised while it was built.
         """
-        self.__dict__["_shoal_options"] = _options(worker)
+        self.__dict__["_shoal_options"] = worker_options(
+            worker, "ParallelEnv", "a collector takes a row of every environment at every step"
+        )
         self.__dict__["_shoal_faults"] = policy_of(
             on_fault, "ParallelEnv", "a collector takes a row of every environment at every step"
         )
@@ -325,16 +326,3 @@ def _method(given: str | None) -> str:
     if given not in multiprocessing.get_all_start_methods():
         raise ValueError(f"cannot find context for {given!r}")
     return given
-
-
-def _options(worker: WorkerOptions | None) -> WorkerOptions:
-    if worker is None:
-        return _PATIENT
-    if not isinstance(worker, WorkerOptions):
-        raise TypeError(f"ParallelEnv(worker=…) takes shoal.WorkerOptions(…), got {worker!r}")
-    if worker.memory_limit is not None:
-        raise ValueError(
-            "ParallelEnv(worker=WorkerOptions(memory_limit=…)): replacing a worker between episodes takes steps without it, and a "
-            "collector takes a row of every environment at every step. Set memory_hard_limit, with on_fault='restart'"
-        )
-    return worker
