@@ -42,6 +42,11 @@ class World(gymnasium.Env):
             shoal.worker().shared.change("first", lambda first: min(first, self._number), default=self._number)
         return position, float(done), done, False, {}
 
+    @property
+    def episodes(self) -> int:
+        """Those that all workers have begun."""
+        return self._episodes.value
+
     def close(self) -> None:
         self._stream.close()
         self._socket.close()

@@ -1,0 +1,51 @@
+"""What programs in these folders print of themselves: their processes, and what those hold."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["cpu_seconds", "descendants", "descriptors", "memory", "memory_of_tree"]
+
+
+def descendants(pid: int | None = None) -> list[int]:
+    """The processes below one, by default below this one."""
+    found: list[int] = []
+    unseen = [os.getpid() if pid is None else pid]
+    while unseen:
+        try:
+            for task in Path(f"/proc/{unseen.pop()}/task").iterdir():
+                children = [int(child) for child in (task / "children").read_text().split()]
+                found += children
+                unseen += children
+        except OSError:
+            continue  # ended meanwhile
+    return found
+
+
+def memory(pid: int) -> int:
+    """Proportional set size in bytes: pages that processes share are divided among them. 0 for one that has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def memory_of_tree() -> int:
+    """Of this process and all below it, in bytes."""
+    return sum(map(memory, [os.getpid(), *descendants()]))
+
+
+def descriptors(pid: int | None = None) -> int:
+    """How many a process has open, by default this one."""
+    return len(os.listdir(f"/proc/{os.getpid() if pid is None else pid}/fd"))
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has computed since it was started; 0 for one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
