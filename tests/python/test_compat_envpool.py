@@ -87,7 +87,7 @@ def test_a_program_of_send_and_recv_has_them_too(make: Any) -> None:
     assert env.is_async and len(env) == 5 and env.config["batch_size"] == 2
     env.async_reset()
     own: list[list[float]] = [[] for _ in range(5)]
-    for _ in range(40):
+    while min(map(len, own)) < 6:  # the first that are ready: on a busy machine one may be late for long
         obs, rew, term, trunc, info = env.recv()
         ids = info["env_id"]
         assert ids.shape == rew.shape == (2,) and ids.dtype == np.int32
@@ -97,7 +97,7 @@ def test_a_program_of_send_and_recv_has_them_too(make: Any) -> None:
             assert term[k] == (obs[k, 1] == 3)
         env.send(np.ones(2, np.int64), ids)
     for steps in own:
-        assert steps == [k % 4 for k in range(len(steps))] and len(steps) > 1
+        assert steps == [k % 4 for k in range(len(steps))]
     assert env.vector_env.get_attr("resets")[0] > 1
 
 
