@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "descendants", "descriptors", "memory", "memory_of_tree"]
+__all__ = ["asleep", "cpu_seconds", "descendants", "descriptors", "hang", "memory", "memory_of_tree"]
 
 
 def descendants(pid: int | None = None) -> list[int]:
@@ -49,3 +50,26 @@ def cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def asleep(pid: int) -> bool:
+    """Whether every thread of a process waits for something: none computes, and none waits for a CPU."""
+    try:
+        states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False  # ended meanwhile
+    return bool(states) and set(states) == {"S"}
+
+
+def hang(pids: list[int], seconds: float = 3.0) -> bool:
+    """Waits until one of the processes has ended (False), or all of them have slept so long, without a moment of computing
+    (True)."""
+    quiet, computed = 0.0, -1.0
+    while quiet < seconds:
+        time.sleep(0.1)
+        if not all(Path(f"/proc/{pid}/exe").exists() for pid in pids):  # a zombie has none
+            return False
+        now = sum(map(cpu_seconds, pids))
+        quiet = quiet + 0.1 if now == computed and all(map(asleep, pids)) else 0.0
+        computed = now
+    return True

@@ -1,6 +1,6 @@
 """Hogwild: several processes train one network without locks.
 
-    python examples/hogwild/main.py [--processes 4] [--steps 400]
+    python examples/hogwild/main.py [--processes 4] [--steps 400] [--start-method forkserver]
 
 `share_module` puts the parameters where all processes see them, in place; gradients stay each process's own. The images
 cross once, as handles, however large they are. F. Niu, B. Recht, C. Ré, S. Wright, "Hogwild!", 2011.
@@ -9,10 +9,17 @@ cross once, as handles, however large they are. F. Niu, B. Recht, C. Ré, S. Wri
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
 
 import torch
 
 import shoal.multiprocessing as mp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from measuring import memory
 
 
 def digits(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -29,7 +36,6 @@ def network() -> torch.nn.Module:
 
 
 def train(index: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
-    torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(index)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for _ in range(steps):
@@ -37,6 +43,11 @@ def train(index: int, model: torch.nn.Module, images: torch.Tensor, labels: torc
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images[rows]), labels[rows]).backward()
         optimizer.step()
+
+
+def work(*arguments: Any) -> None:
+    torch.set_num_threads(1)  # as many processes as CPUs compute already
+    train(*arguments)
 
 
 def accuracy(model: torch.nn.Module) -> float:
@@ -49,13 +60,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--steps", type=int, default=400, help="of all processes together")
+    parser.add_argument("--start-method", default="forkserver", choices=["forkserver", "spawn", "fork"])
     options = parser.parse_args()
     data = digits(2000, seed=5)
     alone, together = network(), mp.share_module(network())
     train(0, alone, *data, options.steps)
+    begun = time.perf_counter()
     arguments = (together, *data, options.steps // options.processes)
-    mp.start_processes(train, arguments, options.processes, start_method="forkserver")
+    mp.set_forkserver_preload(
+        ["torch._dynamo"]
+    )  # which optimisers import when they first step: once, for all processes
+    context = mp.start_processes(work, arguments, options.processes, join=False, start_method=options.start_method)
+    weight = 0
+    while not context.join(0.02):
+        weight = max(weight, sum(map(memory, context.pids())))
+    seconds = time.perf_counter() - begun
     print(f"accuracy of one process {accuracy(alone):.2f}, of {options.processes} processes {accuracy(together):.2f}")
+    print(f"{seconds:.1f} s with their start, {weight / 2**20:.0f} MiB all processes together")
 
 
 if __name__ == "__main__":

@@ -30,13 +30,6 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def test_hogwild() -> None:
-    pytest.importorskip("torch")
-    told = run("hogwild/main.py", "--processes", "2", "--steps", "200")
-    alone, together = map(float, re.findall(r"\d\.\d\d", told))
-    assert alone > 0.9 and together > alone - 0.05
-
-
 def test_a3c() -> None:
     """Untrained networks reach some 10 by their likeliest actions, and 22 by chance: nobody reaches the bar whose updates do
     not come to the network of the process that started the others."""

@@ -40,6 +40,12 @@ def shared_files() -> set[str]:
     return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 
 
+def beside(story: str) -> dict[str, str]:
+    """For a program elsewhere that imports what lies in a story's folder."""
+    parts = [str(EXAMPLES / story), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(parts)}
+
+
 def end(environment: dict[str, str]) -> None:
     for pid in alive(environment):
         try:
@@ -49,23 +55,30 @@ def end(environment: dict[str, str]) -> None:
 
 
 def run(*command: str, seconds: float = 55, **more: str) -> subprocess.CompletedProcess[str]:
-    """A program of the examples, to its end, with all that it started."""
+    """A program of the examples, to its end; nothing of it is there afterwards."""
     env = environment(**more)
+    words = (sys.executable, *command)
     try:
-        return subprocess.run(
-            [sys.executable, *command], cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=seconds
-        )
+        return subprocess.run(words, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=seconds)
     finally:
         end(env)
+
+
+def with_our_import(program: str, theirs: str, ours: str, folder: Path) -> str:
+    """A copy of a program in which nothing but one import differs."""
+    source = (EXAMPLES / program).read_text()
+    assert source.count(f"{theirs}\n") == 1
+    copy = folder / "original.py"
+    copy.write_text(source.replace(theirs, ours))
+    return str(copy)
 
 
 def works(*command: str, seconds: float = 110, **more: str) -> str:
     """What it printed. It leaves no process, and nothing in /dev/shm."""
     env, before = environment(**more), shared_files()
     try:
-        done = subprocess.run(
-            [sys.executable, *command], cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=seconds
-        )
+        words = (sys.executable, *command)
+        done = subprocess.run(words, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=seconds)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stderr == "", done.stderr
         for _ in promise.patience(f"the end of what {command} started"):
@@ -140,3 +153,73 @@ def test_server_per_worker_can_be_interrupted(interrupted: Callable[..., str]) -
     pytest.importorskip("stable_baselines3")
     told = interrupted("server_per_worker/with_sb3.py", "--steps", "1000000")
     assert told.count("Traceback") <= 1 and "KeyboardInterrupt" in told
+
+
+def test_server_per_worker_says_what_is_wrong_once_the_import_is_ours(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    name = "import SubprocVecEnv"
+    copy = with_our_import(
+        "server_per_worker/original.py",
+        f"from stable_baselines3.common.vec_env {name}",
+        f"from shoal.compat.sb3 {name}",
+        tmp_path,
+    )
+    path = beside("server_per_worker")
+    told = run(copy, "instance", **path).stderr
+    assert "env[0].<default 0>._simulator._listener: cannot pickle 'socket' object" in told
+    assert "each worker makes its own: write World(…) inside the function" in told
+    told = run(copy, "port", **path).stderr
+    assert re.search(r"OSError: \[Errno 98\] Address already in use\nenvironment \d: while it was built", told)
+
+
+# Tensors through queues, buffers that are used again, Hogwild
+
+
+THEIRS, OURS = "import torch.multiprocessing as mp", "import shoal.multiprocessing as mp"
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("gone", r"ConnectionRefusedError|FileNotFoundError"),
+        ("descriptors", r"Too many open files|received 0 items of ancdata"),
+        ("overwritten", r"\[0\.0, 1\.0, 2\.0\] was sent, and \[2\.0, 2\.0, 2\.0\] was read"),
+        ("fork", r"the 2 processes wait, and nothing will wake them"),
+    ],
+)
+def test_hogwild_failed(way: str, told: str) -> None:
+    pytest.importorskip("torch")
+    # With one CPU torch starts no threads for which a forked child would wait.
+    done = run("hogwild/original.py", way, "--processes", "2", OMP_NUM_THREADS="2")
+    assert done.returncode == 1 and re.search(told, done.stderr), done.stderr
+
+
+def test_hogwild_needs_no_more_than_our_import(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    copy, path = with_our_import("hogwild/original.py", THEIRS, OURS, tmp_path), beside("hogwild")
+    assert works(copy, "gone", **path) == "[0.0, 1.0, 2.0]\n"
+    told = re.fullmatch(r"200 tensors are held, and (\d+) descriptors\n", works(copy, "descriptors", **path))
+    assert told and int(told[1]) < 50
+    refused = run(copy, "fork", **path, OMP_NUM_THREADS="2").stderr
+    assert "ForkRefused" in refused and "thread is alive" in refused
+
+
+def test_hogwild_works() -> None:
+    pytest.importorskip("torch")
+    accuracies, figures = works("hogwild/main.py", "--processes", "2", "--steps", "200").splitlines()
+    alone, together = map(float, re.findall(r"\d\.\d\d", accuracies))
+    assert alone > 0.9 and together > alone - 0.05
+    assert re.fullmatch(r"\d+\.\d s with their start, \d+ MiB all processes together", figures)
+
+
+def test_buffers_go_round() -> None:
+    pytest.importorskip("torch")
+    told = works("hogwild/buffers.py", "--batches", "60", "--buffers", "6")
+    assert "60 batches, none overwritten" in told
+    held = re.search(r"(\d+) descriptors", told)
+    assert held and int(held[1]) < 40
+
+
+def test_buffers_can_be_interrupted(interrupted: Callable[..., str]) -> None:
+    pytest.importorskip("torch")
+    assert "KeyboardInterrupt" in interrupted("hogwild/buffers.py", "--batches", "1000000")
