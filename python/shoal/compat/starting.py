@@ -1,22 +1,27 @@
-"""Starts the workers of environments that an adapter steps and resets one by one."""
+"""Starts the workers of environments that an adapter steps: one by one, or all together."""
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.vector import sessions
-from shoal.vector.factories import recipe_of
+from shoal import _core
+from shoal.errors import ForkRefused
+from shoal.ipc.sharing import Parcel
+from shoal.vector import processes, sessions
+from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 from shoal.vector.plan import Asked, plan_of
 from shoal.vector.preparation import prepare
+from shoal.vector.worker import EnvGroup
 
-__all__ = ["preload_of", "start"]
+__all__ = ["preload_of", "start", "start_together"]
 
 Envs = TypeVar("Envs")
 
@@ -67,6 +72,66 @@ def start(
             shared_state=shared_state,
             parcel=plan.parcel,
         )
+    except BaseException:
+        engine.close()
+        raise
+
+
+def start_together(
+    envs: Callable[..., Envs],
+    recipe: Recipe,
+    num_workers: int,
+    context: str,
+    mode: AutoresetMode,
+    faults: dict[str, Any],
+    options: WorkerOptions,
+    *,
+    kind: type[EnvGroup],
+    asks_for_fork: str,
+    **more: Any,
+) -> Envs:
+    """Waits until all environments are built, which are stepped together, to the letter as the caller's library does.
+
+    Args:
+        envs: the class of the result, called as a VectorEnv is.
+        context: "fork" gives way to "auto", with a warning that names the cause, where it would break.
+        kind: of the workers' groups.
+        asks_for_fork: the caller's class and argument, for that warning.
+        more: arguments of shoal.vector.processes.start.
+
+    Raises:
+        TypeError: for functions that cannot be sent to a worker.
+        what an environment raised while it was built.
+    """
+    shared_state = _core.process.SharedState.create(options.shared_bytes)
+    parcel = Parcel()
+
+    def begin(context: str) -> _core.VectorEnv:
+        preparation = prepare(options.config, None, None, context, options, parcel)
+        return processes.start(
+            recipe,
+            num_workers,
+            context,
+            mode.name.lower(),
+            faults,
+            True,
+            options,
+            preparation,
+            shared_state,
+            parcel=parcel,
+            exact=True,
+            kind=kind,
+            **more,
+        )
+
+    try:
+        engine = begin(context)
+    except ForkRefused as refused:
+        warnings.warn(f"{asks_for_fork} starts its workers by a fork server: {refused}", stacklevel=4)
+        engine = begin("auto")
+    try:
+        hello = pickle.loads(engine.hello(0))
+        return envs(engine, hello, autoreset_mode=mode, shared_state=shared_state, exact=True, parcel=parcel)
     except BaseException:
         engine.close()
         raise

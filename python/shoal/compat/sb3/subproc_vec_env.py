@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -14,19 +13,15 @@ from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env import SubprocVecEnv as PeersSubprocVecEnv
 from stable_baselines3.common.vec_env import VecEnv
 
-from shoal import _core
 from shoal.compat.arguments import factories_of, policy_of, positive, rows_of, worker_options
 from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.processes import Process
 from shoal.compat.sb3.rows import Rows, Said
 from shoal.compat.sb3.slots import SlotGroup
-from shoal.errors import ForkRefused
-from shoal.ipc.sharing import Parcel
-from shoal.vector.factories import Recipe, recipe_of
+from shoal.compat.starting import start_together
+from shoal.vector.factories import recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
-from shoal.vector.preparation import prepare
-from shoal.vector.processes import start
 
 __all__ = ["SubprocVecEnv"]
 
@@ -237,49 +232,17 @@ def _started(
         if num_workers is None
         else min(len(factories), positive(num_workers, "SubprocVecEnv(num_workers=…)"))
     )
-    recipe = recipe_of(factories, None, {})
-    shared_state = _core.process.SharedState.create(options.shared_bytes)
-    parcel = Parcel()
-    try:
-        engine = _start(recipe, workers, start_method or "auto", faults, options, shared_state, parcel)
-    except ForkRefused as refused:
-        warnings.warn(
-            f"SubprocVecEnv(start_method='fork') starts its workers by a fork server: {refused}", stacklevel=3
-        )
-        engine = _start(recipe, workers, "auto", faults, options, shared_state, parcel)
-    try:
-        hello = pickle.loads(engine.hello(0))
-        return Rows(
-            engine, hello, autoreset_mode=AutoresetMode.SAME_STEP, shared_state=shared_state, exact=True, parcel=parcel
-        )
-    except BaseException:
-        engine.close()
-        raise
-
-
-def _start(
-    recipe: Recipe,
-    workers: int,
-    context: str,
-    faults: dict[str, Any],
-    options: WorkerOptions,
-    shared_state: _core.process.SharedState,
-    parcel: Parcel,
-) -> _core.VectorEnv:
-    return start(
-        recipe,
+    return start_together(
+        Rows,
+        recipe_of(factories, None, {}),
         workers,
-        context,
-        "same_step",
+        start_method or "auto",
+        AutoresetMode.SAME_STEP,
         faults,
-        True,
         options,
-        prepare(options.config, None, None, context, options, parcel),
-        shared_state,
-        parcel=parcel,
-        same_observations=False,
-        exact=True,
         kind=SlotGroup,
+        asks_for_fork="SubprocVecEnv(start_method='fork')",
+        same_observations=False,
         imported_by=_imported_by,
     )
 

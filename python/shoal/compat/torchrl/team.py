@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pickle
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +13,13 @@ from gymnasium.vector import AutoresetMode
 
 from shoal import _core
 from shoal.compat.closing import WarnsAtClose
+from shoal.compat.starting import preload_of, start_together
 from shoal.compat.torchrl.buffers import Buffer
 from shoal.compat.torchrl.slots import Slot, SlotGroup
-from shoal.errors import ForkRefused
 from shoal.ipc.pickling import dumps
-from shoal.ipc.sharing import Parcel
-from shoal.vector.factories import Recipe, recipe_of
+from shoal.vector.factories import recipe_of
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
-from shoal.vector.preparation import prepare
-from shoal.vector.processes import start
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["Team", "started"]
@@ -125,60 +121,15 @@ def started(
         functools.partial(Slot, maker, dict(own), threads, buffer)
         for maker, own, buffer in zip(makers, kwargs, buffers, strict=True)
     ]
-    recipe = recipe_of(factories, None, {})
-    recipe = recipe._replace(preload=list(dict.fromkeys([Slot.__module__, *_modules_of(makers)])))
-    settings = faults.settings(options.start_timeout)
-    shared_state = _core.process.SharedState.create(options.shared_bytes)
-    parcel = Parcel()
-    begin = functools.partial(_start, recipe, num_processes, settings, options, shared_state, parcel)
-    try:
-        engine = begin(context)
-    except ForkRefused as refused:
-        warnings.warn(f"mp_start_method='fork': the workers start by a fork server: {refused}", stacklevel=4)
-        engine = begin("auto")
-    try:
-        hello = pickle.loads(engine.hello(0))
-        return Team(
-            engine,
-            hello,
-            autoreset_mode=AutoresetMode.DISABLED,
-            shared_state=shared_state,
-            exact=True,
-            parcel=parcel,
-        )
-    except BaseException:
-        engine.close()
-        raise
-
-
-def _start(
-    recipe: Recipe,
-    num_processes: int,
-    faults: dict[str, Any],
-    options: WorkerOptions,
-    shared_state: _core.process.SharedState,
-    parcel: Parcel,
-    context: str,
-) -> _core.VectorEnv:
-    return start(
+    recipe = recipe_of(factories, None, {})._replace(preload=preload_of(makers, Slot.__module__))
+    return start_together(
+        Team,
         recipe,
         num_processes,
         context,
-        "disabled",
-        faults,
-        True,
+        AutoresetMode.DISABLED,
+        faults.settings(options.start_timeout),
         options,
-        prepare(options.config, None, None, context, options, parcel),
-        shared_state,
-        parcel=parcel,
-        exact=True,
         kind=SlotGroup,
+        asks_for_fork="mp_start_method='fork'",
     )
-
-
-def _modules_of(makers: Sequence[Callable[..., Any]]) -> list[str]:
-    """What the environments' functions are from: TorchRL itself comes with the slots."""
-    modules: list[str] = []
-    for maker in {id(maker): maker for maker in makers}.values():
-        modules += [name for name in recipe_of(maker, 1, {}).preload if name not in modules]
-    return modules
