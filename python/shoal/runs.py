@@ -8,7 +8,10 @@ from typing import Any
 
 from shoal import _learn
 
-__all__ = ["checkpoint_dir", "preset", "preset_names"]
+__all__ = ["MODULE_FORMAT", "checkpoint_dir", "is_of_module", "preset", "preset_names"]
+
+MODULE_FORMAT = "shoal.module_checkpoint"
+"""What the checkpoint of a torch module calls itself in its state.json."""
 
 
 def preset_names(algorithm: str = "ppo") -> list[str]:
@@ -32,8 +35,19 @@ def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
     if not run_dir.is_dir():
         raise FileNotFoundError(f"there is no directory {run_dir}")
     if which is None:
-        which = "best" if (run_dir / "checkpoints" / "best").exists() else "last"
+        has_best = any((run_dir / "checkpoints" / name).exists() for name in ("best", "best.old"))
+        which = "best" if has_best else "last"
     directory = run_dir / "checkpoints" / which
-    if not directory.exists() and not directory.with_name(f"{which}.old").exists():
+    older = directory.with_name(f"{which}.old")  # while it is replaced
+    if not directory.exists() and not older.exists():
         raise FileNotFoundError(f"{run_dir} holds no policy: there is no {directory}")
-    return directory
+    return directory if directory.exists() else older
+
+
+def is_of_module(checkpoint: Path) -> bool:
+    """Whether the checkpoint is of a torch module that was trained by `policy=`, and not of a C++ network."""
+    try:
+        state = json.loads((checkpoint / "state.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(state, dict) and state.get("format") == MODULE_FORMAT

@@ -17,6 +17,7 @@ SB3_WORKERS = "test_compat_sb3_workers"
 ENVPOOL = "test_compat_envpool"
 CLEANRL = "test_compat_cleanrl"
 PETTINGZOO = "test_compat_pettingzoo"
+MODULES = "test_learn_modules"
 
 OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
 ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when the call returns")
@@ -24,6 +25,8 @@ ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when 
 TRAIN = {
     "env": "test_learn_train::test_a_factory_that_is_no_id_is_given_again_for_evaluation",
     "algorithm": f"{OWN}::test_an_unknown_algorithm_is_refused",
+    "policy": f"{MODULES}::test_a_policy_is_loaded_by_its_import_path",
+    "device": f"{MODULES}::test_a_bad_option_is_one_clear_error_before_anything_starts",
     "seed run_dir": "test_learn_train::test_a_run_leaves_its_directory_behind",
     "total_steps num_envs": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
     "preset": "test_learn_resume::test_resume_says_what_is_wrong",
@@ -156,6 +159,9 @@ PROOF: dict[str, dict[str, str]] = {
         "output": "test_collect::test_what_does_not_fit_is_one_clear_error",
         "device": "test_collect_multi::test_tensors_lie_on_the_device_that_is_asked_for",
         "backend context env_kwargs wrappers worker": "test_collect::test_environments_are_built_as_asked",
+        "max_episode_steps frame_stack reward_clip": (
+            "test_collect::test_episodes_stacks_and_rewards_are_as_make_vec_has_them"
+        ),
         "on_fault": "test_collect::test_a_dead_worker_is_an_error_or_rows_that_are_counted_as_lost",
         "timeout": "test_collect::test_a_step_that_takes_too_long_is_an_error",
     },
@@ -499,9 +505,17 @@ PROOF: dict[str, dict[str, str]] = {
     "learn.train": {**TRAIN, "callback": "test_learn_train::test_callback_sees_the_status_and_may_stop_the_run"},
     "learn.Trainer": TRAIN,
     "learn.Trainer.wait": {"timeout": "test_learn_train::test_stop_from_another_thread"},
-    "learn.load_policy": {"run_dir which": "test_learn_policy::test_which_policy"},
+    "learn.load_policy": {
+        "run_dir which": "test_learn_policy::test_which_policy",
+        "policy": f"{MODULES}::test_a_module_is_trained_where_it_is_and_given_again_to_load",
+        "device": f"{MODULES}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
+    },
     "learn.Policy.predict": {
         "observation deterministic": "test_learn_policy::test_predict_deterministically_and_by_chance"
+    },
+    "learn.ModulePolicy.predict": {
+        "observation": f"{MODULES}::test_a_policy_is_loaded_by_its_import_path",
+        "deterministic": f"{MODULES}::test_a_module_without_mode_is_sampled_from_unless_that_is_asked_for",
     },
     "learn.torch_policy": {"run_dir which": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},
     "learn.TorchPolicy.forward": {"observation": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},
@@ -512,6 +526,8 @@ PROOF: dict[str, dict[str, str]] = {
         "observation": "test_learn_policy::test_the_torch_module_takes_the_names_and_gives_the_same_actions",
     },
     "learn.evaluate": {
+        "policy": f"{MODULES}::test_a_module_is_trained_where_it_is_and_given_again_to_load",
+        "device": f"{MODULES}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
         "run_dir episodes seed deterministic num_envs num_workers": (
             "test_learn_policy::test_evaluate_is_a_function_of_its_arguments"
         ),

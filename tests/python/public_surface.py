@@ -37,7 +37,7 @@ MODULES = (
 )
 
 HANDED_OUT = frozenset(
-    "Counter Fault PortLease SharedDict VectorEnv Worker doctor.Finding learn.Evaluation learn.Policy learn.Result learn.TorchPolicy"
+    "Counter Fault PortLease SharedDict VectorEnv Worker doctor.Finding learn.Evaluation learn.ModulePolicy learn.Policy learn.Result learn.TorchPolicy"
     " compat.envpool.EnvPool compat.envpool.EnvSpec compat.pettingzoo.ParallelVectorEnv multiprocessing.ProcessContext multiprocessing.SpawnContext multiprocessing.connection.Connection"
     " multiprocessing.pool.ApplyResult multiprocessing.pool.IMapIterator multiprocessing.pool.IMapUnorderedIterator"
     " multiprocessing.pool.MapResult process.WorkerContext process.WorkerProcess serve.LocalModel serve.Reply"
@@ -46,7 +46,7 @@ HANDED_OUT = frozenset(
 """Classes whose objects users get, and do not make."""
 
 FOR_SHOAL = frozenset(
-    "FaultPolicy.settings Worker.scope Worker.set_seed WorkerPool.open multiprocessing.connection.Connection.send_raw"
+    "FaultPolicy.settings learn.ModulePolicy.evaluate learn.Policy.evaluate Worker.scope Worker.set_seed WorkerPool.open multiprocessing.connection.Connection.send_raw"
     " multiprocessing.pool.Pool.Process multiprocessing.synchronize.Barrier.complete process.Launcher.begin"
     " process.Launcher.pack process.Launcher.start_process".split()
 )

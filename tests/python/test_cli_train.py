@@ -219,6 +219,49 @@ def starts(events: Path) -> list[int]:
     return [event.step for event in LegacyEventFileLoader(str(events)).Load() if event.HasField("session_log")]
 
 
+OWN_MODULE = """
+import torch
+from torch.distributions import Categorical
+
+class Straight(torch.nn.Module):
+    def __init__(self, observation_space, action_space, width=4):
+        super().__init__()
+        self.body = torch.nn.Linear(observation_space.shape[0], width)
+        self.head = torch.nn.Linear(width, int(action_space.n) + 1)
+
+    def parts(self, obs):
+        out = self.head(self.body(obs).tanh())
+        return Categorical(logits=out[:, 1:]), out[:, 0]
+
+    def forward(self, obs):
+        chosen, value = self.parts(obs)
+        action = chosen.sample()
+        return action, chosen.log_prob(action), value
+
+    def evaluate_actions(self, obs, action):
+        chosen, value = self.parts(obs)
+        return chosen.log_prob(action), value, chosen.entropy()
+"""
+
+
+def test_a_module_of_ones_own_is_trained_evaluated_and_resumed(shoal, tmp_path):
+    (tmp_path / "straight_network.py").write_text(OWN_MODULE)
+    own = ["--policy", "straight_network:Straight(width=6)", "--device", "cpu"]
+    status, out, err = shoal(
+        "train", "shoal/CartPole-v1", *SHORT, *own, "--set", "pause_at_step=128", "--run-dir", "run"
+    )
+    assert (status, err) == (0, "")
+    assert "stopped after 128 steps" in out
+    status, out, err = shoal("train", "--resume", "run", "--set", "pause_at_step=null", "--quiet")
+    assert (status, err) == (0, "")
+    status, out, err = shoal("eval", "run", "--episodes", "3")
+    assert (status, err) == (0, "")
+    assert "over 3 episodes" in out
+    train = ["train", "shoal/CartPole-v1", *SHORT]
+    assert_one_line(shoal(*train, "--policy", "straight_network:Strait"), 2, "did you mean 'Straight'?")
+    assert_one_line(shoal(*train, *own[:2], "--device", "cuda:77"), 2, "device='cpu' is always there")
+
+
 # --- wrong use
 
 

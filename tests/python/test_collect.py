@@ -331,6 +331,35 @@ def test_environments_are_built_as_asked() -> None:
             assert worker["pid"] not in (0, os.getpid())
 
 
+def test_episodes_stacks_and_rewards_are_as_make_vec_has_them() -> None:
+    arguments = {"frames_per_batch": 6, "total_frames": 6, "num_workers": 0}
+    (batch,) = batches(CARTPOLE, zeros, max_episode_steps=3, frame_stack=2, reward_clip=(0, 0.5), **arguments)
+    assert batch["truncated"][:, 0].tolist() == [False, False, True] * 2
+    assert batch["obs"].shape == (6, 1, 2, 4) and (batch["reward"] == 0.5).all()
+    (batch,) = batches(CARTPOLE, zeros, max_episode_steps=3, max_frames_per_traj=2, **arguments)
+    assert batch["truncated"][:, 0].tolist() == [False, True] * 3
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.MultiDiscrete([3, 2]), spaces.MultiBinary(2), spaces.Box(-1, 1, (2,)), spaces.Discrete(3, start=2)]
+)
+def test_actions_may_be_of_any_space_of_arrays(space: spaces.Space) -> None:
+    """A space whose start is an array was taken for one whose start is a number."""
+
+    def sample(obs: np.ndarray) -> np.ndarray:
+        return np.stack([space.sample() for _ in obs])
+
+    class Answering(CounterEnv):
+        action_space = space
+
+        def step(self, action: Any) -> Any:
+            assert space.contains(np.asarray(action, space.dtype) if space.shape else np.int64(action))
+            return super().step(0)
+
+    (batch,) = batches(Answering, sample, frames_per_batch=8, total_frames=8, init_random_frames=4, num_workers=0)
+    assert batch["action"].shape == (8, 1, *space.shape)
+
+
 def test_with_a_network_nothing_imports_torch() -> None:
     program = f"""
 import sys

@@ -54,7 +54,7 @@ def evaluate(
             episodes,
             seed,
             which=checkpoint,
-            deterministic=not stochastic,
+            deterministic=False if stochastic else None,
             env=env_id,
             num_envs=num_envs,
             num_workers=num_workers,
@@ -66,7 +66,7 @@ def evaluate(
     tell = note if json else say
     tell(f"{env_id}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes")
     if gif is not None:
-        tell(_draw(run, checkpoint, env_id, EnvOptions.of_run(recorded), gif, seed, not stochastic))
+        tell(_draw(run, checkpoint, env_id, EnvOptions.of_run(recorded), gif, seed, stochastic))
     if json:
         closing_json(
             {
@@ -82,10 +82,12 @@ def evaluate(
         )
 
 
-def _draw(run: Path, checkpoint: str | None, env: str, options: Any, gif: Path, seed: int, deterministic: bool) -> str:
+def _draw(run: Path, checkpoint: str | None, env: str, options: Any, gif: Path, seed: int, stochastic: bool) -> str:
     from shoal import learn
     from shoal.cli.gif import record
 
     policy = learn.load_policy(run, checkpoint)
-    drawn = record(env, options, lambda observation: policy.predict(observation, deterministic), gif, seed)
+    # Without the argument a policy gives the likeliest actions, where it can tell them.
+    more = {"deterministic": False} if stochastic else {}
+    drawn = record(env, options, lambda observation: policy.predict(observation, **more), gif, seed)
     return f"  {gif}   an episode of return {drawn:.1f}"

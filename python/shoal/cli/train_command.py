@@ -18,6 +18,14 @@ def register(app: typer.Typer) -> None:
 def train(
     env: str = typer.Argument(None, metavar="ENV", help="Any id that gymnasium.make takes, or a native one."),
     algorithm: str = typer.Option(None, "--algorithm", help="How it learns: ppo, a2c, impala or appo [default: ppo]."),
+    policy: str = typer.Option(
+        None,
+        "--policy",
+        metavar="MODULE:CLASS",
+        help="A torch module of your own to train, made of (observation space, action space); MODULE:CLASS(key=value) with"
+        " arguments [default: a network of Shoal's].",
+    ),
+    device: str = typer.Option(None, "--device", help="Where a --policy computes: cpu, cuda:0, … [default: cpu]."),
     total_steps: int = typer.Option(None, "--total-steps", min=1, help="Environment steps, over all environments."),
     seed: int = typer.Option(None, "--seed", min=0, help="Of everything random [default: 0]."),
     num_envs: int = typer.Option(None, "--num-envs", min=1, help="Environments that are trained on."),
@@ -62,6 +70,8 @@ def train(
     flags = {
         "env": env,
         "algorithm": algorithm,
+        "policy": policy,
+        "device": device,
         "total_steps": total_steps,
         "seed": seed,
         "num_envs": num_envs,

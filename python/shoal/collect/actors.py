@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from gymnasium.vector.utils import batch_space
 
 from shoal import _core
@@ -21,7 +22,7 @@ from shoal.serve.local import LocalModel
 from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 
-__all__ = ["Actor", "NetworkActor", "RandomActor", "actor_of", "array_of", "check_policy", "only_model"]
+__all__ = ["Actor", "NetworkActor", "RandomActor", "actor_of", "array_of", "check_policy", "only_model", "parts_of"]
 
 OUTPUTS = ("log_prob", "value")
 
@@ -187,7 +188,7 @@ class PythonActor(Actor):
         self._take(answer, t)
 
     def _take(self, answer: Any, t: int) -> None:
-        given = _parts_of(answer)
+        given = parts_of(answer)
         if "action" not in given:
             raise TypeError(f"the policy gave no action: {_described(answer)}")
         if self.is_recurrent:
@@ -254,7 +255,7 @@ class RandomActor(Actor):
 
     def __init__(self, single_action_space: Any, num_envs: int, seed: int, mask: str | None = None) -> None:
         self._num_envs = num_envs
-        self._start = int(getattr(single_action_space, "start", 0))
+        self._start = int(single_action_space.start) if isinstance(single_action_space, Discrete) else 0
         self._mask_name = mask
         self._masks: Any = None
         self._space = batch_space(single_action_space, num_envs)
@@ -356,7 +357,7 @@ def _network(policy: str | Path, engine: _core.VectorEnv, seed: int) -> Any:
 
 def _source(policy: str | Path) -> tuple[Path | None, dict[str, Any] | None]:
     """The directory of a checkpoint, or the options of a preset."""
-    from shoal.runs import checkpoint_dir, preset, preset_names
+    from shoal.runs import checkpoint_dir, is_of_module, preset, preset_names
 
     if isinstance(policy, str) and policy in preset_names():
         return None, preset(policy)
@@ -364,11 +365,20 @@ def _source(policy: str | Path) -> tuple[Path | None, dict[str, Any] | None]:
         raise ValueError(
             f"policy={str(policy)!r} is neither the directory of a run nor one of the presets {', '.join(preset_names())}"
         )
-    return checkpoint_dir(policy), None
+    directory = checkpoint_dir(policy)
+    if is_of_module(directory):
+        raise ValueError(
+            f"policy={str(policy)!r} is a run of a torch module: give the module itself, shoal.learn.load_policy(…).module"
+        )
+    return directory, None
 
 
-def _parts_of(answer: Any) -> dict[str, Any]:
-    """What a policy returned, by name."""
+def parts_of(answer: Any) -> dict[str, Any]:
+    """What a policy returned, by name: "action", "log_prob", "value", …
+
+    Raises:
+        TypeError: for a tuple of another length.
+    """
     if isinstance(answer, Mapping):
         return dict(answer)
     if isinstance(answer, tuple):

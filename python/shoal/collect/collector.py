@@ -109,6 +109,9 @@ class Collector:
         backend: str = "auto",
         context: str = "auto",
         env_kwargs: Mapping[str, Any] | None = None,
+        max_episode_steps: int | None = None,
+        frame_stack: int | None = None,
+        reward_clip: tuple[float, float] | None = None,
         wrappers: Sequence[Wrapper] | None = None,
         on_fault: str | FaultPolicy = "raise",
         timeout: float | None = None,
@@ -157,7 +160,8 @@ class Collector:
             output: "numpy", "torch" or "tensordict" (a TensorDict, where that is installed); "auto" is torch for torch
                 modules and where a device is given.
             device: where the tensors of a batch lie, as torch names it; those on a GPU are copies.
-            num_workers, backend, env_kwargs, wrappers: as `shoal.make_vec` takes them. The collectors of the multi modes
+            num_workers, backend, env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers: as `shoal.make_vec` takes
+                them. The collectors of the multi modes
                 step their environments themselves unless num_workers says otherwise, which is then of each of them.
             context: how processes start, as `shoal.make_vec` takes it.
             on_fault: with "sync", as `shoal.make_vec` takes it. In the multi modes of collectors: "raise" raises what its
@@ -197,8 +201,10 @@ class Collector:
         self._paused = False
         self._as, self._device = _output(output, device)
         make: dict[str, Any] = {
-            "max_episode_steps": _limit(env, max_frames_per_traj),
+            "max_episode_steps": _limit(env, max_frames_per_traj, max_episode_steps),
             "env_kwargs": env_kwargs,
+            "frame_stack": frame_stack,
+            "reward_clip": reward_clip,
             "wrappers": wrappers,
             "backend": backend,
         }
@@ -571,9 +577,12 @@ def _frames(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:
     return int(frames)
 
 
-def _limit(env: Any, wanted: int | None) -> int | None:
-    """The time limit that make_vec is to set: an id's own where that is shorter, since it is replaced."""
-    if wanted is None or not isinstance(env, str):
+def _limit(env: Any, wanted: int | None, replaced: int | None) -> int | None:
+    """The time limit that make_vec is to set, in the place of an id's own: the shorter one of `wanted` and of `replaced`,
+    by default the id's own."""
+    if wanted is None or replaced is not None:
+        return min((limit for limit in (wanted, replaced) if limit is not None), default=None)
+    if not isinstance(env, str):
         return wanted
     import gymnasium
 

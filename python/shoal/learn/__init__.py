@@ -7,7 +7,8 @@
     action = policy.predict(observation)
     shoal.learn.evaluate(result.run_dir, episodes=100).mean_return
 
-`Trainer` is the same with the learner running in the background. Python's torch is not imported, except by `torch_policy`.
+`Trainer` is the same with the learner running in the background. Python's torch is not imported, except by `torch_policy` and
+where `policy=` brings a torch module.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shoal.learn.config import algorithm_names, config_names, preset_for
     from shoal.learn.evaluation import Evaluation, evaluate
+    from shoal.learn.modules.policy import ModulePolicy
     from shoal.learn.policy import Policy, load_policy
     from shoal.learn.torch_module import TorchPolicy, torch_policy
     from shoal.learn.trainer import Result, Trainer, train
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "Evaluation": "shoal.learn.evaluation",
+    "ModulePolicy": "shoal.learn.modules.policy",
     "Policy": "shoal.learn.policy",
     "Result": "shoal.learn.trainer",
     "TorchPolicy": "shoal.learn.torch_module",
@@ -42,6 +45,7 @@ _MODULE_OF = {
 
 __all__ = [
     "Evaluation",
+    "ModulePolicy",
     "Policy",
     "Result",
     "TorchPolicy",

@@ -39,7 +39,9 @@ def evaluate(
     seed: int = 0,
     *,
     which: str | None = None,
-    deterministic: bool = True,
+    deterministic: bool | None = None,
+    policy: Any = None,
+    device: Any = None,
     env: Any = None,
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
@@ -58,13 +60,15 @@ def evaluate(
         episodes: how many.
         seed: environment i is seeded with seed + i.
         which: "best" or "last"; None: the best where there is one.
-        deterministic: the most probable actions; False samples.
+        deterministic: the most probable actions; False samples. None: the most probable ones, but of a torch module
+            that has no mode().
+        policy, device: as of `load_policy`.
         env: what to build, as in `train`; None: what the run was trained on.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as in `train`; None: those of the run.
         num_envs: how many environments share the episodes; None: one for each, at most 32.
         num_workers: as in `shoal.make_vec`.
     """
-    policy = load_policy(run_dir, which)
+    loaded = load_policy(run_dir, which, policy=policy, device=device)
     try:
         run = read_run(_run_of(Path(run_dir)))
     except FileNotFoundError:  # a checkpoint that has left its run
@@ -78,7 +82,7 @@ def evaluate(
         num_envs = max(1, min(episodes, 32))
     envs = environments.build(env, num_envs, options, num_workers=num_workers)
     try:
-        result = policy._native.evaluate(envs._engine, episodes, seed, deterministic)
+        result = loaded.evaluate(envs, episodes, seed, deterministic)
     finally:
         environments.close(envs)
     return Evaluation(**result)

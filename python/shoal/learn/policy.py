@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal import _core, _learn
-from shoal.learn.spaces import leaves
-from shoal.runs import checkpoint_dir
+from shoal import _learn
+from shoal.learn.spaces import leaves, space_from
+from shoal.runs import checkpoint_dir, is_of_module
+
+if TYPE_CHECKING:
+    from shoal.learn.modules.policy import ModulePolicy
+    from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["Policy", "load_policy"]
 
 
-def load_policy(run_dir: str | Path, which: str | None = None) -> Policy:
-    """The policy of a run.
+def load_policy(
+    run_dir: str | Path, which: str | None = None, *, policy: Any = None, device: Any = None
+) -> Policy | ModulePolicy:
+    """The policy of a run; of one that trained a torch module, a ModulePolicy, which has the same methods.
 
     Args:
         run_dir: the directory of a run, or of one checkpoint.
         which: "best" (of all evaluations) or "last"; None: the best where there is one.
+        policy: of a torch module, as it was given to train(); needed where no import path leads to it.
+        device: of a torch module, where it computes; by default the CPU.
 
     Raises:
         FileNotFoundError: there is no run, or no such policy in it.
         shoal.Error: the checkpoint is damaged, or none of Shoal's.
     """
-    return Policy(_learn.Policy.load(str(checkpoint_dir(run_dir, which))))
+    directory = checkpoint_dir(run_dir, which)
+    if is_of_module(directory):
+        from shoal.learn.modules.policy import load
+
+        return load(directory, policy, device)
+    for name, value in (("policy", policy), ("device", device)):
+        if value is not None:
+            raise ValueError(
+                f"{name}= is of runs that trained a torch module; {run_dir} has one of Shoal's own networks"
+            )
+    return Policy(_learn.Policy.load(str(directory)))
 
 
 class Policy:
@@ -41,12 +59,12 @@ class Policy:
     @property
     def observation_space(self) -> Any:
         """The Gymnasium space of one observation."""
-        return _core.env.space_from_json(self._native.observation_space)
+        return space_from(json.loads(self._native.observation_space))
 
     @property
     def action_space(self) -> Any:
         """The Gymnasium space of one action."""
-        return _core.env.space_from_json(self._native.action_space)
+        return space_from(json.loads(self._native.action_space))
 
     @property
     def step(self) -> int:
@@ -83,3 +101,7 @@ class Policy:
         if not deterministic:
             self._samples += 1
         return actions[0] if single else actions
+
+    def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
+        """What shoal.learn.evaluate() asks."""
+        return self._native.evaluate(envs._engine, episodes, seed, deterministic is not False)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
-__all__ = ["Leaf", "leaves"]
+from shoal import _core
+
+__all__ = ["Leaf", "description_of", "leaves", "space_from"]
 
 Description = Mapping[str, Any]
 
@@ -63,3 +67,47 @@ def leaves(description: Description, keys: tuple[Any, ...] = ()) -> Iterator[Lea
             yield from leaves(inner, (*keys, i))
     else:
         yield Leaf(description, keys)
+
+
+def description_of(space: Any) -> dict[str, Any]:
+    """A Gymnasium space as a checkpoint describes it.
+
+    Raises:
+        TypeError: for a space whose samples are no arrays.
+    """
+    if isinstance(space, spaces.Box):
+        return {
+            "type": "Box",
+            "dtype": space.dtype.name,
+            "shape": list(space.shape),
+            "low": _bounds(space.low),
+            "high": _bounds(space.high),
+        }
+    if isinstance(space, spaces.Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": space.dtype.name}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {
+            "type": "MultiDiscrete",
+            "nvec": space.nvec.ravel().tolist(),
+            "start": space.start.ravel().tolist(),
+            "shape": list(space.shape),
+            "dtype": space.dtype.name,
+        }
+    if isinstance(space, spaces.MultiBinary):
+        return {"type": "MultiBinary", "shape": list(space.shape)}
+    if isinstance(space, spaces.Dict):
+        return {"type": "Dict", "spaces": [[name, description_of(inner)] for name, inner in space.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"type": "Tuple", "spaces": [description_of(inner) for inner in space]}
+    raise TypeError(f"learning takes observations and actions that are arrays; these are {space}")
+
+
+def space_from(description: Description) -> Any:
+    """The Gymnasium space that is so described."""
+    return _core.env.space_from_json(json.dumps(description))
+
+
+def _bounds(bounds: np.ndarray) -> list[float | str]:
+    return [
+        float(b) if np.isfinite(b) else "nan" if np.isnan(b) else "inf" if b > 0 else "-inf" for b in bounds.ravel()
+    ]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from shoal.learn.spaces import Leaf, leaves
-from shoal.runs import checkpoint_dir
+from shoal.runs import checkpoint_dir, is_of_module
 
 __all__ = ["TorchPolicy", "torch_policy"]
 
@@ -27,6 +27,8 @@ def torch_policy(run_dir: str | Path, which: str | None = None) -> TorchPolicy:
     from safetensors.torch import load_file
 
     directory = checkpoint_dir(run_dir, which)
+    if is_of_module(directory):
+        raise ValueError(f"{run_dir} trained a module of its own: shoal.learn.load_policy(…).module is it")
     state = json.loads((directory / "state.json").read_text())
     policy = TorchPolicy(state["observation_space"], state["action_space"], state["config"])
     policy.load_state_dict(load_file(directory / "policy.safetensors"))

@@ -19,9 +19,15 @@ from shoal.learn.config import algorithm_names, override, preset_for, read_run
 from shoal.runs import preset as preset_config
 
 if TYPE_CHECKING:
+    from shoal.learn.modules.session import Session
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Result", "Trainer", "train"]
+
+_WHY_RESTARTED = (
+    "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) does not "
+    "depend on the seed and the actions alone. The run is a good one, but not the same as without the interruption."
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ def train(
     env: Any = None,
     algorithm: str | None = None,
     *,
+    policy: Any = None,
+    device: Any = None,
     total_steps: int | None = None,
     seed: int | None = None,
     num_envs: int | None = None,
@@ -69,6 +77,10 @@ def train(
         env: an environment's id, class or factory, or a list of factories: what `shoal.make_vec` takes.
         algorithm: "ppo" (the default), "a2c", "impala" or "appo". The last two collect beside the update; which weights a
             rollout is collected with then depends on timing, unless they are told `deterministic=True`.
+        policy: a network of one's own: a torch.nn.Module, which is trained where it is, or what makes one of (observation_space,
+            action_space), or the import path of that, "package.module:Class". It is trained by "ppo", "a2c" and "appo";
+            docs/guides/own-networks.md says what it must have. None: a network of Shoal's, which options describe.
+        device: where a `policy` computes, as torch names it; by default the CPU.
         total_steps: environment steps over all environments; by default the preset's.
         seed: of everything random, 0 by default. The same seed gives the same policy, bit for bit, on one machine, for
             any number of workers; with "impala" and "appo" where they are told `deterministic=True`.
@@ -79,7 +91,8 @@ def train(
         resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
             what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
-            was not trained on an id. Overrides may change options; then it is another training from there on.
+            was not trained on an id, and `policy` where no import path leads to it; runs of "appo" that train a `policy` begin
+            with environments that are reset, and say so. Overrides may change options; then it is another training from there on.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as of `shoal.make_vec`, for all environments of the run, which
             keeps them: a resumed run and evaluations use them again. What JSON cannot hold, and a wrapper that no import
             path leads to, has to be given again.
@@ -97,6 +110,8 @@ def train(
     trainer = Trainer(
         env,
         algorithm,
+        policy=policy,
+        device=device,
         total_steps=total_steps,
         seed=seed,
         num_envs=num_envs,
@@ -122,7 +137,8 @@ def train(
 
 
 class Trainer:
-    """A training run in the background: a C++ thread that needs Python only to step environments of this process.
+    """A training run in the background: a C++ thread that needs Python only to step environments of this process; with
+    `policy=`, a thread of Python.
 
     Arguments as `train`. Use it as a context manager, or call close(): leaving stops the run, resumable.
 
@@ -140,6 +156,8 @@ class Trainer:
         env: Any = None,
         algorithm: str | None = None,
         *,
+        policy: Any = None,
+        device: Any = None,
         total_steps: int | None = None,
         seed: int | None = None,
         num_envs: int | None = None,
@@ -163,6 +181,7 @@ class Trainer:
         options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers)
         if resume:
             about, self.config = _recorded(run_dir, overrides, preset, algorithm)
+            policy, device = _network_of(about, policy, device)
             env = environments.recorded_env(about, env)
             given, options = options, options.over(environments.EnvOptions.of_run(about))
             about |= {name: value for name, value in given.record().items() if value is not None}
@@ -180,6 +199,8 @@ class Trainer:
                 "preset": chosen,
             }
             self.config = override(preset_config(chosen, algorithm), overrides)
+            if device is not None and policy is None:
+                raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
             if run_dir is None:
                 run_dir = new_run_dir(name, algorithm, self.config["seed"])
         about |= {"shoal": __version__, "num_workers": num_workers}
@@ -188,20 +209,21 @@ class Trainer:
         assert run_dir is not None  # _recorded() has refused to resume without
         self.run_dir = Path(run_dir)
         self._ended = False
+        where = {"num_workers": num_workers, "backend": backend, "context": context}
+        if policy is None:
+            self._begin(env, options, about, resume, where)
+        else:
+            self._begin_with(policy, device, env, options, about, resume, where, overrides)
+
+    def _begin(
+        self, env: Any, options: environments.EnvOptions, about: dict[str, Any], resume: bool, where: dict[str, Any]
+    ) -> None:
+        """With a network of Shoal's."""
         built: list[Any] = []
         try:
             sets = [("num_envs", options), ("eval_envs", options.for_evaluation())]
             for count, its_options in sets:
-                built.append(
-                    environments.build(
-                        env,
-                        self.config[count],
-                        its_options,
-                        num_workers=num_workers,
-                        backend=backend,
-                        context=context,
-                    )
-                )
+                built.append(environments.build(env, self.config[count], its_options, **where))
             engine, eval_engine = (envs._engine for envs in built)
             trainer = _learn.Trainer(
                 engine,
@@ -216,8 +238,37 @@ class Trainer:
             raise
         # In this order: what nobody holds any more loses its attributes one by one, and the end of the first waits for the
         # thread that steps the second.
-        self._trainer = trainer
+        self._trainer: _learn.Trainer | Session = trainer
         self._envs = built
+
+    def _begin_with(
+        self,
+        policy: Any,
+        device: Any,
+        env: Any,
+        options: environments.EnvOptions,
+        about: dict[str, Any],
+        resume: bool,
+        where: dict[str, Any],
+        overrides: Mapping[str, Any],
+    ) -> None:
+        """With a network of the user's."""
+        from shoal.learn.modules.session import Session, check_options
+
+        check_options(self.config["algorithm"], overrides)
+        trainer = Session(
+            policy,
+            device,
+            env,
+            options,
+            config=self.config,
+            about=about,
+            run_dir=self.run_dir,
+            resume=resume,
+            **where,
+        )
+        self._trainer = trainer  # in this order, as above
+        self._envs = trainer.environments
 
     def start(self) -> None:
         """Begins. Once."""
@@ -234,13 +285,7 @@ class Trainer:
         if ended and not self._ended:
             self._ended = True
             if self.status()["resume"] == "restarted":
-                warnings.warn(
-                    "the environments could not be brought back to where they stood, so they were reset: what they do "
-                    "after reset(seed) does not depend on the seed and the actions alone. The run is a good one, but not "
-                    "the same as without the interruption.",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                warnings.warn(getattr(self._trainer, "why_restarted", _WHY_RESTARTED), RuntimeWarning, stacklevel=2)
         return ended
 
     def status(self) -> dict[str, Any]:
@@ -327,3 +372,19 @@ def _recorded(
     config = about.pop("config")
     config["pause_at_step"] = None
     return about, override(config, overrides)
+
+
+def _network_of(about: Mapping[str, Any], policy: Any, device: Any) -> tuple[Any, Any]:
+    """The policy and the device that a recorded run goes on with; None for one of Shoal's own networks."""
+    if "policy" not in about:
+        for name, value in (("policy", policy), ("device", device)):
+            if value is not None:
+                raise ValueError(f"{name}= is of a network of one's own; this is a run of one of Shoal's")
+        return None, None
+    if policy is None:
+        policy = about["policy"]
+    if policy is None:
+        raise ValueError(
+            f"no import path leads to the run's policy, a {about['policy_name']}: give it as policy=, as when the run began"
+        )
+    return policy, device if device is not None else about["device"]

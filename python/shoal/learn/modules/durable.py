@@ -1,0 +1,58 @@
+"""Files and directories that appear whole or not at all, whenever the process is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+__all__ = ["found", "replace_directory", "replace_file"]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    _write(fresh, data)
+    fresh.rename(path)
+    _sync(path.parent)
+
+
+def replace_directory(path: Path, files: dict[str, bytes]) -> None:
+    """Replaces the directory by one with these files. In between it may be found() under its older name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{path.name}.tmp-*"):
+        shutil.rmtree(left)
+    fresh, old = path.with_name(f"{path.name}.tmp-{os.getpid()}"), _old(path)
+    fresh.mkdir()
+    for name, data in files.items():
+        _write(fresh / name, data)
+    _sync(fresh)
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+    fresh.rename(path)
+    _sync(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def found(path: Path) -> Path:
+    """Where the directory is: under its older name where it was being replaced when the process ended."""
+    return _old(path) if not path.exists() and _old(path).exists() else path
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,128 @@
+"""Episodes: those that training goes through, and whole fresh ones that say how good a policy is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+
+from shoal.vector.vector_env import VectorEnv
+
+__all__ = ["EpisodeLog", "summary", "whole_episodes"]
+
+_WINDOW = 100
+_LONGEST = 200_000
+"""Steps after which an episode of an evaluation is cut, counted, and reset: none runs for ever."""
+
+
+class EpisodeLog:
+    """Returns and lengths of the episodes of training.
+
+    Attributes:
+        count: that have ended.
+        finished: (return, length) of those since it was emptied.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.count = 0
+        self.finished: list[tuple[float, int]] = []
+        self._window: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
+        self._returns = np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, np.int64)
+
+    def restart(self) -> None:
+        """All environments were reset."""
+        self._returns[:] = 0
+        self._lengths[:] = 0
+
+    def add(self, reward: np.ndarray, ended: np.ndarray, valid: np.ndarray) -> None:
+        """A rollout, [steps, envs] each."""
+        for t in range(len(reward)):
+            self._returns += reward[t]
+            self._lengths += 1
+            for i in np.flatnonzero(ended[t] | ~valid[t]):
+                if valid[t, i]:
+                    episode = (float(self._returns[i]), int(self._lengths[i]))
+                    self.count += 1
+                    self.finished.append(episode)
+                    self._window.append(episode)
+                self._returns[i] = self._lengths[i] = 0
+
+    @property
+    def mean_return(self) -> float:
+        """Of the last hundred; NaN before the first."""
+        return float(np.mean([episode[0] for episode in self._window])) if self._window else float("nan")
+
+    @property
+    def mean_length(self) -> float:
+        return float(np.mean([episode[1] for episode in self._window])) if self._window else float("nan")
+
+    def state(self) -> dict[str, Any]:
+        return {"count": self.count, "last": list(self._window)}
+
+    def arrays(self) -> dict[str, torch.Tensor]:
+        return {"returns": torch.from_numpy(self._returns.copy()), "lengths": torch.from_numpy(self._lengths.copy())}
+
+    def load(self, state: Mapping[str, Any], arrays: Mapping[str, torch.Tensor]) -> None:
+        self.count = state["count"]
+        self._window.clear()
+        self._window.extend((float(a), int(b)) for a, b in state["last"])
+        self._returns[:] = arrays["returns"].numpy()
+        self._lengths[:] = arrays["lengths"].numpy()
+
+
+def whole_episodes(
+    envs: VectorEnv,
+    act: Callable[[Any], np.ndarray],
+    episodes: int,
+    seed: int,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[list[float], list[int]] | None:
+    """Returns and lengths of fresh episodes, by environment, then by time. None where it was cancelled.
+
+    Every environment gives the same number of them (the first ones one more), and all count, so that short episodes weigh no
+    more than long ones. src/shoal/learn/run/evaluator.h says the same of C++ policies.
+
+    Args:
+        act: from observations of all environments to their actions.
+        seed: environment i is reset with seed + i, once.
+    """
+    count = envs.num_envs
+    wanted = np.array([episodes // count + (i < episodes % count) for i in range(count)])
+    done: list[list[tuple[float, int]]] = [[] for _ in range(count)]
+    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    skipped = np.zeros(count, bool)  # the row to come is that of a reset
+    next_step = envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    obs, _ = envs.reset(seed=[seed + i for i in range(count)])
+    while any(len(own) < n for own, n in zip(done, wanted, strict=True)):
+        if cancelled():
+            return None
+        obs, reward, terminated, truncated, _ = envs.step(act(obs))
+        returns += np.where(skipped, 0, reward)
+        lengths += ~skipped
+        ended = (terminated | truncated) & ~skipped
+        too_long = (lengths >= _LONGEST) & ~ended
+        for i in np.flatnonzero(ended | too_long):
+            if len(done[i]) < wanted[i]:
+                done[i].append((float(returns[i]), int(lengths[i])))
+            returns[i] = lengths[i] = 0
+        skipped = ended & next_step
+        if too_long.any():
+            obs, _ = envs.reset(options={"reset_mask": too_long})
+    whole = [episode for own in done for episode in own]
+    return [episode[0] for episode in whole], [episode[1] for episode in whole]
+
+
+def summary(returns: list[float], lengths: list[int]) -> dict[str, Any]:
+    """As shoal.learn.Evaluation has them."""
+    return {
+        "mean_return": float(np.mean(returns)),
+        "std_return": float(np.std(returns)),
+        "mean_length": float(np.mean(lengths)),
+        "returns": returns,
+        "lengths": lengths,
+    }

@@ -1,0 +1,108 @@
+"""Modules out of runs: observations in, actions out, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from shoal.learn.modules.acting import act
+from shoal.learn.modules.checkpoints import read_checkpoint
+from shoal.learn.modules.episodes import summary, whole_episodes
+from shoal.learn.modules.learner import load_policy_into
+from shoal.learn.modules.network import Network, device_of, module_of
+from shoal.learn.modules.seeds import drawing_from
+from shoal.learn.spaces import leaves, space_from
+from shoal.vector.vector_env import VectorEnv
+
+__all__ = ["ModulePolicy", "load"]
+
+
+class ModulePolicy:
+    """A trained module, the observation normaliser included. Threads: one at a time.
+
+    Attributes:
+        module: the user's, in eval() mode, on the device.
+        observation_space, action_space: of one observation and one action.
+    """
+
+    def __init__(self, network: Network, state: Mapping[str, Any]) -> None:
+        self.module: nn.Module = network.module
+        self.observation_space = space_from(state["observation_space"])
+        self.action_space = space_from(state["action_space"])
+        self._network = network
+        self._state = state
+        self._inputs = list(leaves(state["observation_space"]))
+
+    @property
+    def step(self) -> int:
+        """The environment steps that it was trained for."""
+        return int(self._state["step"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The options that it was trained with."""
+        return dict(self._state["config"])
+
+    def predict(self, observation: Any, deterministic: bool | None = None) -> np.ndarray:
+        """The action for one observation, or the actions for a batch of them, as `shoal.learn.Policy.predict`.
+
+        Args:
+            deterministic: the most probable actions, of the module's mode(); False samples, from torch's global generator. None:
+                the most probable ones where the module has a mode().
+
+        Raises:
+            TypeError: for True where it has none.
+            ValueError: the observation does not fit the space.
+        """
+        batches = [leaf.batch(leaf.pick(observation)) for leaf in self._inputs]
+        single, rows = batches[0][1], len(batches[0][0])
+        if any(was_single != single or len(array) != rows for array, was_single in batches):
+            raise ValueError("some arrays of the observation are single and others batches, or of other lengths")
+        batch = _nested(self._state["observation_space"], iter([array for array, _ in batches]))
+        actions = act(self._network, self.action_space, batch, deterministic)
+        return actions[0] if single else actions
+
+    def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
+        """What shoal.learn.evaluate() asks."""
+        with drawing_from(seed, self._network.device):
+            done = whole_episodes(
+                envs, lambda obs: act(self._network, self.action_space, obs, deterministic), episodes, seed
+            )
+        assert done is not None
+        return summary(*done)
+
+
+def load(checkpoint: Path, policy: Any, device: Any) -> ModulePolicy:
+    """
+    Args:
+        policy: as train() takes it; None: what the path leads to that the run recorded.
+
+    Raises:
+        ValueError: where there is none, or the weights are not of this module.
+    """
+    kept = read_checkpoint(checkpoint, resumable=False)
+    state = kept.state
+    if policy is None:
+        policy = state["policy"]
+    if policy is None:
+        raise ValueError(
+            f"no import path leads to the policy of {checkpoint}: give it as policy=, as it was given to train()"
+        )
+    observation_space = space_from(state["observation_space"])
+    module = module_of(policy, observation_space, space_from(state["action_space"]), state["config"]["seed"])
+    network = Network(module, observation_space, state["config"], device_of(device))
+    load_policy_into(network, kept.arrays)
+    network.eval()
+    return ModulePolicy(network, state)
+
+
+def _nested(description: Mapping[str, Any], arrays: Any) -> Any:
+    if description["type"] == "Dict":
+        return {name: _nested(inner, arrays) for name, inner in description["spaces"]}
+    if description["type"] == "Tuple":
+        return tuple(_nested(inner, arrays) for inner in description["spaces"])
+    return next(arrays)

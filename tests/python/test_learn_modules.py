@@ -1,0 +1,600 @@
+"""Training of networks of one's own: that they learn, what a run keeps of them, how it resumes, what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from safetensors.torch import load_file
+from torch import nn
+
+import learn_envs
+import learn_modules
+import shoal
+from learn_modules import ActorCritic
+
+SMALL: dict[str, Any] = {
+    "num_envs": 5,
+    "total_steps": 1500,
+    "num_steps": 20,
+    "learning_rate_schedule": "linear",
+    "entropy_coef": 0.01,
+    "normalize_obs": True,
+    "normalize_reward": True,
+    "eval_every": 500,
+    "eval_episodes": 3,
+    "eval_envs": 2,
+    "final_episodes": 0,
+}
+OF_PPO = {"batch_size": 32, "epochs": 2, "preset": "sb3"}
+PPO = {**SMALL, **OF_PPO}
+
+
+def small(algorithm: str) -> dict[str, Any]:
+    """Options of a short run."""
+    return {**SMALL, "preset": "sb3"} if algorithm == "a2c" else PPO
+
+
+def digest(run_dir: Path) -> dict[str, str]:
+    """sha256 of all that training computes."""
+    files = ("policy", "normalizer", "optim", "envs")
+    names = [f"last/{name}.safetensors" for name in files] + ["best/policy.safetensors"]
+    return {name: hashlib.sha256((run_dir / "checkpoints" / name).read_bytes()).hexdigest() for name in names}
+
+
+# --- learning
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "appo"])
+def test_cartpole_is_learned(tmp_path: Path, algorithm: str) -> None:
+    result = shoal.learn.train(
+        "CartPole-v1", algorithm, policy=ActorCritic, seed=1, num_workers=1, target_return=475, run_dir=tmp_path / "run"
+    )
+    assert result.ending == "target"
+    assert result.mean_return is not None and result.mean_return >= 475
+    assert result.evaluated_episodes == 100
+    again = shoal.learn.evaluate(result.run_dir, episodes=20, seed=12)
+    assert again.mean_return >= 450
+
+
+# --- what a run keeps
+
+
+def test_a_run_leaves_its_directory_behind(tmp_path: Path) -> None:
+    result = shoal.learn.train(
+        learn_envs.Drift, policy=ActorCritic, run_dir=tmp_path / "run", num_workers=0, seed=9, **PPO
+    )
+    assert (result.ending, result.steps, result.env, result.seed) == ("budget", 1500, "Drift", 9)
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert (config["policy"], config["device"]) == ("learn_modules:ActorCritic", "cpu")
+    options = {name: value for name, value in PPO.items() if name != "preset"}
+    assert config["config"] == {**shoal.learn.preset("sb3"), **options, "seed": 9}
+    lines = [json.loads(line) for line in (tmp_path / "run/progress.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "train/loss" in line] == list(range(100, 1501, 100))
+    assert [line["step"] for line in lines if "eval/mean_reward" in line] == [500, 1000, 1500]
+    assert json.loads((tmp_path / "run/result.json").read_text())["mean_return"] == result.mean_return
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "appo"])
+def test_what_is_measured_has_the_names_that_it_has_of_networks_in_cpp(tmp_path: Path, algorithm: str) -> None:
+    options = small(algorithm) | {"log_interval": 1} | ({"preset": "default"} if algorithm == "appo" else {})
+    given = {"in_cpp": {}, "module": {"policy": ActorCritic}}
+    measured, statuses = [], []
+    for name, more in given.items():
+        with shoal.learn.Trainer(
+            learn_envs.Drift, algorithm, run_dir=tmp_path / name, num_workers=0, **options, **more
+        ) as trainer:
+            trainer.start()
+            assert trainer.wait()
+            measured.append({name for _, values in trainer.poll() for name in values})
+            statuses.append(trainer.status())
+    assert measured[0] == measured[1]
+    assert statuses[0].keys() == statuses[1].keys()
+    kinds = [{name: type(value) for name, value in status.items()} for status in statuses]
+    assert kinds[0] == kinds[1]
+
+
+def test_a_policy_is_loaded_by_its_import_path(tmp_path: Path) -> None:
+    shoal.learn.train(
+        "CartPole-v1", policy="learn_modules:ActorCritic(hidden=8)", run_dir=tmp_path, num_workers=0, **PPO
+    )
+    policy = shoal.learn.load_policy(tmp_path)
+    assert isinstance(policy, shoal.learn.ModulePolicy)
+    assert policy.module.actor[0].out_features == 8
+    assert policy.action_space == spaces.Discrete(2)
+    assert policy.config["num_steps"] == 20
+    observations = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    actions = policy.predict(observations)
+    assert actions.dtype == np.int64 and actions.shape == (50,) and set(actions) == {0, 1}
+    assert policy.predict(observations[7]) == actions[7]
+    samples = np.stack([policy.predict(observations, deterministic=False) for _ in range(20)])
+    assert (samples != samples[0]).any()
+    with pytest.raises(ValueError, match="has shape"):
+        policy.predict(np.zeros(3, np.float32))
+    last = shoal.learn.load_policy(tmp_path, "last")
+    assert last.step == 1500
+    with pytest.raises(ValueError, match="not of this ActorCritic"):
+        shoal.learn.load_policy(tmp_path, policy=ActorCritic)
+
+
+def test_a_module_is_trained_where_it_is_and_given_again_to_load(tmp_path: Path) -> None:
+    environment = learn_envs.Drift()
+    module = ActorCritic(environment.observation_space, environment.action_space, 8)
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    result = shoal.learn.train(learn_envs.Drift, policy=module, run_dir=tmp_path, num_workers=0, **PPO)
+    assert all((old != new).any() for old, new in zip(before, module.parameters(), strict=True))
+    with pytest.raises(ValueError, match="give it as policy="):
+        shoal.learn.load_policy(tmp_path)
+    again = ActorCritic(environment.observation_space, environment.action_space, 8)
+    loaded = shoal.learn.load_policy(tmp_path, "last", policy=again)
+    assert all(torch.equal(a, b) for a, b in zip(loaded.module.parameters(), module.parameters(), strict=True))
+    given = {"env": learn_envs.Drift, "episodes": 3, "num_workers": 0}
+    with pytest.raises(ValueError, match="give it as policy="):
+        shoal.learn.evaluate(result.run_dir, **given)
+    assert shoal.learn.evaluate(result.run_dir, policy=again, **given).episodes == 3
+
+
+def test_observations_may_be_dicts(tmp_path: Path) -> None:
+    shoal.learn.train(learn_envs.Pictures, policy=OfPictures, run_dir=tmp_path, num_workers=0, **PPO)
+    policy = shoal.learn.load_policy(tmp_path, policy=OfPictures)
+    observation = learn_envs.Pictures().reset(seed=1)[0]
+    assert policy.action_space.contains(policy.predict(observation))
+
+
+class OfPictures(nn.Module):
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        super().__init__()
+        self.choices = action_space.nvec.tolist()
+        self.body = nn.Linear(8, sum(self.choices) + 1)
+
+    def parts(self, obs: Any) -> Any:
+        features = [obs["numbers"], obs["bytes"] / 255, obs["lights"]]
+        out = self.body(torch.cat([part.float() for part in features], -1))
+        logits = out[..., 1:].split(self.choices, -1)
+        return [torch.distributions.Categorical(logits=part) for part in logits], out[..., 0]
+
+    def forward(self, obs: Any) -> Any:
+        parts, value = self.parts(obs)
+        action = torch.stack([part.sample() for part in parts], -1)
+        return {"action": action, "log_prob": self.log_prob(parts, action), "value": value}
+
+    def evaluate_actions(self, obs: Any, action: Any) -> Any:
+        parts, value = self.parts(obs)
+        entropy = sum(part.entropy() for part in parts)
+        return {"log_prob": self.log_prob(parts, action), "value": value, "entropy": entropy}
+
+    @staticmethod
+    def log_prob(parts: Any, action: Any) -> Any:
+        return sum(part.log_prob(action[..., i]) for i, part in enumerate(parts))
+
+
+# --- the same bits
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By algorithm, a run of Python environments in this process that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    for algorithm in ("ppo", "a2c"):
+        shoal.learn.train(
+            learn_envs.Drift,
+            algorithm,
+            policy=learn_modules.Dropping,
+            run_dir=folder / algorithm,
+            num_workers=0,
+            **small(algorithm),
+        )
+    return {algorithm: folder / algorithm for algorithm in ("ppo", "a2c")}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_changes_nothing(
+    tmp_path: Path, whole: dict[str, Path], workers: int, algorithm: str
+) -> None:
+    torch.manual_seed(workers)  # nor what the process has drawn before
+    shoal.learn.train(
+        learn_envs.Drift,
+        algorithm,
+        policy=learn_modules.Dropping,
+        run_dir=tmp_path,
+        num_workers=workers,
+        **small(algorithm),
+    )
+    assert digest(tmp_path) == digest(whole[algorithm])
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+@pytest.mark.parametrize("pauses", [[1], [450, 1100]])
+def test_stopped_and_resumed_equals_uninterrupted(
+    tmp_path: Path, whole: dict[str, Path], pauses: list[int], algorithm: str
+) -> None:
+    for number, pause in enumerate([*pauses, None]):
+        given = {} if number else {**small(algorithm), "policy": learn_modules.Dropping}
+        result = shoal.learn.train(
+            learn_envs.Drift,
+            None if number else algorithm,
+            run_dir=tmp_path,
+            num_workers=number % 3,
+            resume=number > 0,
+            **{**given, "pause_at_step": pause},
+        )
+        assert result.ending == ("budget" if pause is None else "stopped")
+    assert digest(tmp_path) == digest(whole[algorithm])
+
+
+KILLED = """
+import sys, learn_envs, learn_modules, shoal
+shoal.learn.train(
+    learn_envs.Drift, policy=learn_modules.Dropping, run_dir=sys.argv[1], num_workers=2, save_every_seconds=0,
+    env_kwargs={{"linger": 0.0005}}, **{options!r}
+)
+"""
+
+
+@pytest.mark.parametrize("step", [100, 700])
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted(
+    tmp_path: Path, whole: dict[str, Path], step: int
+) -> None:
+    state = tmp_path / "run/checkpoints/last/state.json"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(options=PPO), str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+    )
+    try:
+        while not (state.exists() and step_of(state) >= step):
+            assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    result = shoal.learn.train(
+        learn_envs.Drift, run_dir=tmp_path / "run", resume=True, num_workers=0, env_kwargs={}, save_every_seconds=60
+    )
+    assert result.steps == 1500
+    assert digest(tmp_path / "run") == digest(whole["ppo"])
+
+
+def step_of(state: Path) -> int:
+    try:
+        return json.loads(state.read_text())["step"]
+    except FileNotFoundError:  # it is being replaced
+        return 0
+
+
+def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_path: Path) -> None:
+    given = {"run_dir": tmp_path, "num_workers": 0}
+    shoal.learn.train(
+        learn_envs.Drift, policy=ActorCritic, env_kwargs={"entropy": True}, pause_at_step=600, **PPO, **given
+    )
+    with pytest.warns(RuntimeWarning, match="could not be brought back"):
+        assert shoal.learn.train(learn_envs.Drift, resume=True, **given).steps == 1500
+
+
+def test_the_replay_is_bounded_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All environments are reset once replay_limit steps were made, resumed or not."""
+    monkeypatch.setattr("shoal.learn.modules.run._LEAST_REPLAY", 100)
+    options = {**PPO, "replay_limit": 1}
+    given = {"policy": learn_modules.Dropping, "num_workers": 0}
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "whole", **options, **given)
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "parts", pause_at_step=1200, **options, **given)
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "parts", num_workers=0, resume=True)
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+    kept = load_file(tmp_path / "parts/checkpoints/last/envs.safetensors")
+    assert len(kept["actions"]) == 100
+
+
+def test_appo_in_a_fixed_order_gives_the_same_bits_and_goes_on_after_a_pause(tmp_path: Path) -> None:
+    options = {**PPO, "preset": "default", "deterministic": True, "max_lag": 2, "log_interval": 1}
+    lags = []
+    for name, workers in (("a", 0), ("b", 2)):
+        with shoal.learn.Trainer(
+            learn_envs.Drift, "appo", policy=ActorCritic, run_dir=tmp_path / name, num_workers=workers, **options
+        ) as trainer:
+            trainer.start()
+            trainer.wait()
+            lags.append([values["train/policy_lag"] for _, values in trainer.poll() if "train/policy_lag" in values])
+    assert lags[0] == lags[1] == [0, 1] + [2] * 13
+    policies = [(tmp_path / name / "checkpoints/last/policy.safetensors").read_bytes() for name in "ab"]
+    assert policies[0] == policies[1]
+    run = {"run_dir": tmp_path / "c"}
+    shoal.learn.train(learn_envs.Drift, "appo", policy=ActorCritic, pause_at_step=500, **options, **run)
+    with pytest.warns(RuntimeWarning, match="goes on with its environments reset"):
+        assert shoal.learn.train(learn_envs.Drift, resume=True, **run).steps == 1500
+
+
+# --- looking on, stopping
+
+
+def test_status_poll_and_stop_from_another_thread(tmp_path: Path) -> None:
+    many = {**PPO, "total_steps": 10_000_000}
+    threads = torch.get_num_threads()
+    with shoal.learn.Trainer("CartPole-v1", policy=ActorCritic, run_dir=tmp_path, num_workers=1, **many) as trainer:
+        assert trainer.status()["phase"] == "ready"
+        with pytest.raises(RuntimeError, match="has not ended"):
+            trainer.result()
+        trainer.start()
+        while trainer.status()["step"] == 0:
+            assert not trainer.wait(0.01)
+        stopper = threading.Thread(target=trainer.stop)
+        stopper.start()
+        assert trainer.wait(60)
+        stopper.join()
+        assert trainer.result().ending == "stopped"
+        assert trainer.status()["phase"] == "ended"
+        assert trainer.poll() and trainer.poll() == []
+        with pytest.raises(RuntimeError, match="has been started"):
+            trainer.start()
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "appo"])
+def test_an_environments_exception_arrives_as_it_was_raised(tmp_path: Path, algorithm: str) -> None:
+    options = {**PPO, "preset": "default"} if algorithm == "appo" else PPO
+    with pytest.raises(LookupError, match="step 25 is the one"):
+        shoal.learn.train(
+            learn_envs.Drift,
+            algorithm,
+            policy=ActorCritic,
+            run_dir=tmp_path,
+            env_kwargs={"fail_at": 25},
+            num_workers=0,
+            **{**options, "eval_every": 0},
+        )
+
+
+def test_a_killed_actor_of_appo_ends_the_run_with_one_error(tmp_path: Path, descendants: Any) -> None:
+    options = {**PPO, "preset": "default", "total_steps": 10_000_000, "eval_every": 0, "save_every_seconds": 0}
+    before = descendants()
+    with shoal.learn.Trainer("CartPole-v1", "appo", policy=ActorCritic, run_dir=tmp_path, **options) as trainer:
+        trainer.start()
+        while trainer.status()["step"] < 1000:
+            assert not trainer.wait(0.01)
+        source = trainer._envs[1]
+        (pid,) = source._collector._source.processes.pids
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(shoal.WorkerDied):
+            trainer.wait(60)
+    assert descendants() <= before
+    assert json.loads((tmp_path / "checkpoints/last/state.json").read_text())["step"] >= 100
+
+
+UNENDING = """
+import sys, learn_envs, learn_modules, shoal
+trainer = shoal.learn.Trainer(
+    learn_envs.Drift, policy=learn_modules.ActorCritic, run_dir=sys.argv[1], num_workers=1, **{options!r}
+)
+trainer.start()
+while trainer.status()["step"] == 0:
+    trainer.wait(0.01)
+{then}
+"""
+ENDINGS = {
+    "the program ends": "print('end')",
+    "nobody holds it": "del trainer; print('end')",
+    "Ctrl-C": "import os, signal, threading\n"
+    "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+    "try: trainer.wait()\nexcept KeyboardInterrupt: trainer.close(); print('end')",
+}
+
+
+@pytest.mark.parametrize("then", ENDINGS.values(), ids=list(ENDINGS))
+def test_a_run_ends_resumably_when(tmp_path: Path, then: str) -> None:
+    code = UNENDING.format(options={**PPO, "total_steps": 10**8}, then=then)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert (tmp_path / "run/checkpoints/last/state.json").exists()
+
+
+# --- what is refused
+
+
+class WrongValue(ActorCritic):
+    def value(self, obs: Any) -> Any:
+        return self.critic(obs)
+
+
+class NoValue(ActorCritic):
+    def forward(self, obs: Any) -> Any:
+        return super().forward(obs)[:2]
+
+
+class WrongShape(ActorCritic):
+    def evaluate_actions(self, obs: Any, action: Any) -> Any:
+        log_prob, value, entropy = super().evaluate_actions(obs, action)
+        return log_prob, value[:, None], entropy
+
+
+class OtherOrder(ActorCritic):
+    def evaluate_actions(self, obs: Any, action: Any) -> Any:
+        log_prob, value, entropy = super().evaluate_actions(obs, action)
+        return value, log_prob, entropy
+
+
+class OtherDistribution(ActorCritic):
+    def evaluate_actions(self, obs: Any, action: Any) -> Any:
+        log_prob, value, entropy = super().evaluate_actions(obs, action)
+        return log_prob - 1, value, entropy
+
+
+class Detached(ActorCritic):
+    def evaluate_actions(self, obs: Any, action: Any) -> Any:
+        return tuple(tensor.detach() for tensor in super().evaluate_actions(obs, action))
+
+
+class NoEntropy(ActorCritic):
+    def evaluate_actions(self, obs: Any, action: Any) -> Any:
+        return super().evaluate_actions(obs, action)[:2]
+
+
+class NotFinite(ActorCritic):
+    def value(self, obs: Any) -> Any:
+        return super().value(obs) * float("nan")
+
+
+class Logits(ActorCritic):
+    def forward(self, obs: Any) -> Any:
+        return self.actor(obs), *super().forward(obs)[1:]
+
+
+class Recurrent(ActorCritic):
+    def initial_state(self, num_envs: int) -> Any:
+        return torch.zeros(num_envs, 1)
+
+
+class CannotEvaluate(ActorCritic):
+    evaluate_actions = None  # type: ignore[assignment]
+
+
+class Frozen(ActorCritic):
+    def __init__(self, *spaces: Any) -> None:
+        super().__init__(*spaces)
+        self.requires_grad_(False)
+
+
+class ExtraState(ActorCritic):
+    def get_extra_state(self) -> Any:
+        return "text"
+
+    def set_extra_state(self, state: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "message"),
+    [
+        (WrongValue, ValueError, r"the policy gave value of shape \(5, 1\)"),
+        (NoValue, TypeError, "forward.. of NoValue gave no value: training needs"),
+        (
+            WrongShape,
+            ValueError,
+            r"evaluate_actions.. of WrongShape gave a value of a tensor of shape \(100, 1\).*squeeze",
+        ),
+        (OtherOrder, ValueError, "gave the log_prob where the value belongs"),
+        (OtherDistribution, ValueError, "gave a log_prob that is up to 1 from what forward"),
+        (Detached, ValueError, "without a gradient"),
+        (NoEntropy, ValueError, "entropy_coef=0.01 needs an entropy"),
+        (NotFinite, ValueError, "a value that is not finite, in iteration 1"),
+        (Logits, ValueError, "return the actions themselves, not scores"),
+        (Recurrent, TypeError, "Recurrent is recurrent"),
+        (CannotEvaluate, TypeError, "has no evaluate_actions"),
+        (Frozen, ValueError, "no parameter that requires a gradient"),
+        (ExtraState, TypeError, "state_dict.. has '_extra_state', a str"),
+        (lambda *spaces: 5, TypeError, "made a int of the spaces"),
+        (7, TypeError, "policy= takes a torch.nn.Module"),
+        (
+            "learn_modules:ActorCritics",
+            ValueError,
+            "the policy 'learn_modules:ActorCritics'.*did you mean 'ActorCritic'",
+        ),
+        ("ActorCritic", ValueError, "a policy is written package.module:Name"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_wrong_module_is_one_clear_error(tmp_path: Path, policy: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        shoal.learn.train(
+            "CartPole-v1", policy=policy, run_dir=tmp_path, num_workers=1, **{**PPO, "normalize_obs": False}
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithm": "impala"}, "policy= is trained by ppo, a2c, appo; 'impala' trains"),
+        ({"policy_hidden": [8]}, "policy_hidden= is of Shoal's own networks"),
+        ({"fused": False}, "fused= is of Shoal's own networks"),
+        ({"device": "cuda:77"}, "device='cuda:77': .*device='cpu' is always there"),
+        ({"device": "abacus"}, "device='abacus'"),
+        ({"policy": None, "device": "cpu"}, "device= says where a policy= computes"),
+        ({"learnign_rate": 1}, 'the nearest is "learning_rate"'),
+    ],
+)
+def test_a_bad_option_is_one_clear_error_before_anything_starts(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        shoal.learn.train("CartPole-v1", **{"policy": ActorCritic, "run_dir": tmp_path / "run", **options})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_device_that_is_not_there_is_refused_of_a_loaded_policy(tmp_path: Path) -> None:
+    shoal.learn.train("shoal/CartPole-v1", policy=ActorCritic, run_dir=tmp_path, pause_at_step=100, **PPO)
+    with pytest.raises(ValueError, match="device='cuda:77'"):
+        shoal.learn.load_policy(tmp_path, device="cuda:77")
+    with pytest.raises(ValueError, match="device='cuda:77'"):
+        shoal.learn.evaluate(tmp_path, device="cuda:77")
+
+
+def test_resume_says_what_is_wrong(tmp_path: Path) -> None:
+    environment = learn_envs.Drift()
+    module = ActorCritic(environment.observation_space, environment.action_space)
+    given = {"run_dir": tmp_path, "num_workers": 0}
+    shoal.learn.train(learn_envs.Drift, policy=module, pause_at_step=150, **PPO, **given)
+    again = {"env": learn_envs.Drift, "resume": True, **given}
+    with pytest.raises(ValueError, match="a ActorCritic: give it as policy="):
+        shoal.learn.train(**again)
+    with pytest.raises(ValueError, match="policy_hidden= is of Shoal's own"):
+        shoal.learn.train(policy=module, policy_hidden=[8], **again)
+    with pytest.raises(shoal.Error, match="5 environments, not 6"):
+        shoal.learn.train(policy=module, num_envs=6, **again)
+    with pytest.raises(ValueError, match="already holds a run"):
+        shoal.learn.train(learn_envs.Drift, policy=module, **PPO, **given)
+    with pytest.raises(ValueError, match="not of this ActorCritic"):
+        shoal.learn.train(policy=lambda *spaces: ActorCritic(*spaces, 8), **again)
+    optimizer = tmp_path / "checkpoints/last/optim.safetensors"
+    optimizer.write_bytes(optimizer.read_bytes()[:-1] + b"?")
+    with pytest.raises(shoal.Error, match="optim.safetensors is damaged"):
+        shoal.learn.train(policy=module, **again)
+
+
+def test_what_is_of_the_other_kind_of_run_is_refused(tmp_path: Path) -> None:
+    small_cpp = {**PPO, "policy_hidden": [4], "value_hidden": [4], "pause_at_step": 100}
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "cpp", **small_cpp)
+    with pytest.raises(ValueError, match="policy= is of a network of one's own"):
+        shoal.learn.train(run_dir=tmp_path / "cpp", resume=True, policy=ActorCritic)
+    with pytest.raises(ValueError, match="policy= is of runs that trained a torch module"):
+        shoal.learn.load_policy(tmp_path / "cpp", policy=ActorCritic)
+    shoal.learn.train("shoal/CartPole-v1", policy=ActorCritic, run_dir=tmp_path / "own", pause_at_step=100, **PPO)
+    with pytest.raises(ValueError, match="load_policy"):
+        shoal.learn.torch_policy(tmp_path / "own")
+    with pytest.raises(ValueError, match="give the module itself"):
+        shoal.Collector("shoal/CartPole-v1", str(tmp_path / "own"), frames_per_batch=8)
+
+
+def test_a_module_without_mode_is_sampled_from_unless_that_is_asked_for(tmp_path: Path) -> None:
+    shoal.learn.train("shoal/CartPole-v1", policy=learn_modules.WithoutMode, run_dir=tmp_path, pause_at_step=100, **PPO)
+    policy = shoal.learn.load_policy(tmp_path)
+    with pytest.raises(TypeError, match="has no mode"):
+        policy.predict(np.zeros(4, np.float32), deterministic=True)
+    assert len({int(policy.predict(np.zeros(4, np.float32))) for _ in range(60)}) == 2
+    evaluations = [shoal.learn.evaluate(tmp_path, episodes=5, seed=3).returns for _ in range(2)]
+    assert evaluations[0] == evaluations[1]
+
+
+def test_import_shoal_and_training_in_cpp_stay_without_torch() -> None:
+    code = "import shoal, sys; shoal.learn.train; shoal.learn.load_policy; shoal.learn.evaluate; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "False", done.stderr
