@@ -18,15 +18,23 @@ pytestmark = [
 ]
 
 
-def mpirun(tmp_path: Path, text: str, *arguments: str) -> list[str]:
-    """Runs a script as two ranks; returns the lines that they printed, sorted."""
-    script = tmp_path / "rank.py"
-    script.write_text(textwrap.dedent(text))
+STORY = Path(__file__).parents[2] / "examples" / "start_methods" / "with_mpi.py"
+
+
+def ranks(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script as two ranks."""
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     command = ["mpirun", "-n", "2", "--oversubscribe", *root, sys.executable, str(script), *arguments]
     # Everything on this machine, and none of it over a network interface.
     environment = {**os.environ, "OMPI_MCA_btl": "self,vader", "OMPI_MCA_pml": "ob1", "OMPI_MCA_plm": "isolated"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+
+
+def mpirun(tmp_path: Path, text: str, *arguments: str) -> list[str]:
+    """The lines that two ranks printed, sorted."""
+    script = tmp_path / "rank.py"
+    script.write_text(textwrap.dedent(text))
+    done = ranks(script, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(done.stdout.splitlines())
 
@@ -86,3 +94,14 @@ def test_environment_workers_run_under_each_rank(context: str, tmp_path: Path) -
         context,
     )
     assert lines == ["rank 0 total 8", "rank 1 total 8"]
+
+
+def test_the_story_of_workers_that_are_taken_for_ranks() -> None:
+    """docs/stories/start_methods.md"""
+    failed = ranks(STORY, "--theirs")
+    assert failed.returncode != 0 and "0 of 4 workers did their work" in failed.stdout
+    done = ranks(STORY)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"rank {rank} of 2: 4 of 4 workers did their work, and saw 0 of MPI's variables" for rank in range(2)
+    ]

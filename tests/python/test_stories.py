@@ -223,3 +223,63 @@ def test_buffers_go_round() -> None:
 def test_buffers_can_be_interrupted(interrupted: Callable[..., str]) -> None:
     pytest.importorskip("torch")
     assert "KeyboardInterrupt" in interrupted("hogwild/buffers.py", "--batches", "1000000")
+
+
+# Start methods, lambdas, preloading, pools, logs, a process for each device (MPI: test_mpi.py)
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("context", r"RuntimeError: context has already been set"),
+        ("lambda", r"(AttributeError|PicklingError): Can't (pickle|get) local object .*<lambda>"),
+        ("preload", r"the preload was ignored, and nobody said so"),
+        ("pool", r"task 3 was killed, all others are done, and the result will never come"),
+        ("port", r"(?i)address already in use"),
+    ],
+)
+def test_start_methods_failed(way: str, told: str) -> None:
+    if way == "port":
+        pytest.importorskip("torch")
+    done = run("start_methods/original.py", way)
+    assert done.returncode == 1 and re.search(told, done.stderr), done.stderr
+
+
+def test_logs_of_spawned_processes_were_lost() -> None:
+    done = run("start_methods/original.py", "logs")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "from the program\n", "")
+
+
+def test_start_methods_need_no_more_than_our_import(tmp_path: Path) -> None:
+    theirs, ours = "import multiprocessing as mp", "import shoal.multiprocessing as mp"
+    copy, path = with_our_import("start_methods/original.py", theirs, ours, tmp_path), beside("start_methods")
+    assert works(copy, "context", **path) == ""
+    assert works(copy, "lambda", **path) == "from a lambda\n"
+    assert "PreloadError: preload: importing 'heavvy' failed" in run(copy, "preload", **path).stderr
+    told = run(copy, "pool", **path).stderr
+    assert re.search(r"WorkerDied: SpawnPoolWorker-\d \(pid \d+\) was killed by signal 9", told)
+
+
+def test_start_methods_work_side_by_side() -> None:
+    *methods, heavy, misspelt, tasks, log = works("start_methods/main.py", "--processes", "3").splitlines()
+    for method, line in zip(("fork", "forkserver", "spawn"), methods, strict=True):
+        assert re.fullmatch(rf"{method}: 3 processes answered after \d+\.\d\d s, \d+\.\d MiB each", line)
+    assert heavy == "heavy was imported by 1 process for 3"
+    assert "importing 'heavvy' failed with ModuleNotFoundError" in misspelt
+    assert tasks == "tasks [0, 1, 2, 4, 5] are done, [3] was killed"
+    assert log == "worker logs: from a process"
+
+
+def test_a_process_for_each_device_trains_one_network() -> None:
+    pytest.importorskip("torch")
+    first, rows, loss, figures = works("start_methods/data_parallel.py").splitlines()
+    assert re.fullmatch(r"\d processes, (Gloo|NCCL), port \d+", first)
+    assert rows == "rows of the first epoch: 2048, each of them once: True"
+    told = re.fullmatch(r"loss (\S+) at first, (\S+) at last; the same weights in all processes: True", loss)
+    assert told and float(told[2]) < float(told[1]) / 2
+    assert re.fullmatch(r"\d+\.\d s with their start, \d+ MiB all of them and their loaders together", figures)
+
+
+def test_a_process_for_each_device_can_be_interrupted(interrupted: Callable[..., str]) -> None:
+    pytest.importorskip("torch")
+    assert "KeyboardInterrupt" in interrupted("start_methods/data_parallel.py", "--epochs", "1000")
