@@ -515,6 +515,7 @@ PROOF: dict[str, dict[str, str]] = {
     },
     "learn.ModulePolicy.predict": {
         "observation": f"{MODULES}::test_a_policy_is_loaded_by_its_import_path",
+        "is_first": f"{MODULES}::test_a_recurrent_module_learns_to_remember",
         "deterministic": f"{MODULES}::test_a_module_without_mode_is_sampled_from_unless_that_is_asked_for",
     },
     "learn.torch_policy": {"run_dir which": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},

@@ -149,3 +149,22 @@ class Switches(Task):
     def reward_for(self, action: Any) -> float:
         wanted = (self._labels + [1, 1, 2]) % [3, 2, 4]
         return float((action == wanted).mean())
+
+
+class Recall(gymnasium.Env):
+    """Shows a sign at first, and asks for it three steps later: who has forgotten earns 0.5. Then it goes on, or is cut."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._sign = int(self.np_random.integers(2))
+        self._steps = 0
+        return np.array([2 * self._sign - 1], np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self._steps += 1
+        last = self._steps == 4
+        cut = last and bool(self.np_random.random() < 0.3)
+        return np.zeros(1, np.float32), float(last and action == self._sign), last and not cut, cut, {}

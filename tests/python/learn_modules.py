@@ -72,3 +72,61 @@ class Dropping(ActorCritic):
     def __init__(self, observation_space: Any, action_space: Any) -> None:
         super().__init__(observation_space, action_space, 8)
         self.actor.insert(2, nn.Dropout(0.1))
+
+
+class Remembering(nn.Module):
+    """A recurrent one, for observations in one Box and Discrete actions."""
+
+    def __init__(self, observation_space: Any, action_space: Any, hidden: int = 16) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.cell = nn.GRUCell(int(np.prod(observation_space.shape)), hidden)
+        self.head = nn.Linear(hidden, int(action_space.n) + 1)
+
+    def initial_state(self, num_envs: int) -> Any:
+        return {"memory": torch.zeros(num_envs, self.hidden), "steps": torch.zeros(num_envs, dtype=torch.int64)}
+
+    def step(self, obs: torch.Tensor, state: Any, is_first: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        memory = self.cell(obs.float(), state["memory"] * ~is_first[:, None])
+        return self.head(memory), {"memory": memory, "steps": state["steps"] * ~is_first + 1}
+
+    def forward(self, obs: torch.Tensor, state: Any, is_first: torch.Tensor) -> Any:
+        out, state = self.step(obs, state, is_first)
+        distribution = Categorical(logits=out[:, 1:])
+        action = distribution.sample()
+        log_prob = distribution.log_prob(action)
+        return {"action": action, "log_prob": log_prob, "value": out[:, 0], "state": state}
+
+    def evaluate_actions(self, obs: torch.Tensor, action: torch.Tensor, state: Any, is_first: torch.Tensor) -> Any:
+        outs = []
+        for t in range(len(obs)):
+            out, state = self.step(obs[t], state, is_first[t])
+            outs.append(out)
+        out = torch.stack(outs)
+        distribution = Categorical(logits=out[..., 1:])
+        return distribution.log_prob(action), out[..., 0], distribution.entropy()
+
+    def mode(self, obs: torch.Tensor, state: Any, is_first: torch.Tensor) -> Any:
+        out, state = self.step(obs, state, is_first)
+        return {"action": out[:, 1:].argmax(-1), "state": state}
+
+
+class Amnesic(Remembering):
+    """Forgets all at each step."""
+
+    def step(self, obs: torch.Tensor, state: Any, is_first: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return super().step(obs, state, torch.ones_like(is_first))
+
+
+class Stateless(Remembering):
+    """Forgets to return its state."""
+
+    def forward(self, obs: torch.Tensor, state: Any, is_first: torch.Tensor) -> Any:
+        given = super().forward(obs, state, is_first)
+        del given["state"]
+        return given
+
+
+class LayersFirst(Remembering):
+    def initial_state(self, num_envs: int) -> Any:
+        return torch.zeros(1, num_envs, self.hidden)

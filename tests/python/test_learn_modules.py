@@ -68,6 +68,59 @@ def test_cartpole_is_learned(tmp_path: Path, algorithm: str) -> None:
     assert again.mean_return >= 450
 
 
+OF_RECALL = {
+    "preset": "sb3",
+    "num_envs": 16,
+    "num_steps": 32,
+    "total_steps": 25_600,
+    "learning_rate": 3e-3,
+    "entropy_coef": 0.01,
+    "eval_every": 0,
+    "final_episodes": 50,
+    "gamma": 0.9,
+    "num_workers": 0,
+}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+def test_a_recurrent_module_learns_to_remember(tmp_path: Path, algorithm: str) -> None:
+    options = OF_RECALL | ({"batch_size": 128} if algorithm == "ppo" else {"num_steps": 8, "total_steps": 51_200})
+    result = shoal.learn.train(
+        learn_envs.Recall, algorithm, policy=learn_modules.Remembering, run_dir=tmp_path / "run", seed=2, **options
+    )
+    assert result.mean_return is not None and result.mean_return >= 0.95
+    policy = shoal.learn.load_policy(result.run_dir)
+    for sign in (0, 1, 1, 0):
+        policy.predict(np.array([2 * sign - 1], np.float32), is_first=True)
+        actions = [int(policy.predict(np.zeros(1, np.float32))) for _ in range(3)]
+        assert actions[-1] == sign
+    batch = np.array([[1], [-1], [1]], np.float32)
+    policy.predict(batch)  # another number of observations: anew
+    for _ in range(3):
+        actions = policy.predict(0 * batch)
+    assert actions.tolist() == [1, 0, 1]
+
+
+def test_a_module_without_memory_does_not(tmp_path: Path) -> None:
+    options = OF_RECALL | {"total_steps": 5120}
+    result = shoal.learn.train(learn_envs.Recall, policy=learn_modules.Amnesic, run_dir=tmp_path, **options)
+    assert result.mean_return is not None and result.mean_return < 0.8
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+def test_the_state_of_a_recurrent_module_is_in_the_checkpoint(tmp_path: Path, algorithm: str) -> None:
+    """Rollouts of 10 steps, of episodes of 4: each begins in the middle of one."""
+    options = {**small(algorithm), "num_steps": 10, "total_steps": 1550, "eval_every": 500}
+    for name, pauses in (("whole", [None]), ("parts", [50, 550, None])):
+        for number, pause in enumerate(pauses):
+            given = {} if number else {**options, "policy": learn_modules.Remembering, "algorithm": algorithm}
+            given |= {"pause_at_step": pause, "resume": number > 0, "num_workers": number}
+            shoal.learn.train(learn_envs.Recall, run_dir=tmp_path / name, **given)
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+    kept = load_file(tmp_path / "parts/checkpoints/last/envs.safetensors")
+    assert kept["state.1"].tolist() == [2] * 5  # of 310 steps of each, those of the episode under way
+
+
 # --- what a run keeps
 
 
@@ -148,6 +201,8 @@ def test_a_module_is_trained_where_it_is_and_given_again_to_load(tmp_path: Path)
 def test_observations_may_be_dicts(tmp_path: Path) -> None:
     shoal.learn.train(learn_envs.Pictures, policy=OfPictures, run_dir=tmp_path, num_workers=0, **PPO)
     policy = shoal.learn.load_policy(tmp_path, policy=OfPictures)
+    with pytest.raises(TypeError, match="is_first= is of recurrent modules"):
+        policy.predict(learn_envs.Pictures().reset(seed=1)[0], is_first=True)
     observation = learn_envs.Pictures().reset(seed=1)[0]
     assert policy.action_space.contains(policy.predict(observation))
 
@@ -454,11 +509,6 @@ class Logits(ActorCritic):
         return self.actor(obs), *super().forward(obs)[1:]
 
 
-class Recurrent(ActorCritic):
-    def initial_state(self, num_envs: int) -> Any:
-        return torch.zeros(num_envs, 1)
-
-
 class CannotEvaluate(ActorCritic):
     evaluate_actions = None  # type: ignore[assignment]
 
@@ -493,7 +543,8 @@ class ExtraState(ActorCritic):
         (NoEntropy, ValueError, "entropy_coef=0.01 needs an entropy"),
         (NotFinite, ValueError, "a value that is not finite, in iteration 1"),
         (Logits, ValueError, "return the actions themselves, not scores"),
-        (Recurrent, TypeError, "Recurrent is recurrent"),
+        (learn_modules.Stateless, TypeError, "gave no state: training needs a dict"),
+        (learn_modules.LayersFirst, ValueError, "whose first dimension is the environments"),
         (CannotEvaluate, TypeError, "has no evaluate_actions"),
         (Frozen, ValueError, "no parameter that requires a gradient"),
         (ExtraState, TypeError, "state_dict.. has '_extra_state', a str"),
@@ -519,6 +570,7 @@ def test_a_wrong_module_is_one_clear_error(tmp_path: Path, policy: Any, error: t
     ("options", "message"),
     [
         ({"algorithm": "impala"}, "policy= is trained by ppo, a2c, appo; 'impala' trains"),
+        ({"algorithm": "appo", "policy": learn_modules.Remembering}, "ppo and a2c train such modules, appo does not"),
         ({"policy_hidden": [8]}, "policy_hidden= is of Shoal's own networks"),
         ({"fused": False}, "fused= is of Shoal's own networks"),
         ({"device": "cuda:77"}, "device='cuda:77': .*device='cpu' is always there"),

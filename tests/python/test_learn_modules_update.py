@@ -288,4 +288,5 @@ def played(envs: Any, module: AsInCpp, seeds: np.ndarray, actions: np.ndarray) -
     with torch.no_grad():
         log_prob, value, _ = module.evaluate_actions(batch["obs"].flatten(0, 1), batch["action"].flatten(0, 1))
     batch |= {"log_prob": log_prob.reshape(steps, count), "value": value.reshape(steps, count)}
-    return batch | {"terminated": ended, "truncated": ended.clone(), "valid": ~ended}
+    flags = {"terminated": ended, "truncated": ended.clone(), "is_first": ended.clone(), "valid": ~ended}
+    return batch | flags

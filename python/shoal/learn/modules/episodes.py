@@ -77,7 +77,7 @@ class EpisodeLog:
 
 def whole_episodes(
     envs: VectorEnv,
-    act: Callable[[Any], np.ndarray],
+    act: Callable[[Any, np.ndarray], np.ndarray],
     episodes: int,
     seed: int,
     cancelled: Callable[[], bool] = lambda: False,
@@ -88,7 +88,7 @@ def whole_episodes(
     more than long ones. src/shoal/learn/run/evaluator.h says the same of C++ policies.
 
     Args:
-        act: from observations of all environments to their actions.
+        act: from observations of all environments, and whether they are the first of an episode, to actions.
         seed: environment i is reset with seed + i, once.
     """
     count = envs.num_envs
@@ -96,12 +96,14 @@ def whole_episodes(
     done: list[list[tuple[float, int]]] = [[] for _ in range(count)]
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
     skipped = np.zeros(count, bool)  # the row to come is that of a reset
+    is_first = np.ones(count, bool)
     next_step = envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     obs, _ = envs.reset(seed=[seed + i for i in range(count)])
     while any(len(own) < n for own, n in zip(done, wanted, strict=True)):
         if cancelled():
             return None
-        obs, reward, terminated, truncated, _ = envs.step(act(obs))
+        obs, reward, terminated, truncated, _ = envs.step(act(obs, is_first))
+        is_first = skipped.copy()
         returns += np.where(skipped, 0, reward)
         lengths += ~skipped
         ended = (terminated | truncated) & ~skipped
@@ -111,8 +113,11 @@ def whole_episodes(
                 done[i].append((float(returns[i]), int(lengths[i])))
             returns[i] = lengths[i] = 0
         skipped = ended & next_step
+        if not next_step:
+            is_first |= ended
         if too_long.any():
             obs, _ = envs.reset(options={"reset_mask": too_long})
+            is_first |= too_long
     whole = [episode for own in done for episode in own]
     return [episode[0] for episode in whole], [episode[1] for episode in whole]
 

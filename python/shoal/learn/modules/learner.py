@@ -11,8 +11,8 @@ import torch
 from shoal.learn.modules.episodes import EpisodeLog
 from shoal.learn.modules.estimates import Worth
 from shoal.learn.modules.moments import RewardScaler
-from shoal.learn.modules.network import Network
-from shoal.learn.modules.seeds import For, derived
+from shoal.learn.modules.network import Network, RecurrentNetwork
+from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.learn.modules.sources import Source
 from shoal.learn.modules.updates import Rollout, make_update
 from shoal.serve.structure import tree_map
@@ -86,6 +86,8 @@ class Learner:
         if not self._compared and not lag > 0:
             self._compared = True
             self._check_agreement(batch)
+        network = self.network
+        state = network.begun_with if isinstance(network, RecurrentNetwork) else None
         worth = Worth(
             self._rewards.scale(reward, ended),
             value,
@@ -94,7 +96,7 @@ class Learner:
             truncated,
             valid,
         )
-        return Rollout(batch["obs"], batch["action"], batch["log_prob"], worth, lag)
+        return Rollout(batch["obs"], batch["action"], batch["log_prob"], worth, lag, state, batch["is_first"].bool())
 
     def _next_values(self, batch: Mapping[str, Any], ended: torch.Tensor) -> torch.Tensor:
         """V of where each step led: of the next row, or of its own where an episode was truncated or the rollout ends; 0 where
@@ -111,7 +113,7 @@ class Learner:
         if len(rows):
             obs = tree_map(lambda tensor: tensor.flatten(0, 1)[rows], batch["next_obs"])
             seed = derived(self._seed, For.VALUES, self.iteration)
-            following[of_its_own] = self.network.values(obs, len(rows), seed)
+            following[of_its_own] = self.network.values(obs, rows, seed)
         return following
 
     def _check_finite(self, batch: Mapping[str, Any]) -> None:
@@ -123,12 +125,18 @@ class Learner:
                 )
 
     def _check_agreement(self, batch: Mapping[str, Any]) -> None:
-        def rows(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.flatten(0, 1)[:_COMPARED_ROWS]
-
-        seed = derived(self._seed, For.CHECK)
-        action, log_prob, value = (rows(batch[name]) for name in ("action", "log_prob", "value"))
-        self.network.check_agreement(tree_map(rows, batch["obs"]), action, log_prob, value, seed)
+        """With the first rows, or all of a recurrent module's, that evaluate_actions() gives what forward() gave."""
+        network, device = self.network, self.network.device
+        count = batch["log_prob"].numel()
+        with torch.no_grad(), drawing_from(derived(self._seed, For.CHECK), device):
+            if isinstance(network, RecurrentNetwork):
+                obs, is_first = network.seen(batch["obs"]), batch["is_first"].bool().to(device)
+                again = network.evaluate_sequences(obs, batch["action"].to(device), network.begun_with, is_first)
+            else:
+                count = min(count, _COMPARED_ROWS)
+                obs = tree_map(lambda tensor: tensor.flatten(0, 1)[:count], batch["obs"])
+                again = network.evaluate(obs, batch["action"].flatten(0, 1)[:count].to(device))
+        network.check_agreement(again, *(batch[name].flatten()[:count] for name in ("log_prob", "value")))
 
     # What a checkpoint keeps
 

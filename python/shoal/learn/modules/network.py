@@ -16,7 +16,17 @@ from shoal.learn.spaces import description_of, leaves
 from shoal.serve.structure import tree_map
 from shoal.vector.import_paths import Kind
 
-__all__ = ["Evaluated", "Network", "check_policy", "device_of", "module_of", "path_of", "policy_at"]
+__all__ = [
+    "Evaluated",
+    "Network",
+    "RecurrentNetwork",
+    "check_policy",
+    "device_of",
+    "module_of",
+    "network_of",
+    "path_of",
+    "policy_at",
+]
 
 GUIDE = "docs/guides/own-networks.md"
 _KIND = Kind("policy", ("an observation space", "an action space"))
@@ -40,7 +50,12 @@ class Network(nn.Module):
 
     Args:
         module: the user's, which is moved to the device and trained where it is.
+
+    Attributes:
+        is_recurrent: whether it is a RecurrentNetwork.
     """
+
+    is_recurrent = False
 
     def __init__(
         self, module: nn.Module, observation_space: Any, config: Mapping[str, Any], device: torch.device
@@ -66,18 +81,36 @@ class Network(nn.Module):
             TypeError: where one of them is missing.
         """
         if self._replayed:
-            action = self._replayed.pop()
-            return action, torch.zeros(len(action)), torch.zeros(len(action))
-        if self._seed is not None:
-            np.random.seed(self._seed)
-            torch.default_generator.manual_seed(self._seed)
-            self._seed = None
-        given = parts_of(self.module(self.seen(obs)))
-        missing = [name for name in ("action", "log_prob", "value") if name not in given]
+            return self._answer_of_replay()
+        self._begin_draws()
+        return self._complete(self.module(self.seen(obs)))
+
+    def _answer_of_replay(self) -> dict[str, torch.Tensor]:
+        action = self._replayed.pop()
+        return {"action": action, "log_prob": torch.zeros(len(action)), "value": torch.zeros(len(action))}
+
+    def _begin_draws(self) -> bool:
+        """Whether this is the first call since draw_from()."""
+        if self._seed is None:
+            return False
+        np.random.seed(self._seed)
+        torch.default_generator.manual_seed(self._seed)
+        self._seed = None
+        return True
+
+    def _complete(self, answer: Any, *more: str) -> dict[str, Any]:
+        """What the module answered, by name; TypeError where something is missing."""
+        given = parts_of(answer)
+        missing = [name for name in ("action", "log_prob", "value", *more) if name not in given]
         if missing:
             raise TypeError(
-                f"forward() of {self.name} gave no {' and no '.join(missing)}: training needs (action, log_prob, value), or a "
-                f"dict of these; {GUIDE} has an example"
+                f"forward() of {self.name} gave no {' and no '.join(missing)}: training needs "
+                + (
+                    "a dict of action, log_prob, value and state"
+                    if more
+                    else "(action, log_prob, value), or a dict of these"
+                )
+                + f"; {GUIDE} has an example"
             )
         return given
 
@@ -96,19 +129,33 @@ class Network(nn.Module):
         return obs if self.normalizer is None else self.normalizer(obs)
 
     @torch.no_grad()
-    def values(self, obs: Any, rows: int, seed: int) -> torch.Tensor:
-        """[rows], on the CPU; what forward() draws for them is `seed`'s, and thrown away."""
+    def values(self, obs: Any, rows: torch.Tensor, seed: int) -> torch.Tensor:
+        """Of the observations that these rows of the last rollout led to, on the CPU.
+
+        Args:
+            rows: counted over steps and environments.
+            seed: of what forward() draws for them, which is thrown away.
+        """
         with drawing_from(seed, self.device):
-            given = self(obs)["value"]
-        self._check("forward", "value", given, rows)
-        return given.float().cpu()  # type: ignore[no-any-return]  # a tensor, or _check had raised
+            given = self._complete(self._answer_for(self.seen(obs), rows))["value"]
+        self._check("forward", "value", given, (len(rows),))
+        value: torch.Tensor = given.float().cpu()
+        return value
+
+    def _answer_for(self, seen: Any, rows: torch.Tensor) -> Any:
+        return self.module(seen)
 
     def evaluate(self, obs: Any, action: torch.Tensor) -> Evaluated:
         """Of actions in observations, both as the rollout has them but [rows, …]. `action` is on the device."""
         return self.evaluate_seen(self.seen(obs), action)
 
     def evaluate_seen(self, obs: Any, action: torch.Tensor) -> Evaluated:
-        answer = self.module.evaluate_actions(obs, action)  # type: ignore[operator]  # check_policy() has seen that it is there
+        return self._evaluated(self._call("evaluate_actions", obs, action), (len(action),))
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self.module, method)(*arguments)
+
+    def _evaluated(self, answer: Any, shape: tuple[int, ...]) -> Evaluated:
         if isinstance(answer, tuple) and 2 <= len(answer) <= 3:
             answer = dict(zip(("log_prob", "value", "entropy"), answer, strict=False))
         if not isinstance(answer, Mapping) or "log_prob" not in answer or "value" not in answer:
@@ -116,45 +163,39 @@ class Network(nn.Module):
                 f"evaluate_actions() of {self.name} returns (log_prob, value) or (log_prob, value, entropy), or a dict of these; "
                 f"got {_described(answer)}"
             )
-        rows = len(action)
         for name in ("log_prob", "value", "entropy"):
             if (tensor := answer.get(name)) is not None:
-                self._check("evaluate_actions", name, tensor, rows)
+                self._check("evaluate_actions", name, tensor, shape)
         return Evaluated(answer["log_prob"].float(), answer["value"].float(), answer.get("entropy"))
 
     @torch.no_grad()
-    def best(self, obs: Any, deterministic: bool | None) -> torch.Tensor:
+    def best(self, obs: Any, deterministic: bool | None, *memory: Any) -> dict[str, Any]:
         """Actions for evaluation: the most probable ones, or samples.
 
         Args:
             deterministic: None: the most probable ones where the module has mode().
+            memory: of a recurrent module, its state and is_first; the answer has the next state.
 
         Raises:
             TypeError: for True where it has none.
         """
         if deterministic is None:
             deterministic = self.has_mode
-        if not deterministic:
-            action = parts_of(self.module(self.seen(obs)))["action"]
-        elif self.has_mode:
-            action = self.module.mode(self.seen(obs))  # type: ignore[operator]  # it is there
-        else:
+        if deterministic and not self.has_mode:
             raise TypeError(
                 f"deterministic=True: {self.name} has no mode(observation) that would give its most probable actions; give it "
                 "one, or leave deterministic= out to sample"
             )
-        return torch.as_tensor(action).cpu()
+        answer = (self.module.mode if deterministic else self.module)(self.seen(obs), *memory)  # type: ignore[operator]  # has_mode
+        return parts_of(answer)
 
     @property
     def has_mode(self) -> bool:
         return callable(getattr(self.module, "mode", None))
 
-    def check_agreement(
-        self, obs: Any, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor, seed: int
-    ) -> None:
-        """Raises ValueError where evaluate_actions() is of another distribution than forward(), whose answers the rest is."""
-        with torch.no_grad(), drawing_from(seed, self.device):
-            again = self.evaluate(obs, action.to(self.device))
+    def check_agreement(self, again: Evaluated, log_prob: torch.Tensor, value: torch.Tensor) -> None:
+        """Raises ValueError where evaluate_actions(), which gave `again`, is of another distribution than forward(), which gave
+        the rest."""
         theirs = {"log_prob": again.log_prob.cpu(), "value": again.value.cpu()}
         for name, own, other in (("log_prob", log_prob, "value"), ("value", value, "log_prob")):
             if torch.allclose(theirs[name], own, rtol=_CLOSE, atol=_CLOSE):
@@ -178,12 +219,89 @@ class Network(nn.Module):
         log_std = getattr(self.module, "log_std", None)
         return float(log_std.detach().exp().mean()) if isinstance(log_std, torch.Tensor) else None
 
-    def _check(self, method: str, name: str, given: Any, rows: int) -> None:
-        if not isinstance(given, torch.Tensor) or given.shape != (rows,):
+    def _check(self, method: str, name: str, given: Any, shape: tuple[int, ...]) -> None:
+        if not isinstance(given, torch.Tensor) or given.shape != shape:
             raise ValueError(
-                f"{method}() of {self.name} gave a {name} of {_described(given)}; of {rows} rows it is a tensor of shape ({rows},)"
-                + (": squeeze its last dimension" if getattr(given, "shape", None) == (rows, 1) else "")
+                f"{method}() of {self.name} gave a {name} of {_described(given)}; here it is a tensor of shape {shape}"
+                + (": squeeze its last dimension" if getattr(given, "shape", None) == (*shape, 1) else "")
             )
+
+
+class RecurrentNetwork(Network):
+    """Of a module with an initial_state(): it is called with observations, state, and whether they are an episode's first.
+
+    Attributes:
+        begun_with: the state that the last rollout began with.
+        last_state: that of the next step; None before the first.
+    """
+
+    is_recurrent = True
+    begun_with: Any = None
+    last_state: Any = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._after: list[Any] = []  # the states that the steps of the rollout led to
+        self._resumed: Any = None
+
+    def initial_state(self, num_envs: int) -> Any:
+        """Raises ValueError where the environments are not the first dimension of its arrays."""
+        state = self._call("initial_state", num_envs)
+
+        def leaf(tensor: Any) -> torch.Tensor:
+            if not isinstance(tensor, torch.Tensor) or tensor.ndim == 0 or len(tensor) != num_envs:
+                raise ValueError(
+                    f"initial_state({num_envs}) of {self.name} gave {_described(tensor)}: training takes tensors whose first "
+                    "dimension is the environments"
+                )
+            return tensor.to(self.device)
+
+        return tree_map(leaf, state)
+
+    def forget(self) -> None:
+        """All environments have been reset."""
+        self.last_state = self._resumed = None
+
+    def go_on_with(self, leaves_of_state: list[torch.Tensor], num_envs: int) -> None:
+        """The next call has this state, of which these are the leaves."""
+        rest = iter(leaves_of_state)
+        self._resumed = tree_map(lambda leaf: next(rest).to(leaf), self.initial_state(num_envs))
+        self.last_state = self._resumed
+
+    def leaves_of_state(self) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        if self.last_state is not None:
+            tree_map(found.append, self.last_state)
+        return found
+
+    def forward(self, obs: Any, state: Any, is_first: torch.Tensor) -> Any:  # type: ignore[override]  # recurrent ones are asked so
+        if self._replayed:
+            return self._answer_of_replay() | {"state": state}
+        if self._resumed is not None:
+            state, self._resumed = self._resumed, None
+        if self._begin_draws():
+            self.begun_with, self._after = state, []
+        given = self._complete(self.module(self.seen(obs), state, is_first.to(self.device)), "state")
+        self.last_state = given["state"]
+        self._after.append(self.last_state)
+        return given
+
+    def _answer_for(self, seen: Any, rows: torch.Tensor) -> Any:
+        rows = rows.to(self.device)
+        state = tree_map(lambda *leaves: torch.stack(leaves).flatten(0, 1)[rows], *self._after)
+        return self.module(seen, state, torch.zeros(len(rows), dtype=torch.bool, device=self.device))
+
+    def evaluate_sequences(self, obs: Any, action: torch.Tensor, state: Any, is_first: torch.Tensor) -> Evaluated:
+        """Of [steps, envs, …] that begin with `state`, all on the device and as the module sees them; flattened to rows."""
+        answer = self._call("evaluate_actions", obs, action, state, is_first)
+        found = self._evaluated(answer, (action.shape[0], action.shape[1]))
+        return Evaluated(*(None if tensor is None else tensor.flatten(0, 1) for tensor in found))  # type: ignore[arg-type]  # entropy alone may be None
+
+
+def network_of(module: nn.Module, observation_space: Any, config: Mapping[str, Any], device: torch.device) -> Network:
+    """The network of the kind that the module is."""
+    kind = RecurrentNetwork if callable(getattr(module, "initial_state", None)) else Network
+    return kind(module, observation_space, config, device)
 
 
 def policy_at(policy: Any) -> Any:
@@ -221,10 +339,6 @@ def module_of(policy: Any, observation_space: Any, action_space: Any, seed: int)
 
 def check_policy(module: nn.Module) -> None:
     name = type(module).__name__
-    if callable(getattr(module, "initial_state", None)):
-        raise TypeError(
-            f"{name} is recurrent: it has an initial_state(). shoal.Collector collects with such modules; train() does not train them"
-        )
     if not callable(getattr(module, "evaluate_actions", None)):
         raise TypeError(
             f"{name} has no evaluate_actions(observation, action), which gives (log_prob, value, entropy) of given actions: training "

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from shoal.learn.modules.acting import act
+from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import read_checkpoint
 from shoal.learn.modules.episodes import summary, whole_episodes
 from shoal.learn.modules.learner import load_policy_into
-from shoal.learn.modules.network import Network, device_of, module_of
+from shoal.learn.modules.network import Network, device_of, module_of, network_of
 from shoal.learn.modules.seeds import drawing_from
 from shoal.learn.spaces import leaves, space_from
 from shoal.vector.vector_env import VectorEnv
@@ -36,6 +36,7 @@ class ModulePolicy:
         self._network = network
         self._state = state
         self._inputs = list(leaves(state["observation_space"]))
+        self._acting = {how: Acting(network, self.action_space, how) for how in (None, True, False)}
 
     @property
     def step(self) -> int:
@@ -47,15 +48,19 @@ class ModulePolicy:
         """The options that it was trained with."""
         return dict(self._state["config"])
 
-    def predict(self, observation: Any, deterministic: bool | None = None) -> np.ndarray:
+    def predict(self, observation: Any, deterministic: bool | None = None, *, is_first: Any = None) -> np.ndarray:
         """The action for one observation, or the actions for a batch of them, as `shoal.learn.Policy.predict`.
+
+        A recurrent module goes on with the state of the last call with this `deterministic`; one with another number of
+        observations begins anew.
 
         Args:
             deterministic: the most probable actions, of the module's mode(); False samples, from torch's global generator. None:
                 the most probable ones where the module has a mode().
+            is_first: of a recurrent module, whether an episode begins; for a batch one for each. None: the first time alone.
 
         Raises:
-            TypeError: for True where it has none.
+            TypeError: for True where it has none, and is_first= of a module that is not recurrent.
             ValueError: the observation does not fit the space.
         """
         batches = [leaf.batch(leaf.pick(observation)) for leaf in self._inputs]
@@ -63,15 +68,17 @@ class ModulePolicy:
         if any(was_single != single or len(array) != rows for array, was_single in batches):
             raise ValueError("some arrays of the observation are single and others batches, or of other lengths")
         batch = _nested(self._state["observation_space"], iter([array for array, _ in batches]))
-        actions = act(self._network, self.action_space, batch, deterministic)
+        if is_first is not None:
+            if not self._network.is_recurrent:
+                raise TypeError(f"is_first= is of recurrent modules; {self._network.name} has no initial_state()")
+            is_first = np.broadcast_to(np.asarray(is_first, bool), rows).copy()
+        actions = self._acting[deterministic](batch, is_first)
         return actions[0] if single else actions
 
     def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
         """What shoal.learn.evaluate() asks."""
         with drawing_from(seed, self._network.device):
-            done = whole_episodes(
-                envs, lambda obs: act(self._network, self.action_space, obs, deterministic), episodes, seed
-            )
+            done = whole_episodes(envs, Acting(self._network, self.action_space, deterministic), episodes, seed)
         assert done is not None
         return summary(*done)
 
@@ -94,7 +101,7 @@ def load(checkpoint: Path, policy: Any, device: Any) -> ModulePolicy:
         )
     observation_space = space_from(state["observation_space"])
     module = module_of(policy, observation_space, space_from(state["action_space"]), state["config"]["seed"])
-    network = Network(module, observation_space, state["config"], device_of(device))
+    network = network_of(module, observation_space, state["config"], device_of(device))
     load_policy_into(network, kept.arrays)
     network.eval()
     return ModulePolicy(network, state)

@@ -14,7 +14,7 @@ from typing import Any
 
 from shoal.errors import Error
 from shoal.learn.modules import scalars
-from shoal.learn.modules.acting import act
+from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from shoal.learn.modules.directory import RunDirectory
 from shoal.learn.modules.episodes import summary, whole_episodes
@@ -205,9 +205,7 @@ class TrainingRun:
         self._journal.update(phase="evaluating")
         try:
             with drawing_from(seed, network.device):
-                done = whole_episodes(
-                    self._eval_envs, lambda obs: act(network, actions, obs), episodes, seed, self._stopping
-                )
+                done = whole_episodes(self._eval_envs, Acting(network, actions), episodes, seed, self._stopping)
         finally:
             self._journal.update(phase="training")
         return None if done is None else summary(*done)

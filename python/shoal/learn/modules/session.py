@@ -17,7 +17,7 @@ from shoal.learn.environments import EnvOptions
 from shoal.learn.modules.directory import RunDirectory
 from shoal.learn.modules.journal import Journal
 from shoal.learn.modules.learner import Learner
-from shoal.learn.modules.network import Network, device_of, module_of, path_of
+from shoal.learn.modules.network import Network, device_of, module_of, network_of, path_of
 from shoal.learn.modules.run import TrainingRun
 from shoal.learn.modules.sources import Ahead, InStep, Source
 from shoal.learn.modules.updates import ALGORITHMS
@@ -81,8 +81,12 @@ class Session:
             spaces = eval_envs.single_observation_space, eval_envs.single_action_space
             module = module_of(policy, *spaces, config["seed"])
             about |= {"policy": path_of(policy), "policy_name": type(module).__name__, "device": str(on)}
-            network = Network(module, spaces[0], config, on)
+            network = network_of(module, spaces[0], config, on)
             network.eval()
+            if network.is_recurrent and config["algorithm"] == "appo":
+                raise ValueError(
+                    f"{network.name} is recurrent, with an initial_state(): ppo and a2c train such modules, appo does not"
+                )
             if isinstance(env, list | tuple):
                 env = [env[i % len(env)] for i in range(config["num_envs"])]
             given = {"env": env, **vars(options), **where}

@@ -13,14 +13,15 @@ import torch
 from gymnasium import spaces
 
 from shoal.collect.collector import Collector
-from shoal.learn.modules.network import Network
+from shoal.learn.modules.network import Network, RecurrentNetwork
 from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.learn.spaces import description_of, leaves
-from shoal.serve.structure import tree_map
 
 __all__ = ["Ahead", "InStep", "Source"]
 
 Arrays = dict[str, torch.Tensor]
+_STATE = "state."
+"""Begins the names of a recurrent module's state in a record."""
 
 
 class Source(ABC):
@@ -100,6 +101,8 @@ class InStep(Source):
         self._collector.reset(seed)
         self._reset_seed = seed
         self._actions, self._last = [], {}
+        if isinstance(self.network, RecurrentNetwork):
+            self.network.forget()
 
     def collect(self, iteration: int) -> tuple[dict[str, Any], float]:
         seed = derived(self.seed, For.ACTING, iteration)
@@ -122,7 +125,10 @@ class InStep(Source):
     def record(self) -> Arrays:
         if not self._actions:
             return {"reset_seed": torch.tensor([self._reset_seed])}
-        return {"reset_seed": torch.tensor([self._reset_seed]), "actions": torch.cat(self._actions), **self._last}
+        record = {"reset_seed": torch.tensor([self._reset_seed]), "actions": torch.cat(self._actions), **self._last}
+        if isinstance(self.network, RecurrentNetwork):
+            record |= {f"{_STATE}{number}": leaf for number, leaf in enumerate(self.network.leaves_of_state())}
+        return record
 
     def replay(self, record: Arrays) -> bool:
         self._reset(int(record["reset_seed"][0]))
@@ -135,6 +141,9 @@ class InStep(Source):
         for part in actions.split(steps):
             self.network.replay(list(self._packing.unpack(part)))
             self._next()
+        if isinstance(self.network, RecurrentNetwork):
+            count = sum(name.startswith(_STATE) for name in record)
+            self.network.go_on_with([record[f"{_STATE}{number}"] for number in range(count)], self.config["num_envs"])
         # Bytes, so that NaN is itself.
         return all(
             name in record and tensor.numpy().tobytes() == record[name].numpy().tobytes()
@@ -193,8 +202,3 @@ class _Packing:
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self._start is None else packed.to(self._dtype) + self._start
-
-
-def flat_rows(tree: Any, rows: torch.Tensor) -> Any:
-    """Rows of a batch, counted over steps and environments."""
-    return tree_map(lambda tensor: tensor.flatten(0, 1)[rows], tree)

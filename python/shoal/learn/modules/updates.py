@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from shoal.learn.modules.estimates import Worth, explained_variance, gae, normalized, vtrace
 from shoal.learn.modules.losses import Losses, Minibatch, a2c_loss, ppo_loss, total
-from shoal.learn.modules.network import Evaluated, Network
+from shoal.learn.modules.network import Evaluated, Network, RecurrentNetwork
 from shoal.learn.modules.optimizers import make_optimizer
 from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.serve.structure import tree_map
@@ -29,6 +29,8 @@ class Rollout:
         obs: as the environments gave them, a tree for such spaces.
         worth: rewards as they are learned from, values and ends.
         lag: how many updates old the weights were that it was collected with.
+        state: of a recurrent network, what it began with.
+        is_first: whether rows are the first of an episode.
     """
 
     obs: Any
@@ -36,6 +38,8 @@ class Rollout:
     log_prob: torch.Tensor
     worth: Worth
     lag: float = _NAN
+    state: Any = None
+    is_first: torch.Tensor | None = None
 
 
 class Update(ABC):
@@ -72,7 +76,7 @@ class Update(ABC):
         self.network.train()
         try:
             with drawing_from(derived(self._seed, For.UPDATE, iteration), self.network.device):
-                return stats | self.learn(_Rows(self.network, rollout, advantage, returns), iteration, remaining)
+                return stats | self.learn(self._parts(rollout, advantage, returns), iteration, remaining)
         finally:
             self.network.eval()
 
@@ -81,8 +85,13 @@ class Update(ABC):
         config = self.config
         return rollout, *gae(rollout.worth, config["gamma"], config["gae_lambda"], config["bootstrap_truncated"])
 
+    def _parts(self, rollout: Rollout, advantage: torch.Tensor, returns: torch.Tensor) -> _Parts:
+        if isinstance(self.network, RecurrentNetwork):
+            return _Sequences(self.network, rollout, advantage, returns)
+        return _Rows(self.network, rollout, advantage, returns)
+
     @abstractmethod
-    def learn(self, rows: _Rows, iteration: int, remaining: float) -> dict[str, float]:
+    def learn(self, rows: _Parts, iteration: int, remaining: float) -> dict[str, float]:
         """Takes the steps. The network is in train() mode."""
 
     def differentiate(self, losses: Losses, entropy: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,7 +122,7 @@ class Update(ABC):
 class PpoUpdate(Update):
     """Epochs of minibatches over the clipped surrogate."""
 
-    def learn(self, rows: _Rows, iteration: int, remaining: float) -> dict[str, float]:
+    def learn(self, rows: _Parts, iteration: int, remaining: float) -> dict[str, float]:
         config = self.config
         clip = scheduled(config["clip_range"], config["clip_range_schedule"], remaining)
         normalize = config["advantage_normalization"] == "minibatch"
@@ -122,12 +131,10 @@ class PpoUpdate(Update):
         too_far, epochs = False, 0
         for epoch in range(config["epochs"] if rows.count else 0):
             epochs, kl_of_epoch = epoch + 1, []
-            for batch, obs, action in rows.split(
-                config["batch_size"], derived(self._seed, For.SHUFFLE, iteration, epoch)
-            ):
+            for batch, evaluate in rows.split(config["batch_size"], derived(self._seed, For.SHUFFLE, iteration, epoch)):
                 if normalize:
                     batch = batch._replace(advantage=normalized(batch.advantage))
-                evaluated = self.network.evaluate_seen(obs, action)
+                evaluated = evaluate()
                 losses = ppo_loss(
                     evaluated.log_prob,
                     evaluated.value,
@@ -155,15 +162,15 @@ class PpoUpdate(Update):
 class A2cUpdate(Update):
     """One step along the gradient of all rows."""
 
-    def learn(self, rows: _Rows, iteration: int, remaining: float) -> dict[str, float]:
+    def learn(self, rows: _Parts, iteration: int, remaining: float) -> dict[str, float]:
         names = ("policy_loss", "value_loss", "entropy", "loss", "grad_norm")
         nothing = {"approx_kl": _NAN, "clip_fraction": _NAN, "clip_range": _NAN}
         if not rows.count:
             return _means(names, []) | nothing | {"epochs": 0}
-        batch, obs, action = rows.all()
+        batch, evaluate = rows.all()
         if self.config["advantage_normalization"] == "minibatch":
             batch = batch._replace(advantage=normalized(batch.advantage))
-        evaluated = self.network.evaluate_seen(obs, action)
+        evaluated = evaluate()
         losses = a2c_loss(evaluated.log_prob, evaluated.value, batch)
         entropy = self.entropy_of(evaluated)
         loss, norm = self.differentiate(losses, entropy)
@@ -216,8 +223,30 @@ def scheduled(initial: float, schedule: str, remaining: float) -> float:
     return initial * min(1.0, max(0.0, remaining)) if schedule == "linear" else initial
 
 
-class _Rows:
-    """The valid rows of a rollout, on the network's device, observations as the module sees them."""
+_Part = tuple[Minibatch, Callable[[], Evaluated]]
+"""A minibatch, and what evaluates it with the weights of now."""
+
+
+class _Parts(ABC):
+    """The valid rows of a rollout, on the network's device, observations as the module sees them.
+
+    Attributes:
+        count: of the rows.
+    """
+
+    count: int
+
+    @abstractmethod
+    def all(self) -> _Part: ...
+
+    @abstractmethod
+    def split(self, batch_size: int, seed: int) -> Iterator[_Part]:
+        """All of them in a new order, in as many minibatches of about batch_size rows as fit best: of equal size, give or take
+        one row, or one environment of a recurrent network."""
+
+
+class _Rows(_Parts):
+    """One by one."""
 
     def __init__(self, network: Network, rollout: Rollout, advantage: torch.Tensor, returns: torch.Tensor) -> None:
         valid = rollout.worth.valid.flatten()
@@ -227,27 +256,77 @@ class _Rows:
             flat = _flat(tensor)
             return (flat if chosen is None else flat[chosen]).to(network.device)
 
+        self._network = network
         self._batch = Minibatch(*map(rows, (rollout.log_prob, rollout.worth.value, advantage, returns)))
         self._action = rows(rollout.action)
         with torch.no_grad():
             self._obs = network.seen(tree_map(rows, rollout.obs))
         self.count = len(self._action)
 
-    def all(self) -> tuple[Minibatch, Any, torch.Tensor]:
-        return self._batch, self._obs, self._action
+    def all(self) -> _Part:
+        return self._batch, lambda: self._network.evaluate_seen(self._obs, self._action)
 
-    def split(self, batch_size: int, seed: int) -> Iterator[tuple[Minibatch, Any, torch.Tensor]]:
-        """All of them in a new order, in as many minibatches of about batch_size as fit best: of equal size, give or take one
-        row."""
-        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(seed)).to(self._action.device)
-        parts = max(1, (self.count + batch_size // 2) // batch_size)
-        for part in range(parts):
-            rows = order[self.count * part // parts : self.count * (part + 1) // parts]
+    def split(self, batch_size: int, seed: int) -> Iterator[_Part]:
+        for rows in _dealt(self.count, _nearest(self.count, batch_size), seed, self._action.device):
+            obs, action = tree_map(lambda tensor, rows=rows: tensor[rows], self._obs), self._action[rows]
             yield (
                 Minibatch(*(tensor[rows] for tensor in self._batch)),
-                tree_map(lambda tensor, rows=rows: tensor[rows], self._obs),
-                self._action[rows],
+                lambda obs=obs, action=action: self._network.evaluate_seen(obs, action),  # type: ignore[misc]  # a closure
             )
+
+
+class _Sequences(_Parts):
+    """By environment: a recurrent network goes through their steps in order."""
+
+    def __init__(
+        self, network: RecurrentNetwork, rollout: Rollout, advantage: torch.Tensor, returns: torch.Tensor
+    ) -> None:
+        device = network.device
+        assert rollout.is_first is not None
+        self._network, self._state = network, rollout.state
+        self._batch = Minibatch(*(t.to(device) for t in (rollout.log_prob, rollout.worth.value, advantage, returns)))
+        self._action, self._is_first = rollout.action.to(device), rollout.is_first.to(device)
+        self._valid = rollout.worth.valid.to(device)
+        with torch.no_grad():
+            self._obs = network.seen(rollout.obs)
+        self.count = int(self._valid.sum())
+
+    def all(self) -> _Part:
+        return self._of(torch.arange(self._action.shape[1], device=self._action.device))
+
+    def split(self, batch_size: int, seed: int) -> Iterator[_Part]:
+        steps, envs = self._action.shape[:2]
+        parts = min(envs, _nearest(steps * envs, batch_size))
+        yield from map(self._of, _dealt(envs, parts, seed, self._action.device))
+
+    def _of(self, envs: torch.Tensor) -> _Part:
+        valid = self._valid[:, envs].flatten()
+
+        def rows(tensor: torch.Tensor) -> torch.Tensor:
+            return _flat(tensor)[valid]
+
+        def evaluate() -> Evaluated:
+            found = self._network.evaluate_sequences(
+                tree_map(lambda tensor: tensor[:, envs], self._obs),
+                self._action[:, envs],
+                tree_map(lambda tensor: tensor[envs], self._state),
+                self._is_first[:, envs],
+            )
+            return Evaluated(*(None if tensor is None else tensor[valid] for tensor in found))  # type: ignore[arg-type]  # entropy alone may be None
+
+        return Minibatch(*(rows(tensor[:, envs]) for tensor in self._batch)), evaluate
+
+
+def _nearest(count: int, batch_size: int) -> int:
+    """In how many parts of about batch_size."""
+    return max(1, (count + batch_size // 2) // batch_size)
+
+
+def _dealt(count: int, parts: int, seed: int, device: torch.device) -> Iterator[torch.Tensor]:
+    """The numbers below `count` in an order that follows from the seed, in parts of one size."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).to(device)
+    for part in range(parts):
+        yield order[count * part // parts : count * (part + 1) // parts]
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
