@@ -152,7 +152,9 @@ def test_every_row_of_multi_async_is_handed_out_once() -> None:
         stats = collector.stats()
     assert sum(batch["reward"].size for batch in found) == 1212 == stats["frames"]
     assert sum(entry["frames"] for entry in stats["collectors"]) == 1212
-    assert all(batch["reward"].shape == (15, 2) for batch in found[:-3])
+    # The short one is ordered last, and may be there before the five that the collectors have then.
+    assert sorted(batch["reward"].size for batch in found) == [12] + [30] * 40
+    assert all(batch["reward"].size == 30 for batch in found[:-6])
     for env in range(6):
         own = [batch for batch in found if env in batch["env_id"][0]]
         column = [int(np.flatnonzero(batch["env_id"][0] == env)[0]) for batch in own]
@@ -181,7 +183,18 @@ def test_a_collector_is_never_further_ahead_than_it_may() -> None:
             next(collector)
         assert [entry["frames"] for entry in collector.stats()["collectors"]] == made
         collector.resume()
+        assert [entry["orders"] for entry in collector.stats()["collectors"]] == [
+            3,
+            3,
+        ]  # and nobody has asked for a batch
         assert next(collector)["reward"].size == 32
+
+
+def test_what_is_resumed_before_it_has_begun_begins_with_the_first_batch() -> None:
+    with shoal.Collector(CounterEnv, zeros, frames_per_batch=2, mode="multi_async") as collector:
+        collector.pause()
+        collector.resume()
+        assert next(collector)["obs"][0, 0].tolist() == [1, 0]
 
 
 def test_a_paused_collector_of_any_mode_steps_nothing_until_it_is_resumed() -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -337,20 +338,39 @@ def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_pa
         assert shoal.learn.train(learn_envs.Drift, resume=True, **given).steps == 1500
 
 
-def test_the_replay_is_bounded_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All environments are reset once replay_limit steps were made, resumed or not."""
+def test_so_are_rollouts_of_another_length_and_their_weights_are_no_older_for_it(tmp_path: Path) -> None:
+    options = {**PPO, "preset": "default", "deterministic": True, "log_interval": 1}
+    shoal.learn.train(
+        learn_envs.Drift, "appo", policy=ActorCritic, run_dir=tmp_path, num_workers=0, pause_at_step=600, **options
+    )
+    with shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path, resume=True, num_workers=0, num_steps=25) as trainer:
+        trainer.start()
+        with pytest.warns(RuntimeWarning, match="or num_steps is another"):
+            trainer.wait()
+        lags = [values["train/policy_lag"] for _, values in trainer.poll() if "train/policy_lag" in values]
+    assert lags == [0] + [1] * 7
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "appo"])
+def test_the_replay_is_bounded_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """All environments are reset once replay_limit steps were made, resumed or not; batches that wait stay."""
     monkeypatch.setattr("shoal.learn.modules.run._LEAST_REPLAY", 100)
-    options = {**PPO, "replay_limit": 1}
-    given = {"policy": learn_modules.Dropping, "num_workers": 0}
-    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "whole", **options, **given)
-    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "parts", pause_at_step=1200, **options, **given)
-    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "parts", num_workers=0, resume=True)
+    options = {**PPO, "replay_limit": 1} | ({"preset": "default", "deterministic": True} if algorithm == "appo" else {})
+    for name, pauses in (("whole", [None]), ("parts", [500, 1200, None])):
+        for number, pause in enumerate(pauses):
+            given = {} if number else {"policy": learn_modules.Dropping, "algorithm": algorithm, **options}
+            given |= {"pause_at_step": pause, "resume": number > 0, "num_workers": 0}
+            shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / name, **given)
     assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
     kept = load_file(tmp_path / "parts/checkpoints/last/envs.safetensors")
-    assert len(kept["actions"]) == 100
+    assert len(kept["actions"]) <= 120
 
 
-def test_appo_in_a_fixed_order_gives_the_same_bits_and_goes_on_after_a_pause(tmp_path: Path) -> None:
+def test_appo_in_a_fixed_order_gives_the_same_bits_for_any_number_of_workers_and_across_a_resume(
+    tmp_path: Path,
+) -> None:
     options = {**PPO, "preset": "default", "deterministic": True, "max_lag": 2, "log_interval": 1}
     lags = []
     for name, workers in (("a", 0), ("b", 2)):
@@ -361,12 +381,21 @@ def test_appo_in_a_fixed_order_gives_the_same_bits_and_goes_on_after_a_pause(tmp
             trainer.wait()
             lags.append([values["train/policy_lag"] for _, values in trainer.poll() if "train/policy_lag" in values])
     assert lags[0] == lags[1] == [0, 1] + [2] * 13
-    policies = [(tmp_path / name / "checkpoints/last/policy.safetensors").read_bytes() for name in "ab"]
-    assert policies[0] == policies[1]
-    run = {"run_dir": tmp_path / "c"}
-    shoal.learn.train(learn_envs.Drift, "appo", policy=ActorCritic, pause_at_step=500, **options, **run)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    for number, pause in enumerate([100, 700, None]):
+        given = {} if number else {"policy": ActorCritic, "algorithm": "appo", **options}
+        given |= {"pause_at_step": pause, "resume": number > 0, "num_workers": number % 2}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "c", **given).steps == (pause or 1500)
+    assert digest(tmp_path / "c") == digest(tmp_path / "a")
+
+
+def test_appo_as_it_comes_goes_on_with_its_environments_reset(tmp_path: Path) -> None:
+    options = {**PPO, "preset": "default", "max_lag": 2, "pause_at_step": 500}
+    shoal.learn.train(learn_envs.Drift, "appo", policy=ActorCritic, run_dir=tmp_path, num_workers=0, **options)
     with pytest.warns(RuntimeWarning, match="goes on with its environments reset"):
-        assert shoal.learn.train(learn_envs.Drift, resume=True, **run).steps == 1500
+        assert shoal.learn.train(learn_envs.Drift, resume=True, run_dir=tmp_path, num_workers=0).steps == 1500
 
 
 # --- looking on, stopping

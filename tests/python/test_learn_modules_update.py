@@ -142,14 +142,14 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns() -> None:
     reward = torch.from_numpy(np.random.default_rng(5).normal(size=(200, 3)).astype(np.float32)) * 7
     ended = torch.from_numpy(np.random.default_rng(6).random((200, 3)) < 0.1)
     options = {"sign_reward": False, "normalize_reward": True, "gamma": 0.9, "clip_reward": 10.0}
-    scaled = RewardScaler(3, options).scale(reward, ended)
+    scaled = RewardScaler(3, options).scale(reward, ended, torch.zeros_like(ended))
     observed, running = [], np.zeros(3)
     for t in range(200):
         running = running * 0.9 + reward[t].numpy()
         observed += running.tolist()
         running[ended[t].numpy()] = 0
     assert scaled[-1].tolist() == pytest.approx((reward[-1] / np.std(observed)).tolist(), rel=1e-3)
-    assert RewardScaler(3, options | {"sign_reward": True}).scale(reward, ended).unique().tolist() == [-1, 1]
+    assert RewardScaler(3, options | {"sign_reward": True}).scale(reward, ended, ended).unique().tolist() == [-1, 1]
 
 
 def test_observations_are_normalised_but_for_bytes() -> None:

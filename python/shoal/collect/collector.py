@@ -333,7 +333,7 @@ class Collector:
         self._paused = True
 
     def resume(self) -> None:
-        """Goes on after pause()."""
+        """Goes on after pause(); the collectors of "multi_async" begin at once."""
         self._source.resume()
         self._paused = False
 

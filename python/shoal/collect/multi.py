@@ -251,6 +251,8 @@ class MultiAsync(Multi):
 
     def resume(self) -> None:
         self._paused = False
+        if self.processes.is_ready:
+            self._order()
 
     @property
     def pending(self) -> int:

@@ -224,6 +224,11 @@ class Processes:
         """The environments have been reset once: whoever takes a dead one's place resets its own."""
         self._begun = True
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether orders to collect can be given."""
+        return self._begun and self._broken is None
+
     def close(self) -> None:
         """Ends the processes."""
         self._broken = "closed"

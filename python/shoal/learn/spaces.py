@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from shoal import _core
 
-__all__ = ["Leaf", "description_of", "leaves", "space_from"]
+__all__ = ["Leaf", "description_of", "leaves", "nested", "space_from"]
 
 Description = Mapping[str, Any]
 
@@ -100,6 +100,15 @@ def description_of(space: Any) -> dict[str, Any]:
     if isinstance(space, spaces.Tuple):
         return {"type": "Tuple", "spaces": [description_of(inner) for inner in space]}
     raise TypeError(f"learning takes observations and actions that are arrays; these are {space}")
+
+
+def nested(description: Description, arrays: Iterator[Any]) -> Any:
+    """A sample of a space, of its arrays in the order of leaves()."""
+    if description["type"] == "Dict":
+        return {name: nested(inner, arrays) for name, inner in description["spaces"]}
+    if description["type"] == "Tuple":
+        return tuple(nested(inner, arrays) for inner in description["spaces"])
+    return next(arrays)
 
 
 def space_from(description: Description) -> Any:

@@ -92,7 +92,7 @@ def train(
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
             what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
             was not trained on an id, and `policy` where no import path leads to it; runs of "appo" that train a `policy` begin
-            with environments that are reset, and say so. Overrides may change options; then it is another training from there on.
+            with environments that are reset, and say so, unless they are told `deterministic=True`. Overrides may change options; then it is another training from there on.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as of `shoal.make_vec`, for all environments of the run, which
             keeps them: a resumed run and evaluations use them again. What JSON cannot hold, and a wrapper that no import
             path leads to, has to be given again.

@@ -34,23 +34,17 @@ class EpisodeLog:
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)
 
-    def restart(self) -> None:
-        """All environments were reset."""
-        self._returns[:] = 0
-        self._lengths[:] = 0
-
-    def add(self, reward: np.ndarray, ended: np.ndarray, valid: np.ndarray) -> None:
+    def add(self, reward: np.ndarray, ended: np.ndarray, valid: np.ndarray, is_first: np.ndarray) -> None:
         """A rollout, [steps, envs] each."""
         for t in range(len(reward)):
+            self._returns[is_first[t]] = self._lengths[is_first[t]] = 0
             self._returns += reward[t]
             self._lengths += 1
-            for i in np.flatnonzero(ended[t] | ~valid[t]):
-                if valid[t, i]:
-                    episode = (float(self._returns[i]), int(self._lengths[i]))
-                    self.count += 1
-                    self.finished.append(episode)
-                    self._window.append(episode)
-                self._returns[i] = self._lengths[i] = 0
+            for i in np.flatnonzero(ended[t] & valid[t]):
+                episode = (float(self._returns[i]), int(self._lengths[i]))
+                self.count += 1
+                self.finished.append(episode)
+                self._window.append(episode)
 
     @property
     def mean_return(self) -> float:

@@ -47,8 +47,6 @@ class Learner:
     def begin(self) -> None:
         """Resets the environments."""
         self.source.begin(self.iteration)
-        self._rewards.restart()
-        self._episodes.restart()
 
     def iterate(self) -> dict[str, Any]:
         """One rollout and one update; returns what was measured, under the names of Trainer.status()."""
@@ -80,8 +78,8 @@ class Learner:
         batch, lag = self.source.collect(self.iteration)
         terminated, truncated = batch["terminated"].bool(), batch["truncated"].bool()
         reward, valid, value = batch["reward"], batch["valid"].bool(), batch["value"]
-        ended = terminated | truncated
-        self._episodes.add(reward.numpy(), ended.numpy(), valid.numpy())
+        ended, is_first = terminated | truncated, batch["is_first"].bool()
+        self._episodes.add(reward.numpy(), ended.numpy(), valid.numpy(), is_first.numpy())
         self._check_finite(batch)
         if not self._compared and not lag > 0:
             self._compared = True
@@ -89,14 +87,14 @@ class Learner:
         network = self.network
         state = network.begun_with if isinstance(network, RecurrentNetwork) else None
         worth = Worth(
-            self._rewards.scale(reward, ended),
+            self._rewards.scale(reward, ended, is_first),
             value,
             self._next_values(batch, ended),
             terminated,
             truncated,
             valid,
         )
-        return Rollout(batch["obs"], batch["action"], batch["log_prob"], worth, lag, state, batch["is_first"].bool())
+        return Rollout(batch["obs"], batch["action"], batch["log_prob"], worth, lag, state, is_first)
 
     def _next_values(self, batch: Mapping[str, Any], ended: torch.Tensor) -> torch.Tensor:
         """V of where each step led: of the next row, or of its own where an episode was truncated or the rollout ends; 0 where
@@ -192,7 +190,7 @@ class Learner:
         """Brings the environments to where they stood, and goes on there; where they do not arrive, they begin anew. Returns
         whether they have arrived."""
         record = {name: value for name, value in arrays["envs"].items() if not name.startswith("along.")}
-        if record and self.source.replay(record):
+        if record and self.source.replay(record, self.iteration):
             return True
         self.begin()
         return False

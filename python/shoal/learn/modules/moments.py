@@ -83,18 +83,15 @@ class RewardScaler:
         self.running = torch.zeros(num_envs, dtype=torch.float64)
         self.moments = RunningMoments(1)
 
-    def restart(self) -> None:
-        self.running.zero_()
-
-    def scale(self, reward: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
-        """Of a rollout, both [steps, envs]."""
+    def scale(self, reward: torch.Tensor, ended: torch.Tensor, is_first: torch.Tensor) -> torch.Tensor:
+        """Of a rollout, [steps, envs] each."""
         if self._sign:
             return reward.sign()
         if not self._normalize:
             return reward
         scaled = torch.empty_like(reward)
         for t in range(len(reward)):
-            self.running = self.running * self._gamma + reward[t]
+            self.running = self.running * ~is_first[t] * self._gamma + reward[t]
             self.moments.update(self.running[:, None])
             spread = torch.sqrt(self.moments.var[0] + _FLOOR)
             scaled[t] = (reward[t].double() / spread).clamp(-self._clip, self._clip)

@@ -68,6 +68,8 @@ class Network(nn.Module):
             self.normalizer.to(device)
         self.device = device
         self._seed: int | None = None
+        self._schedule: tuple[int, int] | None = None
+        self._calls = 0
         self._replayed: list[torch.Tensor] = []
 
     @property
@@ -80,6 +82,7 @@ class Network(nn.Module):
         Raises:
             TypeError: where one of them is missing.
         """
+        self._follow_schedule()
         if self._replayed:
             return self._answer_of_replay()
         self._begin_draws()
@@ -117,6 +120,18 @@ class Network(nn.Module):
     def draw_from(self, seed: int) -> None:
         """What the next call draws from the CPU's global generators, and those after it, begins at `seed`."""
         self._seed = seed
+
+    def draw_each(self, seed: int, num_steps: int, first: int) -> None:
+        """As draw_from() before each num_steps calls, those of replay() counted, with seeds that follow from `seed` and from how
+        many rollouts there were before: `first` at the first call."""
+        self._schedule, self._calls = (seed, num_steps), first * num_steps
+
+    def _follow_schedule(self) -> None:
+        if self._schedule is not None:
+            seed, num_steps = self._schedule
+            if self._calls % num_steps == 0:
+                self._seed = derived(seed, For.ACTING, self._calls // num_steps)
+            self._calls += 1
 
     def replay(self, actions: list[torch.Tensor]) -> None:
         """The next calls answer with these actions, one after the other."""

@@ -15,7 +15,7 @@ from shoal.learn.modules.episodes import summary, whole_episodes
 from shoal.learn.modules.learner import load_policy_into
 from shoal.learn.modules.network import Network, device_of, module_of, network_of
 from shoal.learn.modules.seeds import drawing_from
-from shoal.learn.spaces import leaves, space_from
+from shoal.learn.spaces import leaves, nested, space_from
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["ModulePolicy", "load"]
@@ -67,7 +67,7 @@ class ModulePolicy:
         single, rows = batches[0][1], len(batches[0][0])
         if any(was_single != single or len(array) != rows for array, was_single in batches):
             raise ValueError("some arrays of the observation are single and others batches, or of other lengths")
-        batch = _nested(self._state["observation_space"], iter([array for array, _ in batches]))
+        batch = nested(self._state["observation_space"], iter([array for array, _ in batches]))
         if is_first is not None:
             if not self._network.is_recurrent:
                 raise TypeError(f"is_first= is of recurrent modules; {self._network.name} has no initial_state()")
@@ -105,11 +105,3 @@ def load(checkpoint: Path, policy: Any, device: Any) -> ModulePolicy:
     load_policy_into(network, kept.arrays)
     network.eval()
     return ModulePolicy(network, state)
-
-
-def _nested(description: Mapping[str, Any], arrays: Any) -> Any:
-    if description["type"] == "Dict":
-        return {name: _nested(inner, arrays) for name, inner in description["spaces"]}
-    if description["type"] == "Tuple":
-        return tuple(_nested(inner, arrays) for inner in description["spaces"])
-    return next(arrays)

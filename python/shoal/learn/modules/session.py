@@ -19,7 +19,7 @@ from shoal.learn.modules.journal import Journal
 from shoal.learn.modules.learner import Learner
 from shoal.learn.modules.network import Network, device_of, module_of, network_of, path_of
 from shoal.learn.modules.run import TrainingRun
-from shoal.learn.modules.sources import Ahead, InStep, Source
+from shoal.learn.modules.sources import Ahead, AheadInOrder, Source, source_of
 from shoal.learn.modules.updates import ALGORITHMS
 
 __all__ = ["Session", "check_options"]
@@ -92,9 +92,7 @@ class Session:
             given = {"env": env, **vars(options), **where}
             if num_workers is not None:
                 given["num_workers"] = min(num_workers, config["num_envs"])
-            source: Source = (Ahead if config["algorithm"] == "appo" else InStep)(
-                network, config, config["seed"], given
-            )
+            source = source_of(network, config, given)
             self.environments.append(source)
             self.why_restarted = _why_restarted(source, config["algorithm"])
             learner = Learner(network, source, config)
@@ -191,13 +189,13 @@ def _few_threads(network: Network) -> Iterator[None]:
 
 
 def _why_restarted(source: Source, algorithm: str) -> str:
-    if isinstance(source, InStep):
+    if isinstance(source, Ahead) and not isinstance(source, AheadInOrder):
         return (
-            "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) "
-            "does not depend on the seed and the actions alone, or num_steps is another. The run is a good one, but not the same "
-            "as without the interruption."
+            f"a run of {algorithm} with policy= goes on with its environments reset, and without the rollouts that waited, unless it "
+            "is deterministic=True: it is a good one, but not the same as without the interruption."
         )
     return (
-        f"a run of {algorithm} with policy= goes on with its environments reset, and without the rollouts that waited: it is a good "
-        "one, but not the same as without the interruption."
+        "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) "
+        "does not depend on the seed and the actions alone, or num_steps is another. The run is a good one, but not the same "
+        "as without the interruption."
     )

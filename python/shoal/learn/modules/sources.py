@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +16,16 @@ from gymnasium import spaces
 from shoal.collect.collector import Collector
 from shoal.learn.modules.network import Network, RecurrentNetwork
 from shoal.learn.modules.seeds import For, derived, drawing_from
-from shoal.learn.spaces import description_of, leaves
+from shoal.learn.spaces import description_of, leaves, nested
 
-__all__ = ["Ahead", "InStep", "Source"]
+__all__ = ["Ahead", "AheadInOrder", "InStep", "Source", "source_of"]
 
 Arrays = dict[str, torch.Tensor]
 _STATE = "state."
 """Begins the names of a recurrent module's state in a record."""
+_WAITING = "waiting."
+"""Begins those of a batch that waits."""
+_OF_A_ROW = "action log_prob value reward terminated truncated valid is_first".split()
 
 
 class Source(ABC):
@@ -69,8 +73,9 @@ class Source(ABC):
         """What replay() brings the environments back with; empty where it cannot."""
         return {}
 
-    def replay(self, record: Arrays) -> bool:
-        """Brings the environments to where they stood when record() was called; whether they have arrived there."""
+    def replay(self, record: Arrays, iteration: int) -> bool:
+        """Brings the environments to where they stood when record() was called, in this iteration; whether they have arrived
+        there."""
         return False
 
     @abstractmethod
@@ -79,28 +84,19 @@ class Source(ABC):
 
 
 class InStep(Source):
-    """Environments of this process, or of its workers, stepped when a batch is asked for.
-
-    Environments are brought back by repeating their actions since the last seeded reset, as src/shoal/learn/run does:
-    what they do after it depends on the seed and on the actions alone, or the comparison at the end notices.
-    """
+    """Environments of this process, or of its workers, stepped when a batch is asked for."""
 
     def __init__(self, network: Network, config: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> None:
         super().__init__(network, config, seed)
         self._collector = self.collector(network, given)
-        self._packing = _Packing(self._collector.single_action_space)
-        self._leaves = list(leaves(description_of(self._collector.single_observation_space)))
-        self._reset_seed = 0
-        self._actions: list[torch.Tensor] = []
-        self._last: Arrays = {}
+        self._trail = _Trail(self._collector)
 
     def begin(self, iteration: int) -> None:
         self._reset(derived(self.seed, For.RESET, iteration))
 
     def _reset(self, seed: int) -> None:
         self._collector.reset(seed)
-        self._reset_seed = seed
-        self._actions, self._last = [], {}
+        self._trail.begin(seed)
         if isinstance(self.network, RecurrentNetwork):
             self.network.forget()
 
@@ -109,69 +105,64 @@ class InStep(Source):
         self.network.draw_from(seed)
         on_device = self.network.device.type != "cpu"  # the collector keeps the generators of the CPU apart
         with drawing_from(seed, self.network.device) if on_device else contextlib.nullcontext():
-            return self._next(), float("nan")
-
-    def _next(self) -> dict[str, Any]:
-        batch = next(self._collector)
-        self._actions.append(self._packing.pack(batch["action"]))
-        self._last = {f"obs/{leaf.path}": leaf.pick(batch["next_obs"])[-1].clone() for leaf in self._leaves}
-        self._last["reward"] = batch["reward"][-1].clone()
-        return batch
+            batch = next(self._collector)
+        self._trail.add(batch)
+        return batch, float("nan")
 
     @property
     def recorded_steps(self) -> int:
-        return len(self._actions) * int(self.config["num_steps"])
+        return self._trail.steps
 
     def record(self) -> Arrays:
-        if not self._actions:
-            return {"reset_seed": torch.tensor([self._reset_seed])}
-        record = {"reset_seed": torch.tensor([self._reset_seed]), "actions": torch.cat(self._actions), **self._last}
+        record = self._trail.record()
         if isinstance(self.network, RecurrentNetwork):
             record |= {f"{_STATE}{number}": leaf for number, leaf in enumerate(self.network.leaves_of_state())}
         return record
 
-    def replay(self, record: Arrays) -> bool:
+    def replay(self, record: Arrays, iteration: int) -> bool:
+        parts = self._trail.parts_of(record, self.config)
+        if parts is None:
+            return False
         self._reset(int(record["reset_seed"][0]))
-        if "actions" not in record:
-            return True
-        steps = self.config["num_steps"]
-        actions = record["actions"]
-        if len(actions) % steps or actions.shape[1] != self.config["num_envs"]:
-            return False  # another number of steps a rollout was asked for
-        for part in actions.split(steps):
-            self.network.replay(list(self._packing.unpack(part)))
-            self._next()
-        if isinstance(self.network, RecurrentNetwork):
+        for part in parts:
+            self.network.replay(list(part))
+            self._trail.add(next(self._collector))
+        if isinstance(self.network, RecurrentNetwork) and parts:
             count = sum(name.startswith(_STATE) for name in record)
             self.network.go_on_with([record[f"{_STATE}{number}"] for number in range(count)], self.config["num_envs"])
-        # Bytes, so that NaN is itself.
-        return all(
-            name in record and tensor.numpy().tobytes() == record[name].numpy().tobytes()
-            for name, tensor in self._last.items()
-        )
+        return self._trail.has_arrived(record)
 
     def close(self) -> None:
         self._collector.close()
 
 
 class Ahead(Source):
-    """Environments in a process of their own, stepped with weights that are at most `max_lag` updates old."""
+    """Environments in a process of their own, stepped with weights that are at most `max_lag` updates old, as they come."""
 
     def __init__(self, network: Network, config: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> None:
         super().__init__(network, config, seed)
-        network.eval()
-        copied = copy.deepcopy(network).cpu()
+        self._given = given
+        self._collector = self.beside(given, config["max_lag"])
+        self._begun = False
+
+    def beside(
+        self, given: Mapping[str, Any], ahead: int, first: int = 0, replayed: list[torch.Tensor] | None = None
+    ) -> Collector:
+        """A collector with a copy of the network, which first answers with the actions of `replayed`, and whose first rollout is
+        the run's of this number."""
+        self.network.eval()
+        copied = copy.deepcopy(self.network).cpu()
         copied.device = torch.device("cpu")
-        self._collector = self.collector(
-            copied,
-            given,
-            mode="multi_async",
-            num_collectors=1,
-            ahead=config["max_lag"],
-            policy_batch=config["num_envs"],
-        )
+        copied.draw_each(self.seed, self.config["num_steps"], first)
+        copied.replay(replayed or [])
+        count = self.config["num_envs"]
+        return self.collector(copied, given, mode="multi_async", num_collectors=1, ahead=ahead, policy_batch=count)
 
     def begin(self, iteration: int) -> None:
+        if iteration and not self._begun:  # of a resumed run, which is not to draw what it drew at its start
+            self._collector.close()
+            self._collector = self.beside(self._given, self.config["max_lag"], iteration)
+        self._begun = True
         self._collector.update_weights(self.network.weights())
         self._collector.reset(derived(self.seed, For.RESET, iteration))
 
@@ -180,14 +171,145 @@ class Ahead(Source):
         return batch, float(batch["staleness"].max())
 
     def weights_changed(self) -> None:
-        if self.config["deterministic"]:
-            self._collector.pause()  # all that was ordered is collected with the weights from before this update
         self._collector.update_weights(self.network.weights())
-        if self.config["deterministic"]:
-            self._collector.resume()
 
     def close(self) -> None:
         self._collector.close()
+
+
+class AheadInOrder(Ahead):
+    """The same in a fixed order: one batch is collected beside each update, with the weights from before it, so that each is
+    exactly max_lag updates old, but for the first ones. Between two iterations nothing is under way."""
+
+    def __init__(self, network: Network, config: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> None:
+        Source.__init__(self, network, config, seed)
+        self._given = given
+        self._waiting: deque[tuple[dict[str, Any], int]] = deque()  # batches, and the updates before their weights
+        self._open(0, 0, [])
+
+    def _open(self, iteration: int, first: int, replayed: list[torch.Tensor]) -> None:
+        self._collector = self.beside(self._given, 1, first, replayed)
+        self._trail = _Trail(self._collector)
+        self._updates_before = iteration - self._collector.update_weights(self.network.weights())
+
+    def begin(self, iteration: int) -> None:
+        seed = derived(self.seed, For.RESET, iteration)
+        self._collector.reset(seed)
+        self._trail.begin(seed)
+
+    def collect(self, iteration: int) -> tuple[dict[str, Any], float]:
+        self._collector.resume()
+        while len(self._waiting) < self.config["max_lag"]:
+            self._take()
+        batch, version = self._waiting.popleft()
+        return batch, float(iteration - version)
+
+    def weights_changed(self) -> None:
+        self._collector.pause()
+        while self._collector.stats()["pending"]:
+            self._take()
+        self._collector.update_weights(self.network.weights())
+
+    def _take(self) -> None:
+        batch = next(self._collector)
+        self._trail.add(batch)
+        self._waiting.append((batch, self._updates_before + int(batch["policy_version"].max())))
+
+    @property
+    def recorded_steps(self) -> int:
+        return self._trail.steps
+
+    def record(self) -> Arrays:
+        record = self._trail.record()
+        for number, (batch, version) in enumerate(self._waiting):
+            arrays = self._trail.arrays_of(batch) | {"version": torch.tensor([version])}
+            record |= {f"{_WAITING}{number}.{name}": value for name, value in arrays.items()}
+        return record
+
+    def replay(self, record: Arrays, iteration: int) -> bool:
+        parts = self._trail.parts_of(record, self.config)
+        waiting = sum(name.endswith(".version") for name in record)
+        self._collector.close()
+        if parts is None:
+            self._open(iteration, iteration, [])
+            return False
+        self._open(iteration, iteration + waiting - len(parts), [action for part in parts for action in part])
+        seed = int(record["reset_seed"][0])
+        self._collector.reset(seed)
+        self._trail.begin(seed)
+        for _ in parts:
+            self._collector.resume()
+            self._collector.pause()  # that one batch, and no other
+            self._trail.add(next(self._collector))
+        if not self._trail.has_arrived(record):
+            return False
+        for number in range(waiting):
+            begin = f"{_WAITING}{number}."
+            arrays = {name.removeprefix(begin): value for name, value in record.items() if name.startswith(begin)}
+            self._waiting.append((self._trail.batch_of(arrays), int(arrays["version"][0])))
+        return True
+
+
+class _Trail:
+    """The actions of all environments since the last seeded reset, and where these led.
+
+    Environments are brought back by repeating them, as src/shoal/learn/run does: what environments do after it depends on the
+    seed and on the actions alone, or the comparison at the end notices.
+    """
+
+    def __init__(self, collector: Collector) -> None:
+        self._packing = _Packing(collector.single_action_space)
+        self._description = description_of(collector.single_observation_space)
+        self._leaves = list(leaves(self._description))
+        self.begin(0)
+
+    def begin(self, seed: int) -> None:
+        self._seed = seed
+        self._actions: list[torch.Tensor] = []
+        self._last: Arrays = {}
+
+    def add(self, batch: dict[str, Any]) -> None:
+        self._actions.append(self._packing.pack(batch["action"]))
+        self._last = {f"obs/{leaf.path}": leaf.pick(batch["next_obs"])[-1].clone() for leaf in self._leaves}
+        self._last["reward"] = batch["reward"][-1].clone()
+
+    @property
+    def steps(self) -> int:
+        return sum(map(len, self._actions))
+
+    def record(self) -> Arrays:
+        seed = {"reset_seed": torch.tensor([self._seed])}
+        return seed | {"actions": torch.cat(self._actions), **self._last} if self._actions else seed
+
+    def parts_of(self, record: Arrays, config: Mapping[str, Any]) -> list[torch.Tensor] | None:
+        """The actions of each rollout; None where they were of another number of steps or environments."""
+        if "actions" not in record:
+            return []
+        actions, steps = record["actions"], config["num_steps"]
+        if len(actions) % steps or actions.shape[1] != config["num_envs"]:
+            return None
+        return list(self._packing.unpack(actions).split(steps))
+
+    def has_arrived(self, record: Arrays) -> bool:
+        # Bytes, so that NaN is itself.
+        return all(
+            name in record and tensor.numpy().tobytes() == record[name].numpy().tobytes()
+            for name, tensor in self._last.items()
+        )
+
+    def arrays_of(self, batch: dict[str, Any]) -> Arrays:
+        """What an update reads of a batch, by names."""
+        arrays = {name: batch[name] for name in _OF_A_ROW}
+        for name in ("obs", "next_obs"):
+            arrays |= {f"{name}/{leaf.path}": leaf.pick(batch[name]) for leaf in self._leaves}
+        return arrays
+
+    def batch_of(self, arrays: Arrays) -> dict[str, Any]:
+        """What arrays_of() gave."""
+        batch: dict[str, Any] = {name: arrays[name] for name in _OF_A_ROW}
+        for name in ("obs", "next_obs"):
+            batch[name] = nested(self._description, iter([arrays[f"{name}/{leaf.path}"] for leaf in self._leaves]))
+        return batch
 
 
 class _Packing:
@@ -202,3 +324,11 @@ class _Packing:
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self._start is None else packed.to(self._dtype) + self._start
+
+
+def source_of(network: Network, config: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
+    """Of the kind that the algorithm asks for."""
+    kind: type[InStep | Ahead] = InStep
+    if config["algorithm"] == "appo":
+        kind = AheadInOrder if config["deterministic"] else Ahead
+    return kind(network, config, config["seed"], given)
