@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -392,10 +393,23 @@ def test_appo_in_a_fixed_order_gives_the_same_bits_for_any_number_of_workers_and
 
 
 def test_appo_as_it_comes_goes_on_with_its_environments_reset(tmp_path: Path) -> None:
-    options = {**PPO, "preset": "default", "max_lag": 2, "pause_at_step": 500}
+    options = {**PPO, "preset": "default", "max_lag": 2, "pause_at_step": 500, "log_interval": 1}
     shoal.learn.train(learn_envs.Drift, "appo", policy=ActorCritic, run_dir=tmp_path, num_workers=0, **options)
     with pytest.warns(RuntimeWarning, match="goes on with its environments reset"):
         assert shoal.learn.train(learn_envs.Drift, resume=True, run_dir=tmp_path, num_workers=0).steps == 1500
+    lines = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    lags = [line["train/policy_lag"] for line in lines if "train/policy_lag" in line]
+    assert len(lags) == 15 and set(lags) <= {0, 1, 2}
+
+
+def test_a_run_that_was_never_started_leaves_its_directory_to_others(tmp_path: Path) -> None:
+    given = {"policy": ActorCritic, "run_dir": tmp_path, "num_workers": 0, **PPO}
+    with shoal.learn.Trainer(learn_envs.Drift, **given) as trainer:
+        with pytest.raises(RuntimeError, match="another process is training"):
+            shoal.learn.Trainer(learn_envs.Drift, **given)
+    del trainer
+    gc.collect()  # pytest.raises has kept frames
+    assert shoal.learn.train(learn_envs.Drift, **given).steps == 1500
 
 
 # --- looking on, stopping

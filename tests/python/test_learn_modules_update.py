@@ -14,6 +14,7 @@ import torch
 from safetensors.numpy import load_file
 
 import shoal
+from shoal.learn.modules.episodes import EpisodeLog, whole_episodes
 from shoal.learn.modules.estimates import Worth, explained_variance, gae, normalized, vtrace
 from shoal.learn.modules.learner import Learner
 from shoal.learn.modules.losses import Minibatch, clipped_value_loss, ppo_loss
@@ -165,6 +166,41 @@ def test_observations_are_normalised_but_for_bytes() -> None:
     wanted = (obs["a"] - obs["a"].mean(0)) / obs["a"].std(0, unbiased=False)
     torch.testing.assert_close(seen["a"], wanted.clamp(-1.5, 1.5).float(), rtol=1e-4, atol=1e-4)
     assert torch.equal(seen["b"], obs["b"])
+
+
+def test_episodes_are_counted_by_their_own_rewards() -> None:
+    reward = np.array([[1, 10], [2, 20], [3, 30], [4, 40]], np.float32)
+    ended = np.array([[0, 0], [1, 0], [0, 0], [0, 1]], bool)
+    is_first = np.array([[1, 1], [0, 0], [1, 0], [0, 0]], bool)
+    log = EpisodeLog(2)
+    assert math.isnan(log.mean_return)
+    log.add(reward, ended, np.ones_like(ended), is_first)
+    assert log.finished == [(3.0, 2), (100.0, 4)]
+    again = EpisodeLog(2)
+    again.load(json.loads(json.dumps(log.state())), log.arrays())
+    again.add(reward[:1], ~ended[:1], np.array([[True, False]]), np.array([[False, True]]))
+    assert again.finished == [(8.0, 3)]  # what began before goes on; a row that is no transition ends nothing
+    assert (again.count, again.mean_length) == (3, 3)
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_whole_episodes_are_those_that_evaluations_in_cpp_count(tmp_path: Path, mode: str) -> None:
+    small = {"num_envs": 4, "num_steps": 32, "pause_at_step": 1, "preset": "sb3", "batch_size": 64}
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, **small)
+    policy = shoal.learn.load_policy(tmp_path)
+    with shoal.make_vec("shoal/CartPole-v1", num_envs=3, autoreset_mode=mode, num_workers=0) as envs:
+        firsts: list[np.ndarray] = []
+
+        def act(obs: Any, is_first: np.ndarray) -> np.ndarray:
+            firsts.append(is_first.copy())
+            assert (np.abs(obs[is_first]) <= 0.05).all()  # where CartPole begins
+            return policy.predict(obs)
+
+        ours = whole_episodes(envs, act, 10, 5)
+        theirs = policy.evaluate(envs, 10, 5, True)
+    assert ours is not None
+    assert list(ours) == [theirs["returns"], theirs["lengths"]]
+    assert sum(first.sum() for first in firsts) >= 10
 
 
 # --- as the C++ learner does it

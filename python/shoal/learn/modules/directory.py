@@ -31,13 +31,14 @@ class RunDirectory:
         self.last = path / "checkpoints" / "last"
         self.best = path / "checkpoints" / "best"
         self._progress: int | None = None
+        self._lock: int | None = None
         is_there = found(self.last).exists()
         if resume and not is_there:
             raise ValueError(f"{path} holds no run to resume: there is no {self.last}")
         if not resume and is_there:
             raise ValueError(f"{path} already holds a run: resume it, or choose another directory")
         path.mkdir(parents=True, exist_ok=True)
-        self._lock: int | None = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -65,6 +66,9 @@ class RunDirectory:
     def append_progress(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         assert self._progress is not None
         os.write(self._progress, (json.dumps({"step": step, "seconds": seconds, **values}) + "\n").encode())
+
+    def __del__(self) -> None:
+        self.release()
 
     def release(self) -> None:
         """Lets others have the directory; only the paths can be asked for from now on."""
