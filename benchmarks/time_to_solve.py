@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Wall time until CartPole-v1 is solved: `shoal train` against Stable-Baselines3's PPO or A2C, start-up included.
 
-    python benchmarks/time_to_solve.py [--seeds 0 1 2] [--settings zoo preset a2c impala appo] [--env CartPole-v1]
+    python benchmarks/time_to_solve.py [--seeds 0 1 2] [--settings zoo preset a2c a3c impala appo] [--env CartPole-v1]
 
 Both sides get the same settings: rl-baselines3-zoo's tuned ones of PPO for CartPole-v1 ("zoo"), those of Shoal's preset, which
 was tuned from them and differs in the size of a minibatch ("preset"), and rl-baselines3-zoo's of A2C ("a2c"), which are
-Stable-Baselines3's defaults with 8 environments. "impala" and "appo", of which Stable-Baselines3 has none, are Shoal's presets,
+Stable-Baselines3's defaults with 8 environments. "a3c", "impala" and "appo", of which Stable-Baselines3 has none, are Shoal's presets,
 alone, and only where they are named. Both have the same stopping rule: after every 5,000 environment
 steps (the next update that completes them) 10 evaluation episodes with the most probable actions; when their mean is at least 475,
 100 fresh episodes, whose mean has to be as well. Stable-Baselines3 runs with torch's default number of threads and with one; it is
@@ -62,6 +62,13 @@ A2C: dict[str, Any] = {
     "rmsprop_eps": 1e-5,
     "advantage_normalization": "none",
 }
+A3C: dict[str, Any] = {
+    "algorithm": "a3c",
+    "num_envs": 8,
+    "total_steps": 500_000,
+    "learning_rate_schedule": "linear",
+    "entropy_coef": 0.0,
+}
 IMPALA: dict[str, Any] = {
     "algorithm": "impala",
     "num_envs": 8,
@@ -86,12 +93,13 @@ APPO: dict[str, Any] = {
     "max_grad_norm": 0.5,
     "adam_eps": 1e-5,
 }
-ALONE = {"impala": IMPALA, "appo": APPO}
+ALONE = {"a3c": A3C, "impala": IMPALA, "appo": APPO}
 SETTINGS = {"zoo": ZOO, "preset": ZOO | {"batch_size": 128}, "a2c": A2C} | ALONE
 TITLES = {
     "zoo": "PPO with rl-baselines3-zoo's settings",
     "preset": "PPO with the settings of Shoal's preset",
     "a2c": "A2C with rl-baselines3-zoo's settings",
+    "a3c": "A3C with the settings of Shoal's preset",
     "impala": "IMPALA with the settings of Shoal's preset",
     "appo": "APPO with the settings of Shoal's preset",
 }

@@ -46,15 +46,32 @@ class Policy:
         self, envs: shoal._core.VectorEnv, episodes: int, seed: int, deterministic: bool = True
     ) -> dict[Any, Any]: ...
 
+class Actors:
+    @property
+    def pids(self) -> list[int]: ...
+    @property
+    def replaced(self) -> int: ...
+    def close(self) -> None: ...
+
+def start_actors(
+    launcher: shoal._core.process.Launcher,
+    payloads: list[bytes],
+    counts: list[int],
+    like: shoal._core.VectorEnv,
+    start_timeout: float,
+) -> Actors: ...
+def run_actor(envs: shoal._core.VectorEnv, order: bytes, arena_fd: int) -> None: ...
+
 class Trainer:
     def __init__(
         self,
-        envs: shoal._core.VectorEnv,
+        envs: shoal._core.VectorEnv | None,
         eval_envs: shoal._core.VectorEnv | None,
         config_json: str,
         run_dir: str,
         resume: bool = False,
         about_json: str = "{}",
+        actors: Actors | None = None,
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...

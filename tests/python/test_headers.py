@@ -179,6 +179,9 @@ AROUND = {
     "a2c.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const A2cConfig& config, std::uint64_t seed)"
     ),
+    "a3c.h": Around(
+        function="void shown(std::shared_ptr<ActorProcesses> actors, const A3cConfig& config, std::uint64_t seed)"
+    ),
     "appo.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const AppoConfig& config, std::uint64_t seed)"
     ),

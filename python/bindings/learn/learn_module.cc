@@ -69,6 +69,7 @@ void bind_learn_config(nb::module_& module) {
 NB_MODULE(_learn, module) {
   module.doc() = "Shoal's learners. Use them through shoal.learn.";
   nb::module_::import_("shoal._core");  // its types and exceptions are ours too
+  shoal::python::bind_learn_a3c(module);
   shoal::python::bind_learn_actor(module);
   shoal::python::bind_learn_config(module);
   shoal::python::bind_learn_policy(module);

@@ -30,9 +30,11 @@ using EnvsPtr = std::shared_ptr<vector::VectorEnv>;
 class PyTrainer {
  public:
   PyTrainer(EnvsPtr envs, EnvsPtr eval_envs, const std::string& config_json,
-            const std::string& run_dir, bool resume, const std::string& about_json) {
+            const std::string& run_dir, bool resume, const std::string& about_json,
+            std::shared_ptr<learn::ActorProcesses> actors) {
     learn::TrainSetup setup;
     setup.envs = std::move(envs);
+    setup.actors = std::move(actors);
     setup.eval_envs = std::move(eval_envs);
     apply_overrides(parse_json(config_json, "the configuration"), setup.config);
     setup.run_directory = run_dir;
@@ -96,6 +98,8 @@ const char* name(learn::ResumeKind kind) {
       return "exact";
     case learn::ResumeKind::kRestarted:
       return "restarted";
+    case learn::ResumeKind::kAnew:
+      return "anew";
   }
   return "";
 }
@@ -154,9 +158,9 @@ nb::list poll(PyTrainer& trainer) {
 void bind_learn_trainer(nb::module_& module) {
   nb::class_<PyTrainer>(module, "Trainer")
       .def(nb::init<EnvsPtr, EnvsPtr, const std::string&, const std::string&, bool,
-                    const std::string&>(),
-           "envs"_a, "eval_envs"_a.none(), "config_json"_a, "run_dir"_a, "resume"_a = false,
-           "about_json"_a = "{}")
+                    const std::string&, std::shared_ptr<learn::ActorProcesses>>(),
+           "envs"_a.none(), "eval_envs"_a.none(), "config_json"_a, "run_dir"_a, "resume"_a = false,
+           "about_json"_a = "{}", "actors"_a = nb::none())
       .def("start", [](PyTrainer& trainer) { trainer.get().start(); })
       .def("stop", [](PyTrainer& trainer) { trainer.get().stop(); })
       .def("wait", &PyTrainer::wait, "timeout"_a = nb::none())

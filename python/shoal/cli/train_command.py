@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
 
 def train(
     env: str = typer.Argument(None, metavar="ENV", help="Any id that gymnasium.make takes, or a native one."),
-    algorithm: str = typer.Option(None, "--algorithm", help="How it learns: ppo, a2c, impala or appo [default: ppo]."),
+    algorithm: str = typer.Option(
+        None, "--algorithm", help="How it learns: ppo, a2c, a3c, impala or appo [default: ppo]."
+    ),
     policy: str = typer.Option(
         None,
         "--policy",

@@ -12,7 +12,7 @@ from shoal.vector.make import make_vec
 from shoal.vector.vector_env import VectorEnv
 from shoal.vector.wrappers import Wrapper, import_path
 
-__all__ = ["EnvOptions", "build", "close", "name_of", "recorded_env"]
+__all__ = ["EnvOptions", "build", "close", "factories_of", "name_of", "recorded_env"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,13 @@ def name_of(env: Any) -> str:
     return str(getattr(env, "__name__", type(env).__name__))
 
 
+def factories_of(env: Any, num_envs: int) -> Any:
+    """Of a list of factories, one for each environment, in turn; anything else as it is."""
+    if isinstance(env, Sequence) and not isinstance(env, str):
+        return [env[i % len(env)] for i in range(num_envs)]
+    return env
+
+
 def build(
     env: Any,
     num_envs: int,
@@ -82,8 +89,7 @@ def build(
     context: str = "auto",
 ) -> VectorEnv:
     """`num_envs` of them; of a list of factories, in turn."""
-    if isinstance(env, Sequence) and not isinstance(env, str):
-        env = [env[i % len(env)] for i in range(num_envs)]
+    env = factories_of(env, num_envs)
     if num_workers is not None:
         num_workers = min(num_workers, num_envs)
     return make_vec(

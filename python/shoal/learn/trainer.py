@@ -19,6 +19,7 @@ from shoal.learn.config import algorithm_names, override, preset_for, read_run
 from shoal.runs import preset as preset_config
 
 if TYPE_CHECKING:
+    from shoal.learn.actors import Actors
     from shoal.learn.modules.session import Session
     from shoal.vector.wrappers import Wrapper
 
@@ -75,24 +76,29 @@ def train(
 
     Args:
         env: an environment's id, class or factory, or a list of factories: what `shoal.make_vec` takes.
-        algorithm: "ppo" (the default), "a2c", "impala" or "appo". The last two collect beside the update; which weights a
-            rollout is collected with then depends on timing, unless they are told `deterministic=True`.
+        algorithm: "ppo" (the default), "a2c", "a3c", "impala" or "appo". The last two collect beside the update; which weights a
+            rollout is collected with then depends on timing, unless they are told `deterministic=True`. "a3c" learns in its
+            worker processes, all of which step the same parameters at the same time; what comes of it depends on timing.
         policy: a network of one's own: a torch.nn.Module, which is trained where it is, or what makes one of (observation_space,
             action_space), or the import path of that, "package.module:Class". It is trained by "ppo", "a2c" and "appo";
             docs/guides/own-networks.md says what it must have. None: a network of Shoal's, which options describe.
         device: where a `policy` computes, as torch names it; by default the CPU.
         total_steps: environment steps over all environments; by default the preset's.
         seed: of everything random, 0 by default. The same seed gives the same policy, bit for bit, on one machine, for
-            any number of workers; with "impala" and "appo" where they are told `deterministic=True`.
+            any number of workers; with "impala" and "appo" where they are told `deterministic=True`, with "a3c" where
+            num_workers is 0.
         num_envs: how many environments are trained on; by default the preset's.
-        num_workers: worker processes (threads for native environments); see `shoal.make_vec`.
+        num_workers: worker processes (threads for native environments); see `shoal.make_vec`. With "a3c" the processes that
+            step environments and learn, by default one a CPU; 0: one actor in this process.
         preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
         run_dir: where results go; by default a new directory in ./runs.
         resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
             what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
             was not trained on an id, and `policy` where no import path leads to it; runs of "appo" that train a `policy` begin
-            with environments that are reset, and say so, unless they are told `deterministic=True`. Overrides may change options; then it is another training from there on.
+            with environments that are reset, and say so, unless they are told `deterministic=True`. Those of "a3c" go on with the
+            parameters and counts of the checkpoint, and with environments that are reset. Overrides may change options; then it
+            is another training from there on.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as of `shoal.make_vec`, for all environments of the run, which
             keeps them: a resumed run and evaluations use them again. What JSON cannot hold, and a wrapper that no import
             path leads to, has to be given again.
@@ -151,6 +157,8 @@ class Trainer:
     Threads: any one may call status(), poll(), wait() and stop().
     """
 
+    _actors: Actors | None = None
+
     def __init__(
         self,
         env: Any = None,
@@ -183,6 +191,7 @@ class Trainer:
             about, self.config = _recorded(run_dir, overrides, preset, algorithm)
             policy, device = _network_of(about, policy, device)
             env = environments.recorded_env(about, env)
+            num_workers = _recorded_workers(about, num_workers)
             given, options = options, options.over(environments.EnvOptions.of_run(about))
             about |= {name: value for name, value in given.record().items() if value is not None}
         else:
@@ -221,17 +230,26 @@ class Trainer:
         """With a network of Shoal's."""
         built: list[Any] = []
         try:
-            sets = [("num_envs", options), ("eval_envs", options.for_evaluation())]
-            for count, its_options in sets:
-                built.append(environments.build(env, self.config[count], its_options, **where))
-            engine, eval_engine = (envs._engine for envs in built)
+            if self.config["algorithm"] == "a3c" and where["num_workers"] != 0:
+                envs = None
+            else:
+                envs = environments.build(env, self.config["num_envs"], options, **where)
+                built.append(envs)
+            eval_envs = environments.build(env, self.config["eval_envs"], options.for_evaluation(), **where)
+            built.append(eval_envs)
+            if envs is None:
+                from shoal.learn.actors import Actors
+
+                self._actors = Actors(env, self.config["num_envs"], options, eval_envs, **where)
+                built.append(self._actors)
             trainer = _learn.Trainer(
-                engine,
-                eval_engine,
+                None if envs is None else envs._engine,
+                eval_envs._engine,
                 config_json=json.dumps(self.config),
                 run_dir=str(self.run_dir),
                 resume=resume,
                 about_json=json.dumps(about),
+                actors=None if self._actors is None else self._actors.handle,
             )
         except BaseException:
             _close(built)
@@ -290,9 +308,9 @@ class Trainer:
 
     def status(self) -> dict[str, Any]:
         """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
-        exact, restarted), "step", "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
+        exact, restarted; anew: those of actors, which begin with environments that were reset), "step", "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
         "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "policy_lag" (how many updates old the
-        weights of its rollout were; "impala" and "appo"), "eval_return_mean",
+        weights of its rollout were; "a3c", "impala" and "appo"), "eval_return_mean",
         "eval_step", "best_return_mean", "best_step". None where there is nothing yet."""
         return self._trainer.status()
 
@@ -344,6 +362,19 @@ def _close_all() -> None:
     """Ends the threads of runs that nobody closed, before the interpreter that they may need is gone."""
     for trainer in list(_running):
         trainer.close()
+
+
+def _recorded_workers(run: Mapping[str, Any], num_workers: int | None) -> int | None:
+    """`num_workers` of a run that is resumed. A3C in this process is another kind of learner than with actors."""
+    if run.get("algorithm") == "a3c":
+        alone = run.get("num_workers") == 0
+        if num_workers is None and alone:
+            return 0
+        if num_workers == 0 and not alone:
+            raise ValueError(
+                "this run of a3c has actors in processes, and does not go on in this one: leave out num_workers=0"
+            )
+    return num_workers
 
 
 def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")) -> Path:

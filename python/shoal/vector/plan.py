@@ -21,7 +21,7 @@ from shoal.vector.preparation import config_of
 from shoal.vector.seeding import Seeds, seeds_of
 from shoal.vector.wrappers import Wrapper, wrappers_of
 
-__all__ = ["Asked", "Batches", "Plan", "plan_of"]
+__all__ = ["Asked", "Batches", "Plan", "plan_of", "worker_count"]
 
 BACKENDS = ("auto", "process", "thread", "serial")
 CONTEXTS = ("auto", "fork", "forkserver", "spawn")
@@ -154,7 +154,7 @@ def plan_of(asked: Asked) -> Plan:
     num_envs = len(recipe.factories) or (1 if asked.num_envs is None else asked.num_envs)
     seeds = seeds_of(asked.seed, num_envs)
     config = config_of(asked.config, options.config)
-    workers = _num_workers(asked.num_workers, num_envs)
+    workers = worker_count(asked.num_workers, num_envs)
     batches = _batches(asked, num_envs)
     backend = asked.backend
     if asked.pool is not None:
@@ -339,7 +339,8 @@ def _needs_processes(policy: FaultPolicy) -> bool:
     return policy.on_fault != "raise" or policy.step_timeout is not None or policy.reset_timeout is not None
 
 
-def _num_workers(num_workers: int | None, count: int) -> int:
+def worker_count(num_workers: int | None, count: int) -> int:
+    """How many workers step `count` environments where `num_workers` is asked for; by default one a CPU."""
     if num_workers is None:
         return min(count, len(os.sched_getaffinity(0)))
     if isinstance(num_workers, bool) or not hasattr(num_workers, "__index__"):

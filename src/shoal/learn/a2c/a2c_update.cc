@@ -1,9 +1,12 @@
 #include "shoal/learn/a2c/a2c_update.h"
 
+#include <utility>
+
 namespace shoal::learn {
 
-A2cUpdate::A2cUpdate(ActorCriticPolicy& policy, const LearnerConfig& config)
-    : RolloutUpdate(policy, config), loss_(policy.distribution()) {}
+A2cUpdate::A2cUpdate(ActorCriticPolicy& policy, const LearnerConfig& config,
+                     std::unique_ptr<Optimizer> optimizer)
+    : RolloutUpdate(policy, config, std::move(optimizer)), loss_(policy.distribution()) {}
 
 void A2cUpdate::learn(collect::Rollout& rollout, const UpdateTime&, UpdateStats& stats) {
   if (advantages_.rows.empty()) return;  // all were resets: there is nothing to learn from

@@ -3,16 +3,20 @@
 // Threads: one at a time. Bits depend on the rollout and the parameters alone.
 #pragma once
 
+#include <memory>
+
 #include "shoal/learn/a2c/a2c_loss.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/learner/rollout_update.h"
+#include "shoal/learn/network/optimizer.h"
 
 namespace shoal::learn {
 
 class A2cUpdate : public RolloutUpdate {
  public:
-  /// Borrows the policy.
-  A2cUpdate(ActorCriticPolicy& policy, const LearnerConfig& config);
+  /// As RolloutUpdate.
+  A2cUpdate(ActorCriticPolicy& policy, const LearnerConfig& config,
+            std::unique_ptr<Optimizer> optimizer = nullptr);
 
  private:
   void learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) override;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/learn/a2c/a2c_config.h"
+#include "shoal/learn/a3c/a3c_config.h"
 #include "shoal/learn/appo/appo_config.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/impala/impala_config.h"
@@ -16,7 +17,7 @@ namespace shoal::learn {
 
 /// The configuration of one algorithm, which says by its type which one it is. Each type has the
 /// algorithm's name (kAlgorithm), its presets(), validate(), for_each_option() and make_learner().
-using AlgorithmConfig = std::variant<PpoConfig, A2cConfig, ImpalaConfig, AppoConfig>;
+using AlgorithmConfig = std::variant<PpoConfig, A2cConfig, A3cConfig, ImpalaConfig, AppoConfig>;
 
 /// "ppo", …, the default one first.
 std::vector<std::string> algorithm_names();

@@ -1,6 +1,7 @@
 #include "shoal/learn/algorithm/make_learner.h"
 
 #include "shoal/learn/a2c/a2c.h"
+#include "shoal/learn/a3c/a3c.h"
 #include "shoal/learn/appo/appo.h"
 #include "shoal/learn/impala/impala.h"
 #include "shoal/learn/ppo/ppo.h"

@@ -137,7 +137,8 @@ TEST(Presets, EachAlgorithmHasItsOwnOfATask) {
 
 TEST(Presets, WhatATaskWithoutAPresetTakesIsStableBaselines3sWhereItHasTheAlgorithm) {
   for (const auto& algorithm : {"ppo", "a2c"}) EXPECT_EQ(preset_for("", algorithm), "sb3");
-  for (const auto& algorithm : {"impala", "appo"}) EXPECT_EQ(preset_for("", algorithm), "default");
+  for (const auto& algorithm : {"a3c", "impala", "appo"})
+    EXPECT_EQ(preset_for("", algorithm), "default");
 }
 
 TEST(TrainConfig, OptionsOfAsynchronousLearnersAreChecked) {

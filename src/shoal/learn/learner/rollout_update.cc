@@ -1,6 +1,7 @@
 #include "shoal/learn/learner/rollout_update.h"
 
 #include <cmath>
+#include <utility>
 
 namespace shoal::learn {
 
@@ -31,12 +32,14 @@ void report(const UpdateStats& update, const ActorCriticPolicy& policy, Iteratio
   }
 }
 
-RolloutUpdate::RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& config)
+RolloutUpdate::RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& config,
+                             std::unique_ptr<Optimizer> optimizer)
     : policy_(policy),
       config_(config),
       coefficients_{.value_coef = static_cast<float>(config.value_coef),
                     .entropy_coef = static_cast<float>(config.entropy_coef)},
-      optimizer_(make_optimizer(config, policy.parameters().flat().size())),
+      optimizer_(optimizer ? std::move(optimizer)
+                           : make_optimizer(config, policy.parameters().flat().size())),
       batch_(policy, config_) {}
 
 UpdateStats RolloutUpdate::run(collect::Rollout& rollout, const UpdateTime& time) {

@@ -62,8 +62,9 @@ class RolloutUpdate {
   Optimizer& optimizer() noexcept { return *optimizer_; }
 
  protected:
-  /// Borrows the policy.
-  RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& config);
+  /// Borrows the policy. Without an optimiser it has the one that the configuration names.
+  RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& config,
+                std::unique_ptr<Optimizer> optimizer = nullptr);
 
   /// What the rollout's rows were worth, into `advantages_`: by generalised advantage estimation,
   /// unless the algorithm has another way.

@@ -4,25 +4,30 @@
 
 namespace shoal::learn {
 
-void Adam::step(std::span<float> parameters, std::span<const float> gradient, double gradient_scale,
-                double learning_rate) {
-  ++steps_;
-  const auto t = static_cast<double>(steps_);
+void Adam::prepare(std::int64_t number, double gradient_scale, double learning_rate) noexcept {
+  const auto t = static_cast<double>(number);
   const double correction1 = 1.0 - std::pow(options_.beta1, t);
   const double correction2 = 1.0 - std::pow(options_.beta2, t);
-  const auto scale = static_cast<float>(gradient_scale);
+  scale_ = static_cast<float>(gradient_scale);
+  step_size_ = static_cast<float>(learning_rate / correction1);
+  inverse_root_ = static_cast<float>(1.0 / std::sqrt(correction2));
+}
+
+void Adam::apply(float* parameters, const float* gradient, std::span<float* const> averages,
+                 std::size_t size) const noexcept {
+  const float scale = scale_;
+  const float step_size = step_size_;
+  const float inverse_root = inverse_root_;
   const auto beta1 = static_cast<float>(options_.beta1);
   const auto beta2 = static_cast<float>(options_.beta2);
   const auto rest1 = static_cast<float>(1.0 - options_.beta1);
   const auto rest2 = static_cast<float>(1.0 - options_.beta2);
-  const auto step_size = static_cast<float>(learning_rate / correction1);
-  const auto inverse_root = static_cast<float>(1.0 / std::sqrt(correction2));
   const auto eps = static_cast<float>(options_.eps);
-  float* __restrict p = parameters.data();
-  const float* __restrict g = gradient.data();
-  float* __restrict m = exp_avg_.data();
-  float* __restrict v = exp_avg_sq_.data();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  float* __restrict p = parameters;
+  const float* __restrict g = gradient;
+  float* __restrict m = averages[0];
+  float* __restrict v = averages[1];
+  for (std::size_t i = 0; i < size; ++i) {
     const float gi = g[i] * scale;
     m[i] = beta1 * m[i] + rest1 * gi;
     v[i] = beta2 * v[i] + rest2 * gi * gi;

@@ -1,6 +1,7 @@
 #include "shoal/learn/network/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -8,6 +9,15 @@
 #include "shoal/learn/network/rmsprop.h"
 
 namespace shoal::learn {
+
+void Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
+                     double gradient_scale, double learning_rate) {
+  std::array<float*, kMostAverages> places{};
+  std::size_t count = 0;
+  for (const Average& average : averages()) places[count++] = average.values.data();
+  prepare(++steps_, gradient_scale, learning_rate);
+  apply(parameters.data(), gradient.data(), std::span(places).first(count), parameters.size());
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const LearnerConfig& config, std::size_t size) {
   if (config.optimizer == OptimizerKind::kAdam) {

@@ -22,19 +22,30 @@ class Optimizer {
     std::span<float> values;
   };
 
+  static constexpr std::size_t kMostAverages = 2;
+
   virtual ~Optimizer() = default;
 
   /// One step. `gradient_scale` multiplies the gradient first.
   virtual void step(std::span<float> parameters, std::span<const float> gradient,
-                    double gradient_scale, double learning_rate) = 0;
+                    double gradient_scale, double learning_rate);
 
-  /// All of its state but the number of steps; to read, and to put back.
+  /// All of its state but the number of steps; to read, and to put back. At most kMostAverages.
   virtual std::vector<Average> averages() noexcept = 0;
 
   std::int64_t steps() const noexcept { return steps_; }
   void set_steps(std::int64_t steps) noexcept { steps_ = steps; }
 
- protected:
+  // The formula alone, for parameters and averages wherever they are.
+
+  /// Makes ready for step `number`, counted from 1.
+  virtual void prepare(std::int64_t number, double gradient_scale,
+                       double learning_rate) noexcept = 0;
+  /// That step of `size` parameters, whose averages are `averages`, in the order of averages().
+  virtual void apply(float* parameters, const float* gradient, std::span<float* const> averages,
+                     std::size_t size) const noexcept = 0;
+
+ private:
   std::int64_t steps_ = 0;
 };
 

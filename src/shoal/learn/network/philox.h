@@ -13,7 +13,7 @@
 namespace shoal::learn {
 
 /// What random numbers are for: streams never overlap.
-enum class Stream : std::uint8_t { kAction, kEvaluation, kShuffle, kInit, kReset };
+enum class Stream : std::uint8_t { kAction, kEvaluation, kShuffle, kInit, kReset, kActor };
 
 class Philox {
  public:

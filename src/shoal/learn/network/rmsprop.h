@@ -10,6 +10,8 @@
 // Threads: one at a time. Bits depend on the gradient alone.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -29,12 +31,15 @@ class RmsProp final : public Optimizer {
  public:
   RmsProp(std::size_t size, RmsPropOptions options);
 
-  void step(std::span<float> parameters, std::span<const float> gradient, double gradient_scale,
-            double learning_rate) override;
   std::vector<Average> averages() noexcept override { return {{"square_avg", square_avg_.span()}}; }
+  void prepare(std::int64_t number, double gradient_scale, double learning_rate) noexcept override;
+  void apply(float* parameters, const float* gradient, std::span<float* const> averages,
+             std::size_t size) const noexcept override;
 
  private:
   RmsPropOptions options_;
+  float scale_ = 1;  // of the step that was prepared
+  float rate_ = 0;
   AlignedFloats square_avg_;
 };
 

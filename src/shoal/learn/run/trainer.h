@@ -17,7 +17,9 @@
 //     early stop.
 //   - What happens at times (saving) or on request (stopping) has no influence on training.
 //
-// It does not hold for environments that break the rule in replayable_vector_env.h; then the run
+// It does not hold for actors in processes (a3c.h): they learn on with the parameters, statistics and
+// counts of the checkpoint, and with environments that are reset; status().resume is kAnew. Nor for
+// environments that break the rule in replayable_vector_env.h; then the run
 // goes on with environments reset, says so, and status().resume is kRestarted. Nor across machines,
 // versions, or another number of environments.
 //
@@ -36,6 +38,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/learn/a3c/actor_processes.h"
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/run/scalars.h"
 #include "shoal/vector/vector_env.h"
@@ -50,6 +53,7 @@ struct TrainSetup {
   bool resume = false;  // continue the run in run_directory instead of starting one there
   nlohmann::json about =
       nlohmann::json::object();  // goes into config.json beside "config": the environment's id, …
+  std::shared_ptr<ActorProcesses> actors = {};  // of A3C, which has these instead of envs
 };
 
 enum class ResumeKind {
@@ -57,6 +61,7 @@ enum class ResumeKind {
   kPending,    // the environments are not back yet
   kExact,      // they are where they stood
   kRestarted,  // they could not be brought back, and were reset
+  kAnew,       // they are those of actors, which begin with environments that were reset
 };
 
 struct TrainStatus {

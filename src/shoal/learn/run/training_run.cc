@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
+#include <variant>
 
 #include "shoal/env/space_json.h"
+#include "shoal/learn/a3c/a3c.h"
 #include "shoal/learn/algorithm/make_learner.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
@@ -24,17 +27,30 @@ constexpr std::size_t kTrainingWindow = 100;      // episodes in IterationStats:
 constexpr double kRateSeconds = 2.0;              // over which steps_per_second forgets
 constexpr std::uint32_t kSeedIndex = 0xFFFFFFFF;  // no environment: those of training use their own
 
+const env::Space& observation_space_of(const TrainSetup& setup) {
+  return setup.envs ? setup.envs->single_observation_space() : setup.actors->observation_space();
+}
+
+const env::Space& action_space_of(const TrainSetup& setup) {
+  return setup.envs ? setup.envs->single_action_space() : setup.actors->action_space();
+}
+
 TrainSetup checked(TrainSetup setup) {
   validate(setup.config);
-  if (!setup.envs) throw InvalidArgument("train: there are no environments");
-  if (setup.envs->num_envs() != setup.config.num_envs)
+  if (!setup.envs == !setup.actors)
+    throw InvalidArgument("train: there have to be environments, or actors that have them");
+  if (setup.actors && !std::holds_alternative<A3cConfig>(setup.config.algorithm))
+    throw InvalidArgument(fmt::format("train: actors are for {}, not for {}", A3cConfig::kAlgorithm,
+                                      algorithm_of(setup.config.algorithm)));
+  const int num_envs = setup.envs ? setup.envs->num_envs() : setup.actors->num_envs();
+  if (num_envs != setup.config.num_envs)
     throw InvalidArgument(fmt::format("train: num_envs is {}, but there are {} environments",
-                                      setup.config.num_envs, setup.envs->num_envs()));
+                                      setup.config.num_envs, num_envs));
   if (setup.eval_envs &&
-      (setup.eval_envs->single_observation_space() != setup.envs->single_observation_space() ||
-       setup.eval_envs->single_action_space() != setup.envs->single_action_space()))
+      (setup.eval_envs->single_observation_space() != observation_space_of(setup) ||
+       setup.eval_envs->single_action_space() != action_space_of(setup)))
     throw InvalidArgument("train: the evaluation environments have other spaces");
-  if (setup.eval_envs == setup.envs)
+  if (setup.eval_envs && setup.eval_envs == setup.envs)
     throw InvalidArgument("train: evaluation needs environments of its own");
   return setup;
 }
@@ -56,9 +72,8 @@ TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
       journal_(journal),
       directory_(setup_.run_directory,
                  setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew),
-      envs_(setup_.envs),
-      learner_(make_learner(envs_.single_observation_space(), envs_.single_action_space(),
-                            envs_.num_envs(), setup_.config.algorithm, setup_.config.seed)) {
+      learner_(make_its_learner()) {
+  if (setup_.envs) envs_.emplace(setup_.envs);
   last_.episode_return_mean = last_.episode_length_mean = std::numeric_limits<double>::quiet_NaN();
   if (setup_.resume) load();
   json config = setup_.about;
@@ -69,6 +84,16 @@ TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
     status.resume = setup_.resume ? ResumeKind::kPending : ResumeKind::kNone;
   });
   publish_standing();
+}
+
+const env::Space& TrainingRun::observation_space() const { return observation_space_of(setup_); }
+const env::Space& TrainingRun::action_space() const { return action_space_of(setup_); }
+
+std::unique_ptr<Learner> TrainingRun::make_its_learner() {
+  const auto& [algorithm, seed] = std::tie(setup_.config.algorithm, setup_.config.seed);
+  if (setup_.actors)
+    return std::make_unique<A3c>(setup_.actors, std::get<A3cConfig>(algorithm), seed);
+  return make_learner(observation_space(), action_space(), setup_.config.num_envs, algorithm, seed);
 }
 
 double TrainingRun::seconds() const {
@@ -117,18 +142,20 @@ void TrainingRun::load() {
 void TrainingRun::place_environments() {
   auto resume = ResumeKind::kNone;
   std::optional<vector::Batch> batch;
-  if (checkpoint_) {
+  if (!envs_) {
+    if (checkpoint_) resume = ResumeKind::kAnew;
+  } else if (checkpoint_) {
     if (over()) {  // nothing is left to train; the result is the same without them
       resume = ResumeKind::kExact;
-    } else if ((batch = envs_.replay(checkpoint_->envs))) {
+    } else if ((batch = envs_->replay(checkpoint_->envs))) {
       resume = ResumeKind::kExact;
-      learner_->resume(envs_, *batch);
+      learner_->resume(*envs_, *batch);
     } else {
       resume = ResumeKind::kRestarted;
-      learner_->begin(envs_);
+      learner_->begin(*envs_);
     }
   } else {
-    learner_->begin(envs_);
+    learner_->begin(*envs_);
   }
   journal_.update([&](TrainStatus& status) { status.resume = resume; });
 }
@@ -166,19 +193,22 @@ TrainResult TrainingRun::run(const std::stop_token& stop) {
     limit_replay();
     iterate();
   }
+  learner_->rest();  // what follows has the machine for itself
   if (!complete) save();
   return finish(ending, stop);
 }
 
 void TrainingRun::limit_replay() {
   const auto limit = setup_.config.replay_limit;
-  if (limit > 0 && envs_.recorded_steps() >= std::max(limit / envs_.num_envs(), kLeastReplay))
-    learner_->begin(envs_);
+  if (envs_ && limit > 0 &&
+      envs_->recorded_steps() >= std::max(limit / envs_->num_envs(), kLeastReplay))
+    learner_->begin(*envs_);
 }
 
 void TrainingRun::iterate() {
   const auto begun = Clock::now();
   const auto before = learner_->steps();
+  const auto iterations = learner_->iteration();
   last_ = learner_->iterate();
   if (!std::isfinite(last_.loss))
     throw Error(
@@ -197,7 +227,8 @@ void TrainingRun::iterate() {
     standing_.reached_target = setup_.config.target_return;
 
   ended_.add(last_.finished);
-  if (last_.iteration % setup_.config.learner().log_interval == 0 || over()) {
+  const int interval = setup_.config.learner().log_interval;
+  if (last_.iteration / interval > iterations / interval || over()) {
     const double session_rate =
         static_cast<double>(last_.steps - session_start_step_) / (seconds() - earlier_seconds_);
     record(scalars_of(last_, ended_, seconds(), session_rate));
@@ -285,7 +316,7 @@ void TrainingRun::keep_best(double mean_return) {
 
 void TrainingRun::save() {
   const auto learner = learner_->state();
-  const auto envs = envs_.record();
+  const auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
   write_checkpoint(directory_.last(), arrays_of(learner, envs), state_json(learner));
   saved_ = Clock::now();
 }
@@ -295,8 +326,8 @@ json TrainingRun::state_json(const LearnerState& learner) const {
           {"iteration", learner_->iteration()},
           {"seconds", seconds()},
           {"config", to_flat_json(setup_.config)},
-          {"observation_space", env::space_to_json(envs_.single_observation_space())},
-          {"action_space", env::space_to_json(envs_.single_action_space())},
+          {"observation_space", env::space_to_json(observation_space())},
+          {"action_space", env::space_to_json(action_space())},
           {"evaluation",
            {{"evaluated_step", standing_.evaluated_step},
             {"eval_return", number_or_null(standing_.eval_return)},

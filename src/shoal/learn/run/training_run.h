@@ -46,6 +46,9 @@ class TrainingRun {
 
   enum class Purpose : std::uint32_t { kEvaluation, kFinal };
 
+  const env::Space& observation_space() const;
+  const env::Space& action_space() const;
+  std::unique_ptr<Learner> make_its_learner();
   void load();
   void place_environments();
   void iterate();
@@ -70,7 +73,7 @@ class TrainingRun {
   TrainSetup setup_;
   TrainJournal& journal_;
   RunDirectory directory_;
-  ReplayableVectorEnv envs_;
+  std::optional<ReplayableVectorEnv> envs_;  // none where actors have their own
   std::unique_ptr<Learner> learner_;
   std::optional<Checkpoint> checkpoint_;  // to resume from, until the environments are in place
   Standing standing_;

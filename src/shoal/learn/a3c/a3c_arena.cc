@@ -1,0 +1,171 @@
+#include "shoal/learn/a3c/a3c_arena.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+using Word64 = sync::SystemAtomics::Word64;
+
+constexpr char kMagic[] = {'S', 'H', 'O', 'A', 'L', 'A', '3', 'C'};
+constexpr std::size_t kLine = 128;
+constexpr std::size_t kBoardOffset = kLine;
+constexpr std::size_t kLinesOffset = 2 * kLine;
+constexpr std::size_t kTotalsSlots = 3;
+static_assert(sizeof(A3cHeader) <= kLine && sizeof(A3cBoard) <= kLine);
+static_assert(std::is_trivially_copyable_v<ActorTotals>);
+
+constexpr std::size_t rounded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+// Within an actor's line.
+constexpr std::size_t kSignOffset = sizeof(sync::SpscIndices);
+constexpr std::size_t kTotalsOffset = kSignOffset + kLine;
+constexpr std::size_t kTotalsWords =
+    sync::VersionedSlots::words_needed(sizeof(ActorTotals), kTotalsSlots);
+constexpr std::size_t kEntriesOffset = rounded(kTotalsOffset + kTotalsWords * sizeof(Word64));
+constexpr std::size_t kLineBytes =
+    rounded(kEntriesOffset + ActorLine::kEpisodes * sizeof(ActorLine::Entry));
+
+std::size_t floats_offset(const A3cArena::Shape& shape) {
+  return kLinesOffset + static_cast<std::size_t>(shape.actors) * kLineBytes;
+}
+
+std::size_t arena_bytes(const A3cArena::Shape& shape) {
+  return floats_offset(shape) + (1 + shape.averages) * shape.floats * sizeof(float);
+}
+
+}  // namespace
+
+ActorTotals& ActorTotals::operator+=(const ActorTotals& more) noexcept {
+  updates += more.updates;
+  explained += more.explained;
+  policy_loss += more.policy_loss;
+  value_loss += more.value_loss;
+  entropy += more.entropy;
+  loss += more.loss;
+  grad_norm += more.grad_norm;
+  explained_variance += more.explained_variance;
+  lag += more.lag;
+  collect_seconds += more.collect_seconds;
+  update_seconds += more.update_seconds;
+  if (more.updates > 0) learning_rate = more.learning_rate;
+  return *this;
+}
+
+ActorTotals& ActorTotals::operator-=(const ActorTotals& less) noexcept {
+  updates -= less.updates;
+  explained -= less.explained;
+  policy_loss -= less.policy_loss;
+  value_loss -= less.value_loss;
+  entropy -= less.entropy;
+  loss -= less.loss;
+  grad_norm -= less.grad_norm;
+  explained_variance -= less.explained_variance;
+  lag -= less.lag;
+  collect_seconds -= less.collect_seconds;
+  update_seconds -= less.update_seconds;
+  return *this;
+}
+
+// One actor's line
+
+std::size_t ActorLine::bytes() noexcept { return kLineBytes; }
+
+ActorLine::ActorLine(const shm::Arena& arena, std::size_t offset)
+    : indices_(arena.at<sync::SpscIndices>(offset)),
+      sign_(arena.at<Word64>(offset + kSignOffset)),
+      totals_(arena.at<Word64>(offset + kTotalsOffset, kTotalsWords), sizeof(ActorTotals),
+              kTotalsSlots),
+      entries_(arena.at<Entry>(offset + kEntriesOffset, kEpisodes)) {}
+
+ActorTotals ActorLine::totals() const {
+  ActorTotals totals;
+  static_cast<void>(totals_.read(reinterpret_cast<std::byte*>(&totals)));
+  return totals;
+}
+
+void ActorLine::set_totals(const ActorTotals& totals) {
+  totals_.write(reinterpret_cast<const std::byte*>(&totals));
+}
+
+std::size_t ActorLine::put(std::span<const collect::Episode> episodes) noexcept {
+  const auto count = static_cast<std::uint32_t>(
+      std::min<std::size_t>(episodes.size(), indices_->writable(kEpisodes)));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    entries_[(indices_->write_index() + i) % kEpisodes] = {episodes[i].episode_return,
+                                                           episodes[i].length, episodes[i].env};
+  }
+  indices_->publish(count);
+  return count;
+}
+
+void ActorLine::take(std::vector<collect::Episode>& into) {
+  const std::uint32_t count = indices_->readable();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Entry& entry = entries_[(indices_->read_index() + i) % kEpisodes];
+    into.push_back({static_cast<int>(entry.env), entry.episode_return, entry.length});
+  }
+  indices_->consume(count);
+}
+
+// The arena
+
+A3cArena::A3cArena(shm::Arena arena, const Shape& shape)
+    : arena_(std::move(arena)), shape_(shape), board_(arena_.at<A3cBoard>(kBoardOffset)) {}
+
+A3cArena A3cArena::create(const Shape& shape) {
+  shm::Arena arena = shm::Arena::create("shoal a3c", arena_bytes(shape));
+  A3cHeader header{.magic = {},
+                   .version = kA3cArenaVersion,
+                   .actors = static_cast<std::uint32_t>(shape.actors),
+                   .floats = shape.floats,
+                   .averages = static_cast<std::uint32_t>(shape.averages),
+                   .unused = 0};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  *arena.at<A3cHeader>(0) = header;
+  return A3cArena(std::move(arena), shape);
+}
+
+A3cArena A3cArena::attach(os::Fd fd, std::size_t floats, std::size_t averages) {
+  shm::Arena arena = shm::Arena::attach(std::move(fd));
+  A3cHeader header{};
+  if (arena.size() >= kLinesOffset) header = *arena.at<A3cHeader>(0);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    throw Error(fmt::format("attach A3C's arena: '{}' is none", arena.name()));
+  if (header.version != kA3cArenaVersion)
+    throw Error(fmt::format("attach A3C's arena: it has layout {}, this Shoal reads layout {}",
+                            header.version, kA3cArenaVersion));
+  const Shape shape{static_cast<int>(header.actors), header.floats, header.averages};
+  if (header.floats != floats || header.averages != averages || header.actors < 1 ||
+      header.actors > arena.size() || arena_bytes(shape) > arena.size())
+    throw Error(
+        fmt::format("attach A3C's arena: it has {} parameters with {} averages, for {} actors, in "
+                    "{} bytes; this actor's network has {} with {}",
+                    header.floats, header.averages, header.actors, arena.size(), floats, averages));
+  return A3cArena(std::move(arena), shape);
+}
+
+ActorLine A3cArena::line(int actor) const {
+  SHOAL_CHECK(actor >= 0 && actor < shape_.actors, "an actor that A3C's arena has no line for");
+  return {arena_, kLinesOffset + static_cast<std::size_t>(actor) * kLineBytes};
+}
+
+SharedParameters A3cArena::parameters() const {
+  const std::size_t words = shape_.floats / sync::RelaxedFloats::kInWord;
+  const auto part = [&](std::size_t which) {
+    const std::size_t offset = floats_offset(shape_) + which * words * sizeof(Word64);
+    return sync::RelaxedFloats({arena_.at<Word64>(offset, words), words});
+  };
+  SharedParameters shared{.parameters = part(0), .averages = {}, .steps = &board_->optimizer_steps};
+  for (std::size_t k = 0; k < shape_.averages; ++k) shared.averages[k] = part(1 + k);
+  return shared;
+}
+
+}  // namespace shoal::learn

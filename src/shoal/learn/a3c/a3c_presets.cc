@@ -1,0 +1,19 @@
+// A3C's presets. Those of a task began as A2C's and were tuned with this learner.
+#include "shoal/learn/a3c/a3c_config.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr Preset kPresets[] = {
+    {"default", R"({"num_envs": 8, "total_steps": 1000000})"},
+
+    {"CartPole-v1", R"({
+      "num_envs": 8, "total_steps": 500000, "learning_rate_schedule": "linear",
+      "entropy_coef": 0, "eval_every": 5000, "target_return": 490})"},
+};
+
+}  // namespace
+
+std::span<const Preset> A3cConfig::presets() { return kPresets; }
+
+}  // namespace shoal::learn
