@@ -60,9 +60,9 @@ def digest(run_dir: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "appo"])
 def test_cartpole_is_learned(tmp_path: Path, algorithm: str) -> None:
-    result = shoal.learn.train(
-        "CartPole-v1", algorithm, policy=ActorCritic, seed=1, num_workers=1, target_return=475, run_dir=tmp_path / "run"
-    )
+    options = {"deterministic": True} if algorithm == "appo" else {}  # the same run each time
+    options |= {"seed": 1, "num_workers": 1, "target_return": 475}
+    result = shoal.learn.train("CartPole-v1", algorithm, policy=ActorCritic, run_dir=tmp_path / "run", **options)
     assert result.ending == "target"
     assert result.mean_return is not None and result.mean_return >= 475
     assert result.evaluated_episodes == 100
@@ -321,6 +321,22 @@ def test_killed_at_any_moment_and_resumed_equals_uninterrupted(
     )
     assert result.steps == 1500
     assert digest(tmp_path / "run") == digest(whole["ppo"])
+
+
+def test_killed_while_a_checkpoint_is_replaced_the_older_one_counts(tmp_path: Path, whole: dict[str, Path]) -> None:
+    shoal.learn.train(
+        learn_envs.Drift, policy=learn_modules.Dropping, run_dir=tmp_path, num_workers=0, pause_at_step=700, **PPO
+    )
+    for name in ("last", "best"):
+        (tmp_path / "checkpoints" / name).rename(tmp_path / "checkpoints" / f"{name}.old")
+    half = tmp_path / "checkpoints/last.tmp-1"
+    half.mkdir()
+    (half / "policy.safetensors").write_bytes(b"half")
+    assert shoal.learn.load_policy(tmp_path, "last").step == 700
+    assert shoal.learn.load_policy(tmp_path).step == 500
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, resume=True, num_workers=0)
+    assert digest(tmp_path) == digest(whole["ppo"])
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best", "last"]
 
 
 def step_of(state: Path) -> int:
