@@ -26,9 +26,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from rich.progress import Progress
-from segmented_world import SegmentedWorld
+from segmented_world import SegmentedWorld, load_model
 
 import shoal
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from measuring import memory_of_tree
 
 HOLDERS = {
     "base": "in this process, a model each",
@@ -80,16 +83,9 @@ def own_model() -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(SegmentedWorld("own"), 100)
 
 
-def load() -> Any:
-    """The model, in the service's process: no other one imports torch."""
-    from segmenter import load_segmenter
-
-    return load_segmenter()
-
-
 def serve(model: Any, instances: int) -> shoal.ModelService:
     """With a server a CPU and one thread each: two that share a model's arithmetic wait for each other where workers spin."""
-    preload = ["segmenter"] if model is load else []  # torch is imported once for all of them
+    preload = ["segmenter"] if model is load_model else []  # torch is imported once for all of them
     return shoal.ModelService(
         {"segment": model}, max_batch=64, max_delay=0.005, threads=1, instances=instances, preload=preload
     )
@@ -111,7 +107,7 @@ def measure(holder: str, envs: int, seconds: float, package: str) -> dict[str, f
         torch.set_num_threads(1)  # as in a worker
     service = None
     if holder in ("service", "package"):
-        service = serve(load if holder == "service" else package, min(envs, len(os.sched_getaffinity(0))))
+        service = serve(load_model if holder == "service" else package, min(envs, len(os.sched_getaffinity(0))))
     try:
         vec = make(holder, envs, service)
         vec.reset(seed=0)
@@ -129,21 +125,6 @@ def measure(holder: str, envs: int, seconds: float, package: str) -> dict[str, f
         if service is not None:
             service.close()
     return {"start": start, "memory": memory / 1e6, "rate": steps / passed}
-
-
-def memory_of_tree() -> int:
-    """Proportional set size of this process and all below it, in bytes."""
-    total, unseen = 0, [os.getpid()]
-    while unseen:
-        folder = Path(f"/proc/{unseen.pop()}")
-        try:
-            lines = (folder / "smaps_rollup").read_text().splitlines()
-            total += next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-            for task in (folder / "task").iterdir():
-                unseen += map(int, (task / "children").read_text().split())
-        except (OSError, StopIteration):
-            continue  # ended meanwhile
-    return total
 
 
 def measured_in_a_program(holder: str, envs: int, seconds: float, package: str) -> Cell:

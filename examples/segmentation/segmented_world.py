@@ -17,7 +17,7 @@ from world import AGENT, FRUIT, GROUND, SIDE, THORN, World
 
 import shoal
 
-__all__ = ["SegmentedWorld", "features"]
+__all__ = ["SegmentedWorld", "features", "load_model"]
 
 _SCALE = 32.0  # pixels that are 1 in an observation
 _SOME = 40  # pixels that are averaged: less than half of what one object covers
@@ -62,6 +62,13 @@ class SegmentedWorld(World):
         rgb, reward, terminated, truncated, info = super().step(action)
         self.predicted = self._segment(rgb)
         return features(self.predicted), reward, terminated, truncated, info
+
+
+def load_model() -> Any:
+    """What a model service loads, in its own process: no other one imports torch."""
+    from segmenter import load_segmenter
+
+    return load_segmenter()
 
 
 def features(mask: np.ndarray) -> np.ndarray:

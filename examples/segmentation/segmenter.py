@@ -125,14 +125,16 @@ def compile_package(file: str | Path, max_batch: int = 64) -> None:
 
 
 class InProcess:
-    """A model called as a model service is: one picture in, one mask out, both NumPy arrays."""
+    """A model called as a model service is: one picture in, one mask out, both NumPy arrays. On the GPU that this process sees,
+    if there is one."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model = model.to(self._device)
 
     def __call__(self, frame: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return self._model(torch.from_numpy(frame)[None])[0].numpy()
+            return self._model(torch.from_numpy(frame)[None].to(self._device))[0].cpu().numpy()
 
 
 def _layers(channels: int, width: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:

@@ -25,33 +25,7 @@ from shoal.doctor import accelerators
 from shoal.process.gpus import visible_gpus
 from test_process_zygote import compile_library
 
-# Two devices, or as many as CUDA_VISIBLE_DEVICES lists, which is read when the driver is initialised; a context adds a line
-# with the process to the file STAND_IN_CONTEXTS.
-DRIVER = r"""
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-static int devices;
-int cuInit(unsigned flags) {
-  const char* shown = getenv("CUDA_VISIBLE_DEVICES");
-  devices = 2;
-  if (shown) for (devices = *shown && *shown != '-'; *shown; ++shown) devices += *shown == ',';
-  return devices ? 0 : 100;  /* CUDA_ERROR_NO_DEVICE */
-}
-int cuDeviceGetCount(int* count) { if (!devices) return 3; *count = devices; return 0; }
-int cuDevicePrimaryCtxRetain(void** context, int device) {
-  char line[64];
-  int file;
-  if (device >= devices) return 101;
-  file = open(getenv("STAND_IN_CONTEXTS"), O_WRONLY | O_APPEND | O_CREAT, 0600);
-  if (write(file, line, sprintf(line, "%d\n", getpid())) < 0) return 1;
-  close(file);
-  *context = line;
-  return 0;
-}
-int cuCtxSynchronize(void) { return devices ? 0 : 3; }
-"""
+DRIVER = (Path(__file__).parents[2] / "examples" / "many_collectors" / "stand_in_driver.c").read_text()
 
 TORCH = ["torch"]  # imported once for all workers
 

@@ -2,124 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import uuid
-from collections.abc import Callable, Iterator
+import shutil
 from pathlib import Path
 
 import pytest
 
-import promise
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-MARK = "SHOAL_STORY"
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONUNBUFFERED": "1", MARK: uuid.uuid4().hex, **more}
-
-
-def alive(environment: dict[str, str]) -> set[int]:
-    """The processes that have this environment's mark, whoever their parent is now."""
-    mark = f"{MARK}={environment[MARK]}".encode()
-    found = set()
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.add(int(folder.name))
-        except OSError:
-            continue  # ended meanwhile, or another user's
-    return found
-
-
-def shared_files() -> set[str]:
-    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-
-
-def beside(story: str) -> dict[str, str]:
-    """For a program elsewhere that imports what lies in a story's folder."""
-    parts = [str(EXAMPLES / story), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"PYTHONPATH": os.pathsep.join(parts)}
-
-
-def end(environment: dict[str, str]) -> None:
-    for pid in alive(environment):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-
-
-def run(*command: str, seconds: float = 55, **more: str) -> subprocess.CompletedProcess[str]:
-    """A program of the examples, to its end; nothing of it is there afterwards."""
-    env = environment(**more)
-    words = (sys.executable, *command)
-    try:
-        return subprocess.run(words, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=seconds)
-    finally:
-        end(env)
-
-
-def with_our_import(program: str, theirs: str, ours: str, folder: Path) -> str:
-    """A copy of a program in which nothing but one import differs."""
-    source = (EXAMPLES / program).read_text()
-    assert source.count(f"{theirs}\n") == 1
-    copy = folder / "original.py"
-    copy.write_text(source.replace(theirs, ours))
-    return str(copy)
-
-
-def works(*command: str, seconds: float = 110, **more: str) -> str:
-    """What it printed. It leaves no process, and nothing in /dev/shm."""
-    env, before = environment(**more), shared_files()
-    try:
-        words = (sys.executable, *command)
-        done = subprocess.run(words, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=seconds)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stderr == "", done.stderr
-        for _ in promise.patience(f"the end of what {command} started"):
-            if not alive(env):
-                break
-        assert not {name for name in shared_files() - before if "shoal" in name or "torch" in name}
-        return done.stdout
-    finally:
-        end(env)
-
-
-@pytest.fixture
-def interrupted() -> Iterator[Callable[..., str]]:
-    """Runs a program until it has printed its first line, and then presses Ctrl-C: returns what it wrote to stderr."""
-
-    def press(*command: str, **more: str) -> str:
-        env = environment(**more)
-        program = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=EXAMPLES,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            assert program.stdout is not None and program.stdout.readline()
-            os.killpg(program.pid, signal.SIGINT)  # a terminal sends it to all processes of the group
-            _, told = program.communicate(timeout=60)
-            assert program.returncode in (-signal.SIGINT, 130), told
-            for _ in promise.patience(f"the end of what {command} started"):
-                if not alive(env):
-                    break
-            return told
-        finally:
-            program.kill()
-            end(env)
-
-    yield press
-
+from story_programs import beside, hangs, interrupt, run, with_our_import, works
 
 # An environment with a server, a port and settings, in Stable-Baselines3
 
@@ -149,9 +38,9 @@ def test_server_per_worker_works(method: str) -> None:
     assert re.fullmatch(r"192 steps and updates: \d+\.\d s, \d+ episodes of all workers", lines[2])
 
 
-def test_server_per_worker_can_be_interrupted(interrupted: Callable[..., str]) -> None:
+def test_server_per_worker_can_be_interrupted() -> None:
     pytest.importorskip("stable_baselines3")
-    told = interrupted("server_per_worker/with_sb3.py", "--steps", "1000000")
+    told = interrupt("server_per_worker/with_sb3.py", "--steps", "1000000")
     assert told.count("Traceback") <= 1 and "KeyboardInterrupt" in told
 
 
@@ -220,9 +109,9 @@ def test_buffers_go_round() -> None:
     assert held and int(held[1]) < 40
 
 
-def test_buffers_can_be_interrupted(interrupted: Callable[..., str]) -> None:
+def test_buffers_can_be_interrupted() -> None:
     pytest.importorskip("torch")
-    assert "KeyboardInterrupt" in interrupted("hogwild/buffers.py", "--batches", "1000000")
+    assert "KeyboardInterrupt" in interrupt("hogwild/buffers.py", "--batches", "1000000")
 
 
 # Start methods, lambdas, preloading, pools, logs, a process for each device (MPI: test_mpi.py)
@@ -280,6 +169,60 @@ def test_a_process_for_each_device_trains_one_network() -> None:
     assert re.fullmatch(r"\d+\.\d s with their start, \d+ MiB all of them and their loaders together", figures)
 
 
-def test_a_process_for_each_device_can_be_interrupted(interrupted: Callable[..., str]) -> None:
+def test_a_process_for_each_device_can_be_interrupted() -> None:
     pytest.importorskip("torch")
-    assert "KeyboardInterrupt" in interrupted("start_methods/data_parallel.py", "--epochs", "1000")
+    assert "KeyboardInterrupt" in interrupt("start_methods/data_parallel.py", "--epochs", "1000")
+
+
+# Many collectors on the CPU of a machine with a GPU (its driver is the example's stand-in)
+
+
+needs_compiler = pytest.mark.skipif(not (shutil.which("cc") or shutil.which("gcc")), reason="there is no C compiler")
+SMALL = ("--collectors", "2", "--envs", "4", "--frames", "512")
+
+
+@needs_compiler
+def test_many_collectors_ran_out_of_memory() -> None:
+    """Ten processes, of which six get a context."""
+    done = run("many_collectors/original.py", *SMALL, "--stand-in", "2400")
+    assert done.returncode == 1 and "RuntimeError: CUDA error: out of memory" in done.stderr, done.stderr
+
+
+@needs_compiler
+def test_many_collectors_held_a_context_each() -> None:
+    done = run("many_collectors/original.py", *SMALL, "--stand-in", "80000")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "4000 MiB of the GPU are held", done.stderr
+
+
+@needs_compiler
+def test_many_collectors_hold_no_memory_of_the_gpu() -> None:
+    first, figures, held = works("many_collectors/main.py", *SMALL, "--stand-in", "300").splitlines()
+    assert first == "2 collectors of 4 environments" and held == "0 MiB of the GPU are held"
+    assert re.fullmatch(r"512 frames in \d+\.\d s with the start, \d+ MiB in [34] processes", figures)
+
+
+@needs_compiler
+def test_many_collectors_can_be_interrupted() -> None:
+    told = interrupt("many_collectors/main.py", "--frames", "100000000", "--stand-in", "300")
+    assert told.count("Traceback") == 1 and "KeyboardInterrupt" in told
+
+
+# A segmentation model inside an environment (DI-engine: test_compat_ding_training.py)
+
+
+def test_segmentation_waited_for_threads_that_a_fork_does_not_copy() -> None:
+    pytest.importorskip("torch")
+    assert hangs("segmentation/original.py", "--envs", "2", OMP_NUM_THREADS="2")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--service"]], ids=["a model each", "one service"])
+def test_segmentation_works(arguments: list[str]) -> None:
+    pytest.importorskip("torch")
+    told = works("segmentation/main.py", "--envs", "2", "--steps", "5", *arguments, OMP_NUM_THREADS="2")
+    assert re.fullmatch(r"first observations after \d+\.\d s\n\d+ steps/s, \d+ MiB all together\n", told)
+
+
+def test_segmentation_with_a_service_can_be_interrupted() -> None:
+    pytest.importorskip("torch")
+    told = interrupt("segmentation/main.py", "--envs", "2", "--steps", "1000000", "--service")
+    assert "KeyboardInterrupt" in told

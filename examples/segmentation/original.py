@@ -1,0 +1,51 @@
+"""What users had: an environment that holds a segmentation model, in the forked workers of a vector environment.
+
+    python examples/segmentation/original.py [--envs 4] [--steps 20] [--context fork]
+
+The program of opendilab/DI-engine#816 with Gymnasium's AsyncVectorEnv, which needs no DI-engine. The model was asked once in this
+process, as managers do that make an environment to learn its spaces. On a GPU the forked workers fail: "Cannot re-initialize CUDA in
+forked subprocess". On the CPU they wait for ever, for threads that a fork does not copy: press Ctrl-C. `--context spawn` works, and
+says what it costs.
+
+main.py is the program that works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+from segmented_world import SegmentedWorld
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from measuring import memory_of_tree
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--envs", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--context", default="fork", choices=["fork", "forkserver", "spawn"])
+    options = parser.parse_args()
+
+    begun = time.perf_counter()
+    SegmentedWorld().reset(seed=0)
+    print("the model was asked in this process", flush=True)
+    envs = gymnasium.vector.AsyncVectorEnv([SegmentedWorld] * options.envs, context=options.context)
+    envs.reset(seed=0)
+    started = time.perf_counter() - begun
+    begun = time.perf_counter()
+    for _ in range(options.steps):
+        envs.step(envs.action_space.sample())
+    rate = options.steps * options.envs / (time.perf_counter() - begun)
+    print(
+        f"first observations after {started:.1f} s, {rate:.0f} steps/s, {memory_of_tree() / 2**20:.0f} MiB all together"
+    )
+    envs.close()
+
+
+if __name__ == "__main__":
+    main()
