@@ -17,8 +17,9 @@
 // Without actors in processes, an A3C learner is one actor in this process: A2C (make_learner()).
 //
 // Threads: one at a time.
-// Death: of an actor: ActorProcesses. It may have made part of an optimiser's step: every parameter
-// is whole. A rollout that it had not learned from is lost, and is not in steps().
+// Death: of an actor: ActorProcesses; the next iterate() sees it. It may have made part of an
+// optimiser's step: every parameter is whole. A rollout that it had not learned from is lost, and is
+// not in steps().
 #pragma once
 
 #include <cstdint>

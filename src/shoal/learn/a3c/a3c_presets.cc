@@ -1,4 +1,4 @@
-// A3C's presets. Those of a task began as A2C's and were tuned with this learner.
+// A3C's presets. That of CartPole-v1 is A2C's, whose entropy_coef is 0.
 #include "shoal/learn/a3c/a3c_config.h"
 
 namespace shoal::learn {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -233,6 +234,14 @@ TEST(A3c, AnActorThatIsKilledIsReplacedAndTheRunGoesOn) {
   ASSERT_EQ(::kill(its->pids().at(0), SIGKILL), 0);
   EXPECT_THAT(error_of<vector::TooManyFaults>(a3c),
               AllOf(HasSubstr("fault number 4"), HasSubstr("SIGKILL")));
+}
+
+TEST(A3c, ActorsMayWaitForTheirLearnerForLongerThanTheyMayTakeToBegin) {
+  const auto its = actors(threads(), 2, "learn", kCartPole, std::chrono::milliseconds(1500));
+  const auto late = os::deadline_after(std::chrono::milliseconds(1600));
+  A3c a3c(its, config_of(1'000'000'000), 1);
+  std::this_thread::sleep_until(late);
+  iterate_until(a3c, 1'000);
 }
 
 TEST(A3c, PausesWhenItRests) {

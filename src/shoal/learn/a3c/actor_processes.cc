@@ -77,7 +77,11 @@ void ActorProcesses::start(Orders orders) {
   }
   orders_.faults.on_fault = vector::OnFault::kRestart;
   ledger_ = vector::FaultLedger(orders_.faults, size());
-  for (Place& place : places_) send_order(*place.process, 0);
+  for (Place& place : places_) {
+    send_order(*place.process, 0);
+    // From now on: how long it has waited for its learner does not count.
+    place.begin_by = os::deadline_after(setup_.start_timeout);
+  }
 }
 
 void ActorProcesses::send_order(WorkerProcess& worker, int generation) {

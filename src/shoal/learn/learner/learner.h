@@ -62,8 +62,8 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  /// Resets `envs`, which must have the spaces and number given to the constructor, and collects
-  /// from it from now on. Borrows `envs` until the next begin() or the destructor.
+  /// Resets `envs`, of the spaces and number given to the constructor, and collects from it from now
+  /// on. Borrows it until the next begin() or its end. Actors with their own (A3c): InvalidState.
   virtual void begin(vector::VectorEnv& envs) = 0;
 
   /// Collects from `envs` from now on, in the middle of their episodes: `current` is what their

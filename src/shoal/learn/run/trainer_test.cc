@@ -12,6 +12,7 @@
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/learn/testing/temporary_directory.h"
+#include "shoal/vector/testing/thread_launcher.h"
 
 namespace shoal::learn {
 namespace {
@@ -128,6 +129,51 @@ TEST_F(TrainerTest, ARunLeavesItsWholeDirectoryBehind) {
   for (const char* name : {"rollout/ep_rew_mean", "time/iterations", "train/approx_kl",
                            "train/entropy_loss", "charts/learning_rate", "losses/clipfrac"})
     EXPECT_TRUE(lines[lines.size() - 2].contains(name)) << name;
+}
+
+std::shared_ptr<ActorProcesses> two_actors(const VectorEnv& like) {
+  process::EntryTable entries;
+  entries.add("wait", [](process::WorkerContext& context) {
+    os::Message message;
+    while (context.channel.recv(message) == os::RecvOutcome::kMessage) {
+    }
+    return 0;
+  });
+  ActorProcesses::Setup setup{
+      .launcher = std::make_shared<vector::testing::ThreadLauncher>(std::move(entries)),
+      .actors = {},
+      .observation_space = like.single_observation_space(),
+      .action_space = like.single_action_space()};
+  for (int actor = 0; actor < 2; ++actor) {
+    process::WorkerSpec spec;
+    spec.entry = "wait";
+    spec.first_env = 2 * actor;
+    spec.num_envs = 2;
+    setup.actors.push_back(std::move(spec));
+  }
+  return std::make_shared<ActorProcesses>(std::move(setup));
+}
+
+TEST_F(TrainerTest, ActorsAreOfA3cAloneAndTakeThePlaceOfEnvironments) {
+  const auto error = [&](const std::string& algorithm, int num_envs,
+                         bool with_envs) -> std::string {
+    auto config = small_config(algorithm);
+    config.num_envs = num_envs;
+    config.learner().normalize_obs = false;
+    auto its = setup("a", config);
+    its.actors = two_actors(*its.envs);
+    if (!with_envs) its.envs.reset();
+    try {
+      const Trainer trainer(std::move(its));
+      return "";
+    } catch (const InvalidArgument& refused) {
+      return refused.what();
+    }
+  };
+  EXPECT_THAT(error("ppo", 4, false), HasSubstr("actors are for a3c, not for ppo"));
+  EXPECT_THAT(error("a3c", 4, true), HasSubstr("environments, or actors that have them"));
+  EXPECT_THAT(error("a3c", 6, false), HasSubstr("num_envs is 6, but there are 4 environments"));
+  EXPECT_EQ(error("a3c", 4, false), "");
 }
 
 class TrainerOf : public TrainerTest, public testing::WithParamInterface<std::string> {};
