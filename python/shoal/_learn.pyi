@@ -1,11 +1,43 @@
 """Shoal's learners. Use them through shoal.learn."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 import shoal._core
 import shoal._core.collect
+import shoal._core.process
+
+class Actors:
+    """The processes of A3C's actors."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Of those that run."""
+
+    @property
+    def replaced(self) -> int:
+        """How many took the place of one that had died."""
+
+    def close(self) -> None:
+        """Ends them. Idempotent."""
+
+def start_actors(
+    launcher: shoal._core.process.Launcher,
+    payloads: list[Any],
+    counts: Sequence[int],
+    like: shoal._core.VectorEnv,
+    start_timeout: float,
+) -> Actors:
+    """
+    Starts an actor for each payload, with so many environments, which have the spaces of `like`.
+    """
+
+def run_actor(envs: shoal._core.VectorEnv, order: bytes, arena_fd: int) -> None:
+    """
+    In an actor's process: learns until its learner has it end. Takes the descriptor over.
+    """
 
 class NetworkActor(shoal._core.collect.Actor):
     @staticmethod
@@ -45,22 +77,6 @@ class Policy:
     def evaluate(
         self, envs: shoal._core.VectorEnv, episodes: int, seed: int, deterministic: bool = True
     ) -> dict[Any, Any]: ...
-
-class Actors:
-    @property
-    def pids(self) -> list[int]: ...
-    @property
-    def replaced(self) -> int: ...
-    def close(self) -> None: ...
-
-def start_actors(
-    launcher: shoal._core.process.Launcher,
-    payloads: list[bytes],
-    counts: list[int],
-    like: shoal._core.VectorEnv,
-    start_timeout: float,
-) -> Actors: ...
-def run_actor(envs: shoal._core.VectorEnv, order: bytes, arena_fd: int) -> None: ...
 
 class Trainer:
     def __init__(
