@@ -8,6 +8,7 @@
 #include <csignal>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
@@ -288,6 +289,34 @@ TEST(PoolVectorEnv, ASessionSeesTheRestartThatAnotherMade) {
   send(*other, {0}, kAct);
   EXPECT_EQ(rows_of(other->recv(30s)).at(0).reset, 1);
   EXPECT_THAT(expect<process::WorkerDied>([&] { send(*strict, {0}, kAct); }), HasSubstr("SIGKILL"));
+}
+
+// A replacement whose hello waits to be read has ended already, and its end has been counted.
+TEST(PoolVectorEnv, AReplacementThatEndsBetweenItsHelloAndItsFirstOrderIsAFault) {
+  auto pool = make_pool(1);
+  auto one = make_pool_toys(pool, 1, with(OnFault::kRestart, 1), "late");
+  auto other = make_pool_toys(pool, 1, with(OnFault::kRestart, 1));
+  for (auto* envs : {one.get(), other.get()}) envs->reset(std::uint64_t{1});
+  const auto await_exits = [&](std::uint64_t count) {
+    while (pool->exits() < count) std::this_thread::sleep_for(1ms);
+  };
+  send(*one, {0}, ToyAction::kKill);
+  EXPECT_EQ(rows_of(one->recv(30s)).at(0).fault, 1);
+  send(*one, {0}, kAct);
+  while (one->health()[0].state != WorkerState::kStarting) {  // asks for it, and looks no more
+    EXPECT_THROW(one->recv(0ms), TimedOut);
+  }
+  // What the worker says to the other comes after its hello to the one, which is kept for it.
+  send(*other, {0}, kAct);
+  EXPECT_EQ(rows_of(other->recv(30s)).at(0).fault, 1);
+  send(*other, {0}, kAct);
+  EXPECT_EQ(rows_of(other->recv(30s)).at(0).reset, 1);
+  ::kill(pool->pid(0), SIGKILL);
+  await_exits(2);
+
+  EXPECT_EQ(rows_of(one->recv(30s)).at(0).fault, 1);
+  send(*one, {0}, kAct);
+  EXPECT_EQ(rows_of(one->recv(30s)).at(0).reset, 1);
 }
 
 TEST(PoolVectorEnv, TooManyDeathsAreRaisedWithTheirHistory) {

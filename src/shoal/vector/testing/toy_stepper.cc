@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "shoal/os/limits/affinity.h"
@@ -235,6 +237,7 @@ std::unique_ptr<Stepper> make_toy(int count, std::string_view payload) {
   if (payload == "throw") throw std::runtime_error("no toys today");
   if (payload == "exit") ::_exit(7);
   if (payload == "hang") hang();
+  if (payload == "late") std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return std::make_unique<ToyStepper>(count, payload == "other spaces" ? 5 : 1000,
                                       payload.starts_with("runs"));
 }

@@ -471,6 +471,7 @@ bool WorkerSet::restart(int worker) {
 // Its environments are built, and take orders.
 void WorkerSet::mark_ready(WorkerSlot& slot) {
   set_state(slot, State::kUp);
+  exits_seen_.reset();  // it may have ended since its hello, when it was not looked at
   attach(index_of(slot));
   engine_.come_back(index_of(slot));
 }
