@@ -1,12 +1,20 @@
-"""What programs in these folders print of themselves: their processes, and what those hold."""
+"""What the programs in these folders have in common: counts that they take; processes, and what those hold, that they print."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from pathlib import Path
 
-__all__ = ["asleep", "cpu_seconds", "descendants", "descriptors", "hang", "memory", "memory_of_tree"]
+__all__ = ["asleep", "cpu_seconds", "descendants", "descriptors", "hang", "memory", "memory_of_tree", "positive"]
+
+
+def positive(text: str) -> int:
+    """A count among the arguments of a program."""
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
 
 
 def descendants(pid: int | None = None) -> list[int]:

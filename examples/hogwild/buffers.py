@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import descriptors, memory_of_tree
+from measuring import descriptors, memory_of_tree, positive
 
 Buffer = dict[str, torch.Tensor]
 
@@ -40,10 +40,10 @@ def act(index: int, free: Any, full: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--actors", type=int, default=2)
-    parser.add_argument("--buffers", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=80, help="of a buffer: pictures of 84 x 84")
-    parser.add_argument("--batches", type=int, default=200)
+    parser.add_argument("--actors", type=positive, default=2)
+    parser.add_argument("--buffers", type=positive, default=16)
+    parser.add_argument("--steps", type=positive, default=80, help="of a buffer: pictures of 84 x 84")
+    parser.add_argument("--batches", type=positive, default=200)
     parser.add_argument("--theirs", action="store_true", help="with torch.multiprocessing")
     options = parser.parse_args()
     mp = importlib.import_module("torch.multiprocessing" if options.theirs else "shoal.multiprocessing")

@@ -19,7 +19,7 @@ import torch
 import shoal.multiprocessing as mp
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import memory
+from measuring import memory, positive
 
 
 def digits(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,8 +58,8 @@ def accuracy(model: torch.nn.Module) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=400, help="of all processes together")
+    parser.add_argument("--processes", type=positive, default=4)
+    parser.add_argument("--steps", type=positive, default=400, help="of all processes together")
     parser.add_argument("--start-method", default="forkserver", choices=["forkserver", "spawn", "fork"])
     options = parser.parse_args()
     data = digits(2000, seed=5)

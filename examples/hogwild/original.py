@@ -26,7 +26,7 @@ import torch.multiprocessing as mp
 from main import accuracy, digits, network, train  # what does not differ
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import descriptors, hang, memory
+from measuring import descriptors, hang, memory, positive
 
 
 def put(queue: Any, count: int) -> None:
@@ -110,6 +110,6 @@ WAYS = {
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("way", choices=WAYS)
-    parser.add_argument("--processes", type=int, default=4, help="of fork and spawn")
+    parser.add_argument("--processes", type=positive, default=4, help="of fork and spawn")
     options = parser.parse_args()
     WAYS[options.way]()

@@ -20,7 +20,7 @@ from world import World
 import shoal
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import descendants, memory_of_tree
+from measuring import descendants, memory_of_tree, positive
 
 
 def policy(observations: np.ndarray) -> np.ndarray:
@@ -31,15 +31,17 @@ def policy(observations: np.ndarray) -> np.ndarray:
 def main(options: argparse.Namespace) -> None:
     begun = time.perf_counter()
     print(f"{options.collectors} collectors of {options.envs} environments", flush=True)
+    rows = 4 * options.collectors * options.envs  # four of each environment are a batch
     with shoal.Collector(
         World,
         policy,
         num_envs=options.collectors * options.envs,
         mode="multi_async",
         num_collectors=options.collectors,
-        frames_per_batch=options.frames // options.collectors,
-        total_frames=options.frames,
+        frames_per_batch=rows,
+        total_frames=-(-options.frames // rows) * rows,
         seed=0,
+        worker=shoal.WorkerOptions(preload=[] if options.stand_in else ["torch"]),  # what synchronises there
     ) as collector:
         frames, pids, weight = 0, set(), 0
         for batch in collector:
@@ -53,10 +55,10 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collectors", type=int, default=8)
-    parser.add_argument("--envs", type=int, default=8, help="of each collector")
-    parser.add_argument("--frames", type=int, default=2048, help="of all collectors together")
-    parser.add_argument("--stand-in", metavar="MIB", type=int)
+    parser.add_argument("--collectors", type=positive, default=8)
+    parser.add_argument("--envs", type=positive, default=8, help="of each collector")
+    parser.add_argument("--frames", type=positive, default=2048, help="of all collectors together")
+    parser.add_argument("--stand-in", metavar="MIB", type=positive)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.stand_in:

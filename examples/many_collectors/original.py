@@ -22,7 +22,7 @@ from device import held_mib, stand_in, synchronize
 from world import World
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import descendants, memory_of_tree
+from measuring import descendants, memory_of_tree, positive
 
 
 def collect(queue: Any, end: Any, envs: int, frames: int) -> None:
@@ -66,10 +66,10 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collectors", type=int, default=8)
-    parser.add_argument("--envs", type=int, default=8, help="of each collector")
-    parser.add_argument("--frames", type=int, default=2048, help="of all collectors together")
-    parser.add_argument("--stand-in", metavar="MIB", type=int)
+    parser.add_argument("--collectors", type=positive, default=8)
+    parser.add_argument("--envs", type=positive, default=8, help="of each collector")
+    parser.add_argument("--frames", type=positive, default=2048, help="of all collectors together")
+    parser.add_argument("--stand-in", metavar="MIB", type=positive)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.stand_in:

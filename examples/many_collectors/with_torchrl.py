@@ -25,7 +25,7 @@ from torchrl.envs import GymWrapper
 from world import World
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import descendants, memory_of_tree
+from measuring import descendants, memory_of_tree, positive
 
 
 def one() -> Any:
@@ -69,11 +69,11 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collectors", type=int, default=8)
-    parser.add_argument("--envs", type=int, default=8, help="of each collector")
-    parser.add_argument("--frames", type=int, default=2048, help="of all collectors together")
+    parser.add_argument("--collectors", type=positive, default=8)
+    parser.add_argument("--envs", type=positive, default=8, help="of each collector")
+    parser.add_argument("--frames", type=positive, default=2048, help="of all collectors together")
     parser.add_argument("--theirs", action="store_true", help="TorchRL's own classes")
-    parser.add_argument("--stand-in", metavar="MIB", type=int)
+    parser.add_argument("--stand-in", metavar="MIB", type=positive)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,7 @@ import shoal
 from shoal.compat.ding import SubprocessEnvManagerV2  # was: from ding.envs import SubprocessEnvManagerV2
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import memory_of_tree
+from measuring import memory_of_tree, positive
 
 
 def make(segmenter: str) -> DingEnvWrapper:
@@ -99,8 +99,8 @@ def train(envs: int, iterations: int, service: shoal.ModelService | None, theirs
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=int, default=8)
-    parser.add_argument("--iterations", type=int, default=20, help="of 128 steps each, and an update")
+    parser.add_argument("--envs", type=positive, default=8)
+    parser.add_argument("--iterations", type=positive, default=20, help="of 128 steps each, and an update")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--service", action="store_true", help="one model for all environments")
     which.add_argument("--theirs", action="store_true", help="DI-engine's own manager")

@@ -19,13 +19,13 @@ from segmented_world import SegmentedWorld, load_model
 import shoal
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import memory_of_tree
+from measuring import memory_of_tree, positive
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--envs", type=positive, default=4)
+    parser.add_argument("--steps", type=positive, default=20)
     parser.add_argument("--service", action="store_true", help="one model for all environments")
     options = parser.parse_args()
 

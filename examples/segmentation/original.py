@@ -21,13 +21,13 @@ import gymnasium
 from segmented_world import SegmentedWorld
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import memory_of_tree
+from measuring import memory_of_tree, positive
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--envs", type=positive, default=4)
+    parser.add_argument("--steps", type=positive, default=20)
     parser.add_argument("--context", default="fork", choices=["fork", "forkserver", "spawn"])
     options = parser.parse_args()
 

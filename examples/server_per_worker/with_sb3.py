@@ -21,13 +21,13 @@ import shoal
 from shoal.compat.sb3 import SubprocVecEnv  # was: from stable_baselines3.common.vec_env import SubprocVecEnv
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import memory
+from measuring import memory, positive
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=512, help="of all environments together")
+    parser.add_argument("--envs", type=positive, default=4)
+    parser.add_argument("--steps", type=positive, default=512, help="of all environments together")
     parser.add_argument("--start-method", default="forkserver", choices=["forkserver", "spawn", "fork"])
     options = parser.parse_args()
 

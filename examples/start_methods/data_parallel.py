@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import shoal
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import descendants, memory
+from measuring import descendants, memory, positive
 
 
 def dataset(rows: int = 2048) -> TensorDataset:
@@ -70,8 +70,8 @@ def train(rank: int, processes: int, port: int, epochs: int, loaders: Any, resul
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--processes", type=int, default=2, help="where there are no GPUs")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--processes", type=positive, default=2, help="where there are no GPUs")
+    parser.add_argument("--epochs", type=positive, default=2)
     parser.add_argument("--theirs", action="store_true", help="with torch.multiprocessing")
     options = parser.parse_args()
     processes = torch.cuda.device_count() or options.processes

@@ -21,10 +21,10 @@ import shoal
 import shoal.multiprocessing as mp
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from measuring import memory
+from measuring import memory, positive
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--processes", type=int, default=4)
+parser.add_argument("--processes", type=positive, default=4)
 options = parser.parse_args()
 logging.basicConfig(level=logging.INFO, format="%(processName)s logs: %(message)s", stream=sys.stdout)
 
