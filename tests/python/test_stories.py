@@ -109,6 +109,12 @@ def test_buffers_go_round() -> None:
     assert held and int(held[1]) < 40
 
 
+def test_no_buffers_are_an_error_and_no_hang() -> None:
+    pytest.importorskip("torch")
+    done = run("hogwild/buffers.py", "--buffers", "0")
+    assert done.returncode == 2 and "argument --buffers: '0' is no whole number from 1 on" in done.stderr
+
+
 def test_buffers_can_be_interrupted() -> None:
     pytest.importorskip("torch")
     assert "KeyboardInterrupt" in interrupt("hogwild/buffers.py", "--batches", "1000000")
