@@ -168,10 +168,10 @@ class WorkerSet {
   WorkerRequests requests_;
   WorkerRecycling recycling_;
   Closing closing_;
-  int unsettled_ = 0;                // slots that are away or opening
-  std::uint64_t hangs_seen_ns_ = 0;  // when they were looked for last
+  int unsettled_ = 0;                        // slots that are away or opening
+  std::uint64_t hangs_seen_ns_ = 0;          // when they were looked for last
   std::optional<std::uint64_t> exits_seen_;  // none: somebody may have ended that was not looked at
-  std::uint64_t sequence_ = 0;                  // of requests
+  std::uint64_t sequence_ = 0;               // of requests
   const std::weak_ptr<WorkerPool> asked_pool_;  // for health(), from any thread
 };
 
