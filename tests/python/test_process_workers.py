@@ -267,6 +267,6 @@ def test_nothing_stays_open(launcher: Launcher) -> None:
         assert all(worker.join(LONG) for worker in workers)
         del workers
     deadline = time.monotonic() + LONG
-    while count() != before and time.monotonic() < deadline:  # the supervisor closes after it has told of the end
+    while count() > before and time.monotonic() < deadline:  # the supervisor closes after it has told of the end
         time.sleep(0.01)
-    assert count() == before
+    assert count() <= before  # fewer where the first worker's were not closed yet

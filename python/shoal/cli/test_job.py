@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shoal.cli.test_python import NO_TESTS
@@ -26,6 +26,20 @@ class LeftOut(Exception):
 
 class Failed(Exception):
     """Says which command failed, and how."""
+
+
+@contextlib.contextmanager
+def _held_back(*numbers: signal.Signals) -> Iterator[None]:
+    """Signals that come meanwhile are handled at the end, as they would have been."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda came_now, _: came.append(came_now)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 class Job:
@@ -58,26 +72,30 @@ class Job:
             file.write(f"== {' '.join(words)}\n".encode())
             file.flush()
             start = file.tell()
-            process = subprocess.Popen(
-                words,
-                cwd=cwd or self.source,
-                env={**self.environment, **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            process: subprocess.Popen[bytes] | None = None
             try:
+                with _held_back(signal.SIGTERM, signal.SIGINT):  # else one could leave a process that nobody knows
+                    process = subprocess.Popen(
+                        words,
+                        cwd=cwd or self.source,
+                        env={**self.environment, **variables},
+                        stdin=subprocess.DEVNULL,
+                        stdout=file,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
                 status = process.wait(max(0.0, self.deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
+                assert process is not None
                 process.send_signal(signal.SIGINT)  # pytest and unittest say where they are
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(10)
                 raise Failed(f"{_called(words)} did not end within {self.seconds / 60:g} minutes") from None
             finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                if process is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
         with self.log.open(errors="replace") as file:
             file.seek(start)
             return status, file.read().splitlines()
