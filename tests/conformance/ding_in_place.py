@@ -5,6 +5,7 @@ from __future__ import annotations
 import ding
 import ding.envs
 import pytest
+from building import count
 
 import shoal.compat.ding
 from shoal.compat.timesteps.slots import Slots
@@ -14,27 +15,8 @@ shoal.compat.ding.install()
 _ran: set[str] = set()
 """Tests that have built one of them."""
 
-_running = ""
-
-
-def _count(kind: type) -> None:
-    init = kind.__init__
-
-    def counted(self: object, *arguments: object, **more: object) -> None:
-        if _running:
-            _ran.add(_running)
-        init(self, *arguments, **more)
-
-    kind.__init__ = counted  # type: ignore[misc]
-
-
 for kind in (Slots, shoal.compat.ding.BaseEnvManager):
-    _count(kind)
-
-
-def pytest_runtest_logstart(nodeid: str) -> None:
-    global _running
-    _running = nodeid
+    count(kind, _ran)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,6 @@ version that is installed here; --source names another copy. None of it is kept.
 from __future__ import annotations
 
 import sys
-import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,13 +26,7 @@ CANNOT_APPLY: dict[str, str] = {}
 
 def fetch(source: str | None, folder: Path) -> None:
     """Puts Gymnasium's tests under `folder`/tests."""
-    if source is not None:
-        peer_tests.unpack_source(source, folder)
-        return
-    url = ARCHIVE.format(version("gymnasium"))
-    print(f"fetching {url}")
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        peer_tests.unpack(answer.read(), folder)
+    peer_tests.unpack_archive(ARCHIVE.format(version("gymnasium")), source, folder)
 
 
 def run(folder: Path, pytest_arguments: list[str]) -> int:

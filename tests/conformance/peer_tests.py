@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def unpack_source(source: str, folder: Path, tests: str = "tests") -> None:
         unpack(subprocess.run(command, check=True, capture_output=True).stdout, folder, tests)
 
 
+def unpack_archive(url: str, source: str | None, folder: Path, tests: str = "tests") -> None:
+    """The same of `source`, or where there is none of what lies at `url`."""
+    if source is not None:
+        unpack_source(source, folder, tests)
+        return
+    print(f"fetching {url}")
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        unpack(answer.read(), folder, tests)
+
+
 def unpack(archive: bytes, folder: Path, tests: str = "tests") -> None:
     """Unpacks the folder of the name `tests`, whatever folder it is in."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -70,7 +81,7 @@ def run(
     """
     scratch = scratch or folder
     paths = [str(HERE), str(HERE.parents[1] / "python"), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    plugins = [word for name in (plugin, "account", "no:cacheprovider") for word in ("-p", name)]
+    plugins = [word for name in (plugin, "building", "account", "no:cacheprovider") for word in ("-p", name)]
     command = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(folder), "--tb=short", "-q"]
     command += [
         *[f"--deselect={name}" for name in cannot_apply],

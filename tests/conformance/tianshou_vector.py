@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import sys
-import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,13 +28,7 @@ CANNOT_APPLY: dict[str, str] = {}
 
 def fetch(source: str | None, folder: Path) -> None:
     """Puts the peer's tests under `folder`/test."""
-    if source is not None:
-        peer_tests.unpack_source(source, folder, "test")
-        return
-    url = ARCHIVE.format(version("tianshou"))
-    print(f"fetching {url}")
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        peer_tests.unpack(answer.read(), folder, "test")
+    peer_tests.unpack_archive(ARCHIVE.format(version("tianshou")), source, folder, "test")
 
 
 def run(folder: Path, pytest_arguments: list[str]) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sys
-import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,13 +42,7 @@ CANNOT_APPLY = {
 
 def fetch(source: str | None, folder: Path) -> None:
     """Puts the peer's tests under `folder`/test."""
-    if source is not None:
-        peer_tests.unpack_source(source, folder, "test")
-        return
-    url = ARCHIVE.format(version("torchrl"))
-    print(f"fetching {url}")
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        peer_tests.unpack(answer.read(), folder, "test")
+    peer_tests.unpack_archive(ARCHIVE.format(version("torchrl")), source, folder, "test")
 
 
 def run(folder: Path, pytest_arguments: list[str]) -> int:

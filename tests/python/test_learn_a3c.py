@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import shoal
+from learn_runs import arrays
 
 SMALL = {
     "num_envs": 4,
@@ -29,10 +30,6 @@ SMALL = {
 }
 ROLLOUT = 5 * 2
 """Steps of a rollout of each of two actors with `SMALL`."""
-
-
-def arrays(run_dir: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted((run_dir / "checkpoints/last").glob("*.safetensors"))}
 
 
 def lines(run_dir: Path) -> list[dict[str, float]]:
