@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "shoal").is_file():
     pytest.skip("the script is not part of an installed package", allow_module_level=True)
 
-_MODULES = ("_core", "_learn", "_models", "_torch")
+_MODULES = ("_core", "_learn")
 _PRODUCTS = (*_MODULES, "shoal-worker")
 _CMAKE = """
 cmake_minimum_required(VERSION 3.25)
@@ -193,6 +193,20 @@ def test_changed_requirements_are_installed(project):
     assert project.call().stderr == ""
 
 
+def test_what_tests_need_is_installed_when_they_are_first_run(project):
+    (project.root / "requirements-dev.txt").write_text("shoal-needs-no-such-package==1.0\n")
+    assert project.call("train").returncode == 0, "training needs none of it"
+    for command in ("test", "lint", "docs"):
+        result = project.call(command)
+        assert result.returncode == 1 and "shoal-needs-no-such-package" in result.stderr
+    (project.root / "requirements-dev.txt").write_text("# none\n")
+    result = project.call("test")
+    assert "Installing torch, pytest" in result.stderr and "Installing gymnasium" not in result.stderr
+    assert "Configuring" not in result.stderr and "Building" not in result.stderr
+    for command in ("test", "train"):
+        assert project.call(command).stderr == ""
+
+
 def test_a_failing_build_shows_the_end_of_its_log_and_is_tried_again(project):
     (project.root / "src/compile.sh").write_text("echo the compiler is sad; exit 1\n")
     for _ in range(2):
@@ -205,11 +219,11 @@ def test_a_failing_build_shows_the_end_of_its_log_and_is_tried_again(project):
 
 
 def test_requirements_that_cannot_be_installed_fail_and_leave_the_environment_usable(project):
-    (project.root / "requirements-dev.txt").write_text("shoal-needs-no-such-package==1.0\n")
+    (project.root / "requirements.txt").write_text("shoal-needs-no-such-package==1.0\n")
     result = project.call()
     assert result.returncode == 1
     assert "shoal-needs-no-such-package" in result.stderr
-    (project.root / "requirements-dev.txt").write_text("# none\n")
+    (project.root / "requirements.txt").write_text("# none\n")
     result = project.call()
     assert result.returncode == 0 and "Creating" not in result.stderr
 
@@ -217,7 +231,7 @@ def test_requirements_that_cannot_be_installed_fail_and_leave_the_environment_us
 def test_an_environment_left_by_a_killed_installation_is_made_anew(project):
     project.call()
     (project.root / ".venv/.installing").touch()
-    (project.root / ".venv/.ready").unlink()
+    (project.root / ".venv/.ready-run").unlink()
     (project.root / ".venv/half of a package").touch()
     assert project.call().returncode == 0
     assert not (project.root / ".venv/half of a package").exists()
@@ -230,14 +244,14 @@ def test_an_installation_interrupted_from_the_keyboard_is_begun_anew(project):
         '[build-system]\nrequires = []\nbuild-backend = "slow"\nbackend-path = ["."]\n[project]\nname = "slow"\nversion = "1"\n'
     )
     (slow / "slow.py").write_text("import pathlib, time\npathlib.Path('started').touch()\ntime.sleep(60)\n")
-    (project.root / "requirements-dev.txt").write_text(f"slow @ {slow.as_uri()}\n")
+    (project.root / "requirements.txt").write_text(f"slow @ {slow.as_uri()}\n")
     process = project.start()
     _wait_until((slow / "started").exists)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
     assert (project.root / ".venv/.installing").exists()
-    (project.root / "requirements-dev.txt").write_text("# none\n")
+    (project.root / "requirements.txt").write_text("# none\n")
     result = project.call()
     assert result.returncode == 0 and "Creating .venv" in result.stderr
 
@@ -312,7 +326,7 @@ def test_an_installation_that_fails_shows_the_end_of_its_log(project):
     project.replace("apt-get", "echo no such package; exit 100")
     result = project.call()
     assert result.returncode == 1
-    assert "no such package" in result.stderr and not (project.root / ".venv/.ready").exists()
+    assert "no such package" in result.stderr and not (project.root / ".venv/.ready-run").exists()
 
 
 def test_without_root_a_missing_library_is_one_command_to_run(bare):

@@ -368,3 +368,22 @@ def test_bench_of_an_unknown_workload_or_contestant_names_the_nearest(shoal):
     assert_one_line(shoal("bench", "--workload", "noops"), 2, "no workload 'noops'", "did you mean noop?")
     assert_one_line(shoal("bench", "--contestant", "gymnasium-snyc"), 2, "did you mean gymnasium-sync?")
     assert_one_line(shoal("bench", "--workload", "weather"), 2, "there are cartpole, noop, ")
+
+
+def test_what_an_id_needs_is_installed_in_a_source_folder_and_named_elsewhere(shoal, monkeypatch):
+    installed = []
+    source = Path(environments.__file__).resolve().parents[3]
+
+    def install(folder: Path, pins: str, *options: str) -> bool:
+        installed.append((folder, pins, options))
+        return True
+
+    monkeypatch.setattr(environments, "lacks", lambda name: "gymnasium[box2d]")
+    monkeypatch.setattr(environments, "install", install)
+    monkeypatch.setattr(sys, "prefix", str(source / ".venv"))
+    assert environments.resolve("LunarLander-v3") == "LunarLander-v3"
+    assert installed == [(source, "requirements-box2d.txt", ("--only-binary", ":all:"))]
+    monkeypatch.setattr(sys, "prefix", "/usr")
+    needs = "LunarLander-v3 needs gymnasium[box2d], which is not installed:"
+    assert_one_line(shoal("train", "LunarLander-v3"), 1, needs, "-m pip install")
+    assert len(installed) == 1, "an environment of the user's own is left as it is"

@@ -92,10 +92,10 @@ def test_a_thread_count_that_is_none_is_noticed(monkeypatch):
     assert find(processes.examine(), "thread pools").status == "ok"
 
 
-def test_another_torch_is_an_obstacle(monkeypatch):
-    monkeypatch.setattr(software, "_version_of", lambda package: "1.0")
-    finding = find(software.examine(), "torch")
-    assert finding.status == "fail" and "pip install torch==" in finding.advice
+def test_an_older_torch_than_tested_is_named_and_none_is_no_obstacle(monkeypatch):
+    for version, status in (("2.5.1+cpu", "warn"), ("2.6.0", "ok"), ("2.15.0+cu132", "ok"), (None, "ok")):
+        monkeypatch.setattr(software, "_version_of", lambda package, version=version: version)
+        assert find(software.examine(), "torch").status == status
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,6 @@ def test_a_small_dev_shm_is_named_and_no_obstacle(monkeypatch):
     finding = find(memory.examine(), "/dev/shm")
     assert finding.status == "ok" and "--shm-size" in finding.advice
 
-
-def test_torch_is_the_version_that_the_package_is_built_with():
-    build = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    assert build.read_text().count(f'"torch=={software._TORCH}"') == 2  # to build with, to run with
 
 
 @pytest.fixture

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from shoal.cli.console import did_you_mean, fail, wrong_use
+from shoal.cli.pins import install
 from shoal.vector.extras import lacks, provide
+
+# What ./shoal installs in a source folder once an id asks for it.
+_PINS = {
+    "gymnasium[box2d]": "requirements-box2d.txt",
+    "gymnasium[mujoco]": "requirements-mujoco.txt",
+    "gymnasium[atari]": "requirements-atari.txt",
+}
 
 
 def native_ids() -> list[str]:
@@ -68,9 +76,19 @@ def resolve(env_id: str) -> str:
         return resolve(f"{module}:{name}")
     if name not in gymnasium.registry and not lacks(name):
         name = _newest(name) or _wrong_id(env_id, name)
-    if need := lacks(name):
+    if (need := lacks(name)) and not _install(need):
         fail(f"{name} needs {need}, which is not installed:  {install_command(need)}")
     return f"{module}{colon}{name}"
+
+
+def _install(package: str) -> bool:
+    """Installs the pinned version of a package that an id needs. False outside of a source folder with an environment of
+    its own, which ./shoal made, and where pip has no such package for this Python."""
+    source = Path(__file__).resolve().parents[3]
+    pins = _PINS.get(package, "")
+    if Path(sys.prefix) != source / ".venv" or not (source / pins).is_file():
+        return False
+    return install(source, pins, "--only-binary", ":all:")
 
 
 def _registered_here(name: str) -> str:

@@ -1,7 +1,8 @@
-"""Tools of pinned versions that only some commands need: installed when such a command is first called."""
+"""Packages of pinned versions that only some commands or environments need: installed when they are first asked for."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from shoal.cli.console import fail, note
 
-__all__ = ["provide"]
+__all__ = ["install", "provide"]
 
 
 def provide(tools: Sequence[str], source: Path, pins: str) -> None:
@@ -24,12 +25,18 @@ def provide(tools: Sequence[str], source: Path, pins: str) -> None:
         if wanted is None:
             fail(f"{file} has no line {tool}==…")
         missing |= _version(tool) != wanted[1]
-    if not missing:
-        return
-    note(f"shoal: Installing what {pins} names …")
-    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
-    if subprocess.run([*install, "-c", str(source / "requirements.lock"), "-r", str(file)], cwd=source).returncode:
+    if missing and not install(source, pins):
         fail(f"{pins} could not be installed; pip says above why")
+
+
+def install(source: Path, pins: str, *options: str) -> bool:
+    """Installs what the file `pins` of the source folder says, into this interpreter's environment. False where pip
+    could not, which has said why."""
+    note(f"shoal: Installing what {pins} names …")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q", *options]
+    done = subprocess.run([*command, "-c", str(source / "requirements.lock"), "-r", str(source / pins)], cwd=source)
+    importlib.invalidate_caches()
+    return done.returncode == 0
 
 
 def _version(tool: str) -> str | None:

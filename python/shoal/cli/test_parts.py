@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -20,6 +21,8 @@ from shoal.cli.test_job import Failed, Job, LeftOut, skips
 KILL_ROUNDS = 100
 SOAK_STEPS = 10_000_000
 RANDOM_PROGRAMS = 5000
+WHEEL_MINORS = (10, 11, 12, 13)
+"""Of Python 3: those that wheels are made for."""
 SOLVED = 475.0
 """Mean return at which CartPole-v1 counts as solved."""
 
@@ -171,12 +174,47 @@ def docs(job: Job) -> str:
 
 def install(job: Job) -> str:
     """`pip install .` into an empty environment, which then trains and evaluates CartPole."""
-    home, elsewhere = job.folder / "environment-install", job.folder / "installed"
+    return f"installed; CartPole-v1 trained to {_trained(job, sys.executable, 'install', job.source)}"
+
+
+def wheels(job: Job) -> str:
+    """The wheel of every Python that is found, in an empty environment, which then trains and evaluates CartPole."""
+    out = job.folder / "wheels"
+    shutil.rmtree(out, ignore_errors=True)
+    found = _pythons()
+    results = []
+    for minor in WHEEL_MINORS:
+        if minor not in found:
+            job.left_out.append(f"no Python 3.{minor} was found")
+            continue
+        job.run([job.source / ".ci/wheel", "--new", "--out", out, found[minor]])
+        (wheel,) = out.glob(f"*-cp3{minor}-*.whl")
+        trained = _trained(job, found[minor], f"wheel-3.{minor}", wheel)
+        results.append(f"3.{minor}: {wheel.stat().st_size / 1e6:.1f} MB, {trained}")
+    return "CartPole-v1 trained by each wheel. " + "; ".join(results)
+
+
+def _pythons() -> dict[int, str]:
+    """An interpreter of each Python 3 that is on the path or that pyenv has installed, by its minor version."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {}
+    for minor in WHEEL_MINORS:
+        name = f"python3.{minor}"
+        for candidate in (shutil.which(name), *sorted(versions.glob(f"3.{minor}.*/bin/{name}"))):
+            probe = [candidate, "-c", "import sys, venv, ensurepip; print(sys._base_executable)"]
+            if candidate and (done := subprocess.run(probe, capture_output=True, text=True)).returncode == 0:
+                found[minor] = done.stdout.strip()
+    return found
+
+
+def _trained(job: Job, python: str, name: str, package: Path) -> str:
+    """Installs a package into an empty environment, trains and evaluates CartPole there: its mean return and steps."""
+    home, elsewhere = job.folder / f"environment-{name}", job.folder / f"installed-{name}"
     for folder in (home, elsewhere):
         shutil.rmtree(folder, ignore_errors=True)
     elsewhere.mkdir()
-    job.run([sys.executable, "-m", "venv", home])
-    job.run([home / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", job.source])
+    job.run([python, "-m", "venv", home])
+    job.run([home / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", package])
     away = {"PYTHONPATH": "", "PATH": f"{home / 'bin'}{os.pathsep}{os.defpath}"}
     (where,) = job.run([home / "bin/python", "-c", "import shoal; print(shoal.__file__)"], cwd=elsewhere, **away)
     if not Path(where).is_relative_to(home):
@@ -187,7 +225,7 @@ def install(job: Job) -> str:
     mean = json.loads(job.run(evaluate, cwd=elsewhere, **away)[-1])["mean_return"]
     if mean < SOLVED:
         raise Failed(f"the installed package trained CartPole-v1 to a mean return of {mean:.1f}, below {SOLVED:g}")
-    return f"installed; CartPole-v1 trained to a mean return of {mean:.1f} in {trained['steps']:,} steps"
+    return f"a mean return of {mean:.1f} in {trained['steps']:,} steps"
 
 
 def peers(job: Job) -> str:
@@ -223,5 +261,6 @@ PARTS = (
     Part("peers", "the adapters of all peers of the benchmarks", 90, peers),
     Part("docs", "`./shoal docs`, and what its pages link to", 60, docs),
     Part("install", "`pip install .` into an empty environment, CartPole trained there", 120, install),
+    Part("wheels", "the wheel of each Python that is found, CartPole trained with it", 180, wheels),
     Part("gpu", "what needs a CUDA device", 60, gpu),
 )

@@ -11,7 +11,7 @@ from shoal.doctor.finding import Finding
 
 _AREA = "software"
 _MINIMUM_KERNEL = (5, 10)  # pidfd_getfd, close_range, memfd seals
-_TORCH = "2.13.0"  # the one that _learn is compiled against
+_MINIMUM_TORCH = (2, 6)
 
 
 def examine() -> list[Finding]:
@@ -51,10 +51,10 @@ def _core() -> Finding:
 def _torch() -> Finding:
     version = _version_of("torch")
     if version is None:
-        return Finding(_AREA, "torch", "not installed", "warn", f"training needs it: pip install torch=={_TORCH}")
-    if version.split("+")[0] != _TORCH:
-        advice = f"_learn is compiled against {_TORCH}: pip install torch=={_TORCH}"
-        return Finding(_AREA, "torch", version, "fail", advice)
+        return Finding(_AREA, "torch", "not installed (tensors in queues and torch modules need it: pip install torch)")
+    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    if numbers < _MINIMUM_TORCH:
+        return Finding(_AREA, "torch", version, "warn", "Shoal is tested with 2.6 and newer: pip install --upgrade torch")
     return Finding(_AREA, "torch", version)
 
 

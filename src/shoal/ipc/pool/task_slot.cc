@@ -10,7 +10,7 @@
 namespace shoal::ipc {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{100};
+constexpr std::chrono::milliseconds kTaskSlice{100};
 
 }  // namespace
 
@@ -30,7 +30,7 @@ TaskSlot::Outcome TaskSlot::wait(os::Deadline deadline) {
     const std::uint32_t seen = words_.tasks.generation();
     if (tasks_.front() != nullptr) return Outcome::kReady;
     if (words_.stop.load(std::memory_order_acquire) != 0) return Outcome::kStopped;
-    const os::Deadline slice = std::min(deadline, os::deadline_after(kSlice));
+    const os::Deadline slice = std::min(deadline, os::deadline_after(kTaskSlice));
     if (words_.tasks.wait(seen, policy_, slice) == sync::WaitOutcome::kReady) continue;
     if (owner_is_gone()) return Outcome::kStopped;
     if (os::Clock::now() >= deadline) return Outcome::kTimedOut;
@@ -55,7 +55,7 @@ TaskSlot::Outcome TaskSlot::read(std::span<std::byte> out) {
     if (record == nullptr) {  // more of this message is to come
       const std::uint32_t seen = words_.tasks.generation();
       if (tasks_.front() != nullptr) continue;
-      if (words_.tasks.park(seen, os::deadline_after(kSlice)) != sync::WaitOutcome::kReady &&
+      if (words_.tasks.park(seen, os::deadline_after(kTaskSlice)) != sync::WaitOutcome::kReady &&
           owner_is_gone()) {
         return Outcome::kStopped;
       }

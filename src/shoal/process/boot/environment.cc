@@ -10,11 +10,12 @@
 namespace shoal::process {
 namespace {
 
-constexpr std::array<std::string_view, 8> kLauncherPrefixes{
-    "OMPI_", "PMI_", "PMIX_", "PRTE_", "ORTE_", "MV2_COMM_WORLD_", "TORCHELASTIC_", "SLURM_STEP_",
+constexpr std::array<std::string_view, 13> kLauncherPrefixes{
+    "OMPI_", "PMI_", "PMIX_", "PRTE_", "ORTE_", "MPIR_", "MV2_COMM_WORLD_", "TORCHELASTIC_",
+    "TORCHFT_", "RAY_", "SLURM_STEP_", "PALS_", "JSM_",
 };
 
-constexpr std::array<std::string_view, 27> kLauncherVariables{
+constexpr std::array<std::string_view, 30> kLauncherVariables{
     // torchrun, and whoever imitates it
     "RANK",
     "LOCAL_RANK",
@@ -35,6 +36,7 @@ constexpr std::array<std::string_view, 27> kLauncherVariables{
     "HYDI_CONTROL_FD",
     // Slurm: which task this is, not which job
     "SLURM_PROCID",
+    "SLURM_STEPID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
     "SLURM_NTASKS",
@@ -45,6 +47,9 @@ constexpr std::array<std::string_view, 27> kLauncherVariables{
     "SLURM_NTASKS_PER_NODE",
     "SLURM_SRUN_COMM_HOST",
     "SLURM_SRUN_COMM_PORT",
+    // Flux: which task this is
+    "FLUX_TASK_RANK",
+    "FLUX_TASK_LOCAL_ID",
 };
 
 }  // namespace

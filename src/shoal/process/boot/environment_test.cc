@@ -30,6 +30,13 @@ TEST(Environment, LaunchersVariablesAreLeftOut) {
                               {"PMIX_NAMESPACE", "n"},
                               {"PRTE_LAUNCHED", "1"},
                               {"SLURM_PROCID", "3"},
+                              {"SLURM_STEPID", "0"},
+                              {"MPIR_CVAR_CH4_OFI_ENABLE", "1"},
+                              {"RAY_ADDRESS", "10.0.0.1:6379"},
+                              {"TORCHFT_LIGHTHOUSE", "http://host"},
+                              {"PALS_RANKID", "1"},
+                              {"JSM_NAMESPACE_RANK", "1"},
+                              {"FLUX_TASK_RANK", "1"},
                               {"SLURM_JOB_ID", "77"}};
   const auto clean = as_map(clean_environment(inherited, 1, false, {}));
   for (const auto& [name, value] : inherited) {
