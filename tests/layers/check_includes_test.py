@@ -36,8 +36,7 @@ class CheckIncludes(unittest.TestCase):
                 '#include <Python.h>\n#include "rows.h"\n#include "shoal/vector/step/rows.h"\n',
             ),
             ("python/bindings/learn.cc", '#include <torch/torch.h>\n#include "shoal/learn/ppo.h"\n'),
-            ("python/bindings/torch_module.cc", '#include <torch/torch.h>\n#include "shoal/shm/arena.h"\n'),
-            ("python/bindings/models_module.cc", '#include <torch/torch.h>\n#include "shoal/os/error.h"\n'),
+            ("python/bindings/tensors/torch_module.cc", '#include <torch/torch.h>\n#include "shoal/shm/arena.h"\n'),
             ("src/shoal/os/a.h", '// #include "shoal/vector/step/rows.h" would be wrong here\n'),
         ]:
             with self.subTest(path):

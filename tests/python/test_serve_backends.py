@@ -9,7 +9,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,9 @@ import pytest
 import backend_models
 import shoal
 from shoal.errors import ModelError
+from shoal.serve import package as packages
+from shoal.serve.loading import load
+from shoal.serve.structure import answer_from, pack_answer
 
 torch = pytest.importorskip("torch")
 
@@ -232,15 +235,14 @@ class TestWeights:
 
 
 class TestFiles:
-    def test_torch_is_not_imported_for_them(self, folder: Path) -> None:
+    def test_torch_is_not_imported_for_a_package(self, folder: Path) -> None:
         program = (
             "import sys, numpy as np, shoal.serve.loading as l\n"
             "m = l.load(sys.argv[1]); a = np.zeros((1, 2, 2), np.uint8), np.zeros(1, int)\n"
             "m([np.zeros((1, 3), np.float32), dict(zip(('image', 'index'), a))], {})\n"
             "assert 'torch' not in sys.modules"
         )
-        for form in (torchscript, package):
-            subprocess.run([sys.executable, "-c", program, str(form(folder))], check=True, timeout=100)
+        subprocess.run([sys.executable, "-c", program, str(package(folder))], check=True, timeout=100)
 
     def test_nothing_is_left_of_an_unpacked_package(self, folder: Path, tmp_path: Path) -> None:
         program = "import sys, os, shoal.serve.loading as l; m = l.load(sys.argv[1]); os.kill(os.getpid(), 9)"
@@ -271,11 +273,64 @@ class TestFiles:
                     target.writestr(
                         name, source.read(name)[:100] if name.endswith((".pkl", ".so")) else source.read(name)
                     )
-            with pytest.raises(ValueError, match=f"LibTorch cannot load .*{damaged.name}"):
+            with pytest.raises(ValueError, match=f"torch 2.* cannot load .*{damaged.name}"):
                 shoal.ModelService({"model": damaged}, context="thread")
 
 
+class TestPackage:
+    def test_pythons_loader_does_the_same(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(packages, "_opened", lambda library, torch, device: packages._InTorch(library, device))
+        with shoal.ModelService({"model": package(folder)}, context="thread", keep_versions=1) as service:
+            model = service.model("model")
+            asked = rows(5, seed=6)
+            check(model.batch(*asked), asked)
+            x, more = row(asked, 0)
+            for wrong in (np.zeros(4, np.float32), np.float32(0), x.astype(np.float64)):
+                with pytest.raises(ModelError):
+                    model(wrong, more)
+            state = {name: value * 2 for name, value in backend_models.state().items()}
+            service.update("model", state)
+            np.testing.assert_allclose(leaves(model(x, more))[0], 2 * backend_models.answers(x, **more)[0], rtol=1e-5)
+            check(model.pin(1)(x, more), (x, more))
+            with pytest.raises(ValueError, match="lack 'linear.bias'"):
+                service.update("model", {name: state[name] for name in state if name != "linear.bias"})
+
+    def test_weights_that_no_loader_reads_are_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(packages, "_opened", lambda library, torch, device: packages._InTorch(library, device))
+        loaded = packages.Package(str(package(folder)), "cpu")
+        loaded.model._has_weights = False
+        with pytest.raises(RuntimeError, match="torch before 2.8 compiled can be neither read nor changed"):
+            loaded.set_state(backend_models.state(), 2)
+
+
 class TestTorchScript:
+    def test_answers_are_nested_as_those_of_the_module(self, tmp_path: Path) -> None:
+        class Pair(NamedTuple):
+            first: torch.Tensor
+            rest: list[torch.Tensor]
+
+        def answer(x: torch.Tensor, more: dict[str, torch.Tensor]):
+            turned = torch.complex(x, x).conj()
+            return {"pair": Pair(x.to(torch.bfloat16), [turned, more["y"]])}
+
+        with pytest.deprecated_call():
+            scripted = torch.jit.script(answer)
+        scripted.save(str(tmp_path / "function.pt"))
+        loaded = load(tmp_path / "function.pt")
+        x = np.arange(3, dtype=np.float32)
+        made, structure = pack_answer(loaded([x], {"more": {"y": x + 1}}))
+        assert answer_from([0, 1, 2], structure) == {"pair": (0, [1, 2])}
+        for array, expected in zip(made, (x, x - 1j * x, x + 1), strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+    def test_a_frozen_module_has_no_weights(self, tmp_path: Path) -> None:
+        with pytest.deprecated_call():
+            torch.jit.freeze(torch.jit.script(torch.nn.Linear(3, 2).eval())).save(str(tmp_path / "frozen.pt"))
+        with shoal.ModelService({"model": tmp_path / "frozen.pt"}, context="thread") as service:
+            assert service.model("model")(np.zeros(3, np.float32)).shape == (2,)
+            with pytest.raises(ValueError, match="have 'weight', which the model has not"):
+                service.update("model", {"weight": np.zeros((2, 3), np.float32)})
+
     def test_a_recurrent_model(self, tmp_path: Path) -> None:
         @torch.jit.script
         def total(x: torch.Tensor, state: torch.Tensor):

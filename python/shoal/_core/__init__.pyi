@@ -6,6 +6,7 @@ from typing import Any
 from shoal._core import collect as collect
 from shoal._core import env as env
 from shoal._core import ipc as ipc
+from shoal._core import models as models
 from shoal._core import pool as pool
 from shoal._core import process as process
 from shoal._core import serve as serve

@@ -90,9 +90,22 @@ def _array_of(value: Any) -> np.ndarray[Any, Any] | None:
         return np.asarray(value)
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch, which need not be imported here
         tensor = value.detach().cpu()
-        array: np.ndarray[Any, Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+        try:
+            array: np.ndarray[Any, Any] = tensor.numpy()
+        except (TypeError, RuntimeError):
+            array = _resolved(tensor).numpy()
         return array
     return None
+
+
+def _resolved(tensor: Any) -> Any:
+    """What of a tensor of the CPU NumPy has: conjugates and negatives as values; float32 for other dtypes than its own."""
+    plain = tensor.resolve_conj().resolve_neg()
+    try:
+        plain.numpy()
+    except TypeError:
+        return plain.cfloat() if plain.is_complex() else plain.float()
+    return plain
 
 
 def _checked_array(value: Any) -> np.ndarray[Any, Any]:
