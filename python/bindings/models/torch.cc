@@ -14,7 +14,7 @@ namespace shoal::python {
 namespace {
 
 /// Sizes that a tensor has room for by itself; its strides lie behind them.
-constexpr std::int64_t kInline = 5;
+constexpr std::int64_t kInlineDimensions = 5;
 
 void* open(const std::string& path) {
   // Never closed: threads of torch run until the end of the process.
@@ -253,7 +253,7 @@ void Torch::fill_missing_dimensions(const Tensor& tensor) const {
   std::int64_t* sizes = nullptr;
   check(call_.aoti_torch_get_dim(tensor.get(), &ndim), "tell a tensor's number of dimensions");
   check(call_.aoti_torch_get_sizes(tensor.get(), &sizes), "tell a tensor's sizes");
-  if (ndim < kInline) std::fill(sizes + ndim, sizes + kInline, 1);
+  if (ndim < kInlineDimensions) std::fill(sizes + ndim, sizes + kInlineDimensions, 1);
 }
 
 bool Torch::fills_missing_dimensions() const {
@@ -263,7 +263,7 @@ bool Torch::fills_missing_dimensions() const {
   check(call_.aoti_torch_get_sizes(tensor.get(), &sizes), "tell a tensor's sizes");
   check(call_.aoti_torch_get_strides(tensor.get(), &strides), "tell a tensor's strides");
   return reinterpret_cast<std::uintptr_t>(strides) - reinterpret_cast<std::uintptr_t>(sizes) ==
-         kInline * sizeof(std::int64_t);
+         kInlineDimensions * sizeof(std::int64_t);
 }
 
 }  // namespace shoal::python
