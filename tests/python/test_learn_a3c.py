@@ -16,6 +16,7 @@ import shoal
 from learn_runs import arrays
 
 SMALL = {
+    "num_steps": 5,
     "num_envs": 4,
     "total_steps": 4000,
     "log_interval": 3,

@@ -1,4 +1,5 @@
-// A3C's presets. That of CartPole-v1 is A2C's, whose entropy_coef is 0.
+// A3C's presets. That of CartPole-v1 is A2C's, with longer rollouts and GAE: with rollouts of 5 and n-step
+// returns 3 of 160 runs of two processes did not get there, with these none.
 #include "shoal/learn/a3c/a3c_config.h"
 
 namespace shoal::learn {
@@ -9,7 +10,7 @@ constexpr Preset kPresets[] = {
 
     {"CartPole-v1", R"({
       "num_envs": 8, "total_steps": 500000, "learning_rate_schedule": "linear",
-      "entropy_coef": 0, "eval_every": 5000, "target_return": 490})"},
+      "num_steps": 16, "gae_lambda": 0.95, "entropy_coef": 0, "eval_every": 5000, "target_return": 490})"},
 };
 
 }  // namespace
