@@ -18,5 +18,6 @@ void bind_async(nanobind::module_& module);
 void bind_pool(nanobind::module_& module);
 void bind_serve(nanobind::module_& module);
 void bind_collect(nanobind::module_& module);
+void bind_tensors(nanobind::module_& module);
 
 }  // namespace shoal::python

@@ -31,5 +31,6 @@ NB_MODULE(_core, module) {
   shoal::python::bind_pool(module);
   shoal::python::bind_serve(module);
   shoal::python::bind_collect(module);
+  shoal::python::bind_tensors(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
 }

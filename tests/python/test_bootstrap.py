@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "shoal").is_file():
     pytest.skip("the script is not part of an installed package", allow_module_level=True)
 
-_MODULES = ("_core", "_learn", "_models", "_torch")
+_MODULES = ("_core", "_learn", "_models")
 _PRODUCTS = (*_MODULES, "shoal-worker")
 _CMAKE = """
 cmake_minimum_required(VERSION 3.25)
