@@ -1,4 +1,4 @@
-"""The checked-in stubs of shoal._learn and shoal._torch say what the extension modules have. `python
+"""The checked-in stub of shoal._learn says what the extension module has. `python
 tests/python/test_learn_stubs.py` writes them."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from test_stubs import ruff, with_parameters
 
 PACKAGE = Path(__file__).parents[2] / "python" / "shoal"
-MODULES = ["_learn", "_torch"]
+MODULES = ["_learn"]
 
 
 def generate(module: str, file: Path) -> str:

@@ -102,11 +102,11 @@ def run(name: str, function: Any) -> Any:
 
 
 def figures() -> dict[str, int]:
-    from shoal import _torch
+    from shoal._core import tensors as core
     from shoal.ipc import tensors
 
     tensors.cuda_collect()
-    return {**_torch.device_stats(), "freed": cuda_stand_in.Allocation.freed}
+    return {**core.device_stats(), "freed": cuda_stand_in.Allocation.freed}
 
 
 def driver_count(name: str) -> int:
@@ -332,7 +332,7 @@ def test_a_receivers_stream_waits_for_the_senders_and_no_host_does(giver: Peer, 
 
 
 def send_often(times: int, shared: bool) -> Any:
-    from shoal import _torch
+    from shoal._core import tensors as core
     from shoal.ipc import tensors
     from shoal.multiprocessing import reduction
 
@@ -349,7 +349,7 @@ def send_often(times: int, shared: bool) -> Any:
     before = ipc.stats()["blocks"], cuda_stand_in.Allocation.freed, len(os.listdir("/proc/self/fd"))
     for _ in range(times):
         once()
-    _torch.device_collect()
+    core.device_collect()
     return before, (ipc.stats()["blocks"], cuda_stand_in.Allocation.freed, len(os.listdir("/proc/self/fd")))
 
 

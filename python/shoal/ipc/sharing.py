@@ -97,10 +97,8 @@ class Parcel:
             return reduce_array(obj, self.blocks)
         if kind.__name__ not in ("Tensor", "Parameter", "UntypedStorage") or obj.device.type != "cpu":
             return NotImplemented
-        try:
-            from shoal.ipc import tensors
-        except ImportError:  # a build without torch
-            return NotImplemented
+        from shoal.ipc import tensors
+
         if kind not in by_type or not tensors.is_shared(obj):
             return NotImplemented
         return by_type[kind](obj, self.blocks)

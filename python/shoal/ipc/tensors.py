@@ -1,17 +1,18 @@
-"""torch's tensors that several processes see. Imports torch: nothing imports this before somebody has."""
+"""torch's tensors that several processes see, with any release of torch from 2.6 on. Imports torch: nothing imports this
+before somebody has."""
 
 from __future__ import annotations
 
 import os
-from multiprocessing import util
 from typing import Any, TypeVar
 
 import torch
 from torch.multiprocessing import reductions as _stock
 
-from shoal import _torch
 from shoal._core import ipc
+from shoal._core import tensors as _core
 from shoal.errors import Error
+from shoal.ipc import device_tensors, immovable
 from shoal.ipc.reducers import add_reducer
 
 __all__ = [
@@ -24,6 +25,9 @@ __all__ = [
     "share_memory_",
     "share_module",
 ]
+
+if torch.__version__ < (2, 6):
+    raise ImportError(f"shoal.multiprocessing sends tensors of torch 2.6 and newer; this is {torch.__version__}")
 
 _Shared = TypeVar("_Shared", torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
 
@@ -46,9 +50,19 @@ def share_memory_(obj: _Shared) -> _Shared:
     this process.) Raises ValueError for other devices, OSError when memory is short, shoal.Error when the device's is,
     or the CUDA driver refuses.
     """
-    for storage in _storages(obj):
-        _torch.share(storage)
+    for part in _parts(obj):
+        _share(part)
     return obj
+
+
+def _share(part: torch.Tensor | torch.UntypedStorage) -> None:
+    storage = part.untyped_storage() if isinstance(part, torch.Tensor) else part
+    if storage.nbytes() == 0:
+        return
+    if storage.device.type == "cuda":
+        device_tensors.share(storage)
+    elif not (storage.device.type == "cpu" and storage.is_shared()) and not _core.share(storage):
+        immovable.share(part)
 
 
 def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
@@ -65,8 +79,10 @@ def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
 def is_shared(obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage) -> bool:
     """Whether its bytes lie where all processes of the family see them, on the CPU (by us), in torch's own shared
     memory, or on a CUDA device."""
-    storages = _storages(obj)
-    return all(storage.is_shared() or _torch.is_shared(storage) for storage in storages)
+    return all(
+        storage.is_shared() or (storage.device.type == "cpu" and _core.is_shared(storage))
+        for storage in (part.untyped_storage() if isinstance(part, torch.Tensor) else part for part in _parts(obj))
+    )
 
 
 def share_module(module: torch.nn.Module) -> torch.nn.Module:
@@ -85,31 +101,18 @@ def cuda_collect() -> None:
     other process holds any more, and lets go of memory that was shared and is not used. The former happens by itself
     within a second, at most; this does it now."""
     ipc.sweep()
-    _torch.device_collect()
+    _core.device_collect()
 
 
-def _finish_in(pid: int) -> None:
-    if os.getpid() == pid:
-        _torch.device_finish()
-
-
-def _before_device_tensors() -> None:
-    """Once in a process that sends or receives tensors on a CUDA device."""
-    if torch.backends.cuda.is_built():
-        torch.cuda.init()
-    pid = os.getpid()
-    # What was sent is whole before the process goes, and its work on the device with it.
-    util.Finalize(None, _finish_in, (pid,), exitpriority=1)
-
-
-def _storages(obj: Any) -> list[torch.UntypedStorage]:
+def _parts(obj: Any) -> list[torch.Tensor] | list[torch.UntypedStorage]:
+    """What of it has a storage."""
     if isinstance(obj, torch.UntypedStorage):
         return [obj]
     if isinstance(obj, torch.TypedStorage):
         return [obj._untyped_storage]
     if not isinstance(obj, torch.Tensor):
         raise TypeError(f"a tensor or a storage of torch is needed, not {type(obj).__name__}")
-    return [part.untyped_storage() for part in _dense_parts(obj)]
+    return _dense_parts(obj)
 
 
 def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -156,14 +159,16 @@ def _reduce_tensor(tensor: torch.Tensor, blocks: list[ipc.Block]) -> Any:
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(_NON_LEAF)
     torch.utils.hooks.warn_if_has_hooks(tensor)
-    packed = _torch.pack_tensor(tensor, blocks)
+    packed = _core.pack_tensor(tensor, blocks)
+    if packed is None and immovable.is_in_the_way(tensor):
+        packed = _core.pack_tensor(immovable.moved(tensor), blocks)
     if packed is not None:
         return _tensor, (packed,)
     return _reduce_other(tensor)
 
 
 def _tensor(packed: bytes) -> torch.Tensor:
-    tensor: torch.Tensor = _torch.unpack_tensor(packed)
+    tensor: torch.Tensor = _core.unpack_tensor(packed)
     return tensor
 
 
@@ -230,11 +235,14 @@ def _reduce_storage(storage: torch.UntypedStorage, blocks: list[ipc.Block]) -> A
         )
     if storage.is_shared() and storage.nbytes():  # an empty one has no descriptor
         return _reduce_storage_of_torch(storage)
-    return _storage, (_torch.pack_storage(storage, blocks),)
+    packed = _core.pack_storage(storage, blocks)
+    if packed is None:
+        packed = _core.pack_storage(immovable.copied(storage), blocks)
+    return _storage, (packed,)
 
 
 def _storage(packed: bytes) -> torch.UntypedStorage:
-    storage: torch.UntypedStorage = _torch.unpack_storage(packed)
+    storage: torch.UntypedStorage = _core.unpack_storage(packed)
     return storage
 
 
@@ -267,6 +275,6 @@ def _reduce_typed_storage(storage: torch.TypedStorage, blocks: list[ipc.Block]) 
 
 for _kind in (torch.Tensor, torch.nn.Parameter):
     add_reducer(_kind, _reduce_tensor)
-    ipc.add_packer(_kind, _torch.tensor_packer(), __name__)
+    ipc.add_packer(_kind, _core.tensor_packer(), __name__)
 add_reducer(torch.UntypedStorage, _reduce_storage)
 add_reducer(torch.TypedStorage, _reduce_typed_storage)

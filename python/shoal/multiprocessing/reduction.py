@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copyreg
 import importlib
-import importlib.util
 import io
 import pickle
 import sys
@@ -49,11 +48,8 @@ _waiting = {"torch": "shoal.ipc.tensors", "numpy": "shoal.ipc.arrays"}
 
 def _look_again() -> bool:
     """Whether a library that was waited for has come."""
-    found = [name for name in _waiting if name in sys.modules]
+    found = [name for name in _waiting if sys.modules.get(name) is not None]
     for name in found:
-        if name == "torch" and importlib.util.find_spec("shoal._torch") is None:
-            _waiting.pop(name)  # a build without torch: its own reducers go on
-            continue
         importlib.import_module(_waiting[name])
         _waiting.pop(name, None)
     return bool(found)
