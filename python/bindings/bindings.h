@@ -13,6 +13,7 @@ void bind_ipc_queue(nanobind::module_& module);
 void bind_identity(nanobind::module_& module);
 void bind_gpu_guard(nanobind::module_& module);
 void bind_env(nanobind::module_& module);
+void bind_atari(nanobind::module_& module);
 void bind_vector(nanobind::module_& module);
 void bind_async(nanobind::module_& module);
 void bind_pool(nanobind::module_& module);

@@ -26,6 +26,7 @@ NB_MODULE(_core, module) {
   shoal::python::bind_identity(module);
   shoal::python::bind_gpu_guard(module);
   shoal::python::bind_env(module);
+  shoal::python::bind_atari(module);
   shoal::python::bind_vector(module);
   shoal::python::bind_async(module);
   shoal::python::bind_pool(module);

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from shoal._version import __version__
 
 if TYPE_CHECKING:
-    from shoal import collect, errors, identity, learn, multiprocessing, process, serve, vector
+    from shoal import atari, collect, errors, identity, learn, multiprocessing, process, serve, vector
+    from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.collect.collector import Collector
     from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from shoal.vector.vector_env import VectorEnv
 
 __all__ = [
+    "AtariPreprocessing",
     "Collector",
     "Error",
     "Fault",
@@ -47,6 +49,7 @@ __all__ = [
     "WorkerOptions",
     "WorkerPool",
     "__version__",
+    "atari",
     "collect",
     "errors",
     "identity",
@@ -61,6 +64,7 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "AtariPreprocessing": "shoal.atari.preprocessing",
     "Collector": "shoal.collect.collector",
     "Error": "shoal.errors",
     "Fault": "shoal.vector.faults",
@@ -82,7 +86,7 @@ _MODULE_OF = {
     "share_module": "shoal.ipc.tensors",
     "worker": "shoal.identity",
 }
-_SUBMODULES = frozenset({"collect", "errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})
+_SUBMODULES = frozenset({"atari", "collect", "errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})
 
 
 def __getattr__(name: str) -> Any:

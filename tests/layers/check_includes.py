@@ -54,6 +54,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "env": {
         BESIDE: (),
+        "atari": (),
         "classic": (BESIDE,),
         "segmented": (BESIDE,),
         "registry.cc": (BESIDE, "classic", "segmented"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,17 @@ def _made(env_id: str, options: EnvOptions) -> Any:
     """As shoal.make_vec builds it, but by Gymnasium's own wrappers, around one that can be drawn."""
     import gymnasium
 
+    from shoal.atari import AtariEnv
+    from shoal.atari.preprocessing import preprocessing_of
     from shoal.vector.wrappers import wrapped, wrappers_of
 
     given = {**(options.env_kwargs or {}), "render_mode": "rgb_array"}
     if options.max_episode_steps is not None:
         given["max_episode_steps"] = options.max_episode_steps
+    if (atari := preprocessing_of(options.for_evaluation().atari)) is not None:
+        if options.frame_stack is not None:
+            atari = replace(atari, frame_stack=options.frame_stack)
+        return wrapped(lambda: AtariEnv(env_id, atari, **given), wrappers_of(options.wrappers))
     env = wrapped(lambda: gymnasium.make(env_id, **given), wrappers_of(options.wrappers))
     return env if options.frame_stack is None else gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
 

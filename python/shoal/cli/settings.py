@@ -11,7 +11,9 @@ from shoal.cli.console import did_you_mean, fail, wrong_use
 
 
 def from_file(file: Path) -> dict[str, Any]:
-    """The settings of a TOML file. Tables only group them, but for env_kwargs."""
+    """The settings of a TOML file; a YAML file is one of rl-baselines3-zoo's, which the training reads. Tables only group them, but for env_kwargs and atari."""
+    if file.name.partition(":")[0].endswith((".yml", ".yaml")):
+        return {"config": str(file)}
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
@@ -29,11 +31,14 @@ def from_file(file: Path) -> dict[str, Any]:
     return _flat(document, str(file))
 
 
+_TABLES = ("env_kwargs", "atari")  # settings whose value is a table
+
+
 def _flat(table: dict[str, Any], where: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name, value in table.items():
         for key, one in (
-            _flat(value, where) if isinstance(value, dict) and name != "env_kwargs" else {name: value}
+            _flat(value, where) if isinstance(value, dict) and name not in _TABLES else {name: value}
         ).items():
             if key in settings:
                 wrong_use(f"{where!r} sets {key} twice")
@@ -68,6 +73,20 @@ def bounds(text: str) -> tuple[float, float]:
     except ValueError:
         wrong_use(f"--reward-clip takes LOW,HIGH such as -1,1, not {text!r}")
     return low, high
+
+
+def atari(words: Iterable[str]) -> dict[str, Any] | bool:
+    """What the `--atari` flags say: switches, a library's name as "like" among them; False: off."""
+    switches: dict[str, Any] = {}
+    words = list(words)
+    if words == ["off"]:
+        return False
+    for word in words:
+        if word == "off":
+            wrong_use("--atari off goes with no other --atari")
+        name, value = ("like", word) if "=" not in word else _pair(word, "--atari")
+        switches[name] = value
+    return switches
 
 
 _WORDS = {"true": True, "false": False, "null": None, "none": None}

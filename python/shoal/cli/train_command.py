@@ -53,8 +53,17 @@ def train(
         metavar="MODULE:NAME",
         help="Put around every environment, the first one innermost; MODULE:NAME(key=value) with arguments; may be repeated.",
     ),
+    atari: list[str] = typer.Option(
+        None,
+        "--atari",
+        metavar="KEY=VALUE",
+        help="How an Atari game is preprocessed: a switch of AtariPreprocessing, or gymnasium, sb3 or cleanrl for that"
+        " library's way, or off for raw frames; may be repeated [default: the usual way, or the preset's].",
+    ),
     preset: str = typer.Option(None, "--preset", help="Named set of settings [default: the task's own, or sb3]."),
-    config: Path = typer.Option(None, "--config", metavar="FILE.toml", help="Settings; flags win over them."),
+    config: Path = typer.Option(
+        None, "--config", metavar="FILE", help="Settings: TOML, or an rl-baselines3-zoo YAML file, FILE.yml[:ENTRY]; flags win over them."
+    ),
     assignments: list[str] = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any one setting of the algorithm; may be repeated."
     ),
@@ -84,6 +93,7 @@ def train(
         "frame_stack": frame_stack,
         "reward_clip": words.bounds(reward_clip) if reward_clip is not None else None,
         "wrappers": wrapper or None,
+        "atari": words.atari(atari) if atari else None,
     }
     settings = _merged(config, assignments or [], {name: value for name, value in flags.items() if value is not None})
     if "resume" in settings:

@@ -6,12 +6,13 @@ import os
 import re
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.cli.console import CommandError, closing_json, did_you_mean, note, say, wrong_use
+from shoal.cli.console import CommandError, closing_json, did_you_mean, fail, note, say, wrong_use
 from shoal.cli.runs import command
 
 if TYPE_CHECKING:
@@ -86,13 +87,26 @@ class Training:
         from shoal.learn import Trainer
 
         try:
-            return Trainer(**self._settings, run_dir=self._run_dir, resume=self._resume)
+            with _warnings_as_notes():
+                return Trainer(**self._settings, run_dir=self._run_dir, resume=self._resume)
+        except ModuleNotFoundError as error:
+            if "config" not in self._settings:
+                raise
+            fail(str(error))  # of what reads the file
         except (TypeError, ValueError, FileNotFoundError) as error:
             if isinstance(error, TypeError) and (unknown := _UNKNOWN_KEYWORD.search(str(error))):
                 wrong_use(f"--env-kwargs: {self._settings.get('env', 'the environment')} takes no {unknown[1]}")
             if error.__cause__ is not None:
                 raise  # a worker's own
             wrong_use(str(error))
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Within, a warning is a line of its text alone."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
+        yield
 
 
 def _check_algorithm(algorithm: str) -> None:

@@ -26,6 +26,7 @@ from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 
 if TYPE_CHECKING:
+    from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.collect.multi import Multi
     from shoal.vector.wrappers import Wrapper
 
@@ -113,6 +114,7 @@ class Collector:
         frame_stack: int | None = None,
         reward_clip: tuple[float, float] | None = None,
         wrappers: Sequence[Wrapper] | None = None,
+        atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None,
         on_fault: str | FaultPolicy = "raise",
         timeout: float | None = None,
         worker: WorkerOptions | None = None,
@@ -160,7 +162,7 @@ class Collector:
             output: "numpy", "torch" or "tensordict" (a TensorDict, where that is installed); "auto" is torch for torch
                 modules and where a device is given.
             device: where the tensors of a batch lie, as torch names it; those on a GPU are copies.
-            num_workers, backend, env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers: as `shoal.make_vec` takes
+            num_workers, backend, env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers, atari: as `shoal.make_vec` takes
                 them. The collectors of the multi modes
                 step their environments themselves unless num_workers says otherwise, which is then of each of them.
             context: how processes start, as `shoal.make_vec` takes it.
@@ -206,6 +208,7 @@ class Collector:
             "frame_stack": frame_stack,
             "reward_clip": reward_clip,
             "wrappers": wrappers,
+            "atari": atari,
             "backend": backend,
         }
         calls_of = _policy_batch(policy_batch, policy, self.num_envs, mode)
@@ -256,6 +259,7 @@ class Collector:
         threshold: float | None,
         ahead: int,
     ) -> Multi:
+        from shoal.atari.preprocessing import preprocessing_of
         from shoal.collect.multi import MultiAsync, MultiSync
         from shoal.vector.factories import recipe_of
         from shoal.vector.wrappers import wrappers_of
@@ -263,7 +267,8 @@ class Collector:
         check_policy(policy)
         setup = setups[0]
         env, make = setup.env, setup.make
-        recipe = recipe_of(env, self.num_envs, dict(make["env_kwargs"] or {}), wrappers_of(make["wrappers"]))
+        atari = preprocessing_of(make["atari"])
+        recipe = recipe_of(env, self.num_envs, dict(make["env_kwargs"] or {}), wrappers_of(make["wrappers"]), atari)
         preload = list(recipe.preload)
         if isinstance(policy, str | Path):
             preload.append("shoal._learn")

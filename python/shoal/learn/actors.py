@@ -11,6 +11,7 @@ import numpy as np
 
 import shoal.process
 from shoal import _core, _learn
+from shoal.atari.preprocessing import preprocessing_of
 from shoal.ipc.pickling import PicklingError, dumps
 from shoal.ipc.sharing import Parcel
 from shoal.learn.environments import EnvOptions, factories_of
@@ -81,7 +82,8 @@ class Actors:
             self._pack(Setup(env[lo:hi] if isinstance(env, list) else env, lo, hi - lo, options), context)
             for lo, hi in pairwise(accumulate(counts, initial=0))
         ]
-        recipe = recipe_of(env, num_envs, dict(options.env_kwargs or {}), wrappers_of(options.wrappers))
+        atari = preprocessing_of(options.atari)
+        recipe = recipe_of(env, num_envs, dict(options.env_kwargs or {}), wrappers_of(options.wrappers), atari)
         own = __name__ if recipe.native_id else worker.__name__  # the latter's zygote has the evaluation's workers, too
 
         def start(preload: Any) -> _learn.Actors:

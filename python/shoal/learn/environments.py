@@ -8,11 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from shoal.atari.preprocessing import AtariPreprocessing, preprocessing_of
+from shoal.vector.extras import is_atari
 from shoal.vector.make import make_vec
 from shoal.vector.vector_env import VectorEnv
 from shoal.vector.wrappers import Wrapper, import_path
 
 __all__ = ["EnvOptions", "build", "close", "factories_of", "name_of", "recorded_env"]
+
+
+# Arguments of a game that describe its raw frames, and wrappers that preprocess them: who gives these does it himself.
+_RAW = frozenset({"obs_type", "frameskip", "continuous", "sound_obs"})
+_PREPROCESSING_WRAPPERS = frozenset({"AtariPreprocessing", "AtariWrapper"})
+_LIBRARY_OF_PRESET = {"cleanrl_atari": "cleanrl", "zoo_atari": "sb3"}
+
+
+def _preprocesses(wrapper: Wrapper) -> bool:
+    name = wrapper.rpartition(":")[2].partition("(")[0] if isinstance(wrapper, str) else name_of(wrapper)
+    return name in _PREPROCESSING_WRAPPERS
 
 
 @dataclass(frozen=True)
@@ -21,6 +34,7 @@ class EnvOptions:
 
     Attributes:
         reward_clip: of the environments that are trained on; evaluations count the environment's own rewards.
+        atari: evaluations are of whole games. The sign of rewards is the learner's to take, who counts them as they are.
     """
 
     env_kwargs: Mapping[str, Any] | None = None
@@ -28,6 +42,7 @@ class EnvOptions:
     frame_stack: int | None = None
     reward_clip: tuple[float, float] | None = None
     wrappers: Sequence[Wrapper] | None = None
+    atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None
 
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> EnvOptions:
@@ -38,12 +53,20 @@ class EnvOptions:
         """These, and those of `recorded` where these say nothing."""
         return replace(recorded, **{name: value for name, value in vars(self).items() if value is not None})
 
+    def beside(self, arguments: Mapping[str, Any]) -> tuple[EnvOptions, dict[str, Any]]:
+        """These, and where they say nothing those among `arguments`; the rest of which come second."""
+        names = [option.name for option in fields(self)]
+        ours = EnvOptions(**{name: value for name, value in arguments.items() if name in names})
+        return self.over(ours), {name: value for name, value in arguments.items() if name not in names}
+
     def record(self) -> dict[str, Any]:
         """For config.json. Warns of what it cannot hold, which is left out."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         if self.wrappers is not None:
             paths = [import_path(wrapper) for wrapper in self.wrappers]
             given["wrappers"] = None if None in paths else paths
+        if (atari := preprocessing_of(self.atari)) is not None:
+            given["atari"] = atari.as_dict()
         record = {option.name: None for option in fields(self)}
         for name, value in given.items():
             try:
@@ -60,7 +83,36 @@ class EnvOptions:
         return record
 
     def for_evaluation(self) -> EnvOptions:
-        return replace(self, reward_clip=None)
+        atari = preprocessing_of(self.atari)
+        return replace(self, reward_clip=None, atari=atari and atari.for_evaluation())
+
+    def for_training(self) -> EnvOptions:
+        atari = preprocessing_of(self.atari)
+        return replace(self, atari=atari and replace(atari, clip_reward=False))
+
+    def with_preprocessing(self, env: Any, preset: str) -> EnvOptions:
+        """These for a new run on `env`: games of ale_py are preprocessed as their preset's library does it, unless something
+        else is said: by `atari`, by arguments that describe raw frames, or by wrappers that preprocess them."""
+        if self.atari is not None or not isinstance(env, str) or not is_atari(env):
+            return self
+        if _RAW.intersection(self.env_kwargs or ()) or any(_preprocesses(wrapper) for wrapper in self.wrappers or ()):
+            return self
+        return replace(self, atari=_LIBRARY_OF_PRESET.get(preset, True))
+
+
+def sign_of_rewards(
+    options: EnvOptions, asked: Any, config: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`overrides`, with the learner's `sign_reward` as the games' preprocessing says, unless they say it.
+
+    Args:
+        asked: the preprocessing that the caller asked for; None: it is the default, which other ways of scaling go before.
+    """
+    atari = preprocessing_of(options.atari)
+    if atari is None:
+        return dict(overrides)
+    scaled = options.reward_clip is not None or {**config, **overrides}.get("normalize_reward")
+    return {"sign_reward": atari.clip_reward and not (asked is None and scaled), **overrides}
 
 
 def name_of(env: Any) -> str:

@@ -13,6 +13,7 @@ from shoal.learn.policy import load_policy
 from shoal.runs import checkpoint_dir
 
 if TYPE_CHECKING:
+    from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Evaluation", "evaluate"]
@@ -47,6 +48,7 @@ def evaluate(
     max_episode_steps: int | None = None,
     frame_stack: int | None = None,
     wrappers: Sequence[Wrapper] | None = None,
+    atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None,
     num_envs: int | None = None,
     num_workers: int | None = None,
 ) -> Evaluation:
@@ -65,6 +67,7 @@ def evaluate(
         policy, device: as of `load_policy`.
         env: what to build, as in `train`; None: what the run was trained on.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as in `train`; None: those of the run.
+        atari: as in `train`; None: as the run was trained, with whole games and their own rewards.
         num_envs: how many environments share the episodes; None: one for each, at most 32.
         num_workers: as in `shoal.make_vec`.
     """
@@ -76,7 +79,7 @@ def evaluate(
             raise
         run = {}
     env = environments.recorded_env(run, env)
-    given = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, wrappers=wrappers)
+    given = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, wrappers=wrappers, atari=atari)
     options = given.over(environments.EnvOptions.of_run(run)).for_evaluation()
     if num_envs is None:
         num_envs = max(1, min(episodes, 32))

@@ -19,8 +19,10 @@ from shoal.learn.config import algorithm_names, override, preset_for, read_run
 from shoal.runs import preset as preset_config
 
 if TYPE_CHECKING:
+    from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.learn.actors import Actors
     from shoal.learn.modules.session import Session
+    from shoal.learn.zoo import Entry
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Result", "Trainer", "train"]
@@ -60,6 +62,7 @@ def train(
     num_envs: int | None = None,
     num_workers: int | None = None,
     preset: str | None = None,
+    config: str | Path | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -67,6 +70,7 @@ def train(
     frame_stack: int | None = None,
     reward_clip: tuple[float, float] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
+    atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None,
     backend: str = "auto",
     context: str = "auto",
     callback: Callable[[dict[str, Any]], None] | None = None,
@@ -91,6 +95,10 @@ def train(
         num_workers: worker processes (threads for native environments); see `shoal.make_vec`. With "a3c" the processes that
             step environments and learn, by default one a CPU; 0: one actor in this process.
         preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
+        config: instead of a preset: a YAML file of rl-baselines3-zoo's, "hyperparams/ppo.yml", whose entry for `env` is taken,
+            or "ppo.yml:LunarLander-v2" for that entry. Its algorithm is the one that the file is named after, unless
+            `algorithm` says another. Other arguments go before what it says. What Shoal has not is an error that names it,
+            what changes nothing here a warning. Needs PyYAML.
         run_dir: where results go; by default a new directory in ./runs.
         resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
@@ -102,6 +110,10 @@ def train(
         env_kwargs, max_episode_steps, frame_stack, wrappers: as of `shoal.make_vec`, for all environments of the run, which
             keeps them: a resumed run and evaluations use them again. What JSON cannot hold, and a wrapper that no import
             path leads to, has to be given again.
+        atari: as of `shoal.make_vec`, but that by default ids of `ale_py` are preprocessed: as the library does it that the
+            preset is named after ("cleanrl_atari", "zoo_atari"), else the usual way. Evaluations play whole games, whose own
+            rewards they count; in training, episodes are lives. False: raw frames, as also where env_kwargs describe them
+            (`frameskip`, `obs_type`, …) or `wrappers` has Gymnasium's AtariPreprocessing or Stable-Baselines3's AtariWrapper.
         reward_clip: as of `shoal.make_vec`, while training; evaluations count the environment's own rewards.
         backend, context: see `shoal.make_vec`.
         callback: called about five times a second with `Trainer.status()`. What it raises stops the run, resumable.
@@ -123,6 +135,7 @@ def train(
         num_envs=num_envs,
         num_workers=num_workers,
         preset=preset,
+        config=config,
         run_dir=run_dir,
         resume=resume,
         env_kwargs=env_kwargs,
@@ -130,6 +143,7 @@ def train(
         frame_stack=frame_stack,
         reward_clip=reward_clip,
         wrappers=wrappers,
+        atari=atari,
         backend=backend,
         context=context,
         **overrides,
@@ -171,6 +185,7 @@ class Trainer:
         num_envs: int | None = None,
         num_workers: int | None = None,
         preset: str | None = None,
+        config: str | Path | None = None,
         run_dir: str | Path | None = None,
         resume: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
@@ -178,6 +193,7 @@ class Trainer:
         frame_stack: int | None = None,
         reward_clip: tuple[float, float] | None = None,
         wrappers: Sequence[Wrapper] | None = None,
+        atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None,
         backend: str = "auto",
         context: str = "auto",
         **overrides: Any,
@@ -186,32 +202,21 @@ class Trainer:
             raise ValueError(f"there is no algorithm {algorithm!r}; there is {', '.join(algorithm_names())}")
         named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
         overrides |= {name: value for name, value in named.items() if value is not None}
-        options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers)
+        options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers, atari)
         if resume:
-            about, self.config = _recorded(run_dir, overrides, preset, algorithm)
+            about, self.config = _recorded(run_dir, overrides, preset or config, algorithm)
             policy, device = _network_of(about, policy, device)
             env = environments.recorded_env(about, env)
             num_workers = _recorded_workers(about, num_workers)
             given, options = options, options.over(environments.EnvOptions.of_run(about))
             about |= {name: value for name, value in given.record().items() if value is not None}
         else:
-            if env is None:
-                raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
-            name = environments.name_of(env)
-            algorithm = algorithm if algorithm is not None else algorithm_names()[0]
-            chosen = preset if preset is not None else preset_for(name if isinstance(env, str) else "", algorithm)
-            about = {
-                "env": name,
-                "env_is_id": isinstance(env, str),
-                **options.record(),
-                "algorithm": algorithm,
-                "preset": chosen,
-            }
-            self.config = override(preset_config(chosen, algorithm), overrides)
+            about, options, overrides = _new_run(env, algorithm, preset, config, options, overrides)
+            self.config = override(preset_config(about["preset"], about["algorithm"]), overrides)
             if device is not None and policy is None:
                 raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
             if run_dir is None:
-                run_dir = new_run_dir(name, algorithm, self.config["seed"])
+                run_dir = new_run_dir(about["env"], about["algorithm"], self.config["seed"])
         about |= {"shoal": __version__, "num_workers": num_workers}
         self.env: str = about["env"]
         self.seed: int = self.config["seed"]
@@ -233,14 +238,14 @@ class Trainer:
             if self.config["algorithm"] == "a3c" and where["num_workers"] != 0:
                 envs = None
             else:
-                envs = environments.build(env, self.config["num_envs"], options, **where)
+                envs = environments.build(env, self.config["num_envs"], options.for_training(), **where)
                 built.append(envs)
             eval_envs = environments.build(env, self.config["eval_envs"], options.for_evaluation(), **where)
             built.append(eval_envs)
             if envs is None:
                 from shoal.learn.actors import Actors
 
-                self._actors = Actors(env, self.config["num_envs"], options, eval_envs, **where)
+                self._actors = Actors(env, self.config["num_envs"], options.for_training(), eval_envs, **where)
                 built.append(self._actors)
             trainer = _learn.Trainer(
                 None if envs is None else envs._engine,
@@ -388,14 +393,54 @@ def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")
     return path
 
 
+def _new_run(
+    env: Any,
+    algorithm: str | None,
+    preset: str | None,
+    config: str | Path | None,
+    options: environments.EnvOptions,
+    overrides: Mapping[str, Any],
+) -> tuple[dict[str, Any], environments.EnvOptions, dict[str, Any]]:
+    """What a run remembers of how it began, its environments, and its options beyond the preset's."""
+    if env is None:
+        raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
+    name = environments.name_of(env)
+    env_id = name if isinstance(env, str) else ""
+    asked = options.atari
+    about: dict[str, Any] = {}
+    if config is not None:
+        if preset is not None:
+            raise ValueError("config= is instead of preset=: leave one of them out")
+        entry = _read_zoo(config, env_id, algorithm)
+        algorithm, preset, about["settings"] = entry.algorithm, entry.preset, entry.source
+        options, rest = options.beside(entry.arguments)
+        overrides = {**rest, **overrides}
+        asked = options.atari
+    algorithm = algorithm if algorithm is not None else algorithm_names()[0]
+    preset = preset if preset is not None else preset_for(env_id, algorithm)
+    options = options.with_preprocessing(env, preset)
+    overrides = environments.sign_of_rewards(options, asked, preset_config(preset, algorithm), overrides)
+    about |= {"env": name, "env_is_id": isinstance(env, str), **options.record()}
+    return about | {"algorithm": algorithm, "preset": preset}, options, overrides
+
+
+def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
+    from shoal.learn import zoo
+
+    entry = zoo.read(config, env_id, algorithm)
+    if entry.notes:
+        warnings.warn(f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=5)
+    return entry
+
+
 def _recorded(
-    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: str | None, algorithm: str | None
+    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: Any, algorithm: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a run directory says of its run, and its options with some changed."""
     if run_dir is None:
         raise TypeError("resume=True needs run_dir=, the directory of the run")
     if preset is not None:
-        raise ValueError("a resumed run keeps its options: leave out preset=, and override single ones")
+        raise ValueError("a resumed run keeps its options: leave out preset= and config=, and override single ones")
     about = read_run(Path(run_dir))
     its_own = about.get("algorithm", "ppo")
     if algorithm not in (None, its_own):

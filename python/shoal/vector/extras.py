@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import re
 
-__all__ = ["lacks", "provide"]
+__all__ = ["is_atari", "lacks", "provide"]
 
 # Where an environment's code lies, the module it imports, and the extra of gymnasium (or package) that brings it.
 _EXTRAS = (
@@ -40,3 +40,13 @@ def lacks(env_id: str) -> str | None:
         if code.startswith(prefix) and importlib.util.find_spec(module) is None:
             return package
     return None
+
+
+def is_atari(env_id: str) -> bool:
+    """Whether the id is of a game of ale_py, which is installed."""
+    import gymnasium
+
+    name = env_id.rpartition(":")[2]
+    provide(name)
+    spec = gymnasium.registry.get(name)
+    return spec is not None and str(spec.entry_point).startswith("ale_py")

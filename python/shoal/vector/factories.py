@@ -14,6 +14,8 @@ import gymnasium
 from gymnasium.envs import registration
 
 from shoal import _core
+from shoal.atari.env import AtariEnv
+from shoal.atari.preprocessing import AtariPreprocessing
 from shoal.vector.extras import lacks, provide
 from shoal.vector.wrappers import wrapped
 
@@ -35,10 +37,18 @@ class Recipe(NamedTuple):
 
 
 def recipe_of(
-    env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any], wrappers: Sequence[Callable[[Any], Any]] = ()
+    env: Any,
+    num_envs: int | None,
+    env_kwargs: Mapping[str, Any],
+    wrappers: Sequence[Callable[[Any], Any]] = (),
+    atari: AtariPreprocessing | None = None,
 ) -> Recipe:
-    """Throws TypeError or a gymnasium.error.Error for what cannot be built; builds nothing."""
-    recipe = _unwrapped(env, num_envs, env_kwargs)
+    """Throws TypeError or a gymnasium.error.Error for what cannot be built; builds nothing.
+
+    Args:
+        atari: the environments are games of ale_py, so preprocessed.
+    """
+    recipe = _unwrapped(env, num_envs, env_kwargs, atari)
     if not wrappers:
         return recipe
     if recipe.native_id:
@@ -54,17 +64,23 @@ def recipe_of(
     )
 
 
-def _unwrapped(env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
+def _unwrapped(
+    env: Any, num_envs: int | None, env_kwargs: Mapping[str, Any], atari: AtariPreprocessing | None
+) -> Recipe:
     if isinstance(env, list | tuple):
-        return _of_list(env, num_envs, env_kwargs)
+        return _of_list(env, num_envs, env_kwargs, atari)
     count = _checked_count(1 if num_envs is None else num_envs)
     if isinstance(env, str) and _core.env.is_registered(env):
+        if atari is not None:
+            raise _no_game(env)
         return Recipe(env, [], [])
-    factory, preload = _factory_of(env, env_kwargs)
+    factory, preload = _factory_of(env, env_kwargs, atari)
     return Recipe("", [factory] * count, preload)
 
 
-def _of_list(envs: Sequence[Any], num_envs: int | None, env_kwargs: Mapping[str, Any]) -> Recipe:
+def _of_list(
+    envs: Sequence[Any], num_envs: int | None, env_kwargs: Mapping[str, Any], atari: AtariPreprocessing | None
+) -> Recipe:
     if not envs:
         raise ValueError("make_vec() got an empty list of factories")
     if num_envs not in (None, len(envs)):
@@ -77,7 +93,7 @@ def _of_list(envs: Sequence[Any], num_envs: int | None, env_kwargs: Mapping[str,
             raise ValueError(
                 f"make_vec() takes a native id by itself, not in a list (element {i}): make_vec({env!r}, num_envs=…)"
             )
-        factory, modules = _factory_of(env, env_kwargs)
+        factory, modules = _factory_of(env, env_kwargs, atari)
         factories.append(factory)
         preload += [module for module in modules if module not in preload]
     return Recipe("", factories, preload)
@@ -91,12 +107,16 @@ def _checked_count(num_envs: Any) -> int:
     return int(num_envs)
 
 
-def _factory_of(env: Any, env_kwargs: Mapping[str, Any]) -> tuple[Callable[[], Any], list[str]]:
+def _factory_of(
+    env: Any, env_kwargs: Mapping[str, Any], atari: AtariPreprocessing | None
+) -> tuple[Callable[[], Any], list[str]]:
     modules: list[str] = []
     if isinstance(env, str):
         module, _, name = env.rpartition(":")
         modules = [module] if module else []
         env = _spec_of(module, name)
+    if atari is not None:
+        return _preprocessed(env, env_kwargs, atari), [*modules, AtariEnv.__module__, "ale_py"]
     if isinstance(env, registration.EnvSpec):
         # The spec itself travels, so that what the caller registered exists in the workers too.
         return functools.partial(gymnasium.make, env, **env_kwargs), [*modules, *_modules_of(env.entry_point)]
@@ -109,6 +129,19 @@ def _factory_of(env: Any, env_kwargs: Mapping[str, Any]) -> tuple[Callable[[], A
             f"{env!r}{fix}"
         )
     return functools.partial(env, **env_kwargs) if env_kwargs else env, _modules_of(env)
+
+
+def _preprocessed(env: Any, env_kwargs: Mapping[str, Any], atari: AtariPreprocessing) -> Callable[[], Any]:
+    if not (isinstance(env, registration.EnvSpec) and str(env.entry_point).startswith("ale_py")):
+        raise _no_game(env.id if isinstance(env, registration.EnvSpec) else env)
+    kwargs = dict(env_kwargs)
+    return functools.partial(AtariEnv, env, atari, kwargs.pop("max_episode_steps", env.max_episode_steps), **kwargs)
+
+
+def _no_game(env: Any) -> TypeError:
+    return TypeError(
+        f"make_vec(atari=…) preprocesses games of ale_py, given by their id, such as 'ALE/Pong-v5'; got {env!r}: leave it out"
+    )
 
 
 def _is_instance(env: Any) -> bool:

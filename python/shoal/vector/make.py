@@ -14,6 +14,7 @@ from shoal.vector.options import WorkerOptions
 if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode
 
+    from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.vector.faults import FaultPolicy
     from shoal.vector.pool import WorkerPool
     from shoal.vector.seeding import Seeds
@@ -43,6 +44,7 @@ def make_vec(
     frame_stack: int | None = None,
     reward_clip: tuple[float, float] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
+    atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None,
     batch_size: int | None = None,
     cohorts: int | None = None,
     max_in_flight: int | None = None,
@@ -90,6 +92,10 @@ def make_vec(
         wrappers: put around every environment, the first one innermost: classes or functions that take an environment
             and return one, or their import paths, `"package.module:Name"` or `"package.module:Name(key=1, other='x')"`.
             Not for native environments.
+        atari: an id of `ale_py` is preprocessed as this says: True for the usual way, the name of a library whose way it
+            is ("gymnasium", "sb3", "cleanrl"), a `shoal.AtariPreprocessing`, or a dict of its switches. `frame_stack` and
+            `reward_clip`, where given, take the place of its own, and `max_episode_steps` counts the steps of a game. None
+            or False: the game as Gymnasium makes it.
         batch_size: `recv()` returns this many environments, the first that are ready, while the others are still
             stepped: see AsyncVectorEnv, which is then returned. By default all environments are stepped together.
         cohorts: instead: environments in this many groups of one size, which `recv()` returns one after the other, so that

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
+from shoal.atari.preprocessing import AtariPreprocessing, preprocessing_of
 from shoal.ipc.sharing import Parcel
 from shoal.vector.episodes import episode_options
 from shoal.vector.factories import Recipe, recipe_of
@@ -59,6 +60,7 @@ class Asked:
     max_in_flight: int | None
     pool: WorkerPool | None
     worker: WorkerOptions | None
+    atari: Any = None
 
 
 class Batches(NamedTuple):
@@ -149,8 +151,11 @@ def plan_of(asked: Asked) -> Plan:
     _one_of("context", asked.context, CONTEXTS)
     _one_of("backend", asked.backend, BACKENDS)
     policy = _policy(asked.on_fault)
-    env_kwargs, episodes = _kwargs_and_episodes(asked)
-    recipe = recipe_of(asked.env, asked.num_envs, env_kwargs, wrappers_of(asked.wrappers))
+    atari = preprocessing_of(asked.atari)
+    env_kwargs, episodes = _kwargs_and_episodes(asked, atari)
+    if atari is not None and asked.frame_stack is not None:
+        atari = replace(atari, frame_stack=asked.frame_stack)
+    recipe = recipe_of(asked.env, asked.num_envs, env_kwargs, wrappers_of(asked.wrappers), atari)
     num_envs = len(recipe.factories) or (1 if asked.num_envs is None else asked.num_envs)
     seeds = seeds_of(asked.seed, num_envs)
     config = config_of(asked.config, options.config)
@@ -201,9 +206,9 @@ def _check_types(asked: Asked) -> None:
         raise ValueError(f"make_vec(timeout=…) takes 0 or more seconds, got {timeout!r}")
 
 
-def _kwargs_and_episodes(asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
+def _kwargs_and_episodes(asked: Asked, atari: AtariPreprocessing | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of each environment, and of what the engine does around it. A time limit of an id is of the former: it
-    takes the place of the id's own."""
+    takes the place of the id's own. A preprocessed game stacks its pictures itself."""
     kwargs = dict(asked.env_kwargs or {})
     limit = asked.max_episode_steps
     if limit is not None and isinstance(asked.env, str | EnvSpec):
@@ -211,7 +216,12 @@ def _kwargs_and_episodes(asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
             raise ValueError("make_vec() got max_episode_steps twice: leave it out of env_kwargs")
         kwargs |= episode_options(False, limit, None, None)
         limit = None
-    return kwargs, episode_options(asked.episode_statistics, limit, asked.frame_stack, asked.reward_clip)
+    clip = asked.reward_clip
+    if atari is None:
+        return kwargs, episode_options(asked.episode_statistics, limit, asked.frame_stack, clip)
+    if clip is None and atari.clip_reward:
+        clip = (-1.0, 1.0)  # a game's rewards are whole numbers: this is their sign
+    return kwargs, episode_options(asked.episode_statistics, limit, None, clip)
 
 
 def _batches(asked: Asked, num_envs: int) -> Batches | None:

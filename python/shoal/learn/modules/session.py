@@ -89,7 +89,7 @@ class Session:
                 )
             if isinstance(env, list | tuple):
                 env = [env[i % len(env)] for i in range(config["num_envs"])]
-            given = {"env": env, **vars(options), **where}
+            given = {"env": env, **vars(options.for_training()), **where}
             if num_workers is not None:
                 given["num_workers"] = min(num_workers, config["num_envs"])
             source = source_of(network, config, given)

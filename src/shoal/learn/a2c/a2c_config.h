@@ -32,7 +32,7 @@ struct A2cConfig : LearnerConfig {
 
   bool operator==(const A2cConfig&) const = default;
 
-  /// "sb3", "zoo_atari", and one for each task that it was tuned for.
+  /// "sb3", "zoo_atari", "atari", and one for each task that it was tuned for.
   static std::span<const Preset> presets();
 };
 

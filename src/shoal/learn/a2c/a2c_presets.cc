@@ -1,17 +1,21 @@
-// A2C's presets. "sb3" is Stable-Baselines3's defaults, "zoo_atari" rl-baselines3-zoo's for Atari (the
-// wrappers belong to the environment). Those of a task began as rl-baselines3-zoo's
+// A2C's presets. "sb3" is Stable-Baselines3's defaults, "zoo_atari" and "atari" rl-baselines3-zoo's
+// for Atari, with rarer evaluations, since whole games are long. Those of a task began as rl-baselines3-zoo's
 // (hyperparams/a2c.yml) and were tuned with this learner for the fewest seconds to the task's target.
 #include "shoal/learn/a2c/a2c_config.h"
 
 namespace shoal::learn {
 namespace {
 
+constexpr std::string_view kZooAtari = R"({
+      "num_envs": 16, "total_steps": 10000000, "entropy_coef": 0.01, "value_coef": 0.25,
+      "optimizer": "rmsprop_tf", "sign_reward": true, "policy_hidden": [], "value_hidden": [],
+      "eval_every": 500000, "final_episodes": 30})";
+
 constexpr Preset kPresets[] = {
     {"sb3", R"({"num_envs": 1, "total_steps": 1000000})"},
 
-    {"zoo_atari", R"({
-      "num_envs": 16, "total_steps": 10000000, "entropy_coef": 0.01, "value_coef": 0.25,
-      "optimizer": "rmsprop_tf", "sign_reward": true, "policy_hidden": [], "value_hidden": []})"},
+    {"zoo_atari", kZooAtari},
+    {"atari", kZooAtari},
 
     {"CartPole-v1", R"({
       "num_envs": 8, "total_steps": 500000, "learning_rate_schedule": "linear",

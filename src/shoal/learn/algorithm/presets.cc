@@ -42,7 +42,11 @@ std::string preset_for(std::string_view env_id, std::string_view algorithm) {
   const bool known = std::ranges::any_of(presets, [&](const Preset& entry) {
     return entry.name == task && task.find("-v") != std::string_view::npos;
   });
-  return std::string(known ? task : presets.front().name);
+  if (known) return std::string(task);
+  const bool atari = env_id.find("ALE/") != std::string_view::npos ||
+                     env_id.find("NoFrameskip-v") != std::string_view::npos;
+  if (atari && std::ranges::find(presets, "atari", &Preset::name) != presets.end()) return "atari";
+  return std::string(presets.front().name);
 }
 
 }  // namespace shoal::learn

@@ -199,6 +199,14 @@ TEST(Presets, CleanRlTreatsTruncationAsTermination) {
     EXPECT_FALSE(preset(name).learner().bootstrap_truncated) << name;
 }
 
+TEST(Presets, AGameOfAtarisHasOneWhereTheAlgorithmHas) {
+  for (const char* id : {"ALE/Pong-v5", "ale_py:ALE/Breakout-v5", "PongNoFrameskip-v4"})
+    for (const char* algorithm : {"ppo", "a2c"}) EXPECT_EQ(preset_for(id, algorithm), "atari") << id;
+  EXPECT_EQ(preset_for("ALE/Pong-v5", "impala"), preset_names("impala").front());
+  EXPECT_EQ(preset_for("Pong-v4"), "sb3");
+  EXPECT_TRUE(preset("atari").learner().sign_reward);
+}
+
 TEST(Presets, AWrongNameIsAnErrorThatNamesTheNearest) {
   EXPECT_THAT(error_of([] { preset("claenrl"); }), HasSubstr("\"cleanrl\""));
   EXPECT_THAT(preset_names(), Contains("LunarLander-v3"));

@@ -1,10 +1,18 @@
-// PPO's presets. Source of "sb3" and the cleanrl ones: the defaults in those programs. Those of a task
-// began as rl-baselines3-zoo's and were tuned with this learner for the fewest seconds to the task's
+// PPO's presets. Source of "sb3" and the cleanrl ones: the defaults in those programs; of "zoo_atari" and
+// "atari": rl-baselines3-zoo (hyperparams/ppo.yml). Evaluations of Atari's are rarer, since whole games
+// are long. Those of a task began as rl-baselines3-zoo's and were tuned with this learner for the fewest seconds to the task's
 // target.
 #include "shoal/learn/ppo/ppo_config.h"
 
 namespace shoal::learn {
 namespace {
+
+constexpr std::string_view kZooAtari = R"({
+      "num_envs": 8, "total_steps": 10000000, "num_steps": 128, "batch_size": 256, "epochs": 4,
+      "learning_rate": 2.5e-4, "learning_rate_schedule": "linear", "entropy_coef": 0.01,
+      "value_coef": 0.5, "clip_range": 0.1, "clip_range_schedule": "linear",
+      "sign_reward": true, "policy_hidden": [], "value_hidden": [],
+      "eval_every": 500000, "final_episodes": 30})";
 
 constexpr Preset kPresets[] = {
     {"sb3", R"({"num_envs": 1, "total_steps": 1000000})"},
@@ -24,7 +32,11 @@ constexpr Preset kPresets[] = {
       "num_envs": 8, "total_steps": 10000000, "num_steps": 128, "batch_size": 256, "epochs": 4,
       "learning_rate": 2.5e-4, "learning_rate_schedule": "linear", "entropy_coef": 0.01,
       "value_coef": 0.25, "clip_range": 0.1, "clip_range_value": 0.1, "bootstrap_truncated": false,
-      "sign_reward": true, "policy_hidden": [], "value_hidden": []})"},
+      "sign_reward": true, "policy_hidden": [], "value_hidden": [],
+      "eval_every": 500000, "final_episodes": 30})"},
+
+    {"zoo_atari", kZooAtari},
+    {"atari", kZooAtari},
 
     {"CartPole-v1", R"({
       "num_envs": 8, "total_steps": 100000, "num_steps": 32, "batch_size": 128, "epochs": 20,

@@ -1,0 +1,376 @@
+"""rl-baselines3-zoo's YAML files (`hyperparams/ppo.yml`, …) as presets: what an entry says, in Shoal's words.
+
+What the entry leaves out are Stable-Baselines3's defaults, the preset "sb3". What Shoal has not is an error that names all of it;
+what changes nothing here (`verbose`, …) is a note. Nothing is left out without a word.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.learn.config import algorithm_names, config_names
+from shoal.learn.zoo_values import Name, literal, schedule
+from shoal.runs import preset, preset_names
+from shoal.vector.extras import is_atari
+
+__all__ = ["Entry", "read"]
+
+# Algorithms that have a file of their own there.
+_OF_ZOO = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "ppo", "ppo_lstm", "qrdqn", "sac", "td3", "tqc", "trpo")
+_PLAIN_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
+_ATARI_WRAPPERS = (
+    "stable_baselines3.common.atari_wrappers.AtariWrapper",
+    "rl_zoo3.wrappers.AtariWrapper",
+)
+
+# Keys whose value is taken as it is, and what they are called here.
+_SAME = {
+    "seed": "seed",
+    "n_envs": "num_envs",
+    "n_steps": "num_steps",
+    "batch_size": "batch_size",
+    "n_epochs": "epochs",
+    "gamma": "gamma",
+    "gae_lambda": "gae_lambda",
+    "ent_coef": "entropy_coef",
+    "vf_coef": "value_coef",
+    "max_grad_norm": "max_grad_norm",
+    "target_kl": "target_kl",
+    "rms_prop_eps": "rmsprop_eps",
+    "buffer_size": "buffer_size",
+    "learning_starts": "learning_starts",
+    "gradient_steps": "gradient_steps",
+    "target_update_interval": "target_update_interval",
+    "tau": "tau",
+    "exploration_fraction": "exploration_fraction",
+    "exploration_initial_eps": "exploration_initial",
+    "exploration_final_eps": "exploration_final",
+    "env_kwargs": "env_kwargs",
+}
+_ARGUMENTS = frozenset({"seed", "num_envs", "env_kwargs"})  # of train(), for any algorithm
+# Keys that say how a program looks, not what it learns.
+_WITHOUT_EFFECT = {
+    "verbose": "the command line shows progress",
+    "tensorboard_log": "every run writes TensorBoard's files",
+    "monitor_kwargs": "statistics of episodes are the engine's",
+    "device": "networks of Shoal's own compute on the CPU",
+    "stats_window_size": "statistics are of the last 100 episodes",
+    "optimize_memory_usage": "it is about memory alone",
+}
+
+
+@dataclass
+class Entry:
+    """An entry, translated.
+
+    Attributes:
+        source: where it stands, as "ppo.yml:CartPole-v1".
+        algorithm: of Shoal's.
+        preset: the one that it is laid over.
+        arguments: of shoal.learn.train: options, and env_kwargs, frame_stack, wrappers, atari.
+        notes: what was left out since it changes nothing.
+    """
+
+    source: str
+    algorithm: str
+    preset: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read(file: str | Path, env_id: str, algorithm: str | None = None) -> Entry:
+    """The entry of `file` for an environment.
+
+    Args:
+        file: the path of a YAML file; "ppo.yml:LunarLander-v2" takes the entry of that name, whatever the environment.
+        env_id: whose entry is taken; without one, "atari" for Atari's games, and "default".
+        algorithm: by default the one that the file is named after.
+
+    Raises:
+        ValueError: a file that is no such file, has no such entry (the nearest is named), or says what Shoal has not.
+        ModuleNotFoundError: PyYAML is not installed.
+    """
+    path, name = _split(str(file))
+    entries = _loaded(path)
+    of_atari = bool(env_id) and is_atari(env_id)
+    name = _entry_name(entries, path, name, env_id, of_atari)
+    source = f"{path.name}:{name}"
+    settings = entries[name]
+    if not isinstance(settings, Mapping):
+        raise ValueError(f"{source} is no set of hyperparameters: {settings!r}")
+    algorithm = _algorithm(path, algorithm)
+    presets = preset_names(algorithm)
+    entry = Entry(source, algorithm, "sb3" if "sb3" in presets else presets[0])
+    if of_atari:
+        entry.arguments["atari"] = False  # unless the entry has its wrapper
+        if "atari" in presets:  # how often whole games are played is no part of the entry
+            usual = preset("atari", algorithm)
+            entry.arguments |= {name: usual[name] for name in ("eval_every", "final_episodes")}
+    return _Reader(entry, dict(settings)).read()
+
+
+def _split(file: str) -> tuple[Path, str | None]:
+    path, colon, name = file.rpartition(":")
+    return (Path(path), name) if colon and path.endswith((".yml", ".yaml")) else (Path(file), None)
+
+
+def _loaded(path: Path) -> Mapping[str, Any]:
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"reading {path} needs PyYAML:  pip install pyyaml", name=error.name) from None
+    try:
+        entries = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read as YAML of plain values: {error}") from None
+    if not isinstance(entries, Mapping):
+        raise ValueError(f"{path} is no file of rl-baselines3-zoo's: it has no entries by environment")
+    return entries
+
+
+def _entry_name(entries: Mapping[str, Any], path: Path, name: str | None, env_id: str, is_atari: bool) -> str:
+    task = env_id.rpartition(":")[2]
+    wanted = [name] if name is not None else [task, task.rpartition("/")[2], *["atari"] * is_atari, "default"]
+    for candidate in wanted:
+        if candidate in entries:
+            return candidate
+    asked = name if name is not None else env_id
+    near = difflib.get_close_matches(asked, [str(key) for key in entries], n=1, cutoff=0.5)
+    hint = f"; to take that of {near[0]}, write {path}:{near[0]}" if near else f"; it has {', '.join(map(str, entries))}"
+    raise ValueError(f"{path} has no entry for {asked!r}{hint}")
+
+
+def _algorithm(path: Path, asked: str | None) -> str:
+    if asked is not None:
+        return asked
+    if path.stem in algorithm_names():
+        return path.stem
+    if path.stem in _OF_ZOO:
+        raise ValueError(
+            f"{path} is of {path.stem}, which Shoal has not; there is {', '.join(algorithm_names())}, to be named by algorithm="
+        )
+    return algorithm_names()[0]
+
+
+class _Reader:
+    """Goes through the keys of one entry."""
+
+    def __init__(self, entry: Entry, settings: dict[str, Any]) -> None:
+        self._entry = entry
+        self._settings = settings
+        self._options = frozenset(config_names(entry.algorithm))
+        self._unsupported: list[str] = []
+
+    def read(self) -> Entry:
+        settings, entry = self._settings, self._entry
+        # In this order: the wrapper says how frames are stacked, the policy what its keyword arguments are over.
+        for key, take in (
+            ("n_timesteps", self._steps),
+            ("env_wrapper", self._wrappers),
+            ("frame_stack", self._frames),
+            ("policy", self._policy),
+            ("policy_kwargs", self._policy_kwargs),
+            ("normalize", self._normalize),
+            ("learning_rate", self._scheduled),
+            ("clip_range", self._scheduled),
+            ("clip_range_vf", self._clip_range_vf),
+            ("normalize_advantage", self._normalize_advantage),
+            ("use_rms_prop", self._use_rms_prop),
+            ("train_freq", self._train_freq),
+            ("use_sde", self._use_sde),
+        ):
+            if key in settings:
+                take(key, settings.pop(key))
+        for key, value in settings.items():
+            self._plain(key, value)
+        if self._unsupported:
+            raise ValueError(
+                f"{entry.source} says what Shoal's {entry.algorithm} has not: {'; '.join(self._unsupported)}. Take it out of a copy "
+                "of the file to train without it"
+            )
+        return entry
+
+    def _refuse(self, key: str, value: Any, why: str = "") -> None:
+        self._unsupported.append(f"{key}: {value}{f' ({why})' if why else ''}")
+
+    def _note(self, key: str, value: Any, why: str) -> None:
+        self._entry.notes.append(f"{key}: {value} ({why})")
+
+    def _set(self, key: str, value: Any, option: str, to: Any) -> None:
+        """`option` as an argument of train(), where the algorithm has it."""
+        if option in self._options or option in _ARGUMENTS:
+            self._entry.arguments[option] = to
+        else:
+            self._refuse(key, value)
+
+    def _plain(self, key: str, value: Any) -> None:
+        if key in _WITHOUT_EFFECT:
+            self._note(key, value, _WITHOUT_EFFECT[key])
+        elif key in ("sde_sample_freq", "use_sde_at_warmup") and not self._settings.get("use_sde"):
+            self._note(key, value, "without use_sde it changes nothing")
+        elif key == "env_kwargs":
+            self._entry.arguments["env_kwargs"] = _mapping(key, value)
+        elif key in _SAME and isinstance(value, int | float | None):
+            self._set(key, value, _SAME[key], value)
+        else:
+            self._refuse(key, value)
+
+    def _steps(self, key: str, value: Any) -> None:
+        self._entry.arguments["total_steps"] = int(float(value))
+
+    def _scheduled(self, key: str, value: Any) -> None:
+        initial, kind = schedule(key, value)
+        self._set(key, value, key, initial)
+        if f"{key}_schedule" in self._options:
+            self._entry.arguments[f"{key}_schedule"] = kind
+        elif kind != "constant":
+            self._refuse(key, value, "it does not change over the run")
+
+    def _clip_range_vf(self, key: str, value: Any) -> None:
+        if value is None or (isinstance(value, int | float) and value < 0):
+            self._set(key, value, "clip_range_value", None)
+            return
+        initial, kind = schedule(key, value)
+        if kind != "constant":
+            self._refuse(key, value, "it does not change over the run")
+            return
+        self._set(key, value, "clip_range_value", initial)
+        self._set(key, value, "pessimistic_value_clip", False)
+
+    def _normalize_advantage(self, key: str, value: Any) -> None:
+        self._set(key, value, "advantage_normalization", "minibatch" if value else "none")
+
+    def _use_rms_prop(self, key: str, value: Any) -> None:
+        self._set(key, value, "optimizer", "rmsprop" if value else "adam")
+
+    def _train_freq(self, key: str, value: Any) -> None:
+        count, unit = value if isinstance(value, list | tuple) else (value, "step")
+        if unit != "step":
+            self._refuse(key, value, "steps only")
+            return
+        # There a step is one of all environments.
+        self._set(key, value, "train_freq", count * self._settings.get("n_envs", 1))
+
+    def _use_sde(self, key: str, value: Any) -> None:
+        if value:
+            self._refuse(key, value, "state-dependent exploration")
+            self._settings.pop("sde_sample_freq", None)
+            self._settings.pop("use_sde_at_warmup", None)
+
+    def _normalize(self, key: str, value: Any) -> None:
+        value = literal(key, value)
+        how = {} if isinstance(value, bool) else _mapping(key, value)
+        on = bool(value)
+        known = {"norm_obs": "normalize_obs", "norm_reward": "normalize_reward"}
+        for name, option in known.items():
+            self._set(key, value, option, on and bool(how.pop(name, True)))
+        for name in ("clip_obs", "clip_reward"):
+            if name in how:
+                self._set(key, value, name, how.pop(name))
+        if how.pop("gamma", None) not in (None, self._settings.get("gamma", 0.99)):
+            self._refuse(key, value, "with another gamma than the algorithm's")
+        for name, setting in how.items():
+            self._refuse(f"{key}: {name}", setting)
+
+    def _wrappers(self, key: str, value: Any) -> None:
+        wrappers: list[str] = []
+        for wrapper in value if isinstance(value, list) else [value]:
+            path, kwargs = next(iter(wrapper.items())) if isinstance(wrapper, Mapping) else (wrapper, {})
+            if path in _ATARI_WRAPPERS:
+                self._entry.arguments["atari"] = self._atari(dict(kwargs or {}))
+            else:
+                module, _, name = str(path).rpartition(".")
+                given = ", ".join(f"{argument}={setting!r}" for argument, setting in (kwargs or {}).items())
+                wrappers.append(f"{module}:{name}({given})" if given else f"{module}:{name}")
+        if wrappers:
+            self._entry.arguments["wrappers"] = wrappers
+
+    def _atari(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of AtariWrapper, whose names are AtariPreprocessing's."""
+        sticky = kwargs.pop("action_repeat_probability", 0.0)
+        if sticky:
+            self._refuse("env_wrapper: action_repeat_probability", sticky, "the emulator's own is env_kwargs'")
+        return {"like": "sb3", "frame_stack": None, **kwargs}
+
+    def _frames(self, key: str, value: Any) -> None:
+        if value is None or value < 2:
+            return
+        if atari := self._entry.arguments.get("atari"):
+            atari["frame_stack"] = value
+            return
+        self._entry.arguments["frame_stack"] = value
+        self._note(key, value, "an episode begins with copies of its first observation; there, with zeros")
+
+    def _policy(self, key: str, value: Any) -> None:
+        if value not in _PLAIN_POLICIES:
+            self._refuse(key, value, f"there is {', '.join(_PLAIN_POLICIES)}")
+        elif value == "CnnPolicy":
+            self._layers([], [])
+
+    def _layers(self, policy: list[int], value: list[int]) -> None:
+        for option, widths in (("policy_hidden", policy), ("value_hidden", value)):
+            if option in self._options:
+                self._entry.arguments[option] = widths
+
+    def _policy_kwargs(self, key: str, value: Any) -> None:
+        kwargs = _mapping(key, literal(key, value))
+        for name, setting in sorted(kwargs.items(), key=lambda kwarg: kwarg[0] == "optimizer_kwargs"):  # it comes last
+            self._policy_kwarg(f"{key}: {name}", name, setting)
+
+    def _policy_kwarg(self, key: str, name: str, value: Any) -> None:
+        if name == "net_arch":
+            self._net_arch(key, value)
+        elif name == "activation_fn" and str(value).rpartition(".")[2] in ("Tanh", "ReLU"):
+            self._set(key, value, "activation", str(value).rpartition(".")[2].lower())
+        elif name == "log_std_init":
+            self._set(key, value, "log_std_init", value)
+        elif name == "ortho_init":
+            self._set(key, value, "orthogonal_init", value)
+        elif name == "optimizer_class" and str(value).rpartition(".")[2] in _OPTIMIZERS:
+            self._set(key, value, "optimizer", _OPTIMIZERS[str(value).rpartition(".")[2]])
+        elif name == "optimizer_kwargs":
+            self._optimizer_kwargs(key, _mapping(key, value))
+        elif (name, value) == ("share_features_extractor", True) or (
+            name == "features_extractor_class" and str(value).rpartition(".")[2] in ("NatureCNN", "FlattenExtractor")
+        ):
+            self._note(key, value, "so it is")
+        else:
+            self._refuse(key, value)
+
+    def _optimizer_kwargs(self, key: str, kwargs: Mapping[str, Any]) -> None:
+        default = preset(self._entry.preset, self._entry.algorithm).get("optimizer")
+        rms = self._entry.arguments.get("optimizer", default) != "adam"
+        names = {"eps": "rmsprop_eps", "alpha": "rmsprop_alpha"} if rms else {"eps": "adam_eps"}
+        for name, value in kwargs.items():
+            if name == "betas" and not rms:
+                self._set(key, value, "adam_beta1", value[0])
+                self._set(key, value, "adam_beta2", value[1])
+            elif name in names:
+                self._set(key, value, names[name], value)
+            elif name != "weight_decay" or value:
+                self._refuse(f"{key}: {name}", value)
+
+    def _net_arch(self, key: str, value: Any) -> None:
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
+            value = value[0]  # as it was written before Stable-Baselines3 1.8
+        if isinstance(value, Mapping) and set(value) == {"pi", "vf"}:
+            self._layers(list(value["pi"]), list(value["vf"]))
+        elif isinstance(value, list) and all(isinstance(width, int) for width in value):
+            self._layers(value, value)
+        else:
+            self._refuse(key, value, "widths, or dict(pi=[…], vf=[…])")
+
+
+_OPTIMIZERS = {"Adam": "adam", "RMSprop": "rmsprop", "RMSpropTFLike": "rmsprop_tf"}
+
+
+def _mapping(key: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or isinstance(value, Name):
+        raise ValueError(f"{key} is a dict, got {value!r}")
+    return dict(value)

@@ -1,0 +1,66 @@
+"""Values of rl-baselines3-zoo's files that are written as Python: read as data, never run."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+__all__ = ["Name", "literal", "schedule"]
+
+
+class Name(str):
+    """A name that stands for an object of another library, such as "nn.ReLU"."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def literal(key: str, value: Any) -> Any:
+    """The value of a text such as "dict(log_std_init=-2, activation_fn=nn.ReLU)"; anything but a text as it is.
+
+    Raises:
+        ValueError: for a text that is more than literals, names, and calls of dict.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return _value(ast.parse(value.strip(), mode="eval").body)
+    except (SyntaxError, ValueError):
+        raise ValueError(
+            f"{key}: {value!r} cannot be read: it may have numbers, texts, lists, dict(…) and names such as nn.ReLU, and is not run"
+        ) from None
+
+
+def schedule(key: str, value: Any) -> tuple[float, str]:
+    """The initial value and the schedule, "constant" or "linear", of a number or of a text such as "lin_2.5e-4".
+
+    Raises:
+        ValueError: for another text or value.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value), "constant"
+    kind, _, number = str(value).partition("_")
+    try:
+        if kind == "lin":
+            return float(number), "linear"
+        return float(value), "constant"  # YAML reads 1e-3 as a text
+    except (TypeError, ValueError):
+        raise ValueError(f"{key}: {value!r} is neither a number nor a schedule such as lin_2.5e-4") from None
+
+
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            value = _value(node.operand)
+            return -value if isinstance(node.op, ast.USub) else value
+        case ast.List() | ast.Tuple():
+            return [_value(element) for element in node.elts]
+        case ast.Dict() if None not in node.keys:
+            return {_value(key): _value(value) for key, value in zip(node.keys, node.values, strict=True) if key}
+        case ast.Call(func=ast.Name(id="dict"), args=[]) if all(word.arg for word in node.keywords):
+            return {str(word.arg): _value(word.value) for word in node.keywords}
+        case ast.Name() | ast.Attribute():
+            return Name(ast.unparse(node))
+    raise ValueError("no data")

@@ -1,0 +1,29 @@
+// Pictures that a test and a script in another language both make, and what names one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace shoal::env {
+
+/// As picture() in opencv_pictures.py.
+inline std::vector<std::uint8_t> noise_picture(std::size_t values) {
+  std::vector<std::uint8_t> picture(values);
+  std::uint32_t state = 1;
+  for (std::uint8_t& value : picture) {
+    state = 1'664'525U * state + 1'013'904'223U;
+    value = static_cast<std::uint8_t>(state >> 24);
+  }
+  return picture;
+}
+
+/// FNV-1a, 64 bits.
+inline std::uint64_t fnv1a(std::span<const std::uint8_t> bytes) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace shoal::env
