@@ -47,6 +47,11 @@ class ObservationEncoder {
   void encode_row(std::span<const shm::TensorView> raw, std::int64_t from,
                   std::span<const shm::TensorView> encoded, std::int64_t to);
 
+  /// Normalises, by the moments so far, what an encoder that does not has encoded.
+  void normalize(std::span<const shm::TensorView> encoded) {
+    normalize(encoded, 0, encoded.front().rows);
+  }
+
   /// Of the normalised elements; size 0 when nothing is normalised.
   RunningMoments& moments() noexcept { return moments_; }
   const RunningMoments& moments() const noexcept { return moments_; }

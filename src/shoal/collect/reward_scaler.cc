@@ -20,11 +20,7 @@ RewardScaler::RewardScaler(int num_envs, RewardScalerOptions options)
 void RewardScaler::scale(std::span<const double> reward, std::span<const std::uint8_t> valid,
                          std::span<const std::uint8_t> done, std::span<float> out) {
   if (options_.form != RewardForm::kNormalized) {
-    const bool sign = options_.form == RewardForm::kSign;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const double r = sign ? static_cast<double>((reward[i] > 0) - (reward[i] < 0)) : reward[i];
-      out[i] = valid[i] != 0 ? static_cast<float>(r) : 0.0F;
-    }
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = valid[i] != 0 ? of(reward[i], 1.0) : 0.0F;
     return;
   }
   observed_.clear();
@@ -34,13 +30,31 @@ void RewardScaler::scale(std::span<const double> reward, std::span<const std::ui
     observed_.push_back(return_[i]);
   }
   moments_.update(std::span<const double>(observed_));
-  const double std = std::sqrt(moments_.var()[0] + kVarianceFloor);
+  const double std = divisor();
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const double scaled = std::clamp(reward[i] / std, -options_.clip, options_.clip);
-    out[i] = valid[i] != 0 ? static_cast<float>(scaled) : 0.0F;
+    out[i] = valid[i] != 0 ? of(reward[i], std) : 0.0F;
     if (valid[i] == 0 || done[i] != 0) return_[i] = 0.0;
   }
 }
+
+double RewardScaler::divisor() const noexcept {
+  return options_.form == RewardForm::kNormalized ? std::sqrt(moments_.var()[0] + kVarianceFloor)
+                                                  : 1.0;
+}
+
+float RewardScaler::of(double reward, double divisor) const noexcept {
+  switch (options_.form) {
+    case RewardForm::kRaw:
+      break;
+    case RewardForm::kSign:
+      return static_cast<float>((reward > 0) - (reward < 0));
+    case RewardForm::kNormalized:
+      return static_cast<float>(std::clamp(reward / divisor, -options_.clip, options_.clip));
+  }
+  return static_cast<float>(reward);
+}
+
+float RewardScaler::of(double reward) const noexcept { return of(reward, divisor()); }
 
 void RewardScaler::restore(std::span<const double> running_return) {
   if (running_return.size() != return_.size()) {

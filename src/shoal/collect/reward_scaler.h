@@ -30,6 +30,9 @@ class RewardScaler {
   void scale(std::span<const double> reward, std::span<const std::uint8_t> valid,
              std::span<const std::uint8_t> done, std::span<float> out);
 
+  /// What a reward is by the moments so far; teaches nothing.
+  float of(double reward) const noexcept;
+
   /// Forgets the returns under way (the environments were reset), not the moments.
   void restart() noexcept;
 
@@ -42,6 +45,9 @@ class RewardScaler {
   const RunningMoments& moments() const noexcept { return moments_; }
 
  private:
+  double divisor() const noexcept;
+  float of(double reward, double divisor) const noexcept;
+
   RewardScalerOptions options_;
   std::vector<double> return_;
   std::vector<double> observed_;

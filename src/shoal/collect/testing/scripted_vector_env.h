@@ -24,7 +24,9 @@ struct ScriptedEpisode {
 
 class ScriptedVectorEnv final : public vector::VectorEnv {
  public:
-  ScriptedVectorEnv(std::vector<std::vector<ScriptedEpisode>> script, vector::AutoresetMode mode)
+  /// `box`: takes floats within [-1, 1] instead of indices.
+  ScriptedVectorEnv(std::vector<std::vector<ScriptedEpisode>> script, vector::AutoresetMode mode,
+                    bool box = false)
       : script_(std::move(script)), mode_(mode), n_(static_cast<int>(script_.size())) {
     const auto n = script_.size();
     for (auto* array : {&obs_, &final_obs_}) array->resize(n);
@@ -38,6 +40,9 @@ class ScriptedVectorEnv final : public vector::VectorEnv {
     obs_view_ = {reinterpret_cast<std::byte*>(obs_.data()), n_, f32};
     final_view_ = {reinterpret_cast<std::byte*>(final_obs_.data()), n_, f32};
     action_view_ = {reinterpret_cast<std::byte*>(actions_.data()), n_, {shm::DType::kI64, {}}};
+    if (!box) return;
+    action_space_ = env::Space{env::Box{f32, {-1}, {1}}};
+    action_view_ = {reinterpret_cast<std::byte*>(actions_.data()), n_, f32};
   }
 
   /// The worker of `env` dies in the `step`-th step_async() (counted from 0); the step after it

@@ -73,6 +73,9 @@ class ModelWord {
   T fetch_and(T bits, std::memory_order order) {
     return value_($).fetch_and(bits, effective(order));
   }
+  T fetch_add(T value, std::memory_order order) {
+    return value_($).fetch_add(value, effective(order));
+  }
   T exchange(T value, std::memory_order order) {
     return value_($).exchange(value, effective(order));
   }

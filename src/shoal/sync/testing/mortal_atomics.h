@@ -37,6 +37,10 @@ class MortalWord {
     step();
     return value_.exchange(value, order);
   }
+  T fetch_add(T value, std::memory_order order) noexcept {
+    step();
+    return value_.fetch_add(value, order);
+  }
   T fetch_or(T bits, std::memory_order order) noexcept {
     step();
     return value_.fetch_or(bits, order);
