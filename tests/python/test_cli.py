@@ -235,6 +235,7 @@ def test_a_missing_extra_is_the_command_that_installs_it(shoal, monkeypatch, env
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name, *more: None if name == module else find_spec(name, *more)
     )
+    monkeypatch.setattr(sys, "prefix", "/usr")  # an environment that ./shoal has not made
     result = shoal("train", env)
     assert_one_line(
         result,
