@@ -70,6 +70,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "worker_program": (BESIDE, "step", "workers", "sync", "async", "native"),
         "vector_env.cc": (BESIDE, "local", "sync", "async", "native", "worker_program"),
     },
+    "collect": {
+        BESIDE: (),
+        "replay": (),
+    },
     "learn": {
         "config": (),
         "checkpoint": (),
@@ -81,7 +85,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "asynchronous": ("config", "checkpoint", "learner"),
         "impala": ("config", "a2c", "asynchronous"),
         "appo": ("config", "ppo", "asynchronous"),
-        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo"),
+        "off_policy": ("config", "checkpoint", "network", "learner"),
+        "dqn": ("config", "checkpoint", "network", "learner", "off_policy"),
+        "sac": ("config", "checkpoint", "network", "learner", "off_policy"),
+        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac"),
         "run": ("config", "checkpoint", "network", "learner", "a3c", "algorithm"),
     },
     "bindings": {
