@@ -86,10 +86,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "impala": ("config", "a2c", "asynchronous"),
         "appo": ("config", "ppo", "asynchronous"),
         "off_policy": ("config", "checkpoint", "network", "learner"),
-        "dqn": ("config", "checkpoint", "network", "learner", "off_policy"),
-        "sac": ("config", "checkpoint", "network", "learner", "off_policy"),
+        "dqn": ("config", "network", "learner", "off_policy"),
+        "sac": ("config", "network", "learner", "off_policy"),
         "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac"),
-        "run": ("config", "checkpoint", "network", "learner", "a3c", "algorithm"),
+        "run": ("checkpoint", "network", "learner", "a3c", "algorithm"),
     },
     "bindings": {
         BESIDE: (),
