@@ -71,6 +71,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "worker_program": (BESIDE, "step", "workers", "sync", "async", "native"),
         "vector_env.cc": (BESIDE, "local", "sync", "async", "native", "worker_program"),
     },
+    "collect": {
+        BESIDE: (),
+        "replay": (),
+    },
     "learn": {
         "config": (),
         "checkpoint": (),
@@ -82,8 +86,11 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "asynchronous": ("config", "checkpoint", "learner"),
         "impala": ("config", "a2c", "asynchronous"),
         "appo": ("config", "ppo", "asynchronous"),
-        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo"),
-        "run": ("config", "checkpoint", "network", "learner", "a3c", "algorithm"),
+        "off_policy": ("config", "checkpoint", "network", "learner"),
+        "dqn": ("config", "network", "learner", "off_policy"),
+        "sac": ("config", "network", "learner", "off_policy"),
+        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac"),
+        "run": ("checkpoint", "network", "learner", "a3c", "algorithm"),
     },
     "bindings": {
         BESIDE: (),

@@ -185,6 +185,16 @@ AROUND = {
     "appo.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const AppoConfig& config, std::uint64_t seed)"
     ),
+    "dqn.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const DqnConfig& config, std::uint64_t seed)"
+    ),
+    "sac.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const SacConfig& config, std::uint64_t seed)"
+    ),
+    "replay.h": Around(
+        function="void shown(const std::vector<shm::TensorSpec>& specs, const shm::TensorSpec& spec, "
+        "std::span<const shm::TensorView> obs, const std::byte* action, const ReplayRandom& random, ReplaySamples& samples)"
+    ),
     "impala.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const ImpalaConfig& config, std::uint64_t seed)"
     ),

@@ -72,7 +72,7 @@ void bind_learn_actor(nb::module_& module) {
             learn::TrainConfig config;
             apply_overrides(parse_json(config_json, "the configuration"), config);
             return std::make_unique<NetworkActor>(envs.single_observation_space(),
-                                                  envs.single_action_space(), config.learner(),
+                                                  envs.single_action_space(), config.algorithm,
                                                   seed);
           },
           "envs"_a, "config_json"_a, "seed"_a)

@@ -1,4 +1,4 @@
-"""Learning: PPO, A2C, A3C, IMPALA and APPO in C++ on Shoal's vector environments.
+"""Learning: PPO, A2C, A3C, IMPALA, APPO, DQN and SAC in C++ on Shoal's vector environments.
 
     import shoal
 

@@ -83,7 +83,8 @@ class Policy:
         Args:
             observation: as the environment gives it, or a batch with one more dimension in front; for Dict and Tuple
                 spaces a dict or tuple of such arrays.
-            deterministic: the most probable action (Discrete), the mean (Box); False samples.
+            deterministic: the most probable action (Discrete), the mean (Box); False samples. Of DQN: the action of the highest
+                value; False explores as it did at the end. Of SAC: tanh of the mean, scaled to the bounds.
 
         Returns:
             What `env.step` takes, of the action space's dtype, with the batch's dimension in front if there was one.

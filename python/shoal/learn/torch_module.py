@@ -36,10 +36,12 @@ def torch_policy(run_dir: str | Path, which: str | None = None) -> TorchPolicy:
 
 
 class TorchPolicy(nn.Module):
-    """Actor and critic, the observation normaliser included.
+    """Actor and critic, the observation normaliser included; of DQN the Q-network, of SAC the actor.
 
     `forward` takes raw observations as tensors, a batch in front: one tensor, or a dict or tuple of tensors for such
-    spaces. It gives the actor's output (logits of all components concatenated, or means) and the values.
+    spaces. It gives the actor's output (logits of all components concatenated, or means) and the values. Of DQN: the value of each
+    action, and the best one's. Of SAC: means and logarithms of standard deviations before the tanh, concatenated, and NaN: it
+    has no values.
     """
 
     def __init__(self, observation_space: dict[str, Any], action_space: dict[str, Any], config: dict[str, Any]) -> None:
@@ -55,33 +57,93 @@ class TorchPolicy(nn.Module):
             self.cnn = nn.ModuleDict({_module_name(leaf): _nature_cnn(_image_shape(leaf)) for leaf in images})
         width = dense + _NATURE_FEATURES * len(images)
         activation = _ACTIVATIONS[config["activation"]]
+        (self._action,) = leaves(action_space)
+        self.is_continuous = action_space["type"] == "Box"
+        self.choices = [] if self.is_continuous else _choices(self._action)
+        outputs = _numel(self._action.shape) if self.is_continuous else sum(self.choices)
+        self._algorithm = config.get("algorithm", "ppo")
+        self._exploration = config.get("exploration_final", 0.0)
+        if self._algorithm == "dqn":
+            self._add_q_network(width, config, outputs, activation)
+        elif self._algorithm == "sac":
+            self.actor = _mlp(width, config["policy_hidden"], 2 * outputs, activation)
+        else:
+            self._add_actor_critic(width, config, outputs, activation)
+
+    def _add_actor_critic(
+        self, width: int, config: dict[str, Any], outputs: int, activation: type[nn.Module]
+    ) -> None:
         policy_hidden, value_hidden = config["policy_hidden"], config["value_hidden"]
         self._has_trunk = bool(config["shared_hidden"] and policy_hidden)
         if self._has_trunk:
             self.trunk = _mlp(width, policy_hidden, None, activation)
             width, policy_hidden, value_hidden = policy_hidden[-1], [], []
-        (self._action,) = leaves(action_space)
-        self.is_continuous = action_space["type"] == "Box"
-        self.choices = [] if self.is_continuous else _choices(self._action)
-        outputs = _numel(self._action.shape) if self.is_continuous else sum(self.choices)
         self.actor = _mlp(width, policy_hidden, outputs, activation)
         self.critic = _mlp(width, value_hidden, 1, activation)
         if self.is_continuous:
             self.log_std = nn.Parameter(torch.zeros(outputs))
 
+    def _add_q_network(self, width: int, config: dict[str, Any], outputs: int, activation: type[nn.Module]) -> None:
+        hidden = config["policy_hidden"]
+        self._is_dueling = config["dueling"]
+        if not self._is_dueling:
+            self.q = _mlp(width, hidden, outputs, activation)
+            return
+        shared, own = hidden[:-1], hidden[-1:]  # the streams take over the last hidden layer
+        self.trunk = _mlp(width, shared, None, activation)
+        width = shared[-1] if shared else width
+        self.value = _mlp(width, own, 1, activation)
+        self.advantage = _mlp(width, own, outputs, activation)
+
     def forward(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
         features = self._features(observation)
+        if self._algorithm == "dqn":
+            q = self._q_values(features)
+            return q, q.max(-1).values
+        if self._algorithm == "sac":
+            head = self.actor(features)
+            return head, torch.full(head.shape[:-1], torch.nan)
         if self._has_trunk:
             features = self.trunk(features)
         return self.actor(features), self.critic(features).squeeze(-1)
 
+    def _q_values(self, features: torch.Tensor) -> torch.Tensor:
+        if not self._is_dueling:
+            return self.q(features)
+        features = self.trunk(features)
+        advantage = self.advantage(features)
+        return self.value(features) + advantage - advantage.mean(-1, keepdim=True)
+
     def distribution(self, observation: Any) -> Any:
         """Of the actions: Independent(Normal) for a Box (before it is clipped to the bounds), else a list of
-        Categoricals, one a component, counted from the space's start."""
+        Categoricals, one a component, counted from the space's start. Of DQN: one Categorical, as it explores at the end of
+        training. Of SAC: the Normal through tanh and the scale of the bounds."""
         head, _ = self(observation)
+        if self._algorithm == "dqn":
+            best = nn.functional.one_hot(head.argmax(-1), head.shape[-1])
+            share = self._exploration
+            return [torch.distributions.Categorical(probs=share / head.shape[-1] + (1 - share) * best)]
+        if self._algorithm == "sac":
+            return self._squashed(head)
         if self.is_continuous:
             return torch.distributions.Independent(torch.distributions.Normal(head, self.log_std.exp()), 1)
         return [torch.distributions.Categorical(logits=part) for part in head.split(self.choices, dim=-1)]
+
+    def _squashed(self, head: torch.Tensor) -> Any:
+        mean, log_std = head.chunk(2, dim=-1)
+        low, high = self._bounds()
+        inner = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp())
+        through = [
+            torch.distributions.TanhTransform(cache_size=1),
+            torch.distributions.AffineTransform((high + low) / 2, (high - low) / 2),
+        ]
+        return torch.distributions.Independent(torch.distributions.TransformedDistribution(inner, through), 1)
+
+    def _bounds(self) -> tuple[torch.Tensor, torch.Tensor]:
+        low, high = (
+            torch.tensor([float(bound) for bound in self._action.description[name]]) for name in ("low", "high")
+        )
+        return low, high
 
     @torch.no_grad()
     def predict(self, observation: Any) -> torch.Tensor:
@@ -89,7 +151,9 @@ class TorchPolicy(nn.Module):
         head, _ = self(observation)
         description, shape = self._action.description, self._action.shape
         if self.is_continuous:
-            low, high = (torch.tensor([float(b) for b in description[name]]) for name in ("low", "high"))
+            low, high = self._bounds()
+            if self._algorithm == "sac":
+                head = low + (head.chunk(2, dim=-1)[0].tanh() + 1) / 2 * (high - low)
             return torch.maximum(torch.minimum(head, high), low).reshape(-1, *shape)
         best = torch.stack([part.argmax(-1) for part in head.split(self.choices, dim=-1)], dim=-1)
         start = description.get("start", 0)

@@ -4,7 +4,7 @@
 //   Replay replay = Replay::create({.obs = specs, .action = spec, .columns = 8, .rows = 10'000});
 //   replay.begin(0, obs, 0);                              // column 0: an environment's first observation
 //   replay.step(0, {.action = action, .reward = 1}, obs, 0);  // and what a step led to
-//   replay.sample({.samples = 32, .random = random}, samples);
+//   const bool found = replay.sample({.samples = 32, .random = random}, samples);
 //
 // A column is a stream of rows, one environment's, in a ring (sync/ring_column.h): row t is what was seen,
 // done and got, and the observation of row t + 1 is where it led. So each observation is stored once,

@@ -10,14 +10,17 @@
 #include "shoal/learn/a3c/a3c_config.h"
 #include "shoal/learn/appo/appo_config.h"
 #include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/dqn/dqn_config.h"
 #include "shoal/learn/impala/impala_config.h"
 #include "shoal/learn/ppo/ppo_config.h"
+#include "shoal/learn/sac/sac_config.h"
 
 namespace shoal::learn {
 
 /// The configuration of one algorithm, which says by its type which one it is. Each type has the
 /// algorithm's name (kAlgorithm), its presets(), validate(), for_each_option() and make_learner().
-using AlgorithmConfig = std::variant<PpoConfig, A2cConfig, A3cConfig, ImpalaConfig, AppoConfig>;
+using AlgorithmConfig =
+    std::variant<PpoConfig, A2cConfig, A3cConfig, ImpalaConfig, AppoConfig, DqnConfig, SacConfig>;
 
 /// "ppo", …, the default one first.
 std::vector<std::string> algorithm_names();

@@ -18,6 +18,7 @@ using vector::Backend;
 using vector::VectorEnv;
 
 constexpr const char* kCartPole = "shoal/CartPole-v1";
+constexpr const char* kPendulum = "shoal/Pendulum-v1";
 
 std::unique_ptr<VectorEnv> make(const char* id, int num_envs, Backend backend = Backend::kSerial,
                                 int workers = 0) {
@@ -26,6 +27,10 @@ std::unique_ptr<VectorEnv> make(const char* id, int num_envs, Backend backend = 
 
 class LearnerOf : public testing::TestWithParam<std::string> {
  protected:
+  static bool takes_boxes_alone() { return GetParam() == "sac"; }
+  /// Environments that it learns.
+  static const char* task() { return takes_boxes_alone() ? kPendulum : kCartPole; }
+
   /// With every part of the state in use.
   static AlgorithmConfig config() {
     TrainConfig run;
@@ -37,6 +42,17 @@ class LearnerOf : public testing::TestWithParam<std::string> {
                     run);
     if (to_flat_json(run).contains("deterministic"))
       apply_overrides({{"deterministic", true}}, run);
+    if (to_flat_json(run).contains("buffer_size"))  // which is full within some iterations
+      apply_overrides({{"buffer_size", 300},
+                       {"learning_starts", 20},
+                       {"batch_size", 16},
+                       {"policy_hidden", {24}},
+                       {"prioritized", true},
+                       {"n_step", 3}},
+                      run);
+    if (GetParam() == "sac") apply_overrides({{"value_hidden", {24}}}, run);
+    if (to_flat_json(run).contains("target_update_interval"))
+      apply_overrides({{"target_update_interval", 50}}, run);
     return run.algorithm;
   }
 
@@ -55,7 +71,7 @@ class LearnerOf : public testing::TestWithParam<std::string> {
   }
 
   static double mean_return(Learner& learner) {
-    const auto envs = make(kCartPole, 20);
+    const auto envs = make(task(), 20);
     const Actor act = [&](auto obs, auto actions, std::uint64_t step) {
       learner.act(obs, actions, true, step);
     };
@@ -65,10 +81,10 @@ class LearnerOf : public testing::TestWithParam<std::string> {
 
 TEST_P(LearnerOf, TheNumberOfWorkersAndTheBackendDoNotChangeABit) {
   auto run = [](Backend backend, int workers) {
-    const auto envs = make(kCartPole, 8, backend, workers);
+    const auto envs = make(task(), 8, backend, workers);
     const auto subject = learner(*envs);
     subject->begin(*envs);
-    iterate(*subject, 4);
+    iterate(*subject, 6);
     return subject->state();
   };
   const LearnerState serial = run(Backend::kSerial, 1);
@@ -78,7 +94,7 @@ TEST_P(LearnerOf, TheNumberOfWorkersAndTheBackendDoNotChangeABit) {
 }
 
 TEST_P(LearnerOf, AnIterationChangesThePolicy) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = make(task(), 4);
   const auto subject = learner(*envs);
   const LearnerState before = subject->state();
   subject->begin(*envs);
@@ -91,12 +107,12 @@ TEST_P(LearnerOf, AnIterationChangesThePolicy) {
 }
 
 TEST_P(LearnerOf, SeedsMatter) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = make(task(), 4);
   EXPECT_NE(learner(*envs, 1)->state().policy, learner(*envs, 2)->state().policy);
 }
 
 TEST_P(LearnerOf, ContinuesBitForBitFromItsState) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = make(task(), 4);
   const auto whole = learner(*envs);
   whole->begin(*envs);
   iterate(*whole, 3);
@@ -105,7 +121,7 @@ TEST_P(LearnerOf, ContinuesBitForBitFromItsState) {
   whole->begin(*envs);
   iterate(*whole, 3);
 
-  const auto other_envs = make(kCartPole, 4);
+  const auto other_envs = make(task(), 4);
   const auto resumed = learner(*other_envs, 99);
   resumed->load_state(saved);
   EXPECT_EQ(resumed->state(), saved);
@@ -117,7 +133,8 @@ TEST_P(LearnerOf, ContinuesBitForBitFromItsState) {
 TEST_P(LearnerOf, ContinuesBitForBitInTheMiddleOfEpisodes) {
   auto script = [] {
     return collect::ScriptedVectorEnv(
-        {{{7, false}, {25, true}}, {{12, true}, {3, true}, {9, false}}}, AutoresetMode::kNextStep);
+        {{{7, false}, {25, true}}, {{12, true}, {3, true}, {9, false}}}, AutoresetMode::kNextStep,
+        takes_boxes_alone());
   };
   AlgorithmConfig short_rollouts = config();
   learner_config(short_rollouts).num_steps = 5;
@@ -145,7 +162,7 @@ TEST_P(LearnerOf, EveryOptimiserContinuesBitForBit) {
        {OptimizerKind::kAdam, OptimizerKind::kRmsProp, OptimizerKind::kRmsPropTf}) {
     AlgorithmConfig with = config();
     learner_config(with).optimizer = optimizer;
-    const auto envs = make(kCartPole, 4);
+    const auto envs = make(task(), 4);
     const auto whole = learner(*envs, with);
     whole->begin(*envs);
     iterate(*whole, 2);
@@ -160,7 +177,7 @@ TEST_P(LearnerOf, EveryOptimiserContinuesBitForBit) {
 }
 
 TEST_P(LearnerOf, StateOfAnotherLearnerIsRefusedAndChangesNothing) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = make(task(), 4);
   const auto subject = learner(*envs);
   const LearnerState before = subject->state();
   AlgorithmConfig wider = config();
@@ -176,22 +193,22 @@ TEST_P(LearnerOf, StateOfAnotherLearnerIsRefusedAndChangesNothing) {
   missing = learner(*envs, 5)->state();
   missing.counters.erase("steps");
   EXPECT_THROW(subject->load_state(missing), InvalidArgument);
-  EXPECT_THROW(subject->load_state(learner(*make(kCartPole, 2))->state()), InvalidArgument);
+  EXPECT_THROW(subject->load_state(learner(*make(task(), 2))->state()), InvalidArgument);
   EXPECT_EQ(subject->state(), before);
 }
 
 TEST_P(LearnerOf, ThePolicyAloneActsAsTheLearnerItCameFrom) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = make(task(), 4);
   const auto trained = learner(*envs);
   trained->begin(*envs);
   iterate(*trained, 3);
-  const auto loaded = learner(*make(kCartPole, 7), 8);
+  const auto loaded = learner(*make(task(), 7), 8);
   loaded->load_policy(trained->state());
   EXPECT_EQ(mean_return(*loaded), mean_return(*trained));
 }
 
 TEST_P(LearnerOf, ActingChangesNoState) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = make(task(), 4);
   const auto subject = learner(*envs);
   const LearnerState before = subject->state();
   mean_return(*subject);
@@ -199,19 +216,20 @@ TEST_P(LearnerOf, ActingChangesNoState) {
 }
 
 TEST_P(LearnerOf, IteratingWithoutEnvironmentsThrows) {
-  EXPECT_THROW(learner(*make(kCartPole, 2))->iterate(), InvalidState);
+  EXPECT_THROW(learner(*make(task(), 2))->iterate(), InvalidState);
 }
 
 TEST_P(LearnerOf, OtherEnvironmentsThanItsOwnAreRefused) {
-  const auto subject = learner(*make(kCartPole, 2));
-  EXPECT_THROW(subject->begin(*make(kCartPole, 3)), InvalidArgument);
-  EXPECT_THROW(subject->begin(*make("shoal/Pendulum-v1", 2)), InvalidArgument);
+  const auto subject = learner(*make(task(), 2));
+  EXPECT_THROW(subject->begin(*make(task(), 3)), InvalidArgument);
+  EXPECT_THROW(subject->begin(*make(takes_boxes_alone() ? kCartPole : kPendulum, 2)),
+               InvalidArgument);
 }
 
 TEST_P(LearnerOf, AnInvalidConfigurationIsRefused) {
   AlgorithmConfig wrong = config();
   learner_config(wrong).gamma = 2;
-  EXPECT_THROW(learner(*make(kCartPole, 2), wrong), InvalidArgument);
+  EXPECT_THROW(learner(*make(task(), 2), wrong), InvalidArgument);
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, LearnerOf, testing::ValuesIn(algorithm_names()),

@@ -29,6 +29,7 @@ struct LearnerState {
       normalizer;  // "obs.mean", "obs.var", "obs.count", "return.…"; float64, empty when unused
   std::vector<NamedArray>
       episodes;  // of each environment's running episode: "return", "length", "discounted", …
+  std::vector<NamedArray> replay;  // of learners that have one: what it holds
   nlohmann::json
       counters;  // steps, iteration, optimiser step, seed, finished episodes: small and readable
   bool operator==(const LearnerState&) const = default;

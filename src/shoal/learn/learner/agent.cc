@@ -14,37 +14,18 @@ Agent::Agent(const env::Space& observation, const env::Space& action, const Lear
       decoder_(action),
       policy_(encoder_, decoder_, config, seed) {}
 
-std::vector<shm::TensorView> Agent::encoded(std::span<const shm::TensorView> obs) {
-  const std::int64_t rows = obs.front().rows;
-  std::vector<shm::TensorView> encoded;
-  act_obs_.resize(encoder_.specs().size());
-  for (std::size_t leaf = 0; leaf < act_obs_.size(); ++leaf) {
-    const auto& spec = encoder_.specs()[leaf];
-    act_obs_[leaf].resize(static_cast<std::size_t>(rows) * spec.bytes());
-    encoded.push_back({act_obs_[leaf].data(), rows, spec});
-  }
-  encoder_.encode(obs, encoded, false);
-  return encoded;
-}
-
-shm::TensorView Agent::room_for_actions(std::int64_t rows) {
-  const auto& spec = decoder_.spec();
-  act_actions_.resize(static_cast<std::size_t>(rows) * spec.bytes());
-  return {act_actions_.data(), rows, spec};
-}
-
 void Agent::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
                 bool deterministic, std::uint64_t step) {
-  const shm::TensorView chosen = room_for_actions(obs.front().rows);
-  policy_.act_apart(encoded(obs), step, deterministic, chosen);
+  const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
+  policy_.act_apart(rows_.encode(encoder_, obs), step, deterministic, chosen);
   decoder_.decode(chosen, actions[0]);
 }
 
 void Agent::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
                    const shm::TensorView& action, std::span<float> log_prob,
                    std::span<float> value) {
-  const shm::TensorView chosen = room_for_actions(obs.front().rows);
-  policy_.act(encoded(obs), step, chosen, log_prob, value);
+  const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
+  policy_.act(rows_.encode(encoder_, obs), step, chosen, log_prob, value);
   if (decoder_.is_continuous() && action.row.dtype == shm::DType::kF32) {
     std::memcpy(action.data, chosen.data, chosen.bytes());
   } else {
@@ -67,6 +48,12 @@ void Agent::load(const LearnerState& state) {
   std::ranges::copy(values.span(), parameters.flat().begin());
   encoder_.moments() = std::move(moments);
   policy_.model().parameters_changed();
+}
+
+std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,
+                                                 const env::Space& action,
+                                                 const LearnerConfig& config, std::uint64_t seed) {
+  return std::make_unique<Agent>(observation, action, config, seed);
 }
 
 }  // namespace shoal::learn

@@ -46,6 +46,13 @@ struct IterationStats {
   /// Of the weights that the rollout was collected with: how many updates there were since. NaN
   /// where a rollout is always of the newest.
   double policy_lag = std::numeric_limits<double>::quiet_NaN();
+  // Of learners from a replay.
+  double q_value = std::numeric_limits<double>::quiet_NaN();      // mean, of what was sampled
+  double exploration = std::numeric_limits<double>::quiet_NaN();  // share of random actions
+  double temperature = std::numeric_limits<double>::quiet_NaN();  // coefficient of the entropy
+  std::optional<std::int64_t> updates;                            // steps along a gradient so far
+  /// Whether the iteration learned; otherwise its losses are NaN.
+  bool learned = true;
   double collect_seconds = 0;  // in which the learner collected, or waited for a rollout
   double update_seconds = 0;
 
@@ -91,6 +98,8 @@ class Learner {
 
   /// Everything that iterate() reads or writes, apart from the environments. As rest().
   virtual LearnerState state() const = 0;
+  /// As much of it as load_policy() takes, and the counters; more where that costs nothing.
+  virtual LearnerState policy_state() const { return state(); }
   /// Throws InvalidArgument when names, shapes or types are not this learner's. Strong guarantee.
   virtual void load_state(const LearnerState& state) = 0;
   /// Only the policy and the normaliser, for evaluation.

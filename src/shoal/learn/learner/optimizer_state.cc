@@ -9,21 +9,22 @@
 
 namespace shoal::learn {
 
-void OptimizerState::save(Optimizer& optimizer, const Parameters& layout, LearnerState& state) {
+void OptimizerState::save(Optimizer& optimizer, const Parameters& layout, LearnerState& state,
+                          const char* steps) {
   for (const auto& average : optimizer.averages())
     save_flat(fmt::format("{}.", average.name), layout, average.values, state.optimizer);
-  state.counters["optimizer_steps"] = optimizer.steps();
+  state.counters[steps] = optimizer.steps();
 }
 
 OptimizerState OptimizerState::read(const LearnerState& state, Optimizer& optimizer,
-                                    const Parameters& layout) {
+                                    const Parameters& layout, const char* steps) {
   OptimizerState read;
   for (const auto& average : optimizer.averages()) {
     auto& values = read.averages_.emplace_back(layout.flat().size());
     std::ranges::copy(average.values, values.data());  // what lies between parameters
     load_flat(state.optimizer, fmt::format("{}.", average.name), layout, values.span());
   }
-  read.steps_ = counter(state, "optimizer_steps").get<std::int64_t>();
+  read.steps_ = counter(state, steps).get<std::int64_t>();
   return read;
 }
 

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "shoal/collect/episode_stats.h"
-#include "shoal/collect/reward_scaler.h"
 #include "shoal/collect/rollout_collector.h"
 #include "shoal/env/space.h"
 #include "shoal/learn/checkpoint/learner_state.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/learner/agent.h"
+#include "shoal/learn/learner/episode_standing.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::learn {
@@ -22,10 +22,7 @@ namespace shoal::learn {
 class RolloutSource {
  public:
   /// What it keeps from one rollout to the next, apart from the agent.
-  struct Standing {
-    collect::RewardScaler rewards;
-    collect::EpisodeStats episodes;
-  };
+  using Standing = EpisodeStanding;
 
   /// Borrows the agent.
   RolloutSource(const env::Space& observation, const env::Space& action, int num_envs,

@@ -5,39 +5,13 @@
 #include <numbers>
 #include <numeric>
 
+#include "shoal/learn/network/mlp_layers.h"
 #include "shoal/os/error.h"
 
 namespace shoal::learn {
 namespace {
 
 constexpr std::int64_t kNatureFeatures = 512;
-
-Layer add_linear(Parameters& parameters, const std::string& name, std::int64_t in, std::int64_t out,
-                 bool activated, double gain) {
-  Layer layer{.in = in, .out = out, .activated = activated, .gain = gain};
-  layer.weight = parameters.add(name + ".weight", {out, in});
-  layer.bias = parameters.add(name + ".bias", {out});
-  return layer;
-}
-
-// Sequential(Linear, Activation, …) named `name`; `outputs` > 0 adds a last linear layer with
-// `head_gain`.
-Mlp add_mlp(Parameters& parameters, const std::string& name, std::int64_t in,
-            std::span<const int> hidden, std::int64_t outputs, double head_gain) {
-  Mlp mlp;
-  int index = 0;
-  for (const int width : hidden) {
-    mlp.push_back(add_linear(parameters, name + "." + std::to_string(index), in, width, true,
-                             std::numbers::sqrt2));
-    in = width;
-    index += 2;
-  }
-  if (outputs > 0) {
-    mlp.push_back(
-        add_linear(parameters, name + "." + std::to_string(index), in, outputs, false, head_gain));
-  }
-  return mlp;
-}
 
 ImageTower add_tower(Parameters& parameters, const std::string& name,
                      const std::vector<std::int64_t>& shape) {
@@ -118,13 +92,6 @@ void orthonormalize(std::vector<double>& vectors, std::size_t count, std::size_t
   }
 }
 
-void uniform_within(std::span<float> out, double bound, const Philox& random, std::uint64_t which) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto bits = random(Stream::kInit, which, static_cast<std::uint32_t>(i / 4))[i % 4];
-    out[i] = static_cast<float>(bound * (2.0 * uniform(bits) - 1.0));
-  }
-}
-
 }  // namespace
 
 void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns, double gain,
@@ -179,17 +146,7 @@ Network Network::create(const collect::ObservationEncoder& obs,
 void Network::initialize(Parameters& parameters, const LearnerConfig& config,
                          const Philox& random) const {
   auto layer = [&](const Layer& l) {
-    const auto weight = parameters.values(l.weight);
-    const auto bias = parameters.values(l.bias);
-    const auto fan_in = static_cast<std::int64_t>(weight.size()) / l.out;
-    if (config.orthogonal_init) {
-      orthogonal(weight, l.out, fan_in, l.gain, random, l.weight);
-      std::ranges::fill(bias, 0.0F);
-    } else {
-      const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
-      uniform_within(weight, bound, random, l.weight);
-      uniform_within(bias, bound, random, l.bias);
-    }
+    initialize_layer(l, parameters, config.orthogonal_init, random);
   };
   for (const auto& tower : images) {
     std::ranges::for_each(tower.convolutions, layer);

@@ -13,7 +13,16 @@
 namespace shoal::learn {
 
 /// What random numbers are for: streams never overlap.
-enum class Stream : std::uint8_t { kAction, kEvaluation, kShuffle, kInit, kReset, kActor };
+enum class Stream : std::uint8_t {
+  kAction,
+  kEvaluation,
+  kShuffle,
+  kInit,
+  kReset,
+  kActor,
+  kReplay,
+  kNoise
+};
 
 class Philox {
  public:

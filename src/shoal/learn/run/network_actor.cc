@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/env/space_json.h"
+#include "shoal/learn/algorithm/make_learner.h"
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/run/trained_policy.h"
@@ -20,8 +21,8 @@ constexpr std::string_view kObsNormalizer = "obs.";
 }  // namespace
 
 NetworkActor::NetworkActor(const env::Space& observation, const env::Space& action,
-                           const LearnerConfig& config, std::uint64_t seed)
-    : agent_(std::make_unique<Agent>(observation, action, config, seed)) {}
+                           const AlgorithmConfig& config, std::uint64_t seed)
+    : agent_(make_acting_policy(observation, action, config, seed)) {}
 
 NetworkActor NetworkActor::load(const std::filesystem::path& directory,
                                 const env::Space& observation, const env::Space& action,
@@ -44,7 +45,7 @@ NetworkActor NetworkActor::load(const std::filesystem::path& directory,
         directory.string(), trained_observation.repr(), trained_action.repr(), observation.repr(),
         action.repr()));
   }
-  NetworkActor actor(observation, action, config.learner(), seed);
+  NetworkActor actor(observation, action, config.algorithm, seed);
   actor.agent_->load(learner_state_of(checkpoint));
   return actor;
 }

@@ -11,9 +11,9 @@
 
 #include "shoal/collect/actor.h"
 #include "shoal/env/space.h"
+#include "shoal/learn/algorithm/algorithm_config.h"
 #include "shoal/learn/checkpoint/learner_state.h"
-#include "shoal/learn/config/learner_config.h"
-#include "shoal/learn/learner/agent.h"
+#include "shoal/learn/learner/acting_policy.h"
 
 namespace shoal::learn {
 
@@ -21,8 +21,8 @@ class NetworkActor final : public collect::Actor {
  public:
   /// A new network for these spaces, initialised from `seed`, which its actions are drawn from,
   /// too. Throws InvalidArgument for spaces that it does not cover.
-  NetworkActor(const env::Space& observation, const env::Space& action, const LearnerConfig& config,
-               std::uint64_t seed);
+  NetworkActor(const env::Space& observation, const env::Space& action,
+               const AlgorithmConfig& config, std::uint64_t seed);
 
   /// That of a checkpoint. Throws CorruptFile when the directory holds none, InvalidArgument when
   /// it was trained with other spaces than these.
@@ -41,7 +41,7 @@ class NetworkActor final : public collect::Actor {
   void load_weights(std::vector<NamedArray> weights);
 
  private:
-  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<ActingPolicy> agent_;
 };
 
 }  // namespace shoal::learn

@@ -31,7 +31,7 @@ std::unique_ptr<VectorEnv> make(const char* id, Backend backend = Backend::kSeri
 }
 
 NetworkActor actor_for(const VectorEnv& envs, std::uint64_t seed = 3, bool normalize = false) {
-  LearnerConfig config;
+  PpoConfig config;
   config.normalize_obs = normalize;
   return NetworkActor(envs.single_observation_space(), envs.single_action_space(), config, seed);
 }

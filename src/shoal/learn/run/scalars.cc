@@ -1,5 +1,6 @@
 #include "shoal/learn/run/scalars.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace shoal::learn {
@@ -47,6 +48,14 @@ ScalarRecord scalars_of(const IterationStats& stats, const EndedEpisodes& ended,
   add("train/policy_gradient_loss", stats.policy_loss);
   add("train/policy_lag", stats.policy_lag);
   if (stats.action_std) add("train/std", *stats.action_std);
+  add("rollout/exploration_rate", stats.exploration);
+  add("train/ent_coef", stats.temperature);
+  add("train/q_value", stats.q_value);
+  if (stats.updates) {
+    add("train/n_updates", static_cast<double>(*stats.updates));
+    add("train/updates_per_step", static_cast<double>(*stats.updates) /
+                                      static_cast<double>(std::max(stats.steps, std::int64_t{1})));
+  }
   add("train/value_loss", stats.value_loss);
 
   add("charts/SPS", steps_per_second);
@@ -61,6 +70,8 @@ ScalarRecord scalars_of(const IterationStats& stats, const EndedEpisodes& ended,
   add("losses/explained_variance", stats.explained_variance);
   add("losses/policy_loss", stats.policy_loss);
   add("losses/value_loss", stats.value_loss);
+  add("losses/q_values", stats.q_value);
+  if (!std::isnan(stats.q_value)) add("losses/td_loss", stats.value_loss);
   return record;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "shoal/env/space_json.h"
+#include "shoal/learn/algorithm/make_learner.h"
 
 namespace shoal::learn {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr std::string_view kObsNormalizer = "obs.";
 constexpr const char* kNormalizer = "normalizer.";
 constexpr const char* kEpisodes = "episodes.";
+constexpr const char* kReplay = "replay.";
 
 void borrow(const std::string& prefix, const NamedArray& array, std::vector<SafeTensor>& out) {
   out.push_back({prefix + array.name, array.spec, array.bytes});
@@ -27,6 +29,9 @@ void sort_back(const SafeTensors& file, std::vector<NamedArray>& plain, LearnerS
     } else if (rest.starts_with(kEpisodes)) {
       target = &state.episodes;
       rest.remove_prefix(std::string_view(kEpisodes).size());
+    } else if (rest.starts_with(kReplay)) {
+      target = &state.replay;
+      rest.remove_prefix(std::string_view(kReplay).size());
     }
     target->push_back({std::string(rest), view.spec, {view.bytes.begin(), view.bytes.end()}});
   }
@@ -42,6 +47,7 @@ CheckpointArrays arrays_of(const LearnerState& state, const std::vector<NamedArr
     borrow(kNormalizer, array,
            array.name.starts_with(kObsNormalizer) ? arrays.policy : arrays.optimizer);
   for (const auto& array : state.episodes) borrow(kEpisodes, array, arrays.optimizer);
+  for (const auto& array : state.replay) borrow(kReplay, array, arrays.optimizer);
   for (const auto& array : envs) borrow("", array, arrays.envs);
   return arrays;
 }
@@ -63,8 +69,8 @@ TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
     policy.action_space_ = env::space_from_json(state.at("action_space"));
     policy.steps_ = state.at("step").get<std::int64_t>();
     apply_overrides(state.at("config"), policy.config_);
-    policy.agent_ = std::make_unique<Agent>(policy.observation_space_, policy.action_space_,
-                                            policy.config_.learner(), policy.config_.seed);
+    policy.agent_ = make_acting_policy(policy.observation_space_, policy.action_space_,
+                                       policy.config_.algorithm, policy.config_.seed);
     policy.agent_->load(learner_state_of(checkpoint));
     return policy;
   } catch (const nlohmann::json::exception& error) {

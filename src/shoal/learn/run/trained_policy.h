@@ -13,7 +13,7 @@
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/checkpoint/learner_state.h"
-#include "shoal/learn/learner/agent.h"
+#include "shoal/learn/learner/acting_policy.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
@@ -30,7 +30,7 @@ class TrainedPolicy {
   std::int64_t steps() const noexcept { return steps_; }
   const TrainConfig& config() const noexcept { return config_; }
 
-  /// As Agent::act: raw observations in, the environment's actions out, one view per leaf, any number
+  /// As ActingPolicy::act: raw observations in, the environment's actions out, one view per leaf, any number
   /// of rows.
   void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
            bool deterministic, std::uint64_t step = 0) {
@@ -44,11 +44,11 @@ class TrainedPolicy {
   env::Space action_space_;
   TrainConfig config_;
   std::int64_t steps_ = 0;
-  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<ActingPolicy> agent_;
 };
 
 /// Where a learner's arrays go in a checkpoint. policy.safetensors: the parameters, and
-/// "normalizer.obs.…"; optim.safetensors: the moments, "normalizer.return.…", "episodes.…". Borrows
+/// "normalizer.obs.…"; optim.safetensors: the moments, "normalizer.return.…", "episodes.…", "replay.…". Borrows
 /// from `state` and `envs`.
 CheckpointArrays arrays_of(const LearnerState& state, const std::vector<NamedArray>& envs);
 

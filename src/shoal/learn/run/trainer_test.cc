@@ -46,13 +46,17 @@ TrainConfig small_config(const std::string& algorithm = "ppo") {
                    {"normalize_obs", true},
                    {"normalize_reward", true},
                    {"policy_hidden", {16}},
-                   {"value_hidden", {16}},
                    {"eval_every", 700},
                    {"eval_episodes", 3},
                    {"eval_envs", 2},
                    {"final_episodes", 3},
                    {"seed", 5}},
                   config);
+  const auto has = [&](const char* option) { return to_flat_json(config).contains(option); };
+  if (has("value_hidden")) apply_overrides({{"value_hidden", {16}}}, config);
+  if (has("buffer_size"))
+    apply_overrides(
+        {{"buffer_size", 600}, {"batch_size", 16}, {"prioritized", true}, {"n_step", 2}}, config);
   return config;
 }
 
@@ -176,7 +180,12 @@ TEST_F(TrainerTest, ActorsAreOfA3cAloneAndTakeThePlaceOfEnvironments) {
   EXPECT_EQ(error("a3c", 4, false), "");
 }
 
-class TrainerOf : public TrainerTest, public testing::WithParamInterface<std::string> {};
+class TrainerOf : public TrainerTest, public testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "sac") id_ = "shoal/Pendulum-v1";
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, TrainerOf, testing::ValuesIn(algorithm_names()),
                          [](const auto& info) { return info.param; });

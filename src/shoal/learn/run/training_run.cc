@@ -210,7 +210,7 @@ void TrainingRun::iterate() {
   const auto before = learner_->steps();
   const auto iterations = learner_->iteration();
   last_ = learner_->iterate();
-  if (!std::isfinite(last_.loss))
+  if (last_.learned && !std::isfinite(last_.loss))
     throw Error(
         fmt::format("training diverged: the loss of iteration {} is {}. Observations or rewards "
                     "that are not finite do this, and too "
@@ -308,7 +308,7 @@ void TrainingRun::keep_best(double mean_return) {
   if (std::isnan(mean_return)) return;
   standing_.best_return = mean_return;
   standing_.best_step = learner_->steps();
-  const auto learner = learner_->state();
+  const auto learner = learner_->policy_state();
   auto arrays = arrays_of(learner, {});
   arrays.optimizer.clear();
   write_checkpoint(directory_.best(), arrays, state_json(learner));

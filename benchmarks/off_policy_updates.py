@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Updates per second of DQN and SAC: Shoal's, PyTorch's eager and its `torch.compile`, one thread each.
+
+    python benchmarks/off_policy_updates.py [--rounds 5] [--seconds 2] [--no-compile]
+
+The same network, the same sizes of batches, Adam and clipping as the algorithm has them. Shoal's time holds all that its learner does for
+an update, sampling from the replay and the target network too; PyTorch's learns from one batch that lies there. PyTorch's code is
+what Stable-Baselines3's `train()` comes to without its buffer and logger; compiled is all of it but the optimisers. The three alternate, round by
+round; what is compared is the best round of each. The closing line says what else was running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import shoal
+
+CASES = [
+    ("dqn", [64, 64], 32),
+    ("dqn", [256, 256], 64),
+    ("sac", [64, 64], 128),
+    ("sac", [256, 256], 256),
+]
+ENV = {"dqn": ("shoal/CartPole-v1", 4, 2), "sac": ("shoal/Pendulum-v1", 3, 1)}  # elements of observations and actions
+
+
+def shoal_seconds(algorithm: str, hidden: list[int], batch: int, seconds: float) -> float:
+    """Of one update."""
+    options: dict[str, Any] = {
+        "policy_hidden": hidden,
+        "batch_size": batch,
+        "preset": "sb3",
+        "num_envs": 1,
+        "num_workers": 0,
+        "total_steps": 10_000_000,
+        "num_steps": 200,
+        "train_freq": 1,
+        "gradient_steps": 1,
+        "buffer_size": 20_000,
+        "eval_every": 0,
+        "eval_envs": 1,
+        "final_episodes": 0,
+        "save_every_seconds": 1e9,
+    }
+    options |= {"target_update_interval": 500, "double_dqn": False} if algorithm == "dqn" else {"value_hidden": hidden}
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch:
+        with shoal.learn.Trainer(ENV[algorithm][0], algorithm, run_dir=f"{scratch}/run", **options) as trainer:
+            trainer.start()
+            until = time.perf_counter() + seconds
+            best, seen = float("inf"), 0
+            while not trainer.wait(0.002) and time.perf_counter() < until:
+                status = trainer.status()
+                if status["iteration"] > max(seen, 1):
+                    seen = status["iteration"]
+                    best = min(best, status["update_seconds"] / 200)
+            trainer.stop()
+            trainer.wait()
+    return best
+
+
+def mlp(width: int, hidden: list[int], outputs: int) -> Any:
+    from torch import nn
+
+    layers: list[Any] = []
+    for size in hidden:
+        layers += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+def dqn_update(hidden: list[int], batch: int, compiled: bool) -> Callable[[], None]:
+    import torch
+    from torch import nn
+
+    _, dense, actions = ENV["dqn"]
+    online, target = mlp(dense, hidden, actions), mlp(dense, hidden, actions)
+    optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
+    obs, following = torch.randn(batch, dense), torch.randn(batch, dense)
+    taken = torch.randint(0, actions, (batch, 1))
+    rewards, dones = torch.randn(batch, 1), torch.zeros(batch, 1)
+
+    def loss_of() -> Any:
+        with torch.no_grad():
+            best = target(following).max(dim=1).values.reshape(-1, 1)
+            wanted = rewards + (1 - dones) * 0.99 * best
+        return nn.functional.smooth_l1_loss(online(obs).gather(1, taken), wanted)
+
+    made = torch.compile(loss_of) if compiled else loss_of
+
+    def update() -> None:
+        loss = made()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(online.parameters(), 10)
+        optimizer.step()
+
+    return update
+
+
+def sac_update(hidden: list[int], batch: int, compiled: bool) -> Callable[[], None]:
+    import torch
+    from torch import nn
+
+    _, dense, actions = ENV["sac"]
+    actor = mlp(dense, hidden, 2 * actions)
+    critics, targets = ([mlp(dense + actions, hidden, 1) for _ in range(2)] for _ in range(2))
+    log_alpha = torch.zeros(1, requires_grad=True)
+    of_critics = [p for critic in critics for p in critic.parameters()]
+    of_targets = [p for critic in targets for p in critic.parameters()]
+    optimizers = [torch.optim.Adam(p, lr=3e-4) for p in ([log_alpha], of_critics, list(actor.parameters()))]
+    obs, following = torch.randn(batch, dense), torch.randn(batch, dense)
+    taken = torch.rand(batch, actions) * 2 - 1
+    rewards, dones = torch.randn(batch, 1), torch.zeros(batch, 1)
+
+    def draw(x: Any) -> tuple[Any, Any]:
+        mean, log_std = actor(x).chunk(2, dim=-1)
+        normal = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp(), validate_args=False)
+        raw = normal.rsample()
+        action = raw.tanh()
+        logp = normal.log_prob(raw).sum(-1, keepdim=True) - torch.log(1 - action**2 + 1e-6).sum(-1, keepdim=True)
+        return action, logp
+
+    def least(of: list[Any], x: Any, action: Any) -> Any:
+        both = torch.cat([x, action], dim=1)
+        return torch.min(of[0](both), of[1](both))
+
+    def critic_loss(alpha: Any) -> Any:
+        with torch.no_grad():
+            action, logp = draw(following)
+            wanted = rewards + (1 - dones) * 0.99 * (least(targets, following, action) - alpha * logp)
+        both = torch.cat([obs, taken], dim=1)
+        return 0.5 * sum(nn.functional.mse_loss(critic(both), wanted) for critic in critics)
+
+    def actor_loss(alpha: Any, action: Any, logp: Any) -> Any:
+        return (alpha * logp - least(critics, obs, action)).mean()
+
+    parts = [draw, critic_loss, actor_loss]
+    drawn, critic_of, actor_of = (torch.compile(part) if compiled else part for part in parts)
+
+    def step(optimizer: Any, loss: Any) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def update() -> None:
+        action, logp = drawn(obs)
+        alpha = log_alpha.detach().exp()
+        step(optimizers[0], -(log_alpha * (logp - actions).detach()).mean())
+        step(optimizers[1], critic_of(alpha))
+        step(optimizers[2], actor_of(alpha, action, logp))
+        with torch.no_grad():
+            for mine, theirs in zip(of_critics, of_targets, strict=True):
+                theirs.mul_(0.995).add_(mine, alpha=0.005)
+
+    return update
+
+
+def torch_seconds(update: Callable[[], None], seconds: float) -> float:
+    """Of one update: the best of some tens of stretches."""
+    update()
+    until = time.perf_counter() + seconds
+    best = float("inf")
+    while time.perf_counter() < until:
+        begin = time.perf_counter()
+        for _ in range(20):
+            update()
+        best = min(best, (time.perf_counter() - begin) / 20)
+    return best
+
+
+def compare(algorithm: str, hidden: list[int], batch: int, options: argparse.Namespace) -> None:
+    make = dqn_update if algorithm == "dqn" else sac_update
+    updates = {"eager": make(hidden, batch, False)}
+    if options.compile:
+        updates["compile"] = make(hidden, batch, True)
+    best = {"shoal": float("inf"), **dict.fromkeys(updates, float("inf"))}
+    for _ in range(options.rounds):
+        best["shoal"] = min(best["shoal"], shoal_seconds(algorithm, hidden, batch, options.seconds))
+        for name, update in updates.items():
+            best[name] = min(best[name], torch_seconds(update, options.seconds))
+    ratios = ", ".join(f"{best[name] / best['shoal']:.1f} times {name}'s" for name in updates)
+    times = ", ".join(f"{name} {1e6 * value:.0f} µs" for name, value in best.items())
+    print(f"{algorithm} {'-'.join(map(str, hidden))}, batch {batch}: {times}: Shoal's rate is {ratios}", flush=True)
+
+
+def main() -> None:
+    import torch
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each of the three in each round")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for algorithm, hidden, batch in CASES:
+        compare(algorithm, hidden, batch, options)
+    print(f"torch {torch.__version__}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

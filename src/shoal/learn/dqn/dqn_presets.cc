@@ -1,0 +1,44 @@
+// DQN's presets. "sb3" is Stable-Baselines3's defaults, without double DQN, as it has none; "zoo_…" are
+// rl-baselines3-zoo's (hyperparams/dqn.yml), likewise. Those of a task began as these and were tuned with this
+// learner.
+#include "shoal/learn/dqn/dqn_config.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr Preset kPresets[] = {
+    {"sb3", R"({"num_envs": 1, "total_steps": 1000000, "double_dqn": false})"},
+
+    {"zoo_cartpole", R"({
+      "num_envs": 1, "total_steps": 50000, "double_dqn": false, "learning_rate": 2.3e-3,
+      "batch_size": 64, "buffer_size": 100000, "learning_starts": 1000,
+      "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
+      "exploration_fraction": 0.16, "exploration_final": 0.04, "policy_hidden": [256, 256]})"},
+
+    {"zoo_lunarlander", R"({
+      "num_envs": 1, "total_steps": 100000, "double_dqn": false, "learning_rate": 6.3e-4,
+      "batch_size": 128, "buffer_size": 50000, "learning_starts": 0,
+      "target_update_interval": 250, "train_freq": 4, "gradient_steps": -1,
+      "exploration_fraction": 0.12, "exploration_final": 0.1, "policy_hidden": [256, 256]})"},
+
+    {"CartPole-v1", R"({
+      "num_envs": 8, "total_steps": 100000, "learning_rate": 1e-3,
+      "learning_rate_schedule": "linear", "batch_size": 64, "buffer_size": 100000,
+      "learning_starts": 1000, "n_step": 3, "target_update_interval": 500, "train_freq": 4,
+      "gradient_steps": 2, "exploration_fraction": 0.16, "exploration_final": 0.04,
+      "policy_hidden": [128, 128], "eval_every": 5000, "target_return": 490})"},
+
+    {"LunarLander-v3", R"({
+      "num_envs": 8, "total_steps": 500000, "learning_rate": 6e-4,
+      "learning_rate_schedule": "linear", "batch_size": 128, "buffer_size": 200000,
+      "learning_starts": 5000, "n_step": 3, "dueling": true, "target_update_interval": 1000,
+      "train_freq": 4, "gradient_steps": 1, "exploration_fraction": 0.1,
+      "exploration_final": 0.02, "policy_hidden": [128, 128], "eval_every": 25000,
+      "target_return": 220})"},
+};
+
+}  // namespace
+
+std::span<const Preset> DqnConfig::presets() { return kPresets; }
+
+}  // namespace shoal::learn

@@ -1,0 +1,52 @@
+// How DQN explores and learns: one step along the gradient of a batch's loss, and a target network that
+// follows.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/learn/dqn/dqn_config.h"
+#include "shoal/learn/dqn/q_policy.h"
+#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/off_policy/off_policy_update.h"
+
+namespace shoal::learn {
+
+class DqnUpdate final : public OffPolicyUpdate {
+ public:
+  /// Throws InvalidArgument for spaces that it cannot learn. `config` is valid.
+  DqnUpdate(const env::Space& observation, const env::Space& action, const DqnConfig& config,
+            std::uint64_t seed);
+
+  QPolicy& policy() noexcept override { return policy_; }
+  const QPolicy& policy() const noexcept override { return policy_; }
+  collect::ObservationEncoder& encoder() noexcept override { return policy_.encoder(); }
+  const Philox& random() const noexcept override { return policy_.random(); }
+  const shm::TensorSpec& action_spec() const noexcept override { return policy_.decoder().spec(); }
+  void explore(std::span<const shm::TensorView> obs, const OffPolicyTime& time, bool anyhow,
+               const shm::TensorView& actions) override;
+  void decode(const shm::TensorView& actions, const shm::TensorView& to) const override {
+    policy_.decoder().decode(actions, to);
+  }
+  void stepped(std::int64_t before, std::int64_t after) override;
+  void learn(const ReplayMinibatch& batch, const OffPolicyTime& time, std::span<double> td_errors,
+             OffPolicySums& sums) override;
+  void report(const OffPolicyTime& time, IterationStats& stats) const override;
+  void save(LearnerState& state) const override;
+  PutBack read(const LearnerState& state) override;
+
+ private:
+  const DqnConfig config_;
+  QPolicy policy_;
+  Parameters target_;
+  std::unique_ptr<QNetwork> target_network_;
+  std::unique_ptr<Optimizer> optimizer_;
+  AlignedFloats gradient_;
+  std::vector<float> q_, q_next_, q_target_, d_q_;
+};
+
+}  // namespace shoal::learn

@@ -1,0 +1,103 @@
+#include "shoal/learn/dqn/q_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "shoal/learn/learner/state_arrays.h"
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+const env::Space& one_choice(const env::Space& action) {
+  if (action.get_if<env::Discrete>() != nullptr) return action;
+  throw InvalidArgument(fmt::format(
+      "dqn learns the value of each action of a Discrete space, not of {}. sac learns a Box; ppo "
+      "and a2c learn this",
+      action.repr()));
+}
+
+}  // namespace
+
+std::int32_t best_of(std::span<const float> q) noexcept {
+  return static_cast<std::int32_t>(std::ranges::max_element(q) - q.begin());
+}
+
+QPolicy::QPolicy(const env::Space& observation, const env::Space& action, const DqnConfig& config,
+                 std::uint64_t seed)
+    : exploration_final_(config.exploration_final),
+      encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
+      decoder_(one_choice(action)),
+      random_(seed) {
+  refuse_images(encoder_, "dqn");
+  layers_ =
+      QLayers::create(encoder_, decoder_.categories()[0], config.dueling, config, parameters_);
+  layers_.initialize(parameters_, config, random_);
+  network_ = make_q_network(layers_, parameters_);
+}
+
+void QPolicy::choose(std::span<const shm::TensorView> obs, double exploration, Stream stream,
+                     std::uint64_t step, const shm::TensorView& actions) {
+  const auto n = static_cast<std::size_t>(layers_.actions);
+  const auto rows = static_cast<std::size_t>(actions.rows);
+  auto* chosen = reinterpret_cast<std::int32_t*>(actions.data);
+  q_.resize(rows * n);
+  network_->forward(obs, q_);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto bits = random_(stream, step, static_cast<std::uint32_t>(r));
+    chosen[r] = uniform(bits[0]) < exploration ? static_cast<std::int32_t>(below(bits[1], n))
+                                               : best_of(std::span(q_).subspan(r * n, n));
+  }
+}
+
+void QPolicy::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
+                  bool deterministic, std::uint64_t step) {
+  const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
+  choose(rows_.encode(encoder_, obs), deterministic ? 0.0 : exploration_final_, Stream::kEvaluation,
+         step, chosen);
+  decoder_.decode(chosen, actions[0]);
+}
+
+void QPolicy::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+                     const shm::TensorView& action, std::span<float> log_prob,
+                     std::span<float> value) {
+  const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
+  choose(rows_.encode(encoder_, obs), exploration_final_, Stream::kAction, step, chosen);
+  const auto n = static_cast<std::size_t>(layers_.actions);
+  const auto* taken = reinterpret_cast<const std::int32_t*>(chosen.data);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(chosen.rows); ++r) {
+    const auto q = std::span<const float>(q_).subspan(r * n, n);
+    const std::int32_t best = best_of(q);
+    const double any = exploration_final_ / static_cast<double>(n);
+    const double probability = taken[r] == best ? 1.0 - exploration_final_ + any : any;
+    if (!log_prob.empty()) log_prob[r] = static_cast<float>(std::log(probability));
+    if (!value.empty()) value[r] = q[static_cast<std::size_t>(best)];
+  }
+  decoder_.decode(chosen, action);
+}
+
+void QPolicy::save(LearnerState& state) const {
+  save_flat("", parameters_, parameters_.flat(), state.policy);
+  if (encoder_.moments().size() > 0) save_moments("obs", encoder_.moments(), state.normalizer);
+}
+
+void QPolicy::load(const LearnerState& state) {
+  AlignedFloats values(parameters_.flat().size());
+  load_flat(state.policy, "", parameters_, values.span());
+  collect::RunningMoments moments = encoder_.moments();
+  if (moments.size() > 0) load_moments("obs", state.normalizer, moments);
+  std::ranges::copy(values.span(), parameters_.flat().begin());
+  encoder_.moments() = std::move(moments);
+  network_->parameters_changed();
+}
+
+std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,
+                                                 const env::Space& action, const DqnConfig& config,
+                                                 std::uint64_t seed) {
+  return std::make_unique<QPolicy>(observation, action, config, seed);
+}
+
+}  // namespace shoal::learn

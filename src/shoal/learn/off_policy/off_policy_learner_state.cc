@@ -1,0 +1,102 @@
+// An OffPolicyLearner's state as named arrays, and back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shoal/learn/learner/state_arrays.h"
+#include "shoal/learn/off_policy/off_policy_learner_impl.h"
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+std::vector<NamedArray> arrays_of(const collect::ReplayContents& contents) {
+  std::vector<NamedArray> arrays;
+  arrays.push_back(named_array("heads", std::span<const std::int64_t>(contents.heads)));
+  arrays.push_back(named_array("begun", std::span<const std::uint8_t>(contents.begun)));
+  arrays.push_back(
+      named_array("rows", std::span(reinterpret_cast<const std::uint8_t*>(contents.rows.data()),
+                                    contents.rows.size())));
+  arrays.push_back(named_array("weights", std::span<const std::uint64_t>(contents.weights)));
+  arrays.push_back(named_array("greatest", std::span<const std::uint64_t>(&contents.greatest, 1)));
+  return arrays;
+}
+
+/// The values of `name`, however many.
+template <class T, class Element>
+void read_into(const std::vector<NamedArray>& arrays, const char* name, std::vector<Element>& out) {
+  static_assert(sizeof(T) == sizeof(Element));
+  const auto found = std::ranges::find(arrays, name, &NamedArray::name);
+  const std::size_t size = found == arrays.end() ? 0 : found->bytes.size() / sizeof(T);
+  const auto values = find_array<T>(arrays, name, size);
+  out.resize(size);
+  if (size > 0) std::memcpy(out.data(), values.data(), values.size_bytes());
+}
+
+collect::ReplayContents contents_of(const std::vector<NamedArray>& arrays) {
+  collect::ReplayContents contents;
+  read_into<std::int64_t>(arrays, "heads", contents.heads);
+  read_into<std::uint8_t>(arrays, "begun", contents.begun);
+  read_into<std::uint8_t>(arrays, "rows", contents.rows);
+  read_into<std::uint64_t>(arrays, "weights", contents.weights);
+  contents.greatest = find_array<std::uint64_t>(arrays, "greatest", 1)[0];
+  return contents;
+}
+
+}  // namespace
+
+LearnerState OffPolicyLearner::policy_state() const {
+  const Impl& me = *impl_;
+  LearnerState state;
+  me.update->policy().save(state);
+  me.standing.save(me.config, state);
+  state.counters["seed"] = me.update->random().seed();
+  state.counters["steps"] = me.steps;
+  state.counters["iteration"] = me.iteration;
+  state.counters["updates"] = me.updates;
+  return state;
+}
+
+LearnerState OffPolicyLearner::state() const {
+  LearnerState state = policy_state();
+  impl_->update->save(state);
+  state.replay = arrays_of(impl_->replay.contents());
+  return state;
+}
+
+void OffPolicyLearner::load_state(const LearnerState& state) {
+  // All is read, and thereby checked, before anything of this learner changes.
+  Impl& me = *impl_;
+  const auto put_back = me.update->read(state);
+  EpisodeStanding standing = me.standing;
+  standing.load(me.config, state);
+  const collect::ReplayContents contents = contents_of(state.replay);
+  const auto steps = counter(state, "steps").get<std::int64_t>();
+  const auto iteration = counter(state, "iteration").get<std::int64_t>();
+  const auto updates = counter(state, "updates").get<std::int64_t>();
+  const auto seed = counter(state, "seed").get<std::uint64_t>();
+  // Both may refuse what is not their own.
+  LearnerState policy;
+  me.update->policy().save(policy);
+  me.update->policy().load(state);
+  try {
+    me.replay.restore(contents);
+  } catch (...) {
+    me.update->policy().load(policy);
+    throw;
+  }
+  put_back();
+  me.standing = std::move(standing);
+  me.update->policy().reseed(seed);
+  me.steps = steps;
+  me.iteration = iteration;
+  me.updates = updates;
+}
+
+void OffPolicyLearner::load_policy(const LearnerState& state) {
+  impl_->update->policy().load(state);
+}
+
+}  // namespace shoal::learn

@@ -1,0 +1,148 @@
+#include "shoal/learn/sac/sac_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "shoal/learn/learner/state_arrays.h"
+#include "shoal/learn/network/mlp_layers.h"
+#include "shoal/learn/network/q_network.h"
+#include "shoal/learn/sac/squashed_gaussian.h"
+#include "shoal/os/error.h"
+
+namespace shoal::learn {
+namespace {
+
+const env::Space& a_box(const env::Space& action) {
+  if (action.get_if<env::Box>() != nullptr) return action;
+  throw InvalidArgument(fmt::format(
+      "sac learns actions of a Box, not of {}. dqn learns a Discrete space; ppo and a2c learn this",
+      action.repr()));
+}
+
+void check_bounds(const collect::ActionDecoder& decoder) {
+  for (std::size_t k = 0; k < decoder.low().size(); ++k) {
+    if (std::isfinite(decoder.low()[k]) && std::isfinite(decoder.high()[k])) continue;
+    throw InvalidArgument(fmt::format(
+        "sac scales its actions to the bounds of the Box, and element {} has none ([{}, {}]). Give "
+        "the space bounds, as Gymnasium's RescaleAction does; ppo and a2c learn without",
+        k, decoder.low()[k], decoder.high()[k]));
+  }
+}
+
+}  // namespace
+
+SacPolicy::SacPolicy(const env::Space& observation, const env::Space& action,
+                     const SacConfig& config, std::uint64_t seed)
+    : encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
+      decoder_(a_box(action)),
+      dimensions_(static_cast<std::size_t>(decoder_.spec().numel())),
+      random_(seed) {
+  check_bounds(decoder_);
+  refuse_images(encoder_, "sac");
+  layers_ = add_mlp(parameters_, "actor", encoder_.dense(), config.policy_hidden,
+                    static_cast<std::int64_t>(2 * dimensions_), 0.01);
+  parameters_.build();
+  for (const Layer& layer : layers_)
+    initialize_layer(layer, parameters_, config.orthogonal_init, random_);
+  network_ = std::make_unique<MlpChain>(layers_, config.activation, parameters_);
+}
+
+FloatRows SacPolicy::head_of(std::span<const shm::TensorView> obs) {
+  return network_->forward({reinterpret_cast<const float*>(obs[0].data), encoder_.dense()},
+                           obs[0].rows);
+}
+
+void SacPolicy::fill_noise(Stream stream, std::uint64_t step, std::uint32_t which,
+                           std::span<float> noise) const {
+  const std::size_t rows = noise.size() / dimensions_;
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t k = 0; k < dimensions_; k += 4) {
+      const auto bits = random_(stream, step, static_cast<std::uint32_t>(r),
+                                which << 16 | static_cast<std::uint32_t>(k / 4));
+      const auto first = normals(bits[0], bits[1]);
+      const auto second = normals(bits[2], bits[3]);
+      const double four[] = {first[0], first[1], second[0], second[1]};
+      for (std::size_t j = 0; j < 4 && k + j < dimensions_; ++j)
+        noise[r * dimensions_ + k + j] = static_cast<float>(four[j]);
+    }
+  }
+}
+
+void SacPolicy::sample(std::span<const shm::TensorView> obs, Stream stream, std::uint64_t step,
+                       std::span<float> actions, std::span<float> log_prob) {
+  noise_.resize(actions.size());
+  fill_noise(stream, step, 0, noise_);
+  const FloatRows head = head_of(obs);
+  for (std::size_t r = 0; r < log_prob.size(); ++r) {
+    const auto at = r * dimensions_;
+    log_prob[r] =
+        squash({head.row(static_cast<std::int64_t>(r)), 2 * dimensions_},
+               std::span(noise_).subspan(at, dimensions_), actions.subspan(at, dimensions_));
+  }
+}
+
+void SacPolicy::decode(const shm::TensorView& actions, const shm::TensorView& to) const {
+  const auto unit = actions.as<float>();
+  scaled_.resize(unit.size());
+  for (std::size_t i = 0; i < unit.size(); ++i) {
+    const double low = decoder_.low()[i % dimensions_];
+    const double high = decoder_.high()[i % dimensions_];
+    scaled_[i] =
+        static_cast<float>(low + 0.5 * (static_cast<double>(unit[i]) + 1.0) * (high - low));
+  }
+  decoder_.decode({reinterpret_cast<std::byte*>(scaled_.data()), actions.rows, actions.row}, to);
+}
+
+void SacPolicy::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
+                    bool deterministic, std::uint64_t step) {
+  const shm::TensorView unit = rows_.actions(decoder_.spec(), obs.front().rows);
+  const auto encoded = rows_.encode(encoder_, obs);
+  if (deterministic) {
+    const FloatRows head = head_of(encoded);
+    const auto chosen = unit.as<float>();
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      chosen[i] = std::tanh(head.row(static_cast<std::int64_t>(i / dimensions_))[i % dimensions_]);
+  } else {
+    logp_.resize(static_cast<std::size_t>(unit.rows));
+    sample(encoded, Stream::kEvaluation, step, unit.as<float>(), logp_);
+  }
+  decode(unit, actions[0]);
+}
+
+void SacPolicy::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+                       const shm::TensorView& action, std::span<float> log_prob,
+                       std::span<float> value) {
+  const shm::TensorView unit = rows_.actions(decoder_.spec(), obs.front().rows);
+  logp_.resize(static_cast<std::size_t>(unit.rows));
+  sample(rows_.encode(encoder_, obs), Stream::kAction, step, unit.as<float>(), logp_);
+  std::ranges::copy(std::span(logp_).first(log_prob.size()), log_prob.begin());
+  std::ranges::fill(value, std::numeric_limits<float>::quiet_NaN());
+  decode(unit, action);
+}
+
+void SacPolicy::save(LearnerState& state) const {
+  save_flat("", parameters_, parameters_.flat(), state.policy);
+  if (encoder_.moments().size() > 0) save_moments("obs", encoder_.moments(), state.normalizer);
+}
+
+void SacPolicy::load(const LearnerState& state) {
+  AlignedFloats values(parameters_.flat().size());
+  load_flat(state.policy, "", parameters_, values.span());
+  collect::RunningMoments moments = encoder_.moments();
+  if (moments.size() > 0) load_moments("obs", state.normalizer, moments);
+  std::ranges::copy(values.span(), parameters_.flat().begin());
+  encoder_.moments() = std::move(moments);
+  network_->parameters_changed();
+}
+
+std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,
+                                                 const env::Space& action, const SacConfig& config,
+                                                 std::uint64_t seed) {
+  return std::make_unique<SacPolicy>(observation, action, config, seed);
+}
+
+}  // namespace shoal::learn

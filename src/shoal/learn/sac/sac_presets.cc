@@ -1,0 +1,23 @@
+// SAC's presets. "sb3" is Stable-Baselines3's defaults; "zoo_mujoco" rl-baselines3-zoo's for HalfCheetah and Hopper
+// (hyperparams/sac.yml). Those of a task began as these and were tuned with this learner.
+#include "shoal/learn/sac/sac_config.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr Preset kPresets[] = {
+    {"sb3", R"({"num_envs": 1, "total_steps": 1000000})"},
+
+    {"zoo_mujoco", R"({"num_envs": 1, "total_steps": 1000000, "learning_starts": 10000})"},
+
+    {"Pendulum-v1", R"({
+      "num_envs": 1, "total_steps": 10000, "learning_rate": 1e-3, "learning_starts": 500,
+      "batch_size": 128, "buffer_size": 20000, "tau": 0.01, "policy_hidden": [64, 64],
+      "value_hidden": [64, 64], "eval_every": 1000, "target_return": -160})"},
+};
+
+}  // namespace
+
+std::span<const Preset> SacConfig::presets() { return kPresets; }
+
+}  // namespace shoal::learn
