@@ -88,7 +88,9 @@ void bind_atari(nb::module_& module) {
           [](OwnedScreen& self, int i, const Bytes& gray, const Bytes& rgb) {
             self.screen().learn(i != 0, span_of(gray), span_of(rgb));
           },
-          "i"_a, "gray"_a, "rgb"_a)
+          "i"_a, "gray"_a, "rgb"_a,
+          nb::sig("def learn(self, i: int, gray: Any, rgb: Any) -> None"),
+          "What frame i is in grey, a byte a pixel, and in RGB, three: uint8 arrays.")
       .def("pool", [](OwnedScreen& self) { self.screen().pool(); })
       .def(
           "pool_one", [](OwnedScreen& self, int i) { self.screen().pool_one(i != 0); }, "i"_a)
