@@ -127,7 +127,9 @@ def test_the_last_observation_of_a_game_is_theirs_too() -> None:
         ({"screen_size": None}, {"screen_size": (160, 210)}, {"difficulty": 1}),
     ],
 )
-def test_each_switch_is_gymnasiums(switches: dict[str, Any], arguments: dict[str, Any], of_game: dict[str, Any]) -> None:
+def test_each_switch_is_gymnasiums(
+    switches: dict[str, Any], arguments: dict[str, Any], of_game: dict[str, Any]
+) -> None:
     theirs = FrameStackObservation(GymnasiumsPreprocessing(raw("Breakout", **of_game), **arguments), 4)
     assert_plays_the_same(ours("Breakout", AtariPreprocessing.like("gymnasium", **switches), **of_game), theirs, 150)
 
@@ -135,7 +137,9 @@ def test_each_switch_is_gymnasiums(switches: dict[str, Any], arguments: dict[str
 def test_without_a_stack_there_is_no_axis_for_it_and_without_pooling_the_last_frame_counts() -> None:
     mine, theirs = ours("Pong", {"like": "gymnasium", "frame_stack": None}), GymnasiumsPreprocessing(raw("Pong"))
     assert_plays_the_same(mine, theirs, steps=100)
-    mine = ours("Pong", {"like": "gymnasium", "frame_stack": None, "max_pool": False, "screen_size": None, "noop_max": 0})
+    mine = ours(
+        "Pong", {"like": "gymnasium", "frame_stack": None, "max_pool": False, "screen_size": None, "noop_max": 0}
+    )
     screens = raw("Pong", frameskip=4, obs_type="grayscale")
     assert_plays_the_same(mine, screens, steps=100)
 
@@ -488,7 +492,9 @@ def test_a_collector_takes_it() -> None:
 
 
 def test_flags_say_how_a_game_is_preprocessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = [f"--set={name}={value}" for name, value in TINY.items() if name not in ("num_workers", "max_episode_steps")]
+    settings = [
+        f"--set={name}={value}" for name, value in TINY.items() if name not in ("num_workers", "max_episode_steps")
+    ]
     short = ["train", "ALE/Breakout-v5", *settings, "--max-episode-steps=20", "--num-workers=0", "--quiet"]
     flags = ["--atari=sb3", "--atari=noop_max=2", "--atari=pixels=gymnasium"]
     assert main([*short, *flags, f"--run-dir={tmp_path / 'run'}"]) == 0, capsys.readouterr().err

@@ -71,7 +71,9 @@ def test_every_key_of_an_entry_is_an_option_of_ours(written: Any) -> None:
 
 def test_a_run_is_trained_by_it_and_other_arguments_go_before(written: Any, tmp_path: Path) -> None:
     file = written(CARTPOLE)
-    result = shoal.learn.train("CartPole-v1", config=file, gamma=0.9, num_workers=0, final_episodes=0, run_dir=tmp_path / "run")
+    result = shoal.learn.train(
+        "CartPole-v1", config=file, gamma=0.9, num_workers=0, final_episodes=0, run_dir=tmp_path / "run"
+    )
     run = json.loads((result.run_dir / "config.json").read_text())
     assert (run["algorithm"], run["preset"], run["settings"]) == ("ppo", "sb3", "ppo.yml:CartPole-v1")
     config = run["config"]
@@ -82,10 +84,21 @@ def test_a_run_is_trained_by_it_and_other_arguments_go_before(written: Any, tmp_
 
 def test_the_command_line_reads_it(written: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(CARTPOLE + "      verbose: 1\n", name="a2c.yml")
-    file.write_text("\n".join(line for line in file.read_text().splitlines() if line.split(":")[0].strip() not in OF_PPO))
-    flags = ["--num-workers=0", "--set=final_episodes=0", f"--run-dir={tmp_path / 'run'}", "--json", "--seed=3", "--quiet"]
+    file.write_text(
+        "\n".join(line for line in file.read_text().splitlines() if line.split(":")[0].strip() not in OF_PPO)
+    )
+    flags = [
+        "--num-workers=0",
+        "--set=final_episodes=0",
+        f"--run-dir={tmp_path / 'run'}",
+        "--json",
+        "--seed=3",
+        "--quiet",
+    ]
     assert main(["train", "CartPole-v1", f"--config={file}", *flags]) == 0
-    noted = "a2c.yml:CartPole-v1: left out, since it changes nothing here: verbose: 1 (the command line shows progress)\n"
+    noted = (
+        "a2c.yml:CartPole-v1: left out, since it changes nothing here: verbose: 1 (the command line shows progress)\n"
+    )
     assert capsys.readouterr().err.startswith(noted)
     run = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (run["algorithm"], run["config"]["num_steps"], run["config"]["seed"]) == ("a2c", 16, 3)
@@ -123,7 +136,13 @@ def test_policy_kwargs_are_read_as_data(tmp_path: Path) -> None:
 
 def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    for text in (f"dict(a=open({str(marker)!r}, 'w'))", "__import__('os').getcwd()", "dict(**{'a': 1})", "[x for x in (1, 2)]", "1 +"):
+    for text in (
+        f"dict(a=open({str(marker)!r}, 'w'))",
+        "__import__('os').getcwd()",
+        "dict(**{'a': 1})",
+        "[x for x in (1, 2)]",
+        "1 +",
+    ):
         with pytest.raises(ValueError, match="policy_kwargs: .* cannot be read: .* is not run"):
             literal("policy_kwargs", text)
     assert not marker.exists()
@@ -207,7 +226,9 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
 
 def test_what_changes_nothing_is_a_note(written: Any, tmp_path: Path) -> None:
     file = written(CARTPOLE + "      tensorboard_log: /tmp/x\n      frame_stack: 2\n")
-    with pytest.warns(UserWarning, match="ppo.yml:CartPole-v1: left out.*frame_stack: 2 .an episode.*tensorboard_log: /tmp/x"):
+    with pytest.warns(
+        UserWarning, match="ppo.yml:CartPole-v1: left out.*frame_stack: 2 .an episode.*tensorboard_log: /tmp/x"
+    ):
         shoal.learn.Trainer("CartPole-v1", config=file, num_workers=0, run_dir=tmp_path / "noted").close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -231,7 +252,10 @@ def test_the_entry_of_an_environment_is_found(written: Any) -> None:
     assert zoo.read(file, "shoal/CartPole-v1").source == "ppo.yml:CartPole-v1"
     assert zoo.read(file, "package:CartPole-v1").source == "ppo.yml:CartPole-v1"
     assert zoo.read(f"{file}:LunarLander-v2", "LunarLander-v3").arguments == {"gamma": 0.8}
-    with pytest.raises(ValueError, match="no entry for 'LunarLander-v3'; to take that of LunarLander-v2, write .*ppo.yml:LunarLander-v2"):
+    with pytest.raises(
+        ValueError,
+        match="no entry for 'LunarLander-v3'; to take that of LunarLander-v2, write .*ppo.yml:LunarLander-v2",
+    ):
         zoo.read(file, "LunarLander-v3")
     assert zoo.read(written("default: {gamma: 0.1}"), "Unheard-v0").arguments == {"gamma": 0.1}
 
