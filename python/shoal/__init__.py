@@ -86,7 +86,9 @@ _MODULE_OF = {
     "share_module": "shoal.ipc.tensors",
     "worker": "shoal.identity",
 }
-_SUBMODULES = frozenset({"atari", "collect", "errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"})
+_SUBMODULES = frozenset(
+    {"atari", "collect", "errors", "identity", "learn", "multiprocessing", "process", "serve", "vector"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ ENVPOOL = "test_compat_envpool"
 CLEANRL = "test_compat_cleanrl"
 PETTINGZOO = "test_compat_pettingzoo"
 MODULES = "test_learn_modules"
+ATARI = "test_atari"
 
 OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
 ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when the call returns")
@@ -34,6 +35,8 @@ TRAIN = {
     "env_kwargs max_episode_steps frame_stack reward_clip wrappers": (
         "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others"
     ),
+    "atari": f"{ATARI}::test_another_way_of_scaling_rewards_goes_before_the_default_sign",
+    "config": "test_learn_zoo::test_a_run_is_trained_by_it_and_other_arguments_go_before",
     "num_workers backend context": f"{OWN}::test_training_is_where_and_how_it_was_asked_to_be",
     "overrides": "test_learn_train::test_a_bad_option_is_one_clear_error_before_anything_starts",
 }
@@ -64,8 +67,22 @@ PROOF: dict[str, dict[str, str]] = {
         "max_in_flight": "test_async::test_max_in_flight_bounds_what_is_out",
         "pool": "test_gpu_hygiene::test_a_worker_pool_leases_too",
         "worker": "test_vector_processes::test_workers_have_the_threads_and_variables_they_were_given",
+        "atari": f"{ATARI}::test_a_time_limit_counts_steps_of_a_game_and_bounds_of_rewards_take_the_place_of_signs",
         "unknown": f"{OWN}::test_an_unknown_argument_is_refused",
     },
+    "AtariPreprocessing": {
+        "noop_max frame_skip max_pool terminal_on_life_loss fire_reset screen_size grayscale_obs frame_stack clip_reward pixels"
+        " padding_type whole_games": f"{ATARI}::test_every_switch_changes_what_is_seen_or_when_an_episode_ends",
+    },
+    "AtariPreprocessing.like": {"library switches": f"{ATARI}::test_like_takes_switches_and_says_all_of_them"},
+    "atari.AtariEnv": {
+        "env max_episode_steps preprocessing": f"{ATARI}::test_a_limit_of_steps_truncates_the_game_and_not_the_life",
+        "env_kwargs": f"{ATARI}::test_a_wrapper_and_a_program_see_the_games_own_parts",
+    },
+    "atari.AtariEnv.reset": {
+        "seed options": f"{ATARI}::test_a_reset_in_the_middle_or_with_a_seed_begins_a_new_game",
+    },
+    "atari.AtariEnv.step": {"action": f"{ATARI}::test_a_reset_in_the_middle_or_with_a_seed_begins_a_new_game"},
     "WorkerOptions": {
         "threads": "test_vector_processes::test_workers_have_the_threads_and_variables_they_were_given",
         "gpu": "test_gpu_hygiene::test_leased_gpus_are_spread_over_workers_and_come_back_from_the_dead",
@@ -164,6 +181,7 @@ PROOF: dict[str, dict[str, str]] = {
         ),
         "on_fault": "test_collect::test_a_dead_worker_is_an_error_or_rows_that_are_counted_as_lost",
         "timeout": "test_collect::test_a_step_that_takes_too_long_is_an_error",
+        "atari": f"{ATARI}::test_a_collector_takes_it",
     },
     "Collector.reset": {"seed": "test_collect::test_after_a_failure_a_reset_makes_it_usable_again"},
     "Collector.update_weights": {
@@ -527,6 +545,7 @@ PROOF: dict[str, dict[str, str]] = {
         "observation": "test_learn_policy::test_the_torch_module_takes_the_names_and_gives_the_same_actions",
     },
     "learn.evaluate": {
+        "atari": f"{ATARI}::test_training_preprocesses_by_default_and_evaluates_whole_games",
         "policy": f"{MODULES}::test_a_module_is_trained_where_it_is_and_given_again_to_load",
         "device": f"{MODULES}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
         "run_dir episodes seed deterministic num_envs num_workers": (
@@ -699,7 +718,7 @@ ALSO_CALLED: dict[str, tuple[str, ...]] = {
 
 # Flags of commands: the commands' own tests, by file.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "train": ("test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp"),
+    "train": (ATARI, "test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp"),
     "evaluate": ("test_cli_train", "test_examples_cpp", OWN),
     "plot": ("test_cli", "test_cli_train"),
     "envs": ("test_cli", "test_examples_cpp"),

@@ -32,6 +32,7 @@ MODULES = (
     "shoal.compat.envpool",
     "shoal.compat.cleanrl",
     "shoal.compat.pettingzoo",
+    "shoal.atari",
     "shoal.envs",
     "shoal.doctor",
 )

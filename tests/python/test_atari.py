@@ -3,6 +3,7 @@ requirements-atari.txt."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +16,9 @@ import pytest
 
 import shoal
 from shoal.atari import AtariEnv, AtariPreprocessing
+from shoal.cli import main
+from shoal.cli.settings import atari as atari_flags
+from shoal.cli.settings import from_file as settings_of
 
 pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
@@ -123,7 +127,9 @@ def test_the_last_observation_of_a_game_is_theirs_too() -> None:
         ({"screen_size": None}, {"screen_size": (160, 210)}, {"difficulty": 1}),
     ],
 )
-def test_each_switch_is_gymnasiums(switches: dict[str, Any], arguments: dict[str, Any], of_game: dict[str, Any]) -> None:
+def test_each_switch_is_gymnasiums(
+    switches: dict[str, Any], arguments: dict[str, Any], of_game: dict[str, Any]
+) -> None:
     theirs = FrameStackObservation(GymnasiumsPreprocessing(raw("Breakout", **of_game), **arguments), 4)
     assert_plays_the_same(ours("Breakout", AtariPreprocessing.like("gymnasium", **switches), **of_game), theirs, 150)
 
@@ -131,7 +137,9 @@ def test_each_switch_is_gymnasiums(switches: dict[str, Any], arguments: dict[str
 def test_without_a_stack_there_is_no_axis_for_it_and_without_pooling_the_last_frame_counts() -> None:
     mine, theirs = ours("Pong", {"like": "gymnasium", "frame_stack": None}), GymnasiumsPreprocessing(raw("Pong"))
     assert_plays_the_same(mine, theirs, steps=100)
-    mine = ours("Pong", {"like": "gymnasium", "frame_stack": None, "max_pool": False, "screen_size": None, "noop_max": 0})
+    mine = ours(
+        "Pong", {"like": "gymnasium", "frame_stack": None, "max_pool": False, "screen_size": None, "noop_max": 0}
+    )
     screens = raw("Pong", frameskip=4, obs_type="grayscale")
     assert_plays_the_same(mine, screens, steps=100)
 
@@ -158,6 +166,38 @@ def test_older_ids_and_those_with_a_frame_skip_of_their_own_are_taken() -> None:
         assert_plays_the_same(mine, FrameStackObservation(GymnasiumsPreprocessing(raw("Breakout")), 4), steps=60)
 
 
+def test_every_switch_changes_what_is_seen_or_when_an_episode_ends() -> None:
+    every = AtariPreprocessing(
+        noop_max=0,
+        frame_skip=3,
+        max_pool=False,
+        terminal_on_life_loss=False,
+        fire_reset=False,
+        screen_size=42,
+        grayscale_obs=False,
+        frame_stack=2,
+        clip_reward=False,
+        pixels="sb3",
+        padding_type="zero",
+        whole_games=True,
+    )
+
+    def played(how: AtariPreprocessing) -> list[Any]:
+        env = ours("Seaquest", how)
+        found: list[Any] = [env.reset(seed=3)[0].tobytes()]
+        for action in actions_of(env, 250, seed=7):
+            seen, *results, _ = env.step(action)
+            found += [seen.tobytes(), results]
+            if results[1]:
+                return found
+        return found
+
+    usual = played(AtariPreprocessing())
+    for name, value in every.as_dict().items():
+        changes = played(dataclasses.replace(AtariPreprocessing(), **{name: value})) != usual
+        assert changes == (name != "clip_reward"), name  # which is the vector environment's to do
+
+
 # --- whole games
 
 
@@ -180,7 +220,7 @@ def test_a_whole_game_is_that_of_the_wrappers_with_its_lives_in_one_episode() ->
 
 def test_rewards_of_a_new_life_count_for_a_whole_game() -> None:
     """Its no-op and FIRE are frames of the game like others."""
-    mine = ours("Breakout", AtariPreprocessing(whole_games=True, noop_max=0))
+    mine = ours("MsPacman", AtariPreprocessing(whole_games=True, noop_max=0))
     played: list[float] = []
     act = mine.ale.act
 
@@ -196,7 +236,7 @@ def test_rewards_of_a_new_life_count_for_a_whole_game() -> None:
     mine.reset(seed=3)
     played.clear()
     total, lives = 0.0, set()
-    for action in actions_of(mine, 250, seed=7):
+    for action in actions_of(mine, 600, seed=7):
         _, reward, over, _, info = mine.step(action)
         total += reward
         lives.add(info["lives"])
@@ -215,8 +255,12 @@ def test_a_reset_in_the_middle_or_with_a_seed_begins_a_new_game() -> None:
             break
     assert info["lives"] == 4
     np.testing.assert_array_equal(mine.reset(seed=3)[0], first)
-    mine.step(0)
+    mine.step(action=0)
     assert mine.reset()[1]["lives"] == 5
+    for action in actions_of(mine, 700, seed=7):
+        if mine.step(action)[2]:
+            break
+    assert mine.reset(options={"new": True})[1]["lives"] == 5
 
 
 def test_a_limit_of_steps_truncates_the_game_and_not_the_life() -> None:
@@ -363,7 +407,9 @@ TINY = {
     "num_workers": 0,
     "eval_every": 0,
     "eval_envs": 1,
+    "eval_episodes": 1,
     "final_episodes": 0,
+    "max_episode_steps": 20,  # whole games are long
 }
 
 
@@ -410,12 +456,13 @@ def test_a_switch_of_training_is_kept_and_resumed(train: Any, tmp_path: Path) ->
         {"atari": False},
         {"env_kwargs": {"obs_type": "ram"}},
         {"env_kwargs": {"frameskip": 1}, "wrappers": ["gymnasium.wrappers:AtariPreprocessing"], "frame_stack": 2},
-        {"env": "BreakoutNoFrameskip-v4", "wrappers": ["gymnasium.wrappers:AtariPreprocessing"]},
+        {"env": "BreakoutNoFrameskip-v4", "wrappers": [GymnasiumsPreprocessing]},
     ],
 )
-def test_who_describes_raw_frames_gets_them(train: Any, arguments: dict[str, Any]) -> None:
-    run = train(**arguments)
-    assert not run["atari"]
+def test_who_describes_raw_frames_gets_them(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    env = arguments.pop("env", "ALE/Breakout-v5")
+    with shoal.learn.Trainer(env, run_dir=tmp_path / "run", **TINY, **arguments) as trainer:
+        assert not json.loads((trainer.run_dir / "config.json").read_text())["atari"]
 
 
 def test_another_way_of_scaling_rewards_goes_before_the_default_sign(train: Any) -> None:
@@ -427,8 +474,40 @@ def test_another_way_of_scaling_rewards_goes_before_the_default_sign(train: Any)
 
 def test_a_collector_takes_it() -> None:
     collector = shoal.Collector(
-        "ALE/Pong-v5", None, num_envs=1, frames_per_batch=4, total_frames=4, seed=1, atari=True, output="numpy"
+        "ALE/Pong-v5",
+        lambda observations: np.zeros(len(observations), np.int64),
+        num_envs=1,
+        frames_per_batch=4,
+        total_frames=4,
+        seed=1,
+        atari=True,
+        output="numpy",
     )
     with closing(collector):
         (batch,) = list(collector)
     assert batch["obs"].shape[-3:] == (4, 84, 84)
+
+
+# --- on the command line
+
+
+def test_flags_say_how_a_game_is_preprocessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [
+        f"--set={name}={value}" for name, value in TINY.items() if name not in ("num_workers", "max_episode_steps")
+    ]
+    short = ["train", "ALE/Breakout-v5", *settings, "--max-episode-steps=20", "--num-workers=0", "--quiet"]
+    flags = ["--atari=sb3", "--atari=noop_max=2", "--atari=pixels=gymnasium"]
+    assert main([*short, *flags, f"--run-dir={tmp_path / 'run'}"]) == 0, capsys.readouterr().err
+    recorded = json.loads((tmp_path / "run" / "config.json").read_text())["atari"]
+    expected = AtariPreprocessing.like("sb3", noop_max=2, pixels="gymnasium")
+    assert recorded == expected.as_dict() | {"screen_size": [84, 84]}
+    gif = tmp_path / "game.gif"
+    assert main(["eval", str(tmp_path / "run"), "--episodes=1", "--num-workers=0", f"--gif={gif}"]) == 0
+    assert "1 episodes" in capsys.readouterr().out and gif.stat().st_size > 0
+    assert main([*short, "--atari=off", "--atari=sb3"]) == 2
+    assert "--atari off goes with no other" in capsys.readouterr().err
+    assert main([*short, "--atari=noops=2"]) == 2
+    assert "no switch 'noops'" in capsys.readouterr().err
+    (tmp_path / "game.toml").write_text("[atari]\nlike = 'cleanrl'\n")
+    assert settings_of(tmp_path / "game.toml") == {"atari": {"like": "cleanrl"}}
+    assert atari_flags(["off"]) is False

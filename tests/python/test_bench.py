@@ -180,7 +180,7 @@ def test_atari_is_the_same_for_those_with_environments_of_their_own():
     if interpreter("ale") is None:
         pytest.skip("benchmarks/peers/setup ale has not been run")
     console = Console(file=io.StringIO())
-    names = ["shoal-serial", "gymnasium-sync", "ale-sync", "plain-loops"]
+    names = ["shoal-serial", "shoal-atari-serial", "gymnasium-sync", "ale-sync", "plain-loops"]
     found = shoal.bench.run(["pong"], [2], 1, rounds=1, seconds=0.01, contestants=names, console=console)
     assert [(m.contestant, len(m.rates)) for m in found.measurements] == [(name, 1) for name in names], found
     code = """

@@ -70,7 +70,8 @@ class OwnedScreen {
 
 void bind_atari(nb::module_& module) {
   nb::module_ env = nb::borrow<nb::module_>(module.attr("env"));
-  nb::class_<OwnedScreen>(env, "AtariScreen", "The pixels of one Atari game: src/shoal/env/atari/screen.h.")
+  nb::class_<OwnedScreen>(env, "AtariScreen",
+                          "The pixels of one Atari game: src/shoal/env/atari/screen.h.")
       .def(nb::init<Size, Size, bool, std::string_view, int, bool>(), "frame"_a, "picture"_a,
            "gray"_a, "pixels"_a, "stack"_a, "zero_start"_a)
       .def_prop_ro(
@@ -88,7 +89,8 @@ void bind_atari(nb::module_& module) {
           [](OwnedScreen& self, int i, const Bytes& gray, const Bytes& rgb) {
             self.screen().learn(i != 0, span_of(gray), span_of(rgb));
           },
-          "i"_a, "gray"_a, "rgb"_a)
+          "i"_a, "gray"_a, "rgb"_a, nb::sig("def learn(self, i: int, gray: Any, rgb: Any) -> None"),
+          "What frame i is in grey, a byte a pixel, and in RGB, three: uint8 arrays.")
       .def("pool", [](OwnedScreen& self) { self.screen().pool(); })
       .def(
           "pool_one", [](OwnedScreen& self, int i) { self.screen().pool_one(i != 0); }, "i"_a)

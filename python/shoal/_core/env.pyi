@@ -80,3 +80,31 @@ class NpRandom:
     def random(self) -> float: ...
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float: ...
     def integers(self, low: int, high: int) -> int: ...
+
+class AtariScreen:
+    """The pixels of one Atari game: src/shoal/env/atari/screen.h."""
+
+    def __init__(
+        self, frame: tuple[int, int], picture: tuple[int, int], gray: bool, pixels: str, stack: int, zero_start: bool
+    ) -> None: ...
+    @property
+    def frames(self) -> tuple[Any, ...]:
+        """
+        Where the emulator writes palette indices: the earlier of two frames, and the later.
+        """
+
+    def grabbed(self, i: int) -> bool:
+        """Frame i has been written. False: learn() has to tell of its colours."""
+
+    def learn(self, i: int, gray: Any, rgb: Any) -> None:
+        """
+        What frame i is in grey, a byte a pixel, and in RGB, three: uint8 arrays.
+        """
+
+    def pool(self) -> None: ...
+    def pool_one(self, i: int) -> None: ...
+    def pool_more(self) -> None: ...
+    def begin(self) -> None: ...
+    def push(self) -> None: ...
+    def observation(self) -> Any:
+        """A copy of the stack of pictures."""

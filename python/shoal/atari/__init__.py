@@ -1,8 +1,8 @@
 """Atari's games as they are learned from: preprocessed, in one environment without wrappers.
 
-    with shoal.make_vec("ALE/Pong-v5", num_envs=8, atari=True) as envs: ...            # 4 x 84 x 84, grey
-    shoal.learn.train("ALE/Pong-v5")                                                    # takes it by default
-    env = shoal.atari.AtariEnv("ALE/Pong-v5", shoal.AtariPreprocessing(noop_max=0))     # one, as a gymnasium.Env
+with shoal.make_vec("ALE/Pong-v5", num_envs=8, atari=True) as envs: ...            # 4 x 84 x 84, grey
+shoal.learn.train("ALE/Pong-v5")                                                    # takes it by default
+env = shoal.atari.AtariEnv("ALE/Pong-v5", shoal.AtariPreprocessing(noop_max=0))     # one, as a gymnasium.Env
 """
 
 from __future__ import annotations

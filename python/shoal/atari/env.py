@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -134,7 +135,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
         return list(self.game.get_action_meanings())
 
     @property
-    def _np_random(self) -> np.random.Generator | None:  # type: ignore[override]
+    def _np_random(self) -> np.random.Generator | None:
         """The game's generator, which no-ops are drawn from: what Gymnasium's np_random gives."""
         generator: np.random.Generator | None = self.game._np_random
         return generator
@@ -185,7 +186,8 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
         return reward
 
     def _frames(self, action: Any) -> float:
-        act, over, screen = self.ale.act, self.ale.game_over, self._screen
+        act: Callable[[Any], int] = self.ale.act
+        over, screen = self.ale.game_over, self._screen
         reward = 0.0
         for _ in self._unseen:
             reward += act(action)
@@ -225,7 +227,9 @@ def _game(env: str | EnvSpec, env_kwargs: dict[str, Any]) -> Any:
         importlib.import_module("ale_py")  # which registers its games
     for name in _OF_RAW_FRAMES:
         if env_kwargs.get(name):
-            raise ValueError(f"{name}={env_kwargs[name]!r} is of raw frames, which are preprocessed here: give atari=False")
+            raise ValueError(
+                f"{name}={env_kwargs[name]!r} is of raw frames, which are preprocessed here: give atari=False"
+            )
     if env_kwargs.get("frameskip", 1) != 1:
         raise ValueError(
             f"frameskip={env_kwargs['frameskip']!r}: the preprocessing skips frames itself; say how many by "
@@ -233,7 +237,9 @@ def _game(env: str | EnvSpec, env_kwargs: dict[str, Any]) -> Any:
         )
     spec = gymnasium.spec(env) if isinstance(env, str) else env
     if spec.additional_wrappers:
-        raise ValueError(f"{spec.id} is registered with wrappers of raw frames, which are preprocessed here: give atari=False")
+        raise ValueError(
+            f"{spec.id} is registered with wrappers of raw frames, which are preprocessed here: give atari=False"
+        )
     game = gymnasium.make(spec, disable_env_checker=True, **{**env_kwargs, "frameskip": 1}).unwrapped
     if not hasattr(game, "ale"):
         raise TypeError(f"{spec.id} is no Atari game: it has no emulator")

@@ -62,6 +62,8 @@ CONTESTANTS: dict[str, Contestant] = {
         Contestant("shoal", "process-lent", lends=True),
         Contestant("shoal", "async"),
         Contestant("shoal", "serial"),
+        Contestant("shoal", "atari", own=("pong",)),
+        Contestant("shoal", "atari-serial", own=("pong",)),
         Contestant("shoal", "native", own=CARTPOLE),
         Contestant("shoal", "native-lent", own=CARTPOLE, lends=True),
         Contestant("shoal", "native-serial", own=CARTPOLE),

@@ -129,7 +129,7 @@ WORKLOADS: dict[str, Workload] = {
     "sleep-exp": Workload(
         "1 ms of waiting a step, in the mean", SleepEnv, subjects=("shoal-async", "shoal-process"), waits=True
     ),
-    "pong": Workload("Atari's Pong", make_pong, peer="ale"),
+    "pong": Workload("Atari's Pong", make_pong, subjects=("shoal-atari", "shoal-auto"), peer="ale"),
     "native-cartpole": Workload(
         "CartPole-v1, each library's own", None, "shoal/CartPole-v1", subjects=("shoal-native",)
     ),

@@ -62,7 +62,10 @@ def train(
     ),
     preset: str = typer.Option(None, "--preset", help="Named set of settings [default: the task's own, or sb3]."),
     config: Path = typer.Option(
-        None, "--config", metavar="FILE", help="Settings: TOML, or an rl-baselines3-zoo YAML file, FILE.yml[:ENTRY]; flags win over them."
+        None,
+        "--config",
+        metavar="FILE",
+        help="Settings: TOML, or an rl-baselines3-zoo YAML file, FILE.yml[:ENTRY]; flags win over them.",
     ),
     assignments: list[str] = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any one setting of the algorithm; may be repeated."

@@ -432,7 +432,9 @@ def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
 
     entry = zoo.read(config, env_id, algorithm)
     if entry.notes:
-        warnings.warn(f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=5)
+        warnings.warn(
+            f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=5
+        )
     return entry
 
 

@@ -142,7 +142,9 @@ def _entry_name(entries: Mapping[str, Any], path: Path, name: str | None, env_id
             return candidate
     asked = name if name is not None else env_id
     near = difflib.get_close_matches(asked, [str(key) for key in entries], n=1, cutoff=0.5)
-    hint = f"; to take that of {near[0]}, write {path}:{near[0]}" if near else f"; it has {', '.join(map(str, entries))}"
+    hint = (
+        f"; to take that of {near[0]}, write {path}:{near[0]}" if near else f"; it has {', '.join(map(str, entries))}"
+    )
     raise ValueError(f"{path} has no entry for {asked!r}{hint}")
 
 

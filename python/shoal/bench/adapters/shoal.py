@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import shoal
+from shoal.atari import AtariPreprocessing
 from shoal.bench.measuring import Measure, Mode, Task, best_of, random_actions, repeating, stepping
-from shoal.bench.workloads import WORKLOADS
+from shoal.bench.workloads import PONG_FRAMES, PONG_NOOPS, PONG_SIZE, PONG_SKIP, PONG_STACK, WORKLOADS
 
 PACKAGE = "shoal"
 
@@ -56,12 +59,30 @@ def asynchronous(backend: str) -> Mode:
     return lambda task: best_of(task, [{"batch_size": size} for size in task.batch_sizes], build)
 
 
+def atari(**where: Any) -> Mode:
+    """Pong in Shoal's own environment instead of wrappers."""
+
+    def build(task: Task) -> Measure:
+        how = AtariPreprocessing.like(
+            "gymnasium", noop_max=PONG_NOOPS, frame_skip=PONG_SKIP, screen_size=PONG_SIZE, frame_stack=PONG_STACK
+        )
+        game = {"repeat_action_probability": 0.0, "max_num_frames_per_episode": PONG_FRAMES}
+        envs = shoal.make_vec("ALE/Pong-v5", num_envs=task.num_envs, atari=how, env_kwargs=game, **where)
+        task.closing.callback(envs.close)
+        envs.reset(seed=0)
+        return stepping(envs.step, task.num_envs)
+
+    return build
+
+
 MODES: dict[str, Mode] = {
     "auto": auto,
     "process": vector("process"),
     "process-lent": vector("process", copy=False),
     "async": asynchronous("process"),
     "serial": vector("serial"),
+    "atari": atari(),
+    "atari-serial": atari(num_workers=0),
     "native": vector("thread"),
     "native-lent": vector("thread", copy=False),
     "native-serial": vector("serial"),

@@ -29,9 +29,10 @@ inline std::uint8_t byte_of(float value) noexcept {
 AreaResize::AreaResize(PictureSize from, PictureSize to, int channels)
     : from_(from), to_(to), channels_(channels) {
   if (to.width < 1 || to.height < 1 || to.width > from.width || to.height > from.height) {
-    throw InvalidArgument(fmt::format(
-        "resize a picture of {} x {} pixels to {} x {}: take from 1 to {} columns and from 1 to {} rows",
-        from.width, from.height, to.width, to.height, from.width, from.height));
+    throw InvalidArgument(
+        fmt::format("resize a picture of {} x {} pixels to {} x {}: take from 1 to {} columns and "
+                    "from 1 to {} rows",
+                    from.width, from.height, to.width, to.height, from.width, from.height));
   }
   // As OpenCV computes them: not the same as from / to.
   const double across = 1.0 / (static_cast<double>(to.width) / from.width);
@@ -85,11 +86,13 @@ void AreaResize::narrow(const std::uint8_t* row, float* narrowed) const noexcept
   for (int x = 0; x < to_.width; ++x) {
     const auto column = static_cast<std::size_t>(x);
     const float* weight = &columns_.weight[static_cast<std::size_t>(columns_.begin[column])];
-    const std::uint8_t* pixel = row + static_cast<std::ptrdiff_t>(columns_.first[column]) * channels_;
+    const std::uint8_t* pixel =
+        row + static_cast<std::ptrdiff_t>(columns_.first[column]) * channels_;
     const int count = columns_.count(x);
     for (int c = 0; c < channels_; ++c) {
       float sum = 0;
-      for (int k = 0; k < count; ++k) sum += static_cast<float>(pixel[k * channels_ + c]) * weight[k];
+      for (int k = 0; k < count; ++k)
+        sum += static_cast<float>(pixel[k * channels_ + c]) * weight[k];
       *narrowed++ = sum;
     }
   }
@@ -98,7 +101,8 @@ void AreaResize::narrow(const std::uint8_t* row, float* narrowed) const noexcept
 void AreaResize::blend(int y, const float* narrowed, std::uint8_t* out) const noexcept {
   constexpr int kBlock = 64;  // stays in registers, or near
   const int values = row_values();
-  const float* weight = &rows_.weight[static_cast<std::size_t>(rows_.begin[static_cast<std::size_t>(y)])];
+  const float* weight =
+      &rows_.weight[static_cast<std::size_t>(rows_.begin[static_cast<std::size_t>(y)])];
   const float* rows = narrowed + static_cast<std::ptrdiff_t>(first_row(y)) * values;
   const int count = rows_.count(y);
   for (int lo = 0; lo < values; lo += kBlock) {

@@ -20,10 +20,10 @@ struct Golden {
   std::uint64_t hash;
 };
 constexpr Golden kGolden[] = {
-    {{160, 210}, {84, 84}, 1, 0xf7b1e7ef77ec6dde},    {{160, 210}, {84, 84}, 3, 0x37614a27e75e74a7},
-    {{160, 250}, {84, 84}, 1, 0xa2818da7665e90a1},    {{160, 210}, {80, 105}, 1, 0xae409534d0332714},
-    {{160, 210}, {40, 42}, 3, 0xc1e14d16deb339a4},    {{160, 210}, {160, 210}, 1, 0x0d7fd08d8e6da133},
-    {{160, 210}, {160, 84}, 1, 0xee84d967f887d623},   {{160, 210}, {159, 1}, 1, 0x470b8851bd4e41a4},
+    {{160, 210}, {84, 84}, 1, 0xf7b1e7ef77ec6dde},  {{160, 210}, {84, 84}, 3, 0x37614a27e75e74a7},
+    {{160, 250}, {84, 84}, 1, 0xa2818da7665e90a1},  {{160, 210}, {80, 105}, 1, 0xae409534d0332714},
+    {{160, 210}, {40, 42}, 3, 0xc1e14d16deb339a4},  {{160, 210}, {160, 210}, 1, 0x0d7fd08d8e6da133},
+    {{160, 210}, {160, 84}, 1, 0xee84d967f887d623}, {{160, 210}, {159, 1}, 1, 0x470b8851bd4e41a4},
     {{7, 5}, {3, 4}, 1, 0xe61819837f6a5a45},
 };
 
@@ -54,7 +54,8 @@ TEST(AreaResize, APictureThatWouldGrowIsRefusedWithTheLimits) {
     AreaResize({160, 210}, {168, 84}, 1);
     FAIL() << "it was not refused";
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("160 x 210 pixels to 168 x 84: take from 1 to 160 columns"));
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("160 x 210 pixels to 168 x 84: take from 1 to 160 columns"));
   }
   EXPECT_THROW(AreaResize({160, 210}, {84, 0}, 1), InvalidArgument);
 }

@@ -30,7 +30,7 @@ struct ScreenOptions {
   PictureSize picture;  // not larger
   bool gray = true;     // false: pictures of RGB
   Pixels pixels = Pixels::kGymnasium;
-  int stack = 4;           // pictures in an observation; 0: one, without an axis for them
+  int stack = 4;            // pictures in an observation; 0: one, without an axis for them
   bool zero_start = false;  // a stack begins with zeros; false: with copies of its first picture
 };
 
@@ -81,23 +81,26 @@ class Screen {
   };
 
   static std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
-  bool of_palette() const noexcept { return options_.gray && options_.pixels == Pixels::kGymnasium; }
+  bool of_palette() const noexcept {
+    return options_.gray && options_.pixels == Pixels::kGymnasium;
+  }
   void picture_of(Pooling pooling) noexcept;
   void pool_row(std::size_t y, Pooling pooling) noexcept;
-  void rgb_row(const std::uint8_t* first, const std::uint8_t* second, std::uint8_t* out) const noexcept;
+  void rgb_row(const std::uint8_t* first, const std::uint8_t* second,
+               std::uint8_t* out) const noexcept;
   void blend_row(int y) noexcept;
   std::span<std::uint8_t> newest() noexcept;
 
   ScreenOptions options_;
   AreaResize resize_;
-  std::size_t pooled_row_;            // values in a row of pooled_
+  std::size_t pooled_row_;             // values in a row of pooled_
   std::array<Colour, 256> colours_{};  // by palette index
   std::array<Frame, 2> frames_;
   std::vector<std::uint8_t> changed_;  // rows of either frame since the last pooling
   Pooling last_ = Pooling::kNone;
   std::vector<std::uint8_t> pooled_;
-  std::vector<float> narrowed_;        // all rows of pooled_
-  std::vector<std::uint8_t> row_;      // of RGB, before it becomes grey
+  std::vector<float> narrowed_;    // all rows of pooled_
+  std::vector<std::uint8_t> row_;  // of RGB, before it becomes grey
   std::vector<std::uint8_t> picture_;
   std::vector<std::uint8_t> stack_;
 };

@@ -115,8 +115,10 @@ TEST(AtariScreen, WhatHasNotChangedIsNotStale) {
       draw(fresh, 0);
       draw(fresh, 1);
       for (Screen* screen : {&used, &fresh}) {
-        if (round % 7 == 0) screen->pool_one(1);
-        else screen->pool();
+        if (round % 7 == 0)
+          screen->pool_one(1);
+        else
+          screen->pool();
         screen->push();
       }
       ASSERT_EQ(seen(used), seen(fresh)) << "round " << round;
@@ -126,8 +128,7 @@ TEST(AtariScreen, WhatHasNotChangedIsNotStale) {
 
 TEST(AtariScreen, GreyOfRgbIsOpenCvsBitForBit) {
   Screen screen({.frame = {256, 1}, .picture = {256, 1}, .pixels = Pixels::kSb3, .stack = 0});
-  for (std::size_t i = 0; i < 256; ++i)
-    screen.frame(0)[i] = static_cast<std::uint8_t>(i);
+  for (std::size_t i = 0; i < 256; ++i) screen.frame(0)[i] = static_cast<std::uint8_t>(i);
   ASSERT_FALSE(screen.grabbed(0));
   screen.learn(0, Bytes(256), noise_picture(3 * std::size_t{256}));
   screen.pool_one(0);

@@ -1,0 +1,318 @@
+"""rl-baselines3-zoo's YAML files as presets. The files are written here, in its format."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.cli import main
+from shoal.learn import zoo
+from shoal.learn.zoo_values import Name, literal, schedule
+
+pytest.importorskip("yaml")
+
+CARTPOLE = """
+    CartPole-v1:
+      n_envs: 2
+      n_timesteps: !!float 64
+      policy: 'MlpPolicy'
+      n_steps: 16
+      batch_size: 32
+      gae_lambda: 0.8
+      gamma: 0.98
+      n_epochs: 3
+      ent_coef: 0.0
+      learning_rate: lin_0.001
+      clip_range: lin_0.2
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    def write(text: str, name: str = "ppo.yml") -> Path:
+        (tmp_path / name).write_text(textwrap.dedent(text))
+        return tmp_path / name
+
+    return write
+
+
+def entry(path: Path, text: str, env: str = "Mine-v0") -> dict[str, Any]:
+    """The arguments that these lines of an entry give."""
+    path.write_text(f"{env}:\n" + textwrap.indent(textwrap.dedent(text), "  "))
+    return zoo.read(path, env).arguments
+
+
+def test_every_key_of_an_entry_is_an_option_of_ours(written: Any) -> None:
+    found = zoo.read(written(CARTPOLE), "CartPole-v1")
+    assert (found.algorithm, found.preset, found.source) == ("ppo", "sb3", "ppo.yml:CartPole-v1")
+    assert found.arguments == {
+        "num_envs": 2,
+        "total_steps": 64,
+        "num_steps": 16,
+        "batch_size": 32,
+        "gae_lambda": 0.8,
+        "gamma": 0.98,
+        "epochs": 3,
+        "entropy_coef": 0.0,
+        "learning_rate": 0.001,
+        "learning_rate_schedule": "linear",
+        "clip_range": 0.2,
+        "clip_range_schedule": "linear",
+    }
+
+
+def test_a_run_is_trained_by_it_and_other_arguments_go_before(written: Any, tmp_path: Path) -> None:
+    file = written(CARTPOLE)
+    result = shoal.learn.train(
+        "CartPole-v1", config=file, gamma=0.9, num_workers=0, final_episodes=0, run_dir=tmp_path / "run"
+    )
+    run = json.loads((result.run_dir / "config.json").read_text())
+    assert (run["algorithm"], run["preset"], run["settings"]) == ("ppo", "sb3", "ppo.yml:CartPole-v1")
+    config = run["config"]
+    assert (config["gamma"], config["epochs"], config["clip_range_schedule"]) == (0.9, 3, "linear")
+    assert config["value_coef"] == shoal.learn.preset("sb3")["value_coef"], "what it leaves out is Stable-Baselines3's"
+    assert result.steps == 64
+
+
+def test_the_command_line_reads_it(written: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(CARTPOLE + "      verbose: 1\n", name="a2c.yml")
+    file.write_text(
+        "\n".join(line for line in file.read_text().splitlines() if line.split(":")[0].strip() not in OF_PPO)
+    )
+    flags = [
+        "--num-workers=0",
+        "--set=final_episodes=0",
+        f"--run-dir={tmp_path / 'run'}",
+        "--json",
+        "--seed=3",
+        "--quiet",
+    ]
+    assert main(["train", "CartPole-v1", f"--config={file}", *flags]) == 0
+    noted = (
+        "a2c.yml:CartPole-v1: left out, since it changes nothing here: verbose: 1 (the command line shows progress)\n"
+    )
+    assert capsys.readouterr().err.startswith(noted)
+    run = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (run["algorithm"], run["config"]["num_steps"], run["config"]["seed"]) == ("a2c", 16, 3)
+    assert main(["train", "Acrobot-v1", f"--config={file}"]) == 2
+    assert "has no entry for 'Acrobot-v1'; it has CartPole-v1" in capsys.readouterr().err
+
+
+OF_PPO = ("batch_size", "n_epochs", "clip_range")
+
+
+def test_policy_kwargs_are_read_as_data(tmp_path: Path) -> None:
+    found = entry(
+        tmp_path / "ppo.yml",
+        """
+        policy: MlpPolicy
+        policy_kwargs: "dict(log_std_init=-2, ortho_init=False, activation_fn=nn.ReLU,
+                             net_arch=dict(pi=[256, 256], vf=[128]), optimizer_kwargs=dict(eps=1e-7, betas=(0.8, 0.9)))"
+        """,
+    )
+    assert found == {
+        "log_std_init": -2,
+        "orthogonal_init": False,
+        "activation": "relu",
+        "policy_hidden": [256, 256],
+        "value_hidden": [128],
+        "adam_eps": 1e-7,
+        "adam_beta1": 0.8,
+        "adam_beta2": 0.9,
+    }
+    older = entry(tmp_path / "ppo.yml", 'policy_kwargs: "dict(net_arch=[dict(pi=[8], vf=[9])])"')
+    assert older == {"policy_hidden": [8], "value_hidden": [9]}
+    both = entry(tmp_path / "ppo.yml", "policy_kwargs: {net_arch: [32, 16], activation_fn: th.nn.Tanh}")
+    assert both == {"policy_hidden": [32, 16], "value_hidden": [32, 16], "activation": "tanh"}
+
+
+def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    for text in (
+        f"dict(a=open({str(marker)!r}, 'w'))",
+        "__import__('os').getcwd()",
+        "dict(**{'a': 1})",
+        "[x for x in (1, 2)]",
+        "1 +",
+    ):
+        with pytest.raises(ValueError, match="policy_kwargs: .* cannot be read: .* is not run"):
+            literal("policy_kwargs", text)
+    assert not marker.exists()
+    assert literal("normalize", "{'norm_obs': False, 'n': (-1, +2.5)}") == {"norm_obs": False, "n": [-1, 2.5]}
+    assert isinstance(literal("policy_kwargs", "nn.ReLU"), Name)
+    with pytest.raises(ValueError, match="cannot be read as YAML of plain values"):
+        (tmp_path / "ppo.yml").write_text("a: !!python/object/apply:os.getcwd []")
+        zoo.read(tmp_path / "ppo.yml", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("normalize: true", {"normalize_obs": True, "normalize_reward": True}),
+        ("normalize: false", {"normalize_obs": False, "normalize_reward": False}),
+        ("normalize: \"{'norm_obs': False, 'norm_reward': True}\"", {"normalize_obs": False, "normalize_reward": True}),
+        (
+            'normalize: "dict(norm_obs=True, norm_reward=False, clip_obs=5, gamma=0.99)"',
+            {"normalize_obs": True, "normalize_reward": False, "clip_obs": 5},
+        ),
+        ("learning_rate: 1e-3", {"learning_rate": 0.001, "learning_rate_schedule": "constant"}),
+        ("clip_range_vf: 0.3", {"clip_range_value": 0.3, "pessimistic_value_clip": False}),
+        ("clip_range_vf: -1", {"clip_range_value": None}),
+        ("normalize_advantage: false", {"advantage_normalization": "none"}),
+        ("max_grad_norm: 5\ntarget_kl: 0.1\nvf_coef: 0.19", {"max_grad_norm": 5, "target_kl": 0.1, "value_coef": 0.19}),
+        ("policy: CnnPolicy", {"policy_hidden": [], "value_hidden": []}),
+        ("env_kwargs: {g: 9.8}\nseed: 4", {"env_kwargs": {"g": 9.8}, "seed": 4}),
+        ("use_sde: false\nsde_sample_freq: 4", {}),
+        ("env_wrapper: pack.age.Wrapped", {"wrappers": ["pack.age:Wrapped"]}),
+        (
+            "env_wrapper:\n  - a.b.One:\n      skip: 2\n      name: x\n  - a.b.Two",
+            {"wrappers": ["a.b:One(skip=2, name='x')", "a.b:Two"]},
+        ),
+        ("frame_stack: 2", {"frame_stack": 2}),
+    ],
+)
+def test_what_a_key_means(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
+    assert entry(tmp_path / "ppo.yml", text) == found
+
+
+def test_a2cs_optimiser(tmp_path: Path) -> None:
+    path = tmp_path / "a2c.yml"
+    kwargs = 'policy_kwargs: "dict(optimizer_kwargs=dict(eps=1e-6), optimizer_class=RMSpropTFLike)"'
+    assert entry(path, kwargs) == {"optimizer": "rmsprop_tf", "rmsprop_eps": 1e-6}
+    assert entry(path, "use_rms_prop: false\nrms_prop_eps: 1.0e-7") == {"optimizer": "adam", "rmsprop_eps": 1e-7}
+    assert zoo.read(path, "Mine-v0").algorithm == "a2c"
+    assert zoo.read(path, "Mine-v0", "ppo").algorithm == "ppo"
+
+
+def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
+    text = """
+        use_sde: True
+        sde_sample_freq: 4
+        policy: MlpLstmPolicy
+        callback: rl_zoo3.callbacks.RawStatisticsCallback
+        vec_env_wrapper: stable_baselines3.common.vec_env.VecMonitor
+        clip_range_vf: lin_0.2
+        buffer_size: 100
+        nonsense: 3
+        normalize: "dict(epsilon=1e-3)"
+        policy_kwargs: "dict(lstm_hidden_size=64, activation_fn=nn.GELU, net_arch=[8, dict(pi=[8])])"
+        """
+    with pytest.raises(ValueError, match="ppo.yml:Mine-v0 says what Shoal's ppo has not") as refused:
+        entry(tmp_path / "ppo.yml", text)
+    for key in (
+        "use_sde: True (state-dependent exploration)",
+        "policy: MlpLstmPolicy",
+        "callback: rl_zoo3",
+        "vec_env_wrapper: ",
+        "clip_range_vf: lin_0.2",
+        "buffer_size: 100",
+        "nonsense: 3",
+        "normalize: epsilon: 0.001",
+        "policy_kwargs: lstm_hidden_size: 64",
+        "policy_kwargs: activation_fn: nn.GELU",
+        "policy_kwargs: net_arch: ",
+    ):
+        assert key in str(refused.value)
+    assert "sde_sample_freq" not in str(refused.value), "it goes with use_sde"
+
+
+def test_what_changes_nothing_is_a_note(written: Any, tmp_path: Path) -> None:
+    file = written(CARTPOLE + "      tensorboard_log: /tmp/x\n      frame_stack: 2\n")
+    with pytest.warns(
+        UserWarning, match="ppo.yml:CartPole-v1: left out.*frame_stack: 2 .an episode.*tensorboard_log: /tmp/x"
+    ):
+        shoal.learn.Trainer("CartPole-v1", config=file, num_workers=0, run_dir=tmp_path / "noted").close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shoal.learn.Trainer("CartPole-v1", config=written(CARTPOLE), num_workers=0, run_dir=tmp_path / "silent").close()
+
+
+def test_the_entry_of_an_environment_is_found(written: Any) -> None:
+    anchored = """
+        Base-v0: &defaults
+          gamma: 0.5
+        Other-v1:
+          <<: *defaults
+          n_envs: 3
+        CartPole-v1:
+          gamma: 0.7
+        LunarLander-v2:
+          gamma: 0.8
+    """
+    file = written(anchored)
+    assert zoo.read(file, "Other-v1").arguments == {"gamma": 0.5, "num_envs": 3}
+    assert zoo.read(file, "shoal/CartPole-v1").source == "ppo.yml:CartPole-v1"
+    assert zoo.read(file, "package:CartPole-v1").source == "ppo.yml:CartPole-v1"
+    assert zoo.read(f"{file}:LunarLander-v2", "LunarLander-v3").arguments == {"gamma": 0.8}
+    with pytest.raises(
+        ValueError,
+        match="no entry for 'LunarLander-v3'; to take that of LunarLander-v2, write .*ppo.yml:LunarLander-v2",
+    ):
+        zoo.read(file, "LunarLander-v3")
+    assert zoo.read(written("default: {gamma: 0.1}"), "Unheard-v0").arguments == {"gamma": 0.1}
+
+
+def test_games_of_atari_have_one_entry_and_its_wrapper_is_ours(written: Any) -> None:
+    pytest.importorskip("ale_py")
+    atari = """
+        atari:
+          env_wrapper:
+            - stable_baselines3.common.atari_wrappers.AtariWrapper:
+                noop_max: 10
+          frame_stack: 4
+          policy: CnnPolicy
+          n_envs: 8
+    """
+    found = zoo.read(written(atari), "ALE/Pong-v5").arguments
+    assert found.pop("eval_every") == shoal.learn.preset("atari")["eval_every"]
+    assert found.pop("final_episodes") == 30
+    assert found == {
+        "atari": {"like": "sb3", "frame_stack": 4, "noop_max": 10},
+        "policy_hidden": [],
+        "value_hidden": [],
+        "num_envs": 8,
+    }
+    assert zoo.read(written("PongNoFrameskip-v4: {n_envs: 2}"), "PongNoFrameskip-v4").arguments["atari"] is False
+    sticky = atari.replace("noop_max: 10", "action_repeat_probability: 0.25")
+    with pytest.raises(ValueError, match="action_repeat_probability: 0.25 .the emulator's own is env_kwargs'"):
+        zoo.read(written(sticky), "ALE/Pong-v5")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("td3.yml", CARTPOLE, "is of td3, which Shoal has not; there is ppo, a2c"),
+        ("ppo.yml", "- 1", "no file of rl-baselines3-zoo's"),
+        ("ppo.yml", "CartPole-v1: 3", "no set of hyperparameters: 3"),
+        ("ppo.yml", "CartPole-v1: {learning_rate: cos_3}", "learning_rate: 'cos_3' is neither a number nor a schedule"),
+        ("ppo.yml", "CartPole-v1: {policy_kwargs: [1]}", "policy_kwargs is a dict"),
+        ("ppo.yml", "{", "cannot be read as YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_clear_error(written: Any, name: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        shoal.learn.train("CartPole-v1", config=written(text, name))
+
+
+def test_other_mistakes_are_told_before_anything_starts(written: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no file"):
+        shoal.learn.train("CartPole-v1", config=tmp_path / "none.yml")
+    with pytest.raises(ValueError, match="config= is instead of preset="):
+        shoal.learn.train("CartPole-v1", config=written(CARTPOLE), preset="sb3")
+    with pytest.raises(ValueError, match="a resumed run keeps its options"):
+        shoal.learn.train(config=written(CARTPOLE), resume=True, run_dir=tmp_path)
+    assert schedule("clip_range", "lin_0.5") == (0.5, "linear")
+
+
+def test_without_pyyaml_the_error_says_what_to_install(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ModuleNotFoundError, match="needs PyYAML:  pip install pyyaml"):
+        zoo.read(written(CARTPOLE), "CartPole-v1")
