@@ -176,7 +176,8 @@ class Package {
     if (names_.empty()) return {};
     if (!has_weight_functions()) {
       throw std::runtime_error(
-          "the weights of a package that torch before 2.8 compiled can be neither read nor changed: "
+          "the weights of a package that torch before 2.8 compiled can be neither read nor "
+          "changed: "
           "compile it with a newer torch");
     }
     const abi::Weight* first = nullptr;

@@ -249,12 +249,11 @@ nb::object Torch::array_of(Tensor tensor) const {
   nb::capsule owner(kept.get(), [](void* held) noexcept { delete static_cast<Tensor*>(held); });
   kept.release();
   std::vector<npy_intp> shape(layout.sizes.begin(), layout.sizes.end());
-  nb::object array = nb::steal(
-      PyArray_New(&PyArray_Type, static_cast<int>(shape.size()), shape.data(),
-                  numpy_dtype(layout.dtype)->type_num, nullptr, data, 0, NPY_ARRAY_CARRAY, nullptr));
-  if (!array.is_valid() ||
-      PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()),
-                            owner.release().ptr()) != 0) {
+  nb::object array = nb::steal(PyArray_New(&PyArray_Type, static_cast<int>(shape.size()),
+                                           shape.data(), numpy_dtype(layout.dtype)->type_num,
+                                           nullptr, data, 0, NPY_ARRAY_CARRAY, nullptr));
+  if (!array.is_valid() || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()),
+                                                 owner.release().ptr()) != 0) {
     throw nb::python_error();
   }
   return array;
