@@ -18,6 +18,7 @@
 #include "bindings.h"
 #include "models/torch.h"
 #include "models/torch_abi.h"
+#include "numpy_api.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -95,8 +96,9 @@ class Package {
   }
 
   nb::list run(const nb::list& arrays) const {
+    ensure_numpy();
     std::vector<Array> given;
-    for (const nb::handle array : arrays) given.push_back(array_from(array));
+    for (const nb::handle array : arrays) given.push_back(torch_.array_from(array));
     if (given.size() != num_inputs_) {
       throw std::runtime_error(
           fmt::format("it takes {} arrays, got {}", num_inputs_, given.size()));
@@ -115,6 +117,7 @@ class Package {
   }
 
   nb::dict state() const {
+    ensure_numpy();
     nb::dict arrays;
     for (const abi::Weight& weight : weights()) {
       arrays[nb::str(weight.name)] = torch_.array_of(torch_.for_numpy(weight.tensor));
@@ -123,9 +126,10 @@ class Package {
   }
 
   void load_state(const nb::dict& arrays) {
+    ensure_numpy();
     std::map<std::string, Array> given;
     for (const auto& [name, array] : arrays) {
-      given.emplace(nb::cast<std::string>(name), array_from(array));
+      given.emplace(nb::cast<std::string>(name), torch_.array_from(array));
     }
     const nb::gil_scoped_release unlocked;
     std::vector<Tensor> kept;
@@ -172,7 +176,8 @@ class Package {
     if (names_.empty()) return {};
     if (!has_weight_functions()) {
       throw std::runtime_error(
-          "the weights of a package that torch before 2.8 compiled can be neither read nor changed: "
+          "the weights of a package that torch before 2.8 compiled can be neither read nor "
+          "changed: "
           "compile it with a newer torch");
     }
     const abi::Weight* first = nullptr;
@@ -199,7 +204,7 @@ class Package {
     std::vector<Bytes> taken = weight_bytes_;
     std::vector<Tensor> inputs;
     for (const Array& array : arrays) {
-      taken.push_back({static_cast<const std::byte*>(array.data()), array.nbytes()});
+      taken.push_back({array.data, array.num_bytes});
       Tensor input = torch_.over(array);
       if (on_device_) input = torch_.to(input, device_);
       torch_.fill_missing_dimensions(input);

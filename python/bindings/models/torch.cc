@@ -8,6 +8,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "numpy_api.h"
+
 namespace nb = nanobind;
 
 namespace shoal::python {
@@ -66,13 +68,6 @@ std::string without_stack(std::string text) {
   return text;
 }
 
-Array array_from(nb::handle object) {
-  Array array;
-  if (nb::try_cast(object, array)) return array;
-  throw std::runtime_error(fmt::format("torch takes no array of dtype {}",
-                                       nb::str(nb::getattr(object, "dtype", nb::none())).c_str()));
-}
-
 Torch::Torch(const std::string& folder, bool cuda) {
   void* library = open(folder + "/libtorch_cpu.so");
 #define SHOAL_TORCH_NEED(function) need(library, call_.function, #function)
@@ -108,24 +103,23 @@ void Torch::find_dtypes(void* library) {
     need(library, get, name);
     return get();
   };
-  using Code = nb::dlpack::dtype_code;
-  const auto add = [&](const char* name, Code code, std::uint8_t bits) {
-    dtypes_.push_back({number(name), {static_cast<std::uint8_t>(code), bits, 1}});
+  const auto add = [&](const char* name, int type_num, char kind, int size) {
+    dtypes_.push_back({number(name), type_num, kind, size});
   };
-  add("aoti_torch_dtype_float32", Code::Float, 32);
-  add("aoti_torch_dtype_uint8", Code::UInt, 8);
-  add("aoti_torch_dtype_int64", Code::Int, 64);
-  add("aoti_torch_dtype_bool", Code::Bool, 8);
-  add("aoti_torch_dtype_int32", Code::Int, 32);
-  add("aoti_torch_dtype_float64", Code::Float, 64);
-  add("aoti_torch_dtype_float16", Code::Float, 16);
-  add("aoti_torch_dtype_int8", Code::Int, 8);
-  add("aoti_torch_dtype_int16", Code::Int, 16);
-  add("aoti_torch_dtype_uint16", Code::UInt, 16);
-  add("aoti_torch_dtype_uint32", Code::UInt, 32);
-  add("aoti_torch_dtype_uint64", Code::UInt, 64);
-  add("aoti_torch_dtype_complex64", Code::Complex, 64);
-  add("aoti_torch_dtype_complex128", Code::Complex, 128);
+  add("aoti_torch_dtype_float32", NPY_FLOAT32, 'f', 4);
+  add("aoti_torch_dtype_uint8", NPY_UINT8, 'u', 1);
+  add("aoti_torch_dtype_int64", NPY_INT64, 'i', 8);
+  add("aoti_torch_dtype_bool", NPY_BOOL, 'b', 1);
+  add("aoti_torch_dtype_int32", NPY_INT32, 'i', 4);
+  add("aoti_torch_dtype_float64", NPY_FLOAT64, 'f', 8);
+  add("aoti_torch_dtype_float16", NPY_FLOAT16, 'f', 2);
+  add("aoti_torch_dtype_int8", NPY_INT8, 'i', 1);
+  add("aoti_torch_dtype_int16", NPY_INT16, 'i', 2);
+  add("aoti_torch_dtype_uint16", NPY_UINT16, 'u', 2);
+  add("aoti_torch_dtype_uint32", NPY_UINT32, 'u', 4);
+  add("aoti_torch_dtype_uint64", NPY_UINT64, 'u', 8);
+  add("aoti_torch_dtype_complex64", NPY_COMPLEX64, 'c', 8);
+  add("aoti_torch_dtype_complex128", NPY_COMPLEX128, 'c', 16);
   float32_ = number("aoti_torch_dtype_float32");
   complex64_ = number("aoti_torch_dtype_complex64");
   complex32_ = number("aoti_torch_dtype_complex32");
@@ -139,23 +133,35 @@ void Torch::check(abi::Status status, const char* what) const {
   throw std::runtime_error(fmt::format("torch cannot {}; why, it has written to stderr", what));
 }
 
-Tensor Torch::over(const Array& array) const {
-  const nb::dlpack::dtype numpy = array.dtype();
-  const auto found =
-      std::ranges::find_if(dtypes_, [&](const Dtype& each) { return each.numpy == numpy; });
+Array Torch::array_from(nb::handle object) const {
+  constexpr int kAsTorchReads = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED;
+  Array array;
+  array.object = nb::steal(PyArray_FROM_OF(object.ptr(), kAsTorchReads));
+  if (!array.object.is_valid()) throw nb::python_error();
+  auto* const numpy = reinterpret_cast<PyArrayObject*>(array.object.ptr());
+  const char kind = PyArray_DESCR(numpy)->kind;
+  const auto size = static_cast<int>(PyArray_ITEMSIZE(numpy));
+  const auto found = std::ranges::find_if(
+      dtypes_, [&](const Dtype& each) { return each.kind == kind && each.size == size; });
   if (found == dtypes_.end()) {
-    throw std::runtime_error(fmt::format(
-        "torch has no dtype for elements of {} bits of DLPack's kind {}", numpy.bits, numpy.code));
+    const nb::str name(nb::object(array.object.attr("dtype")));
+    throw std::runtime_error(fmt::format("torch takes no array of dtype {}", name.c_str()));
   }
-  std::vector<std::int64_t> sizes(array.ndim());
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    sizes[i] = static_cast<std::int64_t>(array.shape(i));
-  }
-  const std::vector<std::int64_t> strides = contiguous_strides(sizes);
+  static_assert(sizeof(npy_intp) == sizeof(std::int64_t));
+  array.data = static_cast<std::byte*>(PyArray_DATA(numpy));
+  array.sizes = {reinterpret_cast<const std::int64_t*>(PyArray_DIMS(numpy)),
+                 static_cast<std::size_t>(PyArray_NDIM(numpy))};
+  array.num_bytes = static_cast<std::size_t>(PyArray_NBYTES(numpy));
+  array.dtype = found->number;
+  return array;
+}
+
+Tensor Torch::over(const Array& array) const {
+  const std::vector<std::int64_t> strides = contiguous_strides(array.sizes);
   abi::Tensor made = nullptr;
   check(call_.aoti_torch_create_tensor_from_blob(
-            const_cast<void*>(array.data()), static_cast<std::int64_t>(sizes.size()), sizes.data(),
-            strides.data(), 0, found->number, cpu_, 0, &made),
+            array.data, static_cast<std::int64_t>(array.sizes.size()), array.sizes.data(),
+            strides.data(), 0, array.dtype, cpu_, 0, &made),
         "make a tensor over an array");
   return own(made);
 }
@@ -238,14 +244,19 @@ Tensor Torch::for_numpy(abi::Tensor borrowed) const {
 
 nb::object Torch::array_of(Tensor tensor) const {
   const Layout layout = layout_of(tensor.get());
-  const std::vector<std::size_t> shape(layout.sizes.begin(), layout.sizes.end());
-  const nb::dlpack::dtype dtype = numpy_dtype(layout.dtype)->numpy;
-  void* const data = const_cast<std::byte*>(bytes_of(tensor.get()).first);
+  auto* const data = const_cast<std::byte*>(bytes_of(tensor.get()).first);
   auto kept = std::make_unique<Tensor>(std::move(tensor));
-  const nb::capsule owner(kept.get(),
-                          [](void* held) noexcept { delete static_cast<Tensor*>(held); });
+  nb::capsule owner(kept.get(), [](void* held) noexcept { delete static_cast<Tensor*>(held); });
   kept.release();
-  return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, dtype));
+  std::vector<npy_intp> shape(layout.sizes.begin(), layout.sizes.end());
+  nb::object array = nb::steal(PyArray_New(&PyArray_Type, static_cast<int>(shape.size()),
+                                           shape.data(), numpy_dtype(layout.dtype)->type_num,
+                                           nullptr, data, 0, NPY_ARRAY_CARRAY, nullptr));
+  if (!array.is_valid() || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()),
+                                                 owner.release().ptr()) != 0) {
+    throw nb::python_error();
+  }
+  return array;
 }
 
 void Torch::fill_missing_dimensions(const Tensor& tensor) const {

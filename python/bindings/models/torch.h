@@ -5,7 +5,6 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +17,16 @@
 
 namespace shoal::python {
 
-/// Of any dtype, C-contiguous.
-using Array = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
+class Torch;
 
-/// Throws std::runtime_error for what is no array, and for dtypes that do not cross.
-Array array_from(nanobind::handle object);
+/// An array of NumPy's, C-contiguous, of a dtype that torch has; a value, which keeps the array.
+struct Array {
+  nanobind::object object;
+  std::byte* data = nullptr;
+  std::span<const std::int64_t> sizes;
+  std::size_t num_bytes = 0;
+  std::int32_t dtype = 0;  // torch's number
+};
 
 /// "cpu", or "cuda" and its number.
 struct DeviceOf {
@@ -81,7 +85,10 @@ class Torch {
     return {handle, call_.aoti_torch_delete_tensor_object};
   }
 
-  /// Over the array's memory, which the caller keeps. Throws for a dtype that torch lacks.
+  /// `object` itself, or a copy where its elements lie otherwise. Throws std::runtime_error for
+  /// dtypes that torch lacks. Needs the GIL.
+  Array array_from(nanobind::handle object) const;
+  /// Over the array's memory, which the caller keeps.
   Tensor over(const Array& array) const;
   /// A copy on a device.
   Tensor to(const Tensor& tensor, DeviceOf device) const;
@@ -105,8 +112,10 @@ class Torch {
 
  private:
   struct Dtype {
-    std::int32_t number;
-    nanobind::dlpack::dtype numpy;
+    std::int32_t number;  // torch's
+    int type_num;         // NumPy's, with its kind and the bytes of an element
+    char kind;
+    int size;
   };
   struct Layout {
     std::span<const std::int64_t> sizes, strides;

@@ -1,9 +1,8 @@
 // The C interfaces of torch and of what AOTInductor compiles, as their releases keep them. Declared
 // here, so that nothing of torch is needed to build, and one build goes with every release.
 //
-// Torch's own text is torch/csrc/inductor/aoti_torch/c/shim.h, torch/csrc/stable/c/shim.h and
-// torch/csrc/inductor/aoti_runtime/interface.h. Where no release is named, 2.6 has it already, and
-// 2.15 still with this signature.
+// Torch's own text is in its headers `shim` (of aoti_torch/c and of stable/c) and `interface` (of
+// aoti_runtime). Where no release is named, 2.6 has it already, and 2.14 still with this signature.
 #pragma once
 
 #include <cstddef>
