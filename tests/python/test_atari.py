@@ -448,6 +448,10 @@ def test_a_switch_of_training_is_kept_and_resumed(train: Any, tmp_path: Path) ->
     resumed = shoal.learn.train(run_dir=tmp_path / "run", resume=True, num_workers=0, pause_at_step=None)
     assert resumed.steps == 32
     assert json.loads((tmp_path / "run" / "config.json").read_text())["atari"]["noop_max"] == 3
+    with shoal.learn.Trainer(
+        run_dir=tmp_path / "run", resume=True, num_workers=0, total_steps=48, atari=True
+    ) as changed:
+        assert changed.config["sign_reward"] is True
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ class Training:
         from shoal.learn import Trainer
 
         try:
-            with _warnings_as_notes():
+            with _warnings_as_notes() if "config" in self._settings else nullcontext():
                 return Trainer(**self._settings, run_dir=self._run_dir, resume=self._resume)
         except ModuleNotFoundError as error:
             if "config" not in self._settings:
@@ -103,7 +103,7 @@ class Training:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Within, a warning is a line of its text alone."""
+    """Within, a warning is a line of its text alone: what a file of settings says in vain."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: note(str(message))
         yield

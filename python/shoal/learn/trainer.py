@@ -206,6 +206,8 @@ class Trainer:
         overrides |= {name: value for name, value in named.items() if value is not None}
         options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers, atari)
         if resume:
+            if atari is not None:
+                overrides = environments.sign_of_rewards(options, atari, {}, overrides)
             about, self.config = _recorded(run_dir, overrides, preset or config, algorithm)
             policy, device = _network_of(about, policy, device)
             env = environments.recorded_env(about, env)
