@@ -68,7 +68,12 @@ def test_the_number_of_workers_does_not_change_a_bit(tmp_path, small):
     algorithm, env, options = small
     for workers in (0, 2):
         shoal.learn.train(
-            env, algorithm, run_dir=tmp_path / str(workers), num_workers=workers, backend="process" if workers else "auto", **options
+            env,
+            algorithm,
+            run_dir=tmp_path / str(workers),
+            num_workers=workers,
+            backend="process" if workers else "auto",
+            **options,
         )
     assert arrays(tmp_path / "0") == arrays(tmp_path / "2")
 
@@ -112,7 +117,7 @@ def test_spaces_that_it_cannot_learn_are_refused_with_what_can(tmp_path):
     ("algorithm", "options", "message"),
     [
         ("dqn", {"gae_lambda": 0.9}, 'dqn has no option "gae_lambda", which is one of ppo'),
-        ("dqn", {"td_loss": "l1"}, "td_loss = \"l1\"; it takes one of huber, mse"),
+        ("dqn", {"td_loss": "l1"}, 'td_loss = "l1"; it takes one of huber, mse'),
         ("dqn", {"gradient_steps": 0}, "gradient_steps = 0; it must be at least 1, or -1"),
         ("dqn", {"buffer_size": 3, "n_step": 3}, "buffer_size of 3"),
         ("sac", {"double_dqn": True}, 'sac has no option "double_dqn", which is one of dqn'),
@@ -131,6 +136,17 @@ def test_the_command_line_trains_them(tmp_path, capsys):
     for algorithm, (env, _) in OF.items():
         run = tmp_path / algorithm
         settings = ["--set=buffer_size=1000", "--set=final_episodes=2", "--set=eval_every=0"]
-        command = ["train", env, "--algorithm", algorithm, "--total-steps", "400", "--quiet", "--run-dir", str(run), *settings]
+        command = [
+            "train",
+            env,
+            "--algorithm",
+            algorithm,
+            "--total-steps",
+            "400",
+            "--quiet",
+            "--run-dir",
+            str(run),
+            *settings,
+        ]
         assert main(command) == 0, capsys.readouterr().err
         assert json.loads((run / "result.json").read_text())["steps"] >= 400

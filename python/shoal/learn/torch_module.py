@@ -70,9 +70,7 @@ class TorchPolicy(nn.Module):
         else:
             self._add_actor_critic(width, config, outputs, activation)
 
-    def _add_actor_critic(
-        self, width: int, config: dict[str, Any], outputs: int, activation: type[nn.Module]
-    ) -> None:
+    def _add_actor_critic(self, width: int, config: dict[str, Any], outputs: int, activation: type[nn.Module]) -> None:
         policy_hidden, value_hidden = config["policy_hidden"], config["value_hidden"]
         self._has_trunk = bool(config["shared_hidden"] and policy_hidden)
         if self._has_trunk:
@@ -109,10 +107,12 @@ class TorchPolicy(nn.Module):
 
     def _q_values(self, features: torch.Tensor) -> torch.Tensor:
         if not self._is_dueling:
-            return self.q(features)
+            plain: torch.Tensor = self.q(features)
+            return plain
         features = self.trunk(features)
-        advantage = self.advantage(features)
-        return self.value(features) + advantage - advantage.mean(-1, keepdim=True)
+        advantage: torch.Tensor = self.advantage(features)
+        value: torch.Tensor = self.value(features)
+        return value + advantage - advantage.mean(-1, keepdim=True)
 
     def distribution(self, observation: Any) -> Any:
         """Of the actions: Independent(Normal) for a Box (before it is clipped to the bounds), else a list of

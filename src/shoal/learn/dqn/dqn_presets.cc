@@ -29,12 +29,12 @@ constexpr Preset kPresets[] = {
       "policy_hidden": [128, 128], "eval_every": 5000, "target_return": 490})"},
 
     {"LunarLander-v3", R"({
-      "num_envs": 8, "total_steps": 500000, "learning_rate": 6e-4,
+      "num_envs": 8, "total_steps": 500000, "learning_rate": 5e-4,
       "learning_rate_schedule": "linear", "batch_size": 128, "buffer_size": 200000,
-      "learning_starts": 5000, "n_step": 3, "dueling": true, "target_update_interval": 1000,
-      "train_freq": 4, "gradient_steps": 1, "exploration_fraction": 0.1,
-      "exploration_final": 0.02, "policy_hidden": [128, 128], "eval_every": 25000,
-      "target_return": 220})"},
+      "learning_starts": 5000, "n_step": 3, "dueling": true, "tau": 0.005,
+      "target_update_interval": 4, "train_freq": 4, "gradient_steps": 1,
+      "exploration_fraction": 0.1, "exploration_final": 0.02, "policy_hidden": [128, 128],
+      "eval_every": 20000, "target_return": 205})"},
 };
 
 }  // namespace
