@@ -186,9 +186,9 @@ def run_python(source: Path, keyword: str | None, jobs: int, environment: dict[s
 
 
 def jobs_that_fit(jobs: int) -> int:
-    """At most one compiler per 2 GB of free memory: LibTorch's headers are large."""
+    """At most one compiler for each GB of free memory."""
     available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
-    return max(1, min(jobs, int(available[1]) // 2_000_000)) if available else jobs
+    return max(1, min(jobs, int(available[1]) // 1_000_000)) if available else jobs
 
 
 def _runs(command: list[str]) -> bool:
