@@ -110,9 +110,7 @@ def _bytes_at(address: int, nbytes: int, owner: Any) -> Any:
     import torch
 
     sizes, strides = (ctypes.c_int64 * 1)(nbytes), (ctypes.c_int64 * 1)(1)
-    managed = _Managed(
-        _Tensor(address, _Device(_CUDA, 0), 1, _Type(_UINT, 8, 1), sizes, strides, 0), None, _give_back
-    )
+    managed = _Managed(_Tensor(address, _Device(_CUDA, 0), 1, _Type(_UINT, 8, 1), sizes, strides, 0), None, _give_back)
     _lent[ctypes.addressof(managed)] = (managed, sizes, strides, owner)
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -121,11 +119,12 @@ def _bytes_at(address: int, nbytes: int, owner: Any) -> Any:
 
 @functools.cache
 def let_torch_have_devices() -> Any:
-    """A torch without CUDA makes tensors on devices, and sets them on storages there: neither touches their memory. Returns
-    what has to live meanwhile."""
+    """torch makes tensors on devices, and sets them on storages there, as if it were built without CUDA: neither touches
+    their memory. Returns what has to live meanwhile."""
     import torch
 
     torch.cuda._lazy_init = lambda: None
+    torch.backends.cuda.is_built = lambda: False  # one that is built with it wants a real driver for its streams
     library = torch.library.Library("aten", "IMPL")
     name = "set_.source_Storage_storage_offset"
     operator = torch.ops.aten.set_.source_Storage_storage_offset

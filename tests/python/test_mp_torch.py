@@ -11,7 +11,11 @@ from shoal.errors import Error
 
 torch = pytest.importorskip("torch")
 
-METHODS = ["forkserver", "spawn", pytest.param("fork", marks=pytest.mark.own_process)]
+FORK = (
+    pytest.mark.own_process,
+    pytest.mark.skipif(torch.backends.cuda.is_built(), reason="a torch with CUDA loads NCCL, which refuses forks"),
+)
+METHODS = ["forkserver", "spawn", pytest.param("fork", marks=FORK)]
 
 
 class Squares(torch.utils.data.Dataset):

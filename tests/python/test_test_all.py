@@ -247,7 +247,7 @@ def planned(part: Part, tmp_path: Path) -> list[list[str]]:
     class Plan(Job):
         def outcome(self, command: list[object], **_: object) -> tuple[int, list[str]]:
             commands.append([str(word) for word in command])
-            return 0, ["1 passed in 0.01s", "C++ 1", "fork: 1", "forkserver: 1", "spawn: 1"]
+            return 0, ["1 passed in 0.01s", "C++ 1", "fork: 1", "forkserver: 1", "spawn: 1", "torch 2.6.0: 1 passed"]
 
     (tmp_path / "tests").mkdir(exist_ok=True)
     job = Plan(part.name, tmp_path, {}, 1, tmp_path)
@@ -259,7 +259,7 @@ def planned(part: Part, tmp_path: Path) -> list[list[str]]:
 
 
 PLAIN = [part for part in PARTS if part.name in ("suite", "kills", "random", "thread", "address", "peers", "gpu")]
-RUNNERS = [part for part in PARTS if part.name in ("cpython", "torch", "gymnasium")]
+RUNNERS = [part for part in PARTS if part.name in ("cpython", "torch", "torch-releases", "gymnasium")]
 
 
 @pytest.mark.parametrize("part", [*PLAIN, *RUNNERS], ids=lambda part: part.name)
@@ -316,3 +316,16 @@ def test_the_page_shows_the_recorded_figures() -> None:
     assert {result["part"] for result in record} <= {part.name for part in PARTS}
     shown = (ROOT / test_all.PAGE).read_text().partition(test_all.BEGIN)[2].partition(test_all.END)[0]
     assert shown.strip() == test_all.table(record)
+
+
+def test_releases_of_torch_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
+    lines = ["left out: torch 2.9.1: pip cannot install it", "torch 2.6.0+cu124: 9 passed", "torch 2.15.0: 1 failed"]
+    monkeypatch.setattr(job, "outcome", lambda command: (0, lines[:2]))
+    assert test_parts.torch_releases(job) == "torch 2.6.0+cu124: 9 passed"
+    assert job.left_out == ["torch 2.9.1: pip cannot install it"]
+    monkeypatch.setattr(job, "outcome", lambda command: (1, lines))
+    with pytest.raises(Failed, match=r"2\.6\.0.*9 passed; torch 2\.15\.0: 1 failed"):
+        test_parts.torch_releases(job)
+    monkeypatch.setattr(job, "outcome", lambda command: (0, lines[:1]))
+    with pytest.raises(LeftOut, match="pip cannot install"):
+        test_parts.torch_releases(job)

@@ -41,6 +41,25 @@ bool is_true(nanobind::handle object) {
   return attribute<kName>(object).ptr() == Py_True;
 }
 
+/// attribute() of one that a C type computes by a function of its own, which is called directly:
+/// the name is looked up once. All objects that this is called for have the attribute of one type,
+/// or of types that inherit it. Not for functions that give the GIL away.
+template <Literal kName>
+nanobind::object field(nanobind::handle object) {
+  static const PyGetSetDef* function = nullptr;  // for ever; found twice does no harm
+  if (function == nullptr) {
+    const nanobind::object found = attribute<kName>(object.type());
+    if (!Py_IS_TYPE(found.ptr(), &PyGetSetDescr_Type)) return attribute<kName>(object);
+    function = reinterpret_cast<PyGetSetDescrObject*>(found.ptr())->d_getset;
+  }
+  return checked(function->get(object.ptr(), function->closure));
+}
+
+template <Literal kName>
+bool is_set(nanobind::handle object) {
+  return field<kName>(object).ptr() == Py_True;
+}
+
 /// `object.kName(*arguments)`, without a bound method in between.
 template <Literal kName, class... Arguments>
 nanobind::object call(nanobind::handle object, const Arguments&... arguments) {

@@ -62,16 +62,12 @@ nb::object tensor_over(std::unique_ptr<Held> held) {
   return TorchApi::here().tensor_over(taken.managed);
 }
 
-Address address_of(nb::handle storage) { return to_address(call<"data_ptr">(storage)); }
-
-std::uint64_t bytes_of(nb::handle storage) { return to_address(call<"nbytes">(storage)); }
-
 /// The view that a storage has, if it crosses already.
 std::optional<DeviceView> view_of(nb::handle storage) {
-  const std::uint64_t bytes = bytes_of(storage);
+  const std::uint64_t bytes = TorchApi::bytes_of(storage);
   std::optional<DeviceView> view;
-  Known::here().look(address_of(storage), [&](const Held& held, std::uintptr_t) {
-    if (held.view.bytes == bytes) view = held.view;
+  Known::here().look(TorchApi::address_of(storage), [&](const Known::Entry& entry) {
+    if (entry.held->view.bytes == bytes) view = entry.held->view;
   });
   return view;
 }
@@ -79,12 +75,12 @@ std::optional<DeviceView> view_of(nb::handle storage) {
 /// Puts a view in the place of a storage's memory, of which a tensor is returned; None where another
 /// thread has done so meanwhile.
 nb::object exchange(nb::handle storage, DeviceView view) {
-  const Address before = address_of(storage);
+  const Address before = TorchApi::address_of(storage);
   auto held = std::make_unique<Held>(std::move(view));
   const Held& kept = *held;
   nb::object tensor = tensor_over(std::move(held));
-  const nb::object its_storage = call<"untyped_storage">(tensor);
-  if (view_of(storage) || address_of(storage) != before) return nb::none();
+  const nb::object its_storage = TorchApi::storage_of(tensor);
+  if (view_of(storage) || TorchApi::address_of(storage) != before) return nb::none();
   exchange_memory(storage, its_storage);
   Known::here().remember(kept.view.address, storage, &kept);
   return tensor;
@@ -117,13 +113,13 @@ class Kept {
 };
 
 std::optional<DeviceView> give(nb::handle storage, int index) {
-  const Address address = address_of(storage);
+  const Address address = TorchApi::address_of(storage);
   const auto device = device_of(index);
   if (!device || exchange_kind() == Exchange::kNone || !shm::cuda::can_cross(**device, address)) {
     return std::nullopt;
   }
   const auto keep = std::make_shared<Kept>();
-  DeviceView view = DeviceMemory::here().give(index, address, bytes_of(storage), keep);
+  DeviceView view = DeviceMemory::here().give(index, address, TorchApi::bytes_of(storage), keep);
   nb::object memory = exchange(storage, view);
   if (memory.is_none()) return view_of(storage);
   keep->keep(std::move(memory));
@@ -158,7 +154,7 @@ DeviceStorage device_storage_of(const DeviceParcel& parcel) {
   if (found.storage.is_none()) {
     auto held = std::make_unique<Held>(view);
     const Held& kept = *held;
-    nb::object made = call<"untyped_storage">(tensor_over(std::move(held)));
+    nb::object made = TorchApi::storage_of(tensor_over(std::move(held)));
     found.storage = Known::here().find(view.address, the_same);  // another thread's
     if (found.storage.is_none()) {
       Known::here().remember(view.address, made, &kept);
@@ -176,8 +172,8 @@ nb::object move_to_segment(nb::handle storage, int device) {
         "the storages of this torch cannot be moved to shared memory: they are of a kind that Shoal "
         "does not know. Use a release of torch from 2.6 on");
   }
-  const Address address = address_of(storage);
-  const std::uint64_t bytes = bytes_of(storage);
+  const Address address = TorchApi::address_of(storage);
+  const std::uint64_t bytes = TorchApi::bytes_of(storage);
   const auto stream = current_stream(device);
   DeviceView view = DeviceMemory::here().allocate(device, bytes);
   try {

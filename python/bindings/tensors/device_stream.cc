@@ -45,8 +45,8 @@ Stream stream_by_python(int device) {
 }  // namespace
 
 void find_streams() {
-  stream_of = find_function();
   has_streams = TorchApi::here().has_cuda();
+  stream_of = has_streams ? find_function() : nullptr;
 }
 
 Stream current_stream(int device) noexcept {

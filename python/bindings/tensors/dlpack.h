@@ -11,6 +11,7 @@ enum class DeviceType : std::int32_t { kCpu = 1, kCuda = 2 };
 struct Device {
   DeviceType type = DeviceType::kCpu;
   std::int32_t index = 0;
+  bool operator==(const Device&) const = default;
 };
 
 enum class TypeCode : std::uint8_t { kInt, kUInt, kFloat, kOpaque, kBfloat, kComplex, kBool };

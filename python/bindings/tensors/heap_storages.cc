@@ -25,9 +25,10 @@ constexpr dlpack::Device kCpu{dlpack::DeviceType::kCpu, 0};
 struct Held {
   HeapLocation location;
   /// What the storage had before, where somebody may hold its address: t.numpy() does, and marks
-  /// the storage as one of fixed size.
+  /// the storage as one of fixed size. As a tensor, or as memory (Exchange::kWords).
   PyObject* before = nullptr;
-  dlpack::ManagedTensor managed;
+  StorageMemory memory_before{};
+  dlpack::ManagedTensor managed;  // where torch has it from DLPack
 
   explicit Held(HeapLocation at) : location(std::move(at)) {}
   std::byte* address() const { return location.block.data() + location.start; }
@@ -37,10 +38,11 @@ struct Held {
 using Known = KnownStorages<const std::byte*, Held>;
 
 /// The deleter of the memory.
-void release(dlpack::ManagedTensor* managed) {
-  const std::unique_ptr<Held> held(static_cast<Held*>(managed->context));
+void release(void* context) {
+  const std::unique_ptr<Held> held(static_cast<Held*>(context));
   Known::here().forget(held->address(), held.get());
-  if (held->before != nullptr) WaitingForGil::decref(held->before);
+  if (held->before != nullptr) WaitingForGil::decref_soon(held->before);
+  held->memory_before.give_back();
 }
 
 /// A tensor of this form over all of the memory, which takes `held` over.
@@ -53,7 +55,7 @@ nb::object tensor_over(std::unique_ptr<Held> held, dlpack::DataType dtype,
   taken.managed.tensor = {taken.address(), kCpu,   static_cast<std::int32_t>(sizes.size()), dtype,
                           size,            stride, 0};
   taken.managed.context = &taken;
-  taken.managed.deleter = release;
+  taken.managed.deleter = [](dlpack::ManagedTensor* self) { release(self->context); };
   return TorchApi::here().tensor_over(taken.managed);
 }
 
@@ -77,6 +79,27 @@ nb::object find(const HeapLocation& location) {
   return Known::here().find(location.block.data() + location.start, whole);
 }
 
+/// A tensor of this form, made from the one that is remembered there; an invalid object where that is
+/// gone, or is another.
+nb::object beside_remembered(const HeapLocation& location, const TensorForm& form) {
+  std::byte* const address = location.block.data() + location.start;
+  nb::object remembered;
+  Known::here().look(address, [&](const Known::Entry& entry) {
+    if (entry.held->location.bytes == location.bytes && entry.tensor != nullptr) {
+      remembered = nb::borrow(entry.tensor);
+    }
+  });
+  if (!remembered.is_valid()) return {};
+  const nb::object tensor = TorchApi::lock_tensor(remembered);
+  TensorForm its;
+  std::byte* first = nullptr;
+  if (!tensor.is_valid() || !read_sizes(tensor, its, first) || first == nullptr) return {};
+  const std::uint64_t offset = static_cast<std::uint64_t>(form.offset) * form.item_bytes();
+  if (first != address + offset || !its.has_sizes_of(form)) return {};
+  // One of inference mode would make others of that kind.
+  return TorchApi::is_of_inference_mode(tensor) ? nb::object() : TorchApi::beside(tensor);
+}
+
 class WithoutGil {
  public:
   explicit WithoutGil(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
@@ -89,10 +112,6 @@ class WithoutGil {
  private:
   PyThreadState* state_;
 };
-
-std::byte* address_of(nb::handle storage) {
-  return reinterpret_cast<std::byte*>(to_address(call<"data_ptr">(storage)));
-}
 
 std::optional<HeapLocation> location_at(const std::byte* address, std::uint64_t bytes) {
   if (address == nullptr || !ipc::Heap::exists() || !ipc::Heap::here()->contains(address)) {
@@ -115,16 +134,47 @@ std::unique_ptr<Held> copied(const std::byte* from, std::uint64_t bytes) {
   return held;
 }
 
+/// Gives a storage, whose memory is at `from`, that of `held`. False where another thread has moved
+/// it meanwhile. For Exchange::kWords.
+bool replace_memory(nb::handle storage, const std::byte* from, std::unique_ptr<Held> held) {
+  StorageWords words(storage);
+  if (words.address() != from) return false;
+  Held* const kept = held.release();
+  const bool had_fixed_size = words.has_fixed_size();
+  const StorageMemory before = words.replace({kept->address(), release, kept});
+  Known::here().remember(kept->address(), storage, kept);
+  if (had_fixed_size) {
+    kept->memory_before = before;
+  } else {
+    before.give_back();
+  }
+  return true;
+}
+
+/// The same for Exchange::kTorchs.
+bool exchange_memory(nb::handle storage, const std::byte* from, std::unique_ptr<Held> held) {
+  Held& kept = *held;
+  nb::object other = bytes_over(std::move(held));
+  const nb::object its_storage = TorchApi::storage_of(other);
+  if (reinterpret_cast<std::byte*>(TorchApi::address_of(storage)) != from) return false;
+  python::exchange_memory(storage, its_storage);
+  Known::here().remember(kept.address(), storage, &kept);
+  const bool had_fixed_size = call<"resizable">(its_storage).ptr() != Py_True;
+  if (had_fixed_size) kept.before = other.release().ptr();
+  return true;
+}
+
 }  // namespace
 
 std::optional<HeapLocation> known_location(const std::byte* address, std::uint64_t least_bytes) {
   HeapLocation location;
   ipc::Offset block = 0;
-  Known::here().look(address, [&](const Held& held, std::uintptr_t) {
-    if (held.location.bytes < least_bytes) return;
-    block = held.location.block.offset();
-    location.start = held.location.start;
-    location.bytes = held.location.bytes;
+  Known::here().look(address, [&](const Known::Entry& entry) {
+    const HeapLocation& known = entry.held->location;
+    if (known.bytes < least_bytes) return;
+    block = known.block.offset();
+    location.start = known.start;
+    location.bytes = known.bytes;
   });
   if (block == 0) return std::nullopt;
   location.block = ipc::Block::acquire(block);
@@ -132,42 +182,53 @@ std::optional<HeapLocation> known_location(const std::byte* address, std::uint64
 }
 
 std::optional<HeapLocation> location_of(nb::handle storage) {
-  return location_at(address_of(storage), to_address(call<"nbytes">(storage)));
+  return location_at(reinterpret_cast<std::byte*>(TorchApi::address_of(storage)),
+                     bytes_of(storage));
 }
 
-std::optional<HeapLocation> move_to_heap(nb::handle storage) {
-  const std::uint64_t bytes = to_address(call<"nbytes">(storage));
+std::optional<HeapLocation> move_to_heap(nb::handle storage, std::uint64_t bytes) {
+  const Exchange kind = exchange_kind();
   for (;;) {
-    std::byte* const from = address_of(storage);  // what is copied on write becomes its own
+    const std::byte* const from = kind == Exchange::kWords
+                                      ? StorageWords(storage).address()
+                                      : reinterpret_cast<std::byte*>(TorchApi::address_of(storage));
     if (auto location = location_at(from, bytes)) return location;
-    if (exchange_kind() == Exchange::kNone) return std::nullopt;
+    if (kind == Exchange::kNone) return std::nullopt;
     std::unique_ptr<Held> held = copied(from, bytes);
-    Held& kept = *held;
     HeapLocation location = held->location;
-    nb::object before = bytes_over(std::move(held));
-    const nb::object its_storage = call<"untyped_storage">(before);
-    if (address_of(storage) != from) continue;  // another thread has moved it meanwhile
-    exchange_memory(storage, its_storage);
-    Known::here().remember(kept.address(), storage, &kept);
-    const bool had_fixed_size = call<"resizable">(its_storage).ptr() != Py_True;
-    if (had_fixed_size) kept.before = before.release().ptr();
-    return location;
+    const bool moved = kind == Exchange::kWords ? replace_memory(storage, from, std::move(held))
+                                                : exchange_memory(storage, from, std::move(held));
+    if (moved) return location;
   }
+}
+
+std::uint64_t bytes_of(nb::handle storage) {
+  return exchange_kind() == Exchange::kWords ? StorageWords(storage).bytes()
+                                             : TorchApi::bytes_of(storage);
+}
+
+bool is_shared_by_torch(nb::handle storage) {
+  if (exchange_kind() == Exchange::kWords && StorageWords(storage).is_of_allocator()) return false;
+  return call<"is_shared">(storage).ptr() == Py_True;
 }
 
 nb::object storage_at(HeapLocation location) {
   if (nb::object storage = find(location); !storage.is_none()) return storage;
   auto held = std::make_unique<Held>(location);
   const Held& kept = *held;
-  nb::object made = call<"untyped_storage">(bytes_over(std::move(held)));
+  nb::object made = TorchApi::storage_of(bytes_over(std::move(held)));
   // Another thread may have made it meanwhile.
   if (nb::object storage = find(location); !storage.is_none()) return storage;
   Known::here().remember(kept.address(), made, &kept);
   return made;
 }
 
-nb::object tensor_at(HeapLocation location, const TensorForm& form) {
-  const TorchApi& torch = TorchApi::here();
+void remember_tensor(const HeapLocation& location, nb::handle tensor) {
+  Known::here().remember_tensor(location.block.data() + location.start, tensor);
+}
+
+nb::object tensor_at(HeapLocation location, const TensorForm& form, bool plain) {
+  if (nb::object tensor = beside_remembered(location, form); tensor.is_valid()) return tensor;
   nb::object storage = find(location);
   if (storage.is_none() && is_whole(form, location.bytes)) {
     auto held = std::make_unique<Held>(location);
@@ -176,13 +237,16 @@ nb::object tensor_at(HeapLocation location, const TensorForm& form) {
                                     form.all_strides());
     storage = find(location);
     if (storage.is_none()) {
-      Known::here().remember(kept.address(), call<"untyped_storage">(tensor), &kept);
+      Known::here().remember(kept.address(), TorchApi::storage_of(tensor), &kept);
       return tensor;
     }
   }
-  if (storage.is_none()) storage = storage_at(std::move(location));
-  return torch.tensor_on(storage, kCpu, form.dtype, form.offset, form.all_sizes(),
-                         form.all_strides());
+  const bool is_known = !storage.is_none();
+  if (!is_known) storage = storage_at(location);
+  nb::object tensor = TorchApi::here().tensor_on(storage, kCpu, form.dtype, form.offset,
+                                                 form.all_sizes(), form.all_strides());
+  if (is_known && plain) remember_tensor(location, tensor);  // it comes again
+  return tensor;
 }
 
 }  // namespace shoal::python

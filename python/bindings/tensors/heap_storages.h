@@ -34,16 +34,26 @@ std::optional<HeapLocation> known_location(const std::byte* address, std::uint64
 std::optional<HeapLocation> location_of(nanobind::handle storage);
 
 /// Moves the bytes of a CPU storage into a block of the heap, in place: all tensors on it follow,
-/// and its size is fixed. Nothing happens to one that lies there already. Nothing returned, and
-/// nothing done, where this torch's storages cannot be moved (Exchange::kNone). `storage` has at
-/// least one byte, and is not in shared memory of torch. Throws OutOfMemory, leaving the storage as
-/// it was.
-std::optional<HeapLocation> move_to_heap(nanobind::handle storage);
+/// and its size is fixed. Nothing happens to one that lies there already. Nothing is returned, and
+/// nothing done, where this torch's storages cannot be moved (Exchange::kNone). `storage` has
+/// `bytes` > 0 bytes, is not in shared memory of torch, and is not copied on write: the address of
+/// its bytes has been asked for. Throws OutOfMemory, leaving the storage as it was.
+std::optional<HeapLocation> move_to_heap(nanobind::handle storage, std::uint64_t bytes);
+
+std::uint64_t bytes_of(nanobind::handle storage);
+
+/// Whether a storage on the CPU is in shared memory of torch.
+bool is_shared_by_torch(nanobind::handle storage);
 
 /// The storage of this process for a location: the one that lies there, or a new one.
 nanobind::object storage_at(HeapLocation location);
 
-/// A tensor of that form on that storage. The form must lie within the location.
-nanobind::object tensor_at(HeapLocation location, const TensorForm& form);
+/// Has tensor_at() make others of its form from this tensor, while it lives: that is shorter. It is
+/// on the storage at the location, and reads neither conjugate nor negative.
+void remember_tensor(const HeapLocation& location, nanobind::handle tensor);
+
+/// A tensor of that form on that storage. The form must lie within the location. `plain`: nobody
+/// will set its bits (TorchApi::set_bits()), so that others may be made from it.
+nanobind::object tensor_at(HeapLocation location, const TensorForm& form, bool plain);
 
 }  // namespace shoal::python

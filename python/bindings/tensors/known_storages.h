@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -13,14 +14,20 @@
 
 namespace shoal::python {
 
-/// Storages by `Key`, where their memory lies; each with the `Held` that its memory belongs to. It
-/// keeps none of them alive.
+/// Storages by `Key`, where their memory lies; each with the `Held` that its memory belongs to, and
+/// perhaps a tensor on it. It keeps none of them alive.
 ///
-/// Threads: any; what returns or takes a storage needs the GIL.
+/// Threads: any; what returns or takes an object of Python needs the GIL.
 /// Fork: a child has the table whole, whichever thread was at it.
 template <class Key, class Held>
 class KnownStorages {
  public:
+  struct Entry {
+    const Held* held;
+    std::uintptr_t storage;       // a weak reference
+    PyObject* tensor = nullptr;  // a weak reference; nullptr: none
+  };
+
   /// Never destroyed: storages are released until the very end of the process.
   static KnownStorages& here() {
     static KnownStorages* const instance = [] {
@@ -34,57 +41,66 @@ class KnownStorages {
 
   /// Makes `storage` the one that is found at `key`, until forget().
   void remember(const Key& key, nanobind::handle storage, const Held* held) {
-    const Entry entry{TorchApi::weak(storage), held};
-    std::uintptr_t replaced = 0;
+    const Entry entry{held, TorchApi::weak(storage)};
+    std::optional<Entry> replaced;
     {
       const std::lock_guard lock(mutex_);
       const auto [at, fresh] = entries_.try_emplace(key, entry);
-      if (!fresh) replaced = std::exchange(at->second, entry).storage;
+      if (!fresh) replaced = std::exchange(at->second, entry);
     }
-    if (replaced != 0) TorchApi::here().free(replaced);
+    if (replaced) let_go(*replaced);
     WaitingForGil::let_go();
   }
 
   /// Unless another storage was remembered there since. Without the GIL.
   void forget(const Key& key, const Held* held) noexcept {
-    std::uintptr_t forgotten = 0;
+    Entry forgotten;
     {
       const std::lock_guard lock(mutex_);
       const auto at = entries_.find(key);
       if (at == entries_.end() || at->second.held != held) return;
-      forgotten = at->second.storage;
+      forgotten = at->second;
       entries_.erase(at);
     }
-    WaitingForGil::free_weak(forgotten);
+    let_go(forgotten);
   }
 
   /// The storage at `key` if it is alive and `fits(held)`; else None.
   template <class Fits>
   nanobind::object find(const Key& key, Fits fits) {
     std::uintptr_t weak = 0;
-    const auto note = [&](const Held& held, std::uintptr_t storage) {
-      if (fits(held)) weak = storage;
-    };
-    look(key, note);
+    look(key, [&](const Entry& entry) {
+      if (fits(*entry.held)) weak = entry.storage;
+    });
     // The reference is freed with the GIL, thus later.
     return weak == 0 ? nanobind::none() : TorchApi::here().lock(weak);
   }
 
-  /// `note(held, weak reference)` for the storage at `key`, locked; false when there is none.
+  /// `note(entry)` for what is at `key`, locked; nothing where there is none.
   template <class Note>
-  bool look(const Key& key, Note note) {
+  void look(const Key& key, Note note) {
     const std::lock_guard lock(mutex_);
     const auto at = entries_.find(key);
-    if (at == entries_.end()) return false;
-    note(*at->second.held, at->second.storage);
-    return true;
+    if (at != entries_.end()) note(std::as_const(at->second));
+  }
+
+  /// Makes `tensor` the one that the entry at `key` has.
+  void remember_tensor(const Key& key, nanobind::handle tensor) {
+    PyObject* reference = PyWeakref_NewRef(tensor.ptr(), nullptr);
+    if (reference == nullptr) throw nanobind::python_error();
+    {
+      const std::lock_guard lock(mutex_);
+      const auto at = entries_.find(key);
+      if (at != entries_.end()) std::swap(at->second.tensor, reference);
+    }
+    Py_XDECREF(reference);
   }
 
  private:
-  struct Entry {
-    std::uintptr_t storage;  // a weak reference
-    const Held* held;
-  };
+  static void let_go(const Entry& entry) noexcept {
+    WaitingForGil::free_weak(entry.storage);
+    if (entry.tensor != nullptr) WaitingForGil::decref_some_time(entry.tensor);
+  }
 
   std::mutex mutex_;
   std::unordered_map<Key, Entry> entries_;

@@ -24,6 +24,7 @@ enum Flags : std::uint8_t {
   kParameter = 2,
   kConjugate = 4,
   kNegative = 8,
+  kBits = kConjugate | kNegative,
 };
 
 struct Head {
@@ -60,32 +61,36 @@ void check(bool right) {
         "these bytes describe no tensor: they are damaged, or of another build of Shoal");
 }
 
-std::uint8_t flags_of(nb::handle tensor, const TensorForm& form) {
+std::uint8_t flags_of(nb::handle tensor, const TensorForm& form, bool requires_grad) {
   int flags = 0;
-  if (is_true<"requires_grad">(tensor)) flags |= kRequiresGrad;
+  if (requires_grad) flags |= kRequiresGrad;
   if (TorchApi::here().is_parameter(tensor)) flags |= kParameter;
   if (kDTypes[form.dtype].complex && call<"is_conj">(tensor).ptr() == Py_True) flags |= kConjugate;
   if (call<"is_neg">(tensor).ptr() == Py_True) flags |= kNegative;
   return static_cast<std::uint8_t>(flags);
 }
 
-/// Where a tensor's storage lies in the heap, where it is moved; of no bytes, or nothing.
+/// Where a tensor's storage lies in the heap, where it is moved; of no bytes; or nothing.
 std::optional<HeapLocation> location_for(nb::handle tensor, const TensorForm& form,
-                                         const std::byte* first) {
+                                         const std::byte* first, std::uint8_t flags) {
   std::uint64_t reach = 0;
   if (first != nullptr && form.reach(reach)) {
-    const std::byte* const begin = first - static_cast<std::uint64_t>(form.offset) * form.item_bytes();
+    const std::byte* const begin =
+        first - static_cast<std::uint64_t>(form.offset) * form.item_bytes();
     if (auto known = known_location(begin, reach)) return known;
   }
-  const nb::object storage = call<"untyped_storage">(tensor);
-  if (to_int(call<"nbytes">(storage)) == 0) return HeapLocation{};
-  if (call<"is_shared">(storage).ptr() == Py_True) return std::nullopt;
-  return move_to_heap(storage);
+  const nb::object storage = TorchApi::storage_of(tensor);
+  const std::uint64_t bytes = bytes_of(storage);
+  if (bytes == 0) return HeapLocation{};
+  if (is_shared_by_torch(storage)) return std::nullopt;
+  auto location = move_to_heap(storage, bytes);
+  if (location && (flags & kBits) == 0) remember_tensor(*location, tensor);  // it may come back
+  return location;
 }
 
 bool fill_on_cpu(nb::handle tensor, const TensorForm& form, const std::byte* first, Head& head,
                  Packed& packed) {
-  auto location = location_for(tensor, form, first);
+  auto location = location_for(tensor, form, first, head.flags);
   if (!location) return false;
   head.start = location->start;
   head.bytes = location->bytes;
@@ -98,9 +103,9 @@ bool fill_on_cpu(nb::handle tensor, const TensorForm& form, const std::byte* fir
 bool fill_on_device(nb::handle tensor, const TensorForm& form, Head& head, Mark& mark,
                     Packed& packed) {
   before_device_tensors();
-  const nb::object storage = call<"untyped_storage">(tensor);
+  const nb::object storage = TorchApi::storage_of(tensor);
   head.kind = Kind::kDeviceTensor;
-  head.bytes = to_address(call<"nbytes">(storage));
+  head.bytes = bytes_of(storage);
   head.start = static_cast<std::uint64_t>(form.device.index);
   if (head.bytes == 0) return true;
   auto parcel = parcel_of(storage, form.device.index);
@@ -157,7 +162,7 @@ HeapLocation location_in(const Head& head) {
 }
 
 nb::object tensor_on_cpu(const Head& head, const TensorForm& form) {
-  if (head.block != 0) return tensor_at(location_in(head), form);
+  if (head.block != 0) return tensor_at(location_in(head), form, (head.flags & kBits) == 0);
   const TorchApi& torch = TorchApi::here();
   return torch.tensor_on(torch.empty_storage({}), {}, form.dtype, form.offset, form.all_sizes(),
                          form.all_strides());
@@ -182,10 +187,7 @@ nb::object tensor_on_device(const Head& head, const Mark& mark, TensorForm& form
                                     form.all_strides());
 }
 
-}  // namespace
-
-std::optional<Packed> pack_tensor(nb::handle tensor) {
-  if (!TorchApi::here().is_tensor(tensor)) throw nb::type_error("not a torch.Tensor");
+std::optional<Packed> pack_tensor(nb::handle tensor, bool requires_grad) {
   TensorForm form;
   std::byte* first = nullptr;
   if (!read_form(tensor, form, first)) return std::nullopt;
@@ -195,7 +197,7 @@ std::optional<Packed> pack_tensor(nb::handle tensor) {
   head.kind = Kind::kTensor;
   head.dtype = form.dtype;
   head.dims = form.dims;
-  head.flags = flags_of(tensor, form);
+  head.flags = flags_of(tensor, form, requires_grad);
   const bool on_cpu = form.device.type == dlpack::DeviceType::kCpu;
   if (on_cpu ? !fill_on_cpu(tensor, form, first, head, packed)
              : !fill_on_device(tensor, form, head, mark, packed)) {
@@ -206,18 +208,27 @@ std::optional<Packed> pack_tensor(nb::handle tensor) {
   return packed;
 }
 
+}  // namespace
+
+std::optional<Packed> pack_tensor(nb::handle tensor) {
+  if (!TorchApi::here().is_tensor(tensor)) throw nb::type_error("not a torch.Tensor");
+  return pack_tensor(tensor, is_set<"requires_grad">(tensor));
+}
+
 std::optional<Packed> pack_plain_tensor(nb::handle tensor) {
-  if (is_true<"requires_grad">(tensor) && !is_true<"is_leaf">(tensor)) return std::nullopt;
-  if (!attribute<"_backward_hooks">(tensor).is_none()) return std::nullopt;
-  return pack_tensor(tensor);
+  const bool requires_grad = is_set<"requires_grad">(tensor);
+  if (requires_grad && !is_true<"is_leaf">(tensor)) return std::nullopt;
+  if (!field<"_backward_hooks">(tensor).is_none()) return std::nullopt;
+  return pack_tensor(tensor, requires_grad);
 }
 
 std::optional<Packed> pack_storage(nb::handle storage) {
   Head head{};
   head.kind = Kind::kStorage;
   Packed packed;
-  if (to_int(call<"nbytes">(storage)) != 0) {
-    auto location = move_to_heap(storage);
+  if (const std::uint64_t bytes = bytes_of(storage); bytes != 0) {
+    TorchApi::address_of(storage);  // what is copied on write becomes its own
+    auto location = move_to_heap(storage, bytes);
     if (!location) return std::nullopt;
     head.start = location->start;
     head.bytes = location->bytes;
@@ -235,7 +246,7 @@ nb::object unpack_tensor(std::string_view packed) {
   read_view(packed, head, form, mark);
   nb::object tensor = head.kind == Kind::kTensor ? tensor_on_cpu(head, form)
                                                  : tensor_on_device(head, mark, form);
-  if ((head.flags & (kConjugate | kNegative)) != 0) {
+  if ((head.flags & kBits) != 0) {
     TorchApi::here().set_bits(tensor, (head.flags & kConjugate) != 0,
                               (head.flags & kNegative) != 0);
   }

@@ -1,11 +1,10 @@
 #include "tensors/storage_exchange.h"
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "tensors/calls.h"
 #include "tensors/torch_api.h"
@@ -14,17 +13,20 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace shoal::python {
+
+// Where the words lie in a c10::StorageImpl of torch 2.6 to 2.15.
 namespace {
 
-/// Where the words lie in a storage of torch 2.6 to 2.11 (c10::StorageImpl).
-constexpr std::size_t kMemory = 16;  // address, and the two words by which it is given back
-constexpr std::size_t kMemoryBytes = 3 * sizeof(void*);
+constexpr std::size_t kMemory = 16;
+static_assert(sizeof(StorageMemory) == 24);
 constexpr std::size_t kSize = 48;
 constexpr std::size_t kResizable = 57;
 
-std::byte* words_of(nb::handle storage) {
-  return reinterpret_cast<std::byte*>(to_address(attribute<"_cdata">(storage)));
-}
+/// The first release whose words were not compared with these.
+constexpr const char* kUnknownRelease = "2.16";
+
+/// That of torch's allocator for the CPU, when the words are proved.
+void (*deleter_of_allocator)(void*) = nullptr;
 
 template <class T>
 T word_at(const std::byte* words, std::size_t place) {
@@ -33,27 +35,50 @@ T word_at(const std::byte* words, std::size_t place) {
   return word;
 }
 
+}  // namespace
+
+StorageWords::StorageWords(nb::handle storage)
+    : words_(reinterpret_cast<std::byte*>(to_address(field<"_cdata">(storage)))) {}
+
+StorageMemory StorageWords::memory() const noexcept {
+  return word_at<StorageMemory>(words_, kMemory);
+}
+
+std::byte* StorageWords::address() const noexcept { return word_at<std::byte*>(words_, kMemory); }
+
+std::uint64_t StorageWords::bytes() const noexcept { return word_at<std::uint64_t>(words_, kSize); }
+
+bool StorageWords::has_fixed_size() const noexcept { return words_[kResizable] == std::byte{0}; }
+
+bool StorageWords::is_of_allocator() const noexcept {
+  return memory().deleter == deleter_of_allocator;
+}
+
+StorageMemory StorageWords::replace(const StorageMemory& other) noexcept {
+  const StorageMemory before = memory();
+  std::memcpy(words_ + kMemory, &other, sizeof other);
+  words_[kResizable] = std::byte{0};
+  return before;
+}
+
 void exchange_words(nb::handle one, nb::handle other) {
-  std::byte* const a = words_of(one);
-  std::byte* const b = words_of(other);
-  std::array<std::byte, kMemoryBytes> memory;
-  std::memcpy(memory.data(), a + kMemory, kMemoryBytes);
-  std::memcpy(a + kMemory, b + kMemory, kMemoryBytes);
-  std::memcpy(b + kMemory, memory.data(), kMemoryBytes);
+  std::byte* const a = StorageWords(one).words_;
+  std::byte* const b = StorageWords(other).words_;
+  std::swap_ranges(a + kMemory, a + kMemory + sizeof(StorageMemory), b + kMemory);
   std::swap(a[kResizable], b[kResizable]);
 }
 
 /// Whether the words of a storage are what torch says of it.
-bool agrees(nb::handle storage) {
-  const std::byte* const words = words_of(storage);
-  if (words == nullptr) return false;
-  const auto address = to_address(call<"data_ptr">(storage));
-  const auto bytes = to_address(call<"nbytes">(storage));
-  const bool resizable = call<"resizable">(storage).ptr() == Py_True;
-  return word_at<std::uintptr_t>(words, kMemory) == address &&
-         word_at<std::uint64_t>(words, kSize) == bytes &&
-         word_at<std::uint8_t>(words, kResizable) == (resizable ? 1 : 0);
+bool words_agree(nb::handle storage) {
+  const StorageWords words(storage);
+  if (words.words_ == nullptr) return false;
+  const auto resizable = word_at<std::uint8_t>(words.words_, kResizable);
+  return reinterpret_cast<std::uintptr_t>(words.address()) == TorchApi::address_of(storage) &&
+         words.bytes() == TorchApi::bytes_of(storage) &&
+         resizable == (call<"resizable">(storage).ptr() == Py_True ? 1 : 0);
 }
+
+namespace {
 
 /// Memory of ours for a storage, which tells when it is given back.
 struct Sample {
@@ -65,34 +90,44 @@ struct Sample {
   int given_back = 0;
 
   nb::object storage() {
-    constexpr dlpack::DataType kBytesType{dlpack::TypeCode::kUInt, 8, 1};
-    managed.tensor = {bytes.data(), {}, 1, kBytesType, size.data(), stride.data(), 0};
+    constexpr dlpack::DataType kByte{dlpack::TypeCode::kUInt, 8, 1};
+    managed.tensor = {bytes.data(), {}, 1, kByte, size.data(), stride.data(), 0};
     managed.context = this;
     managed.deleter = [](dlpack::ManagedTensor* self) {
       ++static_cast<Sample*>(self->context)->given_back;
     };
-    return call<"untyped_storage">(TorchApi::here().tensor_over(managed));
+    return TorchApi::storage_of(TorchApi::here().tensor_over(managed));
+  }
+
+  StorageMemory memory() {
+    return {bytes.data(), [](void* self) { ++static_cast<Sample*>(self)->given_back; }, this};
   }
 };
+
+nb::object storage_of_torch() { return TorchApi::here().storage_type()(Sample::kBytes); }
+
+bool has(nb::handle storage, std::uintptr_t address, bool resizable, int first) {
+  return TorchApi::address_of(storage) == address &&
+         call<"resizable">(storage).ptr() == (resizable ? Py_True : Py_False) &&
+         TorchApi::bytes_of(storage) == Sample::kBytes && to_int(storage[0]) == first;
+}
 
 using Way = void (*)(nb::handle, nb::handle);
 
 /// Exchanges a storage over memory of ours and one of torch's, and looks whether all is as it must
-/// be, to the end of both. The sample stays where it is not: what storages of an unknown kind do
-/// with it is not known.
+/// be, to the end of both. A sample for which it is not stays for ever: what storages of an unknown
+/// kind do with it is not known.
 bool is_proved(Way way) {
   auto* const sample = new Sample;
   nb::object ours = sample->storage();
-  nb::object theirs = TorchApi::here().storage_type()(Sample::kBytes);
-  if (way == exchange_words && !(agrees(ours) && agrees(theirs))) return false;
-  const nb::object our_address = call<"data_ptr">(ours), their_address = call<"data_ptr">(theirs);
-  std::memset(reinterpret_cast<void*>(to_address(their_address)), 7, Sample::kBytes);
+  nb::object theirs = storage_of_torch();
+  if (way == exchange_words && !(words_agree(ours) && words_agree(theirs))) return false;
+  const std::uintptr_t our_address = TorchApi::address_of(ours);
+  const std::uintptr_t their_address = TorchApi::address_of(theirs);
+  std::memset(reinterpret_cast<void*>(their_address), 7, Sample::kBytes);
   way(ours, theirs);
-  const bool exchanged =
-      call<"data_ptr">(ours).equal(their_address) && call<"data_ptr">(theirs).equal(our_address) &&
-      call<"resizable">(ours).ptr() == Py_True && call<"resizable">(theirs).ptr() == Py_False &&
-      to_int(ours[0]) == 7 && to_int(theirs[0]) == 0;
-  if (!exchanged || sample->given_back != 0) return false;
+  if (!has(ours, their_address, true, 7) || !has(theirs, our_address, false, 0)) return false;
+  if (sample->given_back != 0) return false;
   ours.reset();
   if (sample->given_back != 0) return false;
   theirs.reset();
@@ -101,13 +136,43 @@ bool is_proved(Way way) {
   return true;
 }
 
+/// Whether the second word is a function, and the third what it is called with: torch's allocator
+/// frees by the address.
+bool is_in_order(nb::handle storage) {
+  const StorageMemory memory = StorageWords(storage).memory();
+  Dl_info function;
+  return memory.context == memory.address && memory.deleter != nullptr &&
+         ::dladdr(reinterpret_cast<void*>(memory.deleter), &function) != 0 &&
+         function.dli_fname != nullptr;
+}
+
+/// The same of one storage, whose memory is replaced by ours.
+bool replacing_is_proved() {
+  auto* const sample = new Sample;
+  nb::object storage = storage_of_torch();
+  if (!words_agree(storage) || !is_in_order(storage)) return false;
+  deleter_of_allocator = StorageWords(storage).memory().deleter;
+  StorageWords(storage).replace(sample->memory()).give_back();
+  if (!has(storage, reinterpret_cast<std::uintptr_t>(sample->bytes.data()), false, 0)) return false;
+  if (sample->given_back != 0) return false;
+  storage.reset();
+  if (sample->given_back != 1) return false;
+  delete sample;
+  return true;
+}
+
 void exchange_by_torch(nb::handle one, nb::handle other) { call<"_swap_data_ptr_">(one, other); }
 
 Exchange find_kind() {
-  const nb::handle type = TorchApi::here().storage_type();
-  const bool has_function = !nb::getattr(type, "_swap_data_ptr_", nb::none()).is_none();
-  if (has_function && is_proved(exchange_by_torch)) return Exchange::kTorchs;
-  return is_proved(exchange_words) ? Exchange::kWords : Exchange::kNone;
+  const bool has_function =
+      !nb::getattr(TorchApi::here().storage_type(), "_swap_data_ptr_", nb::none()).is_none();
+  const nb::object version = nb::module_::import_("torch").attr("__version__");
+  const bool is_known =
+      PyObject_RichCompareBool(version.ptr(), nb::str(kUnknownRelease).ptr(), Py_LT) == 1;
+  if ((is_known || !has_function) && is_proved(exchange_words) && replacing_is_proved()) {
+    return Exchange::kWords;
+  }
+  return has_function && is_proved(exchange_by_torch) ? Exchange::kTorchs : Exchange::kNone;
 }
 
 }  // namespace
@@ -120,7 +185,7 @@ Exchange exchange_kind() {
 }
 
 void exchange_memory(nb::handle one, nb::handle other) {
-  (exchange_kind() == Exchange::kTorchs ? exchange_by_torch : exchange_words)(one, other);
+  (exchange_kind() == Exchange::kWords ? exchange_words : exchange_by_torch)(one, other);
 }
 
 }  // namespace shoal::python

@@ -99,12 +99,20 @@ bool TensorForm::reach(std::uint64_t& bytes) const noexcept {
   return !__builtin_mul_overflow(static_cast<std::uint64_t>(last) + 1, item_bytes(), &bytes);
 }
 
-bool read_form(nb::handle object, TensorForm& form, std::byte*& first) {
+bool TensorForm::has_sizes_of(const TensorForm& other) const noexcept {
+  return device == other.device && dtype == other.dtype &&
+         std::ranges::equal(all_sizes(), other.all_sizes()) &&
+         std::ranges::equal(all_strides(), other.all_strides());
+}
+
+bool read_sizes(nb::handle object, TensorForm& form, std::byte*& first) {
   const dlpack::ExchangeApi* const api = TorchApi::here().exchange_api();
-  if (!(api != nullptr && read_at_once(*api, object, form, first)) &&
-      !read_by_attributes(object, form, first)) {
-    return false;
-  }
+  return (api != nullptr && read_at_once(*api, object, form, first)) ||
+         read_by_attributes(object, form, first);
+}
+
+bool read_form(nb::handle object, TensorForm& form, std::byte*& first) {
+  if (!read_sizes(object, form, first)) return false;
   form.offset = to_int(call<"storage_offset">(object));
   if (first != nullptr) return true;
   const auto sizes = form.all_sizes();

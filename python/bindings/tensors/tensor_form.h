@@ -30,10 +30,16 @@ struct TensorForm {
   std::span<const std::int64_t> all_strides() const noexcept { return {strides.data(), dims}; }
   std::uint64_t item_bytes() const noexcept { return kDTypes[dtype].bytes; }
 
+  /// Whether both have the same elements at the same address, if they have the same offset.
+  bool has_sizes_of(const TensorForm& other) const noexcept;
+
   /// Bytes from the start of the storage to the end of its last element; 0 without elements. False
   /// where no storage is so large, or a part is negative.
   bool reach(std::uint64_t& bytes) const noexcept;
 };
+
+/// All of the form but the offset; the rest as read_form().
+bool read_sizes(nanobind::handle object, TensorForm& form, std::byte*& first);
 
 /// Of a tensor on the CPU or a CUDA device; `first` is where its first element lies, nullptr
 /// without elements. False for what is more than a dense view of a storage: another layout, nested,

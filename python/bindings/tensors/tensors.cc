@@ -20,7 +20,7 @@ namespace {
 
 constexpr Packer kPacker{pack_plain_tensor, unpack_tensor};
 
-nb::object bytes_of(const std::optional<Packed>& packed, nb::list& blocks) {
+nb::object bytes_in(const std::optional<Packed>& packed, nb::list& blocks) {
   if (!packed) return nb::none();
   for (const ipc::Block& block : packed->blocks) blocks.append(nb::cast(block));
   return nb::bytes(packed->bytes.data(), packed->bytes.size());
@@ -71,7 +71,7 @@ void bind_heap(nb::module_& module) {
       "What ipc.add_packer() takes for tensors.");
   module.def(
       "pack_tensor",
-      [](nb::handle tensor, nb::list blocks) { return bytes_of(pack_tensor(tensor), blocks); },
+      [](nb::handle tensor, nb::list blocks) { return bytes_in(pack_tensor(tensor), blocks); },
       "tensor"_a, "blocks"_a,
       "The tensor as bytes that name a block of the heap, into which its storage moves "
       "(from the CPU) or which stands for it (on a CUDA device); None for tensors without "
@@ -82,7 +82,7 @@ void bind_heap(nb::module_& module) {
   module.def(
       "pack_storage",
       [](nb::handle storage, nb::list blocks) {
-        return bytes_of(pack_storage(cpu_storage(storage)), blocks);
+        return bytes_in(pack_storage(cpu_storage(storage)), blocks);
       },
       "storage"_a, "blocks"_a,
       "As pack_tensor(), of an untyped storage on the CPU; None where storages of this torch "
@@ -92,7 +92,10 @@ void bind_heap(nb::module_& module) {
       "packed"_a, "The storage that pack_storage() described.");
   module.def(
       "share",
-      [](nb::handle storage) { return move_to_heap(cpu_storage(storage)).has_value(); },
+      [](nb::handle storage) {
+        TorchApi::address_of(cpu_storage(storage));  // what is copied on write becomes its own
+        return move_to_heap(storage, bytes_of(storage)).has_value();
+      },
       "storage"_a,
       "Moves a storage on the CPU, of at least one byte, into the heap, in place; False where "
       "storages of this torch cannot be moved.");

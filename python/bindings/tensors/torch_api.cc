@@ -140,9 +140,34 @@ nb::handle TorchApi::template_of(dlpack::Device device, int dtype) const {
 nb::object TorchApi::tensor_on(nb::handle storage, dlpack::Device device, int dtype,
                                std::int64_t offset, std::span<const std::int64_t> sizes,
                                std::span<const std::int64_t> strides) const {
-  const nb::object tensor = attribute<"data">(template_of(device, dtype));
+  const nb::object tensor = beside(template_of(device, dtype));
   const nb::object at = checked(PyLong_FromLongLong(offset));
   return call<"set_">(tensor, storage, at, tuple_of(sizes), tuple_of(strides));
+}
+
+nb::object TorchApi::beside(nb::handle tensor) { return field<"data">(tensor); }
+
+nb::object TorchApi::lock_tensor(nb::handle reference) {
+#if PY_VERSION_HEX >= 0x030d0000
+  PyObject* found = nullptr;
+  PyWeakref_GetRef(reference.ptr(), &found);
+  nb::object tensor = nb::steal(found);
+#else
+  PyObject* const found = PyWeakref_GET_OBJECT(reference.ptr());
+  nb::object tensor = found == Py_None ? nb::object() : nb::borrow(found);
+#endif
+  // Of one that only torch's C++ has kept, Python is the owner again.
+  if (tensor.is_valid()) call<"_fix_weakref">(tensor);
+  return tensor;
+}
+
+bool TorchApi::is_of_inference_mode(nb::handle tensor) {
+  try {
+    field<"_version">(tensor);  // which such tensors have not
+    return false;
+  } catch (const nb::python_error&) {
+    return true;
+  }
 }
 
 void TorchApi::set_bits(nb::handle tensor, bool conjugate, bool negative) const {
@@ -163,6 +188,14 @@ nb::object TorchApi::lock(std::uintptr_t weak) const {
 }
 
 void TorchApi::free(std::uintptr_t weak) const { call_with(free_weak_ref_, from_address(weak)); }
+
+nb::object TorchApi::storage_of(nb::handle tensor) { return call<"untyped_storage">(tensor); }
+
+std::uint64_t TorchApi::bytes_of(nb::handle storage) { return to_address(call<"nbytes">(storage)); }
+
+std::uintptr_t TorchApi::address_of(nb::handle storage) {
+  return to_address(call<"data_ptr">(storage));
+}
 
 nb::object TorchApi::empty_storage(dlpack::Device device) const {
   if (device.type == dlpack::DeviceType::kCpu) return storage_(0);

@@ -81,6 +81,14 @@ class TorchApi {
                              std::int64_t offset, std::span<const std::int64_t> sizes,
                              std::span<const std::int64_t> strides) const;
 
+  /// Another tensor that looks at the same elements, which no other object is a view of.
+  static nanobind::object beside(nanobind::handle tensor);
+
+  /// The tensor of a weak reference (PyWeakref); an invalid object where it is gone.
+  static nanobind::object lock_tensor(nanobind::handle reference);
+
+  static bool is_of_inference_mode(nanobind::handle tensor);
+
   /// Says of a tensor that was just made that its elements are to be read conjugate, negative.
   void set_bits(nanobind::handle tensor, bool conjugate, bool negative) const;
 
@@ -91,6 +99,11 @@ class TorchApi {
   /// The storage, or None.
   nanobind::object lock(std::uintptr_t weak) const;
   void free(std::uintptr_t weak) const;
+
+  static nanobind::object storage_of(nanobind::handle tensor);
+  static std::uint64_t bytes_of(nanobind::handle storage);
+  /// What is copied on write becomes the storage's own.
+  static std::uintptr_t address_of(nanobind::handle storage);
 
   /// A storage without bytes, of torch's own allocator.
   nanobind::object empty_storage(dlpack::Device device) const;

@@ -14,9 +14,9 @@ namespace nb = nanobind;
 namespace shoal::python {
 namespace {
 
-/// From so many weak references on, the main thread is asked to free them: each keeps a hundred
+/// From so many small things on the main thread is asked to let go of them: each is some hundred
 /// bytes.
-constexpr std::size_t kManyWeak = 256;
+constexpr std::size_t kMany = 256;
 
 struct Waiting {
   std::mutex mutex;
@@ -53,26 +53,27 @@ void ask_main_thread() {
   if (Py_AddPendingCall(let_go_later, nullptr) != 0) waiting().asked = false;
 }
 
+/// Adds to one of the lists; whether they are many by now.
+template <class T>
+bool add(std::vector<T> Waiting::*list, T thing) {
+  Waiting& all = waiting();
+  const std::lock_guard lock(all.mutex);
+  (all.*list).push_back(thing);
+  return ++all.count % kMany == 0;
+}
+
 }  // namespace
 
 void WaitingForGil::free_weak(std::uintptr_t weak) noexcept {
-  Waiting& all = waiting();
-  std::size_t count;
-  {
-    const std::lock_guard lock(all.mutex);
-    all.weak.push_back(weak);
-    count = ++all.count;
-  }
-  if (count % kManyWeak == 0) ask_main_thread();
+  if (add(&Waiting::weak, weak)) ask_main_thread();
 }
 
-void WaitingForGil::decref(PyObject* object) noexcept {
-  Waiting& all = waiting();
-  {
-    const std::lock_guard lock(all.mutex);
-    all.objects.push_back(object);
-    ++all.count;
-  }
+void WaitingForGil::decref_some_time(PyObject* object) noexcept {
+  if (add(&Waiting::objects, object)) ask_main_thread();
+}
+
+void WaitingForGil::decref_soon(PyObject* object) noexcept {
+  add(&Waiting::objects, object);
   ask_main_thread();
 }
 

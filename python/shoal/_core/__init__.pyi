@@ -11,6 +11,7 @@ from shoal._core import pool as pool
 from shoal._core import process as process
 from shoal._core import serve as serve
 from shoal._core import synchronize as synchronize
+from shoal._core import tensors as tensors
 
 version: str = "0.1.0"
 

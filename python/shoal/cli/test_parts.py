@@ -88,6 +88,18 @@ def torch(job: Job) -> str:
     return job.count([sys.executable, "tests/conformance/torch_multiprocessing.py", *arguments, "--", "-rs"])
 
 
+def torch_releases(job: Job) -> str:
+    status, lines = job.outcome([sys.executable, "tests/torch_releases.py"])
+    job.left_out += skips(lines)
+    job.left_out += [line.removeprefix("left out: ") for line in lines if line.startswith("left out: ")]
+    counts = [line for line in lines if re.match(r"torch \d\S*: ", line)]
+    if status:
+        raise Failed("; ".join(counts) or f"the runner left with status {status}")
+    if not counts:
+        raise LeftOut("; ".join(job.left_out) or "no release of torch was tested")
+    return "; ".join(counts)
+
+
 def gymnasium(job: Job) -> str:
     there = f"https://github.com/Farama-Foundation/Gymnasium/archive/refs/tags/v{version('gymnasium')}.tar.gz"
     sources = _copies(job, ("gymnasium.tar.gz",), there)
@@ -249,6 +261,7 @@ PARTS = (
     Part("address", "the C++ tests under AddressSanitizer", 300, lambda job: sanitizer(job, "address")),
     Part("cpython", "CPython's tests of `multiprocessing`, three start methods", 180, cpython),
     Part("torch", "PyTorch's tests of `torch.multiprocessing`", 60, torch),
+    Part("torch-releases", "the tests of tensors with other releases of torch", 240, torch_releases),
     Part("gymnasium", "Gymnasium's tests of vector environments", 60, gymnasium),
     Part("sb3", "Stable-Baselines3's tests that build vectorised environments", 120, sb3),
     Part(

@@ -71,7 +71,7 @@ def _set_on_heap(tensor: torch.Tensor) -> bool:
     copy.copy_(storage)
     try:
         with torch.no_grad():
-            tensor.set_(copy, tensor.storage_offset(), tensor.size(), tensor.stride())  # type: ignore[call-overload]  # torch takes storages, its types do not
+            tensor.set_(copy, tensor.storage_offset(), tensor.size(), tensor.stride())
     except RuntimeError:  # of inference mode, from outside of it
         return False
     return True
@@ -92,8 +92,9 @@ def _one_user() -> Any:
 def _on(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same type and form on another storage."""
     made = torch.empty(0, dtype=tensor.dtype)
-    made.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())  # type: ignore[call-overload]  # as above
-    torch._C._set_tensor_metadata(made, {"conj": tensor.is_conj(), "neg": tensor.is_neg()})  # type: ignore[attr-defined]  # as above
+    made.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+    bits = {name: True for name, is_set in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if is_set}
+    torch._C._set_tensor_metadata(made, bits)  # type: ignore[attr-defined]  # as above
     if type(tensor) is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
     return made.requires_grad_(tensor.requires_grad)

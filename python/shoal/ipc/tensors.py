@@ -26,7 +26,7 @@ __all__ = [
     "share_module",
 ]
 
-if torch.__version__ < (2, 6):
+if torch.__version__ < "2.6":  # compared as versions are
     raise ImportError(f"shoal.multiprocessing sends tensors of torch 2.6 and newer; this is {torch.__version__}")
 
 _Shared = TypeVar("_Shared", torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
@@ -92,7 +92,7 @@ def share_module(module: torch.nn.Module) -> torch.nn.Module:
     stay tied, and parameters that are sent stay parameters.
     """
     for tensor in [*module.parameters(), *module.buffers()]:
-        share_memory_(tensor.detach())
+        share_memory_(tensor)
     return module
 
 

@@ -76,8 +76,8 @@ def after_fork(parent: int, process_obj: Any, options: Options) -> None:
     for name in _settings.launcher_variables():
         os.environ.pop(name, None)
     os.environ.update(_core.process.worker_variables(options.threads or 0, not options.gpu, list(options.env)))
-    if options.threads and "torch" in sys.modules:  # it has read the variables already
-        sys.modules["torch"].set_num_threads(options.threads)
+    if options.threads and (torch := sys.modules.get("torch")):  # it has read the variables already
+        torch.set_num_threads(options.threads)
 
 
 def _receive_fds(context: WorkerContext) -> list[int]:

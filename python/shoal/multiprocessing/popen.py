@@ -227,7 +227,7 @@ def _preload_of(method: str, options: Options) -> tuple[str, ...]:
     """A zygote has what this process's objects are likely to be made of."""
     if method != "forkserver":
         return (child.__name__, *options.preload)
-    heavy = tuple(name for name in ("numpy", "torch") if name in sys.modules)
+    heavy = tuple(name for name in ("numpy", "torch") if sys.modules.get(name))
     return tuple(dict.fromkeys((child.__name__, *heavy, *_preload, *options.preload)))
 
 

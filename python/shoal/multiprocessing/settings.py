@@ -41,8 +41,8 @@ class Settings(NamedTuple):
         """In the `number`-th worker of its pool, whose slot in it is `slot`."""
         if self.cpus:
             os.sched_setaffinity(0, self.cpus[slot % len(self.cpus)])
-        if self.threads is not None and "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(self.threads)
+        if self.threads is not None and (torch := sys.modules.get("torch")):
+            torch.set_num_threads(self.threads)
         if self.seed is not None:
             _seed(self.seed, number)
         elif self.fresh_randomness:
@@ -70,8 +70,8 @@ def _seed(entropy: int | tuple[int, ...], number: int) -> None:
     words = numpy.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(16)
     random.seed(words[:8].tobytes())
     numpy.random.seed(words[8:14])
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(int(words[14]) << 32 | int(words[15]))
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(int(words[14]) << 32 | int(words[15]))
 
 
 def entropy(seed: Seed) -> int | tuple[int, ...] | None:
