@@ -66,6 +66,8 @@ A3C: dict[str, Any] = {
     "algorithm": "a3c",
     "num_envs": 8,
     "total_steps": 500_000,
+    "num_steps": 16,
+    "gae_lambda": 0.95,
     "learning_rate_schedule": "linear",
     "entropy_coef": 0.0,
 }

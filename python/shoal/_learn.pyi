@@ -60,6 +60,39 @@ def config_names(algorithm: str = "ppo") -> list[str]: ...
 def override_config(config_json: str, overrides_json: str) -> str:
     """The configuration with some options changed, checked, as JSON."""
 
+class NetworkArithmetic:
+    """What a network of these spaces computes."""
+
+    def __init__(self, observation_space: str, action_space: str, config_json: str, seed: int) -> None: ...
+    def weights(self) -> dict[str, numpy.ndarray]: ...
+    def load_weights(self, weights: dict[str, numpy.ndarray]) -> None: ...
+    def forward(self, observations: list[numpy.ndarray]) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """The actor's outputs and the values."""
+
+    def differentiate(
+        self, observations: list[numpy.ndarray], d_head: numpy.ndarray, d_value: numpy.ndarray
+    ) -> tuple[tuple[numpy.ndarray, numpy.ndarray], dict[str, numpy.ndarray]]:
+        """The outputs once more, and the derivatives by each parameter."""
+
+def loss_and_derivatives(
+    config_json: str,
+    action_space: str,
+    head: numpy.ndarray,
+    value: numpy.ndarray,
+    log_std: numpy.ndarray,
+    actions: numpy.ndarray,
+    old_logp: numpy.ndarray,
+    old_value: numpy.ndarray,
+    advantage: numpy.ndarray,
+    returns: numpy.ndarray,
+) -> dict[str, Any]:
+    """The loss of ppo or a2c, and its derivatives by head, value and log_std."""
+
+def optimizer_steps(
+    config_json: str, parameters: numpy.ndarray, gradients: Sequence[numpy.ndarray], learning_rate: float
+) -> numpy.ndarray:
+    """The parameters after a step along each gradient."""
+
 class Policy:
     @staticmethod
     def load(checkpoint: str) -> Policy: ...

@@ -3,8 +3,7 @@
 
 The rules: a layer of src/shoal includes itself and the layers before it; a room, a folder of a layer, includes itself and
 the rooms that ROOMS names for it; tests and testing/ include any room of their layer, and nothing else includes testing/;
-LibTorch enters at learn; Python enters at python/bindings; there, only the files of the module _learn (learn*) see LibTorch and
-learn.
+No file includes LibTorch. Python enters at python/bindings; there, only the files of the module _learn (learn*) see learn.
 
     check_includes.py [repository root]
 """
@@ -163,8 +162,8 @@ def name_of(layer: str, room: str) -> str:
 
 
 def fault_in_layer(layer: str, bracket: str, include: str) -> str | None:
-    if TORCH.match(include) and layer != "learn":
-        return f"{layer} uses LibTorch, which enters at learn"
+    if TORCH.match(include):
+        return f"{layer} includes LibTorch, whose releases differ: no binary of ours is built against one"
     if PYTHON.match(include):
         return f"{layer} uses Python, which enters at python/bindings"
     if not include.startswith("shoal/"):
@@ -180,10 +179,10 @@ def fault_in_layer(layer: str, bracket: str, include: str) -> str | None:
 
 
 def fault_in_bindings(source: Path, include: str) -> str | None:
+    if TORCH.match(include):
+        return "python/bindings includes LibTorch, whose releases differ: no binary of ours is built against one"
     if source.name.startswith("learn"):
         return None
-    if TORCH.match(include):
-        return "_core uses LibTorch; only the files of _learn (learn*) may"
     other = layer_of(include)
     if other == "learn":
         return "another module than _learn includes learn; only its files (learn*) may"

@@ -70,7 +70,7 @@ def test_those_that_are_timed_alone_are_the_presets(script, algorithm):
     assert {name: told[name] for name in settings} == settings
 
 
-@pytest.mark.parametrize(("which", "steps"), [("zoo", 512), ("a2c", 520), ("a3c", 520), ("impala", 640), ("appo", 512)])
+@pytest.mark.parametrize(("which", "steps"), [("zoo", 512), ("a2c", 520), ("a3c", 512), ("impala", 640), ("appo", 512)])
 def test_shoal_takes_every_one_of_the_settings(script, which, steps, tmp_path):
     settings = script.SETTINGS[which] | {"total_steps": 512}
     more = [

@@ -60,11 +60,9 @@ def test_a_task_of_pictures(tmp_path):
     assert mean_return("Spot", tmp_path / "run", total_steps=2048, epochs=4, final_episodes=20) >= 9
 
 
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_task_of_continuous_actions(fused, tmp_path):
-    assert mean_return("Aim", tmp_path / "run", total_steps=8192, epochs=10, fused=fused) >= 9
+def test_a_task_of_continuous_actions(tmp_path):
+    assert mean_return("Aim", tmp_path / "run", total_steps=8192, epochs=10) >= 9
 
 
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_task_of_several_choices_at_once(fused, tmp_path):
-    assert mean_return("Switches", tmp_path / "run", total_steps=8192, epochs=5, fused=fused) >= 9
+def test_a_task_of_several_choices_at_once(tmp_path):
+    assert mean_return("Switches", tmp_path / "run", total_steps=8192, epochs=5) >= 9

@@ -1,5 +1,4 @@
-// shoal._learn: learning, on LibTorch's libraries but without Python's torch. Environments come
-// from shoal._core.
+// shoal._learn: learning. Environments come from shoal._core.
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -55,7 +54,7 @@ void bind_learn_config(nb::module_& module) {
       "override_config",
       [](const std::string& config_json, const std::string& overrides_json) {
         learn::TrainConfig config;
-        apply_overrides(parse_json(config_json, "the configuration"), config);
+        apply_saved(parse_json(config_json, "the configuration"), config);
         apply_overrides(parse_json(overrides_json, "the options"), config);
         validate(config);
         return to_flat_json(config).dump();
@@ -72,6 +71,7 @@ NB_MODULE(_learn, module) {
   shoal::python::bind_learn_a3c(module);
   shoal::python::bind_learn_actor(module);
   shoal::python::bind_learn_config(module);
+  shoal::python::bind_learn_numerics(module);
   shoal::python::bind_learn_policy(module);
   shoal::python::bind_learn_trainer(module);
 }

@@ -26,7 +26,7 @@ __all__ = ["Session", "check_options"]
 
 _SMALL = 1_000_000
 """Parameters below which a network without convolutions computes no faster on several threads than on one."""
-_OF_SHOALS_NETWORKS = "policy_hidden value_hidden shared_hidden activation orthogonal_init log_std_init fused".split()
+_OF_SHOALS_NETWORKS = "policy_hidden value_hidden shared_hidden activation orthogonal_init log_std_init".split()
 
 
 @dataclass

@@ -75,11 +75,24 @@ void read_field(const char* name, const json& value, T& field) {
   }
 }
 
+/// An option that older versions had, and what to do without it.
+struct RetiredOption {
+  const char* name;
+  const char* instead;
+};
+constexpr RetiredOption kRetired[] = {
+    {"fused", "own kernels compute every network; leave it out"},
+};
+
 /// Throws for a name that runs of this algorithm do not take.
 void check_names_of(std::string_view algorithm, const json& overrides) {
   const auto names = config_names(algorithm);
   for (const auto& [name, value] : overrides.items()) {
     if (std::ranges::binary_search(names, name)) continue;
+    for (const auto& retired : kRetired)
+      if (name == retired.name)
+        throw InvalidArgument(
+            fmt::format("there is no option \"{}\" any more: {}", name, retired.instead));
     for (const auto& other : algorithm_names())
       if (std::ranges::binary_search(config_names(other), name))
         throw InvalidArgument(
@@ -157,6 +170,13 @@ void apply_overrides(const json& overrides, TrainConfig& config) {
   std::visit([&](auto& its) { options_from_json(rest, its); }, algorithm);
   changed.algorithm = std::move(algorithm);
   config = std::move(changed);
+}
+
+void apply_saved(json saved, TrainConfig& config) {
+  if (saved.is_object()) {
+    for (const auto& retired : kRetired) saved.erase(retired.name);
+  }
+  apply_overrides(saved, config);
 }
 
 }  // namespace shoal::learn

@@ -59,6 +59,10 @@ nlohmann::json to_flat_json(const TrainConfig& config);
 /// type.
 void apply_overrides(const nlohmann::json& json, TrainConfig& config);
 
+/// The same for what to_flat_json() wrote, in this version or an older one: options that are no more
+/// are left out.
+void apply_saved(nlohmann::json json, TrainConfig& config);
+
 /// All names that an algorithm's runs take, in alphabetical order. Throws InvalidArgument for an
 /// algorithm that there is not.
 std::vector<std::string> config_names(std::string_view algorithm = "ppo");

@@ -105,6 +105,17 @@ TEST(TrainConfig, WhatNamesNoAlgorithmIsPpos) {
   EXPECT_EQ(std::get<PpoConfig>(config.algorithm).epochs, 3);
 }
 
+TEST(TrainConfig, AnOptionThatIsNoMoreIsReadFromFilesAndRefusedFromOthers) {
+  json old = to_flat_json({});
+  old["gamma"] = 0.5;
+  old["fused"] = false;
+  TrainConfig config;
+  apply_saved(old, config);
+  EXPECT_EQ(config.learner().gamma, 0.5);
+  EXPECT_THAT(override_error(R"({"fused": true})"),
+              AllOf(HasSubstr("no option \"fused\" any more"), HasSubstr("leave it out")));
+}
+
 TEST(TrainConfig, AnOptionOfAnotherAlgorithmIsAnErrorThatSaysSo) {
   EXPECT_THAT(override_error(R"({"algorithm": "a2c", "clip_range": 0.1})"),
               AllOf(HasSubstr("a2c has no option \"clip_range\""), HasSubstr("one of ppo")));

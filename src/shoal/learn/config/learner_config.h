@@ -67,7 +67,6 @@ struct LearnerConfig {
   bool orthogonal_init =
       true;  // gain sqrt(2) hidden, 0.01 policy head, 1 value head; false: PyTorch's default
   double log_std_init = 0.0;  // Box actions: initial logarithm of the standard deviation
-  bool fused = true;  // hand-written kernels where they cover the network; false: LibTorch autograd
 
   bool operator==(const LearnerConfig&) const = default;
 };
@@ -119,7 +118,6 @@ void for_each_shared_option(Config& c, Visit&& visit) {
   visit("activation", c.activation);
   visit("orthogonal_init", c.orthogonal_init);
   visit("log_std_init", c.log_std_init);
-  visit("fused", c.fused);
 }
 
 }  // namespace shoal::learn

@@ -10,8 +10,7 @@ ActorCriticPolicy::ActorCriticPolicy(const collect::ObservationEncoder& encoder,
       distribution_(decoder),
       network_(Network::create(encoder, decoder, config, parameters_)) {
   network_.initialize(parameters_, config, random_);
-  if (config.fused) model_ = make_fused_actor_critic(network_, parameters_);
-  if (model_ == nullptr) model_ = make_autograd_actor_critic(network_, parameters_);
+  model_ = make_fused_actor_critic(network_, parameters_);
 }
 
 std::span<const float> ActorCriticPolicy::log_std() const noexcept {

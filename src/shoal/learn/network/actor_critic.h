@@ -1,8 +1,7 @@
 // A policy's network as learners use it: forward for acting, forward and backward for learning.
 //
-// Two implementations of one contract: AutogradActorCritic (LibTorch; any network) and
-// FusedActorCritic (own kernels; MLPs). Both read the parameters in place and write gradients in
-// the same flat layout.
+// FusedActorCritic implements it. It reads the parameters in place and writes gradients in the same
+// flat layout.
 //
 // Threads: one at a time.
 #pragma once
@@ -27,7 +26,7 @@ class ActorCritic {
                        std::span<float> value) = 0;
 
   /// The same for the rows of `obs` that `rows` lists, keeping what backward() needs until the next
-  /// call of anything.
+  /// call of anything. `obs` must stay as they are until then.
   virtual void forward_train(std::span<const shm::TensorView> obs,
                              std::span<const std::int32_t> rows, std::span<float> head,
                              std::span<float> value) = 0;
@@ -42,12 +41,7 @@ class ActorCritic {
   virtual void parameters_changed() = 0;
 };
 
-/// LibTorch: covers every Network. Borrows both. Throws InvalidState when LibTorch cannot be
-/// loaded. Without images it sets LibTorch's number of threads, which is the process's, to one.
-std::unique_ptr<ActorCritic> make_autograd_actor_critic(const Network& network,
-                                                        const Parameters& parameters);
-
-/// Own kernels, or null where they do not cover the network (images). Borrows both.
+/// On own kernels, the fastest that this processor can run. Borrows both.
 std::unique_ptr<ActorCritic> make_fused_actor_critic(const Network& network,
                                                      const Parameters& parameters);
 

@@ -11,17 +11,22 @@ constexpr std::int64_t kRowsAtOnce = 256;  // when nothing is kept: activations 
 
 AlignedFloats floats(std::int64_t n) { return AlignedFloats(static_cast<std::size_t>(n)); }
 
+void add(float* x, const float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
 }  // namespace
 
 FusedActorCritic::FusedActorCritic(const Network& network, const Parameters& parameters,
-                                   const MlpKernels& kernels)
+                                   const MlpKernels& kernels, int threads)
     : network_(network),
       parameters_(parameters),
       kernels_(kernels),
+      team_(network.images.empty() ? nullptr : std::make_unique<ThreadTeam>(threads)),
       trunk_(make_chain(network.trunk)),
       actor_(make_chain(network.actor)),
       critic_(make_chain(network.critic)) {
-  SHOAL_CHECK(network.images.empty(), "the fused network has no images");
+  for (const auto& image : network.images) towers_.emplace_back(image, parameters, kernels, *team_);
   std::int64_t largest = 0;
   for (const auto* chain : {&trunk_, &actor_, &critic_}) {
     for (const auto& d : *chain) {
@@ -50,7 +55,8 @@ FusedActorCritic::Chain FusedActorCritic::make_chain(const Mlp& mlp) const {
 void FusedActorCritic::reserve(std::int64_t rows) {
   if (rows <= capacity_) return;
   capacity_ = rows;
-  input_ = floats(rows * padded(network_.dense));
+  const std::int64_t width = padded(network_.features);
+  input_ = floats(rows * width);
   for (auto* chain : {&trunk_, &actor_, &critic_}) {
     for (auto& dense : *chain) {
       dense.output = floats(rows * padded(dense.layer.out));
@@ -58,9 +64,14 @@ void FusedActorCritic::reserve(std::int64_t rows) {
     }
   }
   if (!trunk_.empty()) from_critic_ = floats(rows * padded(trunk_.back().layer.out));
+  if (towers_.empty()) return;
+  if (trunk_.empty()) from_critic_ = floats(rows * width);
+  d_input_ = floats(rows * width);
+  d_features_ = floats(rows * towers_.front().features());
 }
 
 void FusedActorCritic::parameters_changed() {
+  for (auto& tower : towers_) tower.parameters_changed();
   for (auto* chain : {&trunk_, &actor_, &critic_}) {
     for (auto& dense : *chain) {
       const auto [in, out] = std::pair(dense.layer.in, dense.layer.out);
@@ -128,15 +139,30 @@ void FusedActorCritic::forward(std::span<const shm::TensorView> obs, std::span<f
                                std::span<float> value) {
   const auto all = static_cast<std::int64_t>(value.size());
   const auto width = static_cast<std::size_t>(network_.head);
-  const float* x = reinterpret_cast<const float*>(obs[0].data);
   reserve(std::min(all, kRowsAtOnce));
   for (std::int64_t from = 0; from < all; from += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, all - from);
     const auto first = static_cast<std::size_t>(from);
     const auto n = static_cast<std::size_t>(rows);
-    run_all({x + from * network_.dense, network_.dense}, rows,
+    run_all(input_of(obs, from, rows), rows,
             head.empty() ? head : head.subspan(first * width, n * width), value.subspan(first, n));
   }
+}
+
+FusedActorCritic::Rows FusedActorCritic::input_of(std::span<const shm::TensorView> obs,
+                                                  std::int64_t from, std::int64_t rows) {
+  const std::int64_t dense = network_.dense;
+  const float* x = dense > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
+  if (towers_.empty()) return {x + from * dense, dense};
+  const std::int64_t width = padded(network_.features);
+  for (std::int64_t r = 0; r < rows && dense > 0; ++r)
+    std::copy_n(x + (from + r) * dense, dense, input_.data() + r * width);
+  std::int64_t column = dense;
+  for (std::size_t t = 0; t < towers_.size(); ++t) {
+    towers_[t].forward(obs[t + (dense > 0 ? 1 : 0)], from, rows, input_.data() + column, width);
+    column += towers_[t].features();
+  }
+  return {input_.data(), width};
 }
 
 void FusedActorCritic::forward_train(std::span<const shm::TensorView> obs,
@@ -144,13 +170,18 @@ void FusedActorCritic::forward_train(std::span<const shm::TensorView> obs,
                                      std::span<float> value) {
   rows_ = static_cast<std::int64_t>(rows.size());
   reserve(rows_);
-  const std::int64_t width = network_.dense;
-  const float* x = reinterpret_cast<const float*>(obs[0].data);
-  for (std::int64_t r = 0; r < rows_; ++r) {
-    std::copy_n(x + rows[static_cast<std::size_t>(r)] * width, width,
-                input_.data() + r * padded(width));
+  const std::int64_t dense = network_.dense;
+  const std::int64_t width = padded(network_.features);
+  const float* x = dense > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
+  for (std::int64_t r = 0; r < rows_ && dense > 0; ++r) {
+    std::copy_n(x + rows[static_cast<std::size_t>(r)] * dense, dense, input_.data() + r * width);
   }
-  run_all({input_.data(), padded(width)}, rows_, head, value);
+  std::int64_t column = dense;
+  for (std::size_t t = 0; t < towers_.size(); ++t) {
+    towers_[t].forward_train(obs[t + (dense > 0 ? 1 : 0)], rows, input_.data() + column, width);
+    column += towers_[t].features();
+  }
+  run_all({input_.data(), width}, rows_, head, value);
 }
 
 void FusedActorCritic::take_delta(Chain& chain, std::int64_t rows,
@@ -238,14 +269,47 @@ void FusedActorCritic::back_to_trunk(std::int64_t rows) {
   // The slope applies to each part of the sum alike.
   back_through(actor_.front(), below, rows, below.delta.data());
   back_through(critic_.front(), below, rows, from_critic_.data());
-  float* delta = below.delta.data();
-  const float* more = from_critic_.data();
-  for (std::int64_t i = 0; i < rows * width; ++i) delta[i] += more[i];
+  add(below.delta.data(), from_critic_.data(), rows * width);
+}
+
+void FusedActorCritic::back_to_input(const Dense& dense, std::int64_t rows, float* delta) const {
+  const std::int64_t width = padded(dense.layer.in);
+  kernels_.product({.m = rows,
+                    .n = width,
+                    .depth = dense.layer.out,
+                    .a = dense.delta.data(),
+                    .a_row = padded(dense.layer.out),
+                    .b = dense.straight.data(),
+                    .b_row = width,
+                    .c = delta,
+                    .c_row = width});
+}
+
+void FusedActorCritic::back_to_towers(std::int64_t rows, std::span<float> gradient) {
+  const std::int64_t width = padded(network_.features);
+  if (trunk_.empty()) {
+    back_to_input(actor_.front(), rows, d_input_.data());
+    back_to_input(critic_.front(), rows, from_critic_.data());
+    add(d_input_.data(), from_critic_.data(), rows * width);
+  } else {
+    back_to_input(trunk_.front(), rows, d_input_.data());
+  }
+  std::int64_t column = network_.dense;
+  for (auto& tower : towers_) {
+    const std::int64_t features = tower.features();
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* delta = d_features_.data() + r * features;
+      std::copy_n(d_input_.data() + r * width + column, features, delta);
+      kernels_.relu_slope(delta, input_.data() + r * width + column, features);
+    }
+    tower.backward(d_features_.data(), gradient);
+    column += features;
+  }
 }
 
 void FusedActorCritic::backward(std::span<const float> d_head, std::span<const float> d_value,
                                 std::span<float> gradient) {
-  const Rows input{input_.data(), padded(network_.dense)};
+  const Rows input{input_.data(), padded(network_.features)};
   const Rows features =
       trunk_.empty() ? input : Rows{trunk_.back().output.data(), padded(trunk_.back().layer.out)};
   take_delta(actor_, rows_, d_head);
@@ -256,6 +320,7 @@ void FusedActorCritic::backward(std::span<const float> d_head, std::span<const f
     back_to_trunk(rows_);
     back(trunk_, input, rows_, gradient);
   }
+  if (!towers_.empty()) back_to_towers(rows_, gradient);
   if (network_.log_std >= 0) {
     const auto& log_std = parameters_[static_cast<std::size_t>(network_.log_std)];
     std::fill_n(gradient.data() + log_std.offset, log_std.numel(), 0.0F);
@@ -264,7 +329,6 @@ void FusedActorCritic::backward(std::span<const float> d_head, std::span<const f
 
 std::unique_ptr<ActorCritic> make_fused_actor_critic(const Network& network,
                                                      const Parameters& parameters) {
-  if (!network.images.empty() || network.dense == 0) return nullptr;
   return std::make_unique<FusedActorCritic>(network, parameters, mlp_kernels().front());
 }
 

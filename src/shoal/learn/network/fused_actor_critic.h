@@ -1,22 +1,25 @@
-// The network on own kernels: MLPs without images, forward and analytic backward without an
-// allocation or a dispatch.
+// The network on own kernels: forward and analytic backward without an allocation or a dispatch.
 //
-// Gradients equal LibTorch's to rounding (fused_actor_critic_test.cc holds them to 1e-5 of the
-// gradient's norm).
+// Gradients equal those of automatic differentiation to rounding (fused_actor_critic_test.cc holds
+// them to 1e-5 of the gradient's norm).
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "shoal/learn/network/actor_critic.h"
+#include "shoal/learn/network/convolution_tower.h"
 #include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/network/thread_team.h"
 
 namespace shoal::learn {
 
 class FusedActorCritic final : public ActorCritic {
  public:
-  /// `network` must have no images. Borrows both.
-  FusedActorCritic(const Network& network, const Parameters& parameters, const MlpKernels& kernels);
+  /// Borrows both. With images it computes with `threads` threads, the caller's among them, and gives
+  /// the same bits for any number.
+  FusedActorCritic(const Network& network, const Parameters& parameters, const MlpKernels& kernels,
+                   int threads = compute_threads());
 
   void forward(std::span<const shm::TensorView> obs, std::span<float> head,
                std::span<float> value) override;
@@ -45,14 +48,19 @@ class FusedActorCritic final : public ActorCritic {
 
   Chain make_chain(const Mlp& mlp) const;
   void reserve(std::int64_t rows);
+  /// What the MLPs take, of rows [from, from + rows).
+  Rows input_of(std::span<const shm::TensorView> obs, std::int64_t from, std::int64_t rows);
   Rows run(Chain& chain, Rows x, std::int64_t rows) const;
   void run_all(Rows x, std::int64_t rows, std::span<float> head, std::span<float> value);
   void copy_out(const Chain& chain, std::int64_t rows, std::span<float> out) const;
   void take_delta(Chain& chain, std::int64_t rows, std::span<const float> derivative) const;
   void back(Chain& chain, Rows x, std::int64_t rows, std::span<float> gradient);
-  void back_to_trunk(std::int64_t rows);
   /// What `dense` passes back to the layer below it, to `delta`.
   void back_through(const Dense& dense, const Dense& below, std::int64_t rows, float* delta);
+  /// What it passes back to its input, which is no layer's output, to `delta` ([rows][padded in]).
+  void back_to_input(const Dense& dense, std::int64_t rows, float* delta) const;
+  void back_to_trunk(std::int64_t rows);
+  void back_to_towers(std::int64_t rows, std::span<float> gradient);
   void weight_gradient(const Dense& dense, Rows x, std::int64_t rows, std::span<float> gradient);
   Epilogue activation() const noexcept;
   Epilogue slope() const noexcept;
@@ -60,12 +68,16 @@ class FusedActorCritic final : public ActorCritic {
   const Network& network_;
   const Parameters& parameters_;
   const MlpKernels& kernels_;
+  std::unique_ptr<ThreadTeam> team_;  // with images only
+  std::vector<ConvolutionTower> towers_;
   Chain trunk_, actor_, critic_;
   std::int64_t capacity_ = 0;  // rows that the buffers hold
   std::int64_t rows_ = 0;      // of the last forward_train()
-  AlignedFloats input_;        // [rows][padded dense]
-  AlignedFloats scratch_;      // one layer's weight gradient, and bias gradient, padded
-  AlignedFloats from_critic_;  // [rows][padded trunk]
+  AlignedFloats input_;    // [rows][padded features]: the dense vector, then the towers' features
+  AlignedFloats scratch_;  // one layer's weight gradient, and bias gradient, padded
+  AlignedFloats from_critic_;  // [rows][padded trunk], or [rows][padded features] without a trunk
+  AlignedFloats d_input_;      // [rows][padded features]
+  AlignedFloats d_features_;   // [rows][features of one tower]
 };
 
 }  // namespace shoal::learn

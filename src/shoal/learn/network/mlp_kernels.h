@@ -1,5 +1,5 @@
-// The arithmetic of small MLPs: matrix products with bias, activation or its derivative applied on
-// the way out.
+// The arithmetic of networks: matrix products with bias, activation or its derivative applied on the
+// way out. Convolutions are products, too: of rows that overlap, read where they lie.
 //
 // Compiled once for each instruction set of the processor family, and chosen at run time. All
 // widths are padded to 16 floats with zeros, so that no loop has a tail. An element's sum runs over
@@ -26,7 +26,18 @@ enum class Epilogue : std::uint8_t {
   kTimesReluSlope,  // * (activation > 0)
 };
 
+/// Columns of a panel: of matrices that are read again and again a panel's rows lie one after the
+/// other, so that one product walks through memory in one direction.
+inline constexpr std::int64_t kPanel = 32;
+constexpr std::int64_t panels(std::int64_t columns) noexcept {
+  return (columns + kPanel - 1) / kPanel;
+}
+
 /// c[i][j] = epilogue(sum over k of a[i][k] * b[k][j]) for i < m, j < n, k < depth.
+///
+/// The second half makes more of it. In `segments` parts of a sum, each `depth` long, a lies
+/// elsewhere: element (i, s, k) at a[i * a_row + s * a_segment + k * a_step], times row
+/// s * depth + k of b. The whole is done for `groups` groups of m rows each.
 struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;  // a multiple of kPad
@@ -42,6 +53,14 @@ struct Product {
   const float* bias = nullptr;        // [n]
   const float* activation = nullptr;  // row i at activation + i * activation_row
   std::int64_t activation_row = 0;
+
+  std::int64_t segments = 1;
+  std::int64_t a_segment = 0;
+  std::int64_t b_panel = kPanel;  // from a panel of b to the next; kPanel: rows lie as a whole
+  std::int64_t groups = 1;        // more than one: no epilogue that reads `activation`
+  std::int64_t a_group = 0;       // from the first row of a group to that of the next
+  std::int64_t c_group = 0;
+  bool accumulate = false;  // the sums begin with what c holds
 };
 
 struct MlpKernels {
@@ -50,6 +69,17 @@ struct MlpKernels {
   /// sums[j] = sum over rows of x[row * stride + j], j < n (a multiple of kPad).
   void (*column_sums)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t n,
                       float* sums) noexcept;
+  /// out[p][c] = bytes[c][p] / 255 for p < pixels, c < channels: channels last.
+  void (*unpack_image)(const std::uint8_t* bytes, std::int64_t channels, std::int64_t pixels,
+                       float* out) noexcept;
+  /// out[j][i] = in[i][j] for i < rows, j < columns; `in` has rows of `stride` floats, `out` of
+  /// `out_stride`.
+  void (*transpose)(const float* in, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                    float* out, std::int64_t out_stride) noexcept;
+  /// x[i] = 0 where activation[i] is not above 0: the slope of ReLU.
+  void (*relu_slope)(float* x, const float* activation, std::int64_t n) noexcept;
+  /// x[i] += y[i].
+  void (*add)(float* x, const float* y, std::int64_t n) noexcept;
 };
 
 /// Those that this processor can run, the fastest first; the last is "generic", which runs

@@ -3,7 +3,8 @@
 //
 //   SHOAL_KERNELS                         the namespace
 //   SHOAL_VECTOR_FLOATS                   floats in a vector register
-//   SHOAL_TILE_ROWS, SHOAL_TILE_VECTORS   accumulators of the inner loop: rows times registers
+//   SHOAL_TILE_ROWS, SHOAL_TILE_VECTORS   accumulators of the inner loop: rows, at most, times
+//                                         registers
 //
 // Nothing from the standard library is used in here but types: an inline function compiled for
 // AVX-512 could become the one copy that the whole program uses, on every processor.
@@ -15,6 +16,7 @@ namespace shoal::learn::SHOAL_KERNELS {
 namespace {
 
 constexpr std::int64_t kWidth = SHOAL_VECTOR_FLOATS;
+constexpr float kByteScale = 1.0F / 255.0F;
 typedef float Vec __attribute__((vector_size(SHOAL_VECTOR_FLOATS * 4), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
@@ -45,84 +47,127 @@ inline Vec tanh(Vec x) {
 }
 
 template <Epilogue kEpilogue>
-inline Vec finish(Vec sum, const Product& p, std::int64_t i, std::int64_t j) {
-  if constexpr (kEpilogue == Epilogue::kNone) return sum;
-  if constexpr (kEpilogue == Epilogue::kBias) return sum + load(p.bias + j);
-  if constexpr (kEpilogue == Epilogue::kBiasTanh) return tanh(sum + load(p.bias + j));
+inline Vec finished(Vec sum, const float* bias, const float* activation) {
+  if constexpr (kEpilogue == Epilogue::kBias) return sum + load(bias);
+  if constexpr (kEpilogue == Epilogue::kBiasTanh) return tanh(sum + load(bias));
   if constexpr (kEpilogue == Epilogue::kBiasRelu) {
-    const Vec z = sum + load(p.bias + j);
+    const Vec z = sum + load(bias);
     return z > 0.0F ? z : Vec{};
   }
   if constexpr (kEpilogue == Epilogue::kTimesTanhSlope) {
-    const Vec a = load(p.activation + i * p.activation_row + j);
+    const Vec a = load(activation);
     return sum * (1.0F - a * a);
   }
   if constexpr (kEpilogue == Epilogue::kTimesReluSlope) {
-    const Vec a = load(p.activation + i * p.activation_row + j);
+    const Vec a = load(activation);
     return a > 0.0F ? sum : Vec{};
   }
 }
 
-// Rows [i, i + kRows) and kVectors vectors of columns from j on, in registers over the whole depth.
-template <int kRows, int kVectors, Epilogue kEpilogue>
-inline void tile(const Product& p, std::int64_t i, std::int64_t j) {
-  Vec sum[kRows][kVectors] = {};
-  const float* a = p.a + i * p.a_row;
-  const float* b = p.b + j;
-  for (std::int64_t k = 0; k < p.depth; ++k, a += p.a_step, b += p.b_row) {
-    Vec row[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Vec x = fill(a[r * p.a_row]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] += x * row[v];
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t column = j + v * kWidth;
-      store(p.c + (i + r) * p.c_row + column, finish<kEpilogue>(sum[r][v], p, i + r, column));
-    }
-  }
-}
-
-template <int kVectors, Epilogue kEpilogue>
-inline void column_block(const Product& p, std::int64_t j) {
-  std::int64_t i = 0;
-  for (; i + SHOAL_TILE_ROWS <= p.m; i += SHOAL_TILE_ROWS)
-    tile<SHOAL_TILE_ROWS, kVectors, kEpilogue>(p, i, j);
-  for (; i + 2 <= p.m; i += 2) tile<2, kVectors, kEpilogue>(p, i, j);
-  for (; i < p.m; ++i) tile<1, kVectors, kEpilogue>(p, i, j);
-}
-
+// A tile's sums as they lie in c, from row i and column j on, to what the epilogue makes of them.
 template <Epilogue kEpilogue>
-void product_with(const Product& p) {
-  std::int64_t j = 0;
-  for (; j + SHOAL_TILE_VECTORS * kWidth <= p.n; j += SHOAL_TILE_VECTORS * kWidth) {
-    column_block<SHOAL_TILE_VECTORS, kEpilogue>(p, j);
+void finish_as(const Product& p, float* c, std::int64_t i, std::int64_t rows, std::int64_t j,
+               std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r, c += p.c_row) {
+    const float* activation = p.activation + (i + r) * p.activation_row + j;
+    for (std::int64_t k = 0; k < columns; k += kWidth)
+      store(c + k, finished<kEpilogue>(load(c + k), p.bias + j + k, activation + k));
   }
-  for (; j < p.n; j += kWidth) column_block<1, kEpilogue>(p, j);
+}
+
+void finish(const Product& p, float* c, std::int64_t i, std::int64_t rows, std::int64_t j,
+            std::int64_t columns) {
+  switch (p.epilogue) {
+    case Epilogue::kNone:
+      return;
+    case Epilogue::kBias:
+      return finish_as<Epilogue::kBias>(p, c, i, rows, j, columns);
+    case Epilogue::kBiasTanh:
+      return finish_as<Epilogue::kBiasTanh>(p, c, i, rows, j, columns);
+    case Epilogue::kBiasRelu:
+      return finish_as<Epilogue::kBiasRelu>(p, c, i, rows, j, columns);
+    case Epilogue::kTimesTanhSlope:
+      return finish_as<Epilogue::kTimesTanhSlope>(p, c, i, rows, j, columns);
+    case Epilogue::kTimesReluSlope:
+      return finish_as<Epilogue::kTimesReluSlope>(p, c, i, rows, j, columns);
+  }
+}
+
+// The sums of kRows rows and kVectors vectors of columns, in registers over the whole depth.
+template <int kRows, int kVectors>
+void tile(const Product& p, const float* from, const float* b, float* c) {
+  Vec sum[kRows][kVectors] = {};
+  if (p.accumulate) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = load(c + r * p.c_row + v * kWidth);
+    }
+  }
+  const std::int64_t a_row = p.a_row;
+  const std::int64_t a_step = p.a_step;
+  const std::int64_t b_row = p.b_row;
+  for (std::int64_t s = 0; s < p.segments; ++s, from += p.a_segment) {
+    const float* a = from;
+    for (std::int64_t k = 0; k < p.depth; ++k, a += a_step, b += b_row) {
+      Vec row[kVectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const Vec x = fill(a[r * a_row]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sum[r][v] += x * row[v];
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) store(c + r * p.c_row + v * kWidth, sum[r][v]);
+  }
+}
+
+using Tile = void (*)(const Product&, const float* a, const float* b, float* c);
+
+template <int kRows, int kVectors>
+constexpr void list_tiles(Tile* tiles) {
+  if constexpr (kRows > 0) {
+    list_tiles<kRows - 1, kVectors>(tiles);
+    tiles[kRows] = tile<kRows, kVectors>;
+  }
+}
+
+template <int kVectors>
+struct Tiles {
+  constexpr Tiles() { list_tiles<SHOAL_TILE_ROWS, kVectors>(of_rows); }
+  Tile of_rows[SHOAL_TILE_ROWS + 1] = {};
+};
+template <int kVectors>
+constexpr Tiles<kVectors> kTiles;
+
+// Rows of a group in as few tiles as can be, of sizes that differ by one at most.
+template <int kVectors>
+void column_block(const Product& p, std::int64_t j) {
+  const std::int64_t count = (p.m + SHOAL_TILE_ROWS - 1) / SHOAL_TILE_ROWS;
+  const float* b = p.b + j / kPanel * p.b_panel + j % kPanel;
+  for (std::int64_t g = 0; g < p.groups; ++g) {
+    const float* a = p.a + g * p.a_group;
+    float* c = p.c + g * p.c_group + j;
+    for (std::int64_t t = 0, i = 0; t < count; ++t) {
+      const std::int64_t rows = p.m * (t + 1) / count - i;
+      kTiles<kVectors>.of_rows[rows](p, a + i * p.a_row, b, c + i * p.c_row);
+      finish(p, c + i * p.c_row, i, rows, j, kVectors * kWidth);
+      i += rows;
+    }
+  }
 }
 
 void product(const Product& p) noexcept {
-  switch (p.epilogue) {
-    case Epilogue::kNone:
-      return product_with<Epilogue::kNone>(p);
-    case Epilogue::kBias:
-      return product_with<Epilogue::kBias>(p);
-    case Epilogue::kBiasTanh:
-      return product_with<Epilogue::kBiasTanh>(p);
-    case Epilogue::kBiasRelu:
-      return product_with<Epilogue::kBiasRelu>(p);
-    case Epilogue::kTimesTanhSlope:
-      return product_with<Epilogue::kTimesTanhSlope>(p);
-    case Epilogue::kTimesReluSlope:
-      return product_with<Epilogue::kTimesReluSlope>(p);
-  }
+  std::int64_t j = 0;
+  for (; j + SHOAL_TILE_VECTORS * kWidth <= p.n; j += SHOAL_TILE_VECTORS * kWidth)
+    column_block<SHOAL_TILE_VECTORS>(p, j);
+  for (; j < p.n; j += kWidth) column_block<1>(p, j);
 }
 
 void column_sums(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t n,
@@ -134,9 +179,71 @@ void column_sums(const float* x, std::int64_t rows, std::int64_t stride, std::in
   }
 }
 
+// A number of channels that the compiler knows is done in vectors.
+template <std::int64_t kChannels>
+void unpack_channels(const std::uint8_t* bytes, std::int64_t pixels, float* out) {
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for (std::int64_t c = 0; c < kChannels; ++c)
+      out[p * kChannels + c] = static_cast<float>(bytes[c * pixels + p]) * kByteScale;
+  }
+}
+
+void unpack_image(const std::uint8_t* bytes, std::int64_t channels, std::int64_t pixels,
+                  float* out) noexcept {
+  if (channels == 1) return unpack_channels<1>(bytes, pixels, out);
+  if (channels == 3) return unpack_channels<3>(bytes, pixels, out);
+  if (channels == 4) return unpack_channels<4>(bytes, pixels, out);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t p = 0; p < pixels; ++p)
+      out[p * channels + c] = static_cast<float>(bytes[c * pixels + p]) * kByteScale;
+  }
+}
+
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef std::int32_t FourWhich __attribute__((vector_size(16)));
+
+inline Four load_four(const float* p) { return *reinterpret_cast<const Four*>(p); }
+inline void store_four(float* p, Four v) { *reinterpret_cast<Four*>(p) = v; }
+
+inline void transpose_four(const float* in, std::int64_t stride, float* out,
+                           std::int64_t out_stride) {
+  const Four a = load_four(in), b = load_four(in + stride);
+  const Four c = load_four(in + 2 * stride), d = load_four(in + 3 * stride);
+  const FourWhich low{0, 4, 1, 5}, high{2, 6, 3, 7}, first{0, 1, 4, 5}, second{2, 3, 6, 7};
+  const Four ab = __builtin_shuffle(a, b, low), cd = __builtin_shuffle(c, d, low);
+  const Four ab_high = __builtin_shuffle(a, b, high), cd_high = __builtin_shuffle(c, d, high);
+  store_four(out, __builtin_shuffle(ab, cd, first));
+  store_four(out + out_stride, __builtin_shuffle(ab, cd, second));
+  store_four(out + 2 * out_stride, __builtin_shuffle(ab_high, cd_high, first));
+  store_four(out + 3 * out_stride, __builtin_shuffle(ab_high, cd_high, second));
+}
+
+void transpose(const float* in, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+               float* out, std::int64_t out_stride) noexcept {
+  const std::int64_t whole_rows = rows / 4 * 4;
+  const std::int64_t whole_columns = columns / 4 * 4;
+  for (std::int64_t j = 0; j < whole_columns; j += 4) {
+    for (std::int64_t i = 0; i < whole_rows; i += 4)
+      transpose_four(in + i * stride + j, stride, out + j * out_stride + i, out_stride);
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j)
+      out[j * out_stride + i] = in[i * stride + j];
+  }
+}
+
+void relu_slope(float* x, const float* activation, std::int64_t n) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = activation[i] > 0.0F ? x[i] : 0.0F;
+}
+
+void add(float* x, const float* y, std::int64_t n) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
 }  // namespace
 
 extern const MlpKernels kKernels;
-const MlpKernels kKernels{SHOAL_KERNELS_NAME, product, column_sums};
+const MlpKernels kKernels{SHOAL_KERNELS_NAME, product,    column_sums, unpack_image,
+                          transpose,          relu_slope, add};
 
 }  // namespace shoal::learn::SHOAL_KERNELS

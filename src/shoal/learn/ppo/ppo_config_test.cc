@@ -57,7 +57,6 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.activation = Activation::kRelu;
   config.orthogonal_init = false;
   config.log_std_init = -1;
-  config.fused = false;
   config.log_interval = 2;
   config.optimizer = OptimizerKind::kRmsPropTf;
   config.rmsprop_alpha = 0.95;

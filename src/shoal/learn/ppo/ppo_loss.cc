@@ -37,6 +37,14 @@ void value_loss(float value, float old_value, float returns, const PpoClipping& 
 
 }  // namespace
 
+PpoClipping clipping_of(const PpoConfig& config, double clip_range) {
+  PpoClipping clip{.clip_range = static_cast<float>(clip_range),
+                   .clip_range_value = {},
+                   .pessimistic_value_clip = config.pessimistic_value_clip};
+  if (config.clip_range_value) clip.clip_range_value = static_cast<float>(*config.clip_range_value);
+  return clip;
+}
+
 PpoLosses PpoLoss::operator()(const LossRows& rows, const PpoClipping& clipping,
                               const LossCoefficients& coefficients, const LossDerivatives& by) {
   PpoLosses losses;

@@ -13,6 +13,7 @@
 
 #include "shoal/learn/learner/actor_critic_loss.h"
 #include "shoal/learn/network/distribution.h"
+#include "shoal/learn/ppo/ppo_config.h"
 
 namespace shoal::learn {
 
@@ -22,6 +23,9 @@ struct PpoClipping {
   bool pessimistic_value_clip =
       true;  // max of the clipped and the unclipped error (the original); false: the clipped (SB3)
 };
+
+/// The configuration's, with the clip range that its schedule is at.
+PpoClipping clipping_of(const PpoConfig& config, double clip_range);
 
 struct PpoLosses : Losses {
   double approx_kl = 0;  // mean of (r - 1) - log r (Schulman's third estimator)

@@ -12,8 +12,8 @@ void compare(const RandomLossRows& rows, const PpoClipping& clipping,
   PpoLoss loss(rows.distribution);
   LossGradients gradients(rows);
   const PpoLosses ours = loss(rows.rows(), clipping, coefficients, gradients.views());
-  const PpoLossByTorch theirs =
-      ppo_loss_by_torch(rows.rows(), rows.categories, clipping, coefficients);
+  const PpoLossByTape theirs =
+      ppo_loss_by_tape(rows.rows(), rows.categories, clipping, coefficients);
   expect_equal(ours, gradients, theirs);
   EXPECT_NEAR(ours.approx_kl, theirs.approx_kl, 1e-5);
   EXPECT_EQ(ours.clip_fraction, theirs.clip_fraction);
@@ -23,13 +23,13 @@ void compare(const RandomLossRows& rows, const PpoClipping& clipping,
 
 class PpoLossBy : public testing::TestWithParam<LossCase> {};
 
-TEST_P(PpoLossBy, EqualsAutograd) {
+TEST_P(PpoLossBy, EqualsTheTape) {
   const RandomLossRows rows(GetParam(), 300, 11);
   compare(rows, {.clip_range = 0.2F}, {.value_coef = 0.5F, .entropy_coef = 0.0F});
   compare(rows, {.clip_range = 0.1F}, {.value_coef = 0.25F, .entropy_coef = 0.03F});
 }
 
-TEST_P(PpoLossBy, EqualsAutogradWithClippedValues) {
+TEST_P(PpoLossBy, EqualsTheTapeWithClippedValues) {
   const RandomLossRows rows(GetParam(), 300, 12);
   for (const bool pessimistic : {true, false}) {
     compare(rows, {.clip_range_value = 0.3F, .pessimistic_value_clip = pessimistic},

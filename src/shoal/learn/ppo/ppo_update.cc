@@ -23,7 +23,7 @@ PpoUpdate::PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config)
 void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) {
   stats.clip_range = scheduled(ppo_.clip_range, ppo_.clip_range_schedule, time.remaining);
   stats.approx_kl = stats.clip_fraction = 0;
-  const PpoClipping clip = clipping(stats.clip_range);
+  const PpoClipping clip = clipping_of(ppo_, stats.clip_range);
   // As many minibatches as fit best, of equal size give or take one row: masked rows leave no
   // sliver at the end.
   const std::size_t n = advantages_.rows.size();
@@ -53,14 +53,6 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
     stats.approx_kl = epoch_kl / static_cast<double>(done);
   }
   if (minibatches > 0) take_mean(stats, minibatches);
-}
-
-PpoClipping PpoUpdate::clipping(double clip_range) const {
-  PpoClipping clip{.clip_range = static_cast<float>(clip_range),
-                   .clip_range_value = {},
-                   .pessimistic_value_clip = ppo_.pessimistic_value_clip};
-  if (ppo_.clip_range_value) clip.clip_range_value = static_cast<float>(*ppo_.clip_range_value);
-  return clip;
 }
 
 void PpoUpdate::shuffle(std::int64_t iteration, int epoch) {

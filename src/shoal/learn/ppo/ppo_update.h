@@ -20,7 +20,6 @@ class PpoUpdate : public RolloutUpdate {
  private:
   void learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) override;
   void shuffle(std::int64_t iteration, int epoch);
-  PpoClipping clipping(double clip_range) const;
 
   const PpoConfig ppo_;
   PpoLoss loss_;

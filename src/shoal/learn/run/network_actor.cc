@@ -33,7 +33,7 @@ NetworkActor NetworkActor::load(const std::filesystem::path& directory,
   try {
     trained_observation = env::space_from_json(checkpoint.state.at("observation_space"));
     trained_action = env::space_from_json(checkpoint.state.at("action_space"));
-    apply_overrides(checkpoint.state.at("config"), config);
+    apply_saved(checkpoint.state.at("config"), config);
   } catch (const nlohmann::json::exception& error) {
     throw CorruptFile(
         fmt::format("{}: not a usable checkpoint: {}", directory.string(), error.what()));

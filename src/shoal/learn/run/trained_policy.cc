@@ -68,7 +68,7 @@ TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
     policy.observation_space_ = env::space_from_json(state.at("observation_space"));
     policy.action_space_ = env::space_from_json(state.at("action_space"));
     policy.steps_ = state.at("step").get<std::int64_t>();
-    apply_overrides(state.at("config"), policy.config_);
+    apply_saved(state.at("config"), policy.config_);
     policy.agent_ = make_acting_policy(policy.observation_space_, policy.action_space_,
                                        policy.config_.algorithm, policy.config_.seed);
     policy.agent_->load(learner_state_of(checkpoint));

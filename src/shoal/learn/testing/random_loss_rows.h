@@ -1,4 +1,4 @@
-// For tests: rows for a loss, and its derivatives beside LibTorch's.
+// For tests: rows for a loss, and its derivatives beside those of the oracle.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/learner/actor_critic_loss.h"
+#include "shoal/learn/testing/loss_oracle.h"
 #include "shoal/learn/testing/random_floats.h"
-#include "shoal/learn/testing/torch_oracle.h"
 
 namespace shoal::learn {
 
@@ -101,7 +101,7 @@ struct LossGradients {
 };
 
 inline void expect_equal(const Losses& ours, const LossGradients& gradients,
-                         const LossByTorch& theirs) {
+                         const LossByTape& theirs) {
   EXPECT_NEAR(ours.policy, theirs.losses.policy, 1e-5);
   EXPECT_NEAR(ours.value, theirs.losses.value, 1e-5);
   EXPECT_NEAR(ours.entropy, theirs.losses.entropy, 1e-5);

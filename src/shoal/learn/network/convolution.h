@@ -1,0 +1,81 @@
+// A convolutional layer with ReLU on own kernels, one image at a time.
+//
+// Images are channels-last: element (y, x, c) at (y * width + x) * channels + c. The patch that an
+// output reads is then `kernel` runs of kernel * channels floats, so that every direction is a
+// product that reads the image where it lies; no patch is copied:
+//
+//   forward            rows: the outputs of a line      sum over the patch
+//   weight gradient    rows: the elements of a patch    sum over the outputs
+//   input gradient     rows: the outputs of a line      sum over their channels, for each place of
+//                                                       the kernel, added to where it looks
+//
+// The channels of outputs are padded to kPad with channels that are always zero.
+//
+// Threads: forward and the gradients by any number at once, on different memory, while no pack…()
+// runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/network/network.h"
+#include "shoal/learn/network/parameters.h"
+
+namespace shoal::learn {
+
+/// Of an image in memory.
+struct ImageShape {
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  std::int64_t pixels() const noexcept { return height * width; }
+  std::int64_t size() const noexcept { return channels * pixels(); }
+};
+
+class Convolution {
+ public:
+  /// `layer` reads images of `in`, whose channels may be padded beyond the layer's own; input_gradient()
+  /// needs a multiple of kPad.
+  Convolution(const Layer& layer, const ImageShape& in, const MlpKernels& kernels);
+
+  const Layer& layer() const noexcept { return layer_; }
+  const ImageShape& in() const noexcept { return in_; }
+  const ImageShape& out() const noexcept { return out_; }
+
+  /// Takes parameters (torch's layouts, [out][in][kernel][kernel] and [out]) for forward.
+  void pack_forward(std::span<const float> weight, std::span<const float> bias) noexcept;
+  /// The same for input_gradient().
+  void pack_backward(std::span<const float> weight) noexcept;
+
+  /// max(convolution + bias, 0) of one image.
+  void forward(const float* in, float* out) const noexcept;
+
+  /// Floats of a gradient by the parameters as add_gradient() makes it.
+  std::int64_t gradient_size() const noexcept { return (patch() + 1) * out_.channels; }
+  /// Adds one image's share. `delta`: the loss's derivative by the sums, before ReLU.
+  void add_gradient(const float* in, const float* delta, float* gradient) const noexcept;
+  /// Such a gradient in torch's layouts.
+  void unpack_gradient(const float* gradient, std::span<float> weight,
+                       std::span<float> bias) const noexcept;
+
+  /// Overwrites `d_in` with the derivative by the input, `delta` as above.
+  void input_gradient(const float* delta, float* d_in) const noexcept;
+
+ private:
+  /// Elements that an output reads.
+  std::int64_t patch() const noexcept { return layer_.kernel * run(); }
+  /// Those that lie beside each other.
+  std::int64_t run() const noexcept { return layer_.kernel * in_.channels; }
+
+  Layer layer_;
+  ImageShape in_, out_;
+  const MlpKernels& kernels_;
+  AlignedFloats forward_;   // panels over the outputs' channels: [panel][patch][kPanel]
+  AlignedFloats backward_;  // for each place of the kernel panels over the inputs' channels:
+                            // [kernel][kernel][panel][padded out][kPanel]
+  AlignedFloats bias_;      // [padded out]
+};
+
+}  // namespace shoal::learn

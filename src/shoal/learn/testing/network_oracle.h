@@ -1,0 +1,167 @@
+// For tests: a network's outputs and gradients by the definition of its layers, in double precision.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shoal/learn/network/network.h"
+#include "shoal/learn/network/parameters.h"
+#include "shoal/learn/testing/tape.h"
+#include "shoal/shm/tensor.h"
+
+namespace shoal::learn {
+
+class NetworkOracle {
+ public:
+  /// Borrows both.
+  NetworkOracle(const Network& network, const Parameters& parameters)
+      : network_(network), parameters_(parameters) {}
+
+  struct Outputs {
+    std::vector<float> head, value;
+  };
+
+  /// As ActorCritic::forward_train().
+  Outputs forward(std::span<const shm::TensorView> obs, std::span<const std::int32_t> rows) {
+    return run(obs, rows, {}, {}, {});
+  }
+
+  /// As ActorCritic::backward() after it. What is no parameter's is NaN.
+  std::vector<float> gradient(std::span<const shm::TensorView> obs,
+                              std::span<const std::int32_t> rows, std::span<const float> d_head,
+                              std::span<const float> d_value) {
+    std::vector<double> sums(parameters_.flat().size());
+    run(obs, rows, d_head, d_value, sums);
+    std::vector<float> gradient(sums.size(), NAN);
+    for (const auto& p : parameters_.list()) {
+      for (std::size_t k = p.offset; k < p.offset + p.numel(); ++k)
+        gradient[k] = static_cast<float>(sums[k]);
+    }
+    return gradient;
+  }
+
+ private:
+  using Number = Tape::Number;
+  using Vector = std::vector<Number>;
+
+  Outputs run(std::span<const shm::TensorView> obs, std::span<const std::int32_t> rows,
+              std::span<const float> d_head, std::span<const float> d_value,
+              std::span<double> gradient);
+  Number parameter(std::size_t index, std::int64_t element) const;
+  Vector linear(Tape& tape, const Layer& layer, const Vector& x) const;
+  Vector mlp(Tape& tape, const Mlp& layers, Vector x) const;
+  Vector convolution(Tape& tape, const Layer& layer, const Vector& x, std::int64_t& height,
+                     std::int64_t& width) const;
+  Vector features(Tape& tape, std::span<const shm::TensorView> obs, std::int32_t row) const;
+
+  const Network& network_;
+  const Parameters& parameters_;
+};
+
+inline NetworkOracle::Number NetworkOracle::parameter(std::size_t index,
+                                                      std::int64_t element) const {
+  // The tape begins with the parameters, gaps included.
+  return {static_cast<std::int32_t>(parameters_[index].offset) +
+          static_cast<std::int32_t>(element)};
+}
+
+inline NetworkOracle::Vector NetworkOracle::linear(Tape& tape, const Layer& layer,
+                                                   const Vector& x) const {
+  Vector y;
+  std::vector<std::pair<Number, Number>> factors(x.size());
+  for (std::int64_t o = 0; o < layer.out; ++o) {
+    for (std::size_t i = 0; i < x.size(); ++i)
+      factors[i] = {parameter(layer.weight, o * layer.in + static_cast<std::int64_t>(i)), x[i]};
+    y.push_back(tape.dot(factors, parameter(layer.bias, o)));
+  }
+  return y;
+}
+
+inline NetworkOracle::Vector NetworkOracle::mlp(Tape& tape, const Mlp& layers, Vector x) const {
+  for (const Layer& layer : layers) {
+    x = linear(tape, layer, x);
+    if (!layer.activated) continue;
+    for (Number& y : x) y = network_.activation == Activation::kTanh ? tape.tanh(y) : tape.relu(y);
+  }
+  return x;
+}
+
+inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer& layer,
+                                                        const Vector& x, std::int64_t& height,
+                                                        std::int64_t& width) const {
+  const std::int64_t k = layer.kernel;
+  const std::int64_t out_height = (height - k) / layer.stride + 1;
+  const std::int64_t out_width = (width - k) / layer.stride + 1;
+  Vector y;
+  std::vector<std::pair<Number, Number>> factors;
+  for (std::int64_t o = 0; o < layer.out; ++o) {
+    for (std::int64_t row = 0; row < out_height; ++row) {
+      for (std::int64_t column = 0; column < out_width; ++column) {
+        factors.clear();
+        for (std::int64_t c = 0; c < layer.in; ++c) {
+          for (std::int64_t i = 0; i < k; ++i) {
+            for (std::int64_t j = 0; j < k; ++j) {
+              const std::int64_t from =
+                  (c * height + row * layer.stride + i) * width + column * layer.stride + j;
+              factors.push_back({parameter(layer.weight, ((o * layer.in + c) * k + i) * k + j),
+                                 x[static_cast<std::size_t>(from)]});
+            }
+          }
+        }
+        y.push_back(tape.relu(tape.dot(factors, parameter(layer.bias, o))));
+      }
+    }
+  }
+  height = out_height;
+  width = out_width;
+  return y;
+}
+
+inline NetworkOracle::Vector NetworkOracle::features(Tape& tape,
+                                                     std::span<const shm::TensorView> obs,
+                                                     std::int32_t row) const {
+  Vector all;
+  std::size_t leaf = 0;
+  if (network_.dense > 0) {
+    const auto* x = reinterpret_cast<const float*>(obs[leaf++].row_data(row));
+    for (std::int64_t i = 0; i < network_.dense; ++i)
+      all.push_back(tape.add(static_cast<double>(x[i])));
+  }
+  for (const ImageTower& tower : network_.images) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(obs[leaf++].row_data(row));
+    auto [channels, height, width] = tower.shape;
+    Vector x;
+    for (std::int64_t i = 0; i < channels * height * width; ++i)
+      x.push_back(tape.add(bytes[i] / 255.0));
+    for (const Layer& layer : tower.convolutions) x = convolution(tape, layer, x, height, width);
+    for (Number y : linear(tape, tower.linear, x)) all.push_back(tape.relu(y));
+  }
+  return all;
+}
+
+inline NetworkOracle::Outputs NetworkOracle::run(std::span<const shm::TensorView> obs,
+                                                 std::span<const std::int32_t> rows,
+                                                 std::span<const float> d_head,
+                                                 std::span<const float> d_value,
+                                                 std::span<double> gradient) {
+  Outputs out;
+  for (std::size_t r = 0; r < rows.size(); ++r) {  // a tape each: they are long
+    Tape tape;
+    for (const float p : parameters_.flat()) tape.add(static_cast<double>(p));
+    const Vector x = mlp(tape, network_.trunk, features(tape, obs, rows[r]));
+    const Vector head = mlp(tape, network_.actor, x);
+    const Number value = mlp(tape, network_.critic, x)[0];
+    for (const Number h : head) out.head.push_back(static_cast<float>(tape[h]));
+    out.value.push_back(static_cast<float>(tape[value]));
+    if (gradient.empty()) continue;
+    std::vector<std::pair<Number, double>> results{{value, static_cast<double>(d_value[r])}};
+    for (std::size_t k = 0; k < head.size(); ++k)
+      results.push_back({head[k], static_cast<double>(d_head[r * head.size() + k])});
+    const std::vector<double> by = tape.gradients(results);
+    for (std::size_t k = 0; k < gradient.size(); ++k) gradient[k] += by[k];
+  }
+  return out;
+}
+
+}  // namespace shoal::learn
