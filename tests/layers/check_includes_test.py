@@ -57,7 +57,7 @@ class CheckIncludes(unittest.TestCase):
             ("python/bindings/vector.cc", "#include <torch/torch.h>\n", "bindings includes LibTorch"),
             ("python/bindings/learn.cc", "#include <torch/torch.h>\n", "bindings includes LibTorch"),
             ("python/bindings/core_module.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
-            ("python/bindings/tensors/a.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
+            ("python/bindings/tensors.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
         ]:
             with self.subTest(path + text):
                 faults = self.faults(path, text)
