@@ -4,7 +4,7 @@
 The rules: a layer of src/shoal includes itself and the layers before it; a room, a folder of a layer, includes itself and
 the rooms that ROOMS names for it; tests and testing/ include any room of their layer, and nothing else includes testing/;
 LibTorch enters at learn; Python enters at python/bindings; there, only the files of the modules _learn (learn*) and _torch
-(in tensors) see LibTorch, and only the first see learn.
+(torch_*) see LibTorch, and only the first see learn.
 
     check_includes.py [repository root]
 """
@@ -68,6 +68,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "async": (BESIDE, "fault", "step", "workers"),
         "native": (BESIDE, "step", "async"),
         "worker_program": (BESIDE, "step", "workers", "sync", "async", "native"),
+        "observe_workers.cc": (BESIDE, "step", "sync", "async"),
         "vector_env.cc": (BESIDE, "local", "sync", "async", "native", "worker_program"),
     },
     "learn": {
@@ -174,8 +175,8 @@ def fault_in_layer(layer: str, bracket: str, include: str) -> str | None:
 def fault_in_bindings(source: Path, include: str) -> str | None:
     if source.name.startswith("learn"):
         return None
-    if TORCH.match(include) and source.parent.name != "tensors":
-        return "_core uses LibTorch; only the files of _learn (learn*) and _torch (in tensors) may"
+    if TORCH.match(include) and (source.parent.name == "models" or not source.name.startswith("torch_")):
+        return "_core uses LibTorch; only the files of _learn (learn*) and _torch (torch_*) may"
     other = layer_of(include)
     if other == "learn":
         return "another module than _learn includes learn; only its files (learn*) may"
