@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -67,6 +68,11 @@ def stat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stat:
         return (status, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_of_other_tests() -> None:
+    gc.collect()
 
 
 def mine(kind: str, pid: int | None = None, **more: Any) -> list[dict[str, Any]]:
@@ -137,7 +143,7 @@ class TestEnvironments:
             assert at_work[0]["env"] in (0, 1) and at_work[0]["in_reset"] is False
             assert mine("environments")[0]["state"] == "stepping"
             until(lambda: all(w["state_seconds"] > 1 for w in mine("environments")[0]["workers"]))
-            assert re.search(r"  worker 1 .* stepping 1\.\d s in step of environment 1", stat(str(os.getpid()))[1])
+            assert re.search(r"  worker 1 .* stepping \d+\.\d s in step of environment 1", stat(str(os.getpid()))[1])
             Path(file).touch()
             envs.recv()
 
