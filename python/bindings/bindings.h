@@ -21,5 +21,6 @@ void bind_serve(nanobind::module_& module);
 void bind_collect(nanobind::module_& module);
 void bind_models(nanobind::module_& module);
 void bind_tensors(nanobind::module_& module);
+void bind_board(nanobind::module_& module);
 
 }  // namespace shoal::python

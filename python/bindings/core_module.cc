@@ -34,5 +34,6 @@ NB_MODULE(_core, module) {
   shoal::python::bind_collect(module);
   shoal::python::bind_models(module);
   shoal::python::bind_tensors(module);
+  shoal::python::bind_board(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
 }

@@ -68,6 +68,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "async": (BESIDE, "fault", "step", "workers"),
         "native": (BESIDE, "step", "async"),
         "worker_program": (BESIDE, "step", "workers", "sync", "async", "native"),
+        "observe_workers.cc": (BESIDE, "step", "sync", "async"),
         "vector_env.cc": (BESIDE, "local", "sync", "async", "native", "worker_program"),
     },
     "collect": {

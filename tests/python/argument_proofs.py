@@ -723,7 +723,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "plot": ("test_cli", "test_cli_train"),
     "envs": ("test_cli", "test_examples_cpp"),
     "doctor": ("test_doctor",),
-    "stat": ("test_serve_observing",),
+    "stat": ("test_serve_observing", "test_stat"),
     "bench": ("test_bench", "test_cli", OWN),
     "test": ("test_cli", "test_test_all", OWN),
     "lint": ("test_cli_lint",),

@@ -48,11 +48,6 @@ class TestStat:
             (seen,) = json.loads(stat(service.address, "--json")[1])["services"]
             assert seen["models"]["double"]["rows"] == seen["running"] == 1
 
-    def test_nothing_runs(self, stat: Stat, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(observing, "services", lambda: [])
-        assert stat() == (0, "no model service runs on this machine\n", "")
-        assert json.loads(stat("--json")[1]) == {"services": []}
-
     @pytest.mark.parametrize("address", ["", "some-run", "shoal-serve-", "shoal-serve-x-1", "x" * 300])
     def test_what_is_no_address(self, stat: Stat, address: str) -> None:
         status, shown, error = stat(address)

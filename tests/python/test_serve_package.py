@@ -156,16 +156,15 @@ class TestWeights:
             np.testing.assert_array_equal(package.state()["scale.by"], [value, value])
         np.testing.assert_array_equal(before["scale.by"], [2, 3])
 
-
     def test_those_of_an_old_package_stay(self, torch: Path, tmp_path: Path) -> None:
         old = compile_package(tmp_path, torch, "-DWITHOUT_WEIGHTS")
         package = _core.models.Package(str(torch), str(old), "cpu")
         assert package.is_complete
         *_, weight = package.run([rows(2)])
-        for change in (package.state, lambda: package.load_state({"scale.by": np.zeros(2, np.float32)})):
+        for change, arguments in ((package.state, ()), (package.load_state, ({"scale.by": np.zeros(2, np.float32)},))):
             with pytest.raises(RuntimeError, match=r"torch before 2\.8 compiled can be neither read nor changed"):
-                change()
-        del package
+                change(*arguments)
+        del package, change
         np.testing.assert_array_equal(weight, [2, 3])
 
 

@@ -17,7 +17,7 @@ using Tensor = TensorOpaque*;
 /// 0: done. Else what failed is printed on stderr, too.
 using Status = std::int32_t;
 
-/// What libtorch_cpu.so exports (and create_cuda_guard, delete_cuda_guard: libtorch_cuda.so).
+/// What libtorch_cpu.so exports.
 struct TorchFunctions {
   // Numbers of kinds of devices and of dtypes: only these functions say them.
   std::int32_t (*aoti_torch_device_type_cpu)();
@@ -52,7 +52,7 @@ struct TorchFunctions {
   const char* (*torch_exception_get_what_without_backtrace)();
 };
 
-/// A model of a package, with its weights. Not closed by the package's library.
+/// A model of a package, with its weights.
 struct ContainerOpaque;
 using Container = ContainerOpaque*;
 

@@ -324,6 +324,14 @@ void bind_vector(nb::module_& module) {
           "options"_a,
           "Of explicit resets of native environments from now on: JSON, \"\" for none.")
       .def("stats", &stats)
+      .def(
+          "set_title",
+          [](VectorEnv& envs, const std::string& title) {
+            if (auto* boarded = dynamic_cast<vector::Boarded*>(&envs)) {
+              boarded->board().set_title(title);
+            }
+          },
+          "title"_a, "What the environments are, for `shoal stat`.")
       .def("health", &health)
       .def("faults", &faults)
       .def("close", &close, "timeout"_a = nb::none());

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from shoal._core import board as board
 from shoal._core import collect as collect
 from shoal._core import env as env
 from shoal._core import ipc as ipc
@@ -45,6 +46,9 @@ class VectorEnv:
         """
 
     def stats(self) -> dict[Any, Any]: ...
+    def set_title(self, title: str) -> None:
+        """What the environments are, for `shoal stat`."""
+
     def health(self) -> list[Any]: ...
     def faults(self) -> list[Any]: ...
     def close(self, timeout: float | None = None) -> None: ...

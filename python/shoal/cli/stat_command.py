@@ -1,12 +1,19 @@
-"""`shoal stat`: the model services that run on this machine."""
+"""`shoal stat`: what runs, or ran, on this machine for this user."""
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from shoal.cli.console import closing_json, fail, say
+from shoal.cli.console import closing_json, fail, say, wrong_use
+from shoal.cli.stat_tables import tables
+
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 def register(app: typer.Typer) -> None:
@@ -14,53 +21,80 @@ def register(app: typer.Typer) -> None:
 
 
 def stat(
-    address: str = typer.Argument(None, help="Only the service at this address (ModelService.address)."),
-    json_output: bool = typer.Option(False, "--json", help="End with one line of JSON."),
+    target: str = typer.Argument(
+        None, help="Only this: a process id, the folder of a run, or the address of a service (ModelService.address)."
+    ),
+    json_output: bool = typer.Option(False, "--json", help="End with one line of JSON; with --watch, one each time."),
+    watch: float = typer.Option(None, "--watch", help="Show it anew every so many seconds, until Ctrl-C.", min=0.0),
+    count: int = typer.Option(None, "--count", help="With --watch: only so many times.", min=1),
+    workers: bool = typer.Option(
+        False, "--workers", help="A line for every worker, not only for those that need a look."
+    ),
+    runs: Path = typer.Option(Path("runs"), "--runs", help="Where runs are looked for that have ended."),
 ) -> None:
-    """Show the model services of this machine: requests, batches, latencies.
+    """Show what Shoal does on this machine: environments, pools, collectors, model services, training runs.
 
-    Exits with 1 when there is none at the address.
+    Live ones of all programs of this user, and runs that have ended or were killed. Exits with 1 when there is none.
     """
-    from shoal.serve.observing import absence, observe, services
+    if count is not None and watch is None:
+        wrong_use("--count is for --watch")
+    before: dict[str, Any] | None = None
+    while True:
+        seen = _of(target, runs)
+        empty = not any(isinstance(value, list) and value for value in seen.values())
+        if json_output:
+            closing_json(seen)
+        elif not empty or watch is not None:
+            if watch is not None and sys.stdout.isatty():
+                sys.stdout.write(_CLEAR)
+            say(tables(seen, before, workers))
+        if watch is None:
+            if empty:
+                fail(_absence(target, runs))
+            return
+        if count is not None:
+            count -= 1
+            if count == 0:
+                return
+        before = seen
+        time.sleep(watch)
 
-    addresses = services() if address is None else [address]
-    found = [seen for seen in map(observe, addresses) if seen is not None]
-    if address is not None and not found:
-        fail(absence(address))
-    if json_output:
-        closing_json({"services": found})
-        return
-    if not found:
-        say("no model service runs on this machine")
-    for service in found:
-        say(f"{service['address']}  made by process {service['pid']}, {_instances(service)}")
-        for name, model in service["models"].items():
-            say(f"  {name}  {_line(model, service['seconds'])}")
+
+def _of(target: str | None, runs: Path) -> dict[str, Any]:
+    from shoal.stat import snapshot
+
+    if target is None:
+        return snapshot(runs)
+    if target.isdecimal():
+        pid = int(target)
+        seen = snapshot()
+        return {name: _only(value, lambda each: each["pid"] == pid) for name, value in seen.items()}
+    if _is_folder(target):
+        folder = Path(target).resolve()
+        seen = snapshot(folder.parent, sys.maxsize)
+        return {name: _only(value, lambda each: each.get("run_dir") == str(folder)) for name, value in seen.items()}
+    from shoal.serve.observing import observe
+
+    service = observe(target)
+    return {"services": [] if service is None else [service]}
 
 
-def _instances(service: dict[str, Any]) -> str:
-    n, running = service["instances"], service["running"]
-    if running < n:
-        return f"{running} of {n} servers running" if running else "no server runs now: these are the last counts"
-    return "1 server" if n == 1 else f"{n} servers"
+def _is_folder(target: str) -> bool:
+    return bool(target) and os.path.isdir(target)
 
 
-def _line(model: dict[str, Any], seconds: float) -> str:
-    """One model's counters."""
+def _only(value: Any, wanted: Any) -> Any:
+    return [each for each in value if wanted(each)] if isinstance(value, list) else value
 
-    def ms(values: dict[str, Any], part: str) -> str:
-        return f"{1000 * values[part]:.3g}"
 
-    latency, wait = model["latency"], model["queue_wait"]
-    parts = [
-        f"{model['clients']} clients",
-        f"{model['rows']:,} rows ({model['rows'] / max(seconds, 1e-9):,.1f}/s)",
-        f"{model['batch_rows']['mean']:.2g} a batch",
-        f"latency p50 {ms(latency, 'p50')} p99 {ms(latency, 'p99')} ms",
-        f"waiting p50 {ms(wait, 'p50')} p99 {ms(wait, 'p99')} ms",
-        f"weights {model['version']}",
-    ]
-    if model["padding_waste"]:
-        parts.append(f"{100 * model['padding_waste']:.1f} % padding")
-    parts += [f"{model[f'{kind}_rows']:,} {kind}" for kind in ("failed", "expired", "dropped") if model[f"{kind}_rows"]]
-    return ", ".join(parts)
+def _absence(target: str | None, runs: Path) -> str:
+    """Why nothing is shown, in one line."""
+    from shoal.serve.observing import absence
+
+    if target is None:
+        return f"nothing of Shoal's runs on this machine for this user, and there are no runs in {str(runs)!r} (--runs)"
+    if target.isdecimal():
+        return f"process {target} has nothing of Shoal's, or there is no such process of this user"
+    if _is_folder(target):
+        return f"{target!r} is not the folder of a run: it has no config.json"
+    return absence(target)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.collect.actors import check_policy
+from shoal.collect.board import CollectorBoard
 from shoal.collect.source import InProcess, Raw, Source
 from shoal.collect.station import Setup, check_masked
 from shoal.collect.trajectories import split_trajectories as split
@@ -201,6 +202,7 @@ class Collector:
         self._batches = 0
         self._begun = False
         self._paused = False
+        self._board = CollectorBoard(mode, self.num_envs, self.num_collectors, self.total_frames)
         self._as, self._device = _output(output, device)
         make: dict[str, Any] = {
             "max_episode_steps": _limit(env, max_frames_per_traj, max_episode_steps),
@@ -307,6 +309,7 @@ class Collector:
         if self._paused and not self._source.pending:
             raise RuntimeError("this collector is paused: call resume() first")
         start = time.perf_counter()
+        self._board.begin()
         if not self._begun:
             self.reset(self.seed)
         steps = frames // self._envs_per_batch
@@ -320,6 +323,14 @@ class Collector:
         batch: dict[str, Any] = self._finished(raw)
         self._batches += 1
         self._seconds += time.perf_counter() - start
+        self._board.done(
+            frames=self.frames,
+            batches=self._batches,
+            wait_ns=int(self._seconds * 1e9),
+            pending=self._source.pending,
+            policy_version=self._source.version,
+            restarts=self._source.restarts,
+        )
         return batch
 
     def reset(self, seed: int | None = None) -> None:
@@ -336,11 +347,13 @@ class Collector:
         are handed out as all others are; the other modes step only while a batch is asked for."""
         self._source.pause()
         self._paused = True
+        self._board.set(paused=1)
 
     def resume(self) -> None:
         """Goes on after pause(); the collectors of "multi_async" begin at once."""
         self._source.resume()
         self._paused = False
+        self._board.set(paused=0)
 
     def _finished(self, raw: Raw) -> Any:
         arrays = split(raw.arrays) if self._split else raw.arrays
@@ -451,6 +464,7 @@ class Collector:
 
     def close(self) -> None:
         """Ends the environments and the processes. May be called again. Batches that were handed out stay."""
+        self._board.end()
         self._source.close()
 
     def __enter__(self) -> Collector:

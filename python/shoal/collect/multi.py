@@ -123,6 +123,10 @@ class Multi(Source):
     def counts(self) -> Counts:
         return Counts.of_all([*self._before, *self._counts])
 
+    @property
+    def restarts(self) -> int:
+        return sum(self.processes.restarts)
+
     def telemetry(self) -> dict[str, Any]:
         made = self.processes.rows_made()
         return {

@@ -67,6 +67,11 @@ class Source(ABC):
         """Batches that are there already."""
         return 0
 
+    @property
+    def restarts(self) -> int:
+        """Of collectors in other processes."""
+        return 0
+
     @abstractmethod
     def counts(self) -> Counts:
         """Of all that was collected so far."""

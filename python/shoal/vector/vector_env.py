@@ -82,6 +82,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.metadata = {**description["metadata"], "autoreset_mode": autoreset_mode}
         self.render_mode = description["render_mode"]
         self.spec = description["spec"]
+        engine.set_title(getattr(self.spec, "id", None) or description.get("name") or "")
         self.single_observation_space = description["observation_space"]
         self.single_action_space = description["action_space"]
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)

@@ -136,6 +136,7 @@ class EnvGroup:
             "metadata": dict(getattr(env, "metadata", None) or {}),
             "render_mode": getattr(env, "render_mode", None),
             "spec": getattr(env, "spec", None),
+            "name": type(getattr(env, "unwrapped", env)).__name__,
         }
 
     def hello(self) -> bytes:

@@ -80,7 +80,9 @@ TEST(RingColumn, ItKeepsTheLastRowsOneLessThanItHasPlaces) {
       EXPECT_TRUE(copied.whole) << row;
       EXPECT_TRUE(copied.is_of(row)) << row;
     }
-    if (column.oldest() > 0) EXPECT_FALSE(Copied(column, column.oldest() - 1).whole);
+    if (column.oldest() > 0) {
+      EXPECT_FALSE(Copied(column, column.oldest() - 1).whole);
+    }
   }
 }
 

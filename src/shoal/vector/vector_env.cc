@@ -12,6 +12,7 @@
 #include "shoal/vector/async/async_local_vector_env.h"
 #include "shoal/vector/async/pool_vector_env.h"
 #include "shoal/vector/call_state.h"
+#include "shoal/vector/env_board.h"
 #include "shoal/vector/local/serial_vector_env.h"
 #include "shoal/vector/local/thread_vector_env.h"
 #include "shoal/vector/native/native_stepper.h"
@@ -75,9 +76,7 @@ std::unique_ptr<VectorEnv> create_async(std::string_view id, int num_workers, Op
       options);
 }
 
-}  // namespace
-
-std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options& options) {
+std::unique_ptr<VectorEnv> create_as_asked(std::string_view id, const Options& options) {
   const int num_workers = choose_num_workers(options);
   if (options.batch_size != 0 || options.cohorts != 0) {
     return create_async(id, num_workers, options);
@@ -98,6 +97,14 @@ std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options&
   return std::make_unique<SerialVectorEnv>(
       make_native_steppers(id, options.num_envs, 1, options.env_args, options.shared_state),
       options.autoreset_mode);
+}
+
+}  // namespace
+
+std::unique_ptr<VectorEnv> VectorEnv::create(std::string_view id, const Options& options) {
+  std::unique_ptr<VectorEnv> envs = create_as_asked(id, options);
+  if (auto* boarded = dynamic_cast<Boarded*>(envs.get())) boarded->board().set_title(id);
+  return envs;
 }
 
 Batch VectorEnv::reset(std::uint64_t seed) {

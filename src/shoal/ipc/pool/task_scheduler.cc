@@ -19,16 +19,24 @@ constexpr std::chrono::milliseconds kLookClosely{2};  // while a worker is about
 constexpr std::size_t kMaxAhead = 128;                // tasks that one worker is given beforehand
 constexpr double kAheadNanos = 1e6;                   // or what it does in this time
 
+std::vector<std::string> names_of_counts(int slots) {
+  std::vector<std::string> names = {"workers", "added", "done", "failed", "waiting", "restarts"};
+  for (int i = 0; i < slots; ++i) names.push_back(fmt::format("worker {}", i));
+  return names;
+}
+
 }  // namespace
 
 TaskScheduler::TaskScheduler(int slots, std::size_t ring_bytes)
     : owner_(::getpid()),
       segment_(TaskSegment::create(slots, ring_bytes)),
+      board_("pool", names_of_counts(slots)),
       slots_(static_cast<std::size_t>(slots)) {
   for (int i = 0; i < slots; ++i) {
     slots_[i].tasks = segment_.tasks(i);
     slots_[i].results = segment_.results(i);
   }
+  board_[kWorkers].set(slots);
 }
 
 TaskScheduler::~TaskScheduler() {
@@ -57,6 +65,9 @@ void TaskScheduler::occupy(int index, pid_t pid) {
     Slot& slot = slots_.at(index);
     slot.process = std::move(process);
     slot.occupied = true;
+    if (slot.process_before != 0) board_[kRestarts].add();
+    slot.process_before = pid;
+    board_[kCounts + static_cast<std::size_t>(index)].set(pid);
     if (slot.state == Slot::kPrepared) slot.state = Slot::kStarting;
   }
   wake();
@@ -72,6 +83,7 @@ Block TaskScheduler::shelf(int index) {
 void TaskScheduler::vacate(int index) {
   const std::lock_guard lock(mutex_);
   slots_.at(index).state = Slot::kFree;
+  board_[kCounts + static_cast<std::size_t>(index)].set(0);
   slots_.at(index).shelf = {};
 }
 
@@ -85,6 +97,7 @@ void TaskScheduler::open(const std::shared_ptr<TaskJob>&) {
 bool TaskScheduler::add(const std::shared_ptr<TaskJob>& job, std::uint32_t index, TaskBytes payload,
                         std::vector<Block> held) {
   const std::lock_guard lock(mutex_);
+  board_[kAdded].add();
   if (stopped_) {
     deliver(job, {index, false, stop_error_});
     return false;
@@ -97,6 +110,7 @@ bool TaskScheduler::add(const std::shared_ptr<TaskJob>& job, std::uint32_t index
 
 void TaskScheduler::put(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome) {
   const std::lock_guard lock(mutex_);
+  board_[kAdded].add();
   deliver(job, std::move(outcome));
 }
 
@@ -136,7 +150,10 @@ TaskScheduler::Event TaskScheduler::pump(os::Deadline deadline) {
       events_.pop_front();
       return event;
     }
-    if (is_finished()) return {.kind = Event::kFinished, .bytes = {}};
+    if (is_finished()) {
+      board_.end();
+      return {.kind = Event::kFinished, .bytes = {}};
+    }
     const os::Deadline look = somebody_leaves() ? os::deadline_after(kLookClosely) : next_look_;
     const os::Deadline next = std::min(deadline, look);
     lock.unlock();
@@ -205,6 +222,8 @@ Block TaskScheduler::from_shelf(const Slot& slot, const TaskBytes& payload) {
 }
 
 void TaskScheduler::deliver(const std::shared_ptr<TaskJob>& job, TaskJob::Outcome outcome) {
+  board_[kDone].add();
+  if (!outcome.ok) board_[kFailed].add();
   if (job->set(std::move(outcome))) notify_if_finished(job);
 }
 
@@ -241,6 +260,7 @@ void TaskScheduler::schedule() {
     }
   }
   ring_dirty();
+  board_[kWaiting].set(static_cast<std::int64_t>(pending_.size()));
 }
 
 bool TaskScheduler::has_room(const Slot& slot) const noexcept {
@@ -392,6 +412,8 @@ bool TaskScheduler::bury(int index, const TaskBytes& error) {
   Slot fresh;
   fresh.tasks = slot.tasks;
   fresh.results = slot.results;
+  fresh.process_before = slot.process_before;
+  board_[kCounts + static_cast<std::size_t>(index)].set(0);
   slot = std::move(fresh);
   schedule();
   return !stopped_ && !is_done();
@@ -435,6 +457,7 @@ void TaskScheduler::stop(const TaskBytes& error) {
     for (const Task& task : pending_) deliver(task.job, {task.index, false, error});
     pending_.clear();
     pending_bytes_ = 0;
+    board_[kWaiting].set(0);
     ring_dirty();
   }
   drained_.notify_all();

@@ -15,6 +15,7 @@
 #include "shoal/ipc/pool/task_job.h"
 #include "shoal/ipc/pool/task_segment.h"
 #include "shoal/os/process/pidfd.h"
+#include "shoal/shm/board.h"
 
 namespace shoal::ipc {
 
@@ -134,6 +135,7 @@ class TaskScheduler {
     bool dirty = false;  // its ring has something that its doorbell has not told of
     TaskBytes partial;   // of a result that is still coming
     Block shelf;
+    pid_t process_before = 0;  // the last that was there
 
     bool has_quota() const noexcept { return quota == 0 || given < quota; }
     bool is_idle() const noexcept { return state == kReady && sent.empty() && has_quota(); }
@@ -169,8 +171,12 @@ class TaskScheduler {
   bool is_done() const noexcept;
   bool is_finished() const noexcept;
 
+  /// Of the board, in this order; then "worker 0", "worker 1", …: the process in each slot, 0: none.
+  enum Count : std::size_t { kWorkers, kAdded, kDone, kFailed, kWaiting, kRestarts, kCounts };
+
   const pid_t owner_;
   TaskSegment segment_;
+  shm::Board board_;
   mutable std::mutex mutex_;  // guards the rest
   mutable std::condition_variable drained_;
   std::vector<Slot> slots_;

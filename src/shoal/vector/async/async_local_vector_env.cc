@@ -22,7 +22,10 @@ constexpr double kHelpNs = 15'000;
 
 AsyncLocalVectorEnv::AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers,
                                          const Options& options)
-    : AsyncVectorEnv(options), owner_pid_(::getpid()) {
+    : AsyncVectorEnv(options),
+      board_(count_envs(steppers), static_cast<int>(steppers.size())),
+      owner_pid_(::getpid()) {
+  board_.set_backend(steppers.size() == 1 ? "serial async" : "thread async");
   Hello spaces = common_spaces(steppers);
   std::vector<Share> shares;
   int first_env = 0;
@@ -202,6 +205,7 @@ void AsyncLocalVectorEnv::stop() noexcept {
 void AsyncLocalVectorEnv::close() noexcept {
   if (state().closed()) return;
   state().close();
+  board_.end();
   stop();
   workers_.clear();
 }

@@ -32,6 +32,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   /// Throws InvalidArgument when the steppers' spaces differ, and for options that do not fit.
   AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, const Options& options);
   ~AsyncLocalVectorEnv() override;
+  EnvBoard& board() noexcept override { return board_; }
 
   AsyncLocalVectorEnv(const AsyncLocalVectorEnv&) = delete;
   AsyncLocalVectorEnv& operator=(const AsyncLocalVectorEnv&) = delete;
@@ -76,6 +77,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   void thread_main(LocalWorker& local);
   void stop() noexcept;
 
+  EnvBoard board_;
   std::vector<std::unique_ptr<LocalWorker>> workers_;
   std::size_t next_worker_ = 0;  // where the caller looks first
   const int owner_pid_;

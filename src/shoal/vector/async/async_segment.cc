@@ -53,10 +53,8 @@ struct Offsets {
       blocks, end;
 };
 
-Offsets lay_out(const AsyncHeader& header, const Hello& spaces) {
-  const std::size_t page = os::page_size();
-  const auto mode = static_cast<AutoresetMode>(header.autoreset_mode);
-  shm::LayoutBuilder layout;
+/// Up to the cells: what does not depend on the spaces.
+Offsets lay_out_words(const AsyncHeader& header, shm::LayoutBuilder& layout) {
   Offsets at{};
   at.header = layout.add<AsyncHeader>();
   at.cursor = layout.add<std::atomic<std::uint64_t>>();
@@ -66,6 +64,14 @@ Offsets lay_out(const AsyncHeader& header, const Hello& spaces) {
   at.home_words = layout.add<std::atomic<std::uint64_t>>(header.num_envs);
   at.gathers = layout.add<sync::Gather>(header.num_blocks + 1);
   at.cells = layout.add<AsyncCell>(header.num_workers);
+  return at;
+}
+
+Offsets lay_out(const AsyncHeader& header, const Hello& spaces) {
+  const std::size_t page = os::page_size();
+  const auto mode = static_cast<AutoresetMode>(header.autoreset_mode);
+  shm::LayoutBuilder layout;
+  Offsets at = lay_out_words(header, layout);
   at.inboxes = layout.add<sync::SpscIndices>(header.num_workers);
   at.entries = layout.add<InboxEntry>(std::size_t{header.num_workers} * header.inbox_capacity);
   at.home =
@@ -200,6 +206,21 @@ AsyncSegment AsyncSegment::attach(shm::Arena arena, const Hello& spaces) {
         spaces.observation_space.repr(), spaces.action_space.repr()));
   }
   return AsyncSegment(std::move(arena), spaces);
+}
+
+std::optional<AsyncHeader> AsyncSegment::header_in(std::span<const std::byte> data) noexcept {
+  AsyncHeader header;
+  if (data.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, data.data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.version != kAsyncVersion) {
+    return std::nullopt;
+  }
+  return header;
+}
+
+std::size_t AsyncSegment::cells_at(const AsyncHeader& header) noexcept {
+  shm::LayoutBuilder layout;
+  return lay_out_words(header, layout).cells;
 }
 
 }  // namespace shoal::vector

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -128,6 +129,11 @@ class AsyncSegment {
   static AsyncSegment create(const Hello& spaces, const Shape& shape);
   /// Throws Error when `arena` holds something else, another version, or rows of other spaces.
   static AsyncSegment attach(shm::Arena arena, const Hello& spaces);
+
+  /// For who only looks on: a copy of the header where an arena with this `data` is one of ours, and
+  /// the offset of the cells.
+  static std::optional<AsyncHeader> header_in(std::span<const std::byte> data) noexcept;
+  static std::size_t cells_at(const AsyncHeader& header) noexcept;
 
   int num_envs() const noexcept { return static_cast<int>(header_->num_envs); }
   int num_blocks() const noexcept { return static_cast<int>(header_->num_blocks); }

@@ -56,6 +56,7 @@ void AsyncVectorEnv::set_up(Hello spaces, std::vector<Share> shares, AutoresetMo
                                             .batch_size = options_.batch_size,
                                             .num_blocks = blocks,
                                             .mode = mode});
+  board().set_segment(segment_.fd());
   state_ = CallState(n);
   flight_ = InFlight(n);
   seeds_.resize(static_cast<std::size_t>(n));
@@ -198,6 +199,7 @@ void AsyncVectorEnv::post(std::size_t row) {
 }
 
 void AsyncVectorEnv::wake_all() {
+  board().set_in_flight(flight_.count());
   for (std::size_t w = 0; w < to_wake_.size(); ++w) {
     if (std::exchange(to_wake_[w], std::uint8_t{0}) != 0) wake(static_cast<int>(w));
   }
@@ -349,6 +351,7 @@ Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   gather_infos(block, all_slots_, arrivals.infos);
   gather_faults(block, all_slots_);
   for (const std::int64_t id : block.env_ids) flight_.end(static_cast<std::size_t>(id));
+  board().set_in_flight(flight_.count());
   ++next_recv_;
   leases_->take_back(free_);
   const int left = segment_.num_blocks() - leases_->lent() - 1;
@@ -424,6 +427,8 @@ void AsyncVectorEnv::take_failures(const AsyncBlock& block, std::span<const std:
 void AsyncVectorEnv::wait_for(const Target& target,
                               std::optional<std::chrono::nanoseconds> timeout) {
   const std::uint64_t start_ns = os::now_ns();
+  const CallState::Call call = state_.call();
+  board().waiting(call == CallState::Call::kNone ? CallState::Call::kStep : call, start_ns);
   const os::Deadline deadline = timeout ? os::deadline_after(*timeout) : os::kNoDeadline;
   std::size_t ready = 0;  // of those wanted, from the first on
   const auto complete = [&] {
@@ -450,7 +455,14 @@ void AsyncVectorEnv::wait_for(const Target& target,
       throw_timed_out();
     }
   }
-  wait_ns_ += os::now_ns() - start_ns;
+  const std::uint64_t now_ns = os::now_ns();
+  wait_ns_ += now_ns - start_ns;
+  const std::uint64_t received = batches_ + (call == CallState::Call::kNone ? 1 : 0);
+  board().received({.batches = received,
+                    .env_steps = received * static_cast<std::uint64_t>(options_.batch_size),
+                    .resets = resets_,
+                    .wait_ns = wait_ns_},
+                   now_ns);
 }
 
 bool AsyncVectorEnv::is_ready(std::size_t row) const noexcept {

@@ -41,13 +41,14 @@
 #include "shoal/vector/async/async_segment.h"
 #include "shoal/vector/async/in_flight.h"
 #include "shoal/vector/call_state.h"
+#include "shoal/vector/env_board.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::vector {
 
 /// Processes: the caller's; where the workers are, the derived class says.
 /// Death: of a worker, or of the caller: as the derived class says.
-class AsyncVectorEnv : public VectorEnv {
+class AsyncVectorEnv : public VectorEnv, public Boarded {
  public:
   /// Blocks that the caller may keep before recv() begins to copy.
   static constexpr int kSpareBlocks = 4;

@@ -25,6 +25,7 @@ PoolVectorEnv::PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Paylo
       const FaultScene& scene = set_.slot(worker).scene;
       shares.push_back({scene.first_env, scene.num_envs});
     }
+    board().set_backend("process async");
     set_up(set_.spaces(), shares, options().autoreset_mode);
     set_.attach_all();
   } catch (...) {

@@ -46,6 +46,7 @@ class PoolVectorEnv final : public AsyncVectorEnv, private WorkerEngine {
   PoolVectorEnv(std::shared_ptr<WorkerPool> pool, std::vector<Payload> payloads,
                 const Options& options, bool owns_pool);
   ~PoolVectorEnv() override;
+  EnvBoard& board() noexcept override { return set_.board(); }
 
   PoolVectorEnv(const PoolVectorEnv&) = delete;
   PoolVectorEnv& operator=(const PoolVectorEnv&) = delete;

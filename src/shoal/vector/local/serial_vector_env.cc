@@ -13,7 +13,9 @@ SerialVectorEnv::SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers,
       spaces_(common_spaces(steppers_)),
       state_(count_envs(steppers_), step_before_reset),
       storage_(spaces_.observation_space, spaces_.action_space, count_envs(steppers_), mode),
-      rows_(storage_.rows()) {
+      rows_(storage_.rows()),
+      board_(rows_.num_envs, static_cast<int>(steppers_.size())) {
+  board_.set_backend("serial");
   int first_env = 0;
   for (const auto& stepper : steppers_) {
     stepper->attach(rows_, first_env, EnvMarker());
@@ -26,15 +28,22 @@ SerialVectorEnv::~SerialVectorEnv() { close(); }
 
 template <class Work>
 void SerialVectorEnv::run(Work work) {
+  std::uint64_t now_ns = os::now_ns();
+  board_.waiting(state_.call(), now_ns);
   try {
     for (std::size_t w = 0; w < steppers_.size(); ++w) {
-      const std::uint64_t start_ns = os::now_ns();
+      const std::uint64_t start_ns = now_ns;
       work(*steppers_[w], stats_.workers[w]);
-      stats_.workers[w].busy_ns += os::now_ns() - start_ns;
+      now_ns = os::now_ns();
+      stats_.workers[w].busy_ns += now_ns - start_ns;
     }
   } catch (...) {
     failure_ = std::current_exception();
   }
+  board_.received({.batches = stats_.steps,
+                   .env_steps = stats_.steps * static_cast<std::uint64_t>(rows_.num_envs),
+                   .resets = stats_.resets},
+                  now_ns);
 }
 
 void SerialVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> seeds,
@@ -117,6 +126,7 @@ Stats SerialVectorEnv::stats() const { return stats_; }
 
 void SerialVectorEnv::close() noexcept {
   state_.close();
+  board_.end();
   steppers_.clear();
 }
 

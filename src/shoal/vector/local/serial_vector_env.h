@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shoal/vector/call_state.h"
+#include "shoal/vector/env_board.h"
 #include "shoal/vector/step/row_storage.h"
 #include "shoal/vector/step/stepper.h"
 #include "shoal/vector/vector_env.h"
@@ -22,7 +23,7 @@ namespace shoal::vector {
 /// stepper threw. After such a failure every call but close() throws InvalidState.
 /// Threads: as VectorEnv.
 /// Processes, death: of this one, with which everything of it ends.
-class SerialVectorEnv final : public VectorEnv {
+class SerialVectorEnv final : public VectorEnv, public Boarded {
  public:
   /// Throws InvalidArgument when the steppers' spaces differ (it names the environment and both
   /// spaces).
@@ -53,6 +54,7 @@ class SerialVectorEnv final : public VectorEnv {
   std::vector<std::vector<std::byte>> request_wait(
       std::optional<std::chrono::nanoseconds> timeout = {}) override;
   Stats stats() const override;
+  EnvBoard& board() noexcept override { return board_; }
   void close() noexcept override;
 
   /// For the face that put it there: its infos without a detour through bytes. Not after close().
@@ -68,6 +70,7 @@ class SerialVectorEnv final : public VectorEnv {
   RowStorage storage_;
   Rows rows_;
   Stats stats_;
+  EnvBoard board_;
   std::exception_ptr failure_;                   // of the call under way
   std::vector<std::vector<std::byte>> answers_;  // to the request under way
 };

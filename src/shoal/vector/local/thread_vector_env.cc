@@ -13,9 +13,11 @@ ThreadVectorEnv::ThreadVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers,
       state_(count_envs(steppers_)),
       storage_(spaces_.observation_space, spaces_.action_space, count_envs(steppers_), mode),
       rows_(storage_.rows()),
+      board_(rows_.num_envs, num_threads > 0 ? num_threads : static_cast<int>(steppers_.size())),
       pool_(divided() ? rows_.num_envs : static_cast<int>(steppers_.size()),
             num_threads > 0 ? num_threads : static_cast<int>(steppers_.size()),
             [this](ThreadPool::Work work, int lo, int hi) { run(work, lo, hi); }) {
+  board_.set_backend("thread");
   int first_env = 0;
   for (const auto& stepper : steppers_) {
     stepper->attach(rows_, first_env, EnvMarker());
@@ -56,8 +58,10 @@ void ThreadVectorEnv::step_async() {
 Batch ThreadVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   state_.require_pending();
   const std::uint64_t start_ns = os::now_ns();
+  board_.waiting(state_.call(), start_ns);
   const bool finished = pool_.finish(timeout ? os::deadline_after(*timeout) : os::kNoDeadline);
-  stats_.wait_ns += os::now_ns() - start_ns;
+  const std::uint64_t now_ns = os::now_ns();
+  stats_.wait_ns += now_ns - start_ns;
   if (!finished) {
     throw TimedOut(
         "the environments did not end their step or reset in time; it stays under way: wait() "
@@ -68,6 +72,11 @@ Batch ThreadVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
     std::rethrow_exception(failure);
   }
   state_.finish();
+  board_.received({.batches = stats_.steps,
+                   .env_steps = stats_.steps * static_cast<std::uint64_t>(rows_.num_envs),
+                   .resets = stats_.resets,
+                   .wait_ns = stats_.wait_ns},
+                  now_ns);
   return batch_of(rows_);
 }
 
@@ -109,6 +118,7 @@ Stats ThreadVectorEnv::stats() const {
 
 void ThreadVectorEnv::close() noexcept {
   state_.close();
+  board_.end();
   pool_.stop();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/vector/call_state.h"
+#include "shoal/vector/env_board.h"
 #include "shoal/vector/local/thread_pool.h"
 #include "shoal/vector/step/row_storage.h"
 #include "shoal/vector/step/stepper.h"
@@ -24,7 +25,7 @@ namespace shoal::vector {
 /// InvalidState.
 /// Threads: as VectorEnv.
 /// Processes, death: of this one, with which its threads end.
-class ThreadVectorEnv final : public VectorEnv {
+class ThreadVectorEnv final : public VectorEnv, public Boarded {
  public:
   /// `num_threads` counts the caller; 0: one for each stepper. Throws InvalidArgument when the
   /// steppers' spaces differ (it names the environment and both spaces).
@@ -52,6 +53,7 @@ class ThreadVectorEnv final : public VectorEnv {
   std::vector<std::byte> request(int worker, std::span<const std::byte> message,
                                  std::optional<std::chrono::nanoseconds> timeout = {}) override;
   Stats stats() const override;
+  EnvBoard& board() noexcept override { return board_; }
   void close() noexcept override;
 
  private:
@@ -66,6 +68,7 @@ class ThreadVectorEnv final : public VectorEnv {
   Rows rows_;
   Stats stats_;
   std::uint64_t requests_ = 0;
+  EnvBoard board_;
   ThreadPool pool_;  // last: its threads use all that is above
 };
 

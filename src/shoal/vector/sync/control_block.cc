@@ -80,6 +80,20 @@ ControlBlock ControlBlock::attach(shm::Arena arena) {
   return ControlBlock(std::move(arena));
 }
 
+std::optional<ControlHeader> ControlBlock::header_in(std::span<const std::byte> data) noexcept {
+  ControlHeader header;
+  if (data.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, data.data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.version != kControlVersion) {
+    return std::nullopt;
+  }
+  return header;
+}
+
+std::size_t ControlBlock::cells_at(const ControlHeader& header) noexcept {
+  return lay_out(header.num_workers, 0, 0).cells;
+}
+
 std::span<std::byte> ControlBlock::info(int worker) const noexcept {
   return {
       arena_.base() + header_->info_offset + static_cast<std::size_t>(worker) * header_->info_bytes,

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "shoal/shm/arena.h"
@@ -114,6 +115,11 @@ class ControlBlock {
                              std::size_t rows_bytes, std::size_t info_bytes);
   /// Throws Error when `arena` holds something else or another version.
   static ControlBlock attach(shm::Arena arena);
+
+  /// For who only looks on: a copy of the header where an arena with this `data` is one of ours, and
+  /// the offset of the cells.
+  static std::optional<ControlHeader> header_in(std::span<const std::byte> data) noexcept;
+  static std::size_t cells_at(const ControlHeader& header) noexcept;
 
   const ControlHeader& header() const noexcept { return *header_; }
   sync::Doorbell& doorbell() const noexcept { return *doorbell_; }

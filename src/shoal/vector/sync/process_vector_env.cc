@@ -100,6 +100,8 @@ void ProcessVectorEnv::make_segment() {
       Rows::bytes(spaces.observation_space, spaces.action_space, num_envs, mode, obs_sets),
       std::clamp(most_envs * kInfoBytesPerEnv, kMinInfoBytes, kMaxInfoBytes));
   has_segment_ = true;
+  board().set_backend("process");
+  board().set_segment(control_.fd());
   rows_ = Rows::map(control_.rows(), spaces.observation_space, spaces.action_space, num_envs, mode,
                     obs_sets);
 }
@@ -170,13 +172,20 @@ void ProcessVectorEnv::give(int worker, Command command) {
 Batch ProcessVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   state_.require_pending();
   const std::uint64_t start_ns = os::now_ns();
+  board().waiting(state_.call(), start_ns);
   const Patience patience = patience_for(timeout);
   if (posted_none_) await_any_row(patience);
   wait_for_workers(patience);
   const std::uint64_t now_ns = os::now_ns();
   wait_ns_ += now_ns - start_ns;
   if (posted_command_ == Command::kStep) placement_.learn(now_ns, now_ns - posted_ns_);
-  return collect();
+  const Batch batch = collect();
+  board().received({.batches = steps_,
+                    .env_steps = steps_ * static_cast<std::uint64_t>(rows_.num_envs),
+                    .resets = resets_,
+                    .wait_ns = wait_ns_},
+                   now_ns);
+  return batch;
 }
 
 bool ProcessVectorEnv::somebody_is_at_work() const {

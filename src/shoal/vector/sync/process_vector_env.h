@@ -47,7 +47,7 @@ namespace shoal::vector {
 /// are.
 /// Processes: the caller's; each worker has a RoundWorker.
 /// Death: of a worker: as the FaultPolicy says (worker_set.h).
-class ProcessVectorEnv final : public VectorEnv, private WorkerEngine {
+class ProcessVectorEnv final : public VectorEnv, public Boarded, private WorkerEngine {
  public:
   /// Starts the workers and waits until all have said hello, at most options.start_timeout. Worker
   /// 0 has the first rows; of each spec, index and first_env are filled in here, num_envs is the
@@ -95,6 +95,7 @@ class ProcessVectorEnv final : public VectorEnv, private WorkerEngine {
   Presence presence(int env) const override;
   void restored(int env) override;
   Stats stats() const override;
+  EnvBoard& board() noexcept override { return set_.board(); }
   std::vector<WorkerHealth> health() const override { return set_.health(); }
   /// Of the last reset or step: which rows it lost, and to what.
   std::span<const RowFaultRecord> faults() const override { return faults_; }

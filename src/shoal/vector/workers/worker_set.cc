@@ -65,6 +65,7 @@ WorkerSet::WorkerSet(std::shared_ptr<WorkerPool> pool, std::vector<Payload> payl
       engine_(engine),
       slots_(make_slots(std::move(payloads))),
       health_(slots_.size()),
+      board_(slots_.back().end_env(), static_cast<int>(slots_.size())),
       faults_(options.faults, slots_.back().end_env(), state, health_),
       requests_(*this),
       recycling_(*this),
@@ -87,6 +88,7 @@ void WorkerSet::open() {
       health.first_env = slot.scene.first_env;
       health.num_envs = slot.scene.num_envs;
       health.pid = slot.scene.pid;
+      board_.set_worker(index_of(slot), health);
     });
   }
 }
@@ -292,8 +294,12 @@ void WorkerSet::set_state(WorkerSlot& slot, State state) {
                    : state == State::kAway    ? WorkerState::kRestarting
                    : state == State::kOpening ? WorkerState::kStarting
                                               : WorkerState::kDropped;
-    if (state == State::kOpening) ++health.restarts;
+    if (state == State::kOpening) {
+      ++health.restarts;
+      board_.count_restart();
+    }
     health.pid = slot.sits() ? slot.scene.pid : 0;
+    board_.set_worker(index_of(slot), health);
   });
 }
 
@@ -301,6 +307,7 @@ void WorkerSet::tell_of_move(const WorkerSlot& slot) {
   health_.change(index_of(slot), [&](WorkerHealth& health) {
     health.pid = slot.scene.pid;
     health.recycles = slot.recycles;
+    board_.set_worker(index_of(slot), health);
   });
 }
 
@@ -318,7 +325,10 @@ void WorkerSet::look_for_hangs() {
     const auto limit = work->in_reset ? policy.reset_timeout : policy.step_timeout;
     const auto limit_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(limit).count());
     if (limit_ns == 0 || now_ns < work->since_ns + limit_ns) continue;
-    health_.change(worker, [](WorkerHealth& health) { health.state = WorkerState::kHung; });
+    health_.change(worker, [&](WorkerHealth& health) {
+      health.state = WorkerState::kHung;
+      board_.set_worker(worker, health);
+    });
     KillReason reason =
         KillReason::hang(work->env, at.scene.first_env, at.scene.num_envs, work->in_reset, limit);
     reason.stack = pool_->stack(at.incarnation, kStackTimeout);
@@ -536,6 +546,7 @@ void WorkerSet::close(std::chrono::milliseconds timeout) noexcept {
   }
   const std::shared_ptr<WorkerPool> pool = std::exchange(pool_, nullptr);
   if (owner_pid_ != ::getpid()) return;  // a forked copy: the workers are not its own
+  board_.end();
   if (!pool->closed()) close_session(*pool, deadlines);
   if (owns_pool_) {
     pool->close_within(std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline)));

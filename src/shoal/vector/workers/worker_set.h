@@ -29,6 +29,7 @@
 
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/closing.h"
+#include "shoal/vector/env_board.h"
 #include "shoal/vector/fault/health.h"
 #include "shoal/vector/vector_env.h"
 #include "shoal/vector/workers/fault_recorder.h"
@@ -119,6 +120,7 @@ class WorkerSet {
   WorkerEngine& engine() noexcept { return engine_; }
   const Options& options() const noexcept { return options_; }
   CallState& state() noexcept { return state_; }
+  EnvBoard& board() noexcept { return board_; }
   std::uint32_t session() const noexcept { return session_; }
   std::uint64_t next_sequence() noexcept { return ++sequence_; }
   WorkerSlot& slot_at(int worker) noexcept { return slots_[static_cast<std::size_t>(worker)]; }
@@ -164,6 +166,7 @@ class WorkerSet {
   WorkerEngine& engine_;
   std::vector<WorkerSlot> slots_;
   HealthTable health_;
+  EnvBoard board_;
   FaultRecorder faults_;
   WorkerRequests requests_;
   WorkerRecycling recycling_;

@@ -1,0 +1,243 @@
+"""A snapshot of shoal.stat as lines: a table for each kind of thing, units in its head."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shoal._version import __version__
+
+__all__ = ["tables"]
+
+_LONG = 1.0
+"""Seconds in one environment after which a worker gets a line of its own."""
+
+Row = Sequence[str]
+
+
+def tables(seen: dict[str, Any], before: dict[str, Any] | None = None, workers: bool = False) -> str:
+    """Those that have rows. Rates are of the time since `before`, where there is one; else of all time.
+
+    Args:
+        workers: a line for each, not only for those that need a look.
+    """
+    clock = time.strftime("%H:%M:%S", time.localtime(seen.get("time")))
+    lines = [f"shoal {__version__}, {clock}, rates {'of the last interval' if before else 'since the beginning'}"]
+    for name, head, rows in (
+        ("environments", _ENVIRONMENTS, _environments),
+        ("pools", _POOLS, _pools),
+        ("collectors", _COLLECTORS, _collectors),
+        ("runs", _RUNS, _runs),
+    ):
+        made = [row for each in seen.get(name, []) for row in rows(each, _Rate(seen, before, name), workers)]
+        if made:
+            lines += ["", *_aligned([(name, *head), *made])]
+    services = seen.get("services", [])
+    if services:
+        lines.append("")
+    for service in services:
+        lines += [f"{service['address']}  made by process {service['pid']}, {_instances(service)}"]
+        lines += [f"  {name}  {_line(model, service['seconds'])}" for name, model in service["models"].items()]
+    if len(lines) == 1:
+        lines.append("nothing runs")
+    return "\n".join(lines)
+
+
+class _Rate:
+    """Of a total that only grows, a second."""
+
+    def __init__(self, seen: dict[str, Any], before: dict[str, Any] | None, name: str) -> None:
+        self._seconds = seen["time"] - before["time"] if before else 0.0
+        self._before = {self._key(each): each for each in before.get(name, [])} if before else {}
+
+    def __call__(self, each: dict[str, Any], total: str, mean: float | None) -> str:
+        old = self._before.get(self._key(each))
+        if old is not None and self._seconds > 0 and each[total] >= old[total]:
+            mean = (each[total] - old[total]) / self._seconds
+        return "" if mean is None else f"{mean:,.0f}" if mean >= 10 else f"{mean:.2g}"
+
+    @staticmethod
+    def _key(each: dict[str, Any]) -> Any:
+        return each.get("run_dir") or each["id"]
+
+
+_ENVIRONMENTS = ("pid", "backend", "envs", "workers", "state", "steps", "steps/s", "wait %", "restarts", "MiB", "age")
+
+
+def _environments(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
+    rows: list[Row] = [
+        (
+            each["title"] or "environments",
+            str(each["pid"]),
+            each["backend"],
+            str(each["envs"]),
+            str(each["num_workers"]),
+            f"{each['state']} {_time(each['state_seconds'])}",
+            f"{each['steps']:,}",
+            rate(each, "steps", each["steps_per_second"]),
+            f"{100 * each['wait_seconds'] / max(each['seconds'], 1e-9):.0f}",
+            str(each["restarts"]),
+            _mib(each["memory_bytes"]),
+            _time(each["seconds"]),
+        )
+    ]
+    for i, worker in enumerate(each["workers"]):
+        long = worker.get("env") is not None and worker["state_seconds"] > _LONG
+        if every or long or worker["state"] not in ("idle", "stepping"):
+            rows.append(_worker(i, worker, each["seconds"]))
+    return rows
+
+
+def _worker(number: int, worker: dict[str, Any], seconds: float) -> Row:
+    state = worker["state"]
+    if worker.get("env") is not None:
+        call = "reset" if worker["in_reset"] else "step"
+        state = f"{state} {_time(worker['state_seconds'])} in {call} of environment {worker['env']}"
+    busy = f"busy {100 * worker['busy_seconds'] / max(seconds, 1e-9):.0f} %" if "busy_seconds" in worker else ""
+    return (
+        f"  worker {number}",
+        str(worker["pid"] or ""),
+        busy,
+        "",
+        "",
+        state,
+        "",
+        "",
+        "",
+        "",
+        _mib(worker["memory_bytes"]),
+        "",
+    )
+
+
+_POOLS = ("pid", "workers", "state", "waiting", "given", "done", "done/s", "failed", "restarts", "MiB", "age")
+
+
+def _pools(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
+    counts = (each["waiting"], each["given"], each["done"])
+    return [
+        (
+            "pool",
+            str(each["pid"]),
+            str(each["num_workers"]),
+            each["state"],
+            *(f"{count:,}" for count in counts),
+            rate(each, "done", each["tasks_per_second"]),
+            f"{each['failed']:,}",
+            str(each["restarts"]),
+            _mib(each["memory_bytes"]),
+            _time(each["seconds"]),
+        )
+    ]
+
+
+_COLLECTORS = (
+    "pid",
+    "envs",
+    "processes",
+    "state",
+    "frames",
+    "of",
+    "frames/s",
+    "wait %",
+    "pending",
+    "weights",
+    "restarts",
+    "age",
+)
+
+
+def _collectors(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
+    return [
+        (
+            each["mode"],
+            str(each["pid"]),
+            str(each["envs"]),
+            str(each["num_collectors"]),
+            f"{each['state']} {_time(each['state_seconds'])}",
+            f"{each['frames']:,}",
+            "" if each["total_frames"] is None else f"{each['total_frames']:,}",
+            rate(each, "frames", each["frames_per_second"]),
+            f"{100 * each['wait_seconds'] / max(each['seconds'], 1e-9):.0f}",
+            str(each["pending"]),
+            str(each["policy_version"]),
+            str(each["restarts"]),
+            _time(each["seconds"]),
+        )
+    ]
+
+
+_RUNS = ("pid", "environment", "algorithm", "state", "steps", "of", "steps/s", "return", "MiB", "written")
+
+
+def _runs(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
+    state = f"{each['state']}: {each['ending']}" if each["ending"] else each["state"]
+    total, mean = each["total_steps"], each["mean_return"]
+    return [
+        (
+            each["run_dir"],
+            str(each["pid"] or ""),
+            str(each["environment"] or ""),
+            str(each["algorithm"] or ""),
+            state,
+            f"{each['steps']:,}",
+            "" if total is None else f"{total:,}",
+            rate(each, "steps", each["steps_per_second"]) if each["state"] == "training" else "",
+            "" if mean is None else f"{mean:.4g}",
+            _mib(each["memory_bytes"]) if each["memory_bytes"] else "",
+            "" if each["record_seconds"] is None else f"{_time(each['record_seconds'])} ago",
+        )
+    ]
+
+
+def _aligned(rows: list[Row]) -> list[str]:
+    """Texts to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [all(_is_number(cell) for cell in column[1:]) for column in zip(*rows, strict=True)]
+    adjust: list[Callable[[str, int], str]] = [str.rjust if is_right else str.ljust for is_right in right]
+    return [
+        "  ".join(f(cell, width) for f, cell, width in zip(adjust, row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0].isdigit() or cell[0] == "-"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.0f}"
+
+
+def _instances(service: dict[str, Any]) -> str:
+    n, running = service["instances"], service["running"]
+    if running < n:
+        return f"{running} of {n} servers running" if running else "no server runs now: these are the last counts"
+    return "1 server" if n == 1 else f"{n} servers"
+
+
+def _line(model: dict[str, Any], seconds: float) -> str:
+    """One model's counters."""
+
+    def ms(values: dict[str, Any], part: str) -> str:
+        return f"{1000 * values[part]:.3g}"
+
+    latency, wait = model["latency"], model["queue_wait"]
+    parts = [
+        f"{model['clients']} clients",
+        f"{model['rows']:,} rows ({model['rows'] / max(seconds, 1e-9):,.1f}/s)",
+        f"{model['batch_rows']['mean']:.2g} a batch",
+        f"latency p50 {ms(latency, 'p50')} p99 {ms(latency, 'p99')} ms",
+        f"waiting p50 {ms(wait, 'p50')} p99 {ms(wait, 'p99')} ms",
+        f"weights {model['version']}",
+    ]
+    if model["padding_waste"]:
+        parts.append(f"{100 * model['padding_waste']:.1f} % padding")
+    parts += [f"{model[f'{kind}_rows']:,} {kind}" for kind in ("failed", "expired", "dropped") if model[f"{kind}_rows"]]
+    return ", ".join(parts)

@@ -1,0 +1,70 @@
+"""All that is seen at one moment, as plain values: the JSON of `shoal stat --json`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoal.serve.observing import observe, services
+from shoal.stat import runs
+from shoal.stat.boards import Found, boards, collector, environments, pool
+from shoal.stat.processes import command_of, memory_of, mine
+
+__all__ = ["VERSION", "snapshot"]
+
+VERSION = 1
+"""Of the schema: it grows when a name goes or means something else; new names are no new version."""
+
+_RANKS = {"killed": 0, "ended": 2}
+"""What needs a look comes first."""
+
+_KINDS: dict[str, tuple[str, Callable[[Found], dict[str, Any]]]] = {
+    "envs": ("environments", environments),
+    "pool": ("pools", pool),
+    "collector": ("collectors", collector),
+}
+
+
+def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
+    """What runs for this user: `environments`, `pools`, `collectors`, `services` and `runs`, each a list of dicts, those that need a
+    look first; `version` of this schema, and the `time` (seconds since 1970).
+
+    Times are seconds, sizes bytes; what only grows is a total, with its mean rate since the beginning beside it. Everything
+    has the `pid` of its maker and a `state`, which is "killed" for what its maker has left behind.
+
+    Args:
+        folder: runs that have ended are looked for there; None: only those that go on.
+        most: so many of them, the youngest.
+    """
+    pids = mine()
+    seen: dict[str, Any] = {"version": VERSION, "time": time.time()}
+    seen |= {name: [] for name, _ in _KINDS.values()}
+    for found in boards(pids):
+        name, describe = _KINDS.get(found.board["kind"].partition(" ")[0], ("", environments))
+        if name:
+            try:
+                seen[name].append(describe(found))
+            except KeyError:  # a board of another Shoal, with other counters
+                continue
+    seen["services"] = [service for service in map(observe, services()) if service is not None]
+    training = runs.of_processes(pids)
+    ended = [] if folder is None else [path.resolve() for path in runs.runs_in(folder, most)]
+    seen["runs"] = [runs.run(Path(path), training.get(path)) for path in dict.fromkeys([*training, *map(str, ended)])]
+    _add_memory(seen)
+    for name in ("environments", "pools", "collectors", "runs"):
+        seen[name].sort(key=lambda each: (_RANKS.get(each["state"], 1), each["pid"] or 0))
+    return seen
+
+
+def _add_memory(seen: dict[str, Any]) -> None:
+    """Of a run: its process and the workers that it has; and how makers were called."""
+    workers: dict[int, int] = {}
+    for envs in seen["environments"]:
+        workers[envs["pid"]] = workers.get(envs["pid"], 0) + envs["memory_bytes"]
+    for name in ("environments", "pools", "collectors", "runs"):
+        for each in seen[name]:
+            each["command"] = command_of(each["pid"]) if each["pid"] is not None else ""
+    for run in seen["runs"]:
+        run["memory_bytes"] = memory_of(run["pid"]) + workers.get(run["pid"], 0) if run["pid"] is not None else 0

@@ -1,0 +1,427 @@
+"""`shoal stat`: what is seen of all that runs, or ran, on this machine for this user."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import shoal
+import shoal.multiprocessing as mp
+from shoal import _core
+from shoal.cli.app import run
+from shoal.stat import VERSION, processes, snapshot
+from shoal.stat.boards import boards
+
+BOUND = 60.0
+"""Seconds in which what is awaited comes."""
+
+Stat = Callable[..., tuple[int, str, str]]
+
+
+class Waiting(gymnasium.Env):
+    """Its steps wait until a file is there."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        while not os.path.exists(self.file):
+            time.sleep(0.01)
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def wait_for(file: str) -> None:
+    while not os.path.exists(file):
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def stat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stat:
+    """`shoal stat` with these arguments, in a folder without runs: exit status, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = run(["stat", "--runs", str(tmp_path / "runs"), *arguments])
+        return (status, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_of_other_tests() -> None:
+    gc.collect()
+
+
+def mine(kind: str, pid: int | None = None, **more: Any) -> list[dict[str, Any]]:
+    """What is seen of a process: this one, unless told otherwise."""
+    return [each for each in snapshot(**more)[kind] if each["pid"] == (pid or os.getpid())]
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + BOUND
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.01)
+    return found
+
+
+class TestEnvironments:
+    @pytest.mark.parametrize(
+        ("backend", "arguments"),
+        [
+            ("process", {"num_workers": 2}),
+            ("process async", {"num_workers": 2, "batch_size": 2}),
+            ("serial", {"num_workers": 0}),
+            ("serial async", {"num_workers": 0, "batch_size": 2}),
+        ],
+    )
+    def test_what_was_done_is_counted(self, backend: str, arguments: dict[str, Any]) -> None:
+        with shoal.make_vec("CartPole-v1", 4, **arguments) as envs:
+            envs.reset(seed=0)
+            for _ in range(5):
+                if "batch_size" in arguments:
+                    envs.send(np.zeros(4, np.int64), np.arange(4))
+                    envs.recv()
+                    envs.recv()
+                else:
+                    envs.step(envs.action_space.sample())
+            (seen,) = mine("environments")
+            assert (seen["title"], seen["backend"], seen["state"]) == ("CartPole-v1", backend, "idle")
+            assert (seen["envs"], seen["resets"], seen["restarts"], seen["in_flight"]) == (4, 1, 0, 0)
+            assert seen["steps"] == 20
+            assert 0 < seen["steps_per_second"] and 0 <= seen["wait_seconds"] <= seen["seconds"] < BOUND
+            pids = [worker["pid"] for worker in envs.stats()["workers"] if worker["pid"]]
+            if backend.startswith("process"):
+                pids = [worker["pid"] for worker in envs.health()]
+                assert all(worker["memory_bytes"] > 0 for worker in seen["workers"])
+                assert sum(worker["busy_seconds"] for worker in seen["workers"]) > 0
+            assert [worker["pid"] for worker in seen["workers"]] == pids
+        assert not mine("environments")
+
+    def test_native_ones_in_threads(self) -> None:
+        with shoal.make_vec("shoal/CartPole-v1", 4, num_workers=2, backend="thread") as envs:
+            envs.reset(seed=0)
+            envs.step(envs.action_space.sample())
+            (seen,) = mine("environments")
+            assert (seen["title"], seen["backend"]) == ("shoal/CartPole-v1", "thread")
+            assert (seen["num_workers"], seen["workers"], seen["steps"]) == (2, [], 4)
+
+    def test_what_has_no_id_is_called_by_its_class(self) -> None:
+        with shoal.make_vec(Waiting, 1, num_workers=0, env_kwargs={"file": "/"}):
+            assert mine("environments")[0]["title"] == "Waiting"
+
+    @pytest.mark.parametrize("batch_size", [None, 1])
+    def test_where_a_worker_hangs(self, stat: Stat, tmp_path: Path, batch_size: int | None) -> None:
+        file = str(tmp_path / "go")
+        with shoal.make_vec(Waiting, 2, num_workers=2, env_kwargs={"file": file}, batch_size=batch_size) as envs:
+            envs.reset(seed=0)
+            envs.send(np.zeros(2, np.int64))
+            at_work = until(lambda: [w for w in mine("environments")[0]["workers"] if w["state"] == "stepping"])
+            assert at_work[0]["env"] in (0, 1) and at_work[0]["in_reset"] is False
+            assert mine("environments")[0]["state"] == "stepping"
+            until(lambda: all(w["state_seconds"] > 1 for w in mine("environments")[0]["workers"]))
+            assert re.search(r"  worker 1 .* stepping \d+\.\d s in step of environment 1", stat(str(os.getpid()))[1])
+            Path(file).touch()
+            envs.recv()
+
+    def test_a_worker_that_was_killed_and_replaced(self) -> None:
+        with shoal.make_vec("CartPole-v1", 2, num_workers=2, on_fault="restart") as envs:
+            envs.reset(seed=0)
+            victim = envs.health()[1]["pid"]
+            os.kill(victim, signal.SIGKILL)
+
+            def replaced() -> Any:
+                envs.step(envs.action_space.sample())
+                (seen,) = mine("environments")
+                return seen if seen["restarts"] else None
+
+            seen = until(replaced)
+            until(lambda: mine("environments")[0]["workers"][1]["pid"] not in (0, victim))
+            assert seen["workers"][0]["pid"] == envs.health()[0]["pid"]
+
+    def test_those_of_a_killed_program_are_gone(self, stat: Stat) -> None:
+        with program("shoal.make_vec('CartPole-v1', 2, num_workers=1)") as made:
+            (seen,) = mine("environments", made.pid)
+            ended = os.pidfd_open(seen["workers"][0]["pid"])
+            assert "CartPole-v1" in stat(str(made.pid))[1]
+            made.kill()
+            made.wait()
+            assert select.select([ended], [], [], BOUND)[0], "a worker outlived its program"
+            os.close(ended)
+            assert not mine("environments", made.pid)
+            status, shown, error = stat(str(made.pid))
+            assert (status, shown) == (1, "")
+            assert f"process {made.pid} has nothing of Shoal's" in error and error.count("\n") == 1
+
+    def test_what_a_killed_program_left_to_others_is_told(self) -> None:
+        code = "envs = shoal.make_vec('CartPole-v1', 2, num_workers=0); child = os.fork()\nif child == 0: time.sleep(600)\n"
+        with program(code + "print(child, flush=True)") as made:
+            assert made.stdout is not None
+            child = int(made.stdout.readline())
+            try:
+                assert [each["state"] for each in mine("environments", made.pid)] == ["idle"]
+                made.kill()
+                made.wait()
+                (seen,) = mine("environments", made.pid)
+                assert (seen["state"], seen["command"]) == ("killed", "")
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
+class program:  # reads as what it is
+    """A Python program that has run `code` and waits for its end."""
+
+    def __init__(self, code: str) -> None:
+        head = (
+            f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\nimport os, time, shoal\nkept = []\n"
+        )
+        body = code if "\n" in code else f"kept.append({code})"
+        self._code = f"{head}{body}\nprint('ready', flush=True)\nsys.stdin.read()\n"
+
+    def __enter__(self) -> subprocess.Popen[str]:
+        self._made = subprocess.Popen(
+            [sys.executable, "-c", self._code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        if "print(child" not in self._code:
+            assert self._made.stdout is not None
+            assert self._made.stdout.readline() == "ready\n"
+        return self._made
+
+    def __exit__(self, *_: object) -> None:
+        self._made.kill()
+        self._made.communicate()
+
+
+class TestPools:
+    def test_tasks_and_who_does_them(self, tmp_path: Path) -> None:
+        file = str(tmp_path / "go")
+        with mp.Pool(2) as pool:
+            assert pool.map(same, range(10), chunksize=1) == list(range(10))
+            with pytest.raises(TypeError):
+                pool.apply(same, (1, 2))
+            pool.map_async(wait_for, [file] * 20, chunksize=1)
+            seen = until(lambda: [each for each in mine("pools") if each["added"] == 31])[0]
+            assert (seen["num_workers"], seen["done"], seen["failed"]) == (2, 11, 1)
+            assert (seen["state"], seen["restarts"]) == ("working", 0)
+            assert seen["waiting"] + seen["given"] == 20 and seen["waiting"] > 0
+            assert [worker["memory_bytes"] > 0 for worker in seen["workers"]] == [True, True]
+            Path(file).touch()
+            seen = until(lambda: [each for each in mine("pools") if each["done"] == 31])[0]
+            assert (seen["state"], seen["waiting"], seen["given"]) == ("idle", 0, 0)
+        until(lambda: not mine("pools"))
+
+
+class TestCollectors:
+    def test_frames_and_what_is_waited_for(self) -> None:
+        arguments: dict[str, Any] = {"num_envs": 2, "frames_per_batch": 8, "total_frames": 100, "num_workers": 0}
+        with shoal.Collector("CartPole-v1", lambda obs: np.zeros(len(obs), np.int64), **arguments) as collector:
+            for _ in range(3):
+                next(collector)
+            collector.pause()
+            (seen,) = mine("collectors")
+            assert (seen["mode"], seen["envs"], seen["num_collectors"]) == ("sync", 2, 0)
+            assert (seen["frames"], seen["total_frames"], seen["batches"], seen["state"]) == (24, 100, 3, "paused")
+            collector.resume()
+            assert mine("collectors")[0]["state"] == "idle"
+        assert not mine("collectors")
+
+
+class TestServices:
+    def test_they_are_there_too(self, stat: Stat) -> None:
+        with shoal.ModelService({"abs": np.abs}, context="thread") as service:
+            service.model("abs")(np.ones(3))
+            (seen,) = [each for each in snapshot()["services"] if each["address"] == service.address]
+            assert seen["models"]["abs"]["rows"] == 1
+            assert service.address in stat()[1]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that has ended, in one of runs."""
+    folder = tmp_path_factory.mktemp("work") / "runs" / "ended"
+    shoal.learn.train("shoal/CartPole-v1", run_dir=folder, total_steps=1024, final_episodes=1, seed=1)
+    return folder
+
+
+class TestRuns:
+    def test_one_that_goes_on(self, stat: Stat, tmp_path: Path) -> None:
+        folder = tmp_path / "run"
+        code = (
+            f"shoal.learn.train('shoal/CartPole-v1', run_dir={str(folder)!r}, total_steps=10**9, target_return=10**9)\n"
+        )
+        made = subprocess.Popen(
+            [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\nimport shoal\n{code}"]
+        )
+        try:
+            until(lambda: [each for each in mine("runs", made.pid) if each["steps"] > 0])
+            (seen,) = mine("runs", made.pid)
+            assert (seen["run_dir"], seen["state"], seen["ending"]) == (str(folder), "training", None)
+            assert (seen["environment"], seen["algorithm"], seen["total_steps"]) == ("shoal/CartPole-v1", "ppo", 10**9)
+            assert seen["steps_per_second"] > 0 and seen["memory_bytes"] > 0 and seen["record_seconds"] < BOUND
+            assert any(each["backend"] for each in mine("environments", made.pid))
+            assert "training" in stat(str(folder))[1]
+        finally:
+            made.kill()
+            made.wait()
+        assert not mine("runs", made.pid)
+        (seen,) = [each for each in snapshot(tmp_path)["runs"] if each["run_dir"] == str(folder)]
+        assert (seen["state"], seen["pid"], seen["memory_bytes"]) == ("killed", None, 0)
+        assert seen["steps"] > 0
+        status, shown, _ = stat(str(folder))
+        assert status == 0 and re.search(r" killed ", shown)
+
+    def test_one_that_has_ended(self, stat: Stat, ended: Path) -> None:
+        (seen,) = snapshot(ended.parent)["runs"][-1:]
+        result = json.loads((ended / "result.json").read_text())
+        assert (seen["state"], seen["ending"], seen["pid"]) == ("ended", "budget", None)
+        assert (seen["steps"], seen["mean_return"]) == (result["steps"], result["mean_return"])
+        status, shown, _ = stat("--runs", str(ended.parent))
+        assert status == 0 and f"{ended}" in shown and "ended: budget" in shown
+
+    def test_damaged_files_are_no_error(self, stat: Stat, ended: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "runs" / "damaged"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text((ended / "config.json").read_text())
+        (folder / "result.json").write_text("{")
+        (folder / "progress.jsonl").write_bytes(b'damaged\n{"step": 5, "time/fps": 2.5}\n{"step": 6')
+        (seen,) = [each for each in snapshot(folder.parent)["runs"] if each["run_dir"] == str(folder)]
+        assert (seen["state"], seen["steps"], seen["steps_per_second"]) == ("killed", 5, 2.5)
+        (folder / "config.json").write_text("{}")
+        status, _, error = stat(str(folder))
+        assert status == 1 and "is not the folder of a run" in error
+
+    def test_the_youngest_are_shown(self, ended: Path, tmp_path: Path) -> None:
+        for i in range(5):
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            (folder / "config.json").write_text((ended / "config.json").read_text())
+            os.utime(folder / "config.json", (1000 + i, 1000 + i))
+        shown = [
+            Path(each["run_dir"]).name for each in snapshot(tmp_path, 2)["runs"] if str(tmp_path) in each["run_dir"]
+        ]
+        assert sorted(shown) == ["3", "4"]
+
+
+class TestCommand:
+    def test_nothing_is_there(self, stat: Stat, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("shoal.stat.machine.mine", lambda: [])
+        monkeypatch.setattr("shoal.stat.machine.services", lambda: [])
+        status, shown, error = stat()
+        assert (status, shown) == (1, "")
+        assert "nothing of Shoal's runs on this machine for this user" in error and error.count("\n") == 1
+        status, shown, _ = stat("--json")
+        assert status == 1
+        seen = json.loads(shown)
+        assert [seen[name] for name in ("environments", "pools", "collectors", "services", "runs")] == [[]] * 5
+        assert "nothing runs" in stat("--watch", "0.01", "--count", "1")[1]
+
+    def test_it_is_shown_anew_with_the_rate_of_the_interval(self, stat: Stat) -> None:
+        with shoal.make_vec("CartPole-v1", 2, num_workers=0) as envs:
+            envs.reset(seed=0)
+            status, shown, _ = stat(str(os.getpid()), "--watch", "0.01", "--count", "2")
+        assert status == 0
+        first, second = shown.split("shoal ")[1:]
+        assert "rates since the beginning" in first and "rates of the last interval" in second
+        status, shown, _ = stat("--watch", "0.01", "--count", "2", "--json")
+        assert [json.loads(line)["version"] for line in shown.splitlines()] == [VERSION, VERSION]
+        assert stat("--count", "2")[0] == 2
+
+    def test_every_worker_on_request(self, stat: Stat) -> None:
+        with shoal.make_vec("CartPole-v1", 2, num_workers=2) as envs:
+            envs.reset(seed=0)
+            assert "worker 1" not in stat(str(os.getpid()))[1]
+            assert "worker 1" in stat(str(os.getpid()), "--workers")[1]
+
+    def test_the_schema(self, ended: Path) -> None:
+        """New names may come; one that goes or means something else is a new VERSION."""
+        collector = {"num_envs": 1, "frames_per_batch": 2, "num_workers": 0}
+        with (
+            shoal.make_vec("CartPole-v1", 2, num_workers=2),
+            mp.Pool(1),
+            shoal.Collector("CartPole-v1", lambda obs: np.zeros(len(obs), np.int64), **collector) as made,
+        ):
+            next(made)
+            seen = snapshot(ended.parent)
+        names = {
+            "environments": "id title backend pid state seconds state_seconds envs num_workers batches steps steps_per_second "
+            "resets wait_seconds in_flight restarts memory_bytes workers command",
+            "pools": "id pid state seconds num_workers added done failed waiting given tasks_per_second restarts memory_bytes "
+            "workers command",
+            "collectors": "id mode pid state seconds state_seconds envs num_collectors frames total_frames frames_per_second "
+            "batches wait_seconds pending policy_version restarts command",
+            "runs": "run_dir pid state ending environment algorithm envs steps total_steps seconds steps_per_second mean_return "
+            "record_seconds memory_bytes command",
+        }
+        assert VERSION == seen["version"] == 1
+        for kind, expected in names.items():
+            own = [each for each in seen[kind] if each["pid"] in (os.getpid(), None)]
+            assert own and all(set(each) >= set(expected.split()) for each in own), kind
+        (workers,) = [
+            each["workers"]
+            for each in seen["environments"]
+            if each["backend"] == "process" and each["pid"] == os.getpid()
+        ]
+        expected = "pid state memory_bytes env in_reset state_seconds batches busy_seconds"
+        assert len(workers) == 2 and all(set(worker) >= set(expected.split()) for worker in workers)
+
+
+class TestWhatIsNotSeen:
+    @pytest.fixture
+    def proc(self) -> Iterator[int]:
+        with program("shoal.make_vec('CartPole-v1', 1, num_workers=0)") as made:
+            yield made.pid
+
+    def test_processes_of_other_users(self, proc: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert mine("environments", proc)
+        monkeypatch.setattr(os, "getuid", lambda: 1 + os.geteuid())
+        assert processes.mine() == [] or proc not in processes.mine()
+        assert not mine("environments", proc)
+
+    def test_descriptors_that_may_not_be_opened(self, proc: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(path: Any, *arguments: Any, **more: Any) -> Any:
+            raise PermissionError(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("shoal.stat.boards.os.open", refuse)
+            assert boards([proc]) == []
+        with monkeypatch.context() as patched:
+            patched.setattr("shoal.stat.processes.os.listdir", refuse)
+            assert boards([proc]) == []
+        assert len(boards([proc])) == 1
+
+    def test_a_process_that_is_gone(self) -> None:
+        assert boards([2**30]) == []
+        assert (processes.memory_of(2**30), processes.command_of(2**30)) == (0, "")
+
+    def test_memory_that_is_no_board(self) -> None:
+        board = _core.board.Board("envs serial", ["too few"])
+        strange = os.memfd_create("shoal board")
+        os.write(strange, b"x" * 100)
+        try:
+            assert mine("environments") == []
+        finally:
+            os.close(strange)
+        board.end()
