@@ -86,10 +86,12 @@ def loss_and_derivatives(
     advantage: numpy.ndarray,
     returns: numpy.ndarray,
 ) -> dict[str, Any]:
-    """The loss of ppo or a2c, and its derivatives by head, value and log_std."""
+    """
+    The loss of ppo or a2c, and its derivatives by head, value and log_std.
+    """
 
 def optimizer_steps(
-    config_json: str, parameters: numpy.ndarray, gradients: Sequence[numpy.ndarray], learning_rate: float
+    config_json: str, parameters: numpy.ndarray, gradients: list[numpy.ndarray], learning_rate: float
 ) -> numpy.ndarray:
     """The parameters after a step along each gradient."""
 

@@ -267,3 +267,18 @@ def test_minibatches_of_pictures_move_a_network_as_torch_moves_it() -> None:
         # Adam's first steps are as long for gradients that are rounding alone as for others.
         np.testing.assert_allclose(weights[name], parameter.detach().numpy(), atol=2e-4, err_msg=name)
         assert distance(weights[name] - start[name], parameter.detach().numpy() - start[name]) < 1e-2, name
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    both = Both("gray", 2)
+    for wrong in ([], both.arrays() * 2, [both.arrays()[0][:, :, :30]], [both.arrays()[0].astype(np.float32)]):
+        with pytest.raises(ValueError, match="lea(f|ves)"):
+            both.ours.forward(wrong)
+    with pytest.raises(ValueError, match="other sizes"):
+        both.ours.differentiate(both.arrays(), np.zeros((3, 3), np.float32), np.zeros(2, np.float32))
+    rows = LossRows(spaces.Discrete(3), 4).arrays()
+    rows[1] = rows[1][:3]
+    with pytest.raises(ValueError, match="same rows"):
+        _learn.loss_and_derivatives(json.dumps(both.config), json.dumps(both.spaces[1]), *rows)
+    with pytest.raises(ValueError, match="another size"):
+        _learn.optimizer_steps(json.dumps(both.config), rows[0].ravel(), [rows[1]], 0.1)

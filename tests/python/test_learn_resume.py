@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -126,3 +127,26 @@ def test_resume_says_what_is_wrong(tmp_path):
     optimizer.write_bytes(optimizer.read_bytes()[:-1] + b"?")
     with pytest.raises(shoal.Error, match="optim.safetensors is damaged"):
         shoal.learn.train(run_dir=tmp_path, resume=True)
+
+
+def test_a_run_with_an_option_that_is_no_more_resumes(tmp_path, whole):
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, **{**SMALL, "pause_at_step": 1000})
+    for file in (tmp_path / "config.json", tmp_path / "checkpoints/last/state.json"):
+        content = json.loads(file.read_text())
+        content["config"]["fused"] = False
+        file.write_text(json.dumps(content))
+    assert "fused" not in shoal.learn.load_policy(tmp_path).config
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, resume=True)
+    assert digest(tmp_path) == digest(whole)
+
+
+def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads(tmp_path, monkeypatch):
+    options = {"num_envs": 6, "total_steps": 288, "num_steps": 16, "batch_size": 48, "epochs": 2, "seed": 3}
+    digests = []
+    for workers, threads in ((0, 1), (2, 3), (3, 2)):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+        run_dir = tmp_path / f"{workers} workers"
+        run = {**options, "eval_every": 0, "final_episodes": 0, "num_workers": workers}
+        shoal.learn.train(learn_envs.Spot, run_dir=run_dir, **run)
+        digests.append(hashlib.sha256((run_dir / "checkpoints/last/policy.safetensors").read_bytes()).hexdigest())
+    assert len(set(digests)) == 1

@@ -59,7 +59,8 @@ class NetworkArithmetic {
   NetworkArithmetic(const std::string& observation_space, const std::string& action_space,
                     const std::string& config_json, std::uint64_t seed)
       : config_(config_of(config_json)),
-        encoder_(space_of(observation_space)),
+        space_(space_of(observation_space)),
+        encoder_(space_),
         network_(learn::Network::create(encoder_, collect::ActionDecoder(space_of(action_space)),
                                         config_.learner(), parameters_)) {
     network_.initialize(parameters_, config_.learner(), learn::Philox(seed));
@@ -103,20 +104,27 @@ class NetworkArithmetic {
  private:
   std::size_t width() const { return static_cast<std::size_t>(network_.head); }
 
-  /// Into views_; returns the number of rows. Leaves are in their order, of the shapes and types of
-  /// the space.
+  /// Into views_; returns the number of rows. Throws InvalidArgument for arrays that are not those of
+  /// the space's leaves: bytes, or else float32.
   std::size_t encode(const Observations& observations) {
+    const auto leaves = env::leaves(space_);
     std::vector<shm::TensorView> raw;
     for (const auto& array : observations) {
       shm::TensorSpec spec{
           array.dtype() == nb::dtype<std::uint8_t>() ? shm::DType::kU8 : shm::DType::kF32, {}};
       for (std::size_t d = 1; d < array.ndim(); ++d)
         spec.shape.push_back(static_cast<std::int64_t>(array.shape(d)));
+      const std::int64_t rows = array.ndim() > 0 ? static_cast<std::int64_t>(array.shape(0)) : 0;
+      if (raw.size() == leaves.size() || spec != leaves[raw.size()].spec || rows < 1 ||
+          (!raw.empty() && rows != raw[0].rows))
+        throw InvalidArgument(
+            fmt::format("array {} is not rows of a leaf of {}", raw.size(), space_.repr()));
       auto* data = const_cast<void*>(static_cast<const void*>(array.data()));
-      raw.push_back({static_cast<std::byte*>(data), static_cast<std::int64_t>(array.shape(0)),
-                     std::move(spec)});
+      raw.push_back({static_cast<std::byte*>(data), rows, std::move(spec)});
     }
-    const auto rows = static_cast<std::size_t>(raw.at(0).rows);
+    if (raw.size() < leaves.size())
+      throw InvalidArgument(fmt::format("{} has {} leaves", space_.repr(), leaves.size()));
+    const auto rows = static_cast<std::size_t>(raw[0].rows);
     encoded_.resize(encoder_.specs().size());
     views_.clear();
     for (std::size_t leaf = 0; leaf < encoded_.size(); ++leaf) {
@@ -141,6 +149,7 @@ class NetworkArithmetic {
   }
 
   learn::TrainConfig config_;
+  env::Space space_;
   collect::ObservationEncoder encoder_;
   learn::Parameters parameters_;
   learn::Network network_;
@@ -157,6 +166,16 @@ nb::dict loss_and_derivatives(const std::string& config_json, const std::string&
   const learn::TrainConfig config = config_of(config_json);
   const collect::ActionDecoder decoder(space_of(action_space));
   const learn::ActionDistribution distribution(decoder);
+  const std::size_t count = value.size();
+  const std::size_t widths = distribution.head_size();
+  const bool fit = count > 0 && head.size() == count * widths &&
+                   log_std.size() == (decoder.is_continuous() ? widths : 0) &&
+                   actions.dtype() ==
+                       (decoder.is_continuous() ? nb::dtype<float>() : nb::dtype<std::int32_t>()) &&
+                   actions.nbytes() == count * decoder.spec().bytes() && old_logp.size() == count &&
+                   old_value.size() == count && advantage.size() == count &&
+                   returns.size() == count;
+  if (!fit) throw InvalidArgument("the arrays are not of the same rows");
   auto* taken = const_cast<void*>(static_cast<const void*>(actions.data()));
   const learn::LossRows rows{.head = span_of(head),
                              .value = span_of(value),
@@ -179,14 +198,14 @@ nb::dict loss_and_derivatives(const std::string& config_json, const std::string&
   } else {
     losses = learn::A2cLoss(distribution)(rows, coefficients, by);
   }
-  const auto count = static_cast<std::int64_t>(value.size());
+  const auto rows_of = static_cast<std::int64_t>(count);
   nb::dict result;
   result["policy_loss"] = losses.policy;
   result["value_loss"] = losses.value;
   result["entropy"] = losses.entropy;
   result["loss"] = losses.total;
-  result["d_head"] = array_of(d_head, {count, static_cast<std::int64_t>(head.size()) / count});
-  result["d_value"] = array_of(d_value, {count});
+  result["d_head"] = array_of(d_head, {rows_of, static_cast<std::int64_t>(widths)});
+  result["d_value"] = array_of(d_value, {rows_of});
   result["d_log_std"] = array_of(d_log_std, {static_cast<std::int64_t>(log_std.size())});
   return result;
 }
@@ -230,9 +249,16 @@ void bind_learn_numerics(nb::module_& module) {
   module.def("loss_and_derivatives", &loss_and_derivatives, "config_json"_a, "action_space"_a,
              "head"_a, "value"_a, "log_std"_a, "actions"_a, "old_logp"_a, "old_value"_a,
              "advantage"_a, "returns"_a,
+             nb::sig("def loss_and_derivatives(config_json: str, action_space: str, head: "
+                     "numpy.ndarray, value: numpy.ndarray, log_std: numpy.ndarray, actions: "
+                     "numpy.ndarray, old_logp: numpy.ndarray, old_value: numpy.ndarray, advantage: "
+                     "numpy.ndarray, returns: numpy.ndarray) -> dict[str, typing.Any]"),
              "The loss of ppo or a2c, and its derivatives by head, value and log_std.");
   module.def("optimizer_steps", &optimizer_steps, "config_json"_a, "parameters"_a, "gradients"_a,
-             "learning_rate"_a, "The parameters after a step along each gradient.");
+             "learning_rate"_a,
+             nb::sig("def optimizer_steps(config_json: str, parameters: numpy.ndarray, gradients: "
+                     "list[numpy.ndarray], learning_rate: float) -> numpy.ndarray"),
+             "The parameters after a step along each gradient.");
 }
 
 }  // namespace shoal::python
