@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,7 +109,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if pyfuncitem.get_closest_marker("own_process") is None or "SHOAL_TEST_OWN_PROCESS" in os.environ:
         return None
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", pyfuncitem.nodeid],
+        [sys.executable, "-m", "pytest", "-q", "-rs", "--color=no", pyfuncitem.nodeid],
         cwd=pyfuncitem.config.rootpath,
         env={**os.environ, "SHOAL_TEST_OWN_PROCESS": "1"},
         stdout=subprocess.PIPE,
@@ -117,4 +118,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         timeout=100,
     )
     assert done.returncode == 0, done.stdout
+    if skipped := re.search(r"^SKIPPED \[1\] \S+: (.*)$", done.stdout, re.MULTILINE):
+        pytest.skip(skipped[1])
     return True

@@ -11,11 +11,9 @@ from shoal.errors import Error
 
 torch = pytest.importorskip("torch")
 
-FORK = (
-    pytest.mark.own_process,
-    pytest.mark.skipif(torch.backends.cuda.is_built(), reason="a torch with CUDA loads NCCL, which refuses forks"),
-)
-METHODS = ["forkserver", "spawn", pytest.param("fork", marks=FORK)]
+from mp_calls import skip_fork_beside_nccl  # noqa: E402
+
+METHODS = ["forkserver", "spawn", pytest.param("fork", marks=pytest.mark.own_process)]
 
 
 class Squares(torch.utils.data.Dataset):
@@ -40,6 +38,7 @@ def epoch(loader: Any) -> list[int]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_data_loader_has_its_workers_of_a_context(method: str, persistent: bool) -> None:
+    skip_fork_beside_nccl(method)
     loader = torch.utils.data.DataLoader(
         Squares(),
         batch_size=3,
@@ -72,6 +71,7 @@ def test_what_a_data_loaders_worker_raises_comes_with_its_traceback() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_torch_has_shared_is_shared_with_a_new_process(method: str) -> None:
+    skip_fork_beside_nccl(method)
     tensor = torch.zeros(3).share_memory_()
     module = torch.nn.Linear(2, 2).share_memory()
 
@@ -88,6 +88,7 @@ def test_what_torch_has_shared_is_shared_with_a_new_process(method: str) -> None
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_torch_has_shared_goes_through_a_queue_while_its_sender_lives(method: str) -> None:
+    skip_fork_beside_nccl(method)
     ctx = mp.get_context(method)
     there, back = ctx.Queue(), ctx.Queue()
 

@@ -16,7 +16,9 @@ namespace shoal::python {
 template <std::size_t kSize>
 struct Literal {
   char text[kSize];
-  consteval Literal(const char (&from)[kSize]) { std::copy_n(from, kSize, text); }  // NOLINT(*-explicit-*)
+  consteval Literal(const char (&from)[kSize]) {
+    std::copy_n(from, kSize, text);
+  }  // NOLINT(*-explicit-*)
 };
 
 /// A reference of the caller's, or the error that Python has set.

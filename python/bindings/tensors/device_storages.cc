@@ -50,13 +50,8 @@ nb::object tensor_over(std::unique_ptr<Held> held) {
   std::array<std::int64_t, 1> stride{1};
   constexpr dlpack::DataType kByte{dlpack::TypeCode::kUInt, 8, 1};
   const dlpack::Device device{dlpack::DeviceType::kCuda, taken.view.device->index()};
-  taken.managed.tensor = {reinterpret_cast<void*>(taken.view.address),
-                          device,
-                          1,
-                          kByte,
-                          size.data(),
-                          stride.data(),
-                          0};
+  taken.managed.tensor = {
+      reinterpret_cast<void*>(taken.view.address), device, 1, kByte, size.data(), stride.data(), 0};
   taken.managed.context = &taken;
   taken.managed.deleter = release;
   return TorchApi::here().tensor_over(taken.managed);
@@ -169,8 +164,8 @@ nb::object move_to_segment(nb::handle storage, int device) {
   if (view_of(storage)) return nb::none();
   if (exchange_kind() == Exchange::kNone) {
     throw Error(
-        "the storages of this torch cannot be moved to shared memory: they are of a kind that Shoal "
-        "does not know. Use a release of torch from 2.6 on");
+        "the storages of this torch cannot be moved to shared memory: Shoal does not know their "
+        "kind. Use a release of torch from 2.6 on");
   }
   const Address address = TorchApi::address_of(storage);
   const std::uint64_t bytes = TorchApi::bytes_of(storage);

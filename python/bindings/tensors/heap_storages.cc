@@ -52,8 +52,8 @@ nb::object tensor_over(std::unique_ptr<Held> held, dlpack::DataType dtype,
   // torch reads them now, and changes nothing.
   auto* const size = const_cast<std::int64_t*>(sizes.data());
   auto* const stride = const_cast<std::int64_t*>(strides.data());
-  taken.managed.tensor = {taken.address(), kCpu,   static_cast<std::int32_t>(sizes.size()), dtype,
-                          size,            stride, 0};
+  taken.managed.tensor = {
+      taken.address(), kCpu, static_cast<std::int32_t>(sizes.size()), dtype, size, stride, 0};
   taken.managed.context = &taken;
   taken.managed.deleter = [](dlpack::ManagedTensor* self) { release(self->context); };
   return TorchApi::here().tensor_over(taken.managed);
@@ -140,14 +140,11 @@ bool replace_memory(nb::handle storage, const std::byte* from, std::unique_ptr<H
   StorageWords words(storage);
   if (words.address() != from) return false;
   Held* const kept = held.release();
-  const bool had_fixed_size = words.has_fixed_size();
-  const StorageMemory before = words.replace({kept->address(), release, kept});
+  StorageMemory* const before = words.has_fixed_size() ? &kept->memory_before : nullptr;
+  const StorageMemory memory = words.replace({kept->address(), release, kept});
+  if (before != nullptr) *before = memory;
   Known::here().remember(kept->address(), storage, kept);
-  if (had_fixed_size) {
-    kept->memory_before = before;
-  } else {
-    before.give_back();
-  }
+  if (before == nullptr) memory.give_back();
   return true;
 }
 
@@ -158,9 +155,9 @@ bool exchange_memory(nb::handle storage, const std::byte* from, std::unique_ptr<
   const nb::object its_storage = TorchApi::storage_of(other);
   if (reinterpret_cast<std::byte*>(TorchApi::address_of(storage)) != from) return false;
   python::exchange_memory(storage, its_storage);
-  Known::here().remember(kept.address(), storage, &kept);
   const bool had_fixed_size = call<"resizable">(its_storage).ptr() != Py_True;
   if (had_fixed_size) kept.before = other.release().ptr();
+  Known::here().remember(kept.address(), storage, &kept);
   return true;
 }
 

@@ -24,7 +24,7 @@ class KnownStorages {
  public:
   struct Entry {
     const Held* held;
-    std::uintptr_t storage;       // a weak reference
+    std::uintptr_t storage;      // a weak reference
     PyObject* tensor = nullptr;  // a weak reference; nullptr: none
   };
 

@@ -244,8 +244,8 @@ nb::object unpack_tensor(std::string_view packed) {
   TensorForm form;
   Mark mark;
   read_view(packed, head, form, mark);
-  nb::object tensor = head.kind == Kind::kTensor ? tensor_on_cpu(head, form)
-                                                 : tensor_on_device(head, mark, form);
+  nb::object tensor =
+      head.kind == Kind::kTensor ? tensor_on_cpu(head, form) : tensor_on_device(head, mark, form);
   if ((head.flags & kBits) != 0) {
     TorchApi::here().set_bits(tensor, (head.flags & kConjugate) != 0,
                               (head.flags & kNegative) != 0);

@@ -45,7 +45,8 @@ bool read_ints(nb::handle tuple, std::array<std::int64_t, kMaxDims>& to) {
 }
 
 bool is_dense(nb::handle object) {
-  return attribute<"layout">(object).is(TorchApi::here().strided()) && !is_true<"is_nested">(object);
+  return attribute<"layout">(object).is(TorchApi::here().strided()) &&
+         !is_true<"is_nested">(object);
 }
 
 bool read_by_attributes(nb::handle object, TensorForm& form, std::byte*& first) {

@@ -104,13 +104,12 @@ void bind_heap(nb::module_& module) {
       "storage"_a, "Whether a storage on the CPU lies in the heap.");
   module.def(
       "new_storage",
-      [](std::uint64_t nbytes) {
-        return storage_at({ipc::Block::allocate(nbytes), 0, nbytes});
-      },
+      [](std::uint64_t nbytes) { return storage_at({ipc::Block::allocate(nbytes), 0, nbytes}); },
       "nbytes"_a, "A storage of that many bytes in the heap, at least one; not initialised.");
-  module.def("exchange_kind", &exchange_name,
-             "How storages are moved in place: by \"torch\"'s own function (2.12 and newer), by the "
-             "\"words\" that hold their memory, or \"none\": they cannot be.");
+  module.def(
+      "exchange_kind", &exchange_name,
+      "How storages are moved in place: by \"torch\"'s own function (2.12 and newer), by the "
+      "\"words\" that hold their memory, or \"none\": they cannot be.");
 }
 
 void bind_devices(nb::module_& module) {

@@ -49,13 +49,13 @@ int let_go_later(void*) {
 
 /// Where the queue of such calls is full, the next call of let_go() does it.
 void ask_main_thread() {
-  if (waiting().asked.exchange(true)) return;
+  if (!Py_IsInitialized() || waiting().asked.exchange(true)) return;
   if (Py_AddPendingCall(let_go_later, nullptr) != 0) waiting().asked = false;
 }
 
 /// Adds to one of the lists; whether they are many by now.
 template <class T>
-bool add(std::vector<T> Waiting::*list, T thing) {
+bool add(std::vector<T> Waiting::* list, T thing) {
   Waiting& all = waiting();
   const std::lock_guard lock(all.mutex);
   (all.*list).push_back(thing);
