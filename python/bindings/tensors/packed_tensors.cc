@@ -187,7 +187,7 @@ nb::object tensor_on_device(const Head& head, const Mark& mark, TensorForm& form
                                     form.all_strides());
 }
 
-std::optional<Packed> pack_tensor(nb::handle tensor, bool requires_grad) {
+std::optional<Packed> pack_read(nb::handle tensor, bool requires_grad) {
   TensorForm form;
   std::byte* first = nullptr;
   if (!read_form(tensor, form, first)) return std::nullopt;
@@ -212,14 +212,14 @@ std::optional<Packed> pack_tensor(nb::handle tensor, bool requires_grad) {
 
 std::optional<Packed> pack_tensor(nb::handle tensor) {
   if (!TorchApi::here().is_tensor(tensor)) throw nb::type_error("not a torch.Tensor");
-  return pack_tensor(tensor, is_set<"requires_grad">(tensor));
+  return pack_read(tensor, is_set<"requires_grad">(tensor));
 }
 
 std::optional<Packed> pack_plain_tensor(nb::handle tensor) {
   const bool requires_grad = is_set<"requires_grad">(tensor);
   if (requires_grad && !is_true<"is_leaf">(tensor)) return std::nullopt;
   if (!field<"_backward_hooks">(tensor).is_none()) return std::nullopt;
-  return pack_tensor(tensor, requires_grad);
+  return pack_read(tensor, requires_grad);
 }
 
 std::optional<Packed> pack_storage(nb::handle storage) {

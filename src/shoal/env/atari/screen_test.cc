@@ -41,6 +41,14 @@ Bytes seen(const Screen& screen) {
   return {screen.observation().begin(), screen.observation().end()};
 }
 
+Bytes joined(const std::vector<Bytes>& pictures) {
+  Bytes all;
+  for (const Bytes& picture : pictures) {
+    for (const auto byte : picture) all.push_back(byte);
+  }
+  return all;
+}
+
 TEST(AtariScreen, AsksForColoursThatItDoesNotKnowOnce) {
   Screen screen(small(0));
   EXPECT_FALSE(screen.grabbed(0)) << "index 0 is a colour, too";
@@ -81,17 +89,11 @@ TEST(AtariScreen, AStackBeginsWithCopiesOrZeros) {
     screen.pool_one(0);
     screen.begin();
     const Bytes first(8, zeros ? 0 : 2), second(8, 2), third(8, 14);
-    Bytes expected = first;
-    expected.insert(expected.end(), first.begin(), first.end());
-    expected.insert(expected.end(), second.begin(), second.end());
-    EXPECT_EQ(seen(screen), expected);
+    EXPECT_EQ(seen(screen), joined({first, first, second}));
     show(screen, 0, 7);
     screen.pool_one(0);
     screen.push();
-    expected = first;
-    expected.insert(expected.end(), second.begin(), second.end());
-    expected.insert(expected.end(), third.begin(), third.end());
-    EXPECT_EQ(seen(screen), expected);
+    EXPECT_EQ(seen(screen), joined({first, second, third}));
   }
 }
 
