@@ -193,7 +193,6 @@ def test_a_small_dev_shm_is_named_and_no_obstacle(monkeypatch):
     assert finding.status == "ok" and "--shm-size" in finding.advice
 
 
-
 @pytest.fixture
 def group(tmp_path):
     """A tree of control groups of version 2: this process is in /outer/inner."""

@@ -87,7 +87,9 @@ def test_it_requires_no_torch_and_links_none(wheel, tmp_path):
 
 def test_without_compiler_and_torch_it_trains_cartpole(installed, tmp_path):
     programs = away(installed)
-    (where,) = run(installed / "python", "-c", "import shoal; print(shoal.__file__)", cwd=tmp_path, env=programs).stdout.split()
+    (where,) = run(
+        installed / "python", "-c", "import shoal; print(shoal.__file__)", cwd=tmp_path, env=programs
+    ).stdout.split()
     assert Path(where).is_relative_to(installed.parent)
     asked = run(installed / "python", "-c", "import importlib.util as u; print(u.find_spec('torch'))", env=programs)
     assert asked.stdout == "None\n"
@@ -99,7 +101,16 @@ def test_without_compiler_and_torch_it_trains_cartpole(installed, tmp_path):
 
 def test_without_torch_the_tests_pass_that_need_none(installed, tmp_path):
     pip = [installed / "python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
-    run(*pip, "-c", ROOT / "requirements.lock", "-c", ROOT / "requirements-dev.txt", "pytest", "pytest-timeout", cwd=tmp_path)
+    run(
+        *pip,
+        "-c",
+        ROOT / "requirements.lock",
+        "-c",
+        ROOT / "requirements-dev.txt",
+        "pytest",
+        "pytest-timeout",
+        cwd=tmp_path,
+    )
     files = [ROOT / "tests/python" / name for name in WITHOUT_TORCH]
     options = ("-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", ROOT)
     done = run(installed / "python", "-m", "pytest", *options, *files, cwd=tmp_path, env=away(installed))

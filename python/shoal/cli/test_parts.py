@@ -213,8 +213,11 @@ def _pythons() -> dict[int, str]:
     for minor in WHEEL_MINORS:
         name = f"python3.{minor}"
         for candidate in (shutil.which(name), *sorted(versions.glob(f"3.{minor}.*/bin/{name}"))):
+            if candidate is None:
+                continue
             probe = [candidate, "-c", "import sys, venv, ensurepip; print(sys._base_executable)"]
-            if candidate and (done := subprocess.run(probe, capture_output=True, text=True)).returncode == 0:
+            done = subprocess.run(probe, capture_output=True, text=True)
+            if done.returncode == 0:
                 found[minor] = done.stdout.strip()
     return found
 

@@ -54,7 +54,9 @@ def _torch() -> Finding:
         return Finding(_AREA, "torch", "not installed (tensors in queues and torch modules need it: pip install torch)")
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     if numbers < _MINIMUM_TORCH:
-        return Finding(_AREA, "torch", version, "warn", "Shoal is tested with 2.6 and newer: pip install --upgrade torch")
+        return Finding(
+            _AREA, "torch", version, "warn", "Shoal is tested with 2.6 and newer: pip install --upgrade torch"
+        )
     return Finding(_AREA, "torch", version)
 
 
