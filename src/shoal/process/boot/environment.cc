@@ -11,8 +11,8 @@ namespace shoal::process {
 namespace {
 
 constexpr std::array<std::string_view, 13> kLauncherPrefixes{
-    "OMPI_", "PMI_", "PMIX_", "PRTE_", "ORTE_", "MPIR_", "MV2_COMM_WORLD_", "TORCHELASTIC_",
-    "TORCHFT_", "RAY_", "SLURM_STEP_", "PALS_", "JSM_",
+    "OMPI_",         "PMI_",     "PMIX_", "PRTE_",       "ORTE_", "MPIR_", "MV2_COMM_WORLD_",
+    "TORCHELASTIC_", "TORCHFT_", "RAY_",  "SLURM_STEP_", "PALS_", "JSM_",
 };
 
 constexpr std::array<std::string_view, 30> kLauncherVariables{
