@@ -1,5 +1,5 @@
-// shoal._learn: the arithmetic of learners piece by piece, which tests hold to torch's: networks and
-// their gradients, losses, optimisers.
+// shoal._learn: the arithmetic of learners piece by piece, which tests hold to torch's: networks
+// and their gradients, losses, optimisers.
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>

@@ -10,8 +10,8 @@
 namespace shoal::learn {
 namespace {
 
-/// Adam by its definition (Kingma and Ba, 2015, algorithm 1) in double precision, as torch.optim.Adam
-/// has it: eps is added to the corrected root. Python tests compare with torch itself.
+/// Adam by its definition (Kingma and Ba, 2015, algorithm 1) in double precision, as
+/// torch.optim.Adam has it: eps is added to the corrected root. Python tests compare with torch itself.
 struct AdamByDefinition {
   explicit AdamByDefinition(const std::vector<float>& from)
       : parameters(from.begin(), from.end()), m(from.size()), v(from.size()) {}

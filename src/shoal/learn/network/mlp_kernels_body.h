@@ -48,6 +48,7 @@ inline Vec tanh(Vec x) {
 
 template <Epilogue kEpilogue>
 inline Vec finished(Vec sum, const float* bias, const float* activation) {
+  if constexpr (kEpilogue == Epilogue::kNone) return sum;
   if constexpr (kEpilogue == Epilogue::kBias) return sum + load(bias);
   if constexpr (kEpilogue == Epilogue::kBiasTanh) return tanh(sum + load(bias));
   if constexpr (kEpilogue == Epilogue::kBiasRelu) {
@@ -64,38 +65,54 @@ inline Vec finished(Vec sum, const float* bias, const float* activation) {
   }
 }
 
-// A tile's sums as they lie in c, from row i and column j on, to what the epilogue makes of them.
-template <Epilogue kEpilogue>
-void finish_as(const Product& p, float* c, std::int64_t i, std::int64_t rows, std::int64_t j,
+// A tile's sums, from registers to c. `i` and `j`: its first row and column.
+template <Epilogue kEpilogue, int kRows, int kVectors>
+inline void finish_as(const Product& p, const Vec (&sum)[kRows][kVectors], float* c, std::int64_t i,
+                      std::int64_t j) {
+  const float* activation = p.activation + i * p.activation_row + j;
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r, c += p.c_row, activation += p.activation_row) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      store(c + v * kWidth,
+            finished<kEpilogue>(sum[r][v], p.bias + j + v * kWidth, activation + v * kWidth));
+  }
+}
+
+// tanh is long: a loop over what was stored keeps the code short.
+void take_tanh(const Product& p, float* c, std::int64_t rows, std::int64_t j,
                std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r, c += p.c_row) {
-    const float* activation = p.activation + (i + r) * p.activation_row + j;
     for (std::int64_t k = 0; k < columns; k += kWidth)
-      store(c + k, finished<kEpilogue>(load(c + k), p.bias + j + k, activation + k));
+      store(c + k, finished<Epilogue::kBiasTanh>(load(c + k), p.bias + j + k, nullptr));
   }
 }
 
-void finish(const Product& p, float* c, std::int64_t i, std::int64_t rows, std::int64_t j,
-            std::int64_t columns) {
-  switch (p.epilogue) {
-    case Epilogue::kNone:
-      return;
-    case Epilogue::kBias:
-      return finish_as<Epilogue::kBias>(p, c, i, rows, j, columns);
-    case Epilogue::kBiasTanh:
-      return finish_as<Epilogue::kBiasTanh>(p, c, i, rows, j, columns);
-    case Epilogue::kBiasRelu:
-      return finish_as<Epilogue::kBiasRelu>(p, c, i, rows, j, columns);
-    case Epilogue::kTimesTanhSlope:
-      return finish_as<Epilogue::kTimesTanhSlope>(p, c, i, rows, j, columns);
-    case Epilogue::kTimesReluSlope:
-      return finish_as<Epilogue::kTimesReluSlope>(p, c, i, rows, j, columns);
-  }
-}
-
-// The sums of kRows rows and kVectors vectors of columns, in registers over the whole depth.
 template <int kRows, int kVectors>
-void tile(const Product& p, const float* from, const float* b, float* c) {
+inline void finish(const Product& p, const Vec (&sum)[kRows][kVectors], float* c, std::int64_t i,
+                   std::int64_t j) {
+  switch (p.epilogue) {
+    case Epilogue::kBias:
+      return finish_as<Epilogue::kBias>(p, sum, c, i, j);
+    case Epilogue::kBiasRelu:
+      return finish_as<Epilogue::kBiasRelu>(p, sum, c, i, j);
+    case Epilogue::kTimesTanhSlope:
+      return finish_as<Epilogue::kTimesTanhSlope>(p, sum, c, i, j);
+    case Epilogue::kTimesReluSlope:
+      return finish_as<Epilogue::kTimesReluSlope>(p, sum, c, i, j);
+    case Epilogue::kBiasTanh:
+    case Epilogue::kNone:
+      break;
+  }
+  finish_as<Epilogue::kNone>(p, sum, c, i, j);
+  if (p.epilogue == Epilogue::kBiasTanh) take_tanh(p, c, kRows, j, kVectors * kWidth);
+}
+
+// kRows rows from row i on and kVectors vectors of columns from column j on: sums are in registers
+// over the whole depth.
+template <int kRows, int kVectors>
+void tile(const Product& p, const float* from, const float* b, float* c, std::int64_t i,
+          std::int64_t j) {
   Vec sum[kRows][kVectors] = {};
   if (p.accumulate) {
 #pragma GCC unroll 16
@@ -121,14 +138,11 @@ void tile(const Product& p, const float* from, const float* b, float* c) {
       }
     }
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) store(c + r * p.c_row + v * kWidth, sum[r][v]);
-  }
+  finish(p, sum, c, i, j);
 }
 
-using Tile = void (*)(const Product&, const float* a, const float* b, float* c);
+using Tile = void (*)(const Product&, const float* a, const float* b, float* c, std::int64_t i,
+                      std::int64_t j);
 
 template <int kRows, int kVectors>
 constexpr void list_tiles(Tile* tiles) {
@@ -156,8 +170,7 @@ void column_block(const Product& p, std::int64_t j) {
     float* c = p.c + g * p.c_group + j;
     for (std::int64_t t = 0, i = 0; t < count; ++t) {
       const std::int64_t rows = p.m * (t + 1) / count - i;
-      kTiles<kVectors>.of_rows[rows](p, a + i * p.a_row, b, c + i * p.c_row);
-      finish(p, c + i * p.c_row, i, rows, j, kVectors * kWidth);
+      kTiles<kVectors>.of_rows[rows](p, a + i * p.a_row, b, c + i * p.c_row, i, j);
       i += rows;
     }
   }
