@@ -111,9 +111,9 @@ nb::object new_tensor_at(const HeapLocation& location, const TensorForm& form) {
   auto held = std::make_unique<Held>(location);
   const Held& kept = *held;
   const bool whole = is_whole(form, location.bytes);
-  nb::object tensor = whole ? tensor_over(std::move(held), dtype.dlpack, form.all_sizes(),
-                                          form.all_strides())
-                            : elements_over(std::move(held), dtype);
+  nb::object tensor =
+      whole ? tensor_over(std::move(held), dtype.dlpack, form.all_sizes(), form.all_strides())
+            : elements_over(std::move(held), dtype);
   if (!find(location).is_none()) return {};
   const nb::object storage = TorchApi::storage_of(tensor);
   Known::here().remember(kept.address(), storage, &kept);
