@@ -55,7 +55,7 @@ class CheckIncludes(unittest.TestCase):
             ("src/shoal/utils/a.cc", "", "there is no layer utils"),
             ("src/shoal/version.cc", '#include "shoal/os/fd.h"\n', "beside the layers"),
             ("python/bindings/vector.cc", "#include <torch/torch.h>\n", "_core uses LibTorch"),
-            ("python/bindings/tensors/torch_api.cc", "#include <c10/core/StorageImpl.h>\n", "_core uses LibTorch"),
+            ("python/bindings/torch_api.cc", "#include <c10/core/StorageImpl.h>\n", "_core uses LibTorch"),
             ("python/bindings/core_module.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
             ("python/bindings/models_module.cc", '#include "shoal/learn/ppo.h"\n', "than _learn includes learn"),
         ]:
