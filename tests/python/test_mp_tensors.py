@@ -188,6 +188,7 @@ def test_what_torch_has_shared_already_stays_shared_by_it(other: Peer):
     other(fill, t, 4)
     assert t.tolist() == [4, 4, 4] and t.data_ptr() == address
     assert other(torch.Tensor.is_shared, t)
+    assert tensors.share_memory_(t).is_shared() and t.data_ptr() == address, "others look at it there"
 
 
 def test_torch_shares_in_its_own_way_what_lies_in_the_heap():

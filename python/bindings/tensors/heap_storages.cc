@@ -59,18 +59,21 @@ nb::object tensor_over(std::unique_ptr<Held> held, dlpack::DataType dtype,
   return TorchApi::here().tensor_over(taken.managed);
 }
 
-nb::object bytes_over(std::unique_ptr<Held> held) {
-  constexpr dlpack::DataType kByte{dlpack::TypeCode::kUInt, 8, 1};
-  const std::array size{static_cast<std::int64_t>(held->location.bytes)};
+/// All of the elements of a DLPack type.
+nb::object elements_over(std::unique_ptr<Held> held, const DType& dtype) {
+  const std::array size{static_cast<std::int64_t>(held->location.bytes / dtype.bytes)};
   const std::array<std::int64_t, 1> stride{1};
-  return tensor_over(std::move(held), kByte, size, stride);
+  return tensor_over(std::move(held), dtype.dlpack, size, stride);
+}
+
+nb::object bytes_over(std::unique_ptr<Held> held) {
+  return elements_over(std::move(held), kDTypes[kUInt8]);
 }
 
 /// Whether the form is the one of the elements of all of the storage.
 bool is_whole(const TensorForm& form, std::uint64_t bytes) {
   std::uint64_t reach = 0;
-  return kDTypes[form.dtype].is_in_dlpack() && form.offset == 0 && form.reach(reach) &&
-         reach == bytes;
+  return form.offset == 0 && form.reach(reach) && reach == bytes;
 }
 
 /// The storage that is known there; None for a new one.
@@ -98,6 +101,24 @@ nb::object beside_remembered(const HeapLocation& location, const TensorForm& for
   if (first != address + offset || !its.has_sizes_of(form)) return {};
   // One of inference mode would make others of that kind.
   return TorchApi::is_of_inference_mode(tensor) ? nb::object() : TorchApi::beside(tensor);
+}
+
+/// A tensor on a new storage, which is remembered. An invalid object where DLPack has no such
+/// elements, or another thread has made the storage meanwhile.
+nb::object new_tensor_at(const HeapLocation& location, const TensorForm& form) {
+  const DType& dtype = kDTypes[form.dtype];
+  if (!dtype.is_in_dlpack() || location.bytes % dtype.bytes != 0) return {};
+  auto held = std::make_unique<Held>(location);
+  const Held& kept = *held;
+  const bool whole = is_whole(form, location.bytes);
+  nb::object tensor =
+      whole ? tensor_over(std::move(held), dtype.dlpack, form.all_sizes(), form.all_strides())
+            : elements_over(std::move(held), dtype);
+  if (!find(location).is_none()) return {};
+  const nb::object storage = TorchApi::storage_of(tensor);
+  Known::here().remember(kept.address(), storage, &kept);
+  if (whole) return tensor;
+  return TorchApi::set(tensor, storage, form.offset, form.all_sizes(), form.all_strides());
 }
 
 class WithoutGil {
@@ -227,22 +248,13 @@ void remember_tensor(const HeapLocation& location, nb::handle tensor) {
 nb::object tensor_at(HeapLocation location, const TensorForm& form, bool plain) {
   if (nb::object tensor = beside_remembered(location, form); tensor.is_valid()) return tensor;
   nb::object storage = find(location);
-  if (storage.is_none() && is_whole(form, location.bytes)) {
-    auto held = std::make_unique<Held>(location);
-    const Held& kept = *held;
-    nb::object tensor = tensor_over(std::move(held), kDTypes[form.dtype].dlpack, form.all_sizes(),
-                                    form.all_strides());
-    storage = find(location);
-    if (storage.is_none()) {
-      Known::here().remember(kept.address(), TorchApi::storage_of(tensor), &kept);
-      return tensor;
-    }
+  if (storage.is_none()) {
+    if (nb::object tensor = new_tensor_at(location, form); tensor.is_valid()) return tensor;
+    storage = storage_at(location);
   }
-  const bool is_known = !storage.is_none();
-  if (!is_known) storage = storage_at(location);
   nb::object tensor = TorchApi::here().tensor_on(storage, kCpu, form.dtype, form.offset,
                                                  form.all_sizes(), form.all_strides());
-  if (is_known && plain) remember_tensor(location, tensor);  // it comes again
+  if (plain) remember_tensor(location, tensor);  // it came before, and may come again
   return tensor;
 }
 

@@ -1,7 +1,6 @@
 #include "tensors/torch_api.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "tensors/calls.h"
@@ -11,9 +10,6 @@ using namespace nb::literals;
 
 namespace shoal::python {
 namespace {
-
-constexpr int kUInt8 = 8;
-static_assert(std::string_view(kDTypes[kUInt8].name) == "uint8");
 
 nb::handle for_ever(nb::object object) { return object.release(); }
 
@@ -140,7 +136,12 @@ nb::handle TorchApi::template_of(dlpack::Device device, int dtype) const {
 nb::object TorchApi::tensor_on(nb::handle storage, dlpack::Device device, int dtype,
                                std::int64_t offset, std::span<const std::int64_t> sizes,
                                std::span<const std::int64_t> strides) const {
-  const nb::object tensor = beside(template_of(device, dtype));
+  return set(beside(template_of(device, dtype)), storage, offset, sizes, strides);
+}
+
+nb::object TorchApi::set(nb::handle tensor, nb::handle storage, std::int64_t offset,
+                         std::span<const std::int64_t> sizes,
+                         std::span<const std::int64_t> strides) {
   const nb::object at = checked(PyLong_FromLongLong(offset));
   return call<"set_">(tensor, storage, at, tuple_of(sizes), tuple_of(strides));
 }

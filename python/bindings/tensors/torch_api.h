@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tensors/dlpack.h"
@@ -54,6 +55,9 @@ inline constexpr std::array<DType, 26> kDTypes{{
     {"bits4x2", 1},
 }};
 
+inline constexpr int kUInt8 = 8;
+static_assert(std::string_view(kDTypes[kUInt8].name) == "uint8");
+
 /// Found once, when a tensor is first sent or received; for ever.
 class TorchApi {
  public:
@@ -80,6 +84,11 @@ class TorchApi {
   nanobind::object tensor_on(nanobind::handle storage, dlpack::Device device, int dtype,
                              std::int64_t offset, std::span<const std::int64_t> sizes,
                              std::span<const std::int64_t> strides) const;
+
+  /// Sets a tensor on a storage of its device, as tensor_on().
+  static nanobind::object set(nanobind::handle tensor, nanobind::handle storage,
+                              std::int64_t offset, std::span<const std::int64_t> sizes,
+                              std::span<const std::int64_t> strides);
 
   /// Another tensor that looks at the same elements, which no other object is a view of.
   static nanobind::object beside(nanobind::handle tensor);
