@@ -1,4 +1,9 @@
 // What a vector environment counts for those who look from outside (shm/board.h, `shoal stat`).
+//
+// Threads: the vector environment's caller writes; whoever observes may be any thread.
+// Processes: one writes; others of the same user map it for reading only.
+// Death: each counter is one word, of before or after. They can be read for as long as a process has
+// the memory.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +21,6 @@ namespace shoal::vector {
 
 /// A resource. Its counters, in this order, then "worker 0", "worker 1", …: the process of each,
 /// and its WorkerState << 32.
-///
-/// Threads: the caller's.
 class EnvBoard {
  public:
   enum Name : std::size_t {
