@@ -26,7 +26,7 @@ WITHOUT_TORCH = (
     "test_vector_calls.py",
     "test_vector_faults.py",
 )
-"""Files of the suite that need torch in hardly a test, which has it in its name."""
+"""Files of the suite that need torch in hardly a test, which has it or `share_module` in its name."""
 
 
 def run(*command: object, **options) -> subprocess.CompletedProcess[str]:
@@ -111,6 +111,16 @@ def test_without_torch_the_tests_pass_that_need_none(installed, tmp_path):
         cwd=tmp_path,
     )
     files = [ROOT / "tests/python" / name for name in WITHOUT_TORCH]
-    options = ("-q", "-k", "not torch", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", ROOT)
+    options = (
+        "-q",
+        "-k",
+        "not torch and not share_module",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        ROOT / "pyproject.toml",
+        "--rootdir",
+        ROOT,
+    )
     done = run(installed / "python", "-m", "pytest", *options, *files, cwd=tmp_path, env=away(installed))
     assert " passed" in done.stdout and "failed" not in done.stdout
