@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "shoal/learn/learner/state_arrays.h"
 #include "shoal/os/error.h"
@@ -80,17 +79,11 @@ void QPolicy::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
 }
 
 void QPolicy::save(LearnerState& state) const {
-  save_flat("", parameters_, parameters_.flat(), state.policy);
-  if (encoder_.moments().size() > 0) save_moments("obs", encoder_.moments(), state.normalizer);
+  save_policy(parameters_, encoder_.moments(), state);
 }
 
 void QPolicy::load(const LearnerState& state) {
-  AlignedFloats values(parameters_.flat().size());
-  load_flat(state.policy, "", parameters_, values.span());
-  collect::RunningMoments moments = encoder_.moments();
-  if (moments.size() > 0) load_moments("obs", state.normalizer, moments);
-  std::ranges::copy(values.span(), parameters_.flat().begin());
-  encoder_.moments() = std::move(moments);
+  load_policy(state, parameters_, encoder_.moments());
   network_->parameters_changed();
 }
 

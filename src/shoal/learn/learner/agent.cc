@@ -1,8 +1,6 @@
 #include "shoal/learn/learner/agent.h"
 
-#include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "shoal/learn/learner/state_arrays.h"
 
@@ -34,19 +32,11 @@ void Agent::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
 }
 
 void Agent::save(LearnerState& state) const {
-  const Parameters& parameters = policy_.parameters();
-  save_flat("", parameters, parameters.flat(), state.policy);
-  if (encoder_.moments().size() > 0) save_moments("obs", encoder_.moments(), state.normalizer);
+  save_policy(policy_.parameters(), encoder_.moments(), state);
 }
 
 void Agent::load(const LearnerState& state) {
-  Parameters& parameters = policy_.parameters();
-  AlignedFloats values(parameters.flat().size());
-  load_flat(state.policy, "", parameters, values.span());
-  collect::RunningMoments moments = encoder_.moments();
-  if (moments.size() > 0) load_moments("obs", state.normalizer, moments);
-  std::ranges::copy(values.span(), parameters.flat().begin());
-  encoder_.moments() = std::move(moments);
+  load_policy(state, policy_.parameters(), encoder_.moments());
   policy_.model().parameters_changed();
 }
 

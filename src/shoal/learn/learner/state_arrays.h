@@ -109,4 +109,22 @@ inline void save_flat(const std::string& prefix, const Parameters& layout,
     out.push_back(named_array(prefix + p.name, p.shape, flat.subspan(p.offset, p.numel())));
 }
 
+/// What an ActingPolicy keeps: its parameters, and the moments of its observations where it has some.
+inline void save_policy(const Parameters& parameters, const collect::RunningMoments& moments,
+                        LearnerState& state) {
+  save_flat("", parameters, parameters.flat(), state.policy);
+  if (moments.size() > 0) save_moments("obs", moments, state.normalizer);
+}
+
+/// The inverse. Changes nothing where it throws.
+inline void load_policy(const LearnerState& state, Parameters& parameters,
+                        collect::RunningMoments& moments) {
+  AlignedFloats values(parameters.flat().size());
+  load_flat(state.policy, "", parameters, values.span());
+  collect::RunningMoments loaded = moments;
+  if (loaded.size() > 0) load_moments("obs", state.normalizer, loaded);
+  std::ranges::copy(values.span(), parameters.flat().begin());
+  moments = std::move(loaded);
+}
+
 }  // namespace shoal::learn

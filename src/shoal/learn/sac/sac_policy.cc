@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "shoal/learn/learner/state_arrays.h"
 #include "shoal/learn/network/mlp_layers.h"
@@ -125,17 +124,11 @@ void SacPolicy::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
 }
 
 void SacPolicy::save(LearnerState& state) const {
-  save_flat("", parameters_, parameters_.flat(), state.policy);
-  if (encoder_.moments().size() > 0) save_moments("obs", encoder_.moments(), state.normalizer);
+  save_policy(parameters_, encoder_.moments(), state);
 }
 
 void SacPolicy::load(const LearnerState& state) {
-  AlignedFloats values(parameters_.flat().size());
-  load_flat(state.policy, "", parameters_, values.span());
-  collect::RunningMoments moments = encoder_.moments();
-  if (moments.size() > 0) load_moments("obs", state.normalizer, moments);
-  std::ranges::copy(values.span(), parameters_.flat().begin());
-  encoder_.moments() = std::move(moments);
+  load_policy(state, parameters_, encoder_.moments());
   network_->parameters_changed();
 }
 
