@@ -388,3 +388,37 @@ def test_what_an_id_needs_is_installed_in_a_source_folder_and_named_elsewhere(sh
     needs = "LunarLander-v3 needs gymnasium[box2d], which is not installed:"
     assert_one_line(shoal("train", "LunarLander-v3"), 1, needs, "-m pip install")
     assert len(installed) == 1, "an environment of the user's own is left as it is"
+
+
+# --- completion
+
+
+@pytest.fixture
+def completed(shoal, capsys, monkeypatch):
+    """What bash would offer behind these words, the last of which is begun."""
+
+    def call(*typed: str) -> list[str]:
+        monkeypatch.setenv("_SHOAL_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(["shoal", *typed]))
+        monkeypatch.setenv("COMP_CWORD", str(len(typed)))
+        with pytest.raises(SystemExit):  # a shell's question is answered by another program
+            shoal()
+        return capsys.readouterr().out.split()
+
+    return call
+
+
+def test_a_shell_completes_commands_ids_algorithms_presets_runs_and_parts(completed, tmp_path):
+    run_of(tmp_path / "runs" / "first", [])
+    assert "train" in completed("tr")
+    assert completed("train", "shoal/CartP") == ["shoal/CartPole-v1"]
+    assert completed("train", "--algorithm", "imp") == ["impala"]
+    assert "cleanrl" in completed("train", "--preset", "cle")
+    assert "cleanrl" not in completed("train", "--algorithm", "a3c", "--preset", "cle")
+    for command in (["eval"], ["plot"], ["stat"], ["train", "--resume"]):
+        assert completed(*command, "runs/f") == ["runs/first"]
+    assert completed("test", "--only", "kil") == ["kills"]
+
+
+def test_what_cannot_be_completed_is_nothing_and_no_traceback(completed):
+    assert completed("train", "--algorithm", "none-such", "--preset", "") == []

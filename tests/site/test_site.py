@@ -96,3 +96,11 @@ def test_the_reference_has_every_command_and_every_public_name(site: Path, pages
     }
     named = set(shoal.__all__) - modules - {"__version__"}
     assert not [name for name in named if not {f"shoal.{name}", f"shoal.errors.{name}"} & anchors]
+
+
+@pytest.mark.timeout(600)
+def test_the_reference_of_cpp_has_every_public_header_and_nothing_private(site: Path) -> None:
+    listed = (ROOT / "cmake/public_headers.txt").read_text(encoding="utf-8").splitlines()
+    text = (site / "docs/reference/cpp.html").read_text(encoding="utf-8")
+    assert not [line for line in listed if line and not line.startswith("#") and f">{line}<" not in text]
+    assert "class" in text and "private:" not in text

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from shoal.cli import plugins
+from shoal.cli import completion, plugins
 from shoal.cli.console import closing_json, did_you_mean, fail, note, say, wrong_use
 
 _CHECKPOINTS = ("best", "last")
@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    run: Path = typer.Argument(..., metavar="RUN", help="Folder of a run.", show_default=False),
+    run: Path = typer.Argument(
+        ..., metavar="RUN", help="Folder of a run.", show_default=False, autocompletion=completion.runs
+    ),
     episodes: int = typer.Option(100, "--episodes", min=1, help="Whole episodes; all of them count."),
     seed: int = typer.Option(0, "--seed", min=0, help="Of the environments."),
     checkpoint: str = typer.Option(None, "--checkpoint", metavar="best|last", help="Which policy [default: best]."),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from shoal.cli import completion
 from shoal.cli.console import did_you_mean, fail, say, wrong_use
 
 
@@ -14,7 +15,9 @@ def register(app: typer.Typer) -> None:
 
 
 def plot(
-    runs: list[Path] = typer.Argument(..., metavar="RUN…", help="Folders of runs.", show_default=False),
+    runs: list[Path] = typer.Argument(
+        ..., metavar="RUN…", help="Folders of runs.", show_default=False, autocompletion=completion.runs
+    ),
     out: Path = typer.Option(
         None,
         "--out",

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from shoal.cli import completion
 from shoal.cli.console import closing_json, fail, say, wrong_use
 from shoal.cli.stat_tables import tables
 
@@ -22,7 +23,9 @@ def register(app: typer.Typer) -> None:
 
 def stat(
     target: str = typer.Argument(
-        None, help="Only this: a process id, the folder of a run, or the address of a service (ModelService.address)."
+        None,
+        help="Only this: a process id, the folder of a run, or the address of a service (ModelService.address).",
+        autocompletion=completion.runs,
     ),
     json_output: bool = typer.Option(False, "--json", help="End with one line of JSON; with --watch, one each time."),
     watch: float = typer.Option(None, "--watch", help="Show it anew every so many seconds, until Ctrl-C.", min=0.0),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from shoal.cli import completion
 from shoal.cli.console import fail, note, say, wrong_use
 from shoal.cli.test_python import NO_TESTS, run_pytest
 
@@ -41,7 +42,13 @@ def test(
     everything: bool = typer.Option(
         False, "--all", help="The suite, and what is rare, long, or needs more than a clean clone. It takes hours."
     ),
-    only: list[str] = typer.Option(None, "--only", metavar="PART", help="This part of --all; may be repeated."),
+    only: list[str] = typer.Option(
+        None,
+        "--only",
+        metavar="PART",
+        help="This part of --all; may be repeated.",
+        autocompletion=completion.parts,
+    ),
     listed: bool = typer.Option(False, "--list", help="Name the parts of --all."),
     copies: Path = typer.Option(
         None, "--copies", metavar="FOLDER", help="Gymnasium's and PyTorch's tests, where they cannot be fetched."

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from shoal.cli import plugins
+from shoal.cli import completion, plugins
 from shoal.cli.console import wrong_use
 
 
@@ -16,9 +16,17 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    env: str = typer.Argument(None, metavar="ENV", help="Any id that gymnasium.make takes, or a native one."),
+    env: str = typer.Argument(
+        None,
+        metavar="ENV",
+        help="Any id that gymnasium.make takes, or a native one.",
+        autocompletion=completion.env_ids,
+    ),
     algorithm: str = typer.Option(
-        None, "--algorithm", help="How it learns: ppo, a2c, a3c, impala, appo, dqn or sac [default: ppo]."
+        None,
+        "--algorithm",
+        help="How it learns: ppo, a2c, a3c, impala, appo, dqn or sac [default: ppo].",
+        autocompletion=completion.algorithms,
     ),
     policy: str = typer.Option(
         None,
@@ -60,7 +68,12 @@ def train(
         help="How an Atari game is preprocessed: a switch of AtariPreprocessing, or gymnasium, sb3 or cleanrl for that"
         " library's way, or off for raw frames; may be repeated [default: the usual way, or the preset's].",
     ),
-    preset: str = typer.Option(None, "--preset", help="Named set of settings [default: the task's own, or sb3]."),
+    preset: str = typer.Option(
+        None,
+        "--preset",
+        help="Named set of settings [default: the task's own, or sb3].",
+        autocompletion=completion.presets,
+    ),
     config: Path = typer.Option(
         None,
         "--config",
@@ -71,7 +84,13 @@ def train(
         None, "--set", metavar="KEY=VALUE", help="Any one setting of the algorithm; may be repeated."
     ),
     run_dir: Path = typer.Option(None, "--run-dir", help="Where results go [default: a new folder in runs/]."),
-    resume: Path = typer.Option(None, "--resume", metavar="RUN", help="Continue this run where it stopped."),
+    resume: Path = typer.Option(
+        None,
+        "--resume",
+        metavar="RUN",
+        help="Continue this run where it stopped.",
+        autocompletion=completion.runs,
+    ),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),

@@ -1,0 +1,58 @@
+"""What a shell completes: words that this installation and this folder know. A failure completes nothing, and says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+__all__ = ["algorithms", "env_ids", "parts", "presets", "runs"]
+
+
+def _quiet(words: Callable[[typer.Context], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
+    """`words` as Typer asks for them: those that begin with what is typed."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            return [word for word in words(ctx) if word.startswith(incomplete)]
+        except Exception:
+            return []
+
+    return complete
+
+
+@_quiet
+def env_ids(_ctx: typer.Context) -> Iterable[str]:
+    from shoal.cli.environments import gymnasium_ids, native_ids
+
+    return [*native_ids(), *gymnasium_ids(older=False)]
+
+
+@_quiet
+def algorithms(_ctx: typer.Context) -> Iterable[str]:
+    from shoal.learn.config import algorithm_names
+
+    return algorithm_names()
+
+
+@_quiet
+def presets(ctx: typer.Context) -> Iterable[str]:
+    from shoal import _learn
+
+    given: dict[str, Any] = ctx.params
+    return _learn.preset_names(given.get("algorithm") or "ppo")
+
+
+@_quiet
+def runs(_ctx: typer.Context) -> Iterable[str]:
+    """Folders of runs: of this folder, and of runs/."""
+    return [str(file.parent) for pattern in ("*/config.json", "runs/*/config.json") for file in Path().glob(pattern)]
+
+
+@_quiet
+def parts(_ctx: typer.Context) -> Iterable[str]:
+    from shoal.cli.test_parts import PARTS
+
+    return [part.name for part in PARTS]
