@@ -278,7 +278,7 @@ def test_other_options_are_make_vecs_or_the_environments(make: Any) -> None:
         ("CartPole-v1", {"stack_num": 4}, "frame_stack"),
         ("CartPole-v1", {"reward_clip": True}, r"\(-1, 1\)"),
         ("CartPole-v1", {"from_pixels": True}, "AddRenderObservation"),
-        ("ALE/Pong-v5", {"noop_max": 30}, "AtariPreprocessing"),
+        ("ALE/Pong-v5", {"noop_max": 30}, r"make\('Pong-v5', …\) has it"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_with_what_to_write(
@@ -295,23 +295,6 @@ def test_the_other_names_of_make() -> None:
         assert (env.num_envs, other.num_envs) == (2, 3)
     with pytest.raises(gymnasium.error.NameNotFound, match="CartPole"):
         envpool.make_gym("CartPolle-v1")
-
-
-def test_ataris_short_names_say_the_long_ones() -> None:
-    pytest.importorskip("ale_py")
-    with pytest.raises(gymnasium.error.NameNotFound, match=r"'ALE/Pong-v5' here.*AtariPreprocessing"):
-        envpool.make_gym("Pong-v5")
-
-
-def test_ataris_preprocessing_is_what_the_message_says(make: Any) -> None:
-    pytest.importorskip("ale_py")
-    pytest.importorskip("cv2")
-    wrapper = (
-        "gymnasium.wrappers:AtariPreprocessing(noop_max=30, frame_skip=4, screen_size=84, terminal_on_life_loss=False)"
-    )
-    env = make("ALE/Pong-v5", frameskip=1, frame_stack=4, reward_clip=(-1, 1), wrappers=[wrapper])
-    obs, info = env.reset()
-    assert obs.shape == (1, 4, 84, 84) and obs.dtype == np.uint8 and info["lives"].tolist() == [0]
 
 
 def test_seed_warns_and_xla_is_not_there(make: Any) -> None:

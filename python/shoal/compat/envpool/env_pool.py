@@ -48,7 +48,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     Observations have one row an environment; rewards are float32 and `terminated` and `truncated` bool, all of shape (rows,).
     `infos["env_id"]` and `infos["elapsed_step"]` are int32 of that shape: the rows' environments, and the steps of their
-    episodes so far. What environments say in their own infos is arrays, with a mask `infos["_key"]` only where some said
+    episodes so far (of their games, where a lost life ends an episode). What environments say in their own infos is arrays, with a mask `infos["_key"]` only where some said
     nothing. An environment whose episode has ended is reset by its next step, as in EnvPool.
 
     Attributes:
@@ -61,8 +61,15 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     is_vector_env = True
 
-    def __init__(self, vector_env: VectorEnv, task_id: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        vector_env: VectorEnv,
+        task_id: str,
+        config: Mapping[str, Any],
+        reset_options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.vector_env = vector_env
+        self._reset_options = dict(reset_options or {})  # of every reset that the caller asks for
         self.config = dict(config)
         self.num_envs = vector_env.num_envs
         self.single_observation_space = self.observation_space = vector_env.single_observation_space
@@ -106,7 +113,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             seed: as Gymnasium has it: `seed + i` for environment i, or a sequence. None leaves the generators as they are.
             options: given to every environment's reset, without the mask.
         """
-        arguments = dict(options or {})
+        arguments = {**self._reset_options, **(options or {})}
         ids = self.all_env_ids
         if env_id is not None:
             if "reset_mask" in arguments:
@@ -126,7 +133,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def async_reset(self) -> None:
         """Resets all environments and does not wait: recv() returns their first observations, with reward 0."""
-        self.vector_env.async_reset()
+        self.vector_env.async_reset(options=self._reset_options or None)
         self._begins[:] = True
         self._sent = [self.all_env_ids]
 
@@ -246,10 +253,10 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _infos(self, infos: dict[str, Any], ids: np.ndarray, elapsed: np.ndarray) -> dict[str, Any]:
         return {
+            "elapsed_step": elapsed,  # what environments say of it themselves is so
             **_without_full_masks(infos),
             "env_id": ids,
             "players": {"env_id": ids},
-            "elapsed_step": elapsed,
         }
 
 
