@@ -105,7 +105,8 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def reset(
         self, env_id: Any = None, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode in every environment, and throws away what is in flight.
+        """Begins an episode in every environment, and throws away what is in flight. Where recv() returns fewer than all
+        environments, so does this: the first `batch_size` that are ready, while the others are still reset.
 
         Args:
             env_id: in these alone, whose rows are then returned, in this order; also `options["reset_mask"]`. None of the
@@ -122,6 +123,11 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             arguments["reset_mask"] = self._mask(ids)
         elif "reset_mask" in arguments:
             ids = np.flatnonzero(arguments["reset_mask"]).astype(np.int32)
+        elif self.is_async:
+            if self.vector_env.in_flight:
+                self.vector_env.discard()  # type: ignore[attr-defined]  # an AsyncVectorEnv has it
+            self._begin(seed, arguments)
+            return self.recv(reset=True)  # type: ignore[no-any-return]  # observations and infos
         observations, infos = self.vector_env.reset(seed=seed, options=arguments or None)
         self._sent = []
         self._elapsed[ids] = 0
@@ -133,7 +139,10 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def async_reset(self) -> None:
         """Resets all environments and does not wait: recv() returns their first observations, with reward 0."""
-        self.vector_env.async_reset(options=self._reset_options or None)
+        self._begin(None, self._reset_options)
+
+    def _begin(self, seed: Any, options: dict[str, Any]) -> None:
+        self.vector_env.async_reset(seed, options or None)
         self._begins[:] = True
         self._sent = [self.all_env_ids]
 
@@ -212,7 +221,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Frames of shape (len(env_ids), height, width, 3), uint8; None in "human" mode, in which each has its window.
 
         Args:
-            env_ids: a number or numbers; by default environment 0.
+            env_ids: a number or numbers; by default that of make(render_env_id=…), or environment 0.
             camera_id: None: cameras are arguments of environments.
         """
         if camera_id is not None:
@@ -221,7 +230,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             )
         if self.render_mode is None:
             raise RuntimeError("render() needs make(…, render_mode='rgb_array') or 'human'")
-        ids = _ids(0 if env_ids is None else env_ids)
+        ids = _ids(self.config.get("render_env_id", 0) if env_ids is None else env_ids)
         self._mask(ids)
         frames = self.vector_env.render()
         return None if self.render_mode == "human" else np.stack([frames[i] for i in ids])

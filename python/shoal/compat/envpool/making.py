@@ -37,7 +37,6 @@ _REFUSED = {
     "from_pixels": _PIXELS,
     "render_width": _PIXELS,
     "render_height": _PIXELS,
-    "render_env_id": "name the environment where you render: env.render(env_ids)",
     "render_camera_id": "give it as the argument that the environment has, such as camera_id=…",
 }
 """What stands for each argument of EnvPool's that there is not."""
@@ -107,6 +106,7 @@ def make(
     game = full_name(task_id) if isinstance(task_id, str) and not _is_known(task_id) else None
     _refuse(task_id, game, options)
     seeds = _seeds(seed)
+    shown = operator.index(options.pop("render_env_id", 0))
     if isinstance(options.get("reward_clip"), bool):  # of a game, whose rewards are whole numbers
         options["reward_clip"] = (-1.0, 1.0) if options["reward_clip"] else None
     own = {name: options.pop(name) for name in sorted(_OWN & options.keys())}
@@ -142,6 +142,7 @@ def make(
         "gym_reset_return_info": True,
         "max_episode_steps": options.get("max_episode_steps") or limit or getattr(spec, "max_episode_steps", None),
         "reward_threshold": getattr(spec, "reward_threshold", None),
+        "render_env_id": shown,
     }
     name = task_id if isinstance(task_id, str) else getattr(task_id, "__name__", repr(task_id))
     return EnvPool(vector_env, name, {**options, **config}, None if game is None else _FORCE)
