@@ -17,6 +17,7 @@ SB3_WORKERS = "test_compat_sb3_workers"
 ENVPOOL = "test_compat_envpool"
 CLEANRL = "test_compat_cleanrl"
 PETTINGZOO = "test_compat_pettingzoo"
+MOOLIB = "test_compat_moolib"
 MODULES = "test_learn_modules"
 ATARI = "test_atari"
 
@@ -699,6 +700,19 @@ PROOF: dict[str, dict[str, str]] = {
     },
     "compat.pettingzoo.ParallelVectorEnv.close_extras": {
         "kwargs": f"{PETTINGZOO}::test_environments_are_closed_in_time"
+    },
+    # --- moolib's
+    "compat.moolib.EnvPool": {
+        "create_env batch_size num_batches": f"{MOOLIB}::test_a_loop_over_two_batches_sees_what_its_environments_return",
+        "num_processes worker": f"{MOOLIB}::test_workers_are_set_up_as_asked",
+        "timeout": f"{MOOLIB}::test_a_late_step_is_still_under_way_after_its_timeout",
+        "on_fault": f"{MOOLIB}::test_a_killed_worker_is_replaced_where_that_is_asked",
+    },
+    "compat.moolib.EnvPool.step": {
+        "batch_index action": f"{MOOLIB}::test_whole_numbers_of_any_kind_are_actions_and_others_are_refused"
+    },
+    "compat.moolib.EnvStepperFuture.result": {
+        "timeout": f"{MOOLIB}::test_a_late_step_is_still_under_way_after_its_timeout"
     },
     "envs.load_plugin": {"path": "test_examples_cpp::test_a_file_that_is_no_plugin_is_named"},
 }

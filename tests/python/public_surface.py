@@ -32,6 +32,7 @@ MODULES = (
     "shoal.compat.envpool",
     "shoal.compat.cleanrl",
     "shoal.compat.pettingzoo",
+    "shoal.compat.moolib",
     "shoal.atari",
     "shoal.envs",
     "shoal.doctor",
@@ -39,7 +40,7 @@ MODULES = (
 
 HANDED_OUT = frozenset(
     "Counter Fault PortLease SharedDict VectorEnv Worker doctor.Finding learn.Evaluation learn.ModulePolicy learn.Policy learn.Result learn.TorchPolicy"
-    " compat.envpool.EnvPool compat.envpool.EnvSpec compat.pettingzoo.ParallelVectorEnv multiprocessing.ProcessContext multiprocessing.SpawnContext multiprocessing.connection.Connection"
+    " compat.envpool.EnvPool compat.envpool.EnvSpec compat.moolib.EnvStepperFuture compat.pettingzoo.ParallelVectorEnv multiprocessing.ProcessContext multiprocessing.SpawnContext multiprocessing.connection.Connection"
     " multiprocessing.pool.ApplyResult multiprocessing.pool.IMapIterator multiprocessing.pool.IMapUnorderedIterator"
     " multiprocessing.pool.MapResult process.WorkerContext process.WorkerProcess serve.LocalModel serve.Reply"
     " serve.ServiceModel vector.AsyncVectorEnv".split()

@@ -158,22 +158,23 @@ def test_some_of_those_that_are_stepped_together_are_refused_with_what_to_write(
         env.step(np.array([1, 1]), np.array([0, 2]))
     assert env.step(np.array([1, 2, 0]))[1].tolist() == [1.0, 2.0, 0.0]
     one_by_one = make(CounterEnv, num_envs=3, batch_size=2)
-    one_by_one.reset()
-    _, rew, _, _, info = one_by_one.step(np.array([1, 2]), np.array([0, 2]))
-    assert dict(zip(info["env_id"].tolist(), rew.tolist(), strict=True)) == {0: 1.0, 2: 2.0}
+    obs, info = one_by_one.reset()
+    for _ in range(9):
+        obs, rew, _, _, info = one_by_one.step(info["env_id"] + 1, info["env_id"])
+        assert obs.shape == (2, 2) and ((rew == info["env_id"] + 1) | (info["elapsed_step"] == 0)).all()
 
 
 @pytest.mark.parametrize("batch_size", [0, 2])
 def test_some_environments_are_reset(make: Any, batch_size: int) -> None:
     env = make(TellingEnv, num_envs=3, level=4, batch_size=batch_size)
-    env.reset(seed=7)
-    assert env.vector_env.get_attr("seed") == (7, 8, 9)
-    env.send(np.ones(3, np.int64))
+    obs, info = env.reset(seed=7)
+    assert len(obs) == (batch_size or 3)
+    if batch_size:  # the first that are ready; the third is still to come
+        env.send(np.ones(1, np.int64), info["env_id"][:1])
+    else:
+        env.send(np.ones(3, np.int64))
     env.recv()
-    if batch_size:
-        env.send(np.ones(1, np.int64), env.vector_env.env_ids[:1])
-        env.recv()
-        env.reset()
+    assert env.vector_env.get_attr("seed") == (7, 8, 9)
     obs, info = env.reset(np.array([2, 0]), seed=[1, 2, 3])
     assert info["env_id"].tolist() == [2, 0] and obs[:, 1].tolist() == [0, 0]
     assert env.vector_env.get_attr("seed")[::2] == (1, 3)
@@ -212,6 +213,7 @@ def test_elapsed_steps_in_the_other_ways_to_reset(make: Any) -> None:
 def test_older_programs_name_environments_in_a_dict_and_assign_attributes(make: Any) -> None:
     env = make(CounterEnv, num_envs=2, batch_size=1)
     env.reset()
+    env.recv()
     env.send({"action": np.array([2]), "env_id": np.array([1])})
     _, rew, _, _, info = env.recv()
     assert rew.tolist() == [2.0] and info["env_id"].tolist() == [1]
@@ -278,7 +280,7 @@ def test_other_options_are_make_vecs_or_the_environments(make: Any) -> None:
         ("CartPole-v1", {"stack_num": 4}, "frame_stack"),
         ("CartPole-v1", {"reward_clip": True}, r"\(-1, 1\)"),
         ("CartPole-v1", {"from_pixels": True}, "AddRenderObservation"),
-        ("ALE/Pong-v5", {"noop_max": 30}, "AtariPreprocessing"),
+        ("ALE/Pong-v5", {"noop_max": 30}, r"make\('Pong-v5', …\) has it"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_with_what_to_write(
@@ -297,23 +299,6 @@ def test_the_other_names_of_make() -> None:
         envpool.make_gym("CartPolle-v1")
 
 
-def test_ataris_short_names_say_the_long_ones() -> None:
-    pytest.importorskip("ale_py")
-    with pytest.raises(gymnasium.error.NameNotFound, match=r"'ALE/Pong-v5' here.*AtariPreprocessing"):
-        envpool.make_gym("Pong-v5")
-
-
-def test_ataris_preprocessing_is_what_the_message_says(make: Any) -> None:
-    pytest.importorskip("ale_py")
-    pytest.importorskip("cv2")
-    wrapper = (
-        "gymnasium.wrappers:AtariPreprocessing(noop_max=30, frame_skip=4, screen_size=84, terminal_on_life_loss=False)"
-    )
-    env = make("ALE/Pong-v5", frameskip=1, frame_stack=4, reward_clip=(-1, 1), wrappers=[wrapper])
-    obs, info = env.reset()
-    assert obs.shape == (1, 4, 84, 84) and obs.dtype == np.uint8 and info["lives"].tolist() == [0]
-
-
 def test_seed_warns_and_xla_is_not_there(make: Any) -> None:
     env = make(CounterEnv)
     with pytest.warns(UserWarning, match="changes nothing"):
@@ -327,6 +312,9 @@ def test_frames_are_those_of_the_environments_that_are_named(make: Any) -> None:
     env.reset()
     assert env.render().shape == (1, 2, 3, 3)
     assert env.render(env_ids=[2, 0])[:, 0, 0, 0].tolist() == [52, 50]
+    other = make(TellingEnv, num_envs=3, seed=50, render_mode="rgb_array", render_env_id=1)
+    other.reset()
+    assert other.render()[:, 0, 0, 0].tolist() == [51]
     with pytest.raises(ValueError, match="camera"):
         env.render(camera_id=1)
     with pytest.raises(RuntimeError, match="render_mode"):

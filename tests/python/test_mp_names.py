@@ -45,3 +45,12 @@ def test_contexts_have_what_the_module_has_and_multiprocessing_and_torch() -> No
     functions = {name for name in torch.multiprocessing.__all__ if not name.startswith("_")}
     assert functions <= set(mp.__all__)
     assert set(multiprocessing.__all__) <= set(mp.__all__)
+
+
+@pytest.mark.parametrize("module", ["managers", "shared_memory", "dummy", "util", "resource_tracker"])
+def test_modules_that_are_cpythons_are_imported_by_a_name_of_this_package(module: str) -> None:
+    code = (
+        f"import shoal.multiprocessing.{module} as own; import multiprocessing.{module} as theirs; assert own is theirs"
+    )
+    code += f"; from shoal.multiprocessing import {module}; assert {module} is theirs"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -117,10 +117,7 @@ def sb3(job: Job) -> str:
 
 def ding(job: Job) -> str:
     """Our tests of the adapter, and DI-engine's own, in the environment of the benchmarks' peer."""
-    job.run(["benchmarks/peers/setup", "ding"])
-    peers = Path(job.environment.get("SHOAL_PEERS") or job.source / "build" / "peers")
-    python = peers / "ding" / "bin" / "python"
-    paths = {"PYTHONPATH": str(job.source / "python")}
+    python, paths = _peer(job, "ding")
     own = job.pytest("-W", "ignore", *_tests(job, "ding"), python=python, **paths)
     theirs = job.count([python, "tests/conformance/ding_managers.py", "--", "-rs"], **paths)
     return f"DI-engine's own: {theirs}; ours: {own}"
@@ -134,19 +131,34 @@ def torchrl(job: Job) -> str:
     return _adapter(job, "torchrl", "TorchRL", "pytorch/rl", "torchrl_envs.py")
 
 
+def envpool(job: Job) -> str:
+    """Our tests of the adapter, some of them beside EnvPool itself."""
+    python, paths = _peer(job, "envpool")
+    return job.pytest(*_tests(job, "envpool"), python=python, **paths)
+
+
+def ray(job: Job) -> str:
+    python, paths = _peer(job, "ray")
+    return job.pytest("tests/python/test_example_rllib.py", python=python, **paths)
+
+
 def _adapter(job: Job, peer: str, name: str, repository: str, runner: str) -> str:
     """Our tests of an adapter, and its peer's own out of a repository, in the environment of the benchmarks' peer."""
     (requirement,) = re.findall(rf"^{peer}==(.+)$", (job.source / f"benchmarks/peers/{peer}.txt").read_text(), re.M)
     there = f"https://github.com/{repository}/archive/refs/tags/v{requirement}.tar.gz"
     sources = _copies(job, (f"{repository.partition('/')[2]}-{requirement}.tar.gz",), there)
-    job.run(["benchmarks/peers/setup", peer])
-    peers = Path(job.environment.get("SHOAL_PEERS") or job.source / "build" / "peers")
-    python = peers / peer / "bin" / "python"
-    paths = {"PYTHONPATH": str(job.source / "python")}
+    python, paths = _peer(job, peer)
     own = job.pytest(*_tests(job, peer), python=python, **paths)
     arguments = ["--source", sources[0]] if sources else []
     theirs = job.count([python, f"tests/conformance/{runner}", *arguments, "--", "-rs"], **paths)
     return f"{name}'s own: {theirs}; ours: {own}"
+
+
+def _peer(job: Job, name: str) -> tuple[Path, dict[str, str]]:
+    """The interpreter of the environment of a benchmarks' peer, and the variables by which it finds Shoal."""
+    job.run(["benchmarks/peers/setup", name])
+    peers = Path(job.environment.get("SHOAL_PEERS") or job.source / "build" / "peers")
+    return peers / name / "bin" / "python", {"PYTHONPATH": str(job.source / "python")}
 
 
 def _tests(job: Job, peer: str) -> list[Path]:
@@ -272,6 +284,8 @@ PARTS = (
     ),
     Part("torchrl", "TorchRL's batched environments and collectors: our tests, and its own", 120, torchrl),
     Part("ding", "DI-engine's environment managers: our tests, and its own of managers and collectors", 90, ding),
+    Part("envpool", "EnvPool's names: our tests, Atari's games beside EnvPool itself", 60, envpool),
+    Part("ray", "RLlib over Shoal's vector environment, beside its own", 60, ray),
     Part("mpi", "workers and processes under `mpirun -n 2`", 30, mpi),
     Part("video", "Gymnasium's wrappers, with moviepy", 30, video),
     Part("peers", "the adapters of all peers of the benchmarks", 90, peers),

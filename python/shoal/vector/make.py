@@ -125,8 +125,17 @@ def make_vec(
     return build_vec(**arguments)
 
 
+_GYMNASIUMS = {
+    "vectorization_mode": "say backend='process' for \"async\", backend='serial' for \"sync\", or leave it out",
+    "vector_kwargs": "what is in it are arguments of make_vec() itself (autoreset_mode, copy, context, …)",
+}
+"""What stands for each argument that gymnasium.make_vec has under another name."""
+
+
 def _no_such_argument(name: str, value: Any) -> TypeError:
     text = f"make_vec() has no argument {name!r}"
+    if name in _GYMNASIUMS:
+        return TypeError(f"{text}, as gymnasium.make_vec() has: {_GYMNASIUMS[name]}")
     if near := difflib.get_close_matches(name, inspect.signature(make_vec).parameters, n=1, cutoff=0.8):
         return TypeError(f"{text}. Did you mean {near[0]!r}?")
     return TypeError(f"{text}. What the environments take goes into env_kwargs: env_kwargs={{{name!r}: {value!r}}}")

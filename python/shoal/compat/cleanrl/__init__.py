@@ -8,5 +8,8 @@ An environment whose episode has ended is reset by the same step, and `infos["fi
 from __future__ import annotations
 
 from shoal.compat.cleanrl.vector_envs import AsyncVectorEnv, SyncVectorEnv
+from shoal.compat.names import names_of
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
+
+__getattr__ = names_of("shoal.compat.cleanrl", {}, ["gymnasium.vector"], "")

@@ -6,6 +6,7 @@ collector_env = SubprocessEnvManagerV2(env_fn=[make_env] * 8, cfg=cfg.env.manage
 
 Where a configuration chooses the class: `env_manager=dict(type="shoal", import_names=["shoal.compat.ding"])`. To import this is to
 register, in DI-engine's registry: "shoal" (SyncSubprocessEnvManager), "shoal_async", "shoal_v2", "shoal_base", "shoal_base_v2".
+What else `ding.envs` has (DingEnvWrapper, …) is here, too, as it is there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from shoal.compat.ding.subprocess_managers import (
     SubprocessEnvManagerV2,
     SyncSubprocessEnvManager,
 )
+from shoal.compat.names import names_of
 
 __all__ = [
     "AsyncSubprocessEnvManager",
@@ -40,3 +42,5 @@ __all__ = [
 ]
 
 register()
+
+__getattr__ = names_of("shoal.compat.ding", {}, ["ding.envs"], "")

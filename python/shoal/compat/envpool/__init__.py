@@ -16,6 +16,9 @@ from __future__ import annotations
 from shoal.compat.envpool.env_pool import EnvPool, EnvSpec
 from shoal.compat.envpool.making import list_all_envs, make, make_dm, make_gym, make_gymnasium, make_spec
 
+__version__ = "1.2.5"
+"""The EnvPool whose interface this is."""
+
 __all__ = [
     "EnvPool",
     "EnvSpec",

@@ -48,7 +48,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     Observations have one row an environment; rewards are float32 and `terminated` and `truncated` bool, all of shape (rows,).
     `infos["env_id"]` and `infos["elapsed_step"]` are int32 of that shape: the rows' environments, and the steps of their
-    episodes so far. What environments say in their own infos is arrays, with a mask `infos["_key"]` only where some said
+    episodes so far (of their games, where a lost life ends an episode). What environments say in their own infos is arrays, with a mask `infos["_key"]` only where some said
     nothing. An environment whose episode has ended is reset by its next step, as in EnvPool.
 
     Attributes:
@@ -61,8 +61,15 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     is_vector_env = True
 
-    def __init__(self, vector_env: VectorEnv, task_id: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        vector_env: VectorEnv,
+        task_id: str,
+        config: Mapping[str, Any],
+        reset_options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.vector_env = vector_env
+        self._reset_options = dict(reset_options or {})  # of every reset that the caller asks for
         self.config = dict(config)
         self.num_envs = vector_env.num_envs
         self.single_observation_space = self.observation_space = vector_env.single_observation_space
@@ -98,7 +105,8 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def reset(
         self, env_id: Any = None, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode in every environment, and throws away what is in flight.
+        """Begins an episode in every environment, and throws away what is in flight. Where recv() returns fewer than all
+        environments, so does this: the first `batch_size` that are ready, while the others are still reset.
 
         Args:
             env_id: in these alone, whose rows are then returned, in this order; also `options["reset_mask"]`. None of the
@@ -106,7 +114,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             seed: as Gymnasium has it: `seed + i` for environment i, or a sequence. None leaves the generators as they are.
             options: given to every environment's reset, without the mask.
         """
-        arguments = dict(options or {})
+        arguments = {**self._reset_options, **(options or {})}
         ids = self.all_env_ids
         if env_id is not None:
             if "reset_mask" in arguments:
@@ -115,6 +123,11 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             arguments["reset_mask"] = self._mask(ids)
         elif "reset_mask" in arguments:
             ids = np.flatnonzero(arguments["reset_mask"]).astype(np.int32)
+        elif self.is_async:
+            if self.vector_env.in_flight:
+                self.vector_env.discard()  # type: ignore[attr-defined]  # an AsyncVectorEnv has it
+            self._begin(seed, arguments)
+            return self.recv(reset=True)  # type: ignore[no-any-return]  # observations and infos
         observations, infos = self.vector_env.reset(seed=seed, options=arguments or None)
         self._sent = []
         self._elapsed[ids] = 0
@@ -126,7 +139,10 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def async_reset(self) -> None:
         """Resets all environments and does not wait: recv() returns their first observations, with reward 0."""
-        self.vector_env.async_reset()
+        self._begin(None, self._reset_options)
+
+    def _begin(self, seed: Any, options: dict[str, Any]) -> None:
+        self.vector_env.async_reset(seed, options or None)
         self._begins[:] = True
         self._sent = [self.all_env_ids]
 
@@ -205,7 +221,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Frames of shape (len(env_ids), height, width, 3), uint8; None in "human" mode, in which each has its window.
 
         Args:
-            env_ids: a number or numbers; by default environment 0.
+            env_ids: a number or numbers; by default that of make(render_env_id=…), or environment 0.
             camera_id: None: cameras are arguments of environments.
         """
         if camera_id is not None:
@@ -214,7 +230,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             )
         if self.render_mode is None:
             raise RuntimeError("render() needs make(…, render_mode='rgb_array') or 'human'")
-        ids = _ids(0 if env_ids is None else env_ids)
+        ids = _ids(self.config.get("render_env_id", 0) if env_ids is None else env_ids)
         self._mask(ids)
         frames = self.vector_env.render()
         return None if self.render_mode == "human" else np.stack([frames[i] for i in ids])
@@ -246,10 +262,10 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _infos(self, infos: dict[str, Any], ids: np.ndarray, elapsed: np.ndarray) -> dict[str, Any]:
         return {
+            "elapsed_step": elapsed,  # what environments say of it themselves is so
             **_without_full_masks(infos),
             "env_id": ids,
             "players": {"env_id": ids},
-            "elapsed_step": elapsed,
         }
 
 

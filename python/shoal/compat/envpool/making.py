@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import operator
 import os
@@ -12,6 +13,7 @@ from typing import Any
 import gymnasium
 
 from shoal import _core
+from shoal.compat.envpool.atari import EnvPoolsGame, full_name, short_names
 from shoal.compat.envpool.env_pool import EnvPool, EnvSpec
 from shoal.vector import extras
 from shoal.vector.make import make_vec
@@ -35,19 +37,23 @@ _REFUSED = {
     "from_pixels": _PIXELS,
     "render_width": _PIXELS,
     "render_height": _PIXELS,
-    "render_env_id": "name the environment where you render: env.render(env_ids)",
     "render_camera_id": "give it as the argument that the environment has, such as camera_id=…",
 }
 """What stands for each argument of EnvPool's that there is not."""
 
-_ATARI = frozenset(
-    "img_height img_width gray_scale frame_skip noop_max episodic_life zero_discount_on_life_loss use_fire_reset "
-    "use_inter_area_resize".split()
-)
-_PREPROCESSED = (
-    "make('{id}', …, frameskip=1, frame_stack=4, reward_clip=(-1, 1), wrappers=["
-    "'gymnasium.wrappers:AtariPreprocessing(noop_max=30, frame_skip=4, screen_size=84, terminal_on_life_loss=False)'])"
-)
+_GAMES = frozenset(inspect.signature(EnvPoolsGame).parameters) - {"env_id", "render_mode"}
+"""Arguments of EnvPool's games."""
+
+_PREPROCESSING = _GAMES - set("mode difficulty full_action_space repeat_action_probability max_episode_steps".split())
+"""Those that games as Gymnasium has them have not."""
+
+_NOT_OF_GAMES = {
+    "frame_stack": "say stack_num=…",
+    "atari": "it has EnvPool's preprocessing; make('ALE/…', atari=…) has others",
+}
+
+_FORCE = {"force_reset": True}
+"""Options of what a program resets, for which a game between two lives begins anew."""
 
 
 def make(
@@ -69,7 +75,8 @@ def make(
     Args:
         task_id: what `shoal.make_vec` takes: an id of Gymnasium's registry ("CartPole-v1", "ALE/Pong-v5"), or a native one
             ("shoal/CartPole-v1"), which steps in threads as EnvPool's own do; also an environment class, or a function that
-            returns an environment.
+            returns an environment. "Pong-v5" and its like are Atari's games with EnvPool's preprocessing, and take its
+            arguments: stack_num, frame_skip, noop_max, episodic_life, reward_clip=True, img_height, ….
         env_type: "gymnasium", or "gym", which means the same, as in EnvPool 1.
         batch_size: environments that recv() returns at a time, the first that are ready; 0 for all.
         num_threads: worker processes (threads, of native environments); 0 for one for each CPU that this process may use.
@@ -96,20 +103,31 @@ def make(
         raise ValueError(
             "make(gym_reset_return_info=False): reset() always returns infos, as in EnvPool 1; leave it out"
         )
-    _refuse(task_id, options)
+    game = full_name(task_id) if isinstance(task_id, str) and not _is_known(task_id) else None
+    _refuse(task_id, game, options)
     seeds = _seeds(seed)
+    shown = operator.index(options.pop("render_env_id", 0))
+    if isinstance(options.get("reward_clip"), bool):  # of a game, whose rewards are whole numbers
+        options["reward_clip"] = (-1.0, 1.0) if options["reward_clip"] else None
     own = {name: options.pop(name) for name in sorted(_OWN & options.keys())}
     offset = operator.index(thread_affinity_offset)
     if offset >= 0:
         own["worker"] = _confined(own.get("worker"), offset)
     options = {**(own.pop("env_kwargs", None) or {}), **options}
+    task, limit = task_id, max_episode_steps
+    if game is not None:
+        options = {**_defaults_of_games(), **options}
+        options["max_episode_steps"] = options["max_episode_steps"] if limit is None else limit
+        task, limit = functools.partial(EnvPoolsGame, game), None
+        if own.get("pool") is None:
+            own["worker"] = _with_emulator(own.get("worker"))
     vector_env = make_vec(
-        task_id,
+        task,
         count,
         num_workers=threads or None,
         batch_size=None if batch in (0, count) else batch,
         seed=seeds,
-        max_episode_steps=max_episode_steps,
+        max_episode_steps=limit,
         env_kwargs=options,
         **own,
     )
@@ -122,11 +140,12 @@ def make(
         "thread_affinity_offset": offset,
         "seed": seeds,
         "gym_reset_return_info": True,
-        "max_episode_steps": max_episode_steps or getattr(spec, "max_episode_steps", None),
+        "max_episode_steps": options.get("max_episode_steps") or limit or getattr(spec, "max_episode_steps", None),
         "reward_threshold": getattr(spec, "reward_threshold", None),
+        "render_env_id": shown,
     }
     name = task_id if isinstance(task_id, str) else getattr(task_id, "__name__", repr(task_id))
-    return EnvPool(vector_env, name, {**options, **config})
+    return EnvPool(vector_env, name, {**options, **config}, None if game is None else _FORCE)
 
 
 def make_gymnasium(task_id: str | Callable[..., Any], **options: Any) -> EnvPool:
@@ -152,9 +171,10 @@ def make_spec(task_id: str | Callable[..., Any], **options: Any) -> EnvSpec:
 
 
 def list_all_envs() -> list[str]:
-    """Every id that `make` takes: those of Gymnasium's registry, and the native ones."""
+    """Every id that `make` takes: those of Gymnasium's registry, the native ones, and EnvPool's names of Atari's games."""
     extras.provide()
-    return [*gymnasium.registry, *(known.id for known in _core.env.registered() if known.id not in gymnasium.registry)]
+    native = (known.id for known in _core.env.registered() if known.id not in gymnasium.registry)
+    return [*gymnasium.registry, *native, *(name for name in short_names() if name not in gymnasium.registry)]
 
 
 def _counts(num_envs: Any, batch_size: Any, num_threads: Any) -> tuple[int, int, int]:
@@ -176,30 +196,37 @@ def _seeds(seed: Any) -> Any:
     return numbers
 
 
-def _refuse(task_id: Any, options: Mapping[str, Any]) -> None:
-    is_atari = isinstance(task_id, str) and task_id.startswith("ALE/")
-    if isinstance(task_id, str) and not is_atari:
-        _refuse_short_name(task_id)
+def _is_known(task_id: str) -> bool:
+    return task_id in gymnasium.registry or _core.env.is_registered(task_id)
+
+
+def _refuse(task_id: Any, game: str | None, options: Mapping[str, Any]) -> None:
     for name in options:
+        if game is not None and name in _GAMES:
+            continue
         if name in _REFUSED:
             raise ValueError(f"make({name}=…): {_REFUSED[name]}")
-        if is_atari and name in _ATARI:
-            raise ValueError(f"make({name}=…) is of EnvPool's preprocessing; write {_PREPROCESSED.format(id=task_id)}")
-    if isinstance(options.get("reward_clip"), bool):
+        if name in _PREPROCESSING and isinstance(task_id, str) and task_id.startswith("ALE/"):
+            raise ValueError(
+                f"make({name}=…) is of EnvPool's preprocessing, which {task_id!r} is without: "
+                f"make({task_id.removeprefix('ALE/')!r}, …) has it"
+            )
+    if game is not None:
+        for name, fix in _NOT_OF_GAMES.items():
+            if options.get(name) is not None:
+                raise ValueError(f"make({task_id!r}, {name}=…): {fix}")
+    elif isinstance(options.get("reward_clip"), bool):
         raise ValueError("make(reward_clip=…) takes the bounds here: reward_clip=(-1, 1), or leave it out for none")
 
 
-def _refuse_short_name(task_id: str) -> None:
-    """EnvPool's Pong-v5 is Gymnasium's ALE/Pong-v5, preprocessed."""
-    full = f"ALE/{task_id}"
-    if task_id in gymnasium.registry or _core.env.is_registered(task_id):
-        return
-    extras.provide(full)
-    if full in gymnasium.registry:
-        raise gymnasium.error.NameNotFound(
-            f"make({task_id!r}): it is {full!r} here, and is not preprocessed as EnvPool's. For that, write "
-            f"{_PREPROCESSED.format(id=full)}"
-        )
+def _defaults_of_games() -> dict[str, Any]:
+    parameters = inspect.signature(EnvPoolsGame).parameters
+    return {name: parameters[name].default for name in parameters if name in _GAMES}
+
+
+def _with_emulator(worker: WorkerOptions | None) -> WorkerOptions:
+    options = worker or WorkerOptions()
+    return dataclasses.replace(options, preload=(*options.preload, EnvPoolsGame.__module__, "ale_py"))
 
 
 def _confined(worker: WorkerOptions | None, offset: int) -> WorkerOptions:

@@ -5,13 +5,15 @@ from shoal.compat.tianshou import SubprocVectorEnv      # the peer's arguments, 
 train_envs = SubprocVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 8)
 collector = tianshou.data.Collector(algorithm, train_envs, buffer)
 
-tianshou is imported with the first of these names that is used; workers import it only where their environments do.
+tianshou is imported with the first of these names that is used; workers import it only where their environments do. What else
+`tianshou.env` has (VectorEnvNormObs, PettingZooEnv, …) is here, too, as it is there.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shoal.compat.names import names_of
 
 if TYPE_CHECKING:
     from shoal.compat.tianshou.dummy_vector_env import DummyVectorEnv
@@ -20,26 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["DummyVectorEnv", "ShmemVectorEnv", "SubprocVectorEnv"]
 
 # A worker imports this package for its slot.py, and needs none of these.
-_MODULE_OF = {
-    "DummyVectorEnv": "shoal.compat.tianshou.dummy_vector_env",
-    "ShmemVectorEnv": "shoal.compat.tianshou.subproc_vector_env",
-    "SubprocVectorEnv": "shoal.compat.tianshou.subproc_vector_env",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'shoal.compat.tianshou' has no attribute {name!r}")
-    try:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "tianshou":
-            raise
-        raise ModuleNotFoundError(
-            "shoal.compat.tianshou needs tianshou:  pip install 'shoal[tianshou]'", name=error.name
-        ) from error
-    globals()[name] = value
-    return value
+__getattr__ = names_of(
+    "shoal.compat.tianshou",
+    {
+        "DummyVectorEnv": "shoal.compat.tianshou.dummy_vector_env",
+        "ShmemVectorEnv": "shoal.compat.tianshou.subproc_vector_env",
+        "SubprocVectorEnv": "shoal.compat.tianshou.subproc_vector_env",
+    },
+    ["tianshou.env"],
+    "shoal.compat.tianshou needs tianshou:  pip install 'shoal[tianshou]'",
+)
 
 
 def __dir__() -> list[str]:

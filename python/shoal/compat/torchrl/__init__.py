@@ -4,13 +4,15 @@ from shoal.compat.torchrl import Collector, ParallelEnv      # the peer's argume
 
 env = ParallelEnv(64, lambda: GymEnv("CartPole-v1"))
 
-TorchRL is imported with the first of these names that is used.
+TorchRL is imported with the first of these names that is used. What else its `envs` and `collectors` have (GymEnv, TransformedEnv, …)
+is here, too, as it is there.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shoal.compat.names import names_of
 
 if TYPE_CHECKING:
     from shoal.compat.torchrl.collectors import Collector, MultiAsyncCollector, MultiCollector, MultiSyncCollector
@@ -33,34 +35,22 @@ __all__ = [
 ]
 
 _COLLECTORS = "shoal.compat.torchrl.collectors"
-_PLACE_OF = {
-    "Collector": (_COLLECTORS, "Collector"),
-    "MultiAsyncCollector": (_COLLECTORS, "MultiAsyncCollector"),
-    "MultiCollector": (_COLLECTORS, "MultiCollector"),
-    "MultiSyncCollector": (_COLLECTORS, "MultiSyncCollector"),
-    # what they were called until TorchRL 0.13
-    "MultiSyncDataCollector": (_COLLECTORS, "MultiSyncCollector"),
-    "MultiaSyncDataCollector": (_COLLECTORS, "MultiAsyncCollector"),
-    "ParallelEnv": ("shoal.compat.torchrl.parallel_env", "ParallelEnv"),
-    "SerialEnv": ("shoal.compat.torchrl.serial_env", "SerialEnv"),
-    "SyncDataCollector": (_COLLECTORS, "Collector"),
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACE_OF:
-        raise AttributeError(f"module 'shoal.compat.torchrl' has no attribute {name!r}")
-    module, own_name = _PLACE_OF[name]
-    try:
-        value = getattr(importlib.import_module(module), own_name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("torchrl", "tensordict"):
-            raise
-        raise ModuleNotFoundError(
-            "shoal.compat.torchrl needs TorchRL:  pip install 'shoal[torchrl]'", name=error.name
-        ) from error
-    globals()[name] = value
-    return value
+__getattr__ = names_of(
+    "shoal.compat.torchrl",
+    {
+        **dict.fromkeys(("Collector", "MultiAsyncCollector", "MultiCollector", "MultiSyncCollector"), _COLLECTORS),
+        # what they were called until TorchRL 0.13
+        "MultiSyncDataCollector": f"{_COLLECTORS}:MultiSyncCollector",
+        "MultiaSyncDataCollector": f"{_COLLECTORS}:MultiAsyncCollector",
+        "SyncDataCollector": f"{_COLLECTORS}:Collector",
+        "ParallelEnv": "shoal.compat.torchrl.parallel_env",
+        "SerialEnv": "shoal.compat.torchrl.serial_env",
+    },
+    ["torchrl.envs", "torchrl.collectors"],
+    "shoal.compat.torchrl needs TorchRL:  pip install 'shoal[torchrl]'",
+    ["torchrl", "tensordict"],
+)
 
 
 def __dir__() -> list[str]:

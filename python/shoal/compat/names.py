@@ -1,0 +1,57 @@
+"""The names of a package that stands in for a library's: its own, imported when they are first used, and else the library's."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["names_of"]
+
+
+def names_of(
+    package: str, own: Mapping[str, str], peers: Sequence[str], needs: str, roots: Sequence[str] = ()
+) -> Callable[[str], Any]:
+    """A package's `__getattr__`. What the package has not is what the library has: a line that imports several names from the
+    library changes by its module alone.
+
+    Args:
+        package: its import path.
+        own: the module of each of its names, or "module:name" where it has another name there.
+        peers: modules of the library, in the order in which they are searched.
+        needs: what the ModuleNotFoundError says where the library is not installed.
+        roots: top-level modules whose absence means that; by default those of `peers`.
+    """
+    missing = set(roots) or {peer.partition(".")[0] for peer in peers}
+
+    def find(name: str) -> Any:
+        value = own_one(name) if name in own else peers_one(name)
+        vars(sys.modules[package])[name] = value
+        return value
+
+    def own_one(name: str) -> Any:
+        module, _, own_name = own[name].partition(":")
+        try:
+            return getattr(importlib.import_module(module), own_name or name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in missing:
+                raise
+            raise ModuleNotFoundError(needs, name=error.name) from error
+
+    def peers_one(name: str) -> Any:
+        text = f"module {package!r} has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(text)
+        for peer in peers:
+            try:
+                module = importlib.import_module(peer)
+            except ModuleNotFoundError as error:
+                if (error.name or "").partition(".")[0] not in missing:
+                    raise
+                raise AttributeError(f"{text}; {needs}") from error
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(text)
+
+    return find

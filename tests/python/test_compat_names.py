@@ -1,0 +1,76 @@
+"""Packages of shoal.compat have the names of the modules that they stand in for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import pytest
+
+import shoal.compat.cleanrl
+import shoal.compat.gymnasium
+from shoal.compat.names import names_of
+
+
+@pytest.mark.parametrize("package", [shoal.compat.gymnasium, shoal.compat.cleanrl])
+def test_gymnasiums_vector_module(package: Any) -> None:
+    assert package.AutoresetMode is gymnasium.vector.AutoresetMode
+    assert package.SyncVectorEnv is not gymnasium.vector.SyncVectorEnv
+    assert not hasattr(package, "NoSuchThing") and not hasattr(package, "_private")
+
+
+def test_stable_baselines3s_vec_env_and_env_util() -> None:
+    peer = pytest.importorskip("stable_baselines3.common.vec_env")
+    from shoal.compat.sb3 import DummyVecEnv, VecFrameStack, VecNormalize, is_wrapped
+
+    assert (VecFrameStack, VecNormalize) == (peer.VecFrameStack, peer.VecNormalize)
+    assert DummyVecEnv is not peer.DummyVecEnv and issubclass(DummyVecEnv, peer.DummyVecEnv)
+    assert is_wrapped.__module__ == "stable_baselines3.common.env_util"
+    with pytest.raises(ImportError, match="cannot import name 'NoSuchThing'"):
+        from shoal.compat.sb3 import NoSuchThing  # noqa: F401
+
+
+def test_atari_environments_of_stable_baselines3_are_made_in_our_classes() -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("stable_baselines3")
+    from shoal.compat.sb3 import DummyVecEnv, SubprocVecEnv, VecFrameStack, make_atari_env
+
+    envs = VecFrameStack(make_atari_env("PongNoFrameskip-v4", n_envs=2, seed=0, vec_env_cls=SubprocVecEnv), n_stack=4)
+    alone = VecFrameStack(make_atari_env("PongNoFrameskip-v4", 2, 0, 0, None, None, None, None), n_stack=4)
+    assert type(envs.unwrapped) is SubprocVecEnv and type(alone.unwrapped) is DummyVecEnv
+    begun, expected = envs.reset(), alone.reset()
+    assert begun.shape == (2, 84, 84, 4) and (begun == expected).all()
+    for each in (envs, alone):
+        each.close()
+
+
+def test_its_own_names_go_first_and_what_is_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, peer, package = ModuleType("own"), ModuleType("peer"), ModuleType("package")
+    own.Both, own.Other = "ours", "renamed"  # type: ignore[attr-defined]
+    peer.Both, peer.Theirs = "theirs", "theirs"  # type: ignore[attr-defined]
+    for module in (own, peer, package):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    package.__getattr__ = names_of("package", {"Both": "own", "Older": "own:Other"}, ["peer"], "needs it")  # type: ignore[method-assign]
+    assert [package.Both, package.Older, package.Theirs] == ["ours", "renamed", "theirs"]
+    assert {"Both", "Older", "Theirs"} <= vars(package).keys()
+
+
+def test_without_the_library_only_its_names_are_missing() -> None:
+    program = """
+import sys
+sys.modules["tianshou"] = None
+import shoal.compat.tianshou as package
+print(hasattr(package, "PettingZooEnv"))
+try:
+    package.SubprocVectorEnv
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "False",
+        "shoal.compat.tianshou needs tianshou:  pip install 'shoal[tianshou]'",
+    ], done.stderr
