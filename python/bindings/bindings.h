@@ -22,5 +22,7 @@ void bind_collect(nanobind::module_& module);
 void bind_models(nanobind::module_& module);
 void bind_tensors(nanobind::module_& module);
 void bind_board(nanobind::module_& module);
+void bind_trace(nanobind::module_& module);
+void bind_log(nanobind::module_& module);
 
 }  // namespace shoal::python

@@ -35,5 +35,7 @@ NB_MODULE(_core, module) {
   shoal::python::bind_models(module);
   shoal::python::bind_tensors(module);
   shoal::python::bind_board(module);
+  shoal::python::bind_trace(module);
+  shoal::python::bind_log(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
 }

@@ -738,8 +738,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "envs": ("test_cli", "test_examples_cpp"),
     "doctor": ("test_doctor",),
     "stat": ("test_serve_observing", "test_stat"),
-    "bench": ("test_bench", "test_cli", OWN),
+    "bench": ("test_bench", "test_cli", OWN, "test_trace"),
     "test": ("test_cli", "test_test_all", OWN),
     "lint": ("test_cli_lint",),
     "docs": ("test_cli_docs",),
+    "trace": ("test_trace",),
 }

@@ -177,7 +177,7 @@ void close(VectorEnv& envs, std::optional<double> timeout) {
   const VectorEnv::CloseOutcome outcome = envs.take_close_outcome();
   if (outcome.interrupt) {
     for (const process::RemoteError& failure : outcome.failures) {
-      os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
+      os::log(os::LogLevel::kError, "vector", "while it was closed: {}", failure.what());
     }
     std::rethrow_exception(outcome.interrupt);
   }

@@ -7,12 +7,14 @@ from shoal._core import board as board
 from shoal._core import collect as collect
 from shoal._core import env as env
 from shoal._core import ipc as ipc
+from shoal._core import log as log
 from shoal._core import models as models
 from shoal._core import pool as pool
 from shoal._core import process as process
 from shoal._core import serve as serve
 from shoal._core import synchronize as synchronize
 from shoal._core import tensors as tensors
+from shoal._core import trace as trace
 
 version: str = "0.1.0"
 

@@ -8,7 +8,10 @@ from pathlib import Path
 import typer
 
 from shoal.cli import plugins
-from shoal.cli.console import closing_json, did_you_mean, wrong_use
+from shoal.cli.console import closing_json, did_you_mean, note, say, wrong_use
+
+_BAR = 40
+"""Characters of all the time."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,10 +30,19 @@ def bench(
     rounds: int = typer.Option(5, "--rounds", min=1, help="Measurements of each contestant."),
     seconds: float = typer.Option(1.0, "--seconds", min=0.001, help="Length of one measurement."),
     beside: int = typer.Option(0, "--beside", min=0, help="Processes that compute meanwhile, as other programs do."),
+    explain: str = typer.Option(
+        None, "--explain", help="Measure nothing against others: show where a step's time goes in this environment."
+    ),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
 ) -> None:
     """Measure environment steps per second against other libraries, and print ratios with their spreads."""
+    if explain is not None:
+        if workload or contestant or beside or len(num_envs) != 1:
+            wrong_use("--explain is of one environment: it takes one --num-envs, --num-workers, --seconds and --plugin")
+        plugins.load(plugin)
+        _explain(explain, num_envs[0], num_workers, seconds, json)
+        return
     from rich.console import Console
 
     from shoal.bench import CONTESTANTS, WORKLOADS, run
@@ -50,6 +62,27 @@ def bench(
     )
     if json:
         closing_json(result.to_dict())
+
+
+def _explain(env: str, num_envs: int, num_workers: int | None, seconds: float, json: bool) -> None:
+    from shoal.bench.explain import explain
+
+    program, seen = explain(env, num_envs, num_workers, seconds)
+    each = 1e6 / max(1, seen.steps)  # microseconds a batch
+    lines = [
+        f"{env}, {num_envs} environments, {program}: {seen.steps:,} steps of all in {seen.seconds:.2f} s, "
+        f"{num_envs * seen.steps / seen.seconds:,.0f} a second"
+    ]
+    width = max(len(part.name) for part in seen.parts)
+    for part in sorted(seen.parts, key=lambda part: -part.seconds):
+        share = part.seconds / seen.seconds
+        bar = "█" * round(_BAR * share)
+        lines.append(f"{part.name:<{width}} {100 * share:6.1f} % {each * part.seconds:10.1f} µs  {bar}".rstrip())
+    (note if json else say)("\n".join(lines))
+    if json:
+        parts = {part.name: part.seconds for part in seen.parts}
+        about = {"env": env, "num_envs": num_envs, "program": program}
+        closing_json({**about, "seconds": seen.seconds, "steps": seen.steps, "parts": parts})
 
 
 def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -36,6 +36,7 @@ def run(context: WorkerContext) -> int:
 
     Any other exception goes on to the C++ side, which reports it to the parent.
     """
+    _core.log.to_stderr()
     _tell_stack_when_asked()
     identity = _core.process.receive_welcome(context)
     if identity is None:

@@ -11,6 +11,7 @@
 
 #include "shoal/env/space.h"
 #include "shoal/os/error.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::collect {
 namespace {
@@ -237,10 +238,13 @@ void ExperienceCollector::decide(Actor& actor, const Experience& out, const Coll
                           .action = out.at(out.action(), t, order.column, n),
                           .log_prob = out.at<float>(out.log_prob(), t, order.column, n),
                           .value = out.at<float>(out.value(), t, order.column, n)};
-  if (order.stage != nullptr) {
-    decide_on_stage(actor, decision, order);
-  } else {
-    actor.act(decision);
+  {
+    const trace::Scope scope(trace::Span::kInfer, static_cast<std::uint64_t>(n));
+    if (order.stage != nullptr) {
+      decide_on_stage(actor, decision, order);
+    } else {
+      actor.act(decision);
+    }
   }
   send_actions(decision.action);
   ++at_.steps;
@@ -293,6 +297,7 @@ void ExperienceCollector::send_actions(const shm::TensorView& chosen) {
 void ExperienceCollector::take_in(const vector::Batch& batch, const Experience& out, int column,
                                   int t) {
   const int n = spec_.envs;
+  const trace::Scope scope(trace::Span::kCopy, static_cast<std::uint64_t>(n));
   const auto reward = out.at<float>(out.reward(), t, column, n);
   const auto terminated = out.at<std::uint8_t>(out.terminated(), t, column, n);
   const auto truncated = out.at<std::uint8_t>(out.truncated(), t, column, n);

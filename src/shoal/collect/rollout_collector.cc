@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::collect {
 
@@ -48,6 +49,7 @@ Rollout& RolloutCollector::collect(std::uint64_t first_step) {
   if (!ready_)
     throw InvalidState(
         "collect before the environments were reset, or after they failed: call reset() first");
+  const trace::Scope scope(trace::Span::kCollect, last_value_.size());
   ready_ = false;
   rollout_.carry_over();
   for (int t = 0; t < rollout_.steps(); ++t) {
@@ -82,11 +84,13 @@ void RolloutCollector::exchange(Rollout& rollout) {
 
 void RolloutCollector::choose_actions(int t, std::uint64_t step) {
   const shm::TensorView actions = rollout_.action(t);
+  const trace::Scope scope(trace::Span::kInfer, last_value_.size());
   parts_.policy.act(rollout_.obs(t), step, actions, rollout_.logp(t), rollout_.value(t));
   parts_.decoder.decode(actions, envs_.actions()[0]);
 }
 
 void RolloutCollector::take_in(int t, const vector::Batch& batch) {
+  const trace::Scope scope(trace::Span::kCopy, last_value_.size());
   auto valid = rollout_.valid(t);
   auto terminated = rollout_.terminated(t);
   auto truncated = rollout_.truncated(t);

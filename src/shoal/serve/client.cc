@@ -9,6 +9,7 @@
 
 #include "shoal/os/fault_point.h"
 #include "shoal/serve/errors.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::serve {
 
@@ -121,6 +122,7 @@ bool Client::done(const Request& request) const noexcept {
 }
 
 bool Client::wait(Request& request, os::Deadline until) {
+  const trace::Scope scope(trace::Span::kServiceWait, request.rows.size());
   ClientSlots& slots = *request.at->slots;
   bool told = false;
   for (;;) {

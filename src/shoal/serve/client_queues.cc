@@ -11,6 +11,7 @@
 #include "shoal/serve/address.h"
 #include "shoal/serve/client.h"
 #include "shoal/serve/errors.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::serve {
 namespace {
@@ -27,6 +28,7 @@ std::unique_ptr<Client> Client::connect(const std::string& address, os::Deadline
   client->idle_ = std::move(idle);
   client->address_ = address;
   client->cpus_ = os::allowed_cpus();
+  trace::open();
   for (;;) {
     client->socket_ = connect_to(address);
     try {

@@ -72,7 +72,7 @@ void Frontend::hand_out() {
         continue;
       }
     } catch (const Error& error) {
-      os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+      os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
     }
     ++best->admitted;
     waiting_.pop_front();
@@ -96,7 +96,7 @@ void Frontend::accept_servers() {
       auto link = std::make_shared<os::SeqPacket>(std::move(socket));
       loop_->watch(link->fd(), POLLIN, [this, link] { greet_server(link); });
     } catch (const Error& error) {
-      os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+      os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
     }
   }
 }
@@ -125,7 +125,7 @@ void Frontend::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
     ++instance.generation;
     if (closed_) link->shutdown();
   } catch (const Error& error) {
-    os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
     loop_->unwatch(link->fd());
     return;
   }
@@ -148,7 +148,7 @@ void Frontend::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& 
     const auto waited = instances_[number].answers.find(answer.id);
     if (waited != instances_[number].answers.end()) waited->second = std::move(answer.bytes);
   } catch (const Error& error) {
-    os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
   }
   changed_.notify_all();
 }

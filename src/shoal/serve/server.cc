@@ -13,6 +13,7 @@
 #include "shoal/serve/address.h"
 #include "shoal/serve/errors.h"
 #include "shoal/serve/server_state.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::serve {
 namespace {
@@ -51,6 +52,7 @@ Server::Server(ServerOptions options)
     throw ServiceDied("the process that started this server of models has ended");
   }
   loop_.call([this] { watch_link(); });
+  trace::open("model service");
 }
 
 Server::~Server() {
@@ -307,7 +309,9 @@ void Server::finish(Batch& batch, std::uint32_t padded_rows) {
   }
   ModelStatistics& counts = statistics(batch.model);
   add(counts.padded_rows, padded_rows);
-  counts.run_ns.record(os::now_ns() - batch.left_ns);
+  const std::uint64_t now_ns = os::now_ns();
+  counts.run_ns.record(now_ns - batch.left_ns);
+  trace::note(trace::Span::kBatch, batch.left_ns, now_ns, batch.rows.size());
   give_back(batch);
 }
 

@@ -55,7 +55,7 @@ void Server::watch_link() {
         post(ServerCommand{command.id, std::move(command.bytes)});
       }
     } catch (const std::exception& error) {
-      os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+      os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
     }
   });
 }
@@ -101,7 +101,8 @@ void Server::hear(const std::shared_ptr<Peer>& peer) {
         throw Error("a client of the model service sent what clients do not send");
     }
   } catch (const std::exception& error) {
-    os::log(os::LogLevel::kWarning, "model service: process {}: {}", peer->pid, error.what());
+    os::log(os::LogLevel::kWarning, "serve", "model service: process {}: {}", peer->pid,
+            error.what());
     lose(peer);
   }
 }
@@ -221,7 +222,7 @@ void Server::send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> 
         peer->socket.send(bytes, {fds.begin(), fds.size()}, os::deadline_after(kClientReads));
     if (outcome == os::SendOutcome::kSent) return;
   } catch (const SystemError& error) {
-    os::log(os::LogLevel::kWarning, "model service: {}", error.what());
+    os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
   }
   peer->socket.shutdown();  // it has gone, or stands still: hear() finds it so
 }

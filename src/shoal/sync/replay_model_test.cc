@@ -1,6 +1,7 @@
-// The orderings of ring, tree and gate under the Relacy model checker, as in model_test.cc.
+// The orderings of rings, tree and gate under the Relacy model checker, as in model_test.cc.
 #include <gtest/gtest.h>
 
+#include "shoal/sync/event_ring.h"
 #include "shoal/sync/gate.h"
 #include "shoal/sync/ring_column.h"
 #include "shoal/sync/sum_tree.h"
@@ -106,6 +107,36 @@ struct WeightsModel : rl::test_suite<WeightsModel<kFault>, 2> {
   }
 };
 
+/// Two write two records each to two slots, so that they meet in one; a third reads.
+template <Fault kFault>
+struct EventsModel : rl::test_suite<EventsModel<kFault>, 3> {
+  using Ring = BasicEventRing<ModelAtomics<kFault>>;
+  static constexpr std::size_t kSlots = 2;
+  static constexpr std::uint64_t kEach = 2;
+  typename ModelAtomics<kFault>::Word64 next;
+  typename ModelAtomics<kFault>::Word64 words[kSlots * Ring::kSlotWords];
+
+  void thread(unsigned index) {
+    Ring ring(&next, words, kSlots);
+    if (index < 2) {
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        const std::uint64_t which = 10 * (index + 1) + i;
+        ring.push({which, 100 + which, 1000 + which});
+      }
+      return;
+    }
+    for (std::uint64_t number = 0; number < 2 * kEach; ++number) {
+      typename Ring::Record record{};
+      if (ring.read(number, record) != Ring::Outcome::kRead) continue;
+      RL_ASSERT(record[1] == 100 + record[0] && record[2] == 1000 + record[0]);
+    }
+  }
+};
+
+TEST(ReplayModel, EveryEventThatIsReadIsWhole) {
+  expect_clean<EventsModel<Fault::kNone>>(rl::random_scheduler_type, 100'000);
+}
+
 TEST(ReplayModel, EveryRowThatIsReadIsWhole) {
   expect_clean<RowsModel<Fault::kNone>>(rl::random_scheduler_type);
 }
@@ -122,6 +153,7 @@ TEST(ReplayModel, NoChangeOfAWeightIsLost) {
 TEST(ReplayModel, WhatIsBrokenIsNoticed) {
   EXPECT_NE(result_of<RowsModel<Fault::kRelaxedOrders>>(), rl::test_result_success);
   EXPECT_NE(result_of<RepairModel<Fault::kRelaxedOrders>>(100'000), rl::test_result_success);
+  EXPECT_NE(result_of<EventsModel<Fault::kRelaxedOrders>>(), rl::test_result_success);
   EXPECT_NE(result_of<WeightsModel<Fault::kTornExchange>>(), rl::test_result_success);
 }
 

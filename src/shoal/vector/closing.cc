@@ -8,7 +8,7 @@ namespace shoal::vector {
 
 Closing::~Closing() {
   for (const process::RemoteError& failure : outcome_.failures) {
-    os::log(os::LogLevel::kError, "while it was closed: {}", failure.what());
+    os::log(os::LogLevel::kError, "vector", "while it was closed: {}", failure.what());
   }
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "shoal/trace/recorder.h"
+
 namespace shoal::vector {
 namespace {
 
@@ -21,6 +23,7 @@ std::vector<std::string> names_of(int num_workers) {
 EnvBoard::EnvBoard(int num_envs, int num_workers) : board_("envs", names_of(num_workers)) {
   board_[kEnvs].set(num_envs);
   board_[kWorkers].set(num_workers);
+  trace::open();
 }
 
 void EnvBoard::set_backend(std::string_view backend) noexcept {

@@ -81,7 +81,7 @@ class Broker {
         if (ready()) answer(os::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
         tidy();
       } catch (const std::exception& error) {
-        os::log(os::LogLevel::kWarning, "the broker for descriptors: {}", error.what());
+        os::log(os::LogLevel::kWarning, "ipc", "the broker for descriptors: {}", error.what());
       }
     }
   }

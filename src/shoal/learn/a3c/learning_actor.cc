@@ -11,6 +11,7 @@
 #include "shoal/learn/config/option.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
 namespace {
@@ -125,7 +126,10 @@ void LearningActor::learn_once(std::int64_t rollout_index) {
   const double remaining =
       std::max(0.0, 1.0 - steps / static_cast<double>(order_.config.total_steps));
   // The step leaves the newest parameters in the agent's.
-  const UpdateStats update = update_.run(rollout, {.iteration = updates, .remaining = remaining});
+  const UpdateStats update = [&] {
+    const trace::Scope scope(trace::Span::kUpdate);
+    return update_.run(rollout, {.iteration = updates, .remaining = remaining});
+  }();
   const auto lag = static_cast<double>(updates - weights_);
   weights_ = updates + 1;
   report(update, lag, seconds_between(start, collected), seconds_between(collected, Clock::now()));

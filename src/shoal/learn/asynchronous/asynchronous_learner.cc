@@ -8,6 +8,7 @@
 #include "shoal/learn/learner/agent.h"
 #include "shoal/learn/learner/optimizer_state.h"
 #include "shoal/learn/learner/state_arrays.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
 namespace {
@@ -83,14 +84,19 @@ IterationStats AsynchronousLearner::iterate() {
 
   auto start = Clock::now();
   me.allow(1);
-  CollectedRollout collected = me.actor.take();
+  CollectedRollout collected = [&] {
+    const trace::Scope scope(trace::Span::kWait);
+    return me.actor.take();
+  }();
   stats.collect_seconds = seconds_since(start);
   stats.policy_lag = static_cast<double>(me.iteration - collected.version);
   me.agent.encoder().moments() = collected.obs_moments;
 
   start = Clock::now();
-  const UpdateStats update =
-      me.update->run(collected.rollout, {.iteration = me.iteration, .remaining = remaining});
+  const UpdateStats update = [&] {
+    const trace::Scope scope(trace::Span::kUpdate);
+    return me.update->run(collected.rollout, {.iteration = me.iteration, .remaining = remaining});
+  }();
   stats.update_seconds = seconds_since(start);
 
   me.steps += me.steps_of_rollout;

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "shoal/learn/learner/rollout_learner_impl.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
 namespace {
@@ -43,8 +44,10 @@ IterationStats RolloutLearner::iterate() {
   stats.collect_seconds = seconds_since(start);
 
   start = Clock::now();
-  const UpdateStats update =
-      me.update->run(rollout, {.iteration = me.iteration, .remaining = remaining});
+  const UpdateStats update = [&] {
+    const trace::Scope scope(trace::Span::kUpdate);
+    return me.update->run(rollout, {.iteration = me.iteration, .remaining = remaining});
+  }();
   stats.update_seconds = seconds_since(start);
 
   me.steps += static_cast<std::int64_t>(me.config.num_steps) * me.num_envs;

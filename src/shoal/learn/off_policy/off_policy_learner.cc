@@ -9,6 +9,7 @@
 
 #include "shoal/learn/off_policy/off_policy_learner_impl.h"
 #include "shoal/os/error.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
 namespace {
@@ -123,9 +124,13 @@ IterationStats OffPolicyLearner::iterate() {
 
 void OffPolicyLearner::Impl::step() {
   const OffPolicyTime time{.number = steps / num_envs, .remaining = remaining()};
-  update->explore(stream.obs(), time, steps < config.learning_starts, actions);
-  update->decode(actions, envs->actions()[0]);
+  {
+    const trace::Scope scope(trace::Span::kInfer, static_cast<std::uint64_t>(num_envs));
+    update->explore(stream.obs(), time, steps < config.learning_starts, actions);
+    update->decode(actions, envs->actions()[0]);
+  }
   const vector::Batch batch = envs->step();
+  const trace::Scope scope(trace::Span::kCopy, static_cast<std::uint64_t>(num_envs));
   stream.take(batch, actions, envs->autoreset_mode() == vector::AutoresetMode::kSameStep);
   steps += num_envs;
 }
@@ -134,6 +139,8 @@ void OffPolicyLearner::Impl::learn(std::int64_t before, OffPolicySums& sums) {
   update->stepped(before, steps);
   if (steps <= config.learning_starts) return;
   const std::int64_t times = steps / config.train_freq - before / config.train_freq;
+  if (times == 0) return;
+  const trace::Scope scope(trace::Span::kUpdate);
   for (std::int64_t k = 0; k < times * config.updates_each_time(); ++k) learn_once(sums);
 }
 

@@ -15,6 +15,7 @@
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
 namespace {
@@ -266,6 +267,7 @@ Actor TrainingRun::current_policy() {
 
 Evaluation TrainingRun::run_evaluation(const Actor& actor, int episodes, Purpose purpose,
                                        const std::stop_token& stop) {
+  const trace::Scope scope(trace::Span::kEvaluate);
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kEvaluating; });
   const Philox random(setup_.config.seed);
   const auto bits = random(Stream::kReset, static_cast<std::uint64_t>(learner_->steps()),
@@ -315,6 +317,7 @@ void TrainingRun::keep_best(double mean_return) {
 }
 
 void TrainingRun::save() {
+  const trace::Scope scope(trace::Span::kSave);
   const auto learner = learner_->state();
   const auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
   write_checkpoint(directory_.last(), arrays_of(learner, envs), state_json(learner));

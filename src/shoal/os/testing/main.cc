@@ -36,10 +36,11 @@ std::map<int, std::string> open_descriptors() {
   return found;
 }
 
-/// A process keeps one of these from its first port lease, its first worker, or its first shared
-/// block until its end.
+/// A process keeps one of these from its first port lease, its first worker, its first shared block,
+/// or the first that can be traced until its end.
 bool is_kept(const std::string& target) {
-  return target.rfind("/memfd:shoal leases", 0) == 0 || target.rfind("/memfd:shoal heap", 0) == 0;
+  return target.rfind("/memfd:shoal leases", 0) == 0 || target.rfind("/memfd:shoal heap", 0) == 0 ||
+         target.rfind("/memfd:shoal trace", 0) == 0;
 }
 
 /// Running or not yet collected.

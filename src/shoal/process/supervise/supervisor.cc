@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/log.h"
 #include "shoal/process/supervise/orphans.h"
 
 namespace shoal::process {
@@ -43,7 +44,12 @@ std::function<void(std::string_view)> Supervisor::line_handler(const std::string
                                                                std::shared_ptr<OutputSink> sink) {
   return [&tail, tag, sink = std::move(sink)](std::string_view line) {
     tail.append(std::string(line));
-    if (sink) sink->write_line(tag, line);
+    if (!sink) return;
+    if (auto said = os::parse_log_line(line)) {
+      said->who = tag;
+      if (os::pass_on_log(*said)) return;
+    }
+    sink->write_line(tag, line);
   };
 }
 

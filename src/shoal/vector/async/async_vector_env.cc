@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "shoal/trace/recorder.h"
 #include "shoal/vector/async/async_leases.h"
 
 namespace shoal::vector {
@@ -457,6 +458,7 @@ void AsyncVectorEnv::wait_for(const Target& target,
   }
   const std::uint64_t now_ns = os::now_ns();
   wait_ns_ += now_ns - start_ns;
+  trace::note(trace::Span::kWait, start_ns, now_ns, target.sequence);
   const std::uint64_t received = batches_ + (call == CallState::Call::kNone ? 1 : 0);
   board().received({.batches = received,
                     .env_steps = received * static_cast<std::uint64_t>(options_.batch_size),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::vector {
 namespace {
@@ -108,7 +109,10 @@ void AsyncWorker::obey(Run run) {
     }
   }
   marker_.none();
-  const std::uint64_t elapsed_ns = os::now_ns() - start_ns;
+  const std::uint64_t end_ns = os::now_ns();
+  const std::uint64_t elapsed_ns = end_ns - start_ns;
+  trace::note(run[0].order == Order::kStep ? trace::Span::kWorkerStep : trace::Span::kWorkerReset,
+              start_ns, end_ns, run.size());
   add_alone(cell().busy_ns, elapsed_ns);
   add_alone(run[0].order == Order::kStep ? cell().steps : cell().resets, run.size());
   if (run[0].order == Order::kStep) learn_cost(elapsed_ns, static_cast<int>(run.size()));

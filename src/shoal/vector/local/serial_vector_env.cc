@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shoal/os/clock.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::vector {
 SerialVectorEnv::SerialVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode,
@@ -28,7 +29,10 @@ SerialVectorEnv::~SerialVectorEnv() { close(); }
 
 template <class Work>
 void SerialVectorEnv::run(Work work) {
-  std::uint64_t now_ns = os::now_ns();
+  const bool step = state_.call() == CallState::Call::kStep;
+  const std::uint64_t round = stats_.steps + stats_.resets;
+  const std::uint64_t begin_ns = os::now_ns();
+  std::uint64_t now_ns = begin_ns;
   board_.waiting(state_.call(), now_ns);
   try {
     for (std::size_t w = 0; w < steppers_.size(); ++w) {
@@ -36,10 +40,13 @@ void SerialVectorEnv::run(Work work) {
       work(*steppers_[w], stats_.workers[w]);
       now_ns = os::now_ns();
       stats_.workers[w].busy_ns += now_ns - start_ns;
+      trace::note(step ? trace::Span::kWorkerStep : trace::Span::kWorkerReset, start_ns, now_ns,
+                  round);
     }
   } catch (...) {
     failure_ = std::current_exception();
   }
+  trace::note(step ? trace::Span::kStep : trace::Span::kReset, begin_ns, now_ns, round);
   board_.received({.batches = stats_.steps,
                    .env_steps = stats_.steps * static_cast<std::uint64_t>(rows_.num_envs),
                    .resets = stats_.resets},

@@ -10,6 +10,7 @@
 #include "shoal/os/process/signals.h"
 #include "shoal/process/self/own_thread.h"
 #include "shoal/sync/spin_wait.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::vector {
 namespace {
@@ -103,7 +104,7 @@ bool ThreadPool::finish(os::Deadline deadline) {
 void ThreadPool::run_alone() noexcept {
   const std::uint64_t start_ns = os::now_ns();
   run_items(workers_[0], 0, items_);
-  workers_[0].busy_ns = os::now_ns() - start_ns;
+  count_share(workers_[0], start_ns);
 }
 
 void ThreadPool::run_share(int index) noexcept {
@@ -124,9 +125,17 @@ void ThreadPool::run_share(int index) noexcept {
     ++done;
   }
   if (done == 0) return;
-  worker.busy_ns += os::now_ns() - start_ns;  // a late thread may come twice in a round
+  count_share(worker, start_ns);
   worker.stats.steals += stolen;
   gather_->arrive(round_.number, done);
+}
+
+// A late thread may come twice in a round.
+void ThreadPool::count_share(Worker& worker, std::uint64_t start_ns) noexcept {
+  const std::uint64_t end_ns = os::now_ns();
+  worker.busy_ns += end_ns - start_ns;
+  trace::note(round_.work == Work::kStep ? trace::Span::kWorkerStep : trace::Span::kWorkerReset,
+              start_ns, end_ns, round_.number);
 }
 
 /// A chunk of the worker that has most left.

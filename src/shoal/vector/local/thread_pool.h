@@ -60,6 +60,9 @@ class ThreadPool {
   /// Steps, resets, busy time and steals of every worker; their environments are the caller's matter.
   std::vector<WorkerStats> stats() const;
   std::uint64_t parks() const noexcept { return caller_parks_; }
+  /// The number of the round under way or of the last one, and os::now_ns() of its beginning.
+  std::uint32_t round() const noexcept { return round_.number; }
+  std::uint64_t begin_ns() const noexcept { return begin_ns_; }
 
  private:
   struct alignas(128) Worker {
@@ -83,6 +86,7 @@ class ThreadPool {
   bool awake(int worker) const;
   void start_round(const Share& share);
   void run_share(int worker) noexcept;
+  void count_share(Worker& worker, std::uint64_t start_ns) noexcept;
   void run_items(Worker& worker, int lo, int hi) noexcept;
   int steal(int thief) noexcept;
   void run_alone() noexcept;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "shoal/trace/recorder.h"
+
 namespace shoal::vector {
 
 ThreadVectorEnv::ThreadVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, AutoresetMode mode,
@@ -67,6 +69,10 @@ Batch ThreadVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
         "the environments did not end their step or reset in time; it stays under way: wait() "
         "again, or close()");
   }
+  trace::note(trace::Span::kWait, start_ns, now_ns, pool_.round());
+  const bool step = state_.call() == CallState::Call::kStep;
+  trace::note(step ? trace::Span::kStep : trace::Span::kReset, pool_.begin_ns(), now_ns,
+              pool_.round());
   if (const std::exception_ptr failure = pool_.take_failure()) {
     state_.fail("an environment failed");
     std::rethrow_exception(failure);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shoal/sync/spin_wait.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::vector {
 namespace {
@@ -179,6 +180,9 @@ Batch ProcessVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const std::uint64_t now_ns = os::now_ns();
   wait_ns_ += now_ns - start_ns;
   if (posted_command_ == Command::kStep) placement_.learn(now_ns, now_ns - posted_ns_);
+  trace::note(trace::Span::kWait, start_ns, now_ns, sequence_);
+  trace::note(posted_command_ == Command::kStep ? trace::Span::kStep : trace::Span::kReset,
+              posted_ns_, now_ns, sequence_);
   const Batch batch = collect();
   board().received({.batches = steps_,
                     .env_steps = steps_ * static_cast<std::uint64_t>(rows_.num_envs),

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shoal/os/clock.h"
+#include "shoal/trace/recorder.h"
 
 namespace shoal::vector {
 
@@ -69,7 +70,10 @@ void RoundWorker::step_or_reset(Command command, int obs_set) {
   // relaxed: [done] and the gather order it
   cell_->failed.store(static_cast<std::uint32_t>(failed), std::memory_order_relaxed);
   add_alone(command == Command::kStep ? cell_->steps : cell_->resets, 1);
-  add_alone(cell_->busy_ns, os::now_ns() - start_ns);
+  const std::uint64_t end_ns = os::now_ns();
+  add_alone(cell_->busy_ns, end_ns - start_ns);
+  trace::note(command == Command::kStep ? trace::Span::kWorkerStep : trace::Span::kWorkerReset,
+              start_ns, end_ns, sequence_);
 }
 
 // A parent that is gone needs no reports.

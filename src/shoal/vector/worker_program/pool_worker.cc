@@ -13,6 +13,7 @@
 #include "shoal/process/identity/welcome.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/sync/spin_wait.h"
+#include "shoal/trace/recorder.h"
 #include "shoal/vector/async/async_worker.h"
 #include "shoal/vector/sync/round_worker.h"
 #include "shoal/vector/workers/pool_door.h"
@@ -296,7 +297,7 @@ void PoolWorker::tell_closed(std::uint32_t session, std::span<const process::Err
   } catch (const std::exception&) {  // too much for one message
   }
   for (const process::ErrorReport& report : reports) {
-    os::log(os::LogLevel::kError, "while it was closed: {}", report.describe());
+    os::log(os::LogLevel::kError, "vector", "while it was closed: {}", report.describe());
   }
 }
 
@@ -371,6 +372,7 @@ sync::WaitOutcome PoolWorker::wait(std::uint32_t seen) {
 
 void run_pool_worker(process::Channel& channel, const process::Identity& identity,
                      const PoolWorkerHooks& hooks) {
+  trace::open(fmt::format("worker {}", identity.place().index));
   PoolWorker(channel, identity, hooks).run();
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kLookNs = 20'000'000;
 constexpr std::chrono::milliseconds kRetry{5000};
 
 void warn_of_hand_over(const WorkerSlot& slot, const std::string& why) {
-  os::log(os::LogLevel::kWarning, "{} did not hand its random generators over: {}",
+  os::log(os::LogLevel::kWarning, "vector", "{} did not hand its random generators over: {}",
           slot.scene.describe(), why);
 }
 
@@ -93,8 +93,8 @@ void WorkerRecycling::begin(WorkerSlot& slot) {
 }
 
 void WorkerRecycling::warn(WorkerSlot& slot, const char* why) {
-  os::log(os::LogLevel::kWarning, "{} is over its memory_limit, but its successor failed: {}",
-          slot.scene.describe(), why);
+  os::log(os::LogLevel::kWarning, "vector",
+          "{} is over its memory_limit, but its successor failed: {}", slot.scene.describe(), why);
   slot.move_retry = os::deadline_after(kRetry);
 }
 
@@ -247,8 +247,8 @@ bool WorkerRecycling::has_left(WorkerPool& pool, const Leaving& old, os::Deadlin
     closed = message->kind == PoolKind::kClosed;
     if (!closed) continue;
     for (process::ErrorReport& report : decode_reports(message->bytes)) {
-      os::log(os::LogLevel::kError, "the {} that was replaced, while it was closed: {}", old.name,
-              process::RemoteError(old.name, std::move(report)).what());
+      os::log(os::LogLevel::kError, "vector", "the {} that was replaced, while it was closed: {}",
+              old.name, process::RemoteError(old.name, std::move(report)).what());
     }
   }
   if (!closed && !ended && os::Clock::now() < old.deadline) return false;

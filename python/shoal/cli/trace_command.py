@@ -1,0 +1,93 @@
+"""`shoal trace`: a timeline of what the processes of a program are busy with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+
+from shoal.cli.console import closing_json, fail, note, wrong_use
+
+
+def register(app: typer.Typer) -> None:
+    app.command("trace")(trace)
+
+
+def trace(
+    target: str = typer.Argument(None, help="A process id, or the folder of a run that goes on [default: everything]."),
+    seconds: float = typer.Option(5.0, "--seconds", min=0.001, help="How long to listen."),
+    output: Path = typer.Option(Path("trace.json"), "--output", help="The file to write."),
+    json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
+) -> None:
+    """Write a timeline of steps, waits, copies, inference and updates, for ui.perfetto.dev.
+
+    Of a program that runs already, with its workers and all else that it has started. It goes on as before, and is
+    a little slower for so long.
+    """
+    from shoal.trace import Listener
+
+    if not output.parent.is_dir():
+        wrong_use(f"there is no folder {str(output.parent)!r} to write {output.name} to (--output)")
+    pids = _processes_of(target)
+    try:
+        listener = Listener(pids)
+    except RuntimeError as error:
+        fail(str(error))
+    if not listener.processes:
+        fail(_absence(target))
+    note(f"listening to {_count(listener.processes, 'process')} for {seconds:g} s")
+    full = listener.listen(seconds)
+    processes = listener.stop()
+    listener.write(output)
+    events = sum(len(process["span"]) for process in processes)
+    lost = sum(process["lost"] for process in processes)
+    if full:
+        note("stopped early: there is no room for more; a shorter time (--seconds) is enough")
+    if lost:
+        note(f"{_count(lost, 'span')} of {events + lost:,} came faster than they were read, and are missing")
+    note(
+        f"{output}: {_count(events, 'span')} of {_count(len(processes), 'process')}; open it in https://ui.perfetto.dev"
+    )
+    if json:
+        closing_json({"output": str(output), "processes": len(processes), "spans": events, "lost": lost})
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def _processes_of(target: str | None) -> Callable[[], Iterable[int]]:
+    from shoal.stat.processes import mine
+    from shoal.trace import family
+
+    if target is None:
+        own = os.getpid()
+        return lambda: (pid for pid in mine() if pid != own)
+    pid = int(target) if target.isdecimal() else _trainer_of(target)
+    return lambda: family(pid)
+
+
+def _trainer_of(target: str) -> int:
+    from shoal.cli.runs import read_config
+    from shoal.stat.processes import mine
+    from shoal.stat.runs import of_processes
+
+    folder = Path(target).resolve()
+    read_config(folder)
+    pid = of_processes(mine()).get(str(folder))
+    if pid is None:
+        fail(f"nobody trains in {target!r} now; shoal stat {target} says what became of it")
+    return pid
+
+
+def _absence(target: str | None) -> str:
+    if target is None:
+        return "no program of this user has anything of Shoal's to trace: vector environments, training, model services"
+    if target.isdecimal():
+        return (
+            f"process {target} has nothing of Shoal's to trace (vector environments, training, model services), "
+            "or there is no such process of this user"
+        )
+    return f"the processes of {target!r} have ended"

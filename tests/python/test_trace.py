@@ -1,0 +1,261 @@
+"""`shoal trace` and `shoal bench --explain`: timelines of what processes are busy with."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal import _core
+from shoal.cli.app import run
+from shoal.trace import Listener, breakdown, family
+from shoal.trace.processes import recorders
+
+BOUND = 60.0
+"""Seconds in which what is awaited comes."""
+
+STEPS = """
+import numpy as np, shoal
+with shoal.make_vec("CartPole-v1", 4, num_workers=2) as envs:
+    envs.reset(seed=0)
+    print("stepping", flush=True)
+    while True:
+        envs.step(np.zeros(4, np.int64))
+"""
+
+
+def own_family() -> set[int]:
+    return family(os.getpid())
+
+
+def traced(work: Any) -> list[dict[str, Any]]:
+    """What this process and its workers recorded meanwhile."""
+    gc.collect()
+    listener = Listener(own_family)
+    listener.listen_while(work)
+    return listener.stop()
+
+
+def spans(process: dict[str, Any]) -> Counter[str]:
+    return Counter(_core.trace.SPANS[span] for span in process["span"])
+
+
+def of_this(processes: list[dict[str, Any]]) -> dict[str, Any]:
+    (own,) = [process for process in processes if process["pid"] == os.getpid()]
+    return own
+
+
+@pytest.fixture
+def stepping() -> Any:
+    """A program that steps environments in two workers."""
+    process = subprocess.Popen([sys.executable, "-c", STEPS], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stepping\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+class TestSpans:
+    def test_of_workers_and_their_caller(self) -> None:
+        with shoal.make_vec("CartPole-v1", 4, num_workers=2) as envs:
+            envs.reset(seed=0)
+            processes = traced(lambda: [envs.step(np.zeros(4, np.int64)) for _ in range(20)])
+            pids = {worker["pid"] for worker in envs.health()}
+        own = of_this(processes)
+        assert spans(own) == {"step": 20, "wait": 20, "copy": 40}
+        workers = [process for process in processes if process["pid"] in pids]
+        assert sorted(worker["name"] for worker in workers) == ["worker 0", "worker 1"]
+        for worker in workers:
+            counts = spans(worker)
+            assert counts["worker.step"] == 20
+            assert counts["env.step"] + counts["env.reset"] == 40
+            assert set(worker["arg"][worker["span"] == _core.trace.SPANS.index("env.step")]) <= {0, 1, 2, 3}
+        for process in processes:
+            assert process["lost"] == 0
+        (rounds,) = {tuple(w["arg"][w["span"] == _core.trace.SPANS.index("worker.step")]) for w in workers}
+        assert list(rounds) == list(own["arg"][own["span"] == _core.trace.SPANS.index("step")])
+
+    @pytest.mark.parametrize("env", ["CartPole-v1", "shoal/CartPole-v1"])
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    def test_of_environments_that_are_stepped_one_by_one(self, env: str, num_workers: int) -> None:
+        with shoal.make_vec(env, 4, num_workers=num_workers, batch_size=2) as envs:
+            envs.reset(seed=0)
+
+            def work() -> None:
+                envs.send(np.zeros(4, np.int64), np.arange(4))
+                envs.recv()
+                envs.recv()
+
+            processes = traced(work)
+        assert spans(of_this(processes))["wait"] == 2
+        in_workers = sum((spans(process) for process in processes), Counter())
+        assert 1 <= in_workers["worker.step"] <= 4
+        assert in_workers["env.step"] == (4 if env == "CartPole-v1" else 0)
+
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    def test_of_native_environments_in_this_process(self, num_workers: int) -> None:
+        with shoal.make_vec("shoal/CartPole-v1", 64, num_workers=num_workers) as envs:
+            envs.reset(seed=0)
+            own = of_this(traced(lambda: [envs.step(np.zeros(64, np.int64)) for _ in range(10)]))
+        counts = spans(own)
+        assert counts["step"] == 10 and counts["worker.step"] >= 10
+
+    def test_of_training(self, tmp_path: Path) -> None:
+        def train(algorithm: str) -> Counter[str]:
+            return spans(
+                of_this(
+                    traced(
+                        lambda: shoal.learn.train(
+                            "shoal/CartPole-v1",
+                            algorithm,
+                            preset="sb3",
+                            num_envs=4,
+                            num_workers=0,
+                            total_steps=400,
+                            run_dir=tmp_path / algorithm,
+                            final_episodes=0,
+                            eval_episodes=1,
+                            **({"num_steps": 50} if algorithm == "ppo" else {"learning_starts": 100}),
+                        )
+                    )
+                )
+            )
+
+        ppo = train("ppo")
+        assert (ppo["collect"], ppo["update"], ppo["infer"]) == (2, 2, 100)
+        assert ppo["evaluate"] >= 1 and ppo["save"] >= 1
+        dqn = train("dqn")
+        assert dqn["infer"] == 100 and 0 < dqn["update"] < 100
+
+    def test_of_a_model_service_and_its_clients(self) -> None:
+        with shoal.ModelService({"double": lambda rows: rows * 2}, context="thread") as service:
+            model = service.model("double")
+            model(np.ones(3, np.float32))
+            own = of_this(traced(lambda: model(np.ones(3, np.float32))))
+        assert spans(own)["batch"] == 1 and spans(own)["service.wait"] >= 1
+
+
+class TestListening:
+    def test_nothing_is_recorded_of_whom_nobody_listens_to(self) -> None:
+        with shoal.make_vec("CartPole-v1", 2, num_workers=0) as envs:
+            envs.reset(seed=0)
+            assert not spans(of_this(traced(lambda: None)))
+
+    def test_a_worker_that_comes_later_is_in_it(self) -> None:
+        with shoal.make_vec("CartPole-v1", 2, num_workers=1, on_fault="restart") as envs:
+            envs.reset(seed=0)
+            killed = envs.health()[0]["pid"]
+
+            def work() -> None:
+                os.kill(killed, signal.SIGKILL)
+                deadline = time.monotonic() + BOUND
+                while time.monotonic() < deadline:
+                    envs.step(np.zeros(2, np.int64))
+                    if envs.health()[0]["pid"] not in (killed, 0):
+                        break
+                for _ in range(100):
+                    envs.step(np.zeros(2, np.int64))
+                    time.sleep(0.01)
+
+            pids = {process["pid"] for process in traced(work) if process["name"] == "worker 0"}
+        assert killed in pids and len(pids) == 2
+
+    def test_of_a_process_with_a_fork_only_the_process_has_it(self) -> None:
+        with shoal.make_vec("CartPole-v1", 2, num_workers=0):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if not list(recorders(os.getpid())) else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert len(list(recorders(os.getpid()))) == 1
+
+
+class TestCommand:
+    def test_it_writes_a_timeline_of_a_program_and_its_workers(
+        self, stepping: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "trace.json"
+        assert run(["trace", str(stepping.pid), "--seconds", "0.3", "--output", str(file), "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        events = json.loads(file.read_text())["traceEvents"]
+        names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+        assert {"worker 0", "worker 1"} < names
+        assert {event["name"] for event in events if event.get("ph") == "X"} >= {"wait", "worker.step", "env.step"}
+        begun = [event for event in events if event["name"] == "step" and event["ph"] == "b"]
+        assert len(begun) == len([event for event in events if event["name"] == "step" and event["ph"] == "e"]) > 0
+        assert all(event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0 for event in events)
+        assert said["processes"] == len(names) and said["spans"] > 0 and said["output"] == str(file)
+
+    def test_of_one_that_is_killed_meanwhile(self, stepping: Any, tmp_path: Path) -> None:
+        listener = Listener(lambda: family(stepping.pid))
+        assert not listener.listen(0.1)
+        stepping.kill()
+        stepping.wait()
+        processes = listener.stop()
+        (seen,) = [process for process in processes if process["pid"] == stepping.pid]
+        assert spans(seen)["step"] > 0
+
+    def test_one_listens_at_a_time(self, stepping: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        listener = Listener(lambda: family(stepping.pid))
+        assert run(["trace", str(stepping.pid), "--seconds", "0.1"]) == 1
+        assert "is being traced by somebody else" in capsys.readouterr().err
+        listener.stop()
+
+    def test_what_cannot_be_traced_is_said(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["trace", "999999999"]) == 1
+        assert "there is no such process" in capsys.readouterr().err
+        assert run(["trace", str(tmp_path / "none")]) == 2
+        assert "there is no folder" in capsys.readouterr().err
+        assert run(["trace", str(os.getpid()), "--output", str(tmp_path / "none" / "file")]) == 2
+        assert "no folder" in capsys.readouterr().err
+
+    def test_of_a_run(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        folder, file = tmp_path / "run", tmp_path / "trace.json"
+        with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=folder, total_steps=10**9, num_workers=0) as trainer:
+            trainer.start()
+            assert run(["trace", str(folder), "--seconds", "0.2", "--output", str(file)]) == 0
+        assert {"collect", "update", "infer"} <= {
+            event["name"] for event in json.loads(file.read_text())["traceEvents"]
+        }
+        assert run(["trace", str(folder)]) == 1
+        assert "nobody trains in" in capsys.readouterr().err
+
+
+class TestExplain:
+    def test_it_tells_of_each_part_of_training(self, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["bench", "--explain", "CartPole-v1", "--num-envs", "4", "--num-workers", "2", "--seconds", "0.5"]
+        assert run([*arguments, "--json"]) == 0
+        told = capsys.readouterr()
+        said = json.loads(told.out)
+        assert set(said["parts"]) >= {"env.step", "copy", "wake-up", "policy", "update"}
+        assert all(seconds > 0 for name, seconds in said["parts"].items() if name != "other")
+        assert sum(said["parts"].values()) == pytest.approx(said["seconds"], rel=0.05)
+        assert said["program"] == "training with ppo" and "policy" in told.err
+
+    def test_of_what_cannot_be_trained_it_tells_of_steps(self, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["bench", "--explain", "learn_envs:text", "--num-envs", "2", "--num-workers", "1"]
+        del arguments
+        with shoal.make_vec("CartPole-v1", 2, num_workers=1) as envs:
+            envs.reset(seed=0)
+            seen = breakdown(traced(lambda: [envs.step(np.zeros(2, np.int64)) for _ in range(50)]), os.getpid())
+        parts = {part.name: part.seconds for part in seen.parts}
+        assert seen.steps == 50 and parts["env.step"] > 0 and "policy" not in parts
+
+    def test_it_is_of_one_environment(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["bench", "--explain", "CartPole-v1", "--workload", "noop"]) == 2
+        assert "--explain is of one environment" in capsys.readouterr().err
+
+    def test_without_steps_there_is_nothing_to_tell(self) -> None:
+        with pytest.raises(ValueError, match="has stepped no environments"):
+            breakdown([], os.getpid())
