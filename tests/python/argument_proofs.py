@@ -135,6 +135,7 @@ PROOF: dict[str, dict[str, str]] = {
     "VectorEnv.async_reset": {"seed options": f"{VECTOR}::test_every_way_to_reset_hands_on_seeds_and_options"},
     "VectorEnv.send": {"actions env_ids": "test_async::test_without_batch_size_a_batch_is_all_of_them"},
     "VectorEnv.recv": {"timeout": f"{VECTOR}::test_every_wait_has_a_timeout"},
+    "VectorEnv.recv_async": {"timeout": "test_asyncio::test_a_timeout_leaves_them_in_flight"},
     "VectorEnv.snapshot": {"ids": "test_vector_snapshots::test_only_those_that_are_named_go_back"},
     "VectorEnv.restore": {
         "snapshot ids": "test_vector_snapshots::test_another_vector_environment_goes_on_from_a_snapshot",

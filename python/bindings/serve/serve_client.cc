@@ -19,6 +19,7 @@
 #include "bytes.h"
 #include "numpy_api.h"
 #include "serve/serve.h"
+#include "shoal/process/self/pollable_wait.h"
 #include "shoal/serve/client.h"
 #include "shoal/serve/errors.h"
 #include "waiting.h"
@@ -65,6 +66,15 @@ class SharedClient {
     dropped_.push_back(std::move(request));
   }
 
+  /// What a descriptor waits by for replies that come to these slots. Within locked() or briefly().
+  process::PollableWait& pollable(const std::shared_ptr<serve::ClientSlots>& slots) {
+    std::erase_if(pollables_, [](const auto& entry) { return entry.first.expired(); });
+    for (const auto& [of, pollable] : pollables_) {
+      if (of.lock() == slots) return *pollable;
+    }
+    return *pollables_.emplace_back(slots, std::make_unique<process::PollableWait>()).second;
+  }
+
   bool usable() const noexcept { return ::getpid() == pid_; }
   const Client& names() const noexcept { return *client_; }
 
@@ -85,6 +95,8 @@ class SharedClient {
   }
 
   std::unique_ptr<Client> client_;
+  std::vector<std::pair<std::weak_ptr<serve::ClientSlots>, std::unique_ptr<process::PollableWait>>>
+      pollables_;  // of slots that somebody polls
   std::mutex mutex_;
   std::mutex dropped_mutex_;
   std::vector<Request> dropped_;
@@ -112,6 +124,20 @@ class Future {
     if (done()) return true;
     return interruptible(timeout, [&](os::Deadline until) {
       return client_->locked([&](Client& client) { return client.wait(request_, until); });
+    });
+  }
+
+  int watch() {
+    need();
+    return client_->briefly([&](Client& client) {
+      const std::shared_ptr<serve::ClientSlots> slots = request_.at->slots;
+      const std::uint32_t seen = slots->done().generation();
+      if (client.done(request_)) return -1;
+      process::PollableWait& pollable = client_->pollable(slots);
+      pollable.arm([slots, seen](os::Deadline deadline) {
+        return slots->done().park(seen, deadline) == sync::WaitOutcome::kReady;
+      });
+      return pollable.fd();
     });
   }
 
@@ -237,6 +263,8 @@ void bind_serve_client(nb::module_& module) {
       .def("done", &Future::done)
       .def("wait", &Future::wait, "timeout"_a = nb::none(),
            "Waits for the replies; returns whether they are there.")
+      .def("watch", &Future::watch,
+           "-1: the replies are there; else a descriptor that is readable when it is worth a look.")
       .def("cancel", &Future::cancel)
       .def("take", &Future::take, "batched"_a, "(arrays, structure, version), once, after wait().");
   nb::class_<SharedClient>(module, "Client", "A connection to a model service.")

@@ -182,9 +182,10 @@ int traverse_io(PyObject* self, visitproc visit, void* arg) {
 PyType_Slot io_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_io)}, {0, nullptr}};
 
 void bind_async_io(nb::module_& module) {
-  nb::class_<AsyncIo>(module, "AsyncIo", nb::type_slots(io_slots))
-      .def(nb::init<const EnvsPtr&, nb::handle, nb::handle, bool>(), "envs"_a,
-           "observation_space"_a, "action_space"_a, "episode_statistics"_a = false)
+  nb::class_<AsyncIo> io(module, "AsyncIo", nb::type_slots(io_slots));
+  bind_readiness(io);
+  io.def(nb::init<const EnvsPtr&, nb::handle, nb::handle, bool>(), "envs"_a, "observation_space"_a,
+         "action_space"_a, "episode_statistics"_a = false)
       .def("send", &AsyncIo::send, "actions"_a.none(), "env_ids"_a.none())
       .def("send_reset", &AsyncIo::send_reset, "seeds"_a.none(), "mask"_a.none())
       .def("recv", &AsyncIo::recv, "timeout"_a.none())

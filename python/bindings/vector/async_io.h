@@ -12,6 +12,7 @@
 #include "shoal/os/memory/mapping.h"
 #include "shoal/vector/async/async_vector_env.h"
 #include "vector/copy_plan.h"
+#include "vector/readiness.h"
 
 namespace shoal::python {
 
@@ -53,6 +54,8 @@ class AsyncIo {
   /// The environments of the rows, int64.
   nanobind::object env_ids() const { return env_ids_; }
 
+  Readiness& readiness() noexcept { return readiness_; }
+  vector::VectorEnv& envs() noexcept { return envs_; }
   /// To be called after a change of environments that live in this process.
   void environments_changed();
   int traverse(visitproc visit, void* arg) const;
@@ -95,6 +98,7 @@ class AsyncIo {
   std::vector<std::uint8_t> has_final_;
   std::vector<std::uint8_t> fault_;
   bool episode_statistics_;
+  Readiness readiness_;
 };
 
 }  // namespace shoal::python

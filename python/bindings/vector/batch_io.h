@@ -12,6 +12,7 @@
 #include "shoal/vector/vector_env.h"
 #include "vector/copy_plan.h"
 #include "vector/py_stepper.h"
+#include "vector/readiness.h"
 
 namespace shoal::python {
 
@@ -68,6 +69,8 @@ class BatchIo {
   void environments_changed() {
     if (PyStepper* stepper = local()) stepper->face_has_changed();
   }
+  Readiness& readiness() noexcept { return readiness_; }
+  vector::VectorEnv& envs() noexcept { return *envs_; }
   /// What a garbage collector must know.
   int traverse(visitproc visit, void* arg) const;
 
@@ -103,6 +106,7 @@ class BatchIo {
   bool exact_;
   bool episode_statistics_;
   nanobind::object live_views_;  // where nothing is copied: made once
+  Readiness readiness_;
 };
 
 }  // namespace shoal::python

@@ -241,10 +241,11 @@ PyType_Slot envs_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_en
 PyType_Slot io_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_io)}, {0, nullptr}};
 
 void bind_batch_io(nb::module_& module) {
-  nb::class_<BatchIo>(module, "BatchIo", nb::type_slots(io_slots))
-      .def(nb::init<EnvsPtr, nb::handle, nb::handle, bool, bool, bool>(), "envs"_a,
-           "observation_space"_a, "action_space"_a, "copy"_a, "exact"_a = false,
-           "episode_statistics"_a = false)
+  nb::class_<BatchIo> io(module, "BatchIo", nb::type_slots(io_slots));
+  bind_readiness(io);
+  io.def(nb::init<EnvsPtr, nb::handle, nb::handle, bool, bool, bool>(), "envs"_a,
+         "observation_space"_a, "action_space"_a, "copy"_a, "exact"_a = false,
+         "episode_statistics"_a = false)
       .def("reset_async", &BatchIo::reset_async, "seeds"_a.none(), "mask"_a.none())
       .def("step_async", &BatchIo::step_async, "actions"_a.none())
       .def_prop_ro("sends_actions", &BatchIo::sends_actions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from shoal import _core
@@ -103,11 +103,29 @@ class Reply:
         self._model.version = self.version
         return answer_from(leaves, structure)
 
+    def __await__(self) -> Generator[Any, None, Any]:
+        """`await reply` is result() for asyncio: other tasks run meanwhile."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Any:
+        from shoal.awaiting import readable  # which imports asyncio
+
+        while (fd := self._future.watch()) >= 0:
+            await readable(fd)
+            try:
+                if self._future.wait(0.0):
+                    break
+            except ServiceDied:
+                self._model.forget_connection()
+                raise
+        return self.result()
+
 
 class ServiceModel:
     """A model of a ModelService: NumPy arrays in, NumPy arrays out.
 
         mask = model(image)                     # one row
+        mask = await model.submit(image)        # the same in asyncio
         masks = model.batch(images)             # rows along the first dimension
         reply = model.submit(image); …; mask = reply.result()
 

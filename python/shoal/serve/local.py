@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,6 +141,10 @@ class LocalReply:
 
     def cancel(self) -> None:
         self._open = False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from ()
+        return self.result()
 
     def result(self, timeout: float | None = None) -> Any:
         if not self._open:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import functools
 import pickle
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -230,6 +231,47 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         result[4]["_env_id"] = np.ones(self.num_envs, np.bool_)
         return result
 
+    async def recv_async(
+        self, timeout: float | None = None
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """recv() for asyncio: other tasks run while the environments do.
+
+            envs.send(actions)
+            observations, rewards, terminated, truncated, infos = await envs.recv_async()
+
+        Environments of this process (num_workers=0, or native ones in threads) step when they are received, as by recv(): the
+        loop stands still meanwhile. One task at a time; one that is cancelled leaves the environments in flight.
+
+        Args:
+            timeout: seconds, as of recv().
+        """
+        from shoal.awaiting import readable  # which imports asyncio
+
+        timeout = self.timeout if timeout is None else timeout
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self.closed and (fd := self._io.watch()) >= 0:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            await readable(fd, left)
+            try:
+                return self.recv(0.0)
+            except TimeoutError as error:  # too early
+                if not self._is_under_way(error):
+                    raise
+        return self.recv(None if end is None else max(0.0, end - time.monotonic()))
+
+    def fileno(self) -> int:
+        """A descriptor for select, poll and event loops: readable when recv(), step_wait() or reset_wait() have a result.
+
+        Ask for it before every wait, after send() or step_async(): that is what makes it unreadable. It may be readable
+        too early, 50 times a second at most, so that a worker that has died is noticed: call recv(timeout=0), which then
+        raises TimeoutError. Environments of this process do their work in that call, and are always readable. It is the
+        environments' own: do not close it.
+        """
+        self._check_open("fileno")
+        return self._io.fileno()
+
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The result of method `name` of every environment, or the attribute `name` where it cannot be called."""
         self.call_async(name, *args, **kwargs)
@@ -354,6 +396,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             super().close(**kwargs)
         finally:
             self.closed = True
+            self._io.wake()
 
     def __enter__(self: Own) -> Own:
         return self

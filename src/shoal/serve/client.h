@@ -43,7 +43,7 @@ struct Rows {
 /// for one queue where more rows were to be in flight than the first one has slots.
 struct ClientQueue {
   std::shared_ptr<RequestQueue> queue;
-  std::unique_ptr<ClientSlots> slots;
+  std::shared_ptr<ClientSlots> slots;
   RowSpec outputs;
   std::vector<std::byte> structure;    // of a reply, for the face above
   std::vector<std::uint32_t> free;     // slots

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "shoal/env/space.h"
+#include "shoal/os/clock.h"
 #include "shoal/process/error_report.h"
 #include "shoal/process/identity/shared_state.h"
 #include "shoal/process/identity/worker_setup.h"
@@ -183,6 +184,12 @@ class VectorEnv {
   /// The result of the reset or step that is under way. Throws TimedOut (it stays under way: wait
   /// again or close), WorkerDied, or the environment's own failure.
   virtual Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) = 0;
+
+  /// What wait() or recv() would wait for now, for another thread to wait for: until it is there,
+  /// `deadline` at the latest; true: it is. One that is there may still be one too early: then wait
+  /// again. Valid while this VectorEnv exists. Null where nobody else can: nothing is under way, or
+  /// the caller does the work itself.
+  virtual std::function<bool(os::Deadline deadline)> awaited() { return {}; }
 
   /// Lends the observations of the last result: as long as a copy of the lease and this VectorEnv
   /// exist, later results go elsewhere. Empty when they cannot be lent now, or are not worth it:

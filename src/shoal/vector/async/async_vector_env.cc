@@ -343,6 +343,16 @@ Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
   return hand_out(next_recv_);
 }
 
+std::function<bool(os::Deadline)> AsyncVectorEnv::awaited_batch() {
+  const CallState::Call call = state_.call();
+  const bool together = call == CallState::Call::kStep || call == CallState::Call::kReset;
+  const int block = together ? segment_.home_block() : block_of_[next_recv_ % block_of_.size()];
+  if (!together && (call != CallState::Call::kNone || state_.closed() || block < 0)) return {};
+  return [gather = segment_.block(block).gather](os::Deadline deadline) {
+    return gather->park(deadline) == sync::WaitOutcome::kReady;
+  };
+}
+
 // Batch `sequence` is ready. Lends its block, or a copy of it when too few would be left.
 Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   const int b = std::exchange(block_of_[sequence % block_of_.size()], -1);

@@ -158,6 +158,8 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   virtual void all_sent() {}
   /// Works or waits until `gather` is complete, `deadline` at the latest.
   virtual sync::WaitOutcome await(sync::Gather& gather, os::Deadline deadline) = 0;
+  /// What wait() or recv() waits for now, as awaited(); null: nothing.
+  std::function<bool(os::Deadline)> awaited_batch();
   /// Between two waits: deals with deaths and messages. True when something has changed.
   virtual bool look_around() { return false; }
   /// The info of `row` that had no room in its block; waits for it where `may_come`. Nothing when

@@ -62,6 +62,7 @@ class PoolVectorEnv final : public AsyncVectorEnv, private WorkerEngine {
       std::optional<std::chrono::nanoseconds> timeout = {}) override {
     return set_.requests().request_wait(timeout);
   }
+  std::function<bool(os::Deadline)> awaited() override { return awaited_batch(); }
   Stats stats() const override;
   std::vector<WorkerHealth> health() const override { return set_.health(); }
   void close() noexcept override { close_within(options().close_timeout); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "shoal/sync/spin_wait.h"
@@ -190,6 +191,20 @@ Batch ProcessVectorEnv::wait(std::optional<std::chrono::nanoseconds> timeout) {
                     .wait_ns = wait_ns_},
                    now_ns);
   return batch;
+}
+
+std::function<bool(os::Deadline)> ProcessVectorEnv::awaited() {
+  const CallState::Call call = state_.call();
+  if (call != CallState::Call::kStep && call != CallState::Call::kReset) return {};
+  if (posted_none_) {  // wait() looks for a row that is live
+    return [](os::Deadline deadline) {
+      std::this_thread::sleep_until(deadline);
+      return false;
+    };
+  }
+  return [&gather = control_.gather()](os::Deadline deadline) {
+    return gather.park(deadline) == sync::WaitOutcome::kReady;
+  };
 }
 
 bool ProcessVectorEnv::somebody_is_at_work() const {

@@ -79,6 +79,7 @@ class ProcessVectorEnv final : public VectorEnv, public Boarded, private WorkerE
                    std::span<const std::uint8_t> mask = {}) override;
   void step_async() override;
   Batch wait(std::optional<std::chrono::nanoseconds> timeout = {}) override;
+  std::function<bool(os::Deadline)> awaited() override;
   std::shared_ptr<const void> lease_obs() override { return obs_sets_.lease(); }
   std::span<const std::byte> info(int worker) override;
   std::vector<std::byte> request(int worker, std::span<const std::byte> message,
