@@ -546,6 +546,7 @@ PROOF: dict[str, dict[str, str]] = {
     "learn.TorchPolicy.predict": {
         "observation": "test_learn_policy::test_the_torch_module_takes_the_names_and_gives_the_same_actions",
     },
+    "learn.export": {"run_dir to output which": "test_learn_export::test_where_it_goes"},
     "learn.evaluate": {
         "atari": f"{ATARI}::test_training_preprocesses_by_default_and_evaluates_whole_games",
         "policy": f"{MODULES}::test_a_module_is_trained_where_it_is_and_given_again_to_load",
@@ -744,4 +745,5 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "lint": ("test_cli_lint",),
     "docs": ("test_cli_docs",),
     "trace": ("test_trace",),
+    "export": ("test_learn_export",),
 }

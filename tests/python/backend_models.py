@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from shoal.learn.onnx_graph import Graph
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(2, 3) / 10
 BIAS = np.float32([0.5, -0.5])
@@ -70,76 +71,24 @@ def compile_package(file: Path) -> None:
     torch._inductor.aoti_compile_and_package(exported(), package_path=str(file), inductor_configs=configs)
 
 
-_FLOAT, _UINT8, _INT64 = 1, 2, 7
-"""ONNX's numbers of the dtypes."""
-_DTYPES = {np.dtype(np.float32): _FLOAT, np.dtype(np.int64): _INT64}
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
-
-
-def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """A message of protocol buffers: numbers of fields, and their values."""
-    made = b""
-    for number, value in fields:
-        if isinstance(value, int):
-            made += _varint(number << 3) + _varint(value)
-        else:
-            data = value.encode() if isinstance(value, str) else value
-            made += _varint(number << 3 | 2) + _varint(len(data)) + data
-    return made
-
-
-def _node(kind: str, inputs: Sequence[str], output: str, **attributes: int) -> bytes:
-    ints = [_message((1, name), (3, value), (20, 2)) for name, value in attributes.items()]
-    return _message(*((1, name) for name in inputs), (2, output), (4, kind), *((5, each) for each in ints))
-
-
-def _constant(name: str, value: np.ndarray) -> bytes:
-    dims = [(1, size) for size in value.shape]
-    return _message(*dims, (2, _DTYPES[value.dtype]), (8, name), (9, np.ascontiguousarray(value).tobytes()))
-
-
-def _rows(name: str, dtype: int, *sizes: int) -> bytes:
-    """An input or output: any number of rows of these sizes."""
-    dims = [_message((2, "rows")), *(_message((1, size)) for size in sizes)]
-    return _message((1, name), (2, _message((1, _message((1, dtype), (2, _message(*((1, dim) for dim in dims))))))))
-
-
 def write_onnx(file: Path) -> None:
-    """By hand, as onnx.proto says, so that the tests need no package for it."""
-    nodes = [
-        _node("MatMul", ["x", "weight"], "product"),
-        _node("Add", ["product", "bias"], "linear"),
-        _node("Cast", ["image"], "pixels", to=_FLOAT),
-        _node("Div", ["pixels", "white"], "scaled"),
-        _node("Gather", ["table", "index"], "row", axis=0),
-        _node("Mul", ["index", "two"], "double"),
-    ]
-    constants = {
-        "weight": WEIGHT.T,
-        "bias": BIAS,
-        "white": np.array(255, np.float32),
-        "table": TABLE,
-        "two": np.array(2, np.int64),
-    }
-    inputs = [_rows("x", _FLOAT, 3), _rows("image", _UINT8, 2, 2), _rows("index", _INT64)]
-    outputs = [
-        _rows("linear", _FLOAT, 2),
-        _rows("scaled", _FLOAT, 2, 2),
-        _rows("row", _FLOAT, 2),
-        _rows("double", _INT64),
-    ]
-    graph = _message(
-        *((1, node) for node in nodes),
-        (2, "everything"),
-        *((5, _constant(name, value)) for name, value in constants.items()),
-        *((11, each) for each in inputs),
-        *((12, each) for each in outputs),
-    )
-    file.write_bytes(_message((1, 8), (7, graph), (8, _message((1, ""), (2, 13)))))
+    graph = Graph("everything")
+    x = graph.input("x", np.float32, (3,))
+    image = graph.input("image", np.uint8, (2, 2))
+    index = graph.input("index", np.int64, ())
+    product = graph.node("MatMul", x, graph.constant(WEIGHT.T))
+    graph.node("Add", product, graph.constant(BIAS), outputs=["linear"])
+    graph.node("Div", graph.cast(image, np.float32), graph.constant(np.array(255, np.float32)), outputs=["scaled"])
+    graph.node("Gather", graph.constant(TABLE), index, outputs=["row"], axis=0)
+    graph.node("Mul", index, graph.constant(np.array(2, np.int64)), outputs=["double"])
+    for name, dtype, shape in (
+        ("linear", np.float32, (2,)),
+        ("scaled", np.float32, (2, 2)),
+        ("row", np.float32, (2,)),
+        ("double", np.int64, ()),
+    ):
+        graph.output(name, dtype, shape)
+    graph.write(file)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = ("train", "eval", "plot", "envs", "doctor", "stat", "trace", "bench", "test", "lint", "docs")
+COMMANDS = ("train", "eval", "plot", "export", "envs", "doctor", "stat", "trace", "bench", "test", "lint", "docs")
 
 
 @app.callback(invoke_without_command=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shoal.learn.config import algorithm_names, config_names, preset_for
     from shoal.learn.evaluation import Evaluation, evaluate
+    from shoal.learn.exporting import export
     from shoal.learn.modules.policy import ModulePolicy
     from shoal.learn.policy import Policy, load_policy
     from shoal.learn.torch_module import TorchPolicy, torch_policy
@@ -35,6 +36,7 @@ _MODULE_OF = {
     "algorithm_names": "shoal.learn.config",
     "config_names": "shoal.learn.config",
     "evaluate": "shoal.learn.evaluation",
+    "export": "shoal.learn.exporting",
     "load_policy": "shoal.learn.policy",
     "preset": "shoal.runs",
     "preset_for": "shoal.learn.config",
@@ -53,6 +55,7 @@ __all__ = [
     "algorithm_names",
     "config_names",
     "evaluate",
+    "export",
     "load_policy",
     "preset",
     "preset_for",

@@ -11,15 +11,24 @@ from typing import Any
 import torch
 from torch import nn
 
+from shoal.learn.encoding import (
+    NATURE_CONVOLUTIONS,
+    NATURE_FEATURES,
+    VARIANCE_FLOOR,
+    choices,
+    dense_size,
+    image_order,
+    image_shape,
+    is_normalized,
+    module_name,
+    numel,
+)
 from shoal.learn.spaces import Leaf, leaves
 from shoal.runs import checkpoint_dir, is_of_module
 
 __all__ = ["TorchPolicy", "torch_policy"]
 
 _ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
-_MAX_CHANNELS = 32
-_MIN_IMAGE_SIDE = 36
-_NATURE_FEATURES = 512
 
 
 def torch_policy(run_dir: str | Path, which: str | None = None) -> TorchPolicy:
@@ -47,20 +56,20 @@ class TorchPolicy(nn.Module):
     def __init__(self, observation_space: dict[str, Any], action_space: dict[str, Any], config: dict[str, Any]) -> None:
         super().__init__()
         self._leaves = list(leaves(observation_space))
-        dense = sum(map(_dense_size, self._leaves))
-        images = [leaf for leaf in self._leaves if _image_order(leaf) is not None]
-        normalized = sum(_dense_size(leaf) for leaf in self._leaves if _is_normalized(leaf))
+        dense = sum(map(dense_size, self._leaves))
+        images = [leaf for leaf in self._leaves if image_order(leaf) is not None]
+        normalized = sum(dense_size(leaf) for leaf in self._leaves if is_normalized(leaf))
         if config["normalize_obs"] and normalized:
             self.normalizer = nn.ModuleDict({"obs": _Moments(normalized, config["clip_obs"])})
         self._has_normalizer = config["normalize_obs"] and normalized > 0
         if images:
-            self.cnn = nn.ModuleDict({_module_name(leaf): _nature_cnn(_image_shape(leaf)) for leaf in images})
-        width = dense + _NATURE_FEATURES * len(images)
+            self.cnn = nn.ModuleDict({module_name(leaf): _nature_cnn(image_shape(leaf)) for leaf in images})
+        width = dense + NATURE_FEATURES * len(images)
         activation = _ACTIVATIONS[config["activation"]]
         (self._action,) = leaves(action_space)
         self.is_continuous = action_space["type"] == "Box"
-        self.choices = [] if self.is_continuous else _choices(self._action)
-        outputs = _numel(self._action.shape) if self.is_continuous else sum(self.choices)
+        self.choices = [] if self.is_continuous else choices(self._action)
+        outputs = numel(self._action.shape) if self.is_continuous else sum(self.choices)
         self._algorithm = config.get("algorithm", "ppo")
         self._exploration = config.get("exploration_final", 0.0)
         if self._algorithm == "dqn":
@@ -164,13 +173,13 @@ class TorchPolicy(nn.Module):
         offset = 0
         for leaf in self._leaves:
             value = torch.as_tensor(leaf.pick(observation))
-            if _image_order(leaf) is not None:
-                if _image_order(leaf) == "last":
+            if image_order(leaf) is not None:
+                if image_order(leaf) == "last":
                     value = value.permute(0, 3, 1, 2)
-                images.append(self.cnn[_module_name(leaf)](value.float() / 255))
+                images.append(self.cnn[module_name(leaf)](value.float() / 255))
             else:
                 flat = _dense(leaf, value)
-                if self._has_normalizer and _is_normalized(leaf):
+                if self._has_normalizer and is_normalized(leaf):
                     flat = self.normalizer["obs"](flat, offset)
                     offset += flat.shape[-1]
                 dense.append(flat)
@@ -192,7 +201,7 @@ class _Moments(nn.Module):
 
     def forward(self, values: torch.Tensor, offset: int) -> torch.Tensor:
         part = slice(offset, offset + values.shape[-1])
-        normal = (values.double() - self.mean[part]) / torch.sqrt(self.var[part] + 1e-8)
+        normal = (values.double() - self.mean[part]) / torch.sqrt(self.var[part] + VARIANCE_FLOOR)
         return normal.clamp(-self._clip, self._clip).float()
 
 
@@ -210,66 +219,20 @@ def _nature_cnn(shape: Sequence[int]) -> nn.Sequential:
     """Mnih et al., 2015."""
     channels, height, width = shape
     layers: list[nn.Module] = []
-    for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+    for out, kernel, stride in NATURE_CONVOLUTIONS:
         layers += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
         channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * height * width, _NATURE_FEATURES), nn.ReLU())
-
-
-def _image_order(leaf: Leaf) -> str | None:
-    """Where the channels of an image are, "first" or "last"; None: the leaf is not an image."""
-    if leaf.description["type"] != "Box" or leaf.dtype != "uint8" or len(leaf.shape) != 3:
-        return None
-    if leaf.shape[0] <= _MAX_CHANNELS and min(leaf.shape[1:]) >= _MIN_IMAGE_SIDE:
-        return "first"
-    return "last" if leaf.shape[2] <= _MAX_CHANNELS and min(leaf.shape[:2]) >= _MIN_IMAGE_SIDE else None
-
-
-def _image_shape(leaf: Leaf) -> tuple[int, ...]:
-    shape = leaf.shape
-    return shape if _image_order(leaf) == "first" else (shape[2], shape[0], shape[1])
-
-
-def _module_name(leaf: Leaf) -> str:
-    return leaf.path.replace(".", "_").replace("/", "_") or "image"
-
-
-def _numel(shape: Sequence[int]) -> int:
-    size = 1
-    for side in shape:
-        size *= side
-    return size
-
-
-def _choices(leaf: Leaf) -> list[int]:
-    """The number of choices of each component; none for a Box."""
-    kind = leaf.description["type"]
-    if kind == "Discrete":
-        return [leaf.description["n"]]
-    if kind == "MultiDiscrete":
-        return list(leaf.description["nvec"])
-    return [2] * _numel(leaf.shape) if kind == "MultiBinary" else []
-
-
-def _dense_size(leaf: Leaf) -> int:
-    """Elements of the dense vector that the leaf gives."""
-    if _image_order(leaf) is not None:
-        return 0
-    return sum(_choices(leaf)) if leaf.description["type"] in ("Discrete", "MultiDiscrete") else _numel(leaf.shape)
-
-
-def _is_normalized(leaf: Leaf) -> bool:
-    return leaf.description["type"] == "Box" and leaf.dtype != "uint8" and _image_order(leaf) is None
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * height * width, NATURE_FEATURES), nn.ReLU())
 
 
 def _dense(leaf: Leaf, value: torch.Tensor) -> torch.Tensor:
     """[rows, elements], as float32."""
     rows = value.shape[0]
     if leaf.description["type"] in ("Discrete", "MultiDiscrete"):
-        choices = _choices(leaf)
+        sizes = choices(leaf)
         start = torch.as_tensor(leaf.description["start"]).reshape(-1)
-        index = value.reshape(rows, len(choices)) - start
-        parts = [nn.functional.one_hot(index[:, i], n) for i, n in enumerate(choices)]
+        index = value.reshape(rows, len(sizes)) - start
+        parts = [nn.functional.one_hot(index[:, i], n) for i, n in enumerate(sizes)]
         return torch.cat(parts, dim=-1).float()
     flat = value.reshape(rows, -1).float()
     return flat / 255 if leaf.dtype == "uint8" else flat

@@ -1,0 +1,250 @@
+"""Policies for programs that have no Shoal: as files of ONNX, of torch.export, of safetensors, each with a model card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal._version import __version__
+from shoal.learn.onnx_policy import input_names, policy_graph
+from shoal.learn.policy import load_policy
+from shoal.learn.spaces import leaves, space_from
+from shoal.runs import checkpoint_dir, is_of_module
+
+__all__ = ["FORMATS", "export"]
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
+"""Of safetensors, as NumPy names them."""
+
+
+def export(run_dir: str | Path, to: str, output: str | Path | None = None, which: str | None = None) -> Path:
+    """Writes the policy of a run to a file that needs no Shoal, and a model card beside it.
+
+    Each has the observation normaliser in it and takes observations as the environment gives them, with a batch in front.
+
+    Args:
+        run_dir: the directory of a run, or of one checkpoint. Runs that trained a torch module of their own have that to export:
+            `load_policy(run_dir).module`.
+        to: "onnx" (written without onnx or torch; opset 13), "torch" (a program of torch.export, for torch.export.load) or
+            "safetensors" (the arrays under the names of `torch_policy(run_dir)`, and in the metadata what they belong to).
+        output: the file; by default `policy.onnx`, `policy.pt2` or `policy.safetensors` in `run_dir`. What is there is replaced.
+        which: "best" (of all evaluations) or "last"; None: the best where there is one.
+
+    Returns:
+        The file. The card has its name, and ends with .md.
+
+    Raises:
+        FileNotFoundError: there is no run, or no such policy in it.
+        ValueError: there is no such format, or the run trained a torch module.
+    """
+    if to not in FORMATS:
+        raise ValueError(f"there is no format {to!r} to export to; there are {', '.join(FORMATS)}")
+    suffix, write, usage = FORMATS[to]
+    directory = checkpoint_dir(run_dir, which)
+    if is_of_module(directory):
+        raise ValueError(
+            f"{run_dir} trained a torch module of its own: shoal.learn.load_policy(…).module is it, and torch exports it"
+        )
+    load_policy(directory)  # refuses what is damaged
+    file = Path(output) if output is not None else Path(run_dir) / f"policy{suffix}"
+    state = json.loads((directory / "state.json").read_text())
+    write(directory, state, file)
+    card = _card(Path(run_dir), state, file, usage)
+    file.with_suffix(".md").write_text(card)
+    return file
+
+
+def _write_onnx(directory: Path, state: dict[str, Any], file: Path) -> None:
+    graph = policy_graph(_read_arrays(directory / "policy.safetensors")[0], state)
+    graph.write(file, _about(state))
+
+
+def _write_torch(directory: Path, state: dict[str, Any], file: Path) -> None:
+    import torch
+
+    from shoal.learn.torch_module import torch_policy
+
+    class Acting(torch.nn.Module):
+        """predict() as forward()."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.policy = torch_policy(directory)
+
+        def forward(self, observation: Any) -> torch.Tensor:
+            return self.policy.predict(observation)
+
+    space = space_from(state["observation_space"])
+    rows = torch.export.Dim("rows")
+    example = _mapped(lambda array: torch.as_tensor(np.stack([array, array])), space.sample())
+    shapes = _mapped(lambda _: {0: rows}, space.sample())
+    program = torch.export.export(Acting(), (example,), dynamic_shapes=(shapes,))
+    torch.export.save(program, file, extra_files=_about(state))
+
+
+def _mapped(change: Callable[[Any], Any], sample: Any) -> Any:
+    """A sample of a space with each of its arrays changed."""
+    if isinstance(sample, dict):
+        return {name: _mapped(change, inner) for name, inner in sample.items()}
+    if isinstance(sample, tuple):
+        return tuple(_mapped(change, inner) for inner in sample)
+    return change(np.asarray(sample))
+
+
+def _write_safetensors(directory: Path, state: dict[str, Any], file: Path) -> None:
+    _, header, data = _read_arrays(directory / "policy.safetensors")
+    header["__metadata__"] = {"format": "pt", **_about(state)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def _read_arrays(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any], bytes]:
+    """The arrays of a safetensors file, its header, and the bytes behind it."""
+    content = file.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = json.loads(content[8:end])
+    data = content[end:]
+    arrays = {}
+    for name, about in header.items():
+        if name != "__metadata__":
+            begin, past = about["data_offsets"]
+            arrays[name] = np.frombuffer(data[begin:past], _DTYPES[about["dtype"]]).reshape(about["shape"])
+    return arrays, header, data
+
+
+def _about(state: dict[str, Any]) -> dict[str, str]:
+    """What the file says of itself."""
+    return {
+        "shoal": __version__,
+        "algorithm": state["config"].get("algorithm", "ppo"),
+        "observation_space": json.dumps(state["observation_space"]),
+        "action_space": json.dumps(state["action_space"]),
+        "config": json.dumps(state["config"]),
+    }
+
+
+def _card(run_dir: Path, state: dict[str, Any], file: Path, usage: str) -> str:
+    """A model card: what hubs read of it (YAML) in front, and what people read."""
+    run, result = _read_json(run_dir / "config.json"), _read_json(run_dir / "result.json")
+    config = state["config"]
+    algorithm = config.get("algorithm", "ppo").upper()
+    env = run.get("env") or "an environment without a name"
+    evaluated = state.get("evaluation", {})
+    mean, deviation, episodes = (
+        (result.get("mean_return"), result.get("std_return"), result.get("evaluated_episodes"))
+        if result.get("evaluated_episodes")
+        else (evaluated.get("eval_return"), evaluated.get("eval_std"), evaluated.get("eval_episodes"))
+    )
+    measured = mean is not None and deviation is not None
+    names = input_names(state["observation_space"])
+    inputs = [
+        f"- `{name}`: {leaf.dtype.name}, shape {('n', *leaf.shape)}"
+        for name, leaf in zip(names, leaves(state["observation_space"]), strict=True)
+    ]
+    front = [
+        "library_name: shoal",
+        "tags:",
+        "- reinforcement-learning",
+        f"- {json.dumps(env)}",
+        f"- {algorithm.lower()}",
+    ]
+    if measured:
+        front += [
+            "model-index:",
+            f"- name: {algorithm}",
+            "  results:",
+            "  - task: {type: reinforcement-learning, name: reinforcement-learning}",
+            f"    dataset: {{name: {json.dumps(env)}, type: {json.dumps(env)}}}",
+            "    metrics:",
+            f"    - {{type: mean_reward, name: mean_reward, value: {mean:.2f} +/- {deviation:.2f}}}",
+        ]
+    told = (
+        f"Mean return over {episodes} episodes of evaluation: **{mean:.2f} ± {deviation:.2f}**."
+        if measured
+        else "It was not evaluated."
+    )
+    return "\n".join(
+        [
+            "---",
+            *front,
+            "---",
+            "",
+            f"# {algorithm} on {env}",
+            "",
+            f"Trained with Shoal {run.get('shoal', __version__)} for {state['step']:,} environment steps, seed {config['seed']}.",
+            told,
+            "",
+            "## Inputs",
+            "",
+            "Observations as the environment gives them, `n` of them in front; they are normalised inside"
+            if config.get("normalize_obs")
+            else "Observations as the environment gives them, `n` of them in front",
+            f"(space: `{space_from(state['observation_space'])}`).",
+            "",
+            *inputs,
+            "",
+            "## Output",
+            "",
+            f"The deterministic action, as the environment takes it (space: `{space_from(state['action_space'])}`).",
+            "",
+            "## Use",
+            "",
+            usage.format(file=file.name, inputs=", ".join(f"{name!r}: …" for name in names)),
+            "## Options",
+            "",
+            "```json",
+            json.dumps(config, indent=1, sort_keys=True),
+            "```",
+            "",
+        ]
+    )
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+_ONNX_USAGE = """```python
+import onnxruntime
+
+session = onnxruntime.InferenceSession("{file}")
+(action,) = session.run(["action"], {{{inputs}}})
+```
+
+Further outputs: `head`, what the action is chosen by (logits, means, or values of actions), and of actor-critics `value`.
+"""
+
+_TORCH_USAGE = """```python
+import torch
+
+policy = torch.export.load("{file}").module()
+action = policy(observations)
+```
+"""
+
+_SAFETENSORS_USAGE = """The arrays have the names of the `state_dict` of `shoal.learn.torch_policy(run_dir)`: `Sequential(Linear, activation, …, Linear)` each.
+Observations are normalised by `clip((x - normalizer.obs.mean) / sqrt(normalizer.obs.var + 1e-8), ±clip_obs)`, where there are such
+arrays. The metadata has the spaces and the options.
+
+```python
+from safetensors.numpy import load_file
+
+arrays = load_file("{file}")
+```
+"""
+
+FORMATS: dict[str, tuple[str, Callable[[Path, dict[str, Any], Path], None], str]] = {
+    "onnx": (".onnx", _write_onnx, _ONNX_USAGE),
+    "torch": (".pt2", _write_torch, _TORCH_USAGE),
+    "safetensors": (".safetensors", _write_safetensors, _SAFETENSORS_USAGE),
+}
+"""Of each format its suffix, what writes it, and how the file is used."""

@@ -1,0 +1,241 @@
+"""Policies in files for other programs: they choose what load_policy() chooses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import shoal
+from shoal.cli.app import run
+from shoal.learn.policy import Policy
+
+
+class Anything(gymnasium.Env):
+    """Random observations of a space, and actions of another."""
+
+    def __init__(self, observations: str, actions: str) -> None:
+        self.observation_space = SPACES[observations]()
+        self.action_space = SPACES[actions]()
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(np.asarray(action, self.action_space.dtype)[()])
+        return self.observation_space.sample(), 0.5, bool(self.np_random.random() < 0.1), False, {}
+
+
+SPACES = {
+    "box": lambda: spaces.Box(-3.0, 30.0, (3,), np.float32),
+    "bounded": lambda: spaces.Box(np.array([-2.0, 0.5], np.float32), np.array([0.1, 0.6], np.float32)),
+    "square": lambda: spaces.Box(-1.0, 1.0, (2, 2), np.float64),
+    "two": lambda: spaces.Discrete(2),
+    "from_five": lambda: spaces.Discrete(4, start=5),
+    "several": lambda: spaces.MultiDiscrete([3, 2, 4]),
+    "bits": lambda: spaces.MultiBinary(3),
+    "images": lambda: spaces.Box(0, 255, (36, 36, 2), np.uint8),
+    "first": lambda: spaces.Box(0, 255, (1, 36, 40), np.uint8),
+    "mixed": lambda: spaces.Dict(
+        {
+            "a": spaces.Box(-5, 5, (2, 2), np.float64),
+            "b": spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 3]))),
+            "c": spaces.MultiBinary(2),
+            "d": spaces.Box(0, 255, (4,), np.uint8),
+            "e": spaces.Box(-9, 9, (1,), np.int32),
+        }
+    ),
+}
+
+SMALL = {
+    "num_envs": 4,
+    "num_workers": 0,
+    "final_episodes": 0,
+    "eval_episodes": 1,
+    "eval_envs": 1,
+    "policy_hidden": [8, 6],
+}
+ON_POLICY = {"num_steps": 8, "total_steps": 32, "value_hidden": [5], "normalize_obs": True}
+REPLAY = {"total_steps": 64, "buffer_size": 256, "learning_starts": 16, "batch_size": 8}
+
+CASES = {
+    "ppo, normalised, clipped, to a box": ("ppo", "box", "bounded", {**ON_POLICY, "clip_obs": 0.5}),
+    "a2c, one choice that does not begin at 0": ("a2c", "box", "from_five", ON_POLICY),
+    "ppo, several choices, of everything": ("ppo", "mixed", "several", {**ON_POLICY, "activation": "relu"}),
+    "ppo, a shared trunk, bits": ("ppo", "mixed", "bits", {**ON_POLICY, "shared_hidden": True, "value_hidden": [8, 6]}),
+    "ppo, images, channels last": ("ppo", "images", "two", ON_POLICY),
+    "ppo, images, channels first": ("ppo", "first", "square", ON_POLICY),
+    "appo": ("appo", "box", "two", ON_POLICY),
+    "impala": ("impala", "box", "two", {**ON_POLICY, "normalize_obs": False}),
+    "dqn": ("dqn", "box", "from_five", {**REPLAY, "normalize_obs": True}),
+    "dqn, dueling": ("dqn", "mixed", "two", {**REPLAY, "dueling": True}),
+    "sac": ("sac", "box", "bounded", REPLAY),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The directory of a run of each case, trained when it is first asked for."""
+    made: dict[str, Path] = {}
+
+    def run_of(case: str) -> Path:
+        if case not in made:
+            algorithm, observations, actions, options = CASES[case]
+            folder = tmp_path_factory.mktemp("runs") / "run"
+            shoal.learn.train(
+                Anything,
+                algorithm,
+                run_dir=folder,
+                env_kwargs={"observations": observations, "actions": actions},
+                **{**SMALL, **options},
+            )
+            made[case] = folder
+        return made[case]
+
+    return run_of
+
+
+def batch(policy: Policy, rows: int = 32) -> Any:
+    """Observations of its space, and those rows apart."""
+    policy.observation_space.seed(7)
+    return stacked([policy.observation_space.sample() for _ in range(rows)])
+
+
+def stacked(samples: list[Any]) -> Any:
+    if isinstance(samples[0], dict):
+        return {name: stacked([sample[name] for sample in samples]) for name in samples[0]}
+    if isinstance(samples[0], tuple):
+        return tuple(map(stacked, map(list, zip(*samples, strict=True))))
+    return np.stack(samples)
+
+
+def inputs_of(observations: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(observations, dict):
+        items: Any = observations.items()
+    elif isinstance(observations, tuple):
+        items = enumerate(observations)
+    else:
+        return {path or "observation": observations}
+    return {
+        name: array
+        for key, inner in items
+        for name, array in inputs_of(inner, f"{path}/{key}" if path else str(key)).items()
+    }
+
+
+def torch_tensors(observations: Any) -> Any:
+    import torch
+
+    if isinstance(observations, dict):
+        return {name: torch_tensors(inner) for name, inner in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(map(torch_tensors, observations))
+    return torch.as_tensor(observations)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_onnx_chooses_the_same(runs: Any, case: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs requirements-onnx.txt")
+    file = shoal.learn.export(runs(case), "onnx", tmp_path / "policy.onnx")
+    policy = shoal.learn.load_policy(runs(case))
+    observations = batch(policy)
+    session = onnxruntime.InferenceSession(file)
+    (action,) = session.run(["action"], inputs_of(observations))
+    expected = policy.predict(observations)
+    assert (action.dtype, action.shape) == (expected.dtype, expected.shape)
+    if np.issubdtype(expected.dtype, np.integer):
+        np.testing.assert_array_equal(action, expected)
+    else:
+        np.testing.assert_allclose(action, expected, rtol=0, atol=1e-5)
+    one = {name: array[:1] for name, array in inputs_of(observations).items()}
+    np.testing.assert_allclose(session.run(["action"], one)[0], expected[:1], rtol=0, atol=1e-5)
+
+
+def test_onnx_gives_what_the_action_is_chosen_by_and_values(runs: Any, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs requirements-onnx.txt")
+    torch = pytest.importorskip("torch")
+    case = "ppo, several choices, of everything"
+    session = onnxruntime.InferenceSession(shoal.learn.export(runs(case), "onnx", tmp_path / "policy.onnx"))
+    observations = batch(shoal.learn.load_policy(runs(case)))
+    head, value = session.run(["head", "value"], inputs_of(observations))
+    with torch.no_grad():
+        logits, values = shoal.learn.torch_policy(runs(case))(torch_tensors(observations))
+    np.testing.assert_allclose(head, logits, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(value, values, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["ppo, normalised, clipped, to a box", "ppo, several choices, of everything", "sac"])
+def test_a_program_of_torch_chooses_the_same(runs: Any, case: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    file = shoal.learn.export(runs(case), "torch", tmp_path / "policy.pt2")
+    policy = shoal.learn.load_policy(runs(case))
+    observations = batch(policy)
+    action = torch.export.load(file).module()(torch_tensors(observations))
+    np.testing.assert_allclose(action.numpy(), policy.predict(observations), rtol=0, atol=1e-5)
+
+
+def test_safetensors_have_the_arrays_and_what_they_belong_to(runs: Any, tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors")
+    case = "ppo, normalised, clipped, to a box"
+    file = shoal.learn.export(runs(case), "safetensors", tmp_path / "policy.safetensors")
+    with safetensors.safe_open(file, "np") as opened:
+        about = opened.metadata()
+        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # it is no dict
+    assert about["algorithm"] == "ppo" and json.loads(about["config"])["clip_obs"] == 0.5
+    assert json.loads(about["action_space"])["type"] == "Box"
+    torch = pytest.importorskip("torch")
+    for name, value in shoal.learn.torch_policy(runs(case)).state_dict().items():
+        np.testing.assert_array_equal(arrays[name], value.numpy())
+    del torch
+
+
+def test_the_card_tells_what_it_is(runs: Any, tmp_path: Path) -> None:
+    shoal.learn.export(runs("dqn"), "onnx", tmp_path / "policy.onnx")
+    card = (tmp_path / "policy.md").read_text()
+    front, text = card.removeprefix("---\n").split("\n---\n")
+    assert "library_name: shoal" in front and "- dqn" in front and "type: mean_reward" in front
+    assert "# DQN on " in text and "`observation`: float32, shape ('n', 3)" in text
+    assert 'InferenceSession("policy.onnx")' in text and "Discrete(4, start=5)" in text
+
+
+def test_where_it_goes(runs: Any, tmp_path: Path) -> None:
+    file = shoal.learn.export(runs("dqn"), "onnx", which="last")
+    assert file == runs("dqn") / "policy.onnx" and file.exists() and file.with_suffix(".md").exists()
+    other = shoal.learn.export(runs("dqn"), "onnx", output=tmp_path / "other.onnx", which="last")
+    assert other == tmp_path / "other.onnx" and other.read_bytes() == file.read_bytes()
+
+
+def test_what_cannot_be_exported_is_said(runs: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there are onnx, torch, safetensors"):
+        shoal.learn.export(runs("dqn"), "tflite")
+    with pytest.raises(FileNotFoundError):
+        shoal.learn.export(tmp_path / "none", "onnx")
+    with pytest.raises(ValueError, match="'best' and 'last', not 'worst'"):
+        shoal.learn.export(runs("dqn"), "onnx", which="worst")
+
+
+class TestCommand:
+    def test_it_writes_a_file_and_its_card(self, runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "my.onnx"
+        assert run(["export", str(runs("dqn")), "--to", "onnx", "--output", str(file), "--json"]) == 0
+        told = capsys.readouterr()
+        assert json.loads(told.out) == {"file": str(file), "card": str(tmp_path / "my.md")}
+        assert file.exists() and "my.md tells what it is" in told.err
+
+    def test_wrong_calls(self, runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for arguments, text in (
+            ([str(runs("dqn")), "--to", "onx"], "did you mean onnx?"),
+            ([str(runs("dqn")), "--to", "onnx", "--which", "worst"], "--which takes best or last"),
+            ([str(runs("dqn")), "--to", "onnx", "--output", str(tmp_path / "none" / "file")], "there is no folder"),
+            ([str(tmp_path / "none"), "--to", "onnx"], "there is no folder"),
+        ):
+            assert run(["export", *arguments]) == 2
+            assert text in capsys.readouterr().err
