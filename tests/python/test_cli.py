@@ -415,9 +415,11 @@ def test_a_shell_completes_commands_ids_algorithms_presets_runs_and_parts(comple
     assert completed("train", "--algorithm", "imp") == ["impala"]
     assert "cleanrl" in completed("train", "--preset", "cle")
     assert "cleanrl" not in completed("train", "--algorithm", "a3c", "--preset", "cle")
-    for command in (["eval"], ["plot"], ["stat"], ["train", "--resume"]):
+    for command in (["eval"], ["plot"], ["stat"], ["trace"], ["export"], ["train", "--resume"]):
         assert completed(*command, "runs/f") == ["runs/first"]
     assert completed("test", "--only", "kil") == ["kills"]
+    assert completed("export", "--to", "on") == ["onnx"]
+    assert completed("bench", "--explain", "shoal/CartP") == ["shoal/CartPole-v1"]
 
 
 def test_what_cannot_be_completed_is_nothing_and_no_traceback(completed):

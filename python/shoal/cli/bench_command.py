@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from shoal.cli import plugins
+from shoal.cli import completion, plugins
 from shoal.cli.console import closing_json, did_you_mean, note, say, wrong_use
 
 _BAR = 40
@@ -31,7 +31,10 @@ def bench(
     seconds: float = typer.Option(1.0, "--seconds", min=0.001, help="Length of one measurement."),
     beside: int = typer.Option(0, "--beside", min=0, help="Processes that compute meanwhile, as other programs do."),
     explain: str = typer.Option(
-        None, "--explain", help="Measure nothing against others: show where a step's time goes in this environment."
+        None,
+        "--explain",
+        help="Measure nothing against others: show where a step's time goes in this environment.",
+        autocompletion=completion.env_ids,
     ),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["algorithms", "env_ids", "parts", "presets", "runs"]
+__all__ = ["algorithms", "env_ids", "formats", "parts", "presets", "runs"]
 
 
 def _quiet(words: Callable[[typer.Context], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
@@ -49,6 +49,13 @@ def presets(ctx: typer.Context) -> Iterable[str]:
 def runs(_ctx: typer.Context) -> Iterable[str]:
     """Folders of runs: of this folder, and of runs/."""
     return [str(file.parent) for pattern in ("*/config.json", "runs/*/config.json") for file in Path().glob(pattern)]
+
+
+@_quiet
+def formats(_ctx: typer.Context) -> Iterable[str]:
+    from shoal.learn.exporting import FORMATS
+
+    return FORMATS
 
 
 @_quiet

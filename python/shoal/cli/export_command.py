@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from shoal.cli import completion
 from shoal.cli.console import closing_json, did_you_mean, fail, note, wrong_use
 from shoal.cli.runs import read_config
 
@@ -15,8 +16,8 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    run_dir: Path = typer.Argument(..., help="The folder of a run."),
-    to: str = typer.Option(..., "--to", help="onnx, torch or safetensors."),
+    run_dir: Path = typer.Argument(..., metavar="RUN", help="Folder of a run.", autocompletion=completion.runs),
+    to: str = typer.Option(..., "--to", help="onnx, torch or safetensors.", autocompletion=completion.formats),
     output: Path = typer.Option(
         None, "--output", help="The file [default: policy.onnx, .pt2 or .safetensors in the run]."
     ),

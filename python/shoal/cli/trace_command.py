@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from shoal.cli import completion
 from shoal.cli.console import closing_json, fail, note, wrong_use
 
 
@@ -16,7 +17,11 @@ def register(app: typer.Typer) -> None:
 
 
 def trace(
-    target: str = typer.Argument(None, help="A process id, or the folder of a run that goes on [default: everything]."),
+    target: str = typer.Argument(
+        None,
+        help="A process id, or the folder of a run that goes on [default: everything].",
+        autocompletion=completion.runs,
+    ),
     seconds: float = typer.Option(5.0, "--seconds", min=0.001, help="How long to listen."),
     output: Path = typer.Option(Path("trace.json"), "--output", help="The file to write."),
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
