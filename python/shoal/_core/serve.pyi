@@ -108,6 +108,11 @@ class Future:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the replies; returns whether they are there."""
 
+    def watch(self) -> int:
+        """
+        -1: the replies are there; else a descriptor that is readable when it is worth a look.
+        """
+
     def cancel(self) -> None: ...
     def take(self, batched: bool) -> tuple[Any, ...]:
         """(arrays, structure, version), once, after wait()."""
