@@ -61,7 +61,7 @@ def successor(envs: shoal.VectorEnv, folder: Path, known: set[int]) -> int:
 @pytest.mark.parametrize("way", [{}, {"batch_size": 1}], ids=["all", "arrival"])
 @pytest.mark.parametrize("point", ["while it builds", "while it waits"])
 def test_a_successor_that_is_killed_costs_nothing(
-    tmp_path: Path, point: str, way: dict[str, Any], capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, point: str, way: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = shoal.WorkerOptions(memory_limit=1, memory_hard_limit=2**40)  # everybody is over it
     (tmp_path / "slow").touch() if point == "while it builds" else None
@@ -89,7 +89,7 @@ def test_a_successor_that_is_killed_costs_nothing(
     os.kill(pid, signal.SIGKILL)
     await_ended([pidfd])
     os.close(pidfd)
-    while "its successor failed" not in capfd.readouterr().err:  # until its death is known here
+    while "its successor failed" not in caplog.text:  # until its death is known here
         with_limit.step([0])
     (tmp_path / "slow").unlink(missing_ok=True)
     for _ in range(20):
