@@ -191,10 +191,9 @@ def test_safetensors_have_the_arrays_and_what_they_belong_to(runs: Any, tmp_path
         arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # it is no dict
     assert about["algorithm"] == "ppo" and json.loads(about["config"])["clip_obs"] == 0.5
     assert json.loads(about["action_space"])["type"] == "Box"
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     for name, value in shoal.learn.torch_policy(runs(case)).state_dict().items():
         np.testing.assert_array_equal(arrays[name], value.numpy())
-    del torch
 
 
 def test_the_card_tells_what_it_is(runs: Any, tmp_path: Path) -> None:

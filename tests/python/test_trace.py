@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -33,6 +34,19 @@ with shoal.make_vec("CartPole-v1", 4, num_workers=2) as envs:
     while True:
         envs.step(np.zeros(4, np.int64))
 """
+
+
+class Lines(gymnasium.Env):
+    """Observations that no policy of Shoal's takes."""
+
+    observation_space = gymnasium.spaces.Text(5)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return "a", {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return "b", 0.0, False, False, {}
 
 
 def own_family() -> set[int]:
@@ -243,14 +257,22 @@ class TestExplain:
         assert sum(said["parts"].values()) == pytest.approx(said["seconds"], rel=0.05)
         assert said["program"] == "training with ppo" and "policy" in told.err
 
-    def test_of_what_cannot_be_trained_it_tells_of_steps(self, capsys: pytest.CaptureFixture[str]) -> None:
-        arguments = ["bench", "--explain", "learn_envs:text", "--num-envs", "2", "--num-workers", "1"]
-        del arguments
+    def test_of_steps_alone_there_is_no_policy(self) -> None:
         with shoal.make_vec("CartPole-v1", 2, num_workers=1) as envs:
             envs.reset(seed=0)
             seen = breakdown(traced(lambda: [envs.step(np.zeros(2, np.int64)) for _ in range(50)]), os.getpid())
         parts = {part.name: part.seconds for part in seen.parts}
         assert seen.steps == 50 and parts["env.step"] > 0 and "policy" not in parts
+
+    def test_what_no_policy_fits_is_stepped(self, capsys: pytest.CaptureFixture[str]) -> None:
+        gymnasium.register("Lines-v0", Lines)
+        try:
+            arguments = ["bench", "--explain", "Lines-v0", "--num-envs", "2", "--num-workers", "1", "--seconds", "0.2"]
+            assert run([*arguments, "--json"]) == 0
+        finally:
+            gymnasium.registry.pop("Lines-v0")
+        said = json.loads(capsys.readouterr().out)
+        assert said["program"] == "stepping with actions that stay the same" and said["steps"] > 0
 
     def test_it_is_of_one_environment(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["bench", "--explain", "CartPole-v1", "--workload", "noop"]) == 2
