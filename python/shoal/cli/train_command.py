@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 def train(
     env: str = typer.Argument(None, metavar="ENV", help="Any id that gymnasium.make takes, or a native one."),
     algorithm: str = typer.Option(
-        None, "--algorithm", help="How it learns: ppo, a2c, a3c, impala, appo, dqn or sac [default: ppo]."
+        None,
+        "--algorithm",
+        help="How it learns: ppo, a2c, a3c, impala, appo, dqn, sac or recurrent_ppo [default: ppo].",
     ),
     policy: str = typer.Option(
         None,
