@@ -70,9 +70,16 @@ class NetworkArithmetic:
         """The actor's outputs and the values."""
 
     def differentiate(
-        self, observations: list[numpy.ndarray], d_head: numpy.ndarray, d_value: numpy.ndarray
+        self,
+        observations: list[numpy.ndarray],
+        d_head: numpy.ndarray,
+        d_value: numpy.ndarray,
+        counts: list[int] = [],
+        memory: numpy.ndarray | None = None,
     ) -> tuple[tuple[numpy.ndarray, numpy.ndarray], dict[str, numpy.ndarray]]:
-        """The outputs once more, and the derivatives by each parameter."""
+        """
+        The outputs once more, and the derivatives by each parameter. Of LSTMs: the rows are steps of sequences, the longest first, counts[k] of which have a step k.
+        """
 
 def loss_and_derivatives(
     config_json: str,
@@ -106,8 +113,17 @@ class Policy:
     def config(self) -> str: ...
     @property
     def step(self) -> int: ...
+    @property
+    def remembers(self) -> bool:
+        """Whether what it did earlier in an episode changes what it does."""
+
     def act(
-        self, observations: list[numpy.ndarray], actions: list[numpy.ndarray], deterministic: bool, step: int = 0
+        self,
+        observations: list[numpy.ndarray],
+        actions: list[numpy.ndarray],
+        deterministic: bool,
+        step: int = 0,
+        is_first: list[bool] = [],
     ) -> None: ...
     def evaluate(
         self, envs: shoal._core.VectorEnv, episodes: int, seed: int, deterministic: bool = True

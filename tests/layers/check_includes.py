@@ -89,7 +89,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "off_policy": ("config", "checkpoint", "network", "learner"),
         "dqn": ("config", "network", "learner", "off_policy"),
         "sac": ("config", "network", "learner", "off_policy"),
-        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac"),
+        "recurrent_ppo": ("config", "network", "learner", "ppo"),
+        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac", "recurrent_ppo"),
         "run": ("checkpoint", "network", "learner", "a3c", "algorithm"),
     },
     "bindings": {

@@ -19,6 +19,7 @@ CLEANRL = "test_compat_cleanrl"
 PETTINGZOO = "test_compat_pettingzoo"
 MOOLIB = "test_compat_moolib"
 MODULES = "test_learn_modules"
+RECURRENT = "test_learn_recurrent"
 ATARI = "test_atari"
 
 OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
@@ -531,7 +532,8 @@ PROOF: dict[str, dict[str, str]] = {
         "device": f"{MODULES}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
     },
     "learn.Policy.predict": {
-        "observation deterministic": "test_learn_policy::test_predict_deterministically_and_by_chance"
+        "observation deterministic": "test_learn_policy::test_predict_deterministically_and_by_chance",
+        "is_first": f"{RECURRENT}::test_a_policy_remembers_its_episode_until_another_begins",
     },
     "learn.ModulePolicy.predict": {
         "observation": f"{MODULES}::test_a_policy_is_loaded_by_its_import_path",
@@ -539,11 +541,16 @@ PROOF: dict[str, dict[str, str]] = {
         "deterministic": f"{MODULES}::test_a_module_without_mode_is_sampled_from_unless_that_is_asked_for",
     },
     "learn.torch_policy": {"run_dir which": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},
-    "learn.TorchPolicy.forward": {"observation": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named"},
+    "learn.TorchPolicy.forward": {
+        "observation": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named",
+        "memory": f"{RECURRENT}::test_a_collector_acts_with_what_the_policy_remembers",
+    },
     "learn.TorchPolicy.distribution": {
         "observation": f"{OWN}::test_a_torch_policy_is_of_the_checkpoint_that_was_named",
+        "memory": f"{RECURRENT}::test_the_torch_module_has_the_distribution_of_what_it_remembers",
     },
     "learn.TorchPolicy.predict": {
+        "memory": f"{RECURRENT}::test_a_policy_remembers_its_episode_until_another_begins",
         "observation": "test_learn_policy::test_the_torch_module_takes_the_names_and_gives_the_same_actions",
     },
     "learn.export": {"run_dir to output which": "test_learn_export::test_where_it_goes"},

@@ -200,7 +200,10 @@ AROUND = {
     ),
     "minibatch.h": Around(
         function="void shown(Minibatch& batch, collect::Rollout& rollout, const Advantages& advantages, "
-        "std::span<const std::int32_t> rows, Optimizer& optimizer, double learning_rate)"
+        "const Sequences& rows, Optimizer& optimizer, double learning_rate)"
+    ),
+    "recurrent_ppo.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const RecurrentPpoConfig& config, std::uint64_t seed)"
     ),
     "ppo.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const PpoConfig& config, std::uint64_t seed)"

@@ -107,7 +107,7 @@ def test_a_run_stays_one_of_its_algorithm(tmp_path):
 
 
 def test_presets_and_options_are_those_of_the_algorithm_that_is_named():
-    assert shoal.learn.algorithm_names() == ["ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac"]
+    assert shoal.learn.algorithm_names() == ["ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac", "recurrent_ppo"]
     assert shoal.learn.preset_for("CartPole-v1", "a2c") == "CartPole-v1"
     assert set(shoal.learn.config_names("a2c")) == set(shoal.learn.preset("sb3", "a2c"))
     assert "clip_range" in shoal.learn.config_names() and "clip_range" not in shoal.learn.config_names("a2c")

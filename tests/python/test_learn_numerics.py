@@ -51,10 +51,12 @@ NETWORKS: dict[str, tuple[gym.Space[Any], gym.Space[Any], dict[str, Any]]] = {
 class Both:
     """The same network in C++ and in torch, and observations."""
 
-    def __init__(self, case: str, rows: int) -> None:
-        observation, action, options = NETWORKS[case]
+    def __init__(
+        self, network: tuple[gym.Space[Any], gym.Space[Any], dict[str, Any]], rows: int, algorithm: str = "ppo"
+    ) -> None:
+        observation, action, options = network
         options = {"orthogonal_init": False, **options}  # which takes seconds of the large layers
-        self.config = json.loads(_learn.override_config(_learn.preset("sb3"), json.dumps(options)))
+        self.config = json.loads(_learn.override_config(_learn.preset("sb3", algorithm), json.dumps(options)))
         self.spaces = [description_of(space) for space in (observation, action)]
         self.ours = _learn.NetworkArithmetic(*map(json.dumps, self.spaces), json.dumps(self.config), 3)
         random = np.random.default_rng(4)
@@ -91,7 +93,7 @@ def distance(ours: np.ndarray, theirs: Any) -> float:
 @pytest.mark.parametrize("case", NETWORKS)
 def test_networks_and_their_gradients_are_those_of_autograd(case: str) -> None:
     rows = 5 if "atari" in case or "channels" in case else 37
-    both = Both(case, rows)
+    both = Both(NETWORKS[case], rows)
     head, value = both.torch(both.obs)
     ours = both.ours.forward(both.arrays())
     assert distance(ours[0], head.detach()) < 1e-5 and distance(ours[1], value.detach()) < 1e-5
@@ -109,6 +111,51 @@ def test_networks_and_their_gradients_are_those_of_autograd(case: str) -> None:
             assert parameter.grad is not None
             assert distance(gradient[name], parameter.grad) < 1e-5, name
     assert set(gradient) == {name for name, _ in both.torch.named_parameters()}
+
+
+# --- recurrent networks
+
+RECURRENT: dict[str, tuple[gym.Space[Any], gym.Space[Any], dict[str, Any]]] = {
+    "two": (box(4), spaces.Discrete(2), {"lstm_size": 64, "policy_hidden": [64], "value_hidden": [64]}),
+    "odd widths": (box(19), box(3), {"lstm_size": 37, "activation": "relu"}),
+    "shared": (box(6), spaces.Discrete(3), {**HEADS_ALONE, "lstm_size": 128, "shared_lstm": True}),
+    "pictures": (picture(1, 36, 36), spaces.Discrete(3), {**HEADS_ALONE, "lstm_size": 32, "shared_lstm": True}),
+}
+# Sequences that are not of one length, the longest first, and how many of them have each step.
+LENGTHS = [9, 6, 6, 3, 1]
+COUNTS = [sum(length > step for length in LENGTHS) for step in range(LENGTHS[0])]
+
+
+@pytest.mark.parametrize("case", RECURRENT)
+def test_gradients_through_time_are_those_of_autograd(case: str) -> None:
+    both = Both(RECURRENT[case], sum(LENGTHS), "recurrent_ppo")
+    random = np.random.default_rng(6)
+    lstms = 1 if RECURRENT[case][2].get("shared_lstm") else 2
+    before = (0.5 * random.normal(size=(len(LENGTHS), 2 * lstms * both.config["lstm_size"]))).astype(np.float32)
+
+    memory = torch.from_numpy(before)
+    heads, values = [], []
+    for rows in np.split(np.arange(sum(COUNTS)), np.cumsum(COUNTS)[:-1]):
+        head, value, memory = both.torch(both.obs[rows], memory[: len(rows)])
+        heads.append(head)
+        values.append(value)
+    head, value = torch.cat(heads), torch.cat(values)
+    d_head, d_value = (random.normal(size=shape).astype(np.float32) for shape in (head.shape, value.shape))
+    ours, gradient = both.ours.differentiate(both.arrays(), d_head, d_value, COUNTS, before)
+    assert distance(ours[0], head.detach()) < 1e-5 and distance(ours[1], value.detach()) < 1e-5
+    torch.autograd.backward([head, value], [torch.from_numpy(d_head), torch.from_numpy(d_value)])
+    for name, parameter in both.torch.named_parameters():
+        if name != "log_std":
+            assert parameter.grad is not None
+            assert distance(gradient[name], parameter.grad) < 1e-5, name
+
+
+def test_sequences_that_do_not_fit_are_refused() -> None:
+    both = Both(RECURRENT["two"], 3, "recurrent_ppo")
+    d_head, d_value, memory = (np.zeros(shape, np.float32) for shape in ((3, 2), 3, (2, 256)))
+    for counts, before in (([2, 1], memory[:1]), ([1, 2], memory[:1]), ([2], memory), ([], None)):
+        with pytest.raises(ValueError, match="sequences"):
+            both.ours.differentiate(both.arrays(), d_head, d_value, counts, before)
 
 
 # --- losses
@@ -236,7 +283,7 @@ def test_steps_of_optimisers_are_those_of_torch(optimizer: str, max_grad_norm: f
 
 
 def test_minibatches_of_pictures_move_a_network_as_torch_moves_it() -> None:
-    both = Both("gray", 64)
+    both = Both(NETWORKS["gray"], 64)
     config = configured({"learning_rate": 1e-3, "batch_size": 64, "entropy_coef": 0.01})
     optimizer = torch.optim.Adam(both.torch.parameters(), lr=1e-3, eps=config["adam_eps"])
     names = [name for name, _ in both.torch.named_parameters()]
@@ -270,7 +317,7 @@ def test_minibatches_of_pictures_move_a_network_as_torch_moves_it() -> None:
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
-    both = Both("gray", 2)
+    both = Both(NETWORKS["gray"], 2)
     for wrong in ([], both.arrays() * 2, [both.arrays()[0][:, :, :30]], [both.arrays()[0].astype(np.float32)]):
         with pytest.raises(ValueError, match="lea(f|ves)"):
             both.ours.forward(wrong)

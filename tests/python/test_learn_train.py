@@ -184,7 +184,7 @@ def test_a_list_of_factories(tmp_path):
         ({"num_envs": 0}, "num_envs is 0"),
         ({"gamma": 1.5}, "gamma"),
         ({"batch_size": "many"}, "batch_size"),
-        ({"algorithm": "dqm"}, "'dqm'; there is ppo, a2c, a3c, impala, appo, dqn, sac"),
+        ({"algorithm": "dqm"}, "'dqm'; there is ppo, a2c, a3c, impala, appo, dqn, sac, recurrent_ppo"),
     ],
 )
 def test_a_bad_option_is_one_clear_error_before_anything_starts(tmp_path, options, message):

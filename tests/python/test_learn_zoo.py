@@ -192,6 +192,24 @@ def test_a2cs_optimiser(tmp_path: Path) -> None:
     assert zoo.read(path, "Mine-v0", "ppo").algorithm == "ppo"
 
 
+def test_recurrent_policies(tmp_path: Path) -> None:
+    path = tmp_path / "ppo_lstm.yml"
+    kwargs = (
+        "dict(ortho_init=False, activation_fn=nn.ReLU, lstm_hidden_size=64, enable_critic_lstm=True, n_lstm_layers=1)"
+    )
+    text = f'policy: MlpLstmPolicy\nn_steps: 32\npolicy_kwargs: "{kwargs}"'
+    assert entry(path, text) == {"num_steps": 32, "orthogonal_init": False, "activation": "relu", "lstm_size": 64}
+    assert zoo.read(path, "Mine-v0").algorithm == "recurrent_ppo"
+    assert entry(path, 'policy_kwargs: "dict(shared_lstm=True, enable_critic_lstm=False)"') == {"shared_lstm": True}
+    for refused in (
+        "policy: MlpPolicy",
+        'policy_kwargs: "dict(enable_critic_lstm=False)"',
+        "target_update_interval: 3",
+    ):
+        with pytest.raises(ValueError, match="Shoal's recurrent_ppo has not"):
+            entry(path, refused)
+
+
 def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
     text = """
         use_sde: True

@@ -119,6 +119,27 @@ def test_a_step_from_any_state_equals_gymnasiums(name):
         assert batch.state() == [float(v) for v in env.state], (state, action)
 
 
+@pytest.mark.parametrize("count", [1, 40])  # 40: some of them in vector registers
+def test_hidden_velocities_are_zeros_and_nothing_else_differs(count):
+    plain, hidden = native("CartPole-v1", count), native("CartPoleNoVel-v1", count)
+    asked = native("CartPole-v1", count, hide_velocities=True)
+    random = np.random.default_rng(7)
+    for i in range(count):
+        for batch in (plain, hidden, asked):
+            batch.reset(i, i)
+    for _ in range(30):
+        expected = plain.obs[0] * np.array([1, 0, 1, 0], np.float32)
+        for batch in (hidden, asked):
+            np.testing.assert_array_equal(batch.obs[0], expected)
+            np.testing.assert_array_equal(batch.reward, plain.reward)
+            np.testing.assert_array_equal(batch.terminated, plain.terminated)
+        actions = random.integers(0, 2, count)
+        for batch in (plain, hidden, asked):
+            batch.actions[0][:] = actions
+            batch.step()
+    assert plain.obs[0][:, [1, 3]].all()
+
+
 @pytest.mark.parametrize(
     ("name", "kwargs"),
     [

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,7 +64,7 @@ class NetworkArithmetic {
         space_(space_of(observation_space)),
         encoder_(space_),
         network_(learn::Network::create(encoder_, collect::ActionDecoder(space_of(action_space)),
-                                        config_.learner(), parameters_)) {
+                                        config_.learner(), parameters_, recurrence())) {
     network_.initialize(parameters_, config_.learner(), learn::Philox(seed));
     model_ = make_fused_actor_critic(network_, parameters_);
   }
@@ -83,25 +85,38 @@ class NetworkArithmetic {
 
   nb::tuple forward(const Observations& observations) {
     const auto rows = encode(observations);
-    std::vector<float> head(rows * width()), value(rows);
-    model_->forward(views_, head, value);
+    std::vector<float> head(rows * width()), value(rows), memory(rows * model_->memory_size());
+    model_->forward(views_, memory, head, value);
     return outputs(head, value);
   }
 
   nb::tuple differentiate(const Observations& observations, const Floats& d_head,
-                          const Floats& d_value) {
+                          const Floats& d_value, const std::vector<std::int32_t>& counts,
+                          const std::optional<Floats>& memory) {
     const auto rows = encode(observations);
     if (d_head.size() != rows * width() || d_value.size() != rows)
       throw InvalidArgument("the derivatives have other sizes than the outputs");
+    const auto before = memory ? span_of(*memory) : std::span<const float>();
+    const auto first = counts.empty() ? 0 : static_cast<std::size_t>(counts.front());
+    if (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) !=
+            (model_->memory_size() > 0 ? rows : 0) ||
+        !std::ranges::is_sorted(counts, std::ranges::greater()) ||
+        before.size() != first * model_->memory_size())
+      throw InvalidArgument("the sequences, or their memory, are not of these rows");
     std::vector<float> head(rows * width()), value(rows), gradient(parameters_.flat().size());
     std::vector<std::int32_t> all(rows);
     std::iota(all.begin(), all.end(), 0);
-    model_->forward_train(views_, all, head, value);
+    model_->forward_train(views_, {all, counts, before}, head, value);
     model_->backward(span_of(d_head), span_of(d_value), gradient);
     return nb::make_tuple(outputs(head, value), by_name(gradient));
   }
 
  private:
+  learn::Recurrence recurrence() const {
+    const auto* config = std::get_if<learn::RecurrentPpoConfig>(&config_.algorithm);
+    return config != nullptr ? config->recurrence() : learn::Recurrence{};
+  }
+
   std::size_t width() const { return static_cast<std::size_t>(network_.head); }
 
   /// Into views_; returns the number of rows. Throws InvalidArgument for arrays that are not those of
@@ -241,11 +256,13 @@ void bind_learn_numerics(nb::module_& module) {
                    "tuple[numpy.ndarray, numpy.ndarray]"),
            "The actor's outputs and the values.")
       .def("differentiate", &NetworkArithmetic::differentiate, "observations"_a, "d_head"_a,
-           "d_value"_a,
+           "d_value"_a, "counts"_a = std::vector<std::int32_t>(), "memory"_a = nb::none(),
            nb::sig("def differentiate(self, observations: list[numpy.ndarray], d_head: "
-                   "numpy.ndarray, d_value: numpy.ndarray) -> tuple[tuple[numpy.ndarray, "
-                   "numpy.ndarray], dict[str, numpy.ndarray]]"),
-           "The outputs once more, and the derivatives by each parameter.");
+                   "numpy.ndarray, d_value: numpy.ndarray, counts: list[int] = [], memory: "
+                   "numpy.ndarray | None = None) -> tuple[tuple[numpy.ndarray, numpy.ndarray], "
+                   "dict[str, numpy.ndarray]]"),
+           "The outputs once more, and the derivatives by each parameter. Of LSTMs: the rows are "
+           "steps of sequences, the longest first, counts[k] of which have a step k.");
   module.def("loss_and_derivatives", &loss_and_derivatives, "config_json"_a, "action_space"_a,
              "head"_a, "value"_a, "log_std"_a, "actions"_a, "old_logp"_a, "old_value"_a,
              "advantage"_a, "returns"_a,

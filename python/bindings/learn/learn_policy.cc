@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "learn/learn_bindings.h"
@@ -75,18 +76,33 @@ std::vector<shm::TensorView> views(const env::Space& space, const std::vector<Ar
   return views;
 }
 
-void act(TrainedPolicy& policy, const std::vector<Input>& observations,
-         const std::vector<Output>& actions, bool deterministic, std::uint64_t step) {
+/// A policy, and what it remembers from one call to the next.
+struct RememberingPolicy {
+  explicit RememberingPolicy(TrainedPolicy of)
+      : policy(std::move(of)), memory(policy.acting().memory_size()) {}
+
+  TrainedPolicy policy;
+  learn::EpisodeMemory memory;
+};
+
+void act(RememberingPolicy& remembering, const std::vector<Input>& observations,
+         const std::vector<Output>& actions, bool deterministic, std::uint64_t step,
+         const std::vector<bool>& is_first) {
+  TrainedPolicy& policy = remembering.policy;
   const auto in = views(policy.observation_space(), observations, "observations");
   const auto out = views(policy.action_space(), actions, "actions");
   if (in[0].rows != out[0].rows)
     throw InvalidArgument(
         fmt::format("{} observations and room for {} actions", in[0].rows, out[0].rows));
-  if (in[0].rows > 0) policy.act(in, out, deterministic, step);
+  std::vector<std::uint8_t> first(is_first.begin(), is_first.end());
+  first.resize(static_cast<std::size_t>(in[0].rows));
+  if (in[0].rows > 0)
+    policy.acting().act(in, remembering.memory.of(first), out, deterministic, step);
 }
 
-nb::dict evaluate_policy(TrainedPolicy& policy, std::shared_ptr<vector::VectorEnv> envs,
+nb::dict evaluate_policy(RememberingPolicy& remembering, std::shared_ptr<vector::VectorEnv> envs,
                          int episodes, std::uint64_t seed, bool deterministic) {
+  TrainedPolicy& policy = remembering.policy;
   if (envs->single_observation_space() != policy.observation_space() ||
       envs->single_action_space() != policy.action_space())
     throw InvalidArgument(fmt::format(
@@ -105,12 +121,7 @@ nb::dict evaluate_policy(TrainedPolicy& policy, std::shared_ptr<vector::VectorEn
       check();
       return false;
     };
-    evaluation = learn::evaluate(
-        *envs,
-        [&](auto obs, auto actions, std::uint64_t step) {
-          policy.act(obs, actions, deterministic, step);
-        },
-        options);
+    evaluation = learn::evaluate(*envs, policy.acting(), deterministic, options);
   }
   nb::dict result;
   result["returns"] = evaluation.returns;
@@ -124,24 +135,30 @@ nb::dict evaluate_policy(TrainedPolicy& policy, std::shared_ptr<vector::VectorEn
 }  // namespace
 
 void bind_learn_policy(nb::module_& module) {
-  nb::class_<TrainedPolicy>(module, "Policy")
+  using Remembering = RememberingPolicy;
+  nb::class_<Remembering>(module, "Policy")
       .def_static(
-          "load", [](const std::string& directory) { return TrainedPolicy::load(directory); },
+          "load",
+          [](const std::string& directory) { return Remembering(TrainedPolicy::load(directory)); },
           "checkpoint"_a)
       .def_prop_ro("observation_space",
-                   [](const TrainedPolicy& policy) {
-                     return env::space_to_json(policy.observation_space()).dump();
+                   [](const Remembering& its) {
+                     return env::space_to_json(its.policy.observation_space()).dump();
                    })
       .def_prop_ro("action_space",
-                   [](const TrainedPolicy& policy) {
-                     return env::space_to_json(policy.action_space()).dump();
+                   [](const Remembering& its) {
+                     return env::space_to_json(its.policy.action_space()).dump();
                    })
       .def_prop_ro("config",
-                   [](const TrainedPolicy& policy) { return to_flat_json(policy.config()).dump(); })
-      .def_prop_ro("step", &TrainedPolicy::steps)
+                   [](const Remembering& its) { return to_flat_json(its.policy.config()).dump(); })
+      .def_prop_ro("step", [](const Remembering& its) { return its.policy.steps(); })
+      .def_prop_ro(
+          "remembers", [](Remembering& its) { return its.policy.acting().memory_size() > 0; },
+          "Whether what it did earlier in an episode changes what it does.")
       .def("act", &act, "observations"_a, "actions"_a, "deterministic"_a, "step"_a = 0,
+           "is_first"_a = std::vector<bool>(),
            nb::sig("def act(self, observations: list[numpy.ndarray], actions: list[numpy.ndarray], "
-                   "deterministic: bool, step: int = 0) -> None"))
+                   "deterministic: bool, step: int = 0, is_first: list[bool] = []) -> None"))
       .def("evaluate", &evaluate_policy, "envs"_a, "episodes"_a, "seed"_a,
            "deterministic"_a = true);
 }

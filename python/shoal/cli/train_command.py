@@ -25,7 +25,7 @@ def train(
     algorithm: str = typer.Option(
         None,
         "--algorithm",
-        help="How it learns: ppo, a2c, a3c, impala, appo, dqn or sac [default: ppo].",
+        help="How it learns: ppo, a2c, a3c, impala, appo, dqn, sac or recurrent_ppo [default: ppo].",
         autocompletion=completion.algorithms,
     ),
     policy: str = typer.Option(

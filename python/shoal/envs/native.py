@@ -94,6 +94,8 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         return _sample(self.observation_space, iter(self._obs))
 
 
+# Environments whose state another one of Gymnasium's draws than that of their name.
+_DRAWN_BY = {"shoal/CartPoleNoVel-v1": "CartPole-v1"}
 # What makes an environment observe the picture that it renders as.
 _PICTURES = {"shoal/SegmentedWorld-v0": {"observation": "rgb"}}
 
@@ -122,7 +124,7 @@ def _painter(env_id: str, render_mode: str) -> Any:
         if render_mode not in _PicturePainter.metadata["render_modes"]:
             raise ValueError(f"{env_id} draws pictures, render_mode='rgb_array', and not {render_mode!r}")
         return _PicturePainter(env_id)
-    twin = env_id.rpartition("/")[2]
+    twin = _DRAWN_BY.get(env_id, env_id.rpartition("/")[2])
     if twin == env_id or twin not in gymnasium.registry:
         raise ValueError(f"{env_id} cannot be drawn: Gymnasium has no environment {twin} whose renderer could be used")
     painter: Any = gymnasium.make(twin, render_mode=render_mode, disable_env_checker=True).unwrapped

@@ -77,19 +77,24 @@ class Policy:
         options: dict[str, Any] = json.loads(self._native.config)
         return options
 
-    def predict(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+    def predict(self, observation: Any, deterministic: bool = True, *, is_first: Any = None) -> np.ndarray:
         """The action for one observation, or the actions for a batch of them.
+
+        A policy of recurrent PPO goes on with what it remembers of the last call; another number of observations than there
+        begins anew.
 
         Args:
             observation: as the environment gives it, or a batch with one more dimension in front; for Dict and Tuple
                 spaces a dict or tuple of such arrays.
             deterministic: the most probable action (Discrete), the mean (Box); False samples. Of DQN: the action of the highest
                 value; False explores as it did at the end. Of SAC: tanh of the mean, scaled to the bounds.
+            is_first: of recurrent PPO, whether an episode begins; for a batch one for each. None: the first time alone.
 
         Returns:
             What `env.step` takes, of the action space's dtype, with the batch's dimension in front if there was one.
 
         Raises:
+            TypeError: is_first= of a policy that remembers nothing.
             ValueError: the observation does not fit the space.
         """
         batches = [leaf.batch(leaf.pick(observation)) for leaf in self._inputs]
@@ -97,8 +102,13 @@ class Policy:
         rows = batches[0][0].shape[0]
         if any(was_single != single or array.shape[0] != rows for array, was_single in batches):
             raise ValueError("some arrays of the observation are single and others batches, or of other lengths")
+        begins: list[bool] = []
+        if is_first is not None:
+            if not self._native.remembers:
+                raise TypeError(f"is_first= is of recurrent_ppo; this policy is of {self.config['algorithm']}")
+            begins = np.broadcast_to(np.asarray(is_first, bool), rows).tolist()
         actions = np.empty((rows, *self._output.shape), self._output.dtype)
-        self._native.act([array for array, _ in batches], [actions], deterministic, self._samples)
+        self._native.act([array for array, _ in batches], [actions], deterministic, self._samples, begins)
         if not deterministic:
             self._samples += 1
         return actions[0] if single else actions

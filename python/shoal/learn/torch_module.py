@@ -51,6 +51,9 @@ class TorchPolicy(nn.Module):
     spaces. It gives the actor's output (logits of all components concatenated, or means) and the values. Of DQN: the value of each
     action, and the best one's. Of SAC: means and logarithms of standard deviations before the tanh, concatenated, and NaN: it
     has no values.
+
+    Of recurrent PPO, `forward` and `predict` also take what the policy remembers of each row's episode, float32 [rows, …], None
+    where episodes begin; and give, last, what it remembers after the step.
     """
 
     def __init__(self, observation_space: dict[str, Any], action_space: dict[str, Any], config: dict[str, Any]) -> None:
@@ -71,6 +74,7 @@ class TorchPolicy(nn.Module):
         self.choices = [] if self.is_continuous else choices(self._action)
         outputs = numel(self._action.shape) if self.is_continuous else sum(self.choices)
         self._algorithm = config.get("algorithm", "ppo")
+        self._is_recurrent = self._algorithm == "recurrent_ppo"
         self._exploration = config.get("exploration_final", 0.0)
         if self._algorithm == "dqn":
             self._add_q_network(width, config, outputs, activation)
@@ -80,6 +84,11 @@ class TorchPolicy(nn.Module):
             self._add_actor_critic(width, config, outputs, activation)
 
     def _add_actor_critic(self, width: int, config: dict[str, Any], outputs: int, activation: type[nn.Module]) -> None:
+        if self._is_recurrent:
+            self._lstm_names = ["lstm"] if config["shared_lstm"] else ["actor_lstm", "critic_lstm"]
+            for name in self._lstm_names:
+                self.add_module(name, nn.LSTM(width, config["lstm_size"]))
+            width = config["lstm_size"]
         policy_hidden, value_hidden = config["policy_hidden"], config["value_hidden"]
         self._has_trunk = bool(config["shared_hidden"] and policy_hidden)
         if self._has_trunk:
@@ -102,8 +111,11 @@ class TorchPolicy(nn.Module):
         self.value = _mlp(width, own, 1, activation)
         self.advantage = _mlp(width, own, outputs, activation)
 
-    def forward(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, observation: Any, memory: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
         features = self._features(observation)
+        if self._is_recurrent:
+            remembered, after = self._remembered(features, memory)
+            return self.actor(remembered[0]), self.critic(remembered[-1]).squeeze(-1), after
         if self._algorithm == "dqn":
             q = self._q_values(features)
             return q, q.max(-1).values
@@ -114,6 +126,22 @@ class TorchPolicy(nn.Module):
             features = self.trunk(features)
         return self.actor(features), self.critic(features).squeeze(-1)
 
+    def _remembered(
+        self, features: torch.Tensor, memory: torch.Tensor | None
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The outputs of each LSTM, and what they remember after them."""
+        lstms = [self.get_submodule(name) for name in self._lstm_names]
+        if memory is None:
+            memory = features.new_zeros(len(features), 2 * sum(int(lstm.hidden_size) for lstm in lstms))
+        outputs: list[torch.Tensor] = []
+        after: list[torch.Tensor] = []
+        for lstm, part in zip(lstms, memory.chunk(len(lstms), dim=-1), strict=True):
+            state = tuple(half[None].contiguous() for half in part.chunk(2, dim=-1))
+            output, state = lstm(features[None], state)
+            outputs.append(output[0])
+            after += [state[0][0], state[1][0]]
+        return outputs, torch.cat(after, dim=-1)
+
     def _q_values(self, features: torch.Tensor) -> torch.Tensor:
         if not self._is_dueling:
             plain: torch.Tensor = self.q(features)
@@ -123,11 +151,11 @@ class TorchPolicy(nn.Module):
         value: torch.Tensor = self.value(features)
         return value + advantage - advantage.mean(-1, keepdim=True)
 
-    def distribution(self, observation: Any) -> Any:
+    def distribution(self, observation: Any, memory: torch.Tensor | None = None) -> Any:
         """Of the actions: Independent(Normal) for a Box (before it is clipped to the bounds), else a list of
         Categoricals, one a component, counted from the space's start. Of DQN: one Categorical, as it explores at the end of
         training. Of SAC: the Normal through tanh and the scale of the bounds."""
-        head, _ = self(observation)
+        head = self(observation, memory)[0]
         if self._algorithm == "dqn":
             best = nn.functional.one_hot(head.argmax(-1), head.shape[-1])
             share = self._exploration
@@ -155,9 +183,13 @@ class TorchPolicy(nn.Module):
         return low, high
 
     @torch.no_grad()
-    def predict(self, observation: Any) -> torch.Tensor:
-        """The deterministic actions for a batch, as the environment takes them."""
-        head, _ = self(observation)
+    def predict(self, observation: Any, memory: torch.Tensor | None = None) -> Any:
+        """The deterministic actions for a batch, as the environment takes them; of recurrent PPO, what it remembers, too."""
+        head, _, *after = self(observation, memory)
+        actions = self._actions(head)
+        return (actions, *after) if after else actions
+
+    def _actions(self, head: torch.Tensor) -> torch.Tensor:
         description, shape = self._action.description, self._action.shape
         if self.is_continuous:
             low, high = self._bounds()

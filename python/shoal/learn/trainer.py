@@ -80,8 +80,8 @@ def train(
 
     Args:
         env: an environment's id, class or factory, or a list of factories: what `shoal.make_vec` takes.
-        algorithm: "ppo" (the default), "a2c", "a3c", "impala", "appo", "dqn" or "sac". "impala" and "appo" collect beside the
-            update; which weights a rollout is collected with then depends on timing, unless they are told
+        algorithm: "ppo" (the default), "a2c", "a3c", "impala", "appo", "dqn", "sac" or "recurrent_ppo", whose policy remembers what it
+            saw of an episode. "impala" and "appo" collect beside the update; which weights a rollout is collected with then depends on timing, unless they are told
             `deterministic=True`. "a3c" learns in its worker processes, all of which step the same parameters at the same time; what
             comes of it depends on timing. "dqn" (Discrete actions) and "sac" (a Box with bounds) learn from a replay of
             `buffer_size` rows, which lies in memory from the start and in every resumable checkpoint.

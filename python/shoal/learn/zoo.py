@@ -21,7 +21,10 @@ __all__ = ["Entry", "read"]
 
 # Algorithms that have a file of their own there.
 _OF_ZOO = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "ppo", "ppo_lstm", "qrdqn", "sac", "td3", "tqc", "trpo")
+# Files whose algorithm has another name here.
+_NAMED = {"ppo_lstm": "recurrent_ppo"}
 _PLAIN_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
+_RECURRENT_POLICIES = ("MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy")
 _ATARI_WRAPPERS = (
     "stable_baselines3.common.atari_wrappers.AtariWrapper",
     "rl_zoo3.wrappers.AtariWrapper",
@@ -151,8 +154,9 @@ def _entry_name(entries: Mapping[str, Any], path: Path, name: str | None, env_id
 def _algorithm(path: Path, asked: str | None) -> str:
     if asked is not None:
         return asked
-    if path.stem in algorithm_names():
-        return path.stem
+    stem = _NAMED.get(path.stem, path.stem)
+    if stem in algorithm_names():
+        return stem
     if path.stem in _OF_ZOO:
         raise ValueError(
             f"{path} is of {path.stem}, which Shoal has not; there is {', '.join(algorithm_names())}, to be named by algorithm="
@@ -310,9 +314,10 @@ class _Reader:
         self._note(key, value, "an episode begins with copies of its first observation; there, with zeros")
 
     def _policy(self, key: str, value: Any) -> None:
-        if value not in _PLAIN_POLICIES:
-            self._refuse(key, value, f"there is {', '.join(_PLAIN_POLICIES)}")
-        elif value == "CnnPolicy":
+        known = _RECURRENT_POLICIES if "lstm_size" in self._options else _PLAIN_POLICIES
+        if value not in known:
+            self._refuse(key, value, f"there is {', '.join(known)}")
+        elif value.startswith("Cnn"):
             self._layers([], [])
 
     def _layers(self, policy: list[int], value: list[int]) -> None:
@@ -321,7 +326,9 @@ class _Reader:
                 self._entry.arguments[option] = widths
 
     def _policy_kwargs(self, key: str, value: Any) -> None:
-        kwargs = _mapping(key, literal(key, value))
+        kwargs = dict(_mapping(key, literal(key, value)))
+        if kwargs.get("enable_critic_lstm") == (not kwargs.get("shared_lstm", False)):
+            del kwargs["enable_critic_lstm"]  # an LSTM of its own, or the policy's; without any, it is refused
         for name, setting in sorted(kwargs.items(), key=lambda kwarg: kwarg[0] == "optimizer_kwargs"):  # it comes last
             self._policy_kwarg(f"{key}: {name}", name, setting)
 
@@ -332,13 +339,15 @@ class _Reader:
             self._set(key, value, "activation", str(value).rpartition(".")[2].lower())
         elif name == "log_std_init":
             self._set(key, value, "log_std_init", value)
+        elif name in ("lstm_hidden_size", "shared_lstm"):
+            self._set(key, value, "lstm_size" if name == "lstm_hidden_size" else name, value)
         elif name == "ortho_init":
             self._set(key, value, "orthogonal_init", value)
         elif name == "optimizer_class" and str(value).rpartition(".")[2] in _OPTIMIZERS:
             self._set(key, value, "optimizer", _OPTIMIZERS[str(value).rpartition(".")[2]])
         elif name == "optimizer_kwargs":
             self._optimizer_kwargs(key, _mapping(key, value))
-        elif (name, value) == ("share_features_extractor", True) or (
+        elif (name, value) in (("share_features_extractor", True), ("n_lstm_layers", 1)) or (
             name == "features_extractor_class" and str(value).rpartition(".")[2] in ("NatureCNN", "FlattenExtractor")
         ):
             self._note(key, value, "so it is")

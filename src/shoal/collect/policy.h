@@ -1,7 +1,8 @@
 // Who chooses the actions: what a collector needs of a learner's policy.
 //
 // A policy sees encoded observations (ObservationEncoder) and gives actions in its own form, which
-// are stored as they are and turned into the environment's form by an ActionDecoder.
+// are stored as they are and turned into the environment's form by an ActionDecoder. One that
+// remembers what it saw of an episode (recurrent networks) is told where episodes begin.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,16 @@ class Policy {
                    const shm::TensorView& actions, std::span<float> logp,
                    std::span<float> value) = 0;
 
-  /// The values alone, for any number of rows.
-  virtual void values(std::span<const shm::TensorView> obs, std::span<float> value) = 0;
+  /// The values alone: row k of `obs` is what environment envs[k] would see next; acts on nothing
+  /// that is remembered.
+  virtual void values(std::span<const shm::TensorView> obs, std::span<const int> envs,
+                      std::span<float> value) = 0;
+
+  /// Of policies that remember. A rollout begins with the next act().
+  virtual void begin_rollout() {}
+  /// What came before is forgotten of every environment whose flag is not 0: another episode begins
+  /// with the next act().
+  virtual void forget(std::span<const std::uint8_t> /*envs*/) {}
 };
 
 }  // namespace shoal::collect

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "shoal/os/error.h"
@@ -21,8 +22,11 @@ RolloutCollector::RolloutCollector(vector::VectorEnv& envs, RolloutCollectorPart
   }
   const auto n = static_cast<std::size_t>(envs.num_envs());
   last_value_.resize(n);
+  all_envs_.resize(n);
+  std::iota(all_envs_.begin(), all_envs_.end(), 0);
   done_.resize(n);
   skip_.resize(n);
+  forgotten_.resize(n);
   if (envs.autoreset_mode() != vector::AutoresetMode::kSameStep) return;
   for (const auto& spec : parts.encoder.specs()) {
     auto& bytes = final_bytes_.emplace_back(n * spec.bytes());
@@ -37,6 +41,8 @@ void RolloutCollector::reset(std::span<const std::optional<std::uint64_t>> seeds
   parts_.encoder.encode(batch.obs, rollout_.obs(rollout_.steps()), true);
   parts_.episodes.restart();
   parts_.rewards.restart();
+  std::ranges::fill(forgotten_, std::uint8_t{1});
+  parts_.policy.forget(forgotten_);
   ready_ = true;
 }
 
@@ -52,11 +58,12 @@ Rollout& RolloutCollector::collect(std::uint64_t first_step) {
   const trace::Scope scope(trace::Span::kCollect, last_value_.size());
   ready_ = false;
   rollout_.carry_over();
+  parts_.policy.begin_rollout();
   for (int t = 0; t < rollout_.steps(); ++t) {
     choose_actions(t, first_step + static_cast<std::uint64_t>(t));
     take_in(t, envs_.step());
   }
-  parts_.policy.values(rollout_.obs(rollout_.steps()), last_value_);
+  parts_.policy.values(rollout_.obs(rollout_.steps()), all_envs_, last_value_);
   // Same-step mode has its next values where episodes ended; everywhere else the next row's value
   // is it.
   const int n = rollout_.envs();
@@ -106,6 +113,9 @@ void RolloutCollector::take_in(int t, const vector::Batch& batch) {
   parts_.episodes.step(batch.reward, terminated, truncated, skip_, batch.fault);
   if (envs_.autoreset_mode() == vector::AutoresetMode::kSameStep)
     value_final_observations(t, batch);
+  for (std::size_t i = 0; i < forgotten_.size(); ++i)
+    forgotten_[i] = batch.reset[i] != 0 || batch.fault[i] != 0;
+  parts_.policy.forget(forgotten_);
   parts_.encoder.encode(batch.obs, rollout_.obs(t + 1), true);
 }
 
@@ -121,7 +131,7 @@ void RolloutCollector::value_final_observations(int t, const vector::Batch& batc
   if (final_env_.empty()) return;
   std::vector<shm::TensorView> rows = final_obs_;
   for (auto& view : rows) view.rows = static_cast<std::int64_t>(final_env_.size());
-  parts_.policy.values(rows, std::span<float>(final_value_).first(final_env_.size()));
+  parts_.policy.values(rows, final_env_, std::span<float>(final_value_).first(final_env_.size()));
   for (std::size_t k = 0; k < final_env_.size(); ++k) {
     rollout_.next_value(t)[static_cast<std::size_t>(final_env_[k])] = final_value_[k];
   }

@@ -69,8 +69,10 @@ class RolloutCollector {
   Rollout rollout_;
   bool ready_ = false;
   std::vector<float> last_value_;
+  std::vector<int> all_envs_;
   std::vector<std::uint8_t> done_;
   std::vector<std::uint8_t> skip_;
+  std::vector<std::uint8_t> forgotten_;
   // Room for the final observations of one step, as many rows as there are environments.
   std::vector<std::vector<std::byte>> final_bytes_;
   std::vector<shm::TensorView> final_obs_;

@@ -1,8 +1,12 @@
 #include "shoal/collect/rollout_collector.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "shoal/collect/gae.h"
@@ -24,12 +28,21 @@ class TestPolicy final : public Policy {
            std::span<float> logp, std::span<float> value) override {
     for (auto& a : actions.as<std::int32_t>()) a = static_cast<std::int32_t>(step % 3);
     for (auto& l : logp) l = -static_cast<float>(step);
-    values(obs, value);
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] = obs[0].as<float>()[i] / 10;
+    told.push_back("act");
   }
-  void values(std::span<const shm::TensorView> obs, std::span<float> value) override {
-    const auto x = obs[0].as<float>();
-    for (std::size_t i = 0; i < value.size(); ++i) value[i] = x[i] / 10;
+  void values(std::span<const shm::TensorView> obs, std::span<const int> envs,
+              std::span<float> value) override {
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] = obs[0].as<float>()[i] / 10;
+    told.push_back(fmt::format("values of {}", fmt::join(envs, " ")));
   }
+  void begin_rollout() override { told.push_back("rollout"); }
+  void forget(std::span<const std::uint8_t> envs) override {
+    if (std::ranges::count(envs, 0) < static_cast<std::ptrdiff_t>(envs.size()))
+      told.push_back(fmt::format("forget {}", fmt::join(envs, "")));
+  }
+
+  std::vector<std::string> told;
 
  private:
   shm::TensorSpec spec_{shm::DType::kI32, {1}};
@@ -190,6 +203,22 @@ TEST(RolloutCollector, ExchangedRolloutsGoOnWhereTheLastOneEnded) {
     EXPECT_TRUE(std::ranges::equal(other.valid(), wanted.valid()));
     EXPECT_TRUE(std::ranges::equal(other.next_value(), wanted.next_value()));
   }
+}
+
+TEST(RolloutCollector, APolicyThatRemembersIsToldWhereEpisodesBegin) {
+  using testing::ElementsAre;
+  const Script script{{{2, true}, {9, true}}, {{3, false}, {9, true}}};
+  Fixture next_step(script, AutoresetMode::kNextStep, 4);
+  next_step.collect();
+  // An environment is reset, and forgotten, in the step after its last one.
+  EXPECT_THAT(next_step.policy.told, ElementsAre("forget 11", "rollout", "act", "act", "act",
+                                                 "forget 10", "act", "forget 01", "values of 0 1"));
+  Fixture same_step(script, AutoresetMode::kSameStep, 3);
+  same_step.collect();
+  // The end of the truncated episode is valued before it is forgotten.
+  EXPECT_THAT(same_step.policy.told,
+              ElementsAre("forget 11", "rollout", "act", "act", "forget 10", "act", "values of 1",
+                          "forget 01", "values of 0 1"));
 }
 
 }  // namespace

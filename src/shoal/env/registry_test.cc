@@ -44,11 +44,9 @@ std::string message_of(auto call) {
 
 TEST(Registry, HoldsTheBuiltInEnvironmentsWithGymnasiumsLimits) {
   const std::vector<std::tuple<std::string, int, std::optional<double>>> expected = {
-      {"shoal/CartPole-v1", 500, 475.0},
-      {"shoal/Pendulum-v1", 200, {}},
-      {"shoal/Acrobot-v1", 500, -100.0},
-      {"shoal/MountainCar-v0", 200, -110.0},
-      {"shoal/MountainCarContinuous-v0", 999, 90.0}};
+      {"shoal/CartPole-v1", 500, 475.0},     {"shoal/CartPoleNoVel-v1", 500, 475.0},
+      {"shoal/Pendulum-v1", 200, {}},        {"shoal/Acrobot-v1", 500, -100.0},
+      {"shoal/MountainCar-v0", 200, -110.0}, {"shoal/MountainCarContinuous-v0", 999, 90.0}};
   for (const auto& [id, steps, threshold] : expected) {
     EXPECT_TRUE(is_registered(id)) << id;
     EXPECT_EQ(find_env(id).max_episode_steps, steps) << id;

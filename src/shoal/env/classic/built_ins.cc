@@ -11,6 +11,11 @@
 namespace shoal::env::classic {
 namespace {
 
+CartPole cart_pole(Keywords& keywords, bool hide_velocities) {
+  const bool sutton_barto_reward = keywords.take_bool("sutton_barto_reward", false);
+  return CartPole(sutton_barto_reward, keywords.take_bool("hide_velocities", hide_velocities));
+}
+
 /// A factory of the environment that `from` makes of the caller's arguments.
 template <class From>
 BatchFactory factory(From from) {
@@ -28,8 +33,9 @@ BatchFactory factory(From from) {
 
 std::vector<std::pair<EnvSpec, BatchFactory>> built_ins() {
   return {
-      {{"shoal/CartPole-v1", 500, 475.0},
-       factory([](Keywords& k) { return CartPole(k.take_bool("sutton_barto_reward", false)); })},
+      {{"shoal/CartPole-v1", 500, 475.0}, factory([](Keywords& k) { return cart_pole(k, false); })},
+      {{"shoal/CartPoleNoVel-v1", 500, 475.0},
+       factory([](Keywords& k) { return cart_pole(k, true); })},
       {{"shoal/Pendulum-v1", 200, {}},
        factory([](Keywords& k) { return Pendulum(k.take_double("g", 10.0)); })},
       {{"shoal/Acrobot-v1", 500, -100.0}, factory([](Keywords&) { return Acrobot(); })},

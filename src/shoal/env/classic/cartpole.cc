@@ -26,11 +26,6 @@ constexpr double kSeconds = 0.02;
 constexpr double kAngleLimit = 12 * 2 * std::numbers::pi / 360;
 constexpr double kPositionLimit = 2.4;
 
-void observe(const std::array<double, 4>& state, std::span<float, 4> obs) {
-  std::transform(state.begin(), state.end(), obs.begin(),
-                 [](double v) { return static_cast<float>(v); });
-}
-
 std::pair<double, double> bounds(const ResetOptions& options) {
   return options.bounds(-0.05, 0.05);
 }
@@ -105,7 +100,17 @@ void CartPole::reset(NpRandom& random, std::span<float, kObservations> obs,
   const auto [low, high] = bounds(options);
   for (double& v : state_) v = random.uniform(low, high);
   fallen_ = false;
-  observe(state_, obs);
+  observe(obs);
+}
+
+void CartPole::observe(std::span<float, kObservations> obs) const {
+  std::transform(state_.begin(), state_.end(), obs.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  hide(obs);
+}
+
+void CartPole::hide(std::span<float, kObservations> obs) const {
+  if (hide_velocities_) obs[1] = obs[3] = 0.0F;
 }
 
 Outcome CartPole::step(Action action, std::span<float, kObservations> obs) {
@@ -121,7 +126,7 @@ Outcome CartPole::step(Action action, std::span<float, kObservations> obs) {
   x_dot += kSeconds * acc.x;
   theta += kSeconds * theta_dot;
   theta_dot += kSeconds * acc.theta;
-  observe(state_, obs);
+  observe(obs);
 
   const bool terminated = out_of_bounds(x, theta);
   return {.reward = reward(terminated), .terminated = terminated};
@@ -140,6 +145,7 @@ void CartPole::step_lanes(CartPole* const* envs, const Action* actions, float* o
   advance(lanes, actions, obs, over);
   for (int k = 0; k < kLanes; ++k) {
     envs[k]->state_ = {lanes.x[k], lanes.x_dot[k], lanes.theta[k], lanes.theta_dot[k]};
+    envs[k]->hide(std::span<float, kObservations>(obs + k * kObservations, kObservations));
     outcomes[k] = {.reward = envs[k]->reward(over[k]), .terminated = over[k]};
   }
 }

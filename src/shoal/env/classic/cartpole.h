@@ -21,7 +21,9 @@ class CartPole {
   static constexpr int kObservations = 4;  // x [m], its velocity, angle [rad], its velocity
 
   /// `sutton_barto_reward`: -1 on failure and 0 before, instead of 1 for every step.
-  explicit CartPole(bool sutton_barto_reward = false) : sutton_barto_reward_(sutton_barto_reward) {}
+  /// `hide_velocities`: both are 0 in observations, so that one of them alone does not tell the state.
+  explicit CartPole(bool sutton_barto_reward = false, bool hide_velocities = false)
+      : sutton_barto_reward_(sutton_barto_reward), hide_velocities_(hide_velocities) {}
 
   static Space observation_space();
   static Space action_space();
@@ -43,9 +45,12 @@ class CartPole {
 
  private:
   double reward(bool terminated);
+  void observe(std::span<float, kObservations> obs) const;
+  void hide(std::span<float, kObservations> obs) const;
 
   std::array<double, 4> state_{};
   bool sutton_barto_reward_;
+  bool hide_velocities_;
   bool fallen_ = false;  // the episode's end was reported already
 };
 

@@ -236,10 +236,9 @@ void A3c::Impl::take_episodes(IterationStats& stats) {
 
 // Acting, and what is kept
 
-void A3c::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-              bool deterministic, std::uint64_t step) {
+ActingPolicy& A3c::acting() {
   impl_->take_snapshot();
-  impl_->agent.act(obs, actions, deterministic, step);
+  return impl_->agent;
 }
 
 LearnerState A3c::state() const {

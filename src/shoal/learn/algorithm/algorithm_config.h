@@ -13,14 +13,15 @@
 #include "shoal/learn/dqn/dqn_config.h"
 #include "shoal/learn/impala/impala_config.h"
 #include "shoal/learn/ppo/ppo_config.h"
+#include "shoal/learn/recurrent_ppo/recurrent_ppo_config.h"
 #include "shoal/learn/sac/sac_config.h"
 
 namespace shoal::learn {
 
 /// The configuration of one algorithm, which says by its type which one it is. Each type has the
 /// algorithm's name (kAlgorithm), its presets(), validate(), for_each_option() and make_learner().
-using AlgorithmConfig =
-    std::variant<PpoConfig, A2cConfig, A3cConfig, ImpalaConfig, AppoConfig, DqnConfig, SacConfig>;
+using AlgorithmConfig = std::variant<PpoConfig, A2cConfig, A3cConfig, ImpalaConfig, AppoConfig,
+                                     DqnConfig, SacConfig, RecurrentPpoConfig>;
 
 /// "ppo", …, the default one first.
 std::vector<std::string> algorithm_names();

@@ -72,10 +72,7 @@ class LearnerOf : public testing::TestWithParam<std::string> {
 
   static double mean_return(Learner& learner) {
     const auto envs = make(task(), 20);
-    const Actor act = [&](auto obs, auto actions, std::uint64_t step) {
-      learner.act(obs, actions, true, step);
-    };
-    return evaluate(*envs, act, {.episodes = 20, .seed = 5}).mean_return();
+    return evaluate(*envs, learner.acting(), true, {.episodes = 20, .seed = 5}).mean_return();
   }
 };
 

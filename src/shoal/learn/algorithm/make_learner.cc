@@ -8,6 +8,7 @@
 #include "shoal/learn/impala/impala.h"
 #include "shoal/learn/learner/agent.h"
 #include "shoal/learn/ppo/ppo.h"
+#include "shoal/learn/recurrent_ppo/recurrent_ppo.h"
 #include "shoal/learn/sac/sac.h"
 #include "shoal/learn/sac/sac_policy.h"
 

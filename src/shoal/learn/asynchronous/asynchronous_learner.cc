@@ -112,11 +112,7 @@ IterationStats AsynchronousLearner::iterate() {
   return stats;
 }
 
-void AsynchronousLearner::act(std::span<const shm::TensorView> obs,
-                              std::span<const shm::TensorView> actions, bool deterministic,
-                              std::uint64_t step) {
-  impl_->agent.act(obs, actions, deterministic, step);
-}
+ActingPolicy& AsynchronousLearner::acting() { return impl_->agent; }
 
 LearnerState AsynchronousLearner::state() const {
   Impl& me = *impl_;

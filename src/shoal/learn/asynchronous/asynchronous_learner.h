@@ -40,8 +40,7 @@ class AsynchronousLearner : public Learner {
   void rest() const noexcept override;
   std::int64_t steps() const noexcept override;
   std::int64_t iteration() const noexcept override;
-  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-           bool deterministic, std::uint64_t step = 0) override;
+  ActingPolicy& acting() override;
   LearnerState state() const override;
   void load_state(const LearnerState& state) override;
   void load_policy(const LearnerState& state) override;

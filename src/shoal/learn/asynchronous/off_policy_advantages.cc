@@ -17,9 +17,9 @@ std::vector<float> value_again(collect::Rollout& rollout, ActorCriticPolicy& pol
   std::vector<float> head(rows * distribution.head_size()), log_probs(head.size());
   std::vector<float> logp(rows), entropy(rows);
   std::vector<float> last(static_cast<std::size_t>(rollout.envs()));
-  policy.model().forward(rollout.obs(), head, rollout.value());
+  policy.model().forward(rollout.obs(), {}, head, rollout.value());
   distribution.evaluate(head, policy.log_std(), rollout.action(), logp, entropy, log_probs);
-  policy.values(rollout.obs(rollout.steps()), last);
+  policy.model().forward(rollout.obs(rollout.steps()), {}, {}, last);
 
   std::vector<float> log_ratio(rows);
   for (std::size_t row = 0; row < rows; ++row) {

@@ -39,16 +39,13 @@ TEST(Dqn, LearnsCartPoleByItsPreset) {
   Dqn dqn(envs->single_observation_space(), envs->single_action_space(), config.num_envs,
           std::get<DqnConfig>(config.algorithm), 1);
   dqn.begin(*envs);
-  const Actor act = [&](auto obs, auto actions, std::uint64_t step) {
-    dqn.act(obs, actions, true, step);
-  };
   double best = 0;
   for (std::int64_t next = config.eval_every;
        best < 475 && dqn.steps() < config.learner().total_steps;) {
     dqn.iterate();
     if (dqn.steps() < next) continue;
     next += config.eval_every;
-    best = evaluate(*evaluated, act, {.episodes = 20, .seed = 5}).mean_return();
+    best = evaluate(*evaluated, dqn.acting(), true, {.episodes = 20, .seed = 5}).mean_return();
   }
   EXPECT_GE(best, 475);
 }

@@ -52,16 +52,17 @@ void QPolicy::choose(std::span<const shm::TensorView> obs, double exploration, S
   }
 }
 
-void QPolicy::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-                  bool deterministic, std::uint64_t step) {
+void QPolicy::act(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
+                  std::span<const shm::TensorView> actions, bool deterministic,
+                  std::uint64_t step) {
   const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
   choose(rows_.encode(encoder_, obs), deterministic ? 0.0 : exploration_final_, Stream::kEvaluation,
          step, chosen);
   decoder_.decode(chosen, actions[0]);
 }
 
-void QPolicy::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
-                     const shm::TensorView& action, std::span<float> log_prob,
+void QPolicy::decide(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
+                     std::uint64_t step, const shm::TensorView& action, std::span<float> log_prob,
                      std::span<float> value) {
   const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
   choose(rows_.encode(encoder_, obs), exploration_final_, Stream::kAction, step, chosen);

@@ -29,10 +29,11 @@ class QPolicy final : public ActingPolicy {
   QPolicy& operator=(const QPolicy&) = delete;
 
   /// Not deterministic: a random action with the probability exploration_final.
-  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-           bool deterministic, std::uint64_t step = 0) override;
+  void act(std::span<const shm::TensorView> obs, std::span<float> memory,
+           std::span<const shm::TensorView> actions, bool deterministic,
+           std::uint64_t step = 0) override;
   /// As act(), not deterministic. The value is that of the best action.
-  void decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+  void decide(std::span<const shm::TensorView> obs, std::span<float> memory, std::uint64_t step,
               const shm::TensorView& action, std::span<float> log_prob,
               std::span<float> value) override;
   void reseed(std::uint64_t seed) noexcept override { random_ = Philox(seed); }

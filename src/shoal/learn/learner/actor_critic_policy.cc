@@ -4,13 +4,17 @@ namespace shoal::learn {
 
 ActorCriticPolicy::ActorCriticPolicy(const collect::ObservationEncoder& encoder,
                                      const collect::ActionDecoder& decoder,
-                                     const LearnerConfig& config, std::uint64_t seed)
+                                     const LearnerConfig& config, std::uint64_t seed,
+                                     const Recurrence& recurrence)
     : random_(seed),
       action_spec_(decoder.spec()),
       distribution_(decoder),
-      network_(Network::create(encoder, decoder, config, parameters_)) {
+      network_(Network::create(encoder, decoder, config, parameters_, recurrence)),
+      model_(make_fused_actor_critic(network_, parameters_)),
+      memory_(model_->memory_size()),
+      at_start_(memory_) {
   network_.initialize(parameters_, config, random_);
-  model_ = make_fused_actor_critic(network_, parameters_);
+  model_->parameters_changed();
 }
 
 std::span<const float> ActorCriticPolicy::log_std() const noexcept {
@@ -21,21 +25,36 @@ std::span<const float> ActorCriticPolicy::log_std() const noexcept {
 void ActorCriticPolicy::act(std::span<const shm::TensorView> obs, std::uint64_t step,
                             const shm::TensorView& actions, std::span<float> logp,
                             std::span<float> value) {
+  act_with(obs, memory_.all(), step, actions, logp, value);
+}
+
+void ActorCriticPolicy::act_with(std::span<const shm::TensorView> obs, std::span<float> memory,
+                                 std::uint64_t step, const shm::TensorView& actions,
+                                 std::span<float> logp, std::span<float> value) {
   head_.resize(static_cast<std::size_t>(actions.rows) * distribution_.head_size());
-  model_->forward(obs, head_, value);
+  model_->forward(obs, memory, head_, value);
   distribution_.sample(head_, log_std(), random_, Stream::kAction, step, actions, logp);
 }
 
-void ActorCriticPolicy::values(std::span<const shm::TensorView> obs, std::span<float> value) {
-  model_->forward(obs, {}, value);
+void ActorCriticPolicy::values(std::span<const shm::TensorView> obs, std::span<const int> envs,
+                               std::span<float> value) {
+  unused_memory_.clear();
+  if (model_->memory_size() > 0) {
+    for (const int env : envs) {
+      const auto row = memory_.row(static_cast<std::size_t>(env));
+      unused_memory_.insert(unused_memory_.end(), row.begin(), row.end());
+    }
+  }
+  model_->forward(obs, unused_memory_, {}, value);
 }
 
-void ActorCriticPolicy::act_apart(std::span<const shm::TensorView> obs, std::uint64_t step,
-                                  bool deterministic, const shm::TensorView& actions) {
+void ActorCriticPolicy::act_apart(std::span<const shm::TensorView> obs, std::span<float> memory,
+                                  std::uint64_t step, bool deterministic,
+                                  const shm::TensorView& actions) {
   const auto rows = static_cast<std::size_t>(actions.rows);
   head_.resize(rows * distribution_.head_size());
   value_.resize(rows);
-  model_->forward(obs, head_, value_);
+  model_->forward(obs, memory, head_, value_);
   if (deterministic) {
     distribution_.mode(head_, actions);
   } else {

@@ -12,6 +12,7 @@
 #include "shoal/collect/observation_encoder.h"
 #include "shoal/collect/policy.h"
 #include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/learner/acting_policy.h"
 #include "shoal/learn/network/actor_critic.h"
 #include "shoal/learn/network/distribution.h"
 #include "shoal/learn/network/network.h"
@@ -24,21 +25,35 @@ class ActorCriticPolicy final : public collect::Policy {
  public:
   ActorCriticPolicy(const collect::ObservationEncoder& encoder,
                     const collect::ActionDecoder& decoder, const LearnerConfig& config,
-                    std::uint64_t seed);
+                    std::uint64_t seed, const Recurrence& recurrence);
 
   const shm::TensorSpec& action_spec() const noexcept override { return action_spec_; }
   void act(std::span<const shm::TensorView> obs, std::uint64_t step, const shm::TensorView& actions,
            std::span<float> logp, std::span<float> value) override;
-  void values(std::span<const shm::TensorView> obs, std::span<float> value) override;
+  void values(std::span<const shm::TensorView> obs, std::span<const int> envs,
+              std::span<float> value) override;
+  void begin_rollout() override { at_start_ = memory_; }
+  void forget(std::span<const std::uint8_t> envs) override { memory_.forget(envs); }
 
+  /// As act(), of rows that have this memory, which moves on.
+  void act_with(std::span<const shm::TensorView> obs, std::span<float> memory, std::uint64_t step,
+                const shm::TensorView& actions, std::span<float> logp, std::span<float> value);
   /// For evaluation: the mode, or samples whose random numbers are not those of act().
-  void act_apart(std::span<const shm::TensorView> obs, std::uint64_t step, bool deterministic,
-                 const shm::TensorView& actions);
+  void act_apart(std::span<const shm::TensorView> obs, std::span<float> memory, std::uint64_t step,
+                 bool deterministic, const shm::TensorView& actions);
+
+  /// What it remembers of the environments that it collects from: nothing yet of so many.
+  void remember(int envs) { memory_.of(std::vector<std::uint8_t>(static_cast<std::size_t>(envs))); }
+  EpisodeMemory& memory() noexcept { return memory_; }
+  const EpisodeMemory& memory() const noexcept { return memory_; }
+  /// What it remembered when the rollout began.
+  EpisodeMemory& memory_at_start() noexcept { return at_start_; }
 
   Parameters& parameters() noexcept { return parameters_; }
   const Parameters& parameters() const noexcept { return parameters_; }
   const Network& network() const noexcept { return network_; }
   ActorCritic& model() noexcept { return *model_; }
+  const ActorCritic& model() const noexcept { return *model_; }
   const ActionDistribution& distribution() const noexcept { return distribution_; }
   const Philox& random() const noexcept { return random_; }
   /// Draws from `seed` from now on.
@@ -53,6 +68,8 @@ class ActorCriticPolicy final : public collect::Policy {
   Parameters parameters_;
   Network network_;
   std::unique_ptr<ActorCritic> model_;
+  EpisodeMemory memory_, at_start_;
+  std::vector<float> unused_memory_;
   std::vector<float> head_;
   std::vector<float> value_;
 };

@@ -7,23 +7,23 @@
 namespace shoal::learn {
 
 Agent::Agent(const env::Space& observation, const env::Space& action, const LearnerConfig& config,
-             std::uint64_t seed)
+             std::uint64_t seed, const Recurrence& recurrence)
     : encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
       decoder_(action),
-      policy_(encoder_, decoder_, config, seed) {}
+      policy_(encoder_, decoder_, config, seed, recurrence) {}
 
-void Agent::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-                bool deterministic, std::uint64_t step) {
+void Agent::act(std::span<const shm::TensorView> obs, std::span<float> memory,
+                std::span<const shm::TensorView> actions, bool deterministic, std::uint64_t step) {
   const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
-  policy_.act_apart(rows_.encode(encoder_, obs), step, deterministic, chosen);
+  policy_.act_apart(rows_.encode(encoder_, obs), memory, step, deterministic, chosen);
   decoder_.decode(chosen, actions[0]);
 }
 
-void Agent::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
-                   const shm::TensorView& action, std::span<float> log_prob,
+void Agent::decide(std::span<const shm::TensorView> obs, std::span<float> memory,
+                   std::uint64_t step, const shm::TensorView& action, std::span<float> log_prob,
                    std::span<float> value) {
   const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
-  policy_.act(rows_.encode(encoder_, obs), step, chosen, log_prob, value);
+  policy_.act_with(rows_.encode(encoder_, obs), memory, step, chosen, log_prob, value);
   if (decoder_.is_continuous() && action.row.dtype == shm::DType::kF32) {
     std::memcpy(action.data, chosen.data, chosen.bytes());
   } else {

@@ -24,13 +24,15 @@ class Agent final : public ActingPolicy {
  public:
   /// Throws InvalidArgument for spaces that it does not cover (which, and what it covers).
   Agent(const env::Space& observation, const env::Space& action, const LearnerConfig& config,
-        std::uint64_t seed);
+        std::uint64_t seed, const Recurrence& recurrence = {});
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-           bool deterministic, std::uint64_t step = 0) override;
-  void decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+  std::size_t memory_size() const noexcept override { return policy_.model().memory_size(); }
+  void act(std::span<const shm::TensorView> obs, std::span<float> memory,
+           std::span<const shm::TensorView> actions, bool deterministic,
+           std::uint64_t step = 0) override;
+  void decide(std::span<const shm::TensorView> obs, std::span<float> memory, std::uint64_t step,
               const shm::TensorView& action, std::span<float> log_prob,
               std::span<float> value) override;
   void reseed(std::uint64_t seed) noexcept override { policy_.reseed(seed); }

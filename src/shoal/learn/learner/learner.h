@@ -5,18 +5,17 @@
 // that stand where they stood then (replayable_vector_env.h brings them there), continues
 // identically by resume(): episodes go on in the middle.
 //
-// Threads: one thread at a time. Acting through act() while another thread iterates is a race.
+// Threads: one thread at a time. Acting through acting() while another thread iterates is a race.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "shoal/collect/episode_stats.h"
 #include "shoal/learn/checkpoint/learner_state.h"
-#include "shoal/shm/tensor.h"
+#include "shoal/learn/learner/acting_policy.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::learn {
@@ -92,9 +91,8 @@ class Learner {
   virtual std::int64_t steps() const noexcept = 0;
   virtual std::int64_t iteration() const noexcept = 0;
 
-  /// As Agent::act: any number of rows of raw observations in, the environments' actions out.
-  virtual void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-                   bool deterministic, std::uint64_t step = 0) = 0;
+  /// What acts as the learner does now; until the next iterate(), begin() or load.
+  virtual ActingPolicy& acting() = 0;
 
   /// Everything that iterate() reads or writes, apart from the environments. As rest().
   virtual LearnerState state() const = 0;

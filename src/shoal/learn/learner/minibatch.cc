@@ -20,7 +20,8 @@ LossRows Minibatch::rows() noexcept {
 }
 
 void Minibatch::take(collect::Rollout& rollout, const Advantages& advantages,
-                     std::span<const std::int32_t> rows) {
+                     const Sequences& sequences) {
+  const std::span<const std::int32_t> rows = sequences.rows;
   const std::size_t n = rows.size();
   const shm::TensorView all_actions = rollout.action();
   for (auto* v : {&value_, &d_value_, &old_logp_, &old_value_, &advantage_, &returns_})
@@ -40,7 +41,7 @@ void Minibatch::take(collect::Rollout& rollout, const Advantages& advantages,
   }
   if (config_.advantage_normalization == AdvantageNormalization::kMinibatch)
     normalize_advantages(advantage_);
-  policy_.model().forward_train(rollout.obs(), rows, head_, value_);
+  policy_.model().forward_train(rollout.obs(), sequences, head_, value_);
 }
 
 double Minibatch::differentiate() {

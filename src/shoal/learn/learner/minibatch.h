@@ -32,8 +32,7 @@ class Minibatch {
 
   /// Copies the rows, normalises their advantages where that is done by minibatch, and runs the
   /// network over them.
-  void take(collect::Rollout& rollout, const Advantages& advantages,
-            std::span<const std::int32_t> rows);
+  void take(collect::Rollout& rollout, const Advantages& advantages, const Sequences& sequences);
 
   /// What a loss reads of the rows, and where it writes; valid until the next take().
   LossRows rows() noexcept;

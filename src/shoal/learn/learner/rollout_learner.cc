@@ -18,8 +18,9 @@ double seconds_since(Clock::time_point start) {
 
 RolloutLearner::RolloutLearner(const env::Space& observation, const env::Space& action,
                                int num_envs, const LearnerConfig& config, std::uint64_t seed,
-                               const MakeUpdate& make_update)
-    : impl_(std::make_unique<Impl>(observation, action, num_envs, config, seed, make_update)) {}
+                               const MakeUpdate& make_update, const Recurrence& recurrence)
+    : impl_(std::make_unique<Impl>(observation, action, num_envs, config, seed, make_update,
+                                   recurrence)) {}
 RolloutLearner::~RolloutLearner() = default;
 
 std::int64_t RolloutLearner::steps() const noexcept { return impl_->steps; }
@@ -59,10 +60,6 @@ IterationStats RolloutLearner::iterate() {
   return stats;
 }
 
-void RolloutLearner::act(std::span<const shm::TensorView> obs,
-                         std::span<const shm::TensorView> actions, bool deterministic,
-                         std::uint64_t step) {
-  impl_->agent.act(obs, actions, deterministic, step);
-}
+ActingPolicy& RolloutLearner::acting() { return impl_->agent; }
 
 }  // namespace shoal::learn

@@ -29,7 +29,8 @@ class RolloutLearner : public Learner {
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can). `config` is
   /// valid.
   RolloutLearner(const env::Space& observation, const env::Space& action, int num_envs,
-                 const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update);
+                 const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update,
+                 const Recurrence& recurrence = {});
   ~RolloutLearner() override;
 
   void begin(vector::VectorEnv& envs) override;
@@ -37,8 +38,7 @@ class RolloutLearner : public Learner {
   IterationStats iterate() override;
   std::int64_t steps() const noexcept override;
   std::int64_t iteration() const noexcept override;
-  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-           bool deterministic, std::uint64_t step = 0) override;
+  ActingPolicy& acting() override;
   LearnerState state() const override;
   void load_state(const LearnerState& state) override;
   void load_policy(const LearnerState& state) override;

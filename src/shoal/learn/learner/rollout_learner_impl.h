@@ -12,12 +12,15 @@ namespace shoal::learn {
 
 struct RolloutLearner::Impl {
   Impl(const env::Space& observation, const env::Space& action, int num_envs,
-       const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update)
+       const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update,
+       const Recurrence& recurrence)
       : config(config),
         num_envs(num_envs),
-        agent(observation, action, config, seed),
+        agent(observation, action, config, seed, recurrence),
         source(observation, action, num_envs, config, agent),
-        update(make_update(agent.policy())) {}
+        update(make_update(agent.policy())) {
+    agent.policy().remember(num_envs);
+  }
 
   LearnerConfig config;
   int num_envs;

@@ -1,4 +1,5 @@
 // A RolloutLearner's state as named arrays, and back.
+#include <algorithm>
 #include <utility>
 
 #include "shoal/learn/learner/optimizer_state.h"
@@ -6,6 +7,11 @@
 #include "shoal/learn/learner/state_arrays.h"
 
 namespace shoal::learn {
+namespace {
+
+constexpr const char* kMemory = "memory";
+
+}  // namespace
 
 LearnerState RolloutLearner::state() const {
   Impl& me = *impl_;
@@ -13,6 +19,8 @@ LearnerState RolloutLearner::state() const {
   me.agent.save(state);
   OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
   me.source.save(state);
+  const EpisodeMemory& memory = me.agent.policy().memory();
+  if (!memory.all().empty()) state.episodes.push_back(named_array(kMemory, memory.all()));
   state.counters["seed"] = me.agent.policy().random().seed();
   state.counters["steps"] = me.steps;
   state.counters["iteration"] = me.iteration;
@@ -26,6 +34,9 @@ void RolloutLearner::load_state(const LearnerState& state) {
   const auto optimizer_state =
       OptimizerState::read(state, optimizer, me.agent.policy().parameters());
   auto standing = me.source.read(state);
+  const std::span<float> memory = me.agent.policy().memory().all();
+  std::span<const float> remembered;
+  if (!memory.empty()) remembered = find_array<float>(state.episodes, kMemory, memory.size());
   const auto steps = counter(state, "steps").get<std::int64_t>();
   const auto iteration = counter(state, "iteration").get<std::int64_t>();
   const auto seed = counter(state, "seed").get<std::uint64_t>();
@@ -33,6 +44,7 @@ void RolloutLearner::load_state(const LearnerState& state) {
   load_policy(state);
   optimizer_state.put_into(optimizer);
   me.source.put_back(std::move(standing));
+  std::ranges::copy(remembered, memory.begin());
   me.agent.reseed(seed);
   me.steps = steps;
   me.iteration = iteration;

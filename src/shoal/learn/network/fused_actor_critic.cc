@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shoal/os/error.h"
+#include "shoal/learn/network/recurrent_actor_critic.h"
 
 namespace shoal::learn {
 namespace {
@@ -22,11 +22,10 @@ FusedActorCritic::FusedActorCritic(const Network& network, const Parameters& par
     : network_(network),
       parameters_(parameters),
       kernels_(kernels),
-      team_(network.images.empty() ? nullptr : std::make_unique<ThreadTeam>(threads)),
+      input_(network, parameters, kernels, threads),
       trunk_(make_chain(network.trunk)),
       actor_(make_chain(network.actor)),
       critic_(make_chain(network.critic)) {
-  for (const auto& image : network.images) towers_.emplace_back(image, parameters, kernels, *team_);
   std::int64_t largest = 0;
   for (const auto* chain : {&trunk_, &actor_, &critic_}) {
     for (const auto& d : *chain) {
@@ -55,8 +54,6 @@ FusedActorCritic::Chain FusedActorCritic::make_chain(const Mlp& mlp) const {
 void FusedActorCritic::reserve(std::int64_t rows) {
   if (rows <= capacity_) return;
   capacity_ = rows;
-  const std::int64_t width = padded(network_.features);
-  input_ = floats(rows * width);
   for (auto* chain : {&trunk_, &actor_, &critic_}) {
     for (auto& dense : *chain) {
       dense.output = floats(rows * padded(dense.layer.out));
@@ -64,14 +61,14 @@ void FusedActorCritic::reserve(std::int64_t rows) {
     }
   }
   if (!trunk_.empty()) from_critic_ = floats(rows * padded(trunk_.back().layer.out));
-  if (towers_.empty()) return;
+  if (!input_.has_images()) return;
+  const std::int64_t width = padded(network_.features);
   if (trunk_.empty()) from_critic_ = floats(rows * width);
   d_input_ = floats(rows * width);
-  d_features_ = floats(rows * towers_.front().features());
 }
 
 void FusedActorCritic::parameters_changed() {
-  for (auto& tower : towers_) tower.parameters_changed();
+  input_.parameters_changed();
   for (auto* chain : {&trunk_, &actor_, &critic_}) {
     for (auto& dense : *chain) {
       const auto [in, out] = std::pair(dense.layer.in, dense.layer.out);
@@ -135,8 +132,8 @@ void FusedActorCritic::run_all(Rows x, std::int64_t rows, std::span<float> head,
   copy_out(critic_, rows, value);
 }
 
-void FusedActorCritic::forward(std::span<const shm::TensorView> obs, std::span<float> head,
-                               std::span<float> value) {
+void FusedActorCritic::forward(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
+                               std::span<float> head, std::span<float> value) {
   const auto all = static_cast<std::int64_t>(value.size());
   const auto width = static_cast<std::size_t>(network_.head);
   reserve(std::min(all, kRowsAtOnce));
@@ -144,44 +141,17 @@ void FusedActorCritic::forward(std::span<const shm::TensorView> obs, std::span<f
     const std::int64_t rows = std::min(kRowsAtOnce, all - from);
     const auto first = static_cast<std::size_t>(from);
     const auto n = static_cast<std::size_t>(rows);
-    run_all(input_of(obs, from, rows), rows,
+    run_all(input_.forward(obs, from, rows), rows,
             head.empty() ? head : head.subspan(first * width, n * width), value.subspan(first, n));
   }
 }
 
-FusedActorCritic::Rows FusedActorCritic::input_of(std::span<const shm::TensorView> obs,
-                                                  std::int64_t from, std::int64_t rows) {
-  const std::int64_t dense = network_.dense;
-  const float* x = dense > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
-  if (towers_.empty()) return {x + from * dense, dense};
-  const std::int64_t width = padded(network_.features);
-  for (std::int64_t r = 0; r < rows && dense > 0; ++r)
-    std::copy_n(x + (from + r) * dense, dense, input_.data() + r * width);
-  std::int64_t column = dense;
-  for (std::size_t t = 0; t < towers_.size(); ++t) {
-    towers_[t].forward(obs[t + (dense > 0 ? 1 : 0)], from, rows, input_.data() + column, width);
-    column += towers_[t].features();
-  }
-  return {input_.data(), width};
-}
-
 void FusedActorCritic::forward_train(std::span<const shm::TensorView> obs,
-                                     std::span<const std::int32_t> rows, std::span<float> head,
+                                     const Sequences& sequences, std::span<float> head,
                                      std::span<float> value) {
-  rows_ = static_cast<std::int64_t>(rows.size());
+  rows_ = static_cast<std::int64_t>(sequences.rows.size());
   reserve(rows_);
-  const std::int64_t dense = network_.dense;
-  const std::int64_t width = padded(network_.features);
-  const float* x = dense > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
-  for (std::int64_t r = 0; r < rows_ && dense > 0; ++r) {
-    std::copy_n(x + rows[static_cast<std::size_t>(r)] * dense, dense, input_.data() + r * width);
-  }
-  std::int64_t column = dense;
-  for (std::size_t t = 0; t < towers_.size(); ++t) {
-    towers_[t].forward_train(obs[t + (dense > 0 ? 1 : 0)], rows, input_.data() + column, width);
-    column += towers_[t].features();
-  }
-  run_all({input_.data(), width}, rows_, head, value);
+  run_all(input_.forward_train(obs, sequences.rows), rows_, head, value);
 }
 
 void FusedActorCritic::take_delta(Chain& chain, std::int64_t rows,
@@ -285,31 +255,20 @@ void FusedActorCritic::back_to_input(const Dense& dense, std::int64_t rows, floa
                     .c_row = width});
 }
 
-void FusedActorCritic::back_to_towers(std::int64_t rows, std::span<float> gradient) {
-  const std::int64_t width = padded(network_.features);
+void FusedActorCritic::back_to_images(std::int64_t rows, std::span<float> gradient) {
   if (trunk_.empty()) {
     back_to_input(actor_.front(), rows, d_input_.data());
     back_to_input(critic_.front(), rows, from_critic_.data());
-    add(d_input_.data(), from_critic_.data(), rows * width);
+    add(d_input_.data(), from_critic_.data(), rows * padded(network_.features));
   } else {
     back_to_input(trunk_.front(), rows, d_input_.data());
   }
-  std::int64_t column = network_.dense;
-  for (auto& tower : towers_) {
-    const std::int64_t features = tower.features();
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* delta = d_features_.data() + r * features;
-      std::copy_n(d_input_.data() + r * width + column, features, delta);
-      kernels_.relu_slope(delta, input_.data() + r * width + column, features);
-    }
-    tower.backward(d_features_.data(), gradient);
-    column += features;
-  }
+  input_.backward(d_input_.data(), gradient);
 }
 
 void FusedActorCritic::backward(std::span<const float> d_head, std::span<const float> d_value,
                                 std::span<float> gradient) {
-  const Rows input{input_.data(), padded(network_.features)};
+  const Rows input = input_.kept();
   const Rows features =
       trunk_.empty() ? input : Rows{trunk_.back().output.data(), padded(trunk_.back().layer.out)};
   take_delta(actor_, rows_, d_head);
@@ -320,7 +279,7 @@ void FusedActorCritic::backward(std::span<const float> d_head, std::span<const f
     back_to_trunk(rows_);
     back(trunk_, input, rows_, gradient);
   }
-  if (!towers_.empty()) back_to_towers(rows_, gradient);
+  if (input_.has_images()) back_to_images(rows_, gradient);
   if (network_.log_std >= 0) {
     const auto& log_std = parameters_[static_cast<std::size_t>(network_.log_std)];
     std::fill_n(gradient.data() + log_std.offset, log_std.numel(), 0.0F);
@@ -329,6 +288,8 @@ void FusedActorCritic::backward(std::span<const float> d_head, std::span<const f
 
 std::unique_ptr<ActorCritic> make_fused_actor_critic(const Network& network,
                                                      const Parameters& parameters) {
+  if (!network.lstms.empty())
+    return std::make_unique<RecurrentActorCritic>(network, parameters, mlp_kernels().front());
   return std::make_unique<FusedActorCritic>(network, parameters, mlp_kernels().front());
 }
 

@@ -4,11 +4,11 @@
 // them to 1e-5 of the gradient's norm).
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "shoal/learn/network/actor_critic.h"
-#include "shoal/learn/network/convolution_tower.h"
+#include "shoal/learn/network/feature_input.h"
+#include "shoal/learn/network/mlp_chain.h"
 #include "shoal/learn/network/mlp_kernels.h"
 #include "shoal/learn/network/thread_team.h"
 
@@ -21,9 +21,9 @@ class FusedActorCritic final : public ActorCritic {
   FusedActorCritic(const Network& network, const Parameters& parameters, const MlpKernels& kernels,
                    int threads = compute_threads());
 
-  void forward(std::span<const shm::TensorView> obs, std::span<float> head,
+  void forward(std::span<const shm::TensorView> obs, std::span<float> memory, std::span<float> head,
                std::span<float> value) override;
-  void forward_train(std::span<const shm::TensorView> obs, std::span<const std::int32_t> rows,
+  void forward_train(std::span<const shm::TensorView> obs, const Sequences& sequences,
                      std::span<float> head, std::span<float> value) override;
   void backward(std::span<const float> d_head, std::span<const float> d_value,
                 std::span<float> gradient) override;
@@ -41,15 +41,10 @@ class FusedActorCritic final : public ActorCritic {
                           // the activation
   };
   using Chain = std::vector<Dense>;
-  struct Rows {
-    const float* data;
-    std::int64_t stride;
-  };
+  using Rows = FloatRows;
 
   Chain make_chain(const Mlp& mlp) const;
   void reserve(std::int64_t rows);
-  /// What the MLPs take, of rows [from, from + rows).
-  Rows input_of(std::span<const shm::TensorView> obs, std::int64_t from, std::int64_t rows);
   Rows run(Chain& chain, Rows x, std::int64_t rows) const;
   void run_all(Rows x, std::int64_t rows, std::span<float> head, std::span<float> value);
   void copy_out(const Chain& chain, std::int64_t rows, std::span<float> out) const;
@@ -60,7 +55,7 @@ class FusedActorCritic final : public ActorCritic {
   /// What it passes back to its input, which is no layer's output, to `delta` ([rows][padded in]).
   void back_to_input(const Dense& dense, std::int64_t rows, float* delta) const;
   void back_to_trunk(std::int64_t rows);
-  void back_to_towers(std::int64_t rows, std::span<float> gradient);
+  void back_to_images(std::int64_t rows, std::span<float> gradient);
   void weight_gradient(const Dense& dense, Rows x, std::int64_t rows, std::span<float> gradient);
   Epilogue activation() const noexcept;
   Epilogue slope() const noexcept;
@@ -68,16 +63,13 @@ class FusedActorCritic final : public ActorCritic {
   const Network& network_;
   const Parameters& parameters_;
   const MlpKernels& kernels_;
-  std::unique_ptr<ThreadTeam> team_;  // with images only
-  std::vector<ConvolutionTower> towers_;
+  FeatureInput input_;
   Chain trunk_, actor_, critic_;
   std::int64_t capacity_ = 0;  // rows that the buffers hold
   std::int64_t rows_ = 0;      // of the last forward_train()
-  AlignedFloats input_;    // [rows][padded features]: the dense vector, then the towers' features
-  AlignedFloats scratch_;  // one layer's weight gradient, and bias gradient, padded
+  AlignedFloats scratch_;      // one layer's weight gradient, and bias gradient, padded
   AlignedFloats from_critic_;  // [rows][padded trunk], or [rows][padded features] without a trunk
   AlignedFloats d_input_;      // [rows][padded features]
-  AlignedFloats d_features_;   // [rows][features of one tower]
 };
 
 }  // namespace shoal::learn

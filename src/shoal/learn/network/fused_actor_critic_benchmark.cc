@@ -67,7 +67,7 @@ void acting(benchmark::State& state) {
   Atari atari(state.range(0));
   FusedActorCritic model(atari.network, atari.parameters, mlp_kernels().front(),
                          static_cast<int>(state.range(1)));
-  for (auto _ : state) model.forward(atari.obs, atari.head, atari.value);
+  for (auto _ : state) model.forward(atari.obs, {}, atari.head, atari.value);
   count(state, kForward * static_cast<double>(state.range(0)));
 }
 
@@ -77,7 +77,7 @@ void minibatch(benchmark::State& state) {
                          static_cast<int>(state.range(1)));
   for (auto _ : state) {
     model.parameters_changed();
-    model.forward_train(atari.obs, atari.order, atari.head, atari.value);
+    model.forward_train(atari.obs, Sequences(atari.order), atari.head, atari.value);
     model.backward(atari.head, atari.value, atari.gradient);
   }
   count(state, kTraining * static_cast<double>(state.range(0)));

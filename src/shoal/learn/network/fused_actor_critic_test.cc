@@ -65,7 +65,7 @@ class FusedActorCriticOf : public testing::TestWithParam<std::tuple<FusedCase, s
     const auto rows = static_cast<std::size_t>(view_[0].rows);
     Outputs out{std::vector<float>(rows * static_cast<std::size_t>(network_.head)),
                 std::vector<float>(rows)};
-    fused_->forward(view_, out.head, out.value);
+    fused_->forward(view_, {}, out.head, out.value);
     return out;
   }
   /// All rows are computed, and some of them once more by the definition: at the ends and at 256, where
@@ -84,7 +84,7 @@ class FusedActorCriticOf : public testing::TestWithParam<std::tuple<FusedCase, s
   std::vector<float> gradient(std::span<const std::int32_t> rows) {
     Outputs out{std::vector<float>(rows.size() * static_cast<std::size_t>(network_.head)),
                 std::vector<float>(rows.size())};
-    fused_->forward_train(view_, rows, out.head, out.value);
+    fused_->forward_train(view_, Sequences(rows), out.head, out.value);
     std::vector<float> gradient(parameters_.flat().size(), NAN);
     fused_->backward(random_floats(out.head.size(), 3), random_floats(out.value.size(), 4),
                      gradient);
@@ -117,7 +117,7 @@ TEST_P(FusedActorCriticOf, ForwardEqualsTheDefinition) {
 TEST_P(FusedActorCriticOf, ValuesAloneAreTheSame) {
   const Outputs both = forward();
   std::vector<float> value(both.value.size());
-  fused_->forward(view_, {}, value);
+  fused_->forward(view_, {}, {}, value);
   EXPECT_EQ(value, both.value);
 }
 

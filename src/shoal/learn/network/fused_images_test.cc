@@ -70,13 +70,13 @@ struct Seen {
   NetworkOracle::Outputs forward(ActorCritic& model) const {
     const auto rows = static_cast<std::size_t>(views[0].rows);
     NetworkOracle::Outputs out{std::vector<float>(rows * 3), std::vector<float>(rows)};
-    model.forward(views, out.head, out.value);
+    model.forward(views, {}, out.head, out.value);
     return out;
   }
   NetworkOracle::Outputs forward_train(ActorCritic& model, const Rows& rows) const {
     NetworkOracle::Outputs out{std::vector<float>(rows.size() * 3),
                                std::vector<float>(rows.size())};
-    model.forward_train(views, rows, out.head, out.value);
+    model.forward_train(views, Sequences(rows), out.head, out.value);
     return out;
   }
   std::vector<float> gradient(ActorCritic& model, const Rows& rows) const {
@@ -132,7 +132,7 @@ TEST_P(FusedImages, ARowIsTheSameBesideAnyOthersAndInEitherForward) {
   EXPECT_EQ(one.value[0], all.value[3]);
   for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(one.head[k], all.head[9 + k]);
   std::vector<float> value(7);
-  fused.forward(seen.views, {}, value);
+  fused.forward(seen.views, {}, {}, value);
   EXPECT_EQ(value, all.value) << "of values alone";
 }
 

@@ -27,9 +27,10 @@ void copy_padded(std::span<const float> from, std::int64_t width, float* to) {
     std::copy_n(from.data() + r * width, width, to + r * padded(width));
 }
 
-MlpChain::MlpChain(const Mlp& mlp, Activation activation, const Parameters& parameters)
+MlpChain::MlpChain(const Mlp& mlp, Activation activation, const Parameters& parameters,
+                   const MlpKernels& kernels)
     : parameters_(parameters),
-      kernels_(mlp_kernels().front()),
+      kernels_(kernels),
       activation_(activation == Activation::kTanh ? Epilogue::kBiasTanh : Epilogue::kBiasRelu),
       slope_(activation == Activation::kTanh ? Epilogue::kTimesTanhSlope
                                              : Epilogue::kTimesReluSlope) {

@@ -27,8 +27,9 @@ struct FloatRows {
 
 class MlpChain {
  public:
-  /// Borrows the parameters. `mlp` may be empty: then its output is its input.
-  MlpChain(const Mlp& mlp, Activation activation, const Parameters& parameters);
+  /// Borrows the parameters and the kernels. `mlp` may be empty: then its output is its input.
+  MlpChain(const Mlp& mlp, Activation activation, const Parameters& parameters,
+           const MlpKernels& kernels = mlp_kernels().front());
 
   bool empty() const noexcept { return layers_.empty(); }
 

@@ -63,6 +63,33 @@ struct Product {
   bool accumulate = false;  // the sums begin with what c holds
 };
 
+/// A step of LSTM cells (Hochreiter and Schmidhuber, 1997), of rows beside each other; `width` is a
+/// multiple of kPad.
+///
+///   i, f, o = sigmoid(their sums)   g = tanh(its sum)
+///   cell = f * before + i * g       squashed = tanh(cell)   output = o * squashed
+struct LstmStep {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  float* gates = nullptr;         // [rows][4][width]: the sums of i, f, g and o; afterwards they
+  const float* before = nullptr;  // [rows][width], and so are the others
+  float* cell = nullptr;
+  float* squashed = nullptr;
+  float* output = nullptr;
+};
+
+/// The way back through one.
+struct LstmStepBack {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  const float* gates = nullptr;
+  const float* before = nullptr;
+  const float* squashed = nullptr;
+  const float* d_output = nullptr;  // the loss's derivative by `output`
+  float* d_cell = nullptr;          // by `cell`, of what comes later; afterwards by `before`
+  float* d_gates = nullptr;         // to be written: by the sums
+};
+
 struct MlpKernels {
   const char* name;  // "avx512", "avx2", "generic"
   void (*product)(const Product&) noexcept;
@@ -80,6 +107,8 @@ struct MlpKernels {
   void (*relu_slope)(float* x, const float* activation, std::int64_t n) noexcept;
   /// x[i] += y[i].
   void (*add)(float* x, const float* y, std::int64_t n) noexcept;
+  void (*lstm_step)(const LstmStep&) noexcept;
+  void (*lstm_step_back)(const LstmStepBack&) noexcept;
 };
 
 /// Those that this processor can run, the fastest first; the last is "generic", which runs

@@ -253,10 +253,56 @@ void add(float* x, const float* y, std::int64_t n) noexcept {
   for (std::int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
+inline Vec sigmoid(Vec x) { return 0.5F * tanh(0.5F * x) + 0.5F; }
+
+void lstm_step(const LstmStep& s) noexcept {
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    float* gates = s.gates + r * 4 * s.width;
+    for (std::int64_t j = 0; j < s.width; j += kWidth) {
+      const std::int64_t at = r * s.width + j;
+      const Vec i = sigmoid(load(gates + j));
+      const Vec f = sigmoid(load(gates + s.width + j));
+      const Vec g = tanh(load(gates + 2 * s.width + j));
+      const Vec o = sigmoid(load(gates + 3 * s.width + j));
+      const Vec cell = f * load(s.before + at) + i * g;
+      const Vec squashed = tanh(cell);
+      store(gates + j, i);
+      store(gates + s.width + j, f);
+      store(gates + 2 * s.width + j, g);
+      store(gates + 3 * s.width + j, o);
+      store(s.cell + at, cell);
+      store(s.squashed + at, squashed);
+      store(s.output + at, o * squashed);
+    }
+  }
+}
+
+void lstm_step_back(const LstmStepBack& s) noexcept {
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    const float* gates = s.gates + r * 4 * s.width;
+    float* d_gates = s.d_gates + r * 4 * s.width;
+    for (std::int64_t j = 0; j < s.width; j += kWidth) {
+      const std::int64_t at = r * s.width + j;
+      const Vec i = load(gates + j);
+      const Vec f = load(gates + s.width + j);
+      const Vec g = load(gates + 2 * s.width + j);
+      const Vec o = load(gates + 3 * s.width + j);
+      const Vec squashed = load(s.squashed + at);
+      const Vec d_output = load(s.d_output + at);
+      const Vec d_cell = load(s.d_cell + at) + d_output * o * (1.0F - squashed * squashed);
+      store(d_gates + j, d_cell * g * i * (1.0F - i));
+      store(d_gates + s.width + j, d_cell * load(s.before + at) * f * (1.0F - f));
+      store(d_gates + 2 * s.width + j, d_cell * i * (1.0F - g * g));
+      store(d_gates + 3 * s.width + j, d_output * squashed * o * (1.0F - o));
+      store(s.d_cell + at, d_cell * f);
+    }
+  }
+}
+
 }  // namespace
 
 extern const MlpKernels kKernels;
-const MlpKernels kKernels{SHOAL_KERNELS_NAME, product,    column_sums, unpack_image,
-                          transpose,          relu_slope, add};
+const MlpKernels kKernels{SHOAL_KERNELS_NAME, product, column_sums, unpack_image,  transpose,
+                          relu_slope,         add,     lstm_step,   lstm_step_back};
 
 }  // namespace shoal::learn::SHOAL_KERNELS

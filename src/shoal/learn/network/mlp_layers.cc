@@ -5,7 +5,6 @@
 #include <numbers>
 
 namespace shoal::learn {
-namespace {
 
 void uniform_within(std::span<float> out, double bound, const Philox& random, std::uint64_t which) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -13,8 +12,6 @@ void uniform_within(std::span<float> out, double bound, const Philox& random, st
     out[i] = static_cast<float>(bound * (2.0 * uniform(bits) - 1.0));
   }
 }
-
-}  // namespace
 
 Layer add_linear(Parameters& parameters, const std::string& name, std::int64_t in, std::int64_t out,
                  bool activated, double gain) {

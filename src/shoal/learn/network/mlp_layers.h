@@ -20,6 +20,9 @@ Layer add_linear(Parameters& parameters, const std::string& name, std::int64_t i
 Mlp add_mlp(Parameters& parameters, const std::string& name, std::int64_t in,
             std::span<const int> hidden, std::int64_t outputs, double head_gain);
 
+/// Fills `out` with numbers within [-bound, bound): a function of the seed and of `which`.
+void uniform_within(std::span<float> out, double bound, const Philox& random, std::uint64_t which);
+
 /// First values of a layer: orthogonal with its gain, and biases of 0; or PyTorch's default, uniform
 /// within 1 / sqrt(inputs), biases too. A function of the seed and the parameters' order alone.
 void initialize_layer(const Layer& layer, Parameters& parameters, bool orthogonal_init,

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "shoal/learn/network/lstm.h"
 #include "shoal/learn/network/mlp_layers.h"
 #include "shoal/os/error.h"
 
@@ -113,7 +114,7 @@ void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns
 
 Network Network::create(const collect::ObservationEncoder& obs,
                         const collect::ActionDecoder& actions, const LearnerConfig& config,
-                        Parameters& parameters) {
+                        Parameters& parameters, const Recurrence& recurrence) {
   Network net;
   net.activation = config.activation;
   net.dense = obs.dense();
@@ -135,6 +136,12 @@ Network Network::create(const collect::ObservationEncoder& obs,
     in = policy_hidden.back();
     policy_hidden = value_hidden = {};
   }
+  if (recurrence.lstm_size > 0) {
+    if (!recurrence.shared) net.lstms.push_back(add_lstm(parameters, "actor_lstm", in, recurrence));
+    net.lstms.push_back(
+        add_lstm(parameters, recurrence.shared ? "lstm" : "critic_lstm", in, recurrence));
+    in = recurrence.lstm_size;
+  }
   net.actor = add_mlp(parameters, "actor", in, policy_hidden, net.head, 0.01);
   net.critic = add_mlp(parameters, "critic", in, value_hidden, 1, 1.0);
   if (actions.is_continuous())
@@ -153,6 +160,8 @@ void Network::initialize(Parameters& parameters, const LearnerConfig& config,
     layer(tower.linear);
   }
   for (const auto* mlp : {&trunk, &actor, &critic}) std::ranges::for_each(*mlp, layer);
+  for (const LstmLayer& lstm : lstms)
+    initialize_lstm(lstm, parameters, config.orthogonal_init, random);
   if (log_std >= 0) {
     std::ranges::fill(parameters.values(static_cast<std::size_t>(log_std)),
                       static_cast<float>(config.log_std_init));

@@ -5,13 +5,14 @@
 //                                                                -> critic MLP -> value
 //
 // The head is logits or means. With shared hidden layers: features -> trunk MLP -> one linear layer
-// each.
+// each. With recurrence: features -> LSTM -> MLP, an LSTM for each MLP or one for both.
 //
 // Parameters carry the names of this module's state_dict:
 //
 //   cnn.<image>.{0,2,4,7}.{weight,bias}     Sequential(Conv, ReLU, Conv, ReLU, Conv, ReLU, Flatten,
 //                                           Linear, ReLU)
 //   {actor,critic,trunk}.{0,2,…}.{weight,bias}   Sequential(Linear, Tanh, …, Linear)
+//   {actor_lstm,critic_lstm,lstm}.{weight,bias}_{ih,hh}_l0   LSTM
 //   log_std                                 [actions], of Gaussian policies only
 #pragma once
 
@@ -45,6 +46,22 @@ struct Layer {
 /// A chain of linear layers.
 using Mlp = std::vector<Layer>;
 
+/// One layer of LSTM cells: its parameters by index.
+struct LstmLayer {
+  std::size_t weight_ih = 0;
+  std::size_t weight_hh = 0;
+  std::size_t bias_ih = 0;
+  std::size_t bias_hh = 0;
+  std::int64_t in = 0;
+  std::int64_t size = 0;
+};
+
+/// What a policy remembers of an episode.
+struct Recurrence {
+  int lstm_size = 0;    // cells; 0: nothing
+  bool shared = false;  // one LSTM for policy and value
+};
+
 struct ImageTower {
   std::array<std::int64_t, 3> shape{};  // channels, height, width
   std::vector<Layer> convolutions;
@@ -56,7 +73,8 @@ struct Network {
   std::int64_t features = 0;  // what the MLPs take: dense and the images' features, concatenated
   std::int64_t head = 0;      // outputs of the actor
   std::vector<ImageTower> images;
-  Mlp trunk;  // empty unless hidden layers are shared
+  Mlp trunk;                     // empty unless hidden layers are shared
+  std::vector<LstmLayer> lstms;  // none; one for both MLPs; or the actor's and the critic's
   Mlp actor;
   Mlp critic;
   std::ptrdiff_t log_std = -1;  // parameter index; -1: not Gaussian
@@ -65,7 +83,7 @@ struct Network {
   /// Declares the parameters in `parameters` and builds them.
   static Network create(const collect::ObservationEncoder& obs,
                         const collect::ActionDecoder& actions, const LearnerConfig& config,
-                        Parameters& parameters);
+                        Parameters& parameters, const Recurrence& recurrence = {});
 
   /// Initial values: a function of the seed alone.
   void initialize(Parameters& parameters, const LearnerConfig& config, const Philox& random) const;

@@ -215,10 +215,6 @@ void OffPolicyLearner::Impl::report(const OffPolicySums& sums, double count,
   update->report({.number = updates, .remaining = remaining()}, stats);
 }
 
-void OffPolicyLearner::act(std::span<const shm::TensorView> obs,
-                           std::span<const shm::TensorView> actions, bool deterministic,
-                           std::uint64_t step) {
-  impl_->update->policy().act(obs, actions, deterministic, step);
-}
+ActingPolicy& OffPolicyLearner::acting() { return impl_->update->policy(); }
 
 }  // namespace shoal::learn

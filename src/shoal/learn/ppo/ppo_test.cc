@@ -44,10 +44,7 @@ Ppo learner(const VectorEnv& envs, const PpoConfig& config, std::uint64_t seed =
 
 double mean_return(Ppo& ppo, const char* id, int episodes, std::uint64_t seed) {
   const auto envs = make(id, 20);
-  const Actor act = [&](auto obs, auto actions, std::uint64_t step) {
-    ppo.act(obs, actions, true, step);
-  };
-  return evaluate(*envs, act, {.episodes = episodes, .seed = seed}).mean_return();
+  return evaluate(*envs, ppo.acting(), true, {.episodes = episodes, .seed = seed}).mean_return();
 }
 
 void expect_cartpole_is_learnt(AutoresetMode mode) {

@@ -24,11 +24,7 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
   stats.clip_range = scheduled(ppo_.clip_range, ppo_.clip_range_schedule, time.remaining);
   stats.approx_kl = stats.clip_fraction = 0;
   const PpoClipping clip = clipping_of(ppo_, stats.clip_range);
-  // As many minibatches as fit best, of equal size give or take one row: masked rows leave no
-  // sliver at the end.
-  const std::size_t n = advantages_.rows.size();
-  const auto wanted = static_cast<std::size_t>(ppo_.batch_size);
-  const std::size_t count = n == 0 ? 0 : std::max<std::size_t>(1, (n + wanted / 2) / wanted);
+  const std::size_t count = advantages_.rows.empty() ? 0 : split(rollout);
   int minibatches = 0;
   bool too_far = false;
   for (int epoch = 0; epoch < ppo_.epochs && count > 0 && !too_far; ++epoch) {
@@ -37,10 +33,7 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
     double epoch_kl = 0;
     std::size_t done = 0;
     for (; done < count && !too_far; ++done) {
-      const std::size_t from = n * done / count;
-      const auto rows = std::span<const std::int32_t>(advantages_.rows)
-                            .subspan(from, n * (done + 1) / count - from);
-      batch_.take(rollout, advantages_, rows);
+      batch_.take(rollout, advantages_, minibatch(done, count));
       const PpoLosses losses = loss_(batch_.rows(), clip, coefficients_, batch_.derivatives());
       const double length = batch_.differentiate();
       stats.add(losses, length);
@@ -55,17 +48,33 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
   if (minibatches > 0) take_mean(stats, minibatches);
 }
 
+std::size_t PpoUpdate::split(collect::Rollout& /*rollout*/) {
+  // Equal sizes give or take one row: masked rows leave no sliver at the end.
+  const auto wanted = static_cast<std::size_t>(ppo_.batch_size);
+  return std::max<std::size_t>(1, (advantages_.rows.size() + wanted / 2) / wanted);
+}
+
+Sequences PpoUpdate::minibatch(std::size_t which, std::size_t count) {
+  const std::size_t n = advantages_.rows.size();
+  const std::size_t from = n * which / count;
+  return Sequences(std::span<const std::int32_t>(advantages_.rows)
+                       .subspan(from, n * (which + 1) / count - from));
+}
+
 void PpoUpdate::shuffle(std::int64_t iteration, int epoch) {
-  // Fisher and Yates, from a known order, so that an epoch's order depends on nothing before it.
-  auto& rows = advantages_.rows;
-  std::ranges::sort(rows);
+  shuffle(advantages_.rows, iteration, epoch);
+}
+
+void PpoUpdate::shuffle(std::span<std::int32_t> order, std::int64_t iteration, int epoch) const {
+  // Fisher and Yates.
+  std::ranges::sort(order);
   const std::uint64_t step =
       static_cast<std::uint64_t>(iteration) << 16 | static_cast<std::uint64_t>(epoch);
   std::array<std::uint32_t, 4> bits{};
-  for (std::size_t i = rows.size() - 1, drawn = 0; i > 0; --i, ++drawn) {
+  for (std::size_t i = order.size() - 1, drawn = 0; i > 0; --i, ++drawn) {
     if (drawn % 4 == 0)
       bits = policy_.random()(Stream::kShuffle, step, static_cast<std::uint32_t>(drawn / 4));
-    std::swap(rows[i], rows[below(bits[drawn % 4], i + 1)]);
+    std::swap(order[i], order[below(bits[drawn % 4], i + 1)]);
   }
 }
 

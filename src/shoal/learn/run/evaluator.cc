@@ -59,16 +59,17 @@ void count(std::vector<Tally>& tallies, const vector::Batch& batch, bool next_st
   }
 }
 
-/// Ends and resets the episodes that are as long as allowed. Returns the batch that is current
-/// then.
+/// Ends and resets the episodes that are as long as allowed, and marks them. Returns the batch that
+/// is current then.
 vector::Batch cut_long_episodes(vector::VectorEnv& envs, std::vector<Tally>& tallies,
-                                const vector::Batch& batch, std::int64_t limit) {
+                                const vector::Batch& batch, std::int64_t limit,
+                                std::vector<std::uint8_t>& is_first) {
   std::vector<std::uint8_t> mask(tallies.size(), 0);
   bool any = false;
   for (std::size_t i = 0; i < tallies.size(); ++i) {
     if (tallies[i].running_length < limit) continue;
     tallies[i].end_episode();
-    mask[i] = 1;
+    mask[i] = is_first[i] = 1;
     any = true;
   }
   return any ? envs.reset({}, mask) : batch;
@@ -109,12 +110,14 @@ Evaluation evaluate(vector::VectorEnv& envs, const Actor& actor, const Evaluatio
   const auto all_done = [&] {
     return std::ranges::all_of(tallies, [](const Tally& tally) { return tally.done(); });
   };
+  std::vector<std::uint8_t> is_first(tallies.size(), 1);
   for (std::uint64_t step = 0; !all_done(); ++step) {
     if (options.cancelled && options.cancelled()) return {};
-    actor(batch.obs, envs.actions(), step);
+    actor(batch.obs, is_first, envs.actions(), step);
     batch = envs.step();
+    is_first.assign(batch.reset.begin(), batch.reset.end());
     count(tallies, batch, next_step);
-    batch = cut_long_episodes(envs, tallies, batch, options.max_episode_steps);
+    batch = cut_long_episodes(envs, tallies, batch, options.max_episode_steps, is_first);
   }
 
   Evaluation evaluation;
@@ -124,6 +127,15 @@ Evaluation evaluate(vector::VectorEnv& envs, const Actor& actor, const Evaluatio
     evaluation.lengths.insert(evaluation.lengths.end(), tally.lengths.begin(), tally.lengths.end());
   }
   return evaluation;
+}
+
+Evaluation evaluate(vector::VectorEnv& envs, ActingPolicy& policy, bool deterministic,
+                    const EvaluationOptions& options) {
+  EpisodeMemory memory(policy.memory_size());
+  const Actor actor = [&](auto obs, auto is_first, auto actions, std::uint64_t step) {
+    policy.act(obs, memory.of(is_first), actions, deterministic, step);
+  };
+  return evaluate(envs, actor, options);
 }
 
 }  // namespace shoal::learn

@@ -14,15 +14,17 @@
 #include <span>
 #include <vector>
 
+#include "shoal/learn/learner/acting_policy.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::learn {
 
-/// Writes an action for every row of raw observations; one view per leaf each. `step` counts from 0
-/// within the evaluation.
-using Actor = std::function<void(std::span<const shm::TensorView> obs,
-                                 std::span<const shm::TensorView> actions, std::uint64_t step)>;
+/// Writes an action for every row of raw observations; one view per leaf each. `is_first` is not 0
+/// where an episode begins. `step` counts from 0 within the evaluation.
+using Actor =
+    std::function<void(std::span<const shm::TensorView> obs, std::span<const std::uint8_t> is_first,
+                       std::span<const shm::TensorView> actions, std::uint64_t step)>;
 
 struct EvaluationOptions {
   int episodes = 10;
@@ -46,5 +48,9 @@ struct Evaluation {
 /// Throws InvalidArgument for no episodes, or environments whose autoreset is disabled, and what
 /// the environments throw.
 Evaluation evaluate(vector::VectorEnv& envs, const Actor& actor, const EvaluationOptions& options);
+
+/// The same of a policy, which remembers the episodes that it evaluates. `deterministic` as act() has it.
+Evaluation evaluate(vector::VectorEnv& envs, ActingPolicy& policy, bool deterministic,
+                    const EvaluationOptions& options);
 
 }  // namespace shoal::learn

@@ -111,8 +111,7 @@ class ScriptedEnvs final : public vector::VectorEnv {
   env::Space action_space_ = env::Discrete{2};
 };
 
-void do_nothing(std::span<const shm::TensorView>, std::span<const shm::TensorView>, std::uint64_t) {
-}
+const Actor do_nothing = [](auto, auto, auto, std::uint64_t) {};
 
 class EvaluateTest : public testing::TestWithParam<AutoresetMode> {};
 
@@ -163,8 +162,22 @@ TEST(Evaluate, AnEpisodeCutByAFaultDoesNotCount) {
 TEST(Evaluate, ActsWithStepNumbersFromZero) {
   ScriptedEnvs envs({{3}}, AutoresetMode::kNextStep);
   std::vector<std::uint64_t> steps;
-  evaluate(envs, [&](auto, auto, std::uint64_t step) { steps.push_back(step); }, {.episodes = 1});
+  evaluate(envs, [&](auto, auto, auto, std::uint64_t step) { steps.push_back(step); },
+           {.episodes = 1});
   EXPECT_THAT(steps, ElementsAre(0, 1, 2));
+}
+
+TEST(Evaluate, TellsWhereEpisodesBegin) {
+  const auto beginnings = [](AutoresetMode mode) {
+    ScriptedEnvs envs({{2, 3, 100}}, mode);
+    std::vector<int> first;
+    evaluate(envs, [&](auto, auto is_first, auto, auto) { first.push_back(is_first[0]); },
+             {.episodes = 3, .max_episode_steps = 4});
+    return first;
+  };
+  // With an autoreset of its own after each episode, but for the one that is cut.
+  EXPECT_THAT(beginnings(AutoresetMode::kNextStep), ElementsAre(1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0));
+  EXPECT_THAT(beginnings(AutoresetMode::kSameStep), ElementsAre(1, 0, 1, 0, 0, 1, 0, 0, 0));
 }
 
 TEST(Evaluate, CanBeCancelled) {

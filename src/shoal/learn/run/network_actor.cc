@@ -22,7 +22,8 @@ constexpr std::string_view kObsNormalizer = "obs.";
 
 NetworkActor::NetworkActor(const env::Space& observation, const env::Space& action,
                            const AlgorithmConfig& config, std::uint64_t seed)
-    : agent_(make_acting_policy(observation, action, config, seed)) {}
+    : agent_(make_acting_policy(observation, action, config, seed)),
+      memory_(agent_->memory_size()) {}
 
 NetworkActor NetworkActor::load(const std::filesystem::path& directory,
                                 const env::Space& observation, const env::Space& action,
@@ -51,7 +52,8 @@ NetworkActor NetworkActor::load(const std::filesystem::path& directory,
 }
 
 void NetworkActor::act(const collect::Decision& decision) {
-  agent_->decide(decision.obs, decision.step, decision.action, decision.log_prob, decision.value);
+  agent_->decide(decision.obs, memory_.of(decision.is_first), decision.step, decision.action,
+                 decision.log_prob, decision.value);
 }
 
 std::vector<NamedArray> NetworkActor::weights() const {

@@ -42,6 +42,7 @@ class NetworkActor final : public collect::Actor {
 
  private:
   std::unique_ptr<ActingPolicy> agent_;
+  EpisodeMemory memory_;
 };
 
 }  // namespace shoal::learn

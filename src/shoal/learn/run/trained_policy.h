@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
 
 #include "shoal/env/space.h"
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/checkpoint/learner_state.h"
 #include "shoal/learn/learner/acting_policy.h"
-#include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
 
@@ -30,12 +28,7 @@ class TrainedPolicy {
   std::int64_t steps() const noexcept { return steps_; }
   const TrainConfig& config() const noexcept { return config_; }
 
-  /// As ActingPolicy::act: raw observations in, the environment's actions out, one view per leaf, any number
-  /// of rows.
-  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-           bool deterministic, std::uint64_t step = 0) {
-    agent_->act(obs, actions, deterministic, step);
-  }
+  ActingPolicy& acting() noexcept { return *agent_; }
 
  private:
   TrainedPolicy() = default;

@@ -531,10 +531,7 @@ TEST_F(TrainerTest, ATrainedPolicyActsLikeTheOneThatWasEvaluated) {
   const auto envs = make(id_, 2);
   EXPECT_EQ(policy.observation_space(), envs->single_observation_space());
   EXPECT_EQ(policy.action_space(), envs->single_action_space());
-  const auto evaluation = evaluate(
-      *envs,
-      [&](auto obs, auto actions, std::uint64_t step) { policy.act(obs, actions, true, step); },
-      {.episodes = 4, .seed = 1});
+  const auto evaluation = evaluate(*envs, policy.acting(), true, {.episodes = 4, .seed = 1});
   EXPECT_EQ(evaluation.returns.size(), 4U);
   EXPECT_THROW(TrainedPolicy::load(run("none")), CorruptFile);
 }

@@ -259,13 +259,7 @@ bool TrainingRun::paused() const {
   return setup_.config.pause_at_step && learner_->steps() >= *setup_.config.pause_at_step;
 }
 
-Actor TrainingRun::current_policy() {
-  return [this](auto obs, auto actions, std::uint64_t step) {
-    learner_->act(obs, actions, true, step);
-  };
-}
-
-Evaluation TrainingRun::run_evaluation(const Actor& actor, int episodes, Purpose purpose,
+Evaluation TrainingRun::run_evaluation(ActingPolicy& policy, int episodes, Purpose purpose,
                                        const std::stop_token& stop) {
   const trace::Scope scope(trace::Span::kEvaluate);
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kEvaluating; });
@@ -276,7 +270,7 @@ Evaluation TrainingRun::run_evaluation(const Actor& actor, int episodes, Purpose
   options.episodes = episodes;
   options.seed = bits[0] >> 2;  // seed + environment stays below 2^31
   options.cancelled = [&stop] { return stop.stop_requested(); };
-  auto evaluation = evaluate(*setup_.eval_envs, actor, options);
+  auto evaluation = evaluate(*setup_.eval_envs, policy, true, options);
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
   return evaluation;
 }
@@ -284,13 +278,13 @@ Evaluation TrainingRun::run_evaluation(const Actor& actor, int episodes, Purpose
 void TrainingRun::evaluate_now(const std::stop_token& stop) {
   const auto& config = setup_.config;
   auto evaluation =
-      run_evaluation(current_policy(), config.eval_episodes, Purpose::kEvaluation, stop);
+      run_evaluation(learner_->acting(), config.eval_episodes, Purpose::kEvaluation, stop);
   if (!evaluation.complete) return;
   const auto good_enough = [&] {
     return config.target_return && evaluation.mean_return() >= *config.target_return;
   };
   if (good_enough() && config.final_episodes > 0) {
-    evaluation = run_evaluation(current_policy(), config.final_episodes, Purpose::kFinal, stop);
+    evaluation = run_evaluation(learner_->acting(), config.final_episodes, Purpose::kFinal, stop);
     if (!evaluation.complete) return;
   }
   standing_.evaluated_step = learner_->steps();
@@ -378,14 +372,9 @@ void TrainingRun::final_evaluation(TrainResult& result, const std::stop_token& s
   auto evaluation = std::exchange(confirmation_, std::nullopt);
   if (!evaluation) {
     std::optional<TrainedPolicy> best;
-    Actor actor = current_policy();
-    if (standing_.best_return) {
-      best = TrainedPolicy::load(directory_.best());
-      actor = [&](auto obs, auto actions, std::uint64_t step) {
-        best->act(obs, actions, true, step);
-      };
-    }
-    evaluation = run_evaluation(actor, setup_.config.final_episodes, Purpose::kFinal, stop);
+    if (standing_.best_return) best = TrainedPolicy::load(directory_.best());
+    evaluation = run_evaluation(best ? best->acting() : learner_->acting(),
+                                setup_.config.final_episodes, Purpose::kFinal, stop);
     if (!evaluation->complete) return;
   }
   result.mean_return = evaluation->mean_return();

@@ -57,10 +57,8 @@ class TrainingRun {
   bool over() const;
   bool paused() const;
   void evaluate_now(const std::stop_token& stop);
-  /// Of the current policy, or of `policy`'s.
-  Evaluation run_evaluation(const Actor& actor, int episodes, Purpose purpose,
+  Evaluation run_evaluation(ActingPolicy& policy, int episodes, Purpose purpose,
                             const std::stop_token& stop);
-  Actor current_policy();
   void keep_best(double mean_return);
   void save();
   nlohmann::json state_json(const LearnerState& learner) const;

@@ -96,8 +96,9 @@ void SacPolicy::decode(const shm::TensorView& actions, const shm::TensorView& to
   decoder_.decode({reinterpret_cast<std::byte*>(scaled_.data()), actions.rows, actions.row}, to);
 }
 
-void SacPolicy::act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-                    bool deterministic, std::uint64_t step) {
+void SacPolicy::act(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
+                    std::span<const shm::TensorView> actions, bool deterministic,
+                    std::uint64_t step) {
   const shm::TensorView unit = rows_.actions(decoder_.spec(), obs.front().rows);
   const auto encoded = rows_.encode(encoder_, obs);
   if (deterministic) {
@@ -112,8 +113,8 @@ void SacPolicy::act(std::span<const shm::TensorView> obs, std::span<const shm::T
   decode(unit, actions[0]);
 }
 
-void SacPolicy::decide(std::span<const shm::TensorView> obs, std::uint64_t step,
-                       const shm::TensorView& action, std::span<float> log_prob,
+void SacPolicy::decide(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
+                       std::uint64_t step, const shm::TensorView& action, std::span<float> log_prob,
                        std::span<float> value) {
   const shm::TensorView unit = rows_.actions(decoder_.spec(), obs.front().rows);
   logp_.resize(static_cast<std::size_t>(unit.rows));

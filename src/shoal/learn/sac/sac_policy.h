@@ -28,10 +28,11 @@ class SacPolicy final : public ActingPolicy {
   SacPolicy& operator=(const SacPolicy&) = delete;
 
   /// Deterministic: tanh of the means.
-  void act(std::span<const shm::TensorView> obs, std::span<const shm::TensorView> actions,
-           bool deterministic, std::uint64_t step = 0) override;
+  void act(std::span<const shm::TensorView> obs, std::span<float> memory,
+           std::span<const shm::TensorView> actions, bool deterministic,
+           std::uint64_t step = 0) override;
   /// Log-probabilities are those of the action within [-1, 1]. It has no values: NaN.
-  void decide(std::span<const shm::TensorView> obs, std::uint64_t step,
+  void decide(std::span<const shm::TensorView> obs, std::span<float> memory, std::uint64_t step,
               const shm::TensorView& action, std::span<float> log_prob,
               std::span<float> value) override;
   void reseed(std::uint64_t seed) noexcept override { random_ = Philox(seed); }

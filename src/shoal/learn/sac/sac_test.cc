@@ -38,15 +38,12 @@ TEST(Sac, LearnsPendulumByItsPreset) {
   Sac sac(envs->single_observation_space(), envs->single_action_space(), config.num_envs,
           std::get<SacConfig>(config.algorithm), 1);
   sac.begin(*envs);
-  const Actor act = [&](auto obs, auto actions, std::uint64_t step) {
-    sac.act(obs, actions, true, step);
-  };
   double best = -1e9;
   for (std::int64_t next = 3000; best < -200 && sac.steps() < config.learner().total_steps;) {
     sac.iterate();
     if (sac.steps() < next) continue;
     next += 1000;
-    best = evaluate(*evaluated, act, {.episodes = 20, .seed = 5}).mean_return();
+    best = evaluate(*evaluated, sac.acting(), true, {.episodes = 20, .seed = 5}).mean_return();
   }
   EXPECT_GE(best, -200);
 }

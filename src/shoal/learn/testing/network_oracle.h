@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "shoal/learn/network/actor_critic.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/testing/tape.h"
@@ -23,16 +24,23 @@ class NetworkOracle {
   };
 
   /// As ActorCritic::forward_train().
+  Outputs forward(std::span<const shm::TensorView> obs, const Sequences& sequences) {
+    return run(obs, sequences, {}, {}, {});
+  }
   Outputs forward(std::span<const shm::TensorView> obs, std::span<const std::int32_t> rows) {
-    return run(obs, rows, {}, {}, {});
+    return forward(obs, Sequences(rows));
   }
 
   /// As ActorCritic::backward() after it. What is no parameter's is NaN.
   std::vector<float> gradient(std::span<const shm::TensorView> obs,
                               std::span<const std::int32_t> rows, std::span<const float> d_head,
                               std::span<const float> d_value) {
+    return gradient(obs, Sequences(rows), d_head, d_value);
+  }
+  std::vector<float> gradient(std::span<const shm::TensorView> obs, const Sequences& sequences,
+                              std::span<const float> d_head, std::span<const float> d_value) {
     std::vector<double> sums(parameters_.flat().size());
-    run(obs, rows, d_head, d_value, sums);
+    run(obs, sequences, d_head, d_value, sums);
     std::vector<float> gradient(sums.size(), NAN);
     for (const auto& p : parameters_.list()) {
       for (std::size_t k = p.offset; k < p.offset + p.numel(); ++k)
@@ -45,9 +53,18 @@ class NetworkOracle {
   using Number = Tape::Number;
   using Vector = std::vector<Number>;
 
-  Outputs run(std::span<const shm::TensorView> obs, std::span<const std::int32_t> rows,
+  /// What an LSTM remembers: the outputs of its cells, and their states.
+  struct Memory {
+    Vector output, cell;
+  };
+
+  Outputs run(std::span<const shm::TensorView> obs, const Sequences& sequences,
               std::span<const float> d_head, std::span<const float> d_value,
               std::span<double> gradient);
+  static std::vector<std::vector<std::size_t>> steps_of(const Sequences& sequences);
+  std::vector<Memory> memories(Tape& tape, const float* remembered) const;
+  static Number sigmoid(Tape& tape, Number x);
+  void lstm(Tape& tape, const LstmLayer& layer, const Vector& x, Memory& memory) const;
   Number parameter(std::size_t index, std::int64_t element) const;
   Vector linear(Tape& tape, const Layer& layer, const Vector& x) const;
   Vector mlp(Tape& tape, const Mlp& layers, Vector x) const;
@@ -140,24 +157,96 @@ inline NetworkOracle::Vector NetworkOracle::features(Tape& tape,
   return all;
 }
 
+inline NetworkOracle::Number NetworkOracle::sigmoid(Tape& tape, Number x) {
+  const double y = 1 / (1 + std::exp(-tape[x]));
+  return tape.of(x, y, y * (1 - y));
+}
+
+inline void NetworkOracle::lstm(Tape& tape, const LstmLayer& layer, const Vector& x,
+                                Memory& memory) const {
+  const auto gate = [&](std::int64_t row) {
+    std::vector<std::pair<Number, Number>> factors;
+    for (std::int64_t i = 0; i < layer.in; ++i)
+      factors.push_back(
+          {parameter(layer.weight_ih, row * layer.in + i), x[static_cast<std::size_t>(i)]});
+    for (std::int64_t i = 0; i < layer.size; ++i)
+      factors.push_back({parameter(layer.weight_hh, row * layer.size + i),
+                         memory.output[static_cast<std::size_t>(i)]});
+    return tape.dot(factors,
+                    tape.sum(parameter(layer.bias_ih, row), parameter(layer.bias_hh, row)));
+  };
+  Memory next;
+  for (std::int64_t k = 0; k < layer.size; ++k) {
+    const Number i = sigmoid(tape, gate(k));
+    const Number f = sigmoid(tape, gate(layer.size + k));
+    const Number g = tape.tanh(gate(2 * layer.size + k));
+    const Number o = sigmoid(tape, gate(3 * layer.size + k));
+    const Number cell =
+        tape.sum(tape.product(f, memory.cell[static_cast<std::size_t>(k)]), tape.product(i, g));
+    next.cell.push_back(cell);
+    next.output.push_back(tape.product(o, tape.tanh(cell)));
+  }
+  memory = std::move(next);
+}
+
+inline std::vector<std::vector<std::size_t>> NetworkOracle::steps_of(const Sequences& sequences) {
+  std::vector<std::vector<std::size_t>> steps;  // of each sequence, places in `rows`
+  if (sequences.counts.empty()) {
+    for (std::size_t r = 0; r < sequences.rows.size(); ++r) steps.push_back({r});
+    return steps;
+  }
+  steps.resize(static_cast<std::size_t>(sequences.counts[0]));
+  std::size_t at = 0;
+  for (const std::int32_t count : sequences.counts) {
+    for (std::int32_t s = 0; s < count; ++s) steps[static_cast<std::size_t>(s)].push_back(at++);
+  }
+  return steps;
+}
+
+inline std::vector<NetworkOracle::Memory> NetworkOracle::memories(Tape& tape,
+                                                                  const float* remembered) const {
+  std::vector<Memory> all;
+  for (const LstmLayer& layer : network_.lstms) {
+    Memory& memory = all.emplace_back();
+    for (Vector* part : {&memory.output, &memory.cell}) {
+      for (std::int64_t k = 0; k < layer.size; ++k)
+        part->push_back(tape.add(static_cast<double>(*remembered++)));
+    }
+  }
+  return all;
+}
+
 inline NetworkOracle::Outputs NetworkOracle::run(std::span<const shm::TensorView> obs,
-                                                 std::span<const std::int32_t> rows,
+                                                 const Sequences& sequences,
                                                  std::span<const float> d_head,
                                                  std::span<const float> d_value,
                                                  std::span<double> gradient) {
-  Outputs out;
-  for (std::size_t r = 0; r < rows.size(); ++r) {  // a tape each: they are long
+  const auto width = static_cast<std::size_t>(network_.head);
+  Outputs out{std::vector<float>(sequences.rows.size() * width),
+              std::vector<float>(sequences.rows.size())};
+  const auto steps = steps_of(sequences);
+  for (std::size_t s = 0; s < steps.size(); ++s) {  // a tape each: they are long
     Tape tape;
     for (const float p : parameters_.flat()) tape.add(static_cast<double>(p));
-    const Vector x = mlp(tape, network_.trunk, features(tape, obs, rows[r]));
-    const Vector head = mlp(tape, network_.actor, x);
-    const Number value = mlp(tape, network_.critic, x)[0];
-    for (const Number h : head) out.head.push_back(static_cast<float>(tape[h]));
-    out.value.push_back(static_cast<float>(tape[value]));
+    auto remembered =
+        memories(tape, sequences.memory.data() + s * sequences.memory.size() / steps.size());
+    std::vector<std::pair<Number, double>> results;
+    for (const std::size_t r : steps[s]) {
+      const Vector x = mlp(tape, network_.trunk, features(tape, obs, sequences.rows[r]));
+      for (std::size_t l = 0; l < remembered.size(); ++l)
+        lstm(tape, network_.lstms[l], x, remembered[l]);
+      const Vector head = mlp(tape, network_.actor, remembered.empty() ? x : remembered[0].output);
+      const Number value =
+          mlp(tape, network_.critic, remembered.empty() ? x : remembered.back().output)[0];
+      for (std::size_t k = 0; k < width; ++k)
+        out.head[r * width + k] = static_cast<float>(tape[head[k]]);
+      out.value[r] = static_cast<float>(tape[value]);
+      if (gradient.empty()) continue;
+      results.push_back({value, static_cast<double>(d_value[r])});
+      for (std::size_t k = 0; k < width; ++k)
+        results.push_back({head[k], static_cast<double>(d_head[r * width + k])});
+    }
     if (gradient.empty()) continue;
-    std::vector<std::pair<Number, double>> results{{value, static_cast<double>(d_value[r])}};
-    for (std::size_t k = 0; k < head.size(); ++k)
-      results.push_back({head[k], static_cast<double>(d_head[r * head.size() + k])});
     const std::vector<double> by = tape.gradients(results);
     for (std::size_t k = 0; k < gradient.size(); ++k) gradient[k] += by[k];
   }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Updates per second of DQN and SAC: Shoal's, PyTorch's eager and its `torch.compile`, one thread each.
+"""Updates per second of DQN, SAC and recurrent PPO: Shoal's, PyTorch's eager and its `torch.compile`, one thread each.
 
-    python benchmarks/off_policy_updates.py [--rounds 5] [--seconds 2] [--no-compile]
+    python benchmarks/learner_updates.py [--only recurrent_ppo] [--rounds 5] [--seconds 2] [--no-compile]
 
 The same network, the same sizes of batches, Adam and clipping as the algorithm has them. Shoal's time holds all that its learner does for
 an update, sampling from the replay and the target network too; PyTorch's learns from one batch that lies there. PyTorch's code is
 what Stable-Baselines3's `train()` comes to without its buffer and logger; compiled is all of it but the optimisers. The three alternate, round by
 round; what is compared is the best round of each. The closing line says what else was running.
+
+Of recurrent PPO a batch is 128 steps of two environments. "eager" calls torch's LSTM step by step, resetting its state where episodes begin, as
+sb3-contrib and CleanRL do; "eager, no resets" calls it once for all steps, as one may where no episode ends; neither is compiled.
 """
 
 from __future__ import annotations
@@ -20,34 +23,46 @@ from typing import Any
 
 import shoal
 
-CASES = [
+CASES: list[tuple[str, list[int], int]] = [
     ("dqn", [64, 64], 32),
     ("dqn", [256, 256], 64),
     ("sac", [64, 64], 128),
     ("sac", [256, 256], 256),
+    ("recurrent_ppo", [64], 256),
+    ("recurrent_ppo", [256], 256),
 ]
-ENV = {"dqn": ("shoal/CartPole-v1", 4, 2), "sac": ("shoal/Pendulum-v1", 3, 1)}  # elements of observations and actions
+# Elements of observations and actions.
+ENV = {
+    "dqn": ("shoal/CartPole-v1", 4, 2),
+    "sac": ("shoal/Pendulum-v1", 3, 1),
+    "recurrent_ppo": ("shoal/CartPoleNoVel-v1", 4, 2),
+}
+STEPS = 128  # of an environment in a rollout of recurrent PPO
 
 
 def shoal_seconds(algorithm: str, hidden: list[int], batch: int, seconds: float) -> float:
     """Of one update."""
     options: dict[str, Any] = {
         "policy_hidden": hidden,
+        "value_hidden": hidden,
         "batch_size": batch,
         "preset": "sb3",
-        "num_envs": 1,
         "num_workers": 0,
         "total_steps": 10_000_000,
-        "num_steps": 200,
-        "train_freq": 1,
-        "gradient_steps": 1,
-        "buffer_size": 20_000,
         "eval_every": 0,
         "eval_envs": 1,
         "final_episodes": 0,
         "save_every_seconds": 1e9,
     }
-    options |= {"target_update_interval": 500, "double_dqn": False} if algorithm == "dqn" else {"value_hidden": hidden}
+    updates = 200  # of an iteration
+    if algorithm == "recurrent_ppo":
+        options |= {"num_envs": 8, "num_steps": STEPS, "epochs": 4, "lstm_size": hidden[0], "activation": "relu"}
+        updates = 8 * STEPS // batch * 4
+    else:
+        options |= {"num_envs": 1, "num_steps": 200, "train_freq": 1, "gradient_steps": 1, "buffer_size": 20_000}
+    if algorithm == "dqn":
+        options |= {"target_update_interval": 500, "double_dqn": False}
+        del options["value_hidden"]
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch:
         with shoal.learn.Trainer(ENV[algorithm][0], algorithm, run_dir=f"{scratch}/run", **options) as trainer:
             trainer.start()
@@ -57,7 +72,7 @@ def shoal_seconds(algorithm: str, hidden: list[int], batch: int, seconds: float)
                 status = trainer.status()
                 if status["iteration"] > max(seen, 1):
                     seen = status["iteration"]
-                    best = min(best, status["update_seconds"] / 200)
+                    best = min(best, status["update_seconds"] / updates)
             trainer.stop()
             trainer.wait()
     return best
@@ -160,6 +175,57 @@ def sac_update(hidden: list[int], batch: int, compiled: bool) -> Callable[[], No
     return update
 
 
+def recurrent_update(hidden: list[int], batch: int, resets: bool) -> Callable[[], None]:
+    import torch
+    from torch import nn
+
+    _, dense, actions = ENV["recurrent_ppo"]
+    envs, size = batch // STEPS, hidden[0]
+    lstms = [nn.LSTM(dense, size) for _ in range(2)]
+    heads = [mlp(size, hidden, outputs) for outputs in (actions, 1)]
+    parameters = [p for module in (*lstms, *heads) for p in module.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=3e-4, eps=1e-5)
+    obs, returns, advantage = torch.randn(STEPS, envs, dense), torch.randn(batch), torch.randn(batch)
+    taken, old = torch.randint(0, actions, (batch,)), torch.full((batch,), -0.7)
+    begins = torch.rand(STEPS, envs, 1) < 0.02
+    start = (torch.zeros(1, envs, size), torch.zeros(1, envs, size))
+
+    def features(lstm: Any) -> Any:
+        if not resets:
+            return lstm(obs, start)[0].reshape(batch, size)
+        state, outputs = start, []
+        for x, first in zip(obs, begins, strict=True):
+            keep = (~first).float()
+            output, state = lstm(x[None], (keep * state[0], keep * state[1]))
+            outputs.append(output)
+        return torch.cat(outputs).reshape(batch, size)
+
+    def update() -> None:
+        policy = torch.distributions.Categorical(logits=heads[0](features(lstms[0])), validate_args=False)
+        value = heads[1](features(lstms[1])).flatten()
+        scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        ratio = (policy.log_prob(taken) - old).exp()
+        surrogate = torch.min(scaled * ratio, scaled * ratio.clamp(0.8, 1.2)).mean()
+        loss = 0.5 * nn.functional.mse_loss(value, returns) - surrogate - 0.01 * policy.entropy().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 0.5)
+        optimizer.step()
+
+    return update
+
+
+def updates_of(algorithm: str, hidden: list[int], batch: int, compiled: bool) -> dict[str, Callable[[], None]]:
+    if algorithm == "recurrent_ppo":
+        names = {"eager": True, "eager, no resets": False}
+        return {name: recurrent_update(hidden, batch, resets) for name, resets in names.items()}
+    make = dqn_update if algorithm == "dqn" else sac_update
+    updates = {"eager": make(hidden, batch, False)}
+    if compiled:
+        updates["compile"] = make(hidden, batch, True)
+    return updates
+
+
 def torch_seconds(update: Callable[[], None], seconds: float) -> float:
     """Of one update: the best of some tens of stretches."""
     update()
@@ -174,10 +240,7 @@ def torch_seconds(update: Callable[[], None], seconds: float) -> float:
 
 
 def compare(algorithm: str, hidden: list[int], batch: int, options: argparse.Namespace) -> None:
-    make = dqn_update if algorithm == "dqn" else sac_update
-    updates = {"eager": make(hidden, batch, False)}
-    if options.compile:
-        updates["compile"] = make(hidden, batch, True)
+    updates = updates_of(algorithm, hidden, batch, options.compile)
     best = {"shoal": float("inf"), **dict.fromkeys(updates, float("inf"))}
     for _ in range(options.rounds):
         best["shoal"] = min(best["shoal"], shoal_seconds(algorithm, hidden, batch, options.seconds))
@@ -194,11 +257,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each of the three in each round")
+    parser.add_argument("--only", choices=ENV, help="one algorithm")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
     torch.set_num_threads(1)
     for algorithm, hidden, batch in CASES:
-        compare(algorithm, hidden, batch, options)
+        if options.only in (None, algorithm):
+            compare(algorithm, hidden, batch, options)
     print(f"torch {torch.__version__}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
 
 

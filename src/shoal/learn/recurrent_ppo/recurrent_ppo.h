@@ -1,0 +1,42 @@
+// Proximal policy optimisation (Schulman et al., 2017) with a policy that remembers its episode: LSTMs
+// (Hochreiter and Schmidhuber, 1997) before the hidden layers. What is particular to them is as in
+// Huang et al., "The 37 Implementation Details of Proximal Policy Optimization" (2022): orthogonal
+// weights and biases of 0, memories of 0 at first and where an episode begins, minibatches of whole
+// sequences, and updates that go on from what was remembered at the rollout's beginning.
+//
+//   RecurrentPpo ppo(envs->single_observation_space(), envs->single_action_space(),
+//                    envs->num_envs(), config, seed);
+//   ppo.begin(*envs);
+//   while (ppo.steps() < config.total_steps) IterationStats stats = ppo.iterate();
+//
+// rollout_learner.h says what is deterministic. Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "shoal/env/space.h"
+#include "shoal/learn/learner/acting_policy.h"
+#include "shoal/learn/learner/rollout_learner.h"
+#include "shoal/learn/recurrent_ppo/recurrent_ppo_config.h"
+
+namespace shoal::learn {
+
+class RecurrentPpo final : public RolloutLearner {
+ public:
+  /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
+  /// configuration.
+  RecurrentPpo(const env::Space& observation, const env::Space& action, int num_envs,
+               const RecurrentPpoConfig& config, std::uint64_t seed);
+};
+
+/// As the constructor.
+std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
+                                      int num_envs, const RecurrentPpoConfig& config,
+                                      std::uint64_t seed);
+std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,
+                                                 const env::Space& action,
+                                                 const RecurrentPpoConfig& config,
+                                                 std::uint64_t seed);
+
+}  // namespace shoal::learn

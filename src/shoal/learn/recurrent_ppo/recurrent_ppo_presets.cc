@@ -1,0 +1,30 @@
+// Recurrent PPO's presets. Source of "sb3": sb3-contrib's defaults; of "cleanrl_atari_lstm": CleanRL's
+// ppo_atari_lstm.py; CartPoleNoVel-v1's is rl-baselines3-zoo's (hyperparams/ppo_lstm.yml).
+#include "shoal/learn/recurrent_ppo/recurrent_ppo_config.h"
+
+namespace shoal::learn {
+namespace {
+
+constexpr Preset kPresets[] = {
+    {"sb3", R"({"num_envs": 1, "total_steps": 1000000})"},
+
+    {"cleanrl_atari_lstm", R"({
+      "num_envs": 8, "total_steps": 10000000, "num_steps": 128, "batch_size": 256, "epochs": 4,
+      "learning_rate": 2.5e-4, "learning_rate_schedule": "linear", "entropy_coef": 0.01,
+      "value_coef": 0.25, "clip_range": 0.1, "clip_range_value": 0.1, "bootstrap_truncated": false,
+      "sign_reward": true, "policy_hidden": [], "value_hidden": [], "lstm_size": 128,
+      "shared_lstm": true, "eval_every": 500000, "final_episodes": 30})"},
+
+    {"CartPoleNoVel-v1", R"({
+      "num_envs": 8, "total_steps": 100000, "num_steps": 32, "batch_size": 256, "epochs": 20,
+      "learning_rate": 1e-3, "learning_rate_schedule": "linear", "clip_range_schedule": "linear",
+      "gamma": 0.98, "gae_lambda": 0.8, "normalize_obs": true, "normalize_reward": true,
+      "activation": "relu", "orthogonal_init": false, "lstm_size": 64,
+      "eval_every": 10000, "target_return": 490})"},
+};
+
+}  // namespace
+
+std::span<const Preset> RecurrentPpoConfig::presets() { return kPresets; }
+
+}  // namespace shoal::learn
