@@ -371,6 +371,21 @@ def test_bench_of_an_unknown_workload_or_contestant_names_the_nearest(shoal):
     assert_one_line(shoal("bench", "--workload", "weather"), 2, "there are cartpole, noop, ")
 
 
+def test_bench_learning_trains_the_rows_that_are_named(shoal):
+    arguments = ["--row", "ppo/CartPole-v1", "--seeds", "1", "--steps", "256", "--jobs", "1"]
+    status, out, _ = shoal("bench", "learning", *arguments, "--json")
+    assert status == 0 and out.count("\n") == 1
+    (row,) = json.loads(out)["rows"]
+    assert (row["row"], row["side"], row["steps"], len(row["seeds"])) == ("ppo/CartPole-v1", "shoal", 256, 1)
+
+
+def test_bench_refuses_what_it_does_not_measure(shoal):
+    assert_one_line(shoal("bench", "learnin"), 2, "no benchmark 'learnin'", "did you mean learning?")
+    assert_one_line(shoal("bench", "learning", "--row", "ppo/CartPole-v2"), 2, "did you mean ppo/CartPole-v1?")
+    assert_one_line(shoal("bench", "learning", "--workload", "noop"), 2, "are of shoal bench steps")
+    assert_one_line(shoal("bench", "--sb3"), 2, "are of shoal bench learning")
+
+
 def test_what_an_id_needs_is_installed_in_a_source_folder_and_named_elsewhere(shoal, monkeypatch):
     installed = []
     source = Path(environments.__file__).resolve().parents[3]

@@ -631,6 +631,7 @@ def test_a_wrong_module_is_one_clear_error(tmp_path: Path, policy: Any, error: t
         ({"algorithm": "impala"}, "policy= is trained by ppo, a2c, appo; 'impala' trains"),
         ({"algorithm": "appo", "policy": learn_modules.Remembering}, "ppo and a2c train such modules, appo does not"),
         ({"policy_hidden": [8]}, "policy_hidden= is of Shoal's own networks"),
+        ({"recompute_advantages": True}, "recompute_advantages=True is for Shoal.s own networks"),
         ({"fused": False}, 'no option "fused" any more'),
         ({"device": "cuda:77"}, "device='cuda:77': .*device='cpu' is always there"),
         ({"device": "abacus"}, "device='abacus'"),

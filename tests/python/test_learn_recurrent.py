@@ -106,7 +106,7 @@ def test_a_collector_acts_with_what_the_policy_remembers(run):
     memory = torch.zeros(3, 48)
     for t in range(obs.shape[0]):
         memory[torch.as_tensor(np.asarray(batch["is_first"][t]).astype(bool))] = 0
-        _, value, memory = module(obs[t], memory)
+        _, value, memory = module.forward(obs[t], memory)
         np.testing.assert_allclose(np.asarray(batch["value"][t]), value.detach().numpy(), atol=1e-5)
 
 

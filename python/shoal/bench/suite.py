@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.bench.beside import Beside
+from shoal.bench.machine import machine
 from shoal.bench.process import ContestantFailed, Process
 from shoal.bench.result import BenchResult, Measurement
 from shoal.bench.roster import CONTESTANTS, PEERS, Contestant, interpreter, needs
 from shoal.bench.workloads import WORKLOADS
-from shoal.doctor.cores import side_by_side
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,10 +69,10 @@ def run(
     from shoal.bench.report import Report
 
     report = Report(console)
-    machine = _machine()
-    notes.append(f"{machine['cpu']}: {machine['side_by_side']}.")
+    about = machine()
+    notes.append(f"{about['cpu']}: {about['side_by_side']}.")
     report.begin(notes)
-    result = BenchResult([], num_workers or cpus, rounds, seconds, machine, {}, notes, beside)
+    result = BenchResult([], num_workers or cpus, rounds, seconds, about, {}, notes, beside)
     with Beside(beside) as others:
         for workload in workloads:
             for size in num_envs:
@@ -174,28 +172,3 @@ def _measure(
                 if round_ >= 0:
                     found[name].rates.append(rate)
     return list(found.values())
-
-
-def _machine() -> dict[str, Any]:
-    cpu = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    worth = side_by_side()
-    return {
-        "cpu": cpu,
-        "cpus": len(os.sched_getaffinity(0)),
-        "worth": worth.worth,
-        "halves": worth.halves,
-        "side_by_side": str(worth),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "shoal": _version(),
-    }
-
-
-def _version() -> str:
-    from shoal._version import __version__
-
-    return __version__

@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
+    what: str = typer.Argument("steps", metavar="[steps|learning]", help="What is measured."),
     workload: list[str] = typer.Option(None, "--workload", help="Environment to step; may be repeated [default: all]."),
     contestant: list[str] = typer.Option(
         None,
@@ -36,21 +37,42 @@ def bench(
         help="Measure nothing against others: show where a step's time goes in this environment.",
         autocompletion=completion.env_ids,
     ),
+    row: list[str] = typer.Option(
+        None,
+        "--row",
+        help="Of learning: an algorithm's preset, as in ppo/CartPole-v1; may be repeated [default: all that are short].",
+    ),
+    seeds: int = typer.Option(10, "--seeds", min=1, help="Of learning: runs of each row."),
+    steps: int = typer.Option(None, "--steps", min=1, help="Of learning: environment steps [default: the row's]."),
+    jobs: int = typer.Option(None, "--jobs", min=1, help="Of learning: runs at a time [default: as many as CPUs]."),
+    sb3: bool = typer.Option(False, "--sb3", help="Of learning: Stable-Baselines3 with the same settings, too."),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
 ) -> None:
-    """Measure environment steps per second against other libraries, and print ratios with their spreads."""
+    """Measure environment steps per second against other libraries, and print ratios with their spreads.
+
+    learning: train presets with many seeds, and print what their last policies reach, with intervals, beside what others publish.
+    """
+    from rich.console import Console
+
+    plugins.load(plugin)
+    _check("benchmark", [what], ["steps", "learning"])
+    if what == "learning":
+        if workload or contestant:
+            wrong_use("--workload and --contestant are of shoal bench steps")
+        if explain is not None:
+            wrong_use("--explain is of shoal bench steps")
+        return _learning(row, seeds, steps, jobs, sb3, json)
+    if row or sb3 or steps or jobs:
+        wrong_use("--row, --steps, --jobs and --sb3 are of shoal bench learning")
+
     if explain is not None:
         if workload or contestant or beside or len(num_envs) != 1:
             wrong_use("--explain is of one environment: it takes one --num-envs, --num-workers, --seconds and --plugin")
-        plugins.load(plugin)
-        _explain(explain, num_envs[0], num_workers, seconds, json)
-        return
-    from rich.console import Console
+        return _explain(explain, num_envs[0], num_workers, seconds, json)
 
     from shoal.bench import CONTESTANTS, WORKLOADS, run
 
-    plugins.load(plugin)
     _check("workload", workload or (), WORKLOADS)
     _check("contestant", contestant or (), [*CONTESTANTS, *dict.fromkeys(c.adapter for c in CONTESTANTS.values())])
     result = run(
@@ -86,6 +108,17 @@ def _explain(env: str, num_envs: int, num_workers: int | None, seconds: float, j
         parts = {part.name: part.seconds for part in seen.parts}
         about = {"env": env, "num_envs": num_envs, "program": program}
         closing_json({**about, "seconds": seen.seconds, "steps": seen.steps, "parts": parts})
+
+
+def _learning(row: list[str], seeds: int, steps: int, jobs: int, sb3: bool, json: bool) -> None:
+    from rich.console import Console
+
+    from shoal.bench.learning import ROWS, run
+
+    _check("row", row or (), ROWS)
+    found = run(row or None, seeds, sb3=sb3, steps=steps, jobs=jobs, console=Console(stderr=json))
+    if json:
+        closing_json(found)
 
 
 def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -280,9 +280,10 @@ class Trainer:
         overrides: Mapping[str, Any],
     ) -> None:
         """With a network of the user's."""
-        from shoal.learn.modules.session import Session, check_options
+        from shoal.learn.modules.session import OF_SHOALS_UPDATES, Session, check_options
 
         check_options(self.config["algorithm"], overrides)
+        self.config |= {name: False for name in OF_SHOALS_UPDATES if name in self.config}
         trainer = Session(
             policy,
             device,

@@ -48,4 +48,14 @@ std::vector<std::int32_t> Rollout::valid_rows() const {
   return rows;
 }
 
+void Rollout::link_values(std::span<const float> last) noexcept {
+  for (int t = 0; t < steps_; ++t) {
+    const std::span<const float> after = t + 1 < steps_ ? value(t + 1) : last;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(envs_); ++i) {
+      const bool known = ends_are_replaced_ && (terminated(t)[i] | truncated(t)[i]) != 0;
+      if (!known) next_value(t)[i] = after[i];
+    }
+  }
+}
+
 }  // namespace shoal::collect

@@ -60,6 +60,12 @@ class Rollout {
   /// Copies obs(steps) to obs(0).
   void carry_over() noexcept;
 
+  /// Whether obs(t + 1) after an episode's end is another episode's first (same-step autoreset). Then
+  /// next_value(t) is what was found while it was there.
+  void replace_ends(bool replaced) noexcept { ends_are_replaced_ = replaced; }
+  /// Every other next_value(t) is value(t + 1), or in the end `last`, the values of obs(steps).
+  void link_values(std::span<const float> last) noexcept;
+
   /// The indices t * envs + i of the valid rows, ascending.
   std::vector<std::int32_t> valid_rows() const;
 
@@ -72,6 +78,7 @@ class Rollout {
 
   int steps_;
   int envs_;
+  bool ends_are_replaced_ = false;
   std::vector<std::vector<std::byte>> obs_bytes_;
   std::vector<std::vector<shm::TensorView>> obs_at_;
   std::vector<shm::TensorView> obs_all_;

@@ -64,18 +64,8 @@ Rollout& RolloutCollector::collect(std::uint64_t first_step) {
     take_in(t, envs_.step());
   }
   parts_.policy.values(rollout_.obs(rollout_.steps()), all_envs_, last_value_);
-  // Same-step mode has its next values where episodes ended; everywhere else the next row's value
-  // is it.
-  const int n = rollout_.envs();
-  const bool same_step = envs_.autoreset_mode() == vector::AutoresetMode::kSameStep;
-  for (int t = 0; t < rollout_.steps(); ++t) {
-    const auto after =
-        t + 1 < rollout_.steps() ? rollout_.value(t + 1) : std::span<float>(last_value_);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-      const bool known = same_step && (rollout_.terminated(t)[i] | rollout_.truncated(t)[i]) != 0;
-      if (!known) rollout_.next_value(t)[i] = after[i];
-    }
-  }
+  rollout_.replace_ends(envs_.autoreset_mode() == vector::AutoresetMode::kSameStep);
+  rollout_.link_values(last_value_);
   ready_ = true;
   return rollout_;
 }

@@ -22,11 +22,15 @@ from shoal.learn.modules.run import TrainingRun
 from shoal.learn.modules.sources import Ahead, AheadInOrder, Source, source_of
 from shoal.learn.modules.updates import ALGORITHMS
 
-__all__ = ["Session", "check_options"]
+__all__ = ["OF_SHOALS_UPDATES", "Session", "check_options"]
 
 _SMALL = 1_000_000
 """Parameters below which a network without convolutions computes no faster on several threads than on one."""
-_OF_SHOALS_NETWORKS = "policy_hidden value_hidden shared_hidden activation orthogonal_init log_std_init".split()
+_OF_SHOALS_NETWORKS = (
+    "policy_hidden value_hidden shared_hidden activation orthogonal_init value_gain log_std_init".split()
+)
+OF_SHOALS_UPDATES = ("recompute_advantages", "normalize_returns")
+"""Switches of PPO that modules are trained without, whatever a preset says of them."""
 
 
 @dataclass
@@ -159,6 +163,9 @@ def check_options(algorithm: str, given: Mapping[str, Any]) -> None:
     for name in _OF_SHOALS_NETWORKS:
         if name in given:
             raise ValueError(f"{name}= is of Shoal's own networks, and policy= brings its own: leave one of them out")
+    for name in OF_SHOALS_UPDATES:
+        if given.get(name):
+            raise ValueError(f"{name}=True is for Shoal's own networks; a policy= of your own is trained without")
 
 
 def _train(run: TrainingRun, outcome: _Outcome, journal: Journal) -> None:

@@ -50,6 +50,8 @@ class LearnerOf : public testing::TestWithParam<std::string> {
                        {"prioritized", true},
                        {"n_step", 3}},
                       run);
+    if (GetParam() == "ppo")
+      apply_overrides({{"recompute_advantages", true}, {"normalize_returns", true}}, run);
     if (GetParam() == "sac") apply_overrides({{"value_hidden", {24}}}, run);
     if (to_flat_json(run).contains("target_update_interval"))
       apply_overrides({{"target_update_interval", 50}}, run);

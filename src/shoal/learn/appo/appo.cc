@@ -2,12 +2,18 @@
 
 #include "shoal/learn/appo/appo_update.h"
 #include "shoal/learn/asynchronous/off_policy_advantages.h"
+#include "shoal/os/error.h"
 
 namespace shoal::learn {
 
 void validate(const AppoConfig& config) {
   validate(static_cast<const PpoConfig&>(config));
   validate(static_cast<const AsynchronousOptions&>(config));
+  if (config.recompute_advantages || config.normalize_returns)
+    throw InvalidArgument(
+        "configure training: recompute_advantages and normalize_returns are ppo's; appo corrects "
+        "its "
+        "advantages and targets by V-trace");
 }
 
 void AppoUpdate::estimate(collect::Rollout& rollout) {

@@ -6,6 +6,7 @@
 
 #include "shoal/learn/impala/impala.h"
 #include "shoal/learn/testing/policy_difference.h"
+#include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::learn {
@@ -71,6 +72,15 @@ TEST(Appo, GoesThroughEpochsAndMinibatches) {
   EXPECT_EQ(stats.steps, 128);
   EXPECT_GT(stats.approx_kl, 0);
   EXPECT_DOUBLE_EQ(stats.clip_range, 0.1);
+}
+
+TEST(Appo, OptionsOfPposOwnAdvantagesAreRefused) {
+  for (bool PpoConfig::* option :
+       {&PpoConfig::recompute_advantages, &PpoConfig::normalize_returns}) {
+    AppoConfig config;
+    config.*option = true;
+    EXPECT_THROW(validate(config), InvalidArgument);
+  }
 }
 
 }  // namespace

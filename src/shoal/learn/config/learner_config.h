@@ -65,7 +65,8 @@ struct LearnerConfig {
   bool shared_hidden = false;  // one MLP (policy_hidden) under both heads
   Activation activation = Activation::kTanh;
   bool orthogonal_init =
-      true;  // gain sqrt(2) hidden, 0.01 policy head, 1 value head; false: PyTorch's default
+      true;  // gain sqrt(2) hidden, 0.01 policy head, value_gain; false: PyTorch's default
+  double value_gain = 1.0;    // of the value head's initial weights
   double log_std_init = 0.0;  // Box actions: initial logarithm of the standard deviation
 
   bool operator==(const LearnerConfig&) const = default;
@@ -117,6 +118,7 @@ void for_each_shared_option(Config& c, Visit&& visit) {
   visit("shared_hidden", c.shared_hidden);
   visit("activation", c.activation);
   visit("orthogonal_init", c.orthogonal_init);
+  visit("value_gain", c.value_gain);
   visit("log_std_init", c.log_std_init);
 }
 

@@ -8,13 +8,19 @@
 
 namespace shoal::learn {
 
-void Advantages::estimate(collect::Rollout& rollout, const LearnerConfig& config) {
+void Advantages::estimate(collect::Rollout& rollout, const LearnerConfig& config, float unit) {
   start(rollout);
+  std::vector<float> scaled[2];
+  std::span<const float> values[] = {rollout.value(), rollout.next_value()};
+  for (std::size_t k = 0; k < 2 && unit != 1.0F; ++k) {
+    for (const float v : values[k]) scaled[k].push_back(v * unit);
+    values[k] = scaled[k];
+  }
   collect::gae({.steps = rollout.steps(),
                 .envs = rollout.envs(),
                 .reward = rollout.reward(),
-                .value = rollout.value(),
-                .next_value = rollout.next_value(),
+                .value = values[0],
+                .next_value = values[1],
                 .terminated = rollout.terminated(),
                 .truncated = rollout.truncated(),
                 .valid = rollout.valid(),

@@ -14,8 +14,9 @@ namespace shoal::learn {
 
 struct Advantages {
   /// By generalised advantage estimation (collect/gae.h) with the configuration's numbers;
-  /// advantages normalised over the rollout where it says so.
-  void estimate(collect::Rollout& rollout, const LearnerConfig& config);
+  /// advantages normalised over the rollout where it says so. The rollout's values are in units of
+  /// `unit`, what is estimated is in that of its rewards.
+  void estimate(collect::Rollout& rollout, const LearnerConfig& config, float unit = 1.0F);
 
   /// The two parts of another way to estimate, before and after `advantage` and `returns` are
   /// written: the rows and room for both; normalisation over the rollout where it is told.

@@ -10,6 +10,7 @@ namespace shoal::learn {
 namespace {
 
 constexpr const char* kMemory = "memory";
+constexpr const char* kReturns = "value_target";
 
 }  // namespace
 
@@ -19,6 +20,8 @@ LearnerState RolloutLearner::state() const {
   me.agent.save(state);
   OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
   me.source.save(state);
+  if (me.update->returns().size() > 0)
+    save_moments(kReturns, me.update->returns(), state.normalizer);
   const EpisodeMemory& memory = me.agent.policy().memory();
   if (!memory.all().empty()) state.episodes.push_back(named_array(kMemory, memory.all()));
   state.counters["seed"] = me.agent.policy().random().seed();
@@ -34,6 +37,8 @@ void RolloutLearner::load_state(const LearnerState& state) {
   const auto optimizer_state =
       OptimizerState::read(state, optimizer, me.agent.policy().parameters());
   auto standing = me.source.read(state);
+  collect::RunningMoments returns = me.update->returns();
+  if (returns.size() > 0) load_moments(kReturns, state.normalizer, returns);
   const std::span<float> memory = me.agent.policy().memory().all();
   std::span<const float> remembered;
   if (!memory.empty()) remembered = find_array<float>(state.episodes, kMemory, memory.size());
@@ -44,6 +49,7 @@ void RolloutLearner::load_state(const LearnerState& state) {
   load_policy(state);
   optimizer_state.put_into(optimizer);
   me.source.put_back(std::move(standing));
+  me.update->returns() = std::move(returns);
   std::ranges::copy(remembered, memory.begin());
   me.agent.reseed(seed);
   me.steps = steps;

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "shoal/collect/rollout.h"
+#include "shoal/collect/running_moments.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/learner/actor_critic_loss.h"
 #include "shoal/learn/learner/actor_critic_policy.h"
@@ -58,8 +59,10 @@ class RolloutUpdate {
   /// Changes the policy's parameters.
   UpdateStats run(collect::Rollout& rollout, const UpdateTime& time);
 
-  /// All that it keeps from one update to the next.
+  /// All that it keeps from one update to the next: the optimiser, and of the returns what the
+  /// algorithm scales them by; of no size where it does not.
   Optimizer& optimizer() noexcept { return *optimizer_; }
+  collect::RunningMoments& returns() noexcept { return returns_; }
 
  protected:
   /// Borrows the policy. Without an optimiser it has the one that the configuration names.
@@ -78,6 +81,7 @@ class RolloutUpdate {
   const LearnerConfig config_;
   const LossCoefficients coefficients_;
   const std::unique_ptr<Optimizer> optimizer_;
+  collect::RunningMoments returns_{0};
   Advantages advantages_;
   Minibatch batch_;
 };

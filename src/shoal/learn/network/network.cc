@@ -143,7 +143,7 @@ Network Network::create(const collect::ObservationEncoder& obs,
     in = recurrence.lstm_size;
   }
   net.actor = add_mlp(parameters, "actor", in, policy_hidden, net.head, 0.01);
-  net.critic = add_mlp(parameters, "critic", in, value_hidden, 1, 1.0);
+  net.critic = add_mlp(parameters, "critic", in, value_hidden, 1, config.value_gain);
   if (actions.is_continuous())
     net.log_std = static_cast<std::ptrdiff_t>(parameters.add("log_std", {net.head}));
   parameters.build();

@@ -103,6 +103,8 @@ TEST(Network, WeightsBeginOrthogonalWithTheirGains) {
   EXPECT_LT(deviation(built.values("critic.4.weight"), 1, 64, 1.0), 1e-5);
   for (const float b : built.values("actor.2.bias")) EXPECT_EQ(b, 0.0F);
   EXPECT_NE(built.values("actor.2.weight")[0], built.values("critic.2.weight")[0]);
+  const Built wider(kFourNumbers, env::Discrete{.n = 3}, {.value_gain = 1.5});
+  EXPECT_LT(deviation(wider.values("critic.4.weight"), 1, 64, 1.5), 1e-5);
 }
 
 TEST(Network, TorchsOwnInitialisationStaysWithinItsBound) {

@@ -22,6 +22,11 @@ struct PpoConfig : LearnerConfig {
                                                 // old value; none: unclipped
   bool pessimistic_value_clip =
       true;  // the larger of clipped and unclipped error (the original); false: the clipped (SB3)
+  /// Values, advantages and returns anew before each epoch but the first, by the network of then.
+  bool recompute_advantages = false;
+  /// The value head learns returns divided by their running standard deviation (their mean is kept);
+  /// advantages are in the unit of the rewards.
+  bool normalize_returns = false;
   std::optional<double> target_kl =
       {};  // ends the update before a step whose approx_kl exceeds 1.5 times this
 
@@ -45,6 +50,8 @@ void for_each_option(Config& c, Visit&& visit) {
   visit("clip_range_schedule", c.clip_range_schedule);
   visit("clip_range_value", c.clip_range_value);
   visit("pessimistic_value_clip", c.pessimistic_value_clip);
+  visit("recompute_advantages", c.recompute_advantages);
+  visit("normalize_returns", c.normalize_returns);
   visit("target_kl", c.target_kl);
 }
 

@@ -1,5 +1,5 @@
 // PPO's presets. Source of "sb3" and the cleanrl ones: the defaults in those programs; of "zoo_atari" and
-// "atari": rl-baselines3-zoo (hyperparams/ppo.yml). Evaluations of Atari's are rarer, since whole games
+// "atari": rl-baselines3-zoo (hyperparams/ppo.yml); MuJoCo's are tianshou's. Evaluations of Atari's are rarer, since whole games
 // are long. Those of a task began as rl-baselines3-zoo's and were tuned with this learner for the fewest seconds to the task's
 // target.
 #include "shoal/learn/ppo/ppo_config.h"
@@ -13,6 +13,14 @@ constexpr std::string_view kZooAtari = R"({
       "value_coef": 0.5, "clip_range": 0.1, "clip_range_schedule": "linear",
       "sign_reward": true, "policy_hidden": [], "value_hidden": [],
       "eval_every": 500000, "final_episodes": 30})";
+
+// As tianshou's benchmark of MuJoCo was run.
+constexpr std::string_view kTianshouMujoco = R"({
+      "num_envs": 64, "total_steps": 1000000, "num_steps": 32, "batch_size": 64, "epochs": 10,
+      "learning_rate": 3e-4, "learning_rate_schedule": "linear", "adam_eps": 1e-8,
+      "value_coef": 0.25, "advantage_normalization": "none", "recompute_advantages": true,
+      "normalize_returns": true, "normalize_obs": true, "value_gain": 1.4142135623730951,
+      "log_std_init": -0.5, "eval_every": 50000, "eval_episodes": 10})";
 
 constexpr Preset kPresets[] = {
     {"sb3", R"({"num_envs": 1, "total_steps": 1000000})"},
@@ -37,6 +45,11 @@ constexpr Preset kPresets[] = {
 
     {"zoo_atari", kZooAtari},
     {"atari", kZooAtari},
+
+    {"tianshou_mujoco", kTianshouMujoco},
+    {"HalfCheetah-v5", kTianshouMujoco},
+    {"Hopper-v5", kTianshouMujoco},
+    {"Walker2d-v5", kTianshouMujoco},
 
     {"CartPole-v1", R"({
       "num_envs": 8, "total_steps": 100000, "num_steps": 32, "batch_size": 128, "epochs": 20,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "shoal/learn/config/option.h"
 #include "shoal/learn/run/evaluator.h"
@@ -103,6 +104,41 @@ TEST(Ppo, SchedulesFollowTheSteps) {
   EXPECT_DOUBLE_EQ(second.clip_range, 0.1);
   EXPECT_EQ(second.steps, 640);
   EXPECT_EQ(second.iteration, 2);
+}
+
+TEST(Ppo, ValuesComputedAnewAreThoseOfTheRolloutWhileNothingIsLearnt) {
+  for (const AutoresetMode mode : {AutoresetMode::kNextStep, AutoresetMode::kSameStep}) {
+    const auto losses = [&](bool anew, double learning_rate) {
+      const auto envs = make("shoal/Pendulum-v1", 4, mode);  // truncated after 200 steps
+      PpoConfig config = small_config();
+      config.num_steps = 150;
+      config.learning_rate = learning_rate;
+      config.recompute_advantages = anew;
+      Ppo ppo = learner(*envs, config);
+      ppo.begin(*envs);
+      ppo.iterate();
+      const IterationStats stats = ppo.iterate();
+      return std::pair(stats.value_loss, stats.policy_loss);
+    };
+    EXPECT_EQ(losses(true, 0), losses(false, 0));
+    EXPECT_NE(losses(true, 1e-3), losses(false, 1e-3));
+  }
+}
+
+TEST(Ppo, NormalizedReturnsAreWhatTheValueHeadLearns) {
+  const auto last_of = [](bool normalize) {
+    const auto envs = make("shoal/Pendulum-v1", 8);
+    PpoConfig config = small_config();
+    config.normalize_reward = false;
+    config.normalize_returns = normalize;
+    Ppo ppo = learner(*envs, config);
+    ppo.begin(*envs);
+    IterationStats stats;
+    for (int k = 0; k < 20; ++k) stats = ppo.iterate();
+    return stats.value_loss;
+  };
+  EXPECT_GT(last_of(false), 100) << "returns of hundreds below 0";
+  EXPECT_LT(last_of(true), 5);
 }
 
 TEST(Ppo, SameStepAutoresetLearnsToo) { expect_cartpole_is_learnt(AutoresetMode::kSameStep); }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace shoal::learn {
 namespace {
@@ -18,7 +20,29 @@ void take_mean(UpdateStats& sums, int minibatches) {
 }  // namespace
 
 PpoUpdate::PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config)
-    : RolloutUpdate(policy, config), ppo_(config), loss_(policy.distribution()) {}
+    : RolloutUpdate(policy, config), ppo_(config), loss_(policy.distribution()) {
+  if (config.normalize_returns) returns_ = collect::RunningMoments(1);
+}
+
+void PpoUpdate::estimate(collect::Rollout& rollout) {
+  if (!ppo_.normalize_returns) return RolloutUpdate::estimate(rollout);
+  constexpr double kLeast = 1e-8;  // added to the variance
+  const auto unit = static_cast<float>(std::sqrt(returns_.var()[0] + kLeast));
+  advantages_.estimate(rollout, config_, unit);
+  std::vector<float> valid;
+  for (const auto r : advantages_.rows)
+    valid.push_back(advantages_.returns[static_cast<std::size_t>(r)]);
+  returns_.update(std::span<const float>(valid));
+  for (float& r : advantages_.returns) r /= unit;
+}
+
+void PpoUpdate::value_anew(collect::Rollout& rollout) {
+  const auto envs = static_cast<std::size_t>(rollout.envs());
+  std::vector<float> last(envs);
+  policy_.model().forward(rollout.obs(), {}, {}, rollout.value());
+  policy_.model().forward(rollout.obs(rollout.steps()), {}, {}, last);
+  rollout.link_values(last);
+}
 
 void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) {
   stats.clip_range = scheduled(ppo_.clip_range, ppo_.clip_range_schedule, time.remaining);
@@ -29,6 +53,10 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
   bool too_far = false;
   for (int epoch = 0; epoch < ppo_.epochs && count > 0 && !too_far; ++epoch) {
     ++stats.epochs;
+    if (epoch > 0 && ppo_.recompute_advantages) {
+      value_anew(rollout);
+      estimate(rollout);
+    }
     shuffle(time.iteration, epoch);
     double epoch_kl = 0;
     std::size_t done = 0;

@@ -21,6 +21,8 @@ class PpoUpdate : public RolloutUpdate {
   PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config);
 
  protected:
+  void estimate(collect::Rollout& rollout) override;
+
   /// How many minibatches an epoch over these rows has, at least one: as many as fit best with
   /// batch_size.
   virtual std::size_t split(collect::Rollout& rollout);
@@ -36,6 +38,8 @@ class PpoUpdate : public RolloutUpdate {
 
  private:
   void learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) override;
+  /// The rollout's values by the network as it is.
+  void value_anew(collect::Rollout& rollout);
 
   PpoLoss loss_;
 };

@@ -11,6 +11,11 @@ void validate(const RecurrentPpoConfig& config) {
   validate(static_cast<const PpoConfig&>(config));
   check_option(config.lstm_size >= 1 && config.lstm_size <= 65'536, "lstm_size", config.lstm_size,
                "from 1 to 65536");
+  if (config.recompute_advantages)
+    throw InvalidArgument(
+        "configure training: recompute_advantages is true, and recurrent_ppo values a rollout "
+        "once, "
+        "with what it remembered while it acted; ppo has it");
   if (config.shared_hidden)
     throw InvalidArgument(
         "configure training: shared_hidden is true, and recurrent_ppo's hidden layers come after "

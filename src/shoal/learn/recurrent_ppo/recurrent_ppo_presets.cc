@@ -1,5 +1,5 @@
 // Recurrent PPO's presets. Source of "sb3": sb3-contrib's defaults; of "cleanrl_atari_lstm": CleanRL's
-// ppo_atari_lstm.py; CartPoleNoVel-v1's is rl-baselines3-zoo's (hyperparams/ppo_lstm.yml).
+// PPO with an LSTM; of CartPoleNoVel-v1: rl-baselines3-zoo (hyperparams/ppo_lstm.yml).
 #include "shoal/learn/recurrent_ppo/recurrent_ppo_config.h"
 
 namespace shoal::learn {

@@ -8,10 +8,16 @@
 namespace shoal::learn {
 namespace {
 
+constexpr std::string_view kZooMujoco = R"({
+      "num_envs": 1, "total_steps": 1000000, "learning_starts": 10000, "eval_every": 50000})";
+
 constexpr Preset kPresets[] = {
     {"sb3", R"({"num_envs": 1, "total_steps": 1000000})"},
 
-    {"zoo_mujoco", R"({"num_envs": 1, "total_steps": 1000000, "learning_starts": 10000})"},
+    {"zoo_mujoco", kZooMujoco},
+    {"HalfCheetah-v5", kZooMujoco},
+    {"Hopper-v5", kZooMujoco},
+    {"Walker2d-v5", kZooMujoco},
 
     {"Pendulum-v1", R"({
       "num_envs": 1, "total_steps": 10000, "learning_rate": 1e-3, "learning_starts": 500,

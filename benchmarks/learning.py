@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""The table of what presets learn, in benchmarks/README.md and README.md, from what runs of `shoal bench learning --json` ended with.
+
+    ./shoal bench learning --json >RESULT.json
+    python benchmarks/learning.py RESULT.json…              prints the table of these runs
+    python benchmarks/learning.py --keep RESULT.json…       keeps their rows in benchmarks/results/learning, in the place of the same rows there
+    python benchmarks/learning.py --write                   both files' tables anew, from all that is kept
+
+Every row of `shoal.bench.learning` stands in the table; one that nobody ran says how long it would take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "benchmarks/results/learning/rows.json"
+BEGIN, END = "<!-- learning: made by benchmarks/learning.py -->", "<!-- end of learning -->"
+# Of README.md: what one looks for first.
+SHORT = [
+    "ppo/CartPole-v1",
+    "ppo/LunarLander-v3",
+    "ppo/HalfCheetah-v5",
+    "dqn/CartPole-v1",
+    "dqn/LunarLander-v3",
+    "sac/Pendulum-v1",
+    "recurrent_ppo/CartPoleNoVel-v1",
+]
+
+sys.path.insert(0, str(ROOT / "python"))
+
+Key = tuple[str, str]
+"""Row and side."""
+
+
+def rows_of(path: Path) -> dict[Key, dict[str, Any]]:
+    """Of the closing line of a run; standard output may hold more before it."""
+    lines = [line for line in path.read_text().splitlines() if line.strip()]
+    try:
+        result = json.loads(lines[-1]) if lines else None
+    except json.JSONDecodeError:
+        result = None
+    if not isinstance(result, dict) or not {"rows", "machine", "seeds", "jobs"} <= set(result):
+        raise SystemExit(f"{path} does not end with the JSON line of `shoal bench learning --json`")
+    about = {"cpu": result["machine"]["cpu"], "shoal": result["machine"]["shoal"], "jobs": result["jobs"]}
+    return {(row["row"], row["side"]): row | about for row in result["rows"]}
+
+
+def kept() -> dict[Key, dict[str, Any]]:
+    if not KEPT.exists():
+        return {}
+    return {(row["row"], row["side"]): row for row in json.loads(KEPT.read_text())}
+
+
+def keep(found: dict[Key, dict[str, Any]]) -> None:
+    from shoal.bench.learning import ROWS
+
+    rows = {key: row for key, row in (kept() | found).items() if key[0] in ROWS}
+    order = list(ROWS)
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(rows[key]) for key in sorted(rows, key=lambda key: (order.index(key[0]), key[1] != "shoal"))]
+    KEPT.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def steps_said(steps: int) -> str:
+    return f"{steps / 1e6:.3g} M" if steps >= 999_500 else f"{steps / 1e3:.3g} k"
+
+
+def reached(row: dict[str, Any]) -> str:
+    low, high = row["interval"]
+    return f"{number(row['iqm'])} ({number(low)} – {number(high)})"
+
+
+def cells(name: str, found: dict[Key, dict[str, Any]]) -> list[str]:
+    from shoal.bench.learning import REFERENCES, ROWS
+
+    row = ROWS[name]
+    published = "; ".join(
+        r.said() for r in REFERENCES if (r.algorithm, r.task) == (row.algorithm, row.task.rpartition("/")[2])
+    )
+    own, theirs = found.get((name, "shoal")), found.get((name, "sb3"))
+    title = [row.task, f"{row.algorithm}, `{row.preset}`"]
+    if own is None:
+        return [*title, f"not run here: about {row.hours:g} h a seed", "", "", "", "", published]
+    solved = "" if own["solved"] is None else f"{own['solved']} of {len(own['seeds'])} ≥ {row.target:g}"
+    other = ""
+    if theirs is not None and theirs["missing"]:
+        other = f"has not {', '.join(theirs['missing'])}"
+    elif theirs is not None:
+        other = f"{reached(theirs)} in {duration(theirs['seconds'])}"
+    training = "" if own["training"] is None else number(own["training"])
+    time = f"{steps_said(own['steps'])} in {duration(own['seconds'])}"
+    return [*title, reached(own), solved, training, time, other, published]
+
+
+def table(names: list[str], found: dict[Key, dict[str, Any]]) -> str:
+    heading = [
+        "task",
+        "algorithm, preset",
+        "last policy",
+        "seeds solved",
+        "training",
+        "steps, time of a seed",
+        "Stable-Baselines3, same settings",
+        "published",
+    ]
+    lines = [heading, ["---"] * len(heading), *(cells(name, found) for name in names)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def pages(found: dict[Key, dict[str, Any]]) -> dict[Path, str]:
+    from shoal.bench.learning import ROWS
+
+    machines = "; ".join(dict.fromkeys(f"{row['cpu']}, {row['jobs']} seeds at a time" for row in found.values()))
+    return {
+        ROOT / "benchmarks/README.md": f"{machines}.\n\n{table(list(ROWS), found)}",
+        ROOT / "README.md": table([name for name in SHORT if name in ROWS], found),
+    }
+
+
+def write(path: Path, text: str) -> None:
+    page = path.read_text()
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{path} lacks the lines {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", type=Path, nargs="*", metavar="RESULT.json")
+    parser.add_argument("--keep", action="store_true", help="in benchmarks/results/learning")
+    parser.add_argument("--write", action="store_true", help="into README.md and benchmarks/README.md")
+    options = parser.parse_args()
+    if not options.results and not options.write:
+        parser.error("name the files of results, or give --write")
+    found: dict[Key, dict[str, Any]] = {}
+    for path in options.results:
+        found |= rows_of(path)
+    if options.keep:
+        keep(found)
+    elif found:
+        print(table(list(dict.fromkeys(name for name, _ in found)), found))
+    if options.write:
+        for path, text in pages(kept()).items():
+            write(path, text)
+
+
+if __name__ == "__main__":
+    main()
