@@ -12,7 +12,7 @@
 #include "bytes.h"
 #include "numpy_api.h"
 #include "shoal/os/error.h"
-#include "shoal/trace/recorder.h"
+#include "shoal/trace/ticks.h"
 #include "shoal/vector/async/async_local_vector_env.h"
 #include "shoal/vector/local/serial_vector_env.h"
 
@@ -100,7 +100,7 @@ void BatchIo::step_stored() {
 }
 
 void BatchIo::store(nb::handle actions) {
-  const trace::Scope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()));
+  const trace::TickScope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()));
   PyStepper* stepper = actions_.objects() != 0 ? local() : nullptr;
   try {
     actions_.store_batch(actions.ptr(), envs_->actions(), stepper ? &stepper->actions() : &sent_);
@@ -222,7 +222,7 @@ nb::object BatchIo::final_observation(int row) const {
 }
 
 nb::object BatchIo::observations() {
-  const trace::Scope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()));
+  const trace::TickScope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()));
   const ObjectRows* objects = observed();
   if (copy_) {
     ObjectRows own;

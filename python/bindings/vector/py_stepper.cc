@@ -11,7 +11,7 @@
 #include "exceptions.h"
 #include "process/gpu_guard.h"
 #include "shoal/os/error.h"
-#include "shoal/trace/recorder.h"
+#include "shoal/trace/ticks.h"
 #include "shoal/vector/native/engine_request.h"
 #include "shoal/vector/spaces_differ.h"
 #include "vector/deep_copy.h"
@@ -391,8 +391,8 @@ template <class Call>
 nb::object PyStepper::guarded(int i, const char* method, Call call) {
   enter(lo_ + i, method);
   PyObject* result = [&] {
-    const trace::Scope scope(method[0] == 'r' ? trace::Span::kEnvReset : trace::Span::kEnvStep,
-                             static_cast<std::uint64_t>(lo_ + i));
+    const trace::TickScope scope(method[0] == 'r' ? trace::Span::kEnvReset : trace::Span::kEnvStep,
+                                 static_cast<std::uint64_t>(lo_ + i));
     return call();
   }();
   if (result != nullptr) [[likely]]

@@ -15,6 +15,7 @@
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
 #include "shoal/shm/board.h"
+#include "shoal/trace/ticks.h"
 
 namespace shoal::trace {
 namespace {
@@ -153,6 +154,37 @@ void Capture::drain(Source& source, bool last) {
   }
 }
 
+// The best of a few: the thread may be interrupted between the two.
+Capture::Moment Capture::Moment::now() noexcept {
+  Moment best;
+  for (std::uint64_t least = ~std::uint64_t{0}, tries = 0; tries < 5; ++tries) {
+    const std::uint64_t before = trace::ticks();
+    const std::uint64_t ns = os::now_ns();
+    const std::uint64_t after = trace::ticks();
+    if (after - before >= least) continue;
+    least = after - before;
+    best = {before + least / 2, ns};
+  }
+  return best;
+}
+
+void Capture::turn_ticks_into_ns() noexcept {
+  const Moment end = Moment::now();
+  const double ns_of_a_tick =
+      static_cast<double>(end.ns - begin_.ns) / static_cast<double>(end.ticks - begin_.ticks);
+  for (CapturedProcess& process : processes_) {
+    for (Event& event : process.events) {
+      if (!std::exchange(event.in_ticks, false)) continue;
+      const auto since =
+          static_cast<double>(static_cast<std::int64_t>(event.start_ns - begin_.ticks));
+      event.start_ns =
+          begin_.ns + static_cast<std::uint64_t>(static_cast<std::int64_t>(since * ns_of_a_tick));
+      event.duration_ns =
+          static_cast<std::uint64_t>(static_cast<double>(event.duration_ns) * ns_of_a_tick);
+    }
+  }
+}
+
 bool Capture::poll() {
   const std::uint64_t until = lease_end();
   for (Source& source : sources_) {
@@ -172,6 +204,7 @@ void Capture::stop() {
         source.memfd.punch(kRecorderHeaderBytes, source.mapping.size() - kRecorderHeaderBytes));
   }
   sources_.clear();
+  turn_ticks_into_ns();
 }
 
 }  // namespace shoal::trace

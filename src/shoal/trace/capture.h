@@ -55,14 +55,20 @@ class Capture {
   /// there are kMaxEvents, and no more are kept.
   bool poll();
 
-  /// Listens no longer, and takes the rest.
+  /// Listens no longer, and takes the rest. Once.
   void stop();
 
   std::size_t listeners() const noexcept { return sources_.size(); }
-  /// After stop(), and before.
+  /// After stop().
   std::span<const CapturedProcess> processes() const noexcept { return processes_; }
 
  private:
+  /// One moment on both clocks.
+  struct Moment {
+    std::uint64_t ticks = 0;
+    std::uint64_t ns = 0;
+    static Moment now() noexcept;
+  };
   struct Source {
     os::Memfd memfd;
     os::Mapping mapping;
@@ -74,11 +80,13 @@ class Capture {
   };
 
   void drain(Source& source, bool last);
+  void turn_ticks_into_ns() noexcept;
   void keep(CapturedProcess& process, const Event& event);
 
   std::vector<Source> sources_;
   std::vector<CapturedProcess> processes_;
   std::size_t kept_ = 0;
+  const Moment begin_ = Moment::now();
 };
 
 }  // namespace shoal::trace

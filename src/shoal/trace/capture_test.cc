@@ -17,6 +17,7 @@
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/arena.h"
 #include "shoal/trace/chrome_json.h"
+#include "shoal/trace/ticks.h"
 
 namespace shoal::trace {
 namespace {
@@ -73,6 +74,28 @@ TEST(Capture, KeepsTheSpansOfTheTimeInWhichItListens) {
   EXPECT_EQ(process.events[2].span, Span::kInfer);
   EXPECT_NE(process.events[2].thread, process.events[1].thread);
   EXPECT_EQ(process.threads.size(), 2U);
+}
+
+TEST(Capture, ATickScopeHasItsPlaceBetweenTimesOfTheClock) {
+  open();
+  Capture capture;
+  ASSERT_TRUE(capture.add(recorder_of(::getpid())));
+  const std::uint64_t before = os::now_ns();
+  {
+    const TickScope scope(Span::kEnvStep, 5);
+    while (os::now_ns() < before + 5'000'000) {
+    }
+  }
+  const std::uint64_t after = os::now_ns();
+  capture.stop();
+  ASSERT_EQ(events_of(capture).size(), 1U);
+  const Event event = events_of(capture)[0];
+  constexpr std::uint64_t kError = 2'000'000;  // ns; where a look at both clocks was interrupted
+  EXPECT_EQ(event.arg, 5U);
+  EXPECT_FALSE(event.in_ticks);
+  EXPECT_GE(event.start_ns + kError, before);
+  EXPECT_LE(event.start_ns + event.duration_ns, after + kError);
+  EXPECT_GE(event.duration_ns + kError, 5'000'000U);
 }
 
 TEST(Capture, OfNobodyWhoListensNothingIsRecorded) {

@@ -1,5 +1,9 @@
 #include "shoal/trace/recorder.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
 #include <pthread.h>
 #include <unistd.h>
 
@@ -13,6 +17,7 @@
 #include "shoal/os/memory/memfd.h"
 #include "shoal/shm/board.h"
 #include "shoal/trace/event.h"
+#include "shoal/trace/ticks.h"
 
 namespace shoal::trace {
 
@@ -22,7 +27,30 @@ namespace {
 
 constexpr char kMagic[8] = {'S', 'H', 'O', 'A', 'L', 'T', 'R', 'C'};
 
+/// Records of ticks between two looks at the clock, for whether anybody still listens.
+constexpr std::uint64_t kRecordsPerLook = 256;
+
 thread_local std::uint32_t own_thread = 0;
+
+/// Nobody has renewed `until`: its listener was killed.
+void turn_off(RecorderHeader& header, std::uint64_t until) noexcept {
+  // relaxed: a hint; one who begins to listen meanwhile writes it again
+  header.until_ns.compare_exchange_strong(until, 0, std::memory_order_relaxed);
+}
+
+void push(Recorder& recorder, Event event) noexcept {
+  if (own_thread == 0) own_thread = static_cast<std::uint32_t>(::gettid());
+  event.thread = own_thread;
+  recorder.ring.push(event.pack());
+}
+
+#if defined(__x86_64__)
+/// "Invariant TSC": the same rate in all states of the processor.
+bool counter_is_steady() noexcept {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx) != 0 && (edx & 1u << 8) != 0;
+}
+#endif
 
 struct Opened {
   os::Memfd memfd;
@@ -96,14 +124,46 @@ void record(Span span, std::uint64_t start_ns, std::uint64_t end_ns, std::uint64
   Recorder* recorder = process_recorder.load(std::memory_order_acquire);  // [recorder]
   if (recorder == nullptr) return;
   // relaxed: a hint
-  if (recorder->header->until_ns.load(std::memory_order_relaxed) < end_ns) return;
-  if (own_thread == 0) own_thread = static_cast<std::uint32_t>(::gettid());
-  recorder->ring.push(Event{.span = span,
-                            .thread = own_thread,
-                            .arg = static_cast<std::uint32_t>(arg),
-                            .start_ns = start_ns,
-                            .duration_ns = end_ns - std::min(end_ns, start_ns)}
-                          .pack());
+  const std::uint64_t until = recorder->header->until_ns.load(std::memory_order_relaxed);
+  if (until < end_ns) {
+    if (until != 0) turn_off(*recorder->header, until);
+    return;
+  }
+  push(*recorder, {.span = span,
+                   .arg = static_cast<std::uint32_t>(arg),
+                   .start_ns = start_ns,
+                   .duration_ns = end_ns - std::min(end_ns, start_ns)});
+}
+
+std::uint64_t ticks() noexcept {
+#if defined(__x86_64__)
+  static const bool steady = counter_is_steady();
+  return steady ? __rdtsc() : os::now_ns();
+#elif defined(__aarch64__)
+  std::uint64_t now;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(now));
+  return now;
+#else
+  return os::now_ns();
+#endif
+}
+
+void record_ticks(Span span, std::uint64_t start, std::uint64_t end, std::uint64_t arg) noexcept {
+  Recorder* recorder = process_recorder.load(std::memory_order_acquire);  // [recorder]
+  if (recorder == nullptr) return;
+  if (recorder->ring.next() % kRecordsPerLook == 0) {
+    // relaxed: a hint
+    const std::uint64_t until = recorder->header->until_ns.load(std::memory_order_relaxed);
+    if (until < os::now_ns()) {
+      if (until != 0) turn_off(*recorder->header, until);
+      return;
+    }
+  }
+  push(*recorder, {.span = span,
+                   .arg = static_cast<std::uint32_t>(arg),
+                   .start_ns = start,
+                   .duration_ns = end - std::min(end, start),
+                   .in_ticks = true});
 }
 
 }  // namespace shoal::trace
