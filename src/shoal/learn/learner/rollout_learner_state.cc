@@ -46,6 +46,7 @@ void RolloutLearner::load_state(const LearnerState& state) {
   me.source.put_back(std::move(standing));
   std::ranges::copy(remembered, memory.begin());
   me.agent.reseed(seed);
+  me.split();  // what they have agreed on is another
   me.steps = steps;
   me.iteration = iteration;
 }

@@ -24,6 +24,9 @@ struct PpoConfig : LearnerConfig {
       true;  // the larger of clipped and unclipped error (the original); false: the clipped (SB3)
   std::optional<double> target_kl =
       {};  // ends the update before a step whose approx_kl exceeds 1.5 times this
+  int shards =
+      0;  // of the environments, kept apart for the same bits on any number of ranks that goes
+          // into it; 0: one for each rank
 
   bool operator==(const PpoConfig&) const = default;
 
@@ -35,9 +38,9 @@ struct PpoConfig : LearnerConfig {
 /// limits.
 void validate(const PpoConfig& config);
 
+/// Calls visit(name, field) for each that its kin have, too.
 template <class Config, class Visit>
-  requires std::is_same_v<std::remove_const_t<Config>, PpoConfig>
-void for_each_option(Config& c, Visit&& visit) {
+void for_each_option_of_update(Config& c, Visit&& visit) {
   for_each_shared_option(c, visit);
   visit("batch_size", c.batch_size);
   visit("epochs", c.epochs);
@@ -46,6 +49,13 @@ void for_each_option(Config& c, Visit&& visit) {
   visit("clip_range_value", c.clip_range_value);
   visit("pessimistic_value_clip", c.pessimistic_value_clip);
   visit("target_kl", c.target_kl);
+}
+
+template <class Config, class Visit>
+  requires std::is_same_v<std::remove_const_t<Config>, PpoConfig>
+void for_each_option(Config& c, Visit&& visit) {
+  for_each_option_of_update(c, visit);
+  visit("shards", c.shards);
 }
 
 }  // namespace shoal::learn

@@ -41,6 +41,7 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.value_coef = 0.7;
   config.entropy_coef = 0.2;
   config.target_kl = 0.01;
+  config.shards = 4;
   config.max_grad_norm = 5;
   config.adam_beta1 = 0.8;
   config.adam_beta2 = 0.99;
