@@ -97,6 +97,7 @@ endfunction()
 # shoal_defined_names(SOURCE OUT): types, constants and functions that a source defines outside of any class. They begin a line.
 function(shoal_defined_names source out)
   file(READ ${source} text)
+  string(REGEX REPLACE "\n\\[\\[[a-z_]+\\]\\] " "\n" text "${text}")  # an attribute before a function
   string(REGEX REPLACE "\\[[^]\n]*\\]|;" "" text "${text}")  # lists of CMake would trip over these
   string(REGEX REPLACE "[][]" "" text "${text}")
   string(REGEX MATCHALL "\n[A-Za-z][^\n]*" lines "${text}")

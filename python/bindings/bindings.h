@@ -24,5 +24,6 @@ void bind_tensors(nanobind::module_& module);
 void bind_board(nanobind::module_& module);
 void bind_trace(nanobind::module_& module);
 void bind_log(nanobind::module_& module);
+void bind_group(nanobind::module_& module);
 
 }  // namespace shoal::python

@@ -37,5 +37,6 @@ NB_MODULE(_core, module) {
   shoal::python::bind_board(module);
   shoal::python::bind_trace(module);
   shoal::python::bind_log(module);
+  shoal::python::bind_group(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
 }

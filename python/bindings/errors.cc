@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "bytes.h"
 #include "exceptions.h"
+#include "shoal/group/peer_lost.h"
 #include "shoal/os/error.h"
 #include "shoal/process/error_report.h"
 #include "shoal/process/start_method.h"
@@ -73,6 +74,12 @@ nb::object exception_of(const process::WorkerDied& error) {
       "kind"_a = end.kind);
 }
 
+nb::object exception_of(const group::PeerLost& error) {
+  const group::Member& member = error.member();
+  return python_errors().attr("PeerLost")(error.what(), "rank"_a = member.rank,
+                                          "host"_a = member.host, "pid"_a = member.pid);
+}
+
 nb::object exception_of(const vector::TooManyFaults& error) {
   nb::list faults;
   for (const vector::Fault& fault : error.faults()) faults.append(fault_to_python(*fault));
@@ -104,6 +111,8 @@ void set_python_error(const std::exception_ptr& pending) {
   } catch (const process::RemoteError& error) {
     raise(exception_of(error));
   } catch (const process::WorkerDied& error) {
+    raise(exception_of(error));
+  } catch (const group::PeerLost& error) {
     raise(exception_of(error));
   } catch (const vector::TooManyFaults& error) {
     raise(exception_of(error));

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal import atari, collect, errors, identity, learn, multiprocessing, process, serve, vector
     from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.collect.collector import Collector
-    from shoal.errors import Error, ForkRefused, RemoteError, StartFailed, TooManyFaults, WorkerDied
+    from shoal.errors import Error, ForkRefused, PeerLost, RemoteError, StartFailed, TooManyFaults, WorkerDied
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
     from shoal.ipc.tensors import share_module
     from shoal.serve.service import ModelService
@@ -37,6 +37,7 @@ __all__ = [
     "FaultPolicy",
     "ForkRefused",
     "ModelService",
+    "PeerLost",
     "PortLease",
     "RemoteError",
     "SharedDict",
@@ -71,6 +72,7 @@ _MODULE_OF = {
     "FaultPolicy": "shoal.vector.faults",
     "ForkRefused": "shoal.errors",
     "ModelService": "shoal.serve.service",
+    "PeerLost": "shoal.errors",
     "PortLease": "shoal.identity",
     "RemoteError": "shoal.errors",
     "SharedDict": "shoal.identity",

@@ -7,6 +7,7 @@ import numpy
 
 import shoal._core
 import shoal._core.collect
+import shoal._core.group
 import shoal._core.process
 
 class Actors:
@@ -57,6 +58,11 @@ def preset(name: str, algorithm: str = "ppo") -> str:
     """All options of a preset, as JSON."""
 
 def config_names(algorithm: str = "ppo") -> list[str]: ...
+def envs_of_rank(config_json: str, group: shoal._core.group.Group | None) -> tuple[int, int]:
+    """
+    The environments of a run that are this rank's: the first, and how many.
+    """
+
 def override_config(config_json: str, overrides_json: str) -> str:
     """The configuration with some options changed, checked, as JSON."""
 
@@ -139,6 +145,7 @@ class Trainer:
         resume: bool = False,
         about_json: str = "{}",
         actors: Actors | None = None,
+        group: shoal._core.group.Group | None = None,
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...

@@ -12,6 +12,7 @@ __all__ = [
     "ModelError",
     "OverCapacity",
     "OwnerDied",
+    "PeerLost",
     "RemoteError",
     "RemoteTraceback",
     "ServiceDied",
@@ -71,6 +72,22 @@ class OwnerDied(Error):
 
     def __init__(self, message: str, *, pid: int = -1) -> None:
         super().__init__(message)
+        self.pid = pid
+
+
+class PeerLost(Error):
+    """A rank of a group was killed, does not answer, failed, or has left it; what the group was at cannot go on.
+
+    Attributes:
+        rank: which one.
+        host: the name of its machine.
+        pid: its process id there.
+    """
+
+    def __init__(self, message: str, *, rank: int = -1, host: str = "", pid: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.host = host
         self.pid = pid
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from report import run
 
-LAYERS = ("os", "shm", "sync", "trace", "ipc", "process", "env", "vector", "serve", "collect", "learn")
+LAYERS = ("os", "shm", "sync", "trace", "ipc", "process", "group", "env", "vector", "serve", "collect", "learn")
 
 # The rooms of each layer and of the bindings, top to bottom, and the rooms that each of them includes. "." is what lies beside
 # the rooms. A file that makes what lies in rooms (a factory behind an interface) is a room of its own, below all that it sees.
@@ -98,6 +98,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "objects": (BESIDE,),
         "ipc": (BESIDE, "objects"),
         "process": (BESIDE,),
+        "group": (BESIDE,),
         "vector": (BESIDE, "process"),
         "serve": (BESIDE,),
         "collect": (BESIDE, "vector"),

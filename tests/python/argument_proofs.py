@@ -39,6 +39,7 @@ TRAIN = {
     ),
     "atari": f"{ATARI}::test_another_way_of_scaling_rewards_goes_before_the_default_sign",
     "config": "test_learn_zoo::test_a_run_is_trained_by_it_and_other_arguments_go_before",
+    "nproc": "test_learn_ranks::test_two_processes_give_the_bits_of_one",
     "num_workers backend context": f"{OWN}::test_training_is_where_and_how_it_was_asked_to_be",
     "overrides": "test_learn_train::test_a_bad_option_is_one_clear_error_before_anything_starts",
 }

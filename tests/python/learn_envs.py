@@ -168,3 +168,31 @@ class Recall(gymnasium.Env):
         last = self._steps == 4
         cut = last and bool(self.np_random.random() < 0.3)
         return np.zeros(1, np.float32), float(last and action == self._sign), last and not cut, cut, {}
+
+
+def _is_rank_of_its_own() -> bool:
+    """Whether this process is one that `nproc=` started."""
+    from shoal.learn import ranks
+
+    return ranks._started_as is not None
+
+
+class FailsInAWorker(Drift):
+    """Fails, after some words, in a process that `nproc=` started."""
+
+    def __init__(self) -> None:
+        super().__init__(fail_at=100 if _is_rank_of_its_own() else 0)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self._steps + 1 == self._fail_at:
+            print("last words", flush=True)
+        return super().step(action)
+
+
+class AbsentInAWorker(Drift):
+    """Cannot be made in a process that `nproc=` started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if _is_rank_of_its_own():
+            raise ImportError("the simulator is nowhere to be found")

@@ -427,3 +427,16 @@ def test_eval_before_the_first_checkpoint_says_so(shoal, tmp_path, trained):
     run.mkdir()
     (run / "config.json").write_bytes((trained / "config.json").read_bytes())
     assert_one_line(shoal("eval", run), 1, "holds no policy")
+
+
+# --- several processes
+
+
+def test_several_processes_train_as_one(shoal) -> None:
+    status, out, _ = shoal(
+        "train", "shoal/CartPole-v1", *SHORT, "--nproc", "2", "--num-workers", "0", "--run-dir", "run"
+    )
+    assert status == 0
+    assert "trained for 512 steps" in out
+    refused = shoal("train", "shoal/CartPole-v1", *SHORT, "--nproc", "2", "--algorithm", "dqn", "--run-dir", "other")
+    assert_one_line(refused, 2, "dqn does not learn on 2 ranks together; ppo and a2c do")

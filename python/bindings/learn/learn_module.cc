@@ -1,11 +1,16 @@
 // shoal._learn: learning. Environments come from shoal._core.
 #include <fmt/format.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "learn/learn_bindings.h"
+#include "shoal/learn/algorithm/make_learner.h"
 #include "shoal/learn/algorithm/presets.h"
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/os/error.h"
@@ -50,6 +55,16 @@ void bind_learn_config(nb::module_& module) {
   module.def(
       "config_names", [](const std::string& algorithm) { return learn::config_names(algorithm); },
       "algorithm"_a = "ppo");
+  module.def(
+      "envs_of_rank",
+      [](const std::string& config_json, std::shared_ptr<group::Group> group) {
+        learn::TrainConfig config;
+        apply_saved(parse_json(config_json, "the configuration"), config);
+        const auto range = learn::envs_of_rank(config.num_envs, config.algorithm, group);
+        return std::pair(range.first, range.count);
+      },
+      "config_json"_a, "group"_a.none(),
+      "The environments of a run that are this rank's: the first, and how many.");
   module.def(
       "override_config",
       [](const std::string& config_json, const std::string& overrides_json) {

@@ -31,10 +31,11 @@ class PyTrainer {
  public:
   PyTrainer(EnvsPtr envs, EnvsPtr eval_envs, const std::string& config_json,
             const std::string& run_dir, bool resume, const std::string& about_json,
-            std::shared_ptr<learn::ActorProcesses> actors) {
+            std::shared_ptr<learn::ActorProcesses> actors, std::shared_ptr<group::Group> group) {
     learn::TrainSetup setup;
     setup.envs = std::move(envs);
     setup.actors = std::move(actors);
+    setup.group = std::move(group);
     setup.eval_envs = std::move(eval_envs);
     apply_overrides(parse_json(config_json, "the configuration"), setup.config);
     setup.run_directory = run_dir;
@@ -162,9 +163,10 @@ nb::list poll(PyTrainer& trainer) {
 void bind_learn_trainer(nb::module_& module) {
   nb::class_<PyTrainer>(module, "Trainer")
       .def(nb::init<EnvsPtr, EnvsPtr, const std::string&, const std::string&, bool,
-                    const std::string&, std::shared_ptr<learn::ActorProcesses>>(),
+                    const std::string&, std::shared_ptr<learn::ActorProcesses>,
+                    std::shared_ptr<group::Group>>(),
            "envs"_a.none(), "eval_envs"_a.none(), "config_json"_a, "run_dir"_a, "resume"_a = false,
-           "about_json"_a = "{}", "actors"_a = nb::none())
+           "about_json"_a = "{}", "actors"_a = nb::none(), "group"_a = nb::none())
       .def("start", [](PyTrainer& trainer) { trainer.get().start(); })
       .def("stop", [](PyTrainer& trainer) { trainer.get().stop(); })
       .def("wait", &PyTrainer::wait, "timeout"_a = nb::none())

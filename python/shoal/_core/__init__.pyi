@@ -6,6 +6,7 @@ from typing import Any
 from shoal._core import board as board
 from shoal._core import collect as collect
 from shoal._core import env as env
+from shoal._core import group as group
 from shoal._core import ipc as ipc
 from shoal._core import log as log
 from shoal._core import models as models

@@ -42,6 +42,13 @@ def train(
     num_workers: int = typer.Option(
         None, "--num-workers", min=0, help="Processes they run in; 0: this one [default: what the environment needs]."
     ),
+    nproc: int = typer.Option(
+        None,
+        "--nproc",
+        min=1,
+        help="Processes that train together (ppo, a2c); 1: this one alone [default: the ranks that torchrun, mpirun or srun has"
+        " started, else 1].",
+    ),
     env_kwargs: list[str] = typer.Option(
         None,
         "--env-kwargs",
@@ -109,6 +116,7 @@ def train(
         "seed": seed,
         "num_envs": num_envs,
         "num_workers": num_workers,
+        "nproc": nproc,
         "preset": preset,
         "env_kwargs": words.env_kwargs(env_kwargs) if env_kwargs else None,
         "max_episode_steps": max_episode_steps,

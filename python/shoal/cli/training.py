@@ -81,7 +81,8 @@ class Training:
                 raise CommandError("stopped before the first step", _status_of(signalled)) from None
             with trainer:
                 result = _conduct(trainer, quiet)
-        _report(result, json)
+        if trainer.rank == 0:
+            _report(result, json)
 
     def _trainer(self) -> Trainer:
         from shoal.learn import Trainer
@@ -124,8 +125,9 @@ def _conduct(trainer: Trainer, quiet: bool) -> Result:
     from shoal.cli.progress import make_progress
 
     resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
-    log = EventLog(trainer.run_dir, resumed_at)
-    display = make_progress(trainer.status()["total_steps"], quiet)
+    first = trainer.rank == 0
+    log = EventLog(trainer.run_dir, resumed_at) if first else None
+    display = make_progress(trainer.status()["total_steps"], quiet or not first)
     signalled: BaseException | None = None
     try:
         with display:
@@ -139,7 +141,8 @@ def _conduct(trainer: Trainer, quiet: bool) -> Result:
                 _watch(trainer, log, display)
     finally:
         _drain(trainer, log)
-        log.close()
+        if log is not None:
+            log.close()
     result = trainer.result()
     if signalled is not None and result.ending == "stopped":
         again = command("train", "--resume", result.run_dir)
@@ -156,7 +159,8 @@ def _watch(trainer: Trainer, log: Any, display: Any) -> None:
 
 def _drain(trainer: Trainer, log: Any) -> None:
     for step, scalars in trainer.poll():
-        log.add(step, scalars)
+        if log is not None:
+            log.add(step, scalars)
 
 
 def _status_of(signalled: BaseException) -> int:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _learn
 from shoal._version import __version__
-from shoal.learn import environments
+from shoal.errors import PeerLost
+from shoal.learn import environments, ranks
 from shoal.learn.config import algorithm_names, override, preset_for, read_run
+from shoal.learn.ranks import Ranks
 from shoal.runs import preset as preset_config
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def train(
     seed: int | None = None,
     num_envs: int | None = None,
     num_workers: int | None = None,
+    nproc: int | None = None,
     preset: str | None = None,
     config: str | Path | None = None,
     run_dir: str | Path | None = None,
@@ -95,7 +98,11 @@ def train(
             num_workers is 0.
         num_envs: how many environments are trained on; by default the preset's.
         num_workers: worker processes (threads for native environments); see `shoal.make_vec`. With "a3c" the processes that
-            step environments and learn, by default one a CPU; 0: one actor in this process.
+            step environments and learn, by default one a CPU; 0: one actor in this process. Of each rank where there are several.
+        nproc: processes that train together, with "ppo" or "a2c", each on its share of the environments: this one, and as many
+            more as it starts. By default those that torchrun, mpirun, srun or Ray Train has started as ranks of one job,
+            which all call this with the same arguments; 1: this process alone. Only rank 0 evaluates, and reads and writes
+            `run_dir`. `shards=8` among the options gives the same policy, bit for bit, for 1, 2, 4 and 8 ranks. docs/guides/scale-out.md.
         preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
         config: instead of a preset: a YAML file of rl-baselines3-zoo's, "hyperparams/ppo.yml", whose entry for `env` is taken,
             or "ppo.yml:LunarLander-v2" for that entry. Its algorithm is the one that the file is named after, unless
@@ -126,6 +133,8 @@ def train(
 
     Raises:
         ValueError: an option that does not exist (the message names the nearest), or has an impossible value.
+        PeerLost: another rank was killed, stopped, or failed: within seconds, with its exit code and last lines where
+            `nproc` started it.
     """
     trainer = Trainer(
         env,
@@ -136,6 +145,7 @@ def train(
         seed=seed,
         num_envs=num_envs,
         num_workers=num_workers,
+        nproc=nproc,
         preset=preset,
         config=config,
         run_dir=run_dir,
@@ -186,6 +196,7 @@ class Trainer:
         seed: int | None = None,
         num_envs: int | None = None,
         num_workers: int | None = None,
+        nproc: int | None = None,
         preset: str | None = None,
         config: str | Path | None = None,
         run_dir: str | Path | None = None,
@@ -205,60 +216,77 @@ class Trainer:
         named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
         overrides |= {name: value for name, value in named.items() if value is not None}
         options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers, atari)
-        if resume:
-            if atari is not None:
-                overrides = environments.sign_of_rewards(options, atari, {}, overrides)
-            about, self.config = _recorded(run_dir, overrides, preset or config, algorithm)
-            policy, device = _network_of(about, policy, device)
-            env = environments.recorded_env(about, env)
-            num_workers = _recorded_workers(about, num_workers)
-            given, options = options, options.over(environments.EnvOptions.of_run(about))
-            about |= {name: value for name, value in given.record().items() if value is not None}
-        else:
-            about, options, overrides = _new_run(env, algorithm, preset, config, options, overrides)
-            self.config = override(preset_config(about["preset"], about["algorithm"]), overrides)
-            if device is not None and policy is None:
-                raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
-            if run_dir is None:
-                run_dir = new_run_dir(about["env"], about["algorithm"], self.config["seed"])
-        about |= {"shoal": __version__, "num_workers": num_workers}
-        self.env: str = about["env"]
-        self.seed: int = self.config["seed"]
-        assert run_dir is not None  # _recorded() has refused to resume without
-        self.run_dir = Path(run_dir)
-        self._ended = False
+        if policy is not None and nproc is not None and nproc > 1:
+            raise ValueError("a policy= of one's own is trained by one process: leave out nproc")
+        given = {"env": env, "algorithm": algorithm, "preset": preset, "config": config, **vars(options), **overrides}
         where = {"num_workers": num_workers, "backend": backend, "context": context}
-        if policy is None:
-            self._begin(env, options, about, resume, where)
-        else:
-            self._begin_with(policy, device, env, options, about, resume, where, overrides)
+        self._ranks = Ranks(nproc if policy is None else 1)
+        with self._ranks.ending_together():
+            if resume:
+                if atari is not None:
+                    overrides = environments.sign_of_rewards(options, atari, {}, overrides)
+                about, self.config = self._ranks.same(
+                    lambda: _recorded(run_dir, overrides, preset or config, algorithm)
+                )
+                policy, device = _network_of(about, policy, device)
+                env = environments.recorded_env(about, env)
+                where["num_workers"] = num_workers = _recorded_workers(about, num_workers)
+                asked, options = options, options.over(environments.EnvOptions.of_run(about))
+                about |= {name: value for name, value in asked.record().items() if value is not None}
+            else:
+                about, options, overrides = _new_run(env, algorithm, preset, config, options, overrides)
+                self.config = override(preset_config(about["preset"], about["algorithm"]), overrides)
+                if device is not None and policy is None:
+                    raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
+                if run_dir is None:
+                    folder = new_run_dir(about["env"], about["algorithm"], self.config["seed"])
+                    run_dir = self._ranks.same(lambda: str(folder))
+            about |= {"shoal": __version__, "num_workers": num_workers}
+            self.env: str = about["env"]
+            self.seed: int = self.config["seed"]
+            assert run_dir is not None  # _recorded() has refused to resume without
+            self.run_dir = Path(run_dir)
+            self._ended = False
+            if policy is None:
+                self._ranks.start(_live_as_rank, {**given, **where, "run_dir": str(run_dir), "resume": resume}, context)
+                self._begin(env, options, about, resume, where)
+            else:
+                self._begin_with(policy, device, env, options, about, resume, where, overrides)
 
     def _begin(
         self, env: Any, options: environments.EnvOptions, about: dict[str, Any], resume: bool, where: dict[str, Any]
     ) -> None:
         """With a network of Shoal's."""
+        config = json.dumps(self.config)
+        first, count = _learn.envs_of_rank(config, self._ranks.group)
+        if self._ranks.group is not None and where["num_workers"] is None:
+            where = {**where, "num_workers": self._ranks.workers()}
         built: list[Any] = []
         try:
-            if self.config["algorithm"] == "a3c" and where["num_workers"] != 0:
-                envs = None
-            else:
-                envs = environments.build(env, self.config["num_envs"], options.for_training(), **where)
+            envs = eval_envs = None
+            if self.config["algorithm"] != "a3c" or where["num_workers"] == 0:
+                mine = environments.factories_of(env, first + count)
+                mine = mine[first:] if isinstance(mine, list) else mine
+                envs = environments.build(mine, count, options.for_training(), **where)
                 built.append(envs)
-            eval_envs = environments.build(env, self.config["eval_envs"], options.for_evaluation(), **where)
-            built.append(eval_envs)
+            if self._ranks.first:
+                eval_envs = environments.build(env, self.config["eval_envs"], options.for_evaluation(), **where)
+                built.append(eval_envs)
             if envs is None:
                 from shoal.learn.actors import Actors
 
+                assert eval_envs is not None
                 self._actors = Actors(env, self.config["num_envs"], options.for_training(), eval_envs, **where)
                 built.append(self._actors)
             trainer = _learn.Trainer(
                 None if envs is None else envs._engine,
-                eval_envs._engine,
-                config_json=json.dumps(self.config),
+                None if eval_envs is None else eval_envs._engine,
+                config_json=config,
                 run_dir=str(self.run_dir),
                 resume=resume,
                 about_json=json.dumps(about),
                 actors=None if self._actors is None else self._actors.handle,
+                group=self._ranks.group,
             )
         except BaseException:
             _close(built)
@@ -298,6 +326,17 @@ class Trainer:
         self._trainer = trainer  # in this order, as above
         self._envs = trainer.environments
 
+    @property
+    def rank(self) -> int:
+        """Which of the processes that train together this is; 0 is the one that evaluates and writes."""
+        return self._ranks.rank
+
+    @property
+    def members(self) -> list[tuple[int, str, int]]:
+        """The processes that train together, by rank: rank, host and process id; none after close()."""
+        group = self._ranks.group
+        return [] if group is None else list(group.members)
+
     def start(self) -> None:
         """Begins. Once."""
         _running.add(self)
@@ -309,7 +348,10 @@ class Trainer:
 
     def wait(self, timeout: float | None = None) -> bool:
         """True once the run has ended. Raises what made it fail, and KeyboardInterrupt on Ctrl-C."""
-        ended = self._trainer.wait(timeout)
+        try:
+            ended = self._trainer.wait(timeout)
+        except PeerLost as lost:
+            raise self._ranks.explained(lost) from None
         if ended and not self._ended:
             self._ended = True
             if self.status()["resume"] == "restarted":
@@ -344,6 +386,7 @@ class Trainer:
                 self._wait_quietly()
             _running.discard(self)
         _close(self._envs)
+        self._ranks.close()
 
     def _wait_quietly(self) -> None:
         try:
@@ -358,6 +401,17 @@ class Trainer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _live_as_rank(context: Any, rank: int, size: int, attempt: str, arguments: dict[str, Any]) -> None:
+    """The life of a process that `nproc=` started."""
+    ranks.begin(rank, size, attempt)
+    try:
+        with Trainer(**arguments) as trainer:
+            trainer.start()
+            trainer.wait()
+    except PeerLost:
+        raise SystemExit(1) from None  # rank 0 tells why
 
 
 def _close(envs: list[Any]) -> None:

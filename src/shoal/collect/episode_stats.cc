@@ -30,12 +30,14 @@ void EpisodeStats::step(std::span<const double> reward, std::span<const std::uin
     if (terminated[i] == 0 && truncated[i] == 0) continue;
     const Episode episode{static_cast<int>(i), return_[i], length_[i]};
     finished_.push_back(episode);
+    finished_in_.push_back(steps_);
     last_.push_back(episode);
     if (last_.size() > window_) last_.pop_front();
     ++count_;
     return_[i] = 0.0;
     length_[i] = 0;
   }
+  ++steps_;
 }
 
 void EpisodeStats::restart() noexcept {
@@ -43,7 +45,12 @@ void EpisodeStats::restart() noexcept {
   std::fill(length_.begin(), length_.end(), 0);
 }
 
-std::vector<Episode> EpisodeStats::take_finished() { return std::exchange(finished_, {}); }
+std::vector<Episode> EpisodeStats::take_finished(std::vector<std::int64_t>* steps) {
+  steps_ = 0;
+  auto taken_in = std::exchange(finished_in_, {});
+  if (steps != nullptr) *steps = std::move(taken_in);
+  return std::exchange(finished_, {});
+}
 
 double EpisodeStats::mean_return() const noexcept {
   if (last_.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -74,6 +81,8 @@ void EpisodeStats::restore(std::vector<Episode> window, std::int64_t count,
   last_.assign(window.begin(), window.end());
   while (last_.size() > window_) last_.pop_front();
   finished_.clear();
+  finished_in_.clear();
+  steps_ = 0;
   count_ = count;
 }
 

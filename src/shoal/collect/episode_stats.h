@@ -36,7 +36,9 @@ class EpisodeStats {
 
   /// Episodes finished since the last call, in the order in which they ended, lower environment
   /// first within a step.
-  std::vector<Episode> take_finished();
+  std::vector<Episode> take_finished() { return take_finished(nullptr); }
+  /// Also in which step since the last call each did, from 0.
+  std::vector<Episode> take_finished(std::vector<std::int64_t>* steps);
 
   /// Mean over the last `window` finished episodes; NaN when none has finished.
   double mean_return() const noexcept;
@@ -60,6 +62,8 @@ class EpisodeStats {
   std::vector<std::int64_t> length_;
   std::deque<Episode> last_;
   std::vector<Episode> finished_;
+  std::vector<std::int64_t> finished_in_;  // the step of each of those
+  std::int64_t steps_ = 0;                 // since they were taken
   std::size_t window_;
   std::int64_t count_ = 0;
 };

@@ -130,8 +130,11 @@ void ObservationEncoder::encode(std::span<const shm::TensorView> raw,
   for (std::size_t leaf = 0; leaf < plans_.size(); ++leaf) {
     encode_leaf(plans_[leaf], raw[leaf], 0, rows, encoded, 0);
   }
-  if (learn) learn_from(encoded, rows);
-  normalize(encoded, 0, rows);
+  if (learn) {
+    learn_from(encoded, rows);
+  } else {
+    normalize(encoded, 0, rows);
+  }
 }
 
 void ObservationEncoder::encode_row(std::span<const shm::TensorView> raw, std::int64_t from,
@@ -139,6 +142,10 @@ void ObservationEncoder::encode_row(std::span<const shm::TensorView> raw, std::i
   SHOAL_CHECK(raw.size() == plans_.size() && encoded.size() == specs_.size(), "one view per leaf");
   for (std::size_t leaf = 0; leaf < plans_.size(); ++leaf) {
     encode_leaf(plans_[leaf], raw[leaf], from, 1, encoded, to);
+  }
+  if (shards_) {
+    const std::int64_t rows = raw.front().rows / shards_->shards();
+    return normalize(encoded, to, 1, shards_->of(static_cast<int>(from / rows)));
   }
   normalize(encoded, to, 1);
 }
@@ -175,21 +182,40 @@ void ObservationEncoder::encode_leaf(const Plan& plan, const shm::TensorView& ra
 
 void ObservationEncoder::learn_from(std::span<const shm::TensorView> encoded, std::int64_t rows) {
   if (normalized_.empty()) return;
-  const float* dense = reinterpret_cast<const float*>(encoded[0].data);
+  if (!shards_) {
+    gather(encoded, 0, rows);
+    moments_.update(std::span<const float>(gathered_));
+    return normalize(encoded, 0, rows);
+  }
+  const std::int64_t each = rows / shards_->shards();
+  for (int shard = 0; shard < shards_->shards(); ++shard) {
+    gather(encoded, shard * each, each);
+    normalize(encoded, shard * each, each,
+              shards_->update(shard, std::span<const float>(gathered_), moments_));
+  }
+}
+
+void ObservationEncoder::gather(std::span<const shm::TensorView> encoded, std::int64_t from,
+                                std::int64_t rows) {
+  const float* dense = reinterpret_cast<const float*>(encoded[0].data) + from * dense_;
   gathered_.resize(static_cast<std::size_t>(rows) * normalized_.size());
   auto out = gathered_.begin();
   for (std::int64_t r = 0; r < rows; ++r, dense += dense_) {
     for (const auto element : normalized_) *out++ = dense[element];
   }
-  moments_.update(std::span<const float>(gathered_));
 }
 
 void ObservationEncoder::normalize(std::span<const shm::TensorView> encoded, std::int64_t from,
                                    std::int64_t rows) {
+  normalize(encoded, from, rows, moments_);
+}
+
+void ObservationEncoder::normalize(std::span<const shm::TensorView> encoded, std::int64_t from,
+                                   std::int64_t rows, const RunningMoments& moments) {
   if (normalized_.empty()) return;
   float* dense = reinterpret_cast<float*>(encoded[0].data) + from * dense_;
-  const auto mean = moments_.mean();
-  const auto var = moments_.var();
+  const auto mean = moments.mean();
+  const auto var = moments.var();
   for (std::int64_t r = 0; r < rows; ++r, dense += dense_) {
     for (std::size_t k = 0; k < normalized_.size(); ++k) {
       float& x = dense[normalized_[k]];

@@ -12,11 +12,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "shoal/collect/running_moments.h"
+#include "shoal/collect/shard_moments.h"
 #include "shoal/env/space.h"
 #include "shoal/shm/tensor.h"
 
@@ -39,11 +41,18 @@ class ObservationEncoder {
   /// Paths of the image leaves in the space, in the order of specs().
   const std::vector<std::string>& image_paths() const noexcept { return image_paths_; }
 
+  /// From now on the rows that it learns from are of so many shards of equal size, in their order,
+  /// each of which is normalised by its own moments; moments() are what all agreed on.
+  void split(int shards) { shards_.emplace(normalized_.size(), shards, moments_); }
+  /// None before split().
+  ShardMoments* shards() noexcept { return shards_ ? &*shards_ : nullptr; }
+
   /// Encodes all rows of `raw` (one view per leaf of the space) into `encoded` (one view per spec,
   /// same rows). `learn`: the running moments take these rows in first.
   void encode(std::span<const shm::TensorView> raw, std::span<const shm::TensorView> encoded,
               bool learn);
-  /// The same for one row, without learning: row `from` of `raw` into row `to` of `encoded`.
+  /// The same for one row, without learning: row `from` of `raw` into row `to` of `encoded`. After
+  /// split() it goes by the moments of that row's shard.
   void encode_row(std::span<const shm::TensorView> raw, std::int64_t from,
                   std::span<const shm::TensorView> encoded, std::int64_t to);
 
@@ -72,7 +81,10 @@ class ObservationEncoder {
                    std::int64_t rows, std::span<const shm::TensorView> encoded,
                    std::int64_t to) const;
   void learn_from(std::span<const shm::TensorView> encoded, std::int64_t rows);
+  void gather(std::span<const shm::TensorView> encoded, std::int64_t from, std::int64_t rows);
   void normalize(std::span<const shm::TensorView> encoded, std::int64_t from, std::int64_t rows);
+  void normalize(std::span<const shm::TensorView> encoded, std::int64_t from, std::int64_t rows,
+                 const RunningMoments& moments);
 
   ObservationEncoderOptions options_;
   std::vector<Plan> plans_;
@@ -81,6 +93,7 @@ class ObservationEncoder {
   std::int64_t dense_ = 0;
   std::vector<std::int64_t> normalized_;  // elements of the dense vector, in the order of moments_
   RunningMoments moments_{0};
+  std::optional<ShardMoments> shards_;
   std::vector<float> gathered_;
 };
 

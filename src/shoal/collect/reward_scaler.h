@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "shoal/collect/running_moments.h"
+#include "shoal/collect/shard_moments.h"
 
 namespace shoal::collect {
 
@@ -24,6 +26,12 @@ struct RewardScalerOptions {
 class RewardScaler {
  public:
   RewardScaler(int num_envs, RewardScalerOptions options);
+
+  /// From now on the environments are so many shards of equal size, in their order, each of which
+  /// is scaled by its own moments; moments() are what all agreed on.
+  void split(int shards) { shards_.emplace(moments_.size(), shards, moments_); }
+  /// None before split().
+  ShardMoments* shards() noexcept { return shards_ ? &*shards_ : nullptr; }
 
   /// Scales one step of every environment into `out`; all spans have num_envs elements. Rows with
   /// `valid` 0 give 0 and teach nothing; `done` ends the row's return.
@@ -45,13 +53,17 @@ class RewardScaler {
   const RunningMoments& moments() const noexcept { return moments_; }
 
  private:
-  double divisor() const noexcept;
+  void scale_shard(std::size_t from, std::size_t to, int shard, std::span<const double> reward,
+                   std::span<const std::uint8_t> valid, std::span<const std::uint8_t> done,
+                   std::span<float> out);
+  double divisor(const RunningMoments& moments) const noexcept;
   float of(double reward, double divisor) const noexcept;
 
   RewardScalerOptions options_;
   std::vector<double> return_;
   std::vector<double> observed_;
   RunningMoments moments_{1};
+  std::optional<ShardMoments> shards_;
 };
 
 }  // namespace shoal::collect

@@ -79,6 +79,10 @@ void RolloutCollector::exchange(Rollout& rollout) {
   std::swap(rollout_, rollout);
 }
 
+void RolloutCollector::encode_again() {
+  parts_.encoder.encode(last_.obs, rollout_.obs(rollout_.steps()), false);
+}
+
 void RolloutCollector::choose_actions(int t, std::uint64_t step) {
   const shm::TensorView actions = rollout_.action(t);
   const trace::Scope scope(trace::Span::kInfer, last_value_.size());
@@ -107,6 +111,7 @@ void RolloutCollector::take_in(int t, const vector::Batch& batch) {
     forgotten_[i] = batch.reset[i] != 0 || batch.fault[i] != 0;
   parts_.policy.forget(forgotten_);
   parts_.encoder.encode(batch.obs, rollout_.obs(t + 1), true);
+  last_ = batch;
 }
 
 void RolloutCollector::value_final_observations(int t, const vector::Batch& batch) {

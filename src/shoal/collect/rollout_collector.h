@@ -59,6 +59,10 @@ class RolloutCollector {
   /// next one is collected.
   void exchange(Rollout& rollout);
 
+  /// Encodes the observations that the next rollout begins with anew, by what encoder and shards
+  /// have agreed on meanwhile. Not between a reset and the first collect().
+  void encode_again();
+
  private:
   void choose_actions(int t, std::uint64_t step);
   void take_in(int t, const vector::Batch& batch);
@@ -67,6 +71,7 @@ class RolloutCollector {
   vector::VectorEnv& envs_;
   RolloutCollectorParts parts_;
   Rollout rollout_;
+  vector::Batch last_{};  // what the environments gave last, which is theirs
   bool ready_ = false;
   std::vector<float> last_value_;
   std::vector<int> all_envs_;

@@ -18,6 +18,13 @@ RunningMoments::RunningMoments(std::size_t size)
       batch_mean_(size),
       batch_var_(size) {}
 
+RunningMoments RunningMoments::of_nothing(std::size_t size) {
+  RunningMoments moments(size);
+  std::fill(moments.var_.begin(), moments.var_.end(), 0.0);
+  moments.count_ = 0;
+  return moments;
+}
+
 template <class T>
 void RunningMoments::update_rows(std::span<const T> rows) {
   const std::size_t n = size();

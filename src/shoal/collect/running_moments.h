@@ -15,6 +15,8 @@ class RunningMoments {
   /// Mean 0 and variance 1 with a weight of 1e-4 samples until there are real ones (as in Gymnasium
   /// and SB3).
   explicit RunningMoments(std::size_t size);
+  /// Of no samples at all: update() or merge() before asking.
+  static RunningMoments of_nothing(std::size_t size);
 
   std::size_t size() const noexcept { return mean_.size(); }
 

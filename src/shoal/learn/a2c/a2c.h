@@ -18,19 +18,25 @@
 #include "shoal/env/space.h"
 #include "shoal/learn/a2c/a2c_config.h"
 #include "shoal/learn/learner/rollout_learner.h"
+#include "shoal/learn/learner/shards.h"
 
 namespace shoal::learn {
 
 class A2c final : public RolloutLearner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-  /// configuration.
+  /// configuration. With a group it has this rank's share of `num_envs` environments.
   A2c(const env::Space& observation, const env::Space& action, int num_envs,
+      const A2cConfig& config, std::uint64_t seed, std::shared_ptr<group::Group> group = nullptr);
+
+ private:
+  A2c(const env::Space& observation, const env::Space& action, const Shards& shards,
       const A2cConfig& config, std::uint64_t seed);
 };
 
 /// As the constructor.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
-                                      int num_envs, const A2cConfig& config, std::uint64_t seed);
+                                      int num_envs, const A2cConfig& config, std::uint64_t seed,
+                                      std::shared_ptr<group::Group> group = nullptr);
 
 }  // namespace shoal::learn

@@ -4,8 +4,8 @@
 //   max_grad_norm 0.5, RMSProp with alpha 0.99 and eps 1e-5, no normalised advantages,
 //   log_interval 100
 //
-// All are options that every learner has. gae_lambda 1 is the n-step return of the paper (Mnih et
-// al., 2016), less of it generalised advantage estimation. optimizer "rmsprop_tf" is what
+// All but shards are options that every learner has. gae_lambda 1 is the n-step return of the paper
+// (Mnih et al., 2016), less of it generalised advantage estimation. optimizer "rmsprop_tf" is what
 // Stable-Baselines3 calls RMSpropTFLike, and advises to get results of older libraries.
 #pragma once
 
@@ -30,16 +30,23 @@ struct A2cConfig : LearnerConfig {
     optimizer = OptimizerKind::kRmsProp;
   }
 
+  int shards = 0;  // of the environments, as PPO's
+
   bool operator==(const A2cConfig&) const = default;
 
   /// "sb3", "zoo_atari", "atari", and one for each task that it was tuned for.
   static std::span<const Preset> presets();
 };
 
+/// Throws InvalidArgument naming the first field whose value cannot be used, its value and its
+/// limits.
+void validate(const A2cConfig& config);
+
 template <class Config, class Visit>
   requires std::is_same_v<std::remove_const_t<Config>, A2cConfig>
 void for_each_option(Config& c, Visit&& visit) {
   for_each_shared_option(c, visit);
+  visit("shards", c.shards);
 }
 
 }  // namespace shoal::learn

@@ -16,7 +16,7 @@ class A2cUpdate : public RolloutUpdate {
  public:
   /// As RolloutUpdate.
   A2cUpdate(ActorCriticPolicy& policy, const LearnerConfig& config,
-            std::unique_ptr<Optimizer> optimizer = nullptr);
+            std::unique_ptr<Optimizer> optimizer = nullptr, Shards shards = Shards());
 
  private:
   void learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) override;

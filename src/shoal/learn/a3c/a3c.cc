@@ -290,7 +290,7 @@ void A3c::load_policy(const LearnerState& state) {
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const A3cConfig& config, std::uint64_t seed) {
   return std::make_unique<RolloutLearner>(
-      observation, action, num_envs, validated(config), seed,
+      observation, action, Shards(num_envs), validated(config), seed,
       [&](ActorCriticPolicy& policy) { return std::make_unique<A2cUpdate>(policy, config); });
 }
 

@@ -1,5 +1,10 @@
 #include "shoal/learn/algorithm/make_learner.h"
 
+#include <fmt/format.h>
+
+#include <string_view>
+#include <type_traits>
+
 #include "shoal/learn/a2c/a2c.h"
 #include "shoal/learn/a3c/a3c.h"
 #include "shoal/learn/appo/appo.h"
@@ -7,18 +12,60 @@
 #include "shoal/learn/dqn/q_policy.h"
 #include "shoal/learn/impala/impala.h"
 #include "shoal/learn/learner/agent.h"
+#include "shoal/learn/learner/shards.h"
 #include "shoal/learn/ppo/ppo.h"
 #include "shoal/learn/recurrent_ppo/recurrent_ppo.h"
 #include "shoal/learn/sac/sac.h"
 #include "shoal/learn/sac/sac_policy.h"
+#include "shoal/os/error.h"
 
 namespace shoal::learn {
 
+namespace {
+
+/// Whether learners of this configuration learn with other ranks.
+template <class Config>
+constexpr bool kLearnsInAGroup =
+    std::is_same_v<Config, PpoConfig> || std::is_same_v<Config, A2cConfig>;
+
+void refuse_group(std::string_view algorithm, const std::shared_ptr<group::Group>& group) {
+  if (group && group->size() > 1)
+    throw InvalidArgument(
+        fmt::format("{} does not learn on {} ranks together; ppo and a2c do. With nproc=1 each "
+                    "process trains by itself",
+                    algorithm, group->size()));
+}
+
+}  // namespace
+
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const AlgorithmConfig& config,
-                                      std::uint64_t seed) {
+                                      std::uint64_t seed,
+                                      const std::shared_ptr<group::Group>& group) {
   return std::visit(
-      [&](const auto& its) { return make_learner(observation, action, num_envs, its, seed); },
+      [&]<class Config>(const Config& its) -> std::unique_ptr<Learner> {
+        if constexpr (kLearnsInAGroup<Config>) {
+          return make_learner(observation, action, num_envs, its, seed, group);
+        } else {
+          refuse_group(Config::kAlgorithm, group);
+          return make_learner(observation, action, num_envs, its, seed);
+        }
+      },
+      config);
+}
+
+EnvRange envs_of_rank(int num_envs, const AlgorithmConfig& config,
+                      const std::shared_ptr<group::Group>& group) {
+  return std::visit(
+      [&]<class Config>(const Config& its) -> EnvRange {
+        if constexpr (kLearnsInAGroup<Config>) {
+          const Shards shards(group, its.shards, num_envs);
+          return {shards.first_env(), shards.envs_here()};
+        } else {
+          refuse_group(Config::kAlgorithm, group);
+          return {0, num_envs};
+        }
+      },
       config);
 }
 

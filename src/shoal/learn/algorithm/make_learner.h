@@ -5,16 +5,29 @@
 #include <memory>
 
 #include "shoal/env/space.h"
+#include "shoal/group/group.h"
 #include "shoal/learn/algorithm/algorithm_config.h"
 #include "shoal/learn/learner/acting_policy.h"
 #include "shoal/learn/learner/learner.h"
 
 namespace shoal::learn {
 
-/// Throws InvalidArgument for spaces that it cannot learn, or an invalid configuration.
+/// Throws InvalidArgument for spaces that it cannot learn, or an invalid configuration. With a
+/// `group` of several it learns with the other ranks, and has its share of `num_envs` environments;
+/// InvalidArgument where the algorithm does not.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const AlgorithmConfig& config,
-                                      std::uint64_t seed);
+                                      std::uint64_t seed,
+                                      const std::shared_ptr<group::Group>& group = nullptr);
+
+/// The environments that are this rank's of the `num_envs` of a run: the first, and how many.
+/// Throws InvalidArgument as make_learner().
+struct EnvRange {
+  int first;
+  int count;
+};
+EnvRange envs_of_rank(int num_envs, const AlgorithmConfig& config,
+                      const std::shared_ptr<group::Group>& group);
 
 /// What acts as such a learner does. Throws as make_learner().
 std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/learn/checkpoint/safetensors.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
@@ -20,6 +21,13 @@ struct NamedArray {
   std::vector<std::byte> bytes;
   bool operator==(const NamedArray&) const = default;
 };
+
+/// The file of these arrays (safetensors.h).
+inline std::vector<std::byte> serialize(const std::vector<NamedArray>& arrays) {
+  std::vector<SafeTensor> borrowed;
+  for (const NamedArray& array : arrays) borrowed.push_back({array.name, array.spec, array.bytes});
+  return serialize_safetensors(borrowed, {});
+}
 
 struct LearnerState {
   std::vector<NamedArray>

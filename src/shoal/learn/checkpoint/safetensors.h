@@ -65,6 +65,8 @@ class SafeTensors {
   const std::map<std::string, SafeTensorView, std::less<>>& tensors() const noexcept {
     return tensors_;
   }
+  /// The file.
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
   bool contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
   /// Throws CorruptFile when there is no such array, or it is not of this kind.

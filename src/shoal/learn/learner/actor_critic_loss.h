@@ -26,6 +26,8 @@ struct LossRows {
   std::span<const float> old_value;  // likewise
   std::span<const float> advantage;  // normalised already, if at all
   std::span<const float> returns;
+  std::size_t total = 0;  // rows of the minibatch of which these are a part; 0: these are all
+  std::size_t rows_of_mean() const noexcept { return total == 0 ? value.size() : total; }
 };
 
 /// What a loss writes: its derivatives by three of what it reads, of the same sizes.
@@ -40,7 +42,8 @@ struct LossCoefficients {
   float entropy_coef = 0.0F;
 };
 
-/// Means over the rows, before their coefficients, and the loss.
+/// Means over the rows, before their coefficients, and the loss. Of a part of a minibatch: what it
+/// adds to the means.
 struct Losses {
   double policy = 0;
   double value = 0;
@@ -68,7 +71,8 @@ class ActorCriticLoss {
                     const LossDerivatives& by, RowLossOf&& row_loss) {
     evaluate(rows);
     const std::size_t count = rows.value.size();
-    const float each = 1.0F / static_cast<float>(count);
+    const std::size_t total = rows.rows_of_mean();
+    const float each = 1.0F / static_cast<float>(total);
     Losses sums;
     for (std::size_t r = 0; r < count; ++r) {
       const RowLoss row = row_loss(r, logp_[r]);
@@ -80,7 +84,7 @@ class ActorCriticLoss {
     }
     distribution_.backward(rows.head, rows.log_std, rows.actions, log_probs_, d_logp_,
                            -coefficients.entropy_coef * each, by.head, by.log_std);
-    return means(sums, count, coefficients);
+    return means(sums, total, coefficients);
   }
 
  private:

@@ -33,7 +33,7 @@ void ActorCriticPolicy::act_with(std::span<const shm::TensorView> obs, std::span
                                  std::span<float> logp, std::span<float> value) {
   head_.resize(static_cast<std::size_t>(actions.rows) * distribution_.head_size());
   model_->forward(obs, memory, head_, value);
-  distribution_.sample(head_, log_std(), random_, Stream::kAction, step, actions, logp);
+  distribution_.sample(head_, log_std(), random_, Stream::kAction, step, actions, logp, first_env_);
 }
 
 void ActorCriticPolicy::values(std::span<const shm::TensorView> obs, std::span<const int> envs,

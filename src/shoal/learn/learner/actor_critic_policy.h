@@ -58,11 +58,15 @@ class ActorCriticPolicy final : public collect::Policy {
   const Philox& random() const noexcept { return random_; }
   /// Draws from `seed` from now on.
   void reseed(std::uint64_t seed) noexcept { random_ = Philox(seed); }
+  /// The rows of act() are those of environments `first` and on of a run: random numbers are drawn
+  /// for environments, wherever they are.
+  void act_from(int first) noexcept { first_env_ = static_cast<std::uint32_t>(first); }
   /// Empty unless Gaussian.
   std::span<const float> log_std() const noexcept;
 
  private:
   Philox random_;
+  std::uint32_t first_env_ = 0;
   shm::TensorSpec action_spec_;
   ActionDistribution distribution_;
   Parameters parameters_;

@@ -52,9 +52,9 @@ void check_environments(const vector::VectorEnv& envs, const env::Space& observa
 }
 
 std::vector<std::optional<std::uint64_t>> reset_seeds(const Philox& random, std::int64_t turn,
-                                                      int num_envs) {
+                                                      int num_envs, int first) {
   std::vector<std::optional<std::uint64_t>> seeds;
-  for (int i = 0; i < num_envs; ++i) {
+  for (int i = first; i < first + num_envs; ++i) {
     // 31 bits: what every environment's own generator takes.
     const auto bits =
         random(Stream::kReset, static_cast<std::uint64_t>(turn), static_cast<std::uint32_t>(i));

@@ -35,8 +35,9 @@ struct EpisodeStanding {
 void check_environments(const vector::VectorEnv& envs, const env::Space& observation,
                         const env::Space& action, int num_envs);
 
-/// Seeds for a reset of all environments, the `turn`-th: a function of the random numbers' seed.
+/// Seeds for a reset of environments `first` and on, the `turn`-th: a function of the random
+/// numbers' seed.
 std::vector<std::optional<std::uint64_t>> reset_seeds(const Philox& random, std::int64_t turn,
-                                                      int num_envs);
+                                                      int num_envs, int first = 0);
 
 }  // namespace shoal::learn

@@ -58,6 +58,9 @@ struct IterationStats {
   /// What of an iteration's numbers is of its episodes; those that have finished are taken.
   void take(collect::EpisodeStats& of) {
     finished = of.take_finished();
+    take_means(of);
+  }
+  void take_means(const collect::EpisodeStats& of) {
     episodes = of.count();
     episode_return_mean = of.mean_return();
     episode_length_mean = of.mean_length();

@@ -1,7 +1,11 @@
 #include "shoal/learn/learner/rollout_learner.h"
 
 #include <chrono>
+#include <optional>
+#include <span>
+#include <vector>
 
+#include "shoal/learn/learner/episodes_of_run.h"
 #include "shoal/learn/learner/rollout_learner_impl.h"
 #include "shoal/trace/recorder.h"
 
@@ -17,9 +21,10 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 RolloutLearner::RolloutLearner(const env::Space& observation, const env::Space& action,
-                               int num_envs, const LearnerConfig& config, std::uint64_t seed,
-                               const MakeUpdate& make_update, const Recurrence& recurrence)
-    : impl_(std::make_unique<Impl>(observation, action, num_envs, config, seed, make_update,
+                               const Shards& shards, const LearnerConfig& config,
+                               std::uint64_t seed, const MakeUpdate& make_update,
+                               const Recurrence& recurrence)
+    : impl_(std::make_unique<Impl>(observation, action, shards, config, seed, make_update,
                                    recurrence)) {}
 RolloutLearner::~RolloutLearner() = default;
 
@@ -41,6 +46,8 @@ IterationStats RolloutLearner::iterate() {
   auto start = Clock::now();
   const auto first_step =
       static_cast<std::uint64_t>(me.iteration) * static_cast<std::uint64_t>(me.config.num_steps);
+  std::optional<EpisodesOfRun> before;
+  if (me.shards.group() != nullptr) before.emplace(me.source.episodes());
   collect::Rollout& rollout = me.source.collector().collect(first_step);
   stats.collect_seconds = seconds_since(start);
 
@@ -49,15 +56,36 @@ IterationStats RolloutLearner::iterate() {
     const trace::Scope scope(trace::Span::kUpdate);
     return me.update->run(rollout, {.iteration = me.iteration, .remaining = remaining});
   }();
+  if (!me.shards.whole()) me.agree();
   stats.update_seconds = seconds_since(start);
 
-  me.steps += static_cast<std::int64_t>(me.config.num_steps) * me.num_envs;
+  me.steps += static_cast<std::int64_t>(me.config.num_steps) * me.shards.num_envs();
   ++me.iteration;
   stats.iteration = me.iteration;
   stats.steps = me.steps;
-  stats.take(me.source.episodes());
+  if (before) {
+    stats.finished = before->add_those_of_all(me.shards, me.source.episodes());
+    stats.take_means(me.source.episodes());
+  } else {
+    stats.take(me.source.episodes());
+  }
   report(update, me.agent.policy(), stats);
   return stats;
+}
+
+void RolloutLearner::Impl::agree() {
+  const auto agree_on = [&](collect::ShardMoments* of_shards, collect::RunningMoments& agreed) {
+    if (of_shards == nullptr || agreed.size() == 0) return;
+    const std::size_t width = of_shards->width();
+    std::vector<double> news(static_cast<std::size_t>(shards.count()) * width);
+    of_shards->tell(std::span(news).subspan(static_cast<std::size_t>(shards.first()) * width,
+                                            static_cast<std::size_t>(shards.here()) * width));
+    shards.collect(news);
+    of_shards->agree(news, agreed);
+  };
+  agree_on(source.rewards().shards(), source.rewards().moments());
+  agree_on(agent.encoder().shards(), agent.encoder().moments());
+  if (agent.encoder().moments().size() > 0) source.collector().encode_again();
 }
 
 ActingPolicy& RolloutLearner::acting() { return impl_->agent; }

@@ -4,7 +4,11 @@
 // Determinism: the same spaces, configuration, seed, number of environments and trajectories give
 // the same parameters bit for bit on one machine, for any backend and number of workers: every
 // random number is a function of the seed and of what it is for (environment, step, epoch), and no
-// sum depends on scheduling.
+// sum depends on scheduling. With the same number of shards also for any number of ranks.
+//
+// With a group every rank calls begin(), resume() and iterate() as often as the others; steps() and
+// what iterate() returns count those of all. Episodes that have finished are known to rank 0 alone;
+// state() has this rank's environments.
 //
 // Threads: one at a time.
 #pragma once
@@ -18,6 +22,7 @@
 #include "shoal/learn/learner/actor_critic_policy.h"
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/learner/rollout_update.h"
+#include "shoal/learn/learner/shards.h"
 
 namespace shoal::learn {
 
@@ -27,8 +32,8 @@ using MakeUpdate = std::function<std::unique_ptr<RolloutUpdate>(ActorCriticPolic
 class RolloutLearner : public Learner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can). `config` is
-  /// valid.
-  RolloutLearner(const env::Space& observation, const env::Space& action, int num_envs,
+  /// valid. It has the environments that are `shards`' here.
+  RolloutLearner(const env::Space& observation, const env::Space& action, const Shards& shards,
                  const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update,
                  const Recurrence& recurrence = {});
   ~RolloutLearner() override;

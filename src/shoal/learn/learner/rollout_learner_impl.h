@@ -11,19 +11,30 @@
 namespace shoal::learn {
 
 struct RolloutLearner::Impl {
-  Impl(const env::Space& observation, const env::Space& action, int num_envs,
+  Impl(const env::Space& observation, const env::Space& action, const Shards& shards,
        const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update,
        const Recurrence& recurrence)
       : config(config),
-        num_envs(num_envs),
+        shards(shards),
         agent(observation, action, config, seed, recurrence),
-        source(observation, action, num_envs, config, agent),
+        source(observation, action, shards.envs_here(), config, agent, shards.first_env()),
         update(make_update(agent.policy())) {
-    agent.policy().remember(num_envs);
+    agent.policy().act_from(shards.first_env());
+    agent.policy().remember(shards.envs_here());
+    split();
   }
 
+  /// Has encoder and rewards keep the moments of shards apart, from what they have agreed on.
+  void split() {
+    if (shards.whole()) return;
+    agent.encoder().split(shards.here());
+    source.rewards().split(shards.here());
+  }
+  /// Brings the running moments of all shards together, after an iteration.
+  void agree();
+
   LearnerConfig config;
-  int num_envs;
+  Shards shards;
   Agent agent;
   RolloutSource source;
   std::unique_ptr<RolloutUpdate> update;

@@ -52,6 +52,7 @@ void RolloutLearner::load_state(const LearnerState& state) {
   me.update->returns() = std::move(returns);
   std::ranges::copy(remembered, memory.begin());
   me.agent.reseed(seed);
+  me.split();  // what they have agreed on is another
   me.steps = steps;
   me.iteration = iteration;
 }

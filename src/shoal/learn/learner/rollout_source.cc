@@ -5,10 +5,11 @@
 namespace shoal::learn {
 
 RolloutSource::RolloutSource(const env::Space& observation, const env::Space& action, int num_envs,
-                             const LearnerConfig& config, Agent& agent)
+                             const LearnerConfig& config, Agent& agent, int first_env)
     : observation_space_(observation),
       action_space_(action),
       num_envs_(num_envs),
+      first_env_(first_env),
       config_(config),
       agent_(agent),
       standing_(num_envs, config) {}
@@ -24,7 +25,7 @@ void RolloutSource::attach(vector::VectorEnv& envs) {
 
 void RolloutSource::begin(vector::VectorEnv& envs, std::int64_t turn) {
   attach(envs);
-  collector_->reset(reset_seeds(agent_.policy().random(), turn, num_envs_));
+  collector_->reset(reset_seeds(agent_.policy().random(), turn, num_envs_, first_env_));
 }
 
 void RolloutSource::resume(vector::VectorEnv& envs, const vector::Batch& current) {

@@ -24,9 +24,9 @@ class RolloutSource {
   /// What it keeps from one rollout to the next, apart from the agent.
   using Standing = EpisodeStanding;
 
-  /// Borrows the agent.
+  /// Borrows the agent. `first_env`: which of a run's environments its first one is.
   RolloutSource(const env::Space& observation, const env::Space& action, int num_envs,
-                const LearnerConfig& config, Agent& agent);
+                const LearnerConfig& config, Agent& agent, int first_env = 0);
 
   /// Resets `envs`, which it borrows, with seeds that follow from the agent's and from `turn`.
   /// Throws InvalidArgument when their spaces or number are not those that it was made for.
@@ -40,6 +40,7 @@ class RolloutSource {
   /// Throws InvalidState before begin() and resume().
   collect::RolloutCollector& collector();
   collect::EpisodeStats& episodes() noexcept { return standing_.episodes; }
+  collect::RewardScaler& rewards() noexcept { return standing_.rewards; }
 
   void save(LearnerState& state) const;
   /// What save() wrote. Throws InvalidArgument when it is not of such a source.
@@ -52,6 +53,7 @@ class RolloutSource {
   const env::Space observation_space_;
   const env::Space action_space_;
   const int num_envs_;
+  const int first_env_;
   const LearnerConfig config_;
   Agent& agent_;
   Standing standing_;

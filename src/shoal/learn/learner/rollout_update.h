@@ -1,13 +1,23 @@
 // How a learner that collects rollouts changes its policy with one: what makes an algorithm. The
 // advantages of the rollout's rows come first; from there the algorithm goes on by minibatches.
 //
+// Where the environments of the run are in shards, each has its own part of every minibatch. All
+// ranks of a group make the same steps, and stop at the same one.
+//
 // Threads: one at a time. Bits depend on the rollout, the parameters, the seed and the iteration
-// alone.
+// alone; with shards on the rollouts of all ranks.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "shoal/collect/rollout.h"
 #include "shoal/collect/running_moments.h"
@@ -17,6 +27,7 @@
 #include "shoal/learn/learner/advantages.h"
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/learner/minibatch.h"
+#include "shoal/learn/learner/shards.h"
 #include "shoal/learn/network/optimizer.h"
 
 namespace shoal::learn {
@@ -67,7 +78,7 @@ class RolloutUpdate {
  protected:
   /// Borrows the policy. Without an optimiser it has the one that the configuration names.
   RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& config,
-                std::unique_ptr<Optimizer> optimizer = nullptr);
+                std::unique_ptr<Optimizer> optimizer = nullptr, Shards shards = Shards());
 
   /// What the rollout's rows were worth, into `advantages_`: by generalised advantage estimation,
   /// unless the algorithm has another way.
@@ -77,13 +88,78 @@ class RolloutUpdate {
   /// rate and the explained variance, and takes the rest.
   virtual void learn(collect::Rollout& rollout, const UpdateTime& time, UpdateStats& stats) = 0;
 
+  /// The rows of one minibatch that each shard here has.
+  using Parts = std::vector<Sequences>;
+
+  /// Of so many minibatches, which `parts_of(k)` gives: their rows over all shards, and the moments
+  /// of their advantages where those are normalised by minibatch.
+  template <class PartsOf>
+  std::vector<WholeBatch> wholes(std::size_t count, PartsOf&& parts_of) {
+    std::vector<double> sums(count * static_cast<std::size_t>(shards_.here()) * kMoments);
+    std::span<double> out = sums;
+    std::vector<Parts> all;
+    for (std::size_t k = 0; k < count; ++k) all.push_back(parts_of(k));
+    for (int shard = 0; shard < shards_.here(); ++shard)
+      for (std::size_t k = 0; k < count; ++k, out = out.subspan(kMoments))
+        add_moments(all[k][static_cast<std::size_t>(shard)].rows, out.first<kMoments>());
+    shards_.sum({}, sums);
+    return wholes_of(std::span(sums).first(count * kMoments));
+  }
+
+  template <class L>
+  struct Differentiated {
+    L losses;
+    double norm;  // of the gradient
+  };
+  /// The losses of a minibatch, whose gradient the batch has then. `loss(rows, derivatives)`
+  /// returns them; they are doubles alone.
+  template <class Loss>
+  auto differentiate(collect::Rollout& rollout, const Parts& parts, const WholeBatch& whole,
+                     Loss&& loss) {
+    using L = std::invoke_result_t<Loss, LossRows, LossDerivatives>;
+    if (shards_.whole()) {
+      batch_.take(rollout, advantages_, parts.front());
+      const L losses = loss(batch_.rows(), batch_.derivatives());
+      return Differentiated<L>{losses, batch_.differentiate()};
+    }
+    using Numbers = std::array<double, sizeof(L) / sizeof(double)>;
+    std::vector<double> numbers;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      L losses{};
+      if (parts[part].rows.empty()) {
+        batch_.leave_out_part(part);
+      } else {
+        batch_.take(rollout, advantages_, parts[part], &whole);
+        losses = loss(batch_.rows(), batch_.derivatives());
+        batch_.differentiate_part(part);
+      }
+      const auto its = std::bit_cast<Numbers>(losses);
+      numbers.insert(numbers.end(), its.begin(), its.end());
+    }
+    const double norm = batch_.add_parts(shards_, numbers);
+    Numbers sums;
+    std::copy_n(numbers.begin(), sums.size(), sums.begin());
+    return Differentiated<L>{std::bit_cast<L>(sums), norm};
+  }
+
   ActorCriticPolicy& policy_;
   const LearnerConfig config_;
   const LossCoefficients coefficients_;
   const std::unique_ptr<Optimizer> optimizer_;
+  const Shards shards_;
   collect::RunningMoments returns_{0};
   Advantages advantages_;
+  std::vector<std::vector<std::int32_t>> rows_of_shards_;  // of `advantages_`, of those here
+  std::int64_t total_rows_ = 0;                            // of all shards
   Minibatch batch_;
+
+ private:
+  static constexpr std::size_t kMoments = 3;  // rows, sum, sum of squares
+
+  void add_moments(std::span<const std::int32_t> rows, std::span<double, kMoments> out) const;
+  std::vector<WholeBatch> wholes_of(std::span<const double> moments) const;
+  /// What all shards have to know of each other before they learn. Returns the explained variance.
+  double agree(collect::Rollout& rollout);
 };
 
 }  // namespace shoal::learn

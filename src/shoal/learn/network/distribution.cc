@@ -42,11 +42,12 @@ ActionDistribution::ActionDistribution(const collect::ActionDecoder& actions)
 
 void ActionDistribution::sample(std::span<const float> head, std::span<const float> log_std,
                                 const Philox& random, Stream stream, std::uint64_t step,
-                                const shm::TensorView& actions, std::span<float> logp) const {
+                                const shm::TensorView& actions, std::span<float> logp,
+                                std::uint32_t first_row) const {
   std::vector<float> log_probs(head_size_);
   for (std::size_t r = 0; r < static_cast<std::size_t>(actions.rows); ++r) {
     const float* in = head.data() + r * head_size_;
-    const auto row = static_cast<std::uint32_t>(r);
+    const std::uint32_t row = first_row + static_cast<std::uint32_t>(r);
     if (gaussian_) {
       auto* action = row_of<float>(actions, r);
       for (std::size_t k = 0; k < head_size_; ++k) {

@@ -30,11 +30,11 @@ class ActionDistribution {
   std::size_t action_size() const noexcept { return gaussian_ ? head_size_ : categories_.size(); }
   bool is_gaussian() const noexcept { return gaussian_; }
 
-  /// One action a row, with the random numbers of (stream, step, row), and its log-probability.
-  /// `log_std` is empty unless Gaussian. `logp` may be empty.
+  /// One action a row, with the random numbers of (stream, step, first_row + row), and its
+  /// log-probability. `log_std` is empty unless Gaussian. `logp` may be empty.
   void sample(std::span<const float> head, std::span<const float> log_std, const Philox& random,
               Stream stream, std::uint64_t step, const shm::TensorView& actions,
-              std::span<float> logp) const;
+              std::span<float> logp, std::uint32_t first_row = 0) const;
 
   /// The most probable action of each row.
   void mode(std::span<const float> head, const shm::TensorView& actions) const;

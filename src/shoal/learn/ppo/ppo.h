@@ -13,6 +13,7 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/learner/rollout_learner.h"
+#include "shoal/learn/learner/shards.h"
 #include "shoal/learn/ppo/ppo_config.h"
 
 namespace shoal::learn {
@@ -20,13 +21,18 @@ namespace shoal::learn {
 class Ppo final : public RolloutLearner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-  /// configuration.
+  /// configuration. With a group it has this rank's share of `num_envs` environments.
   Ppo(const env::Space& observation, const env::Space& action, int num_envs,
+      const PpoConfig& config, std::uint64_t seed, std::shared_ptr<group::Group> group = nullptr);
+
+ private:
+  Ppo(const env::Space& observation, const env::Space& action, const Shards& shards,
       const PpoConfig& config, std::uint64_t seed);
 };
 
 /// As the constructor.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
-                                      int num_envs, const PpoConfig& config, std::uint64_t seed);
+                                      int num_envs, const PpoConfig& config, std::uint64_t seed,
+                                      std::shared_ptr<group::Group> group = nullptr);
 
 }  // namespace shoal::learn

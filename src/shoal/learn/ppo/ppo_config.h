@@ -29,6 +29,9 @@ struct PpoConfig : LearnerConfig {
   bool normalize_returns = false;
   std::optional<double> target_kl =
       {};  // ends the update before a step whose approx_kl exceeds 1.5 times this
+  int shards =
+      0;  // of the environments, kept apart for the same bits on any number of ranks that goes
+          // into it; 0: one for each rank
 
   bool operator==(const PpoConfig&) const = default;
 
@@ -40,9 +43,9 @@ struct PpoConfig : LearnerConfig {
 /// limits.
 void validate(const PpoConfig& config);
 
+/// Calls visit(name, field) for each that its kin have, too.
 template <class Config, class Visit>
-  requires std::is_same_v<std::remove_const_t<Config>, PpoConfig>
-void for_each_option(Config& c, Visit&& visit) {
+void for_each_option_of_update(Config& c, Visit&& visit) {
   for_each_shared_option(c, visit);
   visit("batch_size", c.batch_size);
   visit("epochs", c.epochs);
@@ -53,6 +56,13 @@ void for_each_option(Config& c, Visit&& visit) {
   visit("recompute_advantages", c.recompute_advantages);
   visit("normalize_returns", c.normalize_returns);
   visit("target_kl", c.target_kl);
+}
+
+template <class Config, class Visit>
+  requires std::is_same_v<std::remove_const_t<Config>, PpoConfig>
+void for_each_option(Config& c, Visit&& visit) {
+  for_each_option_of_update(c, visit);
+  visit("shards", c.shards);
 }
 
 }  // namespace shoal::learn

@@ -44,6 +44,7 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.recompute_advantages = true;
   config.normalize_returns = true;
   config.value_gain = 1.5;
+  config.shards = 4;
   config.max_grad_norm = 5;
   config.adam_beta1 = 0.8;
   config.adam_beta2 = 0.99;

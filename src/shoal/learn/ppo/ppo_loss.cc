@@ -55,7 +55,7 @@ PpoLosses PpoLoss::operator()(const LossRows& rows, const PpoClipping& clipping,
     return row;
   });
   for (double* sum : {&losses.approx_kl, &losses.clip_fraction})
-    *sum /= static_cast<double>(rows.value.size());
+    *sum /= static_cast<double>(rows.rows_of_mean());
   return losses;
 }
 

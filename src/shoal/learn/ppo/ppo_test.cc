@@ -9,6 +9,7 @@
 
 #include "shoal/learn/config/option.h"
 #include "shoal/learn/run/evaluator.h"
+#include "shoal/os/error.h"
 
 namespace shoal::learn {
 namespace {
@@ -142,6 +143,17 @@ TEST(Ppo, NormalizedReturnsAreWhatTheValueHeadLearns) {
 }
 
 TEST(Ppo, SameStepAutoresetLearnsToo) { expect_cartpole_is_learnt(AutoresetMode::kSameStep); }
+
+TEST(Ppo, SettingsThatLookAtAllRowsAtOnceAreNotForShards) {
+  const auto envs = make(kCartPole, 4);
+  PpoConfig recomputed = small_config();
+  recomputed.shards = 2;
+  PpoConfig normalized = recomputed;
+  recomputed.recompute_advantages = true;
+  normalized.normalize_returns = true;
+  EXPECT_THROW(learner(*envs, recomputed), InvalidArgument);
+  EXPECT_THROW(learner(*envs, normalized), InvalidArgument);
+}
 
 }  // namespace
 }  // namespace shoal::learn

@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/collect/running_moments.h"
+#include "shoal/os/error.h"
+
 namespace shoal::learn {
 namespace {
 
@@ -19,8 +22,13 @@ void take_mean(UpdateStats& sums, int minibatches) {
 
 }  // namespace
 
-PpoUpdate::PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config)
-    : RolloutUpdate(policy, config), ppo_(config), loss_(policy.distribution()) {
+PpoUpdate::PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config, Shards shards)
+    : RolloutUpdate(policy, config, nullptr, std::move(shards)),
+      ppo_(config),
+      loss_(policy.distribution()) {
+  if (!shards_.whole() && (config.recompute_advantages || config.normalize_returns))
+    throw InvalidArgument(
+        "recompute_advantages and normalize_returns are for one rank and shards = 1: leave them out");
   if (config.normalize_returns) returns_ = collect::RunningMoments(1);
 }
 
@@ -48,7 +56,10 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
   stats.clip_range = scheduled(ppo_.clip_range, ppo_.clip_range_schedule, time.remaining);
   stats.approx_kl = stats.clip_fraction = 0;
   const PpoClipping clip = clipping_of(ppo_, stats.clip_range);
-  const std::size_t count = advantages_.rows.empty() ? 0 : split(rollout);
+  const auto loss = [&](const LossRows& rows, const LossDerivatives& by) {
+    return loss_(rows, clip, coefficients_, by);
+  };
+  const std::size_t count = total_rows_ == 0 ? 0 : split(rollout);
   int minibatches = 0;
   bool too_far = false;
   for (int epoch = 0; epoch < ppo_.epochs && count > 0 && !too_far; ++epoch) {
@@ -58,12 +69,13 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
       estimate(rollout);
     }
     shuffle(time.iteration, epoch);
+    std::vector<WholeBatch> whole(count);
+    if (!shards_.whole()) whole = wholes(count, [&](std::size_t k) { return minibatch(k, count); });
     double epoch_kl = 0;
     std::size_t done = 0;
     for (; done < count && !too_far; ++done) {
-      batch_.take(rollout, advantages_, minibatch(done, count));
-      const PpoLosses losses = loss_(batch_.rows(), clip, coefficients_, batch_.derivatives());
-      const double length = batch_.differentiate();
+      const auto [losses, length] =
+          differentiate(rollout, minibatch(done, count), whole[done], loss);
       stats.add(losses, length);
       stats.clip_fraction += losses.clip_fraction;
       epoch_kl += losses.approx_kl;
@@ -78,31 +90,37 @@ void PpoUpdate::learn(collect::Rollout& rollout, const UpdateTime& time, UpdateS
 
 std::size_t PpoUpdate::split(collect::Rollout& /*rollout*/) {
   // Equal sizes give or take one row: masked rows leave no sliver at the end.
+  const auto n = static_cast<std::size_t>(total_rows_);
   const auto wanted = static_cast<std::size_t>(ppo_.batch_size);
-  return std::max<std::size_t>(1, (advantages_.rows.size() + wanted / 2) / wanted);
+  return std::max<std::size_t>(1, (n + wanted / 2) / wanted);
 }
 
-Sequences PpoUpdate::minibatch(std::size_t which, std::size_t count) {
-  const std::size_t n = advantages_.rows.size();
-  const std::size_t from = n * which / count;
-  return Sequences(std::span<const std::int32_t>(advantages_.rows)
-                       .subspan(from, n * (which + 1) / count - from));
+RolloutUpdate::Parts PpoUpdate::minibatch(std::size_t which, std::size_t count) {
+  Parts parts;
+  for (const auto& rows : rows_of_shards_) {
+    const std::size_t from = rows.size() * which / count;
+    parts.emplace_back(std::span<const std::int32_t>(rows).subspan(
+        from, rows.size() * (which + 1) / count - from));
+  }
+  return parts;
 }
 
 void PpoUpdate::shuffle(std::int64_t iteration, int epoch) {
-  shuffle(advantages_.rows, iteration, epoch);
+  auto shard = static_cast<std::uint32_t>(shards_.first());
+  for (auto& rows : rows_of_shards_) shuffle(rows, iteration, epoch, shard++);
 }
 
-void PpoUpdate::shuffle(std::span<std::int32_t> order, std::int64_t iteration, int epoch) const {
+void PpoUpdate::shuffle(std::span<std::int32_t> order, std::int64_t iteration, int epoch,
+                        std::uint32_t shard) const {
   // Fisher and Yates.
   std::ranges::sort(order);
   const std::uint64_t step =
       static_cast<std::uint64_t>(iteration) << 16 | static_cast<std::uint64_t>(epoch);
   std::array<std::uint32_t, 4> bits{};
-  for (std::size_t i = order.size() - 1, drawn = 0; i > 0; --i, ++drawn) {
+  for (std::size_t i = order.size(), drawn = 0; i > 1; --i, ++drawn) {
     if (drawn % 4 == 0)
-      bits = policy_.random()(Stream::kShuffle, step, static_cast<std::uint32_t>(drawn / 4));
-    std::swap(order[i], order[below(bits[drawn % 4], i + 1)]);
+      bits = policy_.random()(Stream::kShuffle, step, static_cast<std::uint32_t>(drawn / 4), shard);
+    std::swap(order[i - 1], order[below(bits[drawn % 4], i)]);
   }
 }
 

@@ -18,7 +18,7 @@ namespace shoal::learn {
 class PpoUpdate : public RolloutUpdate {
  public:
   /// Borrows the policy.
-  PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config);
+  PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config, Shards shards = Shards());
 
  protected:
   void estimate(collect::Rollout& rollout) override;
@@ -29,10 +29,11 @@ class PpoUpdate : public RolloutUpdate {
   /// Another order for minibatches.
   virtual void shuffle(std::int64_t iteration, int epoch);
   /// The `which`-th of `count`, in this order; valid until the next call of anything.
-  virtual Sequences minibatch(std::size_t which, std::size_t count);
+  virtual Parts minibatch(std::size_t which, std::size_t count);
 
   /// In place, from an ascending order on, so that an epoch's order depends on nothing before it.
-  void shuffle(std::span<std::int32_t> order, std::int64_t iteration, int epoch) const;
+  void shuffle(std::span<std::int32_t> order, std::int64_t iteration, int epoch,
+               std::uint32_t shard = 0) const;
 
   const PpoConfig ppo_;
 

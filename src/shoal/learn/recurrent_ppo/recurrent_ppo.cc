@@ -25,7 +25,7 @@ void validate(const RecurrentPpoConfig& config) {
 RecurrentPpo::RecurrentPpo(const env::Space& observation, const env::Space& action, int num_envs,
                            const RecurrentPpoConfig& config, std::uint64_t seed)
     : RolloutLearner(
-          observation, action, num_envs, validated(config), seed,
+          observation, action, Shards(num_envs), validated(config), seed,
           [&](ActorCriticPolicy& policy) {
             return std::make_unique<RecurrentPpoUpdate>(policy, config);
           },

@@ -38,8 +38,7 @@ void validate(const RecurrentPpoConfig& config);
 template <class Config, class Visit>
   requires std::is_same_v<std::remove_const_t<Config>, RecurrentPpoConfig>
 void for_each_option(Config& c, Visit&& visit) {
-  using Ppos = std::conditional_t<std::is_const_v<Config>, const PpoConfig, PpoConfig>;
-  for_each_option(static_cast<Ppos&>(c), visit);
+  for_each_option_of_update(c, visit);
   visit("lstm_size", c.lstm_size);
   visit("shared_lstm", c.shared_lstm);
 }

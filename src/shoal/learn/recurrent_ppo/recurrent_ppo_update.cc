@@ -34,7 +34,7 @@ void RecurrentPpoUpdate::find_sequences(collect::Rollout& rollout) {
   }
 }
 
-Sequences RecurrentPpoUpdate::minibatch(std::size_t which, std::size_t count) {
+RolloutUpdate::Parts RecurrentPpoUpdate::minibatch(std::size_t which, std::size_t count) {
   const std::size_t from = envs_.size() * which / count;
   const std::size_t to = envs_.size() * (which + 1) / count;
   sequences_.clear();
@@ -44,7 +44,7 @@ Sequences RecurrentPpoUpdate::minibatch(std::size_t which, std::size_t count) {
   }
   std::ranges::stable_sort(sequences_, std::ranges::greater(), &Sequence::length);
   lay_out();
-  return {rows_, counts_, memory_};
+  return {Sequences(rows_, counts_, memory_)};
 }
 
 void RecurrentPpoUpdate::lay_out() {

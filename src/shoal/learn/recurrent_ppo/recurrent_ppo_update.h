@@ -31,7 +31,7 @@ class RecurrentPpoUpdate final : public PpoUpdate {
 
   std::size_t split(collect::Rollout& rollout) override;
   void shuffle(std::int64_t iteration, int epoch) override;
-  Sequences minibatch(std::size_t which, std::size_t count) override;
+  Parts minibatch(std::size_t which, std::size_t count) override;
   void find_sequences(collect::Rollout& rollout);
   void lay_out();
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 namespace shoal::learn {
 namespace {
@@ -60,6 +62,43 @@ bool fits_a_byte(const env::Space& leaf, std::int64_t& start) {
 
 std::string leaf_name(const char* prefix, const env::Leaf& leaf) {
   return leaf.path.empty() ? prefix : fmt::format("{}/{}", prefix, leaf.path);
+}
+
+constexpr std::string_view kActions = "actions";
+
+/// One array of a record, cut by environments.
+struct EnvRows {
+  EnvRows(std::string array_name, const SafeTensorView& array)
+      : name(std::move(array_name)), view(array), dimension(name.starts_with(kActions) ? 1 : 0) {
+    times = dimension == 0 ? 1 : static_cast<std::size_t>(view.spec.shape[0]);
+    envs = static_cast<std::size_t>(view.spec.shape[dimension]);
+    bytes = times * envs == 0 ? 0 : view.spec.bytes() / (times * envs);
+  }
+
+  /// Of some environments, at one of `times`.
+  std::span<const std::byte> rows(std::size_t time, std::size_t first, std::size_t count) const {
+    return view.bytes.subspan((time * envs + first) * bytes, count * bytes);
+  }
+  shm::TensorSpec spec_of(std::size_t count) const {
+    shm::TensorSpec spec = view.spec;
+    spec.shape[dimension] = static_cast<std::int64_t>(count);
+    return spec;
+  }
+
+  std::string name;
+  SafeTensorView view;
+  std::size_t dimension;  // which one counts environments
+  std::size_t times;      // that they come: once a step
+  std::size_t envs;
+  std::size_t bytes;  // of one, once
+};
+
+/// In the order of the file, which a file that is made of them keeps.
+std::vector<EnvRows> rows_of(const SafeTensors& record) {
+  std::vector<EnvRows> arrays;
+  for (const auto& [name, view] : record.tensors()) arrays.emplace_back(name, view);
+  std::ranges::stable_sort(arrays, {}, [](const EnvRows& rows) { return rows.view.bytes.data(); });
+  return arrays;
 }
 
 NamedArray named(std::string name, shm::TensorSpec spec, std::span<const std::byte> bytes) {
@@ -203,6 +242,46 @@ std::optional<vector::Batch> ReplayableVectorEnv::replay(const SafeTensors& reco
   }
   if (!arrived(record)) return {};
   return batch_;
+}
+
+std::vector<NamedArray> ReplayableVectorEnv::join(const std::vector<SafeTensors>& records) {
+  std::vector<NamedArray> joined;
+  for (const SafeTensors& record : records)
+    if (!record.contains("seeds")) return {};
+  for (const EnvRows& first : rows_of(records.front())) {
+    std::vector<EnvRows> all;
+    std::size_t envs = 0;
+    for (const SafeTensors& record : records) {
+      all.emplace_back(first.name, record.at(first.name));
+      if (all.back().spec_of(first.envs) != first.view.spec) return {};  // of other steps
+      envs += all.back().envs;
+    }
+    NamedArray array{first.name, first.spec_of(envs), {}};
+    for (std::size_t time = 0; time < first.times; ++time)
+      for (const EnvRows& its : all) {
+        const auto from = its.rows(time, 0, its.envs);
+        array.bytes.insert(array.bytes.end(), from.begin(), from.end());
+      }
+    joined.push_back(std::move(array));
+  }
+  return joined;
+}
+
+SafeTensors ReplayableVectorEnv::part(const SafeTensors& record, int first, int count) {
+  std::vector<NamedArray> arrays;
+  const auto wanted = static_cast<std::size_t>(count);
+  for (const EnvRows& whole : rows_of(record)) {
+    if (static_cast<std::size_t>(first) + wanted > whole.envs)
+      throw CorruptFile(fmt::format("the record of the environments has {} of them, not {}",
+                                    whole.envs, first + count));
+    NamedArray array{whole.name, whole.spec_of(wanted), {}};
+    for (std::size_t time = 0; time < whole.times; ++time) {
+      const auto from = whole.rows(time, static_cast<std::size_t>(first), wanted);
+      array.bytes.insert(array.bytes.end(), from.begin(), from.end());
+    }
+    arrays.push_back(std::move(array));
+  }
+  return SafeTensors::parse(serialize(arrays), "the record of the environments");
 }
 
 bool ReplayableVectorEnv::arrived(const SafeTensors& record) const {

@@ -79,6 +79,13 @@ class ReplayableVectorEnv final : public vector::VectorEnv {
   /// environments, and what the environments throw.
   std::optional<vector::Batch> replay(const SafeTensors& record);
 
+  /// From the records of several, in the order of their environments, one of all of them; nothing
+  /// where one of them is nothing, or they do not go together.
+  static std::vector<NamedArray> join(const std::vector<SafeTensors>& records);
+  /// Of a record that of `count` environments from `first` on. Throws CorruptFile when it has
+  /// fewer.
+  static SafeTensors part(const SafeTensors& record, int first, int count);
+
  private:
   /// The actions of one leaf, one row a step.
   struct ActionColumn {

@@ -68,7 +68,17 @@ struct Trainer::Impl {
   std::jthread thread;  // last: it uses all of the above, and its destructor joins
 };
 
-Trainer::Trainer(TrainSetup setup) : impl_(std::make_unique<Impl>(std::move(setup))) {}
+Trainer::Trainer(TrainSetup setup) {
+  const auto group = setup.group;
+  try {
+    impl_ = std::make_unique<Impl>(std::move(setup));
+  } catch (const group::PeerLost&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (group) group->fail(error.what());
+    throw;
+  }
+}
 Trainer::~Trainer() = default;
 
 void Trainer::start() {

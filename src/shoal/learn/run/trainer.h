@@ -1,4 +1,5 @@
-// A training run: iterations of a learner in a thread of its own, evaluations, checkpoints, measurements.
+// A training run: iterations of a learner in a thread of its own, evaluations, checkpoints,
+// measurements.
 //
 //   Trainer trainer({envs, eval_envs, config, run_directory});
 //   trainer.start();
@@ -16,17 +17,20 @@
 //     seeds that follow from (seed, step). So they are the same, and so are the best policy and an
 //     early stop.
 //   - What happens at times (saving) or on request (stopping) has no influence on training.
+// With ranks it goes on from rank 0's checkpoint, with as many ranks or, where there are shards,
+// others.
 //
-// It does not hold for actors in processes (a3c.h): they learn on with the parameters, statistics and
-// counts of the checkpoint, and with environments that are reset; status().resume is kAnew. Nor for
-// environments that break the rule in replayable_vector_env.h; then the run
-// goes on with environments reset, says so, and status().resume is kRestarted. Nor across machines,
-// versions, or another number of environments.
+// It does not hold for actors in processes (a3c.h): they learn on with the parameters, statistics
+// and counts of the checkpoint, and with environments that are reset; status().resume is kAnew. Nor
+// for environments that break the rule in replayable_vector_env.h; then the run goes on with
+// environments reset, says so, and status().resume is kRestarted. Nor across machines, versions, or
+// another number of environments.
 //
 // Threads: any thread may call status(), poll(), wait() and stop(); one thread constructs, starts
 // and destroys. The environments belong to the training thread from start() until wait() returns
 // true.
-// Death: a killed run loses what came after its last checkpoint, at most `save_every_seconds`.
+// Death: a killed run loses what came after its last checkpoint, at most `save_every_seconds`. With
+// ranks the end of one is the others', within seconds: wait() throws group::PeerLost.
 #pragma once
 
 #include <chrono>
@@ -38,6 +42,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/group/group.h"
 #include "shoal/learn/a3c/actor_processes.h"
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/run/scalars.h"
@@ -54,6 +59,10 @@ struct TrainSetup {
   nlohmann::json about =
       nlohmann::json::object();  // goes into config.json beside "config": the environment's id, …
   std::shared_ptr<ActorProcesses> actors = {};  // of A3C, which has these instead of envs
+  /// Ranks that train together: `envs` are this one's share of config.num_envs (make_learner.h).
+  /// All are told the same; only rank 0 evaluates, and only it reads and writes the run's
+  /// directory.
+  std::shared_ptr<group::Group> group = {};
 };
 
 enum class ResumeKind {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -36,6 +37,10 @@ const env::Space& action_space_of(const TrainSetup& setup) {
   return setup.envs ? setup.envs->single_action_space() : setup.actors->action_space();
 }
 
+EnvRange range_of(const TrainSetup& setup) {
+  return envs_of_rank(setup.config.num_envs, setup.config.algorithm, setup.group);
+}
+
 TrainSetup checked(TrainSetup setup) {
   validate(setup.config);
   if (!setup.envs == !setup.actors)
@@ -44,9 +49,13 @@ TrainSetup checked(TrainSetup setup) {
     throw InvalidArgument(fmt::format("train: actors are for {}, not for {}", A3cConfig::kAlgorithm,
                                       algorithm_of(setup.config.algorithm)));
   const int num_envs = setup.envs ? setup.envs->num_envs() : setup.actors->num_envs();
-  if (num_envs != setup.config.num_envs)
-    throw InvalidArgument(fmt::format("train: num_envs is {}, but there are {} environments",
-                                      setup.config.num_envs, num_envs));
+  const int wanted = range_of(setup).count;
+  if (num_envs != wanted)
+    throw InvalidArgument(
+        wanted == setup.config.num_envs
+            ? fmt::format("train: num_envs is {}, but there are {} environments", wanted, num_envs)
+            : fmt::format("train: num_envs is {}, of which this rank has {}, but there are {}",
+                          setup.config.num_envs, wanted, num_envs));
   if (setup.eval_envs &&
       (setup.eval_envs->single_observation_space() != observation_space_of(setup) ||
        setup.eval_envs->single_action_space() != action_space_of(setup)))
@@ -69,22 +78,25 @@ json number_or_null(const std::optional<double>& value) { return value ? json(*v
 }  // namespace
 
 TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
-    : setup_(checked(std::move(setup))),
-      journal_(journal),
-      directory_(setup_.run_directory,
-                 setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew),
-      learner_(make_its_learner()) {
+    : setup_(checked(std::move(setup))), journal_(journal), learner_(make_its_learner()) {
+  if (group() == nullptr || group()->rank() == 0)
+    directory_.emplace(setup_.run_directory,
+                       setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew);
   if (setup_.envs) envs_.emplace(setup_.envs);
   last_.episode_return_mean = last_.episode_length_mean = std::numeric_limits<double>::quiet_NaN();
   if (setup_.resume) load();
   json config = setup_.about;
   config["config"] = to_flat_json(setup_.config);
-  directory_.write_config(std::move(config));
+  if (directory_) directory_->write_config(std::move(config));
   journal_.update([&](TrainStatus& status) {
     status.total_steps = setup_.config.learner().total_steps;
     status.resume = setup_.resume ? ResumeKind::kPending : ResumeKind::kNone;
   });
   publish_standing();
+}
+
+group::Group* TrainingRun::group() const noexcept {
+  return setup_.group && setup_.group->size() > 1 ? setup_.group.get() : nullptr;
 }
 
 const env::Space& TrainingRun::observation_space() const { return observation_space_of(setup_); }
@@ -94,7 +106,8 @@ std::unique_ptr<Learner> TrainingRun::make_its_learner() {
   const auto& [algorithm, seed] = std::tie(setup_.config.algorithm, setup_.config.seed);
   if (setup_.actors)
     return std::make_unique<A3c>(setup_.actors, std::get<A3cConfig>(algorithm), seed);
-  return make_learner(observation_space(), action_space(), setup_.config.num_envs, algorithm, seed);
+  return make_learner(observation_space(), action_space(), setup_.config.num_envs, algorithm, seed,
+                      setup_.group);
 }
 
 double TrainingRun::seconds() const {
@@ -102,16 +115,19 @@ double TrainingRun::seconds() const {
 }
 
 void TrainingRun::load() {
-  checkpoint_ = Checkpoint::read(directory_.last(), Checkpoint::Part::kAll);
+  if (directory_) checkpoint_ = Checkpoint::read(last(), Checkpoint::Part::kAll);
+  if (group() != nullptr) checkpoint_ = share(*group(), std::move(checkpoint_));
   const auto fail = [&](const std::string& what) {
-    throw CorruptFile(fmt::format("{}: cannot resume: {}", directory_.last().string(), what));
+    throw CorruptFile(fmt::format("{}: cannot resume: {}", last().string(), what));
   };
   try {
     const auto& state = checkpoint_->state;
     if (state.at("config").at("num_envs") != setup_.config.num_envs)
       fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
                        setup_.config.num_envs));
-    learner_->load_state(learner_state_of(*checkpoint_));
+    LearnerState learner = learner_state_of(*checkpoint_);
+    if (group() != nullptr) take_part(range_of(setup_), learner, checkpoint_->envs);
+    learner_->load_state(learner);
     earlier_seconds_ = state.at("seconds").get<double>();
     const auto& evaluation = state.at("evaluation");
     standing_.evaluated_step = evaluation.at("evaluated_step").get<std::int64_t>();
@@ -146,9 +162,13 @@ void TrainingRun::place_environments() {
   if (!envs_) {
     if (checkpoint_) resume = ResumeKind::kAnew;
   } else if (checkpoint_) {
+    const auto back = [&] {
+      batch = envs_->replay(checkpoint_->envs);
+      return group() == nullptr ? batch.has_value() : all_of(*group(), batch.has_value());
+    };
     if (over()) {  // nothing is left to train; the result is the same without them
       resume = ResumeKind::kExact;
-    } else if ((batch = envs_->replay(checkpoint_->envs))) {
+    } else if (back()) {
       resume = ResumeKind::kExact;
       learner_->resume(*envs_, *batch);
     } else {
@@ -162,17 +182,28 @@ void TrainingRun::place_environments() {
 }
 
 TrainResult TrainingRun::run(const std::stop_token& stop) {
+  try {
+    return train(stop);
+  } catch (const group::PeerLost&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (group() != nullptr) group()->fail(error.what());
+    throw;
+  }
+}
+
+TrainResult TrainingRun::train(const std::stop_token& stop) {
   struct Released {
     Learner& learner;
-    RunDirectory& directory;
+    std::optional<RunDirectory>& directory;
     ~Released() {
       learner.rest();
-      directory.release();
+      if (directory) directory->release();
     }
   } released{*learner_, directory_};
   started_ = Clock::now();
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
-  directory_.start_progress(learner_->steps());
+  if (directory_) directory_->start_progress(learner_->steps());
   const bool complete = checkpoint_ && over();
   place_environments();
   checkpoint_.reset();
@@ -181,16 +212,13 @@ TrainResult TrainingRun::run(const std::stop_token& stop) {
   auto ending = TrainResult::Ending::kStopped;
   while (true) {
     if (evaluation_due()) evaluate_now(stop);
-    if (over()) {
-      ending = standing_.reached_target == setup_.config.target_return && standing_.reached_target
-                   ? TrainResult::Ending::kTarget
-                   : TrainResult::Ending::kBudget;
+    const Orders next = orders(stop);
+    if (next.over) {
+      ending = next.target ? TrainResult::Ending::kTarget : TrainResult::Ending::kBudget;
       break;
     }
-    if (stop.stop_requested() || paused()) break;
-    const auto unsaved = std::chrono::duration<double>(Clock::now() - saved_).count();
-    if (learner_->steps() > session_start_step_ && unsaved >= setup_.config.save_every_seconds)
-      save();
+    if (next.stop) break;
+    if (next.save) save();
     limit_replay();
     iterate();
   }
@@ -199,10 +227,21 @@ TrainResult TrainingRun::run(const std::stop_token& stop) {
   return finish(ending, stop);
 }
 
+Orders TrainingRun::orders(const std::stop_token& stop) {
+  const auto unsaved = std::chrono::duration<double>(Clock::now() - saved_).count();
+  const Orders mine{
+      .stop = stop.stop_requested() || paused(),
+      .over = over(),
+      .target = standing_.reached_target == setup_.config.target_return && standing_.reached_target,
+      .save =
+          learner_->steps() > session_start_step_ && unsaved >= setup_.config.save_every_seconds};
+  return group() == nullptr ? mine : agree(*group(), mine);
+}
+
 void TrainingRun::limit_replay() {
   const auto limit = setup_.config.replay_limit;
   if (envs_ && limit > 0 &&
-      envs_->recorded_steps() >= std::max(limit / envs_->num_envs(), kLeastReplay))
+      envs_->recorded_steps() >= std::max(limit / setup_.config.num_envs, kLeastReplay))
     learner_->begin(*envs_);
 }
 
@@ -216,7 +255,7 @@ void TrainingRun::iterate() {
         fmt::format("training diverged: the loss of iteration {} is {}. Observations or rewards "
                     "that are not finite do this, and too "
                     "large a learning_rate. {} is from before",
-                    last_.iteration, last_.loss, directory_.last().string()));
+                    last_.iteration, last_.loss, last().string()));
   const double took = std::chrono::duration<double>(Clock::now() - begun).count();
   const double rate = static_cast<double>(last_.steps - before) / took;
   const double keep = recent_rate_ > 0 ? std::exp(-took / kRateSeconds) : 0.0;
@@ -307,14 +346,15 @@ void TrainingRun::keep_best(double mean_return) {
   const auto learner = learner_->policy_state();
   auto arrays = arrays_of(learner, {});
   arrays.optimizer.clear();
-  write_checkpoint(directory_.best(), arrays, state_json(learner));
+  write_checkpoint(directory_->best(), arrays, state_json(learner));
 }
 
 void TrainingRun::save() {
   const trace::Scope scope(trace::Span::kSave);
-  const auto learner = learner_->state();
-  const auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
-  write_checkpoint(directory_.last(), arrays_of(learner, envs), state_json(learner));
+  auto learner = learner_->state();
+  auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
+  if (group() == nullptr || bring_together(*group(), learner, envs))
+    write_checkpoint(last(), arrays_of(learner, envs), state_json(learner));
   saved_ = Clock::now();
 }
 
@@ -347,7 +387,7 @@ json TrainingRun::state_json(const LearnerState& learner) const {
 TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_token& stop) {
   TrainResult result;
   result.ending = ending;
-  result.run_directory = directory_.path();
+  result.run_directory = setup_.run_directory;
   result.steps = learner_->steps();
   result.episodes = last_.episodes;
   if (setup_.eval_envs && standing_.eval_return) {
@@ -363,7 +403,7 @@ TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_toke
   result.best_return = standing_.best_return;
   result.best_step = standing_.best_step;
   result.seconds = seconds();
-  directory_.write_result(to_json(result));
+  if (directory_) directory_->write_result(to_json(result));
   journal_.update([&](TrainStatus& status) { status.seconds = result.seconds; });
   return result;
 }
@@ -372,7 +412,7 @@ void TrainingRun::final_evaluation(TrainResult& result, const std::stop_token& s
   auto evaluation = std::exchange(confirmation_, std::nullopt);
   if (!evaluation) {
     std::optional<TrainedPolicy> best;
-    if (standing_.best_return) best = TrainedPolicy::load(directory_.best());
+    if (standing_.best_return) best = TrainedPolicy::load(directory_->best());
     evaluation = run_evaluation(best ? best->acting() : learner_->acting(),
                                 setup_.config.final_episodes, Purpose::kFinal, stop);
     if (!evaluation->complete) return;
@@ -394,7 +434,7 @@ void TrainingRun::publish_standing() {
 }
 
 void TrainingRun::record(ScalarRecord scalars) {
-  directory_.append_progress(scalars);
+  if (directory_) directory_->append_progress(scalars);
   journal_.add(std::move(scalars));
 }
 

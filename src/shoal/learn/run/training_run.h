@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -15,6 +16,7 @@
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/run/ranks.h"
 #include "shoal/learn/run/replayable_vector_env.h"
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/train_journal.h"
@@ -27,7 +29,7 @@ class TrainingRun {
   /// As Trainer's constructor. Borrows `journal`.
   TrainingRun(TrainSetup setup, TrainJournal& journal);
 
-  /// Once.
+  /// Once. What it throws, other ranks are told.
   TrainResult run(const std::stop_token& stop);
 
  private:
@@ -49,6 +51,10 @@ class TrainingRun {
   const env::Space& observation_space() const;
   const env::Space& action_space() const;
   std::unique_ptr<Learner> make_its_learner();
+  TrainResult train(const std::stop_token& stop);
+  group::Group* group() const noexcept;  // nullptr: this process trains alone
+  Orders orders(const std::stop_token& stop);
+  std::filesystem::path last() const { return setup_.run_directory / "checkpoints" / "last"; }
   void load();
   void place_environments();
   void iterate();
@@ -70,7 +76,7 @@ class TrainingRun {
 
   TrainSetup setup_;
   TrainJournal& journal_;
-  RunDirectory directory_;
+  std::optional<RunDirectory> directory_;    // of rank 0
   std::optional<ReplayableVectorEnv> envs_;  // none where actors have their own
   std::unique_ptr<Learner> learner_;
   std::optional<Checkpoint> checkpoint_;  // to resume from, until the environments are in place

@@ -14,17 +14,6 @@
 namespace shoal::os {
 namespace {
 
-PacketAddress address_of(const std::string& name) {
-  PacketAddress address;
-  if (name.empty() || name.size() + 1 > sizeof address.name.sun_path) {
-    throw Error(fmt::format("a socket cannot have a name of {} bytes", name.size()));
-  }
-  address.name.sun_family = AF_UNIX;
-  std::memcpy(address.name.sun_path + 1, name.data(), name.size());  // after the 0: abstract
-  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
 Fd datagram_socket() {
   Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) throw SystemError("create a mailbox (a Unix datagram socket)");
@@ -48,7 +37,7 @@ std::string unique_socket_name() {
 MailboxSender MailboxSender::create(const std::string& name) {
   MailboxSender sender;
   sender.fd_ = datagram_socket();
-  const PacketAddress address = address_of(name);
+  const PacketAddress address = abstract_address(name);
   if (::bind(sender.fd_.get(), pointer(address), address.bytes) != 0) {
     throw SystemError(fmt::format("name a mailbox's sender @{}", name));
   }
@@ -62,7 +51,7 @@ MailboxSender MailboxSender::create(const std::string& name) {
 SendOutcome MailboxSender::send(const std::string& mailbox, std::span<const std::byte> bytes,
                                 std::span<const int> fds, Deadline deadline,
                                 std::uint64_t tag) const {
-  const PacketAddress to = address_of(mailbox);
+  const PacketAddress to = abstract_address(mailbox);
   return send_packet(fd_.get(),
                      {.bytes = bytes, .fds = fds, .tag = tag, .max_inline_bytes = kSmallBytes},
                      deadline, &to);
@@ -71,11 +60,11 @@ SendOutcome MailboxSender::send(const std::string& mailbox, std::span<const std:
 Mailbox Mailbox::open(const std::string& name, const std::string& sender) {
   Mailbox mailbox;
   mailbox.fd_ = datagram_socket();
-  const PacketAddress peer = address_of(sender);
+  const PacketAddress peer = abstract_address(sender);
   if (::connect(mailbox.fd_.get(), pointer(peer), peer.bytes) != 0) {
     throw SystemError(fmt::format("connect a mailbox to its sender @{}", sender));
   }
-  const PacketAddress own = address_of(name);
+  const PacketAddress own = abstract_address(name);
   if (::bind(mailbox.fd_.get(), pointer(own), own.bytes) != 0) {
     throw SystemError(fmt::format("name a mailbox @{}", name));
   }

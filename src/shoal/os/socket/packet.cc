@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 
@@ -141,6 +142,17 @@ void read_memfd_payload(Message& message, std::uint64_t payload_bytes) {
 }
 
 }  // namespace
+
+PacketAddress abstract_address(const std::string& name) {
+  PacketAddress address;
+  if (name.empty() || name.size() + 1 > sizeof address.name.sun_path) {
+    throw Error(fmt::format("a socket cannot have a name of {} bytes", name.size()));
+  }
+  address.name.sun_family = AF_UNIX;
+  std::memcpy(address.name.sun_path + 1, name.data(), name.size());  // after the 0: abstract
+  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
 
 SendOutcome send_packet(int socket, const PacketContent& content, Deadline deadline,
                         const PacketAddress* to) {

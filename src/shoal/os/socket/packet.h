@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shoal/os/clock.h"
@@ -49,6 +50,9 @@ struct PacketAddress {
   sockaddr_un name{};
   socklen_t bytes = 0;
 };
+
+/// Of a Unix socket with an abstract name. Throws Error for one that is empty or too long.
+PacketAddress abstract_address(const std::string& name);
 
 /// Sends one packet over `socket`, to its peer or to `to`. Waits while the buffer is full, and for
 /// a while where too many descriptors are on their way. kClosed: nobody is there. No SIGPIPE.

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 13> kLauncherPrefixes{
     "TORCHELASTIC_", "TORCHFT_", "RAY_",  "SLURM_STEP_", "PALS_", "JSM_",
 };
 
-constexpr std::array<std::string_view, 30> kLauncherVariables{
+constexpr std::array<std::string_view, 34> kLauncherVariables{
     // torchrun, and whoever imitates it
     "RANK",
     "LOCAL_RANK",
@@ -30,6 +30,11 @@ constexpr std::array<std::string_view, 30> kLauncherVariables{
     "MASTER_ADDR",
     "MASTER_PORT",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "ACCELERATE_TORCH_DEVICE",
+    // what goes before them
+    "SHOAL_GROUP_ADDR",
+    "SHOAL_GROUP_ATTEMPT",
+    "SHOAL_GROUP_SECRET",
     // MPICH and Intel MPI
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",

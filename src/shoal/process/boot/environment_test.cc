@@ -34,6 +34,7 @@ TEST(Environment, LaunchersVariablesAreLeftOut) {
                               {"MPIR_CVAR_CH4_OFI_ENABLE", "1"},
                               {"RAY_ADDRESS", "10.0.0.1:6379"},
                               {"TORCHFT_LIGHTHOUSE", "http://host"},
+                              {"SHOAL_GROUP_SECRET", "of the ranks"},
                               {"PALS_RANKID", "1"},
                               {"JSM_NAMESPACE_RANK", "1"},
                               {"FLUX_TASK_RANK", "1"},

@@ -10,6 +10,7 @@
 
 #include "shoal/process/self/gpu_use.h"
 #include "shoal/process/self/loaded_libraries.h"
+#include "shoal/process/self/no_fork.h"
 #include "shoal/process/self/own_thread.h"
 
 namespace shoal::process {
@@ -42,7 +43,7 @@ std::string describe_threads(const std::vector<std::string>& threads) {
 }  // namespace
 
 std::vector<std::string> fork_hazards(bool threads) {
-  std::vector<std::string> hazards;
+  std::vector<std::string> hazards = reasons_against_fork();
   if (cuda_initialised()) {
     hazards.emplace_back(
         "CUDA is initialised in this process; its context cannot be used in a forked child");

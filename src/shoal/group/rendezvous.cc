@@ -1,0 +1,453 @@
+#include "shoal/group/rendezvous.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "shoal/group/messages.h"
+#include "shoal/group/reception.h"
+#include "shoal/os/error.h"
+#include "shoal/os/log.h"
+#include "shoal/os/socket/named_channel.h"
+
+namespace shoal::group {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::seconds kAnswer{5};      // for what a peer says at once
+constexpr std::chrono::seconds kTellAfter{10};  // who is missing
+constexpr std::chrono::milliseconds kShortestPause{2}, kLongestPause{100};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// The name of the Unix socket of a host's first rank.
+std::string channel_name(const Launch& launch) {
+  const auto key = fmt::format("{}/{}/{}", launch.attempt, launch.node,
+                               launch.one_host() ? "" : std::to_string(launch.local_size));
+  const Digest digest = sha256(std::as_bytes(std::span(key)));
+  std::string hex;
+  for (std::size_t i = 0; i < 16; ++i)
+    hex += fmt::format("{:02x}", std::to_integer<int>(digest[i]));
+  return fmt::format("shoal/group/{}/{}", ::geteuid(), hex);
+}
+
+class Rendezvous {
+ public:
+  Rendezvous(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes)
+      : launch_(launch),
+        options_(options),
+        arena_bytes_(arena_bytes),
+        deadline_(os::deadline_after(options.timeout)),
+        me_{launch.rank, host_name(), static_cast<int>(::getpid())} {}
+
+  Meeting run() {
+    if (launch_.local_rank == 0) {
+      lead();
+    } else {
+      follow();
+    }
+    return std::move(meeting_);
+  }
+
+ private:
+  /// A connection on which the other side has admitted this rank.
+  struct Admission {
+    Link link;
+    Challenge mine{};  // what the other side is to seal its welcome over
+  };
+  using Connect = std::function<std::optional<Link>()>;
+
+  std::string describe() const {
+    return fmt::format("join a group of {} as rank {} ({}, attempt '{}')", launch_.size,
+                       launch_.rank, launch_.launcher.empty() ? "by arguments" : launch_.launcher,
+                       launch_.attempt);
+  }
+
+  Greeting greeting(bool for_data) const {
+    return {.attempt = launch_.attempt,
+            .rank = launch_.rank,
+            .size = launch_.size,
+            .local_rank = launch_.local_rank,
+            .for_data = for_data,
+            .members = {},
+            .challenge = make_challenge()};
+  }
+
+  // --- The first rank of a host
+
+  void lead() {
+    std::vector<Guest> locals = receive_locals();
+    std::vector<Member> here{me_};
+    for (const Guest& guest : locals) here.push_back(guest.greeting->members.front());
+    Welcome welcome;
+    if (launch_.one_host()) {
+      welcome = welcome_of({here});
+    } else if (launch_.rank == 0) {
+      welcome = receive_hosts(here, locals);
+    } else {
+      welcome = find_root(here, locals);
+    }
+    meeting_.members = welcome.members;
+    meeting_.hosts = welcome.hosts;
+    if (launch_.local_size > 1) meeting_.arena = shm::Arena::create("group", arena_bytes_);
+    for (Guest& guest : locals) {
+      const std::array<int, 1> fds{meeting_.arena.fd()};
+      // Who has ended meanwhile is found lost by the group.
+      static_cast<void>(guest.link.send(pack(welcome, {}, ""), os::deadline_after(kAnswer), fds));
+      meeting_.children.push_back({guest.greeting->rank, std::move(guest.link)});
+    }
+  }
+
+  /// All other ranks of this host, by local rank.
+  std::vector<Guest> receive_locals() {
+    if (launch_.local_size == 1) return {};
+    const std::string name = channel_name(launch_);
+    auto listener = os::ChannelListener::bind(name);
+    while (!listener) {  // one of an attempt that has not ended yet
+      pause("the name of this group on this host is taken by another process");
+      listener = os::ChannelListener::bind(name);
+    }
+    Reception reception(
+        listener->fd(),
+        [&]() -> std::optional<Link> {
+          auto channel = listener->accept(os::Deadline::min());
+          return channel ? std::optional<Link>(std::move(*channel)) : std::nullopt;
+        },
+        [&](const Greeting& guest) { return local_objection(guest); }, "");
+    auto& guests = reception.guests();
+    const auto complete = [&] { return admitted(guests) + 1 == launch_.local_size; };
+    const auto tell = [&] { tell_missing([&] { return missing_locals(guests); }); };
+    if (!reception.admit_until(complete, deadline_, tell))
+      throw TimedOut(fmt::format("{}: of the {} ranks of this host {} did not come within {} s",
+                                 describe(), launch_.local_size, missing_locals(guests),
+                                 seconds()));
+    std::ranges::sort(guests, {}, [](const Guest& guest) { return guest.greeting->local_rank; });
+    return std::move(guests);
+  }
+
+  std::string local_objection(const Greeting& guest) const {
+    if (guest.attempt != launch_.attempt) return other_attempt(guest);
+    if (guest.size != launch_.size) return other_size(guest);
+    if (guest.local_rank < 1 || guest.local_rank >= launch_.local_size || guest.members.size() != 1)
+      return fmt::format("local rank {} is none of {}", guest.local_rank, launch_.local_size);
+    return "";
+  }
+
+  std::string other_attempt(const Greeting& guest) const {
+    return fmt::format("here is attempt '{}', and rank {} is of attempt '{}'", launch_.attempt,
+                       guest.rank, guest.attempt);
+  }
+
+  std::string other_size(const Greeting& guest) const {
+    return fmt::format("here is a group of {}, and rank {} is of one of {}", launch_.size,
+                       guest.rank, guest.size);
+  }
+
+  static int admitted(const std::vector<Guest>& guests) {
+    return static_cast<int>(std::ranges::count_if(
+        guests, [](const Guest& guest) { return guest.greeting.has_value(); }));
+  }
+
+  std::string missing_locals(const std::vector<Guest>& guests) const {
+    std::vector<int> missing;
+    for (int local = 1; local < launch_.local_size; ++local)
+      if (std::ranges::none_of(guests, [&](const Guest& guest) {
+            return guest.greeting && guest.greeting->local_rank == local;
+          }))
+        missing.push_back(local);
+    return fmt::format("local rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+  }
+
+  // --- Rank 0, between hosts
+
+  Welcome receive_hosts(const std::vector<Member>& here, std::vector<Guest>& locals) {
+    os::StreamListener listener = listen();
+    Reception reception(
+        listener.fd(),
+        [&]() -> std::optional<Link> {
+          auto stream = listener.accept(os::Deadline::min());
+          return stream ? std::optional<Link>(std::move(*stream)) : std::nullopt;
+        },
+        [&](const Greeting& guest) { return remote_objection(guest); }, options_.secret);
+    auto& guests = reception.guests();
+    const auto count = [&](bool for_data) {
+      std::size_t ranks = here.size();
+      for (const Guest& guest : guests)
+        if (guest.greeting && guest.greeting->for_data == for_data)
+          ranks += guest.greeting->members.size();
+      return static_cast<int>(ranks);
+    };
+    const auto complete = [&] {
+      return count(false) == launch_.size && count(true) == launch_.size;
+    };
+    const auto missing = [&] { return missing_ranks(here, guests); };
+    if (!reception.admit_until(complete, deadline_, [&] {
+          tell_missing(missing);
+          check(locals);
+        }))
+      throw TimedOut(
+          fmt::format("{}: {} did not come within {} s", describe(), missing(), seconds()));
+    return welcome_hosts(here, guests);
+  }
+
+  os::StreamListener listen() {
+    const bool loopback = os::is_loopback(launch_.address);
+    for (const int port : launch_.ports)
+      if (auto listener = os::StreamListener::bind(loopback, port)) return std::move(*listener);
+    throw Error(
+        fmt::format("{}: none of the ports {} of this host is free; name another by "
+                    "SHOAL_GROUP_ADDR=host:port",
+                    describe(), fmt::join(launch_.ports, ", ")));
+  }
+
+  std::string remote_objection(const Greeting& guest) const {
+    if (guest.attempt != launch_.attempt) return other_attempt(guest);
+    if (guest.size != launch_.size) return other_size(guest);
+    if (guest.members.empty() || guest.members.front().rank != guest.rank)
+      return fmt::format("rank {} does not speak for its host", guest.rank);
+    for (const Member& member : guest.members)
+      if (member.rank < 1 || member.rank >= launch_.size)
+        return fmt::format("rank {} is none of {}", member.rank, launch_.size);
+    return "";
+  }
+
+  Welcome welcome_hosts(const std::vector<Member>& here, std::vector<Guest>& guests) {
+    std::vector<std::vector<Member>> hosts{here};
+    std::ranges::sort(guests, {}, [](const Guest& guest) { return guest.greeting->rank; });
+    for (const Guest& guest : guests)
+      if (!guest.greeting->for_data) hosts.push_back(guest.greeting->members);
+    Welcome welcome = welcome_of(hosts);
+    for (Guest& guest : guests) {
+      if (guest.greeting->for_data) {
+        meeting_.data.push_back(guest.link.take_stream());
+        continue;
+      }
+      static_cast<void>(guest.link.send(pack(welcome, guest.greeting->challenge, options_.secret),
+                                        os::deadline_after(kAnswer)));
+      meeting_.children.push_back({guest.greeting->rank, std::move(guest.link)});
+    }
+    return welcome;
+  }
+
+  Welcome welcome_of(const std::vector<std::vector<Member>>& hosts) const {
+    Welcome welcome;
+    for (const auto& members : hosts) {
+      auto& ranks = welcome.hosts.emplace_back();
+      for (const Member& member : members) {
+        ranks.push_back(member.rank);
+        welcome.members.push_back(member);
+      }
+    }
+    std::ranges::sort(welcome.members, {}, &Member::rank);
+    for (int rank = 0; rank < launch_.size; ++rank)
+      if (static_cast<int>(welcome.members.size()) != launch_.size ||
+          welcome.members[static_cast<std::size_t>(rank)].rank != rank)
+        throw Error(
+            fmt::format("{}: ranks are there twice, or missing: the launcher's variables "
+                        "contradict each other",
+                        describe()));
+    return welcome;
+  }
+
+  std::string missing_ranks(const std::vector<Member>& here,
+                            const std::vector<Guest>& guests) const {
+    std::vector<bool> there(static_cast<std::size_t>(launch_.size));
+    const auto mark = [&](const std::vector<Member>& members) {
+      for (const Member& member : members) there[static_cast<std::size_t>(member.rank)] = true;
+    };
+    mark(here);
+    for (const Guest& guest : guests)
+      if (guest.greeting) mark(guest.greeting->members);
+    std::vector<int> missing;
+    for (int rank = 0; rank < launch_.size; ++rank)
+      if (!there[static_cast<std::size_t>(rank)]) missing.push_back(rank);
+    return fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+  }
+
+  /// Throws when one of this host's ranks has ended.
+  void check(std::vector<Guest>& locals) const {
+    os::Message message;
+    for (Guest& guest : locals)
+      if (guest.link.recv(message, os::Deadline::min()) == os::RecvOutcome::kClosed)
+        throw Error(fmt::format("{}: rank {} ended before all others had come", describe(),
+                                guest.greeting->rank));
+  }
+
+  // --- Those who come
+
+  void follow() {
+    const std::string name = channel_name(launch_);
+    Greeting greets = greeting(false);
+    greets.members = {me_};
+    Admission admission = seek(
+        [&]() -> std::optional<Link> {
+          auto channel = os::connect_channel(name);
+          return channel ? std::optional<Link>(std::move(*channel)) : std::nullopt;
+        },
+        greets, "the first rank of this host");
+    os::Message message;
+    const Welcome welcome =
+        await_welcome(admission, message, "the first rank of this host", "", [] {});
+    if (message.fds.size() != 1) throw Error("a welcome on one host without its memory");
+    meeting_.members = welcome.members;
+    meeting_.hosts = welcome.hosts;
+    meeting_.arena = shm::Arena::attach(std::move(message.fds.front()));
+    for (const auto& ranks : welcome.hosts)
+      if (std::ranges::find(ranks, launch_.rank) != ranks.end())
+        meeting_.parent.emplace(Neighbour{ranks.front(), std::move(admission.link)});
+    if (!meeting_.parent) throw Error("a welcome to a group that this rank is not in");
+  }
+
+  Welcome find_root(const std::vector<Member>& here, std::vector<Guest>& locals) {
+    std::size_t next = 0;
+    const auto to_next_port = [&]() -> std::optional<Link> {
+      const int port = launch_.ports[next++ % launch_.ports.size()];
+      auto stream = os::Stream::connect(launch_.address, port,
+                                        std::min(deadline_, os::deadline_after(kAnswer)));
+      return stream ? std::optional<Link>(std::move(*stream)) : std::nullopt;
+    };
+    const std::string whom =
+        fmt::format("rank 0 at {}, port {}", launch_.address, fmt::join(launch_.ports, ", "));
+    Greeting greets = greeting(false);
+    greets.members = here;
+    Admission admission = seek(to_next_port, greets, whom);
+    --next;  // the port that answered
+    greets = greeting(true);
+    greets.members = here;
+    Admission data = seek(to_next_port, greets, whom);
+    os::Message message;
+    const Welcome welcome =
+        await_welcome(admission, message, "rank 0", options_.secret, [&] { check(locals); });
+    meeting_.parent.emplace(Neighbour{0, std::move(admission.link)});
+    meeting_.data.push_back(data.link.take_stream());
+    return welcome;
+  }
+
+  /// Tries until it is admitted.
+  Admission seek(const Connect& connect, const Greeting& greets, const std::string& whom) {
+    std::string last_answer;
+    for (;;) {
+      if (auto link = connect()) {
+        try {
+          if (introduce(*link, greets)) return {std::move(*link), greets.challenge};
+          last_answer = "the connection ended";
+        } catch (const SystemError&) {
+          throw;
+        } catch (const Error& refusal) {
+          last_answer = refusal.what();
+        }
+      }
+      pause(whom + (last_answer.empty() ? " did not answer"
+                                        : fmt::format(" did not take it in: {}", last_answer)));
+    }
+  }
+
+  /// Whether it was admitted; false where the connection ended. Throws Error with the reason of a
+  /// refusal.
+  bool introduce(Link& link, const Greeting& greets) {
+    os::Message message;
+    const auto hear = [&] {
+      const auto outcome = link.recv(message, os::deadline_after(kAnswer));
+      if (outcome == os::RecvOutcome::kTimedOut) throw Error("no answer after the connection");
+      return outcome == os::RecvOutcome::kMessage;
+    };
+    Challenge theirs{};
+    if (link.is_remote()) {
+      if (!hear()) return false;
+      theirs = unpack_challenge(message.bytes);
+    }
+    const std::string secret = link.is_remote() ? options_.secret : "";
+    if (!link.send(pack(greets, theirs, secret), os::deadline_after(kAnswer)) || !hear())
+      return false;
+    if (kind_of(message.bytes) == MessageKind::kRefused) throw Error(unpack_refusal(message.bytes));
+    return kind_of(message.bytes) == MessageKind::kAdmitted;
+  }
+
+  Welcome await_welcome(Admission& admission, os::Message& message, const std::string& whom,
+                        const std::string& secret, const std::function<void()>& meanwhile) {
+    for (;;) {
+      const auto slice = std::min(deadline_ + kAnswer, os::deadline_after(500ms));
+      const auto outcome = admission.link.recv(message, slice);
+      if (outcome == os::RecvOutcome::kMessage)
+        return unpack_welcome(message.bytes,
+                              admission.link.is_remote() ? admission.mine : Challenge{}, secret);
+      if (outcome == os::RecvOutcome::kClosed)
+        throw Error(
+            fmt::format("{}: {} ended, or gave up, before all ranks had come", describe(), whom));
+      meanwhile();
+      if (os::Clock::now() >=
+          deadline_ + kAnswer)  // it has the same deadline, and says who is missing
+        throw TimedOut(
+            fmt::format("{}: some ranks did not come within {} s", describe(), seconds()));
+    }
+  }
+
+  // --- Time
+
+  /// Throws TimedOut with `why` at the deadline; before, it waits longer each time.
+  void pause(const std::string& why) {
+    look();
+    if (os::Clock::now() >= deadline_)
+      throw TimedOut(fmt::format("{}: {} within {} s", describe(), why, seconds()));
+    std::this_thread::sleep_for(pause_);
+    pause_ = std::min(2 * pause_, kLongestPause);
+  }
+
+  void look() const {
+    if (options_.look) options_.look();
+  }
+
+  void tell_missing(const std::function<std::string()>& missing) {
+    look();
+    if (told_ || os::Clock::now() < started_ + kTellAfter) return;
+    told_ = true;
+    os::log(os::LogLevel::kWarning, "{}: still waiting for {}", describe(), missing());
+  }
+
+  double seconds() const { return std::chrono::duration<double>(options_.timeout).count(); }
+
+  const Launch& launch_;
+  const JoinOptions& options_;
+  const std::size_t arena_bytes_;
+  const os::Deadline deadline_;
+  const os::Deadline started_ = os::Clock::now();
+  const Member me_;
+  std::chrono::milliseconds pause_ = kShortestPause;
+  bool told_ = false;
+  Meeting meeting_;
+};
+
+}  // namespace
+
+JoinOptions JoinOptions::from_environment() {
+  JoinOptions options;
+  if (const char* secret = std::getenv("SHOAL_GROUP_SECRET")) options.secret = secret;
+  return options;
+}
+
+Meeting meet(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes) {
+  validate(launch);
+  if (!launch.one_host() && options.secret.empty() && !os::is_loopback(launch.address))
+    throw InvalidArgument(
+        fmt::format("join a group of {} ranks on several hosts without a secret: set "
+                    "SHOAL_GROUP_SECRET for all "
+                    "ranks to the same text, which nobody else knows, such as what `openssl rand "
+                    "-hex 16` prints",
+                    launch.size));
+  return Rendezvous(launch, options, arena_bytes).run();
+}
+
+}  // namespace shoal::group

@@ -1,0 +1,58 @@
+// How the ranks of a group find each other.
+//
+// The ranks of a host connect to its first rank, by a Unix socket whose name is made of the
+// attempt; the first ranks of the other hosts connect to rank 0 by TCP, twice: once for messages
+// and once for data. When all are there, a welcome goes down the same tree.
+//
+// Threads: one at a time.
+// Death: of one that waits: it makes room for another with its rank. Of one that others wait for:
+// they end with an error, at the deadline at the latest.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/group/launch.h"
+#include "shoal/group/link.h"
+#include "shoal/group/member.h"
+#include "shoal/os/socket/stream.h"
+#include "shoal/shm/arena.h"
+
+namespace shoal::group {
+
+struct JoinOptions {
+  std::chrono::nanoseconds timeout = std::chrono::seconds(300);  // until all are there
+  std::string secret = {};          // of all ranks, between hosts: what others must not know
+  std::function<void()> look = {};  // called twice a second at least; what it throws ends the wait
+
+  /// With the secret of SHOAL_GROUP_SECRET.
+  static JoinOptions from_environment();
+};
+
+/// A connection in the tree.
+struct Neighbour {
+  int rank;
+  Link link;
+};
+
+/// What a rank has when all are there.
+struct Meeting {
+  std::vector<Member> members;          // by rank
+  std::vector<std::vector<int>> hosts;  // the ranks of each, by local rank; rank 0's first
+  std::optional<Neighbour> parent;      // none for rank 0
+  std::vector<Neighbour> children;
+  shm::Arena arena;  // of this host's ranks; none where it has one
+  /// Of the first rank of a host: to rank 0; of rank 0: to the others, in the order of `hosts`.
+  std::vector<os::Stream> data;
+};
+
+/// Args: arena_bytes: of the arena that the ranks of a host get. Throws InvalidArgument for a
+/// launch that is none, or one between hosts without a secret; TimedOut naming who is missing, and
+/// what those who answered said; Error where one that had come ended.
+Meeting meet(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes);
+
+}  // namespace shoal::group

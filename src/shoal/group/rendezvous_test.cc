@@ -1,0 +1,116 @@
+#include "shoal/group/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shoal/group/messages.h"
+#include "shoal/group/testing/layouts.h"
+#include "shoal/os/error.h"
+#include "shoal/os/testing/child.h"
+
+namespace shoal::group {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// How the attempt to join ends; empty: well.
+std::string outcome(const Launch& launch, const JoinOptions& options) {
+  try {
+    static_cast<void>(Group::join(launch, options));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Rendezvous, WhoDoesNotComeIsNamed) {
+  const auto launches = testing::launches({3});
+  EXPECT_THAT(outcome(launches[0], {.timeout = 50ms}), HasSubstr("local ranks 1, 2 did not come"));
+  EXPECT_THAT(outcome(launches[1], {.timeout = 50ms}),
+              HasSubstr("the first rank of this host did not answer"));
+  const auto apart = testing::launches({1, 1});
+  EXPECT_THAT(outcome(apart[0], {.timeout = 50ms}), HasSubstr("rank 1 did not come"));
+  EXPECT_THAT(outcome(apart[1], {.timeout = 50ms}), HasSubstr("rank 0 at 127.0.0.1"));
+}
+
+TEST(Rendezvous, ARankOfAnotherAttemptIsRefusedAndToldWhy) {
+  auto launches = testing::launches({1, 1});
+  launches[1].attempt = "the one before";
+  std::string first;
+  std::jthread root([&] { first = outcome(launches[0], {.timeout = 500ms}); });
+  EXPECT_THAT(outcome(launches[1], {.timeout = 400ms}),
+              AllOf(HasSubstr("here is attempt"), HasSubstr("the one before")));
+  root.join();
+  EXPECT_THAT(first, HasSubstr("rank 1 did not come"));
+}
+
+TEST(Rendezvous, ARankWithoutTheSecretIsRefused) {
+  const auto launches = testing::launches({1, 1});
+  std::jthread root(
+      [&] { static_cast<void>(outcome(launches[0], {.timeout = 500ms, .secret = "a"})); });
+  EXPECT_THAT(outcome(launches[1], {.timeout = 400ms, .secret = "b"}),
+              HasSubstr("SHOAL_GROUP_SECRET"));
+}
+
+TEST(Rendezvous, WithTheSameSecretTheyMeet) {
+  const auto launches = testing::launches({1, 1});
+  std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 30s, .secret = "a"}), ""); });
+  EXPECT_EQ(outcome(launches[1], {.timeout = 30s, .secret = "a"}), "");
+}
+
+TEST(Rendezvous, BeyondTheLoopbackASecretIsNeeded) {
+  auto launches = testing::launches({1, 1});
+  launches[0].address = "192.0.2.1";
+  EXPECT_THAT(outcome(launches[0], {.timeout = 50ms}), HasSubstr("SHOAL_GROUP_SECRET"));
+}
+
+TEST(Rendezvous, APortThatAnotherProgramHasIsPassedOver) {
+  const auto launches = testing::launches({1, 1});
+  const auto taken = os::StreamListener::bind(true, launches[0].ports[0]);
+  ASSERT_TRUE(taken);
+  std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 60s}), ""); });
+  EXPECT_EQ(outcome(launches[1], {.timeout = 60s}), "");
+}
+
+TEST(Rendezvous, ASecondRankOfTheSameNumberIsRefused) {
+  auto launches = testing::launches({3});
+  std::string twin;
+  std::vector<std::jthread> ranks;
+  ranks.emplace_back([&] { static_cast<void>(outcome(launches[0], {.timeout = 1s})); });
+  for (int i = 0; i < 2; ++i)
+    ranks.emplace_back([&, i] {
+      const auto text = outcome(launches[1], {.timeout = 700ms});
+      if (text.find("is there already") != std::string::npos) twin = text;
+    });
+  ranks.clear();
+  EXPECT_THAT(twin, HasSubstr("rank 1 is there already"));
+}
+
+TEST(Rendezvous, OneThatIsKilledBeforeAllHaveComeMakesRoom) {
+  const auto launches = testing::launches({3});
+  const auto rank = [&](std::size_t i) {
+    return std::make_unique<os::testing::Child>(
+        [&, i] { return outcome(launches[i], {.timeout = 60s}).empty() ? 0 : 1; });
+  };
+  const auto first = rank(0);
+  const auto killed = rank(1);
+  ASSERT_TRUE(first->wait_until_asleep() && killed->wait_until_asleep());
+  killed->kill();
+  const auto second = rank(1), third = rank(2);
+  for (const auto* child : {&first, &second, &third})
+    EXPECT_EQ((*child)->join(), (os::ProcessEnd{.code = 0}));
+}
+
+TEST(Rendezvous, ALaunchThatIsNoneIsAnError) {
+  EXPECT_THAT(outcome(Launch::local(2, 2, "x"), {}), HasSubstr("rank 2 of 2"));
+}
+
+}  // namespace
+}  // namespace shoal::group

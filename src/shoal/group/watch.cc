@@ -1,0 +1,188 @@
+#include "shoal/group/watch.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "shoal/os/error.h"
+#include "shoal/os/log.h"
+#include "shoal/process/self/own_thread.h"
+
+namespace shoal::group {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kReason{2'000};  // that the news of a loss may take
+constexpr std::chrono::milliseconds kSending{200};   // with a neighbour whose buffer is full
+
+double seconds_between(os::Clock::time_point from, os::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+Watch::Watch(int rank, std::vector<Member> members, std::optional<Neighbour> parent,
+             std::vector<Neighbour> children, std::function<void()> on_loss)
+    : rank_(rank), members_(std::move(members)), on_loss_(std::move(on_loss)) {
+  const auto now = os::Clock::now();
+  if (parent) peers_.push_back({parent->rank, std::move(parent->link), now});
+  for (Neighbour& child : children) peers_.push_back({child.rank, std::move(child.link), now});
+  thread_ = std::jthread([this] { run(); });
+}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(sending_);
+    send_to_others(pack_farewell(rank_), nullptr);
+  }
+  ending_.store(true, std::memory_order_release);
+  wake_.notify();
+}
+
+void Watch::run() {
+  const process::OwnThread own;
+  ::pthread_setname_np(::pthread_self(), "shoal-group");
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  auto next_beat = os::Clock::now();
+  auto looked = next_beat;
+  while (!ending_.load(std::memory_order_acquire)) {
+    std::vector<pollfd> entries{{wake_.fd(), POLLIN, 0}};
+    for (const Peer& peer : peers_) entries.push_back({peer.gone ? -1 : peer.link.fd(), POLLIN, 0});
+    const auto pause = std::max<std::chrono::nanoseconds>(next_beat - os::Clock::now(), 0ns);
+    ::poll(entries.data(), entries.size(),
+           static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(pause).count()));
+    const auto now = os::Clock::now();
+    // It was this process that was stopped: what the others sent meanwhile has not been looked at.
+    if (now - looked > kSilence / 2)
+      for (Peer& peer : peers_) peer.heard = now;
+    looked = now;
+    for (std::size_t i = 0; i < peers_.size(); ++i)
+      if (!peers_[i].gone && entries[i + 1].revents != 0) hear(peers_[i], now);
+    if (now >= next_beat) {
+      beat();
+      next_beat = now + kHeartbeat;
+    }
+    look_for_silence(now);
+  }
+}
+
+void Watch::hear(Peer& peer, os::Clock::time_point now) {
+  os::Message message;
+  try {
+    for (;;) {
+      const auto outcome = peer.link.recv(message, os::Deadline::min());
+      if (outcome == os::RecvOutcome::kTimedOut) return;
+      if (outcome == os::RecvOutcome::kClosed) break;
+      peer.heard = now;
+      take(peer, message.bytes);
+      if (peer.gone) return;
+    }
+    lose({peer.rank, "its connection has ended: it was killed, or ended without a farewell",
+          seconds_between(peer.heard, now)},
+         false, &peer);
+  } catch (const std::exception& error) {
+    lose({peer.rank, fmt::format("its connection is of no use: {}", error.what()), 0}, false,
+         &peer);
+  }
+  drop(peer);
+}
+
+void Watch::drop(Peer& peer) {
+  const std::lock_guard lock(sending_);
+  peer.gone = true;
+}
+
+void Watch::take(Peer& peer, std::span<const std::byte> message) {
+  switch (kind_of(message)) {
+    case MessageKind::kLost:
+      return lose(unpack_loss(message), false, &peer);
+    case MessageKind::kFarewell: {
+      const int rank = unpack_farewell(message);
+      if (rank == peer.rank) drop(peer);
+      return lose({rank, "it has left the group", 0}, true, &peer);
+    }
+    default:
+      return;  // a heartbeat
+  }
+}
+
+void Watch::beat() {
+  const std::lock_guard lock(sending_);
+  send_to_others(pack(MessageKind::kHeartbeat), nullptr);
+}
+
+void Watch::look_for_silence(os::Clock::time_point now) {
+  for (Peer& peer : peers_) {
+    if (peer.gone || now - peer.heard < kSilence) continue;
+    drop(peer);
+    lose({peer.rank, "it does not answer: it was stopped, or its host is gone",
+          seconds_between(peer.heard, now)},
+         false, &peer);
+  }
+}
+
+void Watch::lose(const Loss& loss, bool left, const Peer* from) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!loss_ || (left_ && !left)) {
+      first = !left;
+      loss_ = loss;
+      left_ = left;
+      lost_at_ = os::Clock::now();
+    }
+  }
+  changed_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(sending_);
+    send_to_others(left ? pack_farewell(loss.rank) : pack(loss), from);
+  }
+  if (first) {
+    os::log(os::LogLevel::kInfo, "rank {}: rank {} is lost: {}", rank_, loss.rank, loss.cause);
+    on_loss_();
+  }
+}
+
+void Watch::send_to_others(std::span<const std::byte> message, const Peer* except) {
+  for (Peer& peer : peers_) {
+    if (peer.gone || &peer == except) continue;
+    try {
+      // One that takes nothing will be found silent.
+      static_cast<void>(peer.link.send(message, os::deadline_after(kSending)));
+    } catch (const Error& error) {
+      os::log(os::LogLevel::kInfo, "rank {}: send to rank {}: {}", rank_, peer.rank, error.what());
+    }
+  }
+}
+
+void Watch::fail(const std::string& why) noexcept {
+  try {
+    const std::lock_guard lock(sending_);
+    send_to_others(pack(Loss{rank_, "it failed: " + why, 0}), nullptr);
+  } catch (const std::exception&) {  // then they see its end
+  }
+}
+
+void Watch::throw_loss() const {
+  const std::lock_guard lock(mutex_);
+  throw PeerLost(members_.at(static_cast<std::size_t>(loss_->rank)), loss_->cause,
+                 loss_->silent_seconds + seconds_between(lost_at_, os::Clock::now()));
+}
+
+void Watch::throw_why(int rank) {
+  const auto deadline = os::deadline_after(kReason);
+  while (!changed_.load(std::memory_order_acquire) && os::Clock::now() < deadline)
+    std::this_thread::sleep_for(5ms);
+  check();
+  throw PeerLost(members_.at(static_cast<std::size_t>(rank)), "its data connection has ended", 0);
+}
+
+}  // namespace shoal::group

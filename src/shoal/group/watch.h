@@ -1,0 +1,93 @@
+// Knows who of a group is still there: heartbeats along the tree, and the news of losses.
+//
+// A process that ends closes its connections, which its neighbours see at once. One that was
+// stopped, or whose host is gone, is silent: after kSilence it counts as lost. Each loss goes to
+// all.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shoal/group/member.h"
+#include "shoal/group/messages.h"
+#include "shoal/group/peer_lost.h"
+#include "shoal/group/rendezvous.h"
+#include "shoal/os/clock.h"
+#include "shoal/os/eventfd.h"
+
+namespace shoal::group {
+
+/// A resource: one thread.
+///
+/// Threads: any may ask; fail() and the destructor from one.
+/// Processes: each rank has its own.
+/// Death: of a neighbour: a loss, within kSilence + kHeartbeat. Of this process: the neighbours see
+/// its connections end.
+/// Fork: refused by Shoal's launchers while it lives; a child has no thread.
+class Watch {
+ public:
+  static constexpr std::chrono::milliseconds kHeartbeat{500};
+  static constexpr std::chrono::milliseconds kSilence{3'500};
+
+  /// Takes over the tree of connections. `on_loss` is called once, from its thread, when a rank is
+  /// lost otherwise than by a farewell.
+  Watch(int rank, std::vector<Member> members, std::optional<Neighbour> parent,
+        std::vector<Neighbour> children, std::function<void()> on_loss);
+  /// Takes leave of the neighbours.
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  /// Throws PeerLost once a rank is lost, or has left: for who waits for it.
+  void check() const {
+    if (changed_.load(std::memory_order_acquire)) throw_loss();
+  }
+  /// The same, for who has found a connection closed: waits a while for the reason.
+  [[noreturn]] void throw_why(int rank);
+
+  /// Tells the others that this rank fails, and how.
+  void fail(const std::string& why) noexcept;
+
+ private:
+  struct Peer {
+    int rank;
+    Link link;
+    os::Clock::time_point heard;
+    bool gone = false;  // written by the thread, under sending_
+  };
+
+  void run();
+  void hear(Peer& peer, os::Clock::time_point now);
+  /// What one message says.
+  void take(Peer& peer, std::span<const std::byte> message);
+  /// Nothing is sent to it, or heard from it, any more.
+  void drop(Peer& peer);
+  void beat();
+  void look_for_silence(os::Clock::time_point now);
+  void lose(const Loss& loss, bool left, const Peer* from);
+  void send_to_others(std::span<const std::byte> message, const Peer* except);
+  [[noreturn]] void throw_loss() const;
+
+  const int rank_;
+  const std::vector<Member> members_;
+  const std::function<void()> on_loss_;
+  std::mutex sending_;
+  std::vector<Peer> peers_;
+  mutable std::mutex mutex_;
+  std::optional<Loss> loss_;  // the first; one that left gives way to one that is lost
+  bool left_ = false;         // of loss_: by a farewell
+  os::Clock::time_point lost_at_{};
+  std::atomic<bool> changed_ = false;
+  std::atomic<bool> ending_ = false;
+  os::EventFd wake_;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+}  // namespace shoal::group

@@ -1,0 +1,139 @@
+"""Processes that train together: started by `nproc=`, or by hand with a launcher's variables; killed, stopped and resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import learn_envs
+import shoal
+from learn_runs import arrays, lines
+
+SMALL: dict[str, Any] = {
+    "num_envs": 8,
+    "total_steps": 1600,
+    "num_steps": 40,
+    "batch_size": 64,
+    "epochs": 2,
+    "policy_hidden": [8],
+    "value_hidden": [8],
+    "normalize_obs": True,
+    "normalize_reward": True,
+    "eval_every": 800,
+    "eval_episodes": 2,
+    "eval_envs": 2,
+    "final_episodes": 0,
+    "shards": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of Python environments in this process alone."""
+    run_dir = tmp_path_factory.mktemp("whole") / "run"
+    shoal.learn.train(learn_envs.Drift, run_dir=run_dir, num_workers=0, **SMALL)
+    return run_dir
+
+
+def test_two_processes_give_the_bits_of_one(tmp_path: Path, whole: Path) -> None:
+    result = shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "run", nproc=2, **SMALL)
+    assert result.steps == 1600
+    assert arrays(tmp_path / "run") == arrays(whole)
+    assert lines(tmp_path / "run") == lines(whole)
+
+
+def test_a_stopped_run_goes_on_with_another_number_of_processes(tmp_path: Path, whole: Path) -> None:
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "run", nproc=2, pause_at_step=640, **SMALL)
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "run", resume=True, num_workers=0)
+    assert arrays(tmp_path / "run") == arrays(whole)
+
+
+def test_a_list_of_factories_is_shared_out(tmp_path: Path, whole: Path) -> None:
+    shoal.learn.train([learn_envs.Drift] * 8, run_dir=tmp_path / "run", nproc=2, **SMALL)
+    assert arrays(tmp_path / "run") == arrays(whole)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_killed_or_stopped_ends_the_run_with_one_error(tmp_path: Path, how: signal.Signals) -> None:
+    trainer = shoal.learn.Trainer(
+        learn_envs.Drift, run_dir=tmp_path / "run", nproc=2, **{**SMALL, "total_steps": 100_000_000, "eval_every": 0}
+    )
+    with trainer:
+        assert [rank for rank, _, _ in trainer.members] == [0, 1]
+        assert trainer.members[0][2] == os.getpid()
+        pid = trainer.members[1][2]
+        trainer.start()
+        while trainer.status()["step"] == 0:
+            assert not trainer.wait(0.05)
+        os.kill(pid, how)
+        with pytest.raises(shoal.PeerLost) as caught:
+            trainer.wait(30)
+    assert (caught.value.rank, caught.value.pid) == (1, pid)
+    assert caught.value.host == os.uname().nodename
+    if how == signal.SIGKILL:
+        assert "signal 9 (SIGKILL)" in str(caught.value)
+    else:
+        assert "it does not answer" in str(caught.value)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_rank_that_fails_ends_the_run_with_its_traceback_and_last_lines(tmp_path: Path) -> None:
+    with pytest.raises(shoal.PeerLost, match="is the one that fails") as caught:
+        shoal.learn.train(learn_envs.FailsInAWorker, run_dir=tmp_path / "run", nproc=2, **SMALL)
+    assert caught.value.rank == 1
+    assert "last words" in str(caught.value)
+
+
+def test_a_rank_that_cannot_begin_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(shoal.Error, match="nowhere to be found"):
+        shoal.learn.train(learn_envs.AbsentInAWorker, run_dir=tmp_path / "run", nproc=2, **SMALL)
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(match: str, **arguments: Any) -> None:
+        with pytest.raises(ValueError, match=match):
+            shoal.learn.train("CartPole-v1", run_dir=tmp_path / "run", **arguments)
+
+    refused("nproc is 0, it has to be", nproc=0)
+    refused("dqn does not learn on 2 ranks together", nproc=2, algorithm="dqn")
+    refused("which does not go into 3 ranks", nproc=3, num_envs=8)
+    refused("a policy= of one's own is trained by one process", nproc=2, policy="some:policy")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    refused("leave nproc out to train with those", nproc=2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_ranks_of_a_launcher_join_by_its_variables(tmp_path: Path, whole: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, learn_envs, shoal, json\n"
+        "result = shoal.learn.train(learn_envs.Drift, run_dir=sys.argv[1], num_workers=0, **json.loads(sys.argv[2]))\n"
+        "print(result.steps)\n"
+    )
+    import json
+
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(shoal.__file__).parents[1])])
+    ranks = []
+    for rank in range(2):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "SHOAL_GROUP_ATTEMPT": str(tmp_path),
+        }
+        arguments = [sys.executable, str(program), str(tmp_path / f"run{rank}"), json.dumps(SMALL)]
+        ranks.append(subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True))
+    for rank in ranks:
+        assert rank.communicate(timeout=60)[0] == "1600\n"
+        assert rank.returncode == 0
+    assert arrays(tmp_path / "run0") == arrays(whole)
+    assert not (tmp_path / "run1").exists()
