@@ -50,7 +50,8 @@ void Reception::let_in() {
   } catch (const SystemError&) {
     throw;
   } catch (const Error& error) {  // another user's
-    os::log(os::LogLevel::kWarning, "a connection to the group was refused: {}", error.what());
+    os::log(os::LogLevel::kWarning, "group", "a connection to the group was refused: {}",
+            error.what());
   }
   if (!link) return;
   Guest guest{.link = std::move(*link), .challenge = {}, .greeting = {}};
@@ -74,7 +75,7 @@ bool Reception::hear(Guest& guest) {
   } catch (const SystemError&) {
     throw;
   } catch (const Error& error) {
-    os::log(os::LogLevel::kInfo, "a rank was refused: {}", error.what());
+    os::log(os::LogLevel::kInfo, "group", "a rank was refused: {}", error.what());
     static_cast<void>(guest.link.send(pack_refusal(error.what()), os::deadline_after(kPatience)));
     return false;
   }

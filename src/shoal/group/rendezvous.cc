@@ -414,7 +414,7 @@ class Rendezvous {
     look();
     if (told_ || os::Clock::now() < started_ + kTellAfter) return;
     told_ = true;
-    os::log(os::LogLevel::kWarning, "{}: still waiting for {}", describe(), missing());
+    os::log(os::LogLevel::kWarning, "group", "{}: still waiting for {}", describe(), missing());
   }
 
   double seconds() const { return std::chrono::duration<double>(options_.timeout).count(); }

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "shoal/os/error.h"
-#include "shoal/os/log.h"
 #include "shoal/process/self/own_thread.h"
 
 namespace shoal::group {
@@ -145,10 +144,7 @@ void Watch::lose(const Loss& loss, bool left, const Peer* from) {
     const std::lock_guard lock(sending_);
     send_to_others(left ? pack_farewell(loss.rank) : pack(loss), from);
   }
-  if (first) {
-    os::log(os::LogLevel::kInfo, "rank {}: rank {} is lost: {}", rank_, loss.rank, loss.cause);
-    on_loss_();
-  }
+  if (first) on_loss_();
 }
 
 void Watch::send_to_others(std::span<const std::byte> message, const Peer* except) {
@@ -157,8 +153,7 @@ void Watch::send_to_others(std::span<const std::byte> message, const Peer* excep
     try {
       // One that takes nothing will be found silent.
       static_cast<void>(peer.link.send(message, os::deadline_after(kSending)));
-    } catch (const Error& error) {
-      os::log(os::LogLevel::kInfo, "rank {}: send to rank {}: {}", rank_, peer.rank, error.what());
+    } catch (const Error&) {  // it will be found silent, too
     }
   }
 }
