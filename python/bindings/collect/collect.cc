@@ -263,7 +263,7 @@ int traverse_collector(PyObject* self, visitproc visit, void* arg) {
   return nb::inst_ready(self) ? nb::inst_ptr<PyCollector>(self)->traverse(visit, arg) : 0;
 }
 
-using Bytes = nb::ndarray<nb::ro, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ByteArray = nb::ndarray<nb::ro, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Room = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void bind_weights(nb::module_& module) {
@@ -280,7 +280,7 @@ void bind_weights(nb::module_& module) {
       .def_prop_ro("version", &WeightStore::version, "The newest; 0: none was published yet.")
       .def(
           "publish",
-          [](WeightStore& self, const Bytes& weights) {
+          [](WeightStore& self, const ByteArray& weights) {
             const auto* data = reinterpret_cast<const std::byte*>(weights.data());
             const std::span<const std::byte> bytes(data, weights.size());
             const nb::gil_scoped_release unlocked;

@@ -1,6 +1,7 @@
 // What every group promises, wherever its ranks are.
 #include "shoal/group/group.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class Groups : public ::testing::TestWithParam<Layout> {
 
 std::string layout_name(const ::testing::TestParamInfo<Layout>& info) {
   std::string name = "Hosts";
-  for (const int ranks : info.param) name += "_" + std::to_string(ranks);
+  for (const int ranks : info.param) name += fmt::format("_{}", ranks);
   return name;
 }
 

@@ -1,6 +1,7 @@
 #include "shoal/shm/arena.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -130,7 +131,7 @@ TEST(Arena, ANameWithoutItsEndIsReadNoFurtherThanItsField) {
   EXPECT_EQ(Arena::attach(file_with(header, bytes)).name(), std::string(39, 'n'));
   header.version = kArenaVersion + 1;
   EXPECT_THAT(error_of([&] { Arena::attach(file_with(header, bytes)); }),
-              HasSubstr('"' + std::string(39, 'n') + '"'));
+              HasSubstr(fmt::format("\"{}\"", std::string(39, 'n'))));
 }
 
 TEST(Arena, AttachRefusesWhatIsNoArena) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kFlushBytes = std::size_t{1} << 16;
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -96,10 +96,10 @@ void write_chrome_json(const std::string& path, std::span<const CapturedProcess>
   EventFile file(path);
   for (const CapturedProcess& process : processes) {
     file.line(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", process.pid,
-              quoted(process.name));
+              json_string(process.name));
     for (const auto& [thread, name] : process.threads) {
       file.line(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})",
-                process.pid, thread, quoted(name));
+                process.pid, thread, json_string(name));
     }
     for (const Event& event : process.events) write_event(file, process.pid, event, origin_ns);
   }

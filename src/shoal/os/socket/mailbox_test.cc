@@ -1,5 +1,6 @@
 #include "shoal/os/socket/mailbox.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -75,9 +76,10 @@ TEST_F(MailboxTest, SmallMessagesForAllFitAtOnce) {
   std::vector<Mailbox> mailboxes;
   const std::string text(MailboxSender::kSmallBytes, 'x');
   for (int i = 0; i < MailboxSender::kMaxMailboxes; ++i) {
-    mailboxes.push_back(open("/" + std::to_string(i)));
+    const std::string path = fmt::format("/{}", i);
+    mailboxes.push_back(open(path));
     for (int waiting = 0; waiting < MailboxSender::kMaxWaiting; ++waiting) {
-      ASSERT_EQ(send("/" + std::to_string(i), text, Clock::now()), SendOutcome::kSent) << i;
+      ASSERT_EQ(send(path, text, Clock::now()), SendOutcome::kSent) << i;
     }
   }
   for (Mailbox& mailbox : mailboxes) EXPECT_EQ(received_text(mailbox), text);
