@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import RecordEpisodeStatistics
 
+import shoal
 from same import assert_same
 from sample_envs import CounterEnv
-from shoal.compat.cleanrl import AsyncVectorEnv, SyncVectorEnv
+from shoal.compat.cleanrl import AsyncVectorEnv, SyncVectorEnv, gym
 
 KINDS = pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
 ACTIONS = np.random.default_rng(0).integers(0, 2, (60, 3))
@@ -104,3 +107,44 @@ def test_workers_share_environments_where_that_is_asked() -> None:
         envs = AsyncVectorEnv([CounterEnv] * 3, num_workers=workers)
         assert len(envs.processes) == expected
         envs.close()
+
+
+def test_a_killed_worker_is_told() -> None:
+    envs = AsyncVectorEnv([CounterEnv] * 2)
+    envs.reset()
+    pid = envs.processes[1].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(shoal.WorkerDied, match="SIGKILL"):
+        for _ in range(3):
+            envs.step([0, 0])
+    envs.close()
+
+
+class PictureEnv(CounterEnv):
+    observation_space = gymnasium.spaces.Box(0, 255, (6, 5, 3), np.uint8)
+
+    def _observation(self) -> np.ndarray:
+        return np.full((6, 5, 3), 10 * self.steps + 3, np.uint8)
+
+
+def test_a_scripts_gym_has_the_wrappers_that_it_was_written_for() -> None:
+    def make_picture() -> Any:
+        env: Any = gym.wrappers.GrayScaleObservation(PictureEnv(4))
+        env = gym.wrappers.TransformObservation(env, lambda seen: seen + 1)
+        env = gym.wrappers.TransformReward(env, lambda reward: 2 * reward)
+        return gym.wrappers.FrameStack(gym.wrappers.RecordEpisodeStatistics(env), 2)
+
+    assert gym.make is gymnasium.make and gym.spaces is gymnasium.spaces and gym.vector.SyncVectorEnv is SyncVectorEnv
+    assert gym.wrappers.RecordEpisodeStatistics is RecordEpisodeStatistics
+    envs = gym.vector.AsyncVectorEnv([make_picture] * 2, num_workers=1)
+    assert envs.single_observation_space.shape == (2, 6, 5)
+    seen = envs.reset()[0]
+    assert [picture.max() for picture in seen[0]] == [4, 4]
+    seen, rewards, *_ = envs.step([1, 2])
+    assert [picture.min() for picture in seen[1]] == [4, 14] and rewards.tolist() == [2.0, 4.0]
+    for _ in range(3):
+        infos = envs.step([0, 0])[4]
+    assert infos["final_info"][1]["episode"]["r"] == 4.0
+    assert gym.wrappers.GrayScaleObservation(PictureEnv(), keep_dim=True).observation_space.shape == (6, 5, 1)
+    envs.close()
