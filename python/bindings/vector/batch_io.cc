@@ -35,6 +35,19 @@ nb::object vector_of(shm::DType dtype, const void* data, std::size_t count) {
   return array;
 }
 
+/// Less is copied in a fraction of a microsecond.
+constexpr std::size_t kLargeBytes = 16 * 1024;
+
+/// Of a batch's observations and actions, without what has no arrays.
+std::size_t bytes_of(const vector::VectorEnv& envs) {
+  std::size_t row = 0;
+  for (const env::Space* space : {&envs.single_observation_space(), &envs.single_action_space()}) {
+    if (env::first_opaque(*space) != nullptr) continue;
+    for (const env::Leaf& leaf : env::leaves(*space)) row += leaf.spec.bytes();
+  }
+  return row * static_cast<std::size_t>(envs.num_envs());
+}
+
 /// Keeps lent observations and their memory as they are for as long as it lives.
 nb::object keeper_of(std::shared_ptr<vector::VectorEnv> envs, std::shared_ptr<const void> lease) {
   using Kept = std::pair<std::shared_ptr<vector::VectorEnv>, std::shared_ptr<const void>>;
@@ -63,6 +76,8 @@ BatchIo::BatchIo(std::shared_ptr<vector::VectorEnv> envs, nb::handle observation
       is_local_(local_stepper(*envs_) != nullptr),
       observations_(observation_space),
       actions_(action_space),
+      is_large_(observations_.objects() + actions_.objects() != 0 ||
+                bytes_of(*envs_) >= kLargeBytes),
       copy_(copy),
       exact_(exact),
       episode_statistics_(episode_statistics) {
@@ -100,7 +115,8 @@ void BatchIo::step_stored() {
 }
 
 void BatchIo::store(nb::handle actions) {
-  const trace::TickScope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()));
+  const trace::TickScope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()),
+                               is_large_);
   PyStepper* stepper = actions_.objects() != 0 ? local() : nullptr;
   try {
     actions_.store_batch(actions.ptr(), envs_->actions(), stepper ? &stepper->actions() : &sent_);
@@ -222,7 +238,8 @@ nb::object BatchIo::final_observation(int row) const {
 }
 
 nb::object BatchIo::observations() {
-  const trace::TickScope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()));
+  const trace::TickScope scope(trace::Span::kCopy, static_cast<std::uint64_t>(envs_->num_envs()),
+                               is_large_);
   const ObjectRows* objects = observed();
   if (copy_) {
     ObjectRows own;

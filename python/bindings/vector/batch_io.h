@@ -102,6 +102,7 @@ class BatchIo {
   ObjectRows sent_;
   nanobind::list entries_;  // infos that came with objects
   vector::Batch last_;
+  bool is_large_;  // what a batch copies is worth a span
   bool copy_;
   bool exact_;
   bool episode_statistics_;

@@ -12,9 +12,7 @@ class Capture:
         """
 
     def listen(self, seconds: float) -> bool:
-        """
-        Keeps what is recorded for so long. True: there is no room for more.
-        """
+        """Keeps what is recorded for so long. True: there is no room for more."""
 
     def stop(self) -> None:
         """Listens no longer, and takes the rest."""

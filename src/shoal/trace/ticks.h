@@ -17,8 +17,9 @@ void record_ticks(Span span, std::uint64_t start, std::uint64_t end, std::uint64
 /// As Scope.
 class TickScope {
  public:
-  explicit TickScope(Span span, std::uint64_t arg = 0) noexcept
-      : arg_(arg), start_(is_on() ? ticks() : 0), span_(span) {}
+  /// `worth`: false where it would take less than the span itself.
+  explicit TickScope(Span span, std::uint64_t arg = 0, bool worth = true) noexcept
+      : arg_(arg), start_(worth && is_on() ? ticks() : 0), span_(span) {}
   ~TickScope() {
     if (start_ != 0) [[unlikely]]
       record_ticks(span_, start_, ticks(), arg_);
