@@ -88,7 +88,7 @@ class TorchPolicy(nn.Module):
             self._lstm_names = ["lstm"] if config["shared_lstm"] else ["actor_lstm", "critic_lstm"]
             for name in self._lstm_names:
                 self.add_module(name, nn.LSTM(width, config["lstm_size"]))
-            width = config["lstm_size"]
+            width = self._lstm_size = config["lstm_size"]
         policy_hidden, value_hidden = config["policy_hidden"], config["value_hidden"]
         self._has_trunk = bool(config["shared_hidden"] and policy_hidden)
         if self._has_trunk:
@@ -132,7 +132,7 @@ class TorchPolicy(nn.Module):
         """The outputs of each LSTM, and what they remember after them."""
         lstms = [self.get_submodule(name) for name in self._lstm_names]
         if memory is None:
-            memory = features.new_zeros(len(features), 2 * sum(int(lstm.hidden_size) for lstm in lstms))
+            memory = features.new_zeros(len(features), 2 * self._lstm_size * len(lstms))
         outputs: list[torch.Tensor] = []
         after: list[torch.Tensor] = []
         for lstm, part in zip(lstms, memory.chunk(len(lstms), dim=-1), strict=True):

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,7 @@ def run(
     sides = ["shoal", "sb3"] if sb3 else ["shoal"]
     if sb3 and _python("sb3") is None:
         raise ValueError(f"Stable-Baselines3 is not installed: {SETUP}")
-    found = []
+    found: list[Found] = []
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch:
         pool = _Pool(cpus[:jobs] if jobs <= len(cpus) else cpus * -(-jobs // len(cpus)), jobs)
         with ThreadPoolExecutor(jobs) as threads:
@@ -122,7 +123,7 @@ def run(
                 for side in sides:
                     made = Found(row, side)
                     tasks = [_task(row, side, seed, steps, f"{scratch}/{len(found)}-{seed}") for seed in range(seeds)]
-                    for told in threads.map(lambda task, of=side: pool.train(of, task), tasks):  # type: ignore[misc]  # of= is mypy's blind spot
+                    for told in threads.map(partial(pool.train, side), tasks):
                         made.missing = told.get("missing", [])
                         made.runs += [] if made.missing else [told]
                     console.print(_line(made), markup=False, highlight=False, soft_wrap=True)

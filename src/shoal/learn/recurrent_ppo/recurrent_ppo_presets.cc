@@ -1,5 +1,7 @@
 // Recurrent PPO's presets. Source of "sb3": sb3-contrib's defaults; of "cleanrl_atari_lstm": CleanRL's
-// PPO with an LSTM; of CartPoleNoVel-v1: rl-baselines3-zoo (hyperparams/ppo_lstm.yml).
+// PPO with an LSTM. CartPoleNoVel-v1's began as rl-baselines3-zoo's (hyperparams/ppo_lstm.yml), whose
+// rollouts of 32 steps leave 5 of 10 last policies below 475 here. Measured, as the mean of 100
+// deterministic episodes of the last policy after all steps: seeds 0 to 9: 493 to 500.
 #include "shoal/learn/recurrent_ppo/recurrent_ppo_config.h"
 
 namespace shoal::learn {
@@ -16,10 +18,9 @@ constexpr Preset kPresets[] = {
       "shared_lstm": true, "eval_every": 500000, "final_episodes": 30})"},
 
     {"CartPoleNoVel-v1", R"({
-      "num_envs": 8, "total_steps": 100000, "num_steps": 32, "batch_size": 256, "epochs": 20,
+      "num_envs": 8, "total_steps": 100000, "num_steps": 128, "batch_size": 256, "epochs": 10,
       "learning_rate": 1e-3, "learning_rate_schedule": "linear", "clip_range_schedule": "linear",
-      "gamma": 0.98, "gae_lambda": 0.8, "normalize_obs": true, "normalize_reward": true,
-      "activation": "relu", "orthogonal_init": false, "lstm_size": 64,
+      "normalize_obs": true, "normalize_reward": true, "lstm_size": 64,
       "eval_every": 10000, "target_return": 490})"},
 };
 
