@@ -7,9 +7,9 @@
 "ppo" is PPO with Shoal's preset of the task; "ppo-overlap" the same with `overlap=True`; "appo" is APPO with these settings as well, its
 own options (max_lag 1, V-trace) as they come; "appo-preset" is its own preset, of another number of epochs or minibatches, where
 there is one; "a2c" and "a2c-overlap" are A2C's preset, where there is one. Nothing ends a run early: its score is the mean return of 100
-episodes with the last policy. Told are, for each task, the interquartile mean over the seeds, with the interval of 95 % of 20,000 bootstrap samples of the seeds (Agarwal
-et al., 2021, arXiv:2108.13264); and whether each side's mean lies in the first side's interval, or above. Native environments, where there
-are: `--env gymnasium` takes Gymnasium's own.
+episodes with the last policy. Told are, for each task, the interquartile mean over the seeds with its 95 % bootstrap interval, as
+`shoal bench learning` has them, and whether each side's mean lies in the first side's interval, or above. Native environments, where
+there are: `--env gymnasium` takes Gymnasium's own.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ import sys
 import tempfile
 from typing import Any
 
-import numpy as np
-
 import shoal
+from shoal.bench.learning import interquartile_mean, interval
 
 FRAMES = {"CartPole-v1": 50_000, "Acrobot-v1": 100_000, "LunarLander-v3": 300_000}
 """At which PPO's preset has learned most of what it learns."""
 SIDES = ("ppo", "ppo-overlap", "appo", "appo-preset", "a2c", "a2c-overlap")
 NATIVE = ("CartPole-v1", "Acrobot-v1")
 EPISODES = 100
-SAMPLES = 20_000
 
 
 def told(side: str, task: str) -> dict[str, Any] | None:
@@ -59,28 +57,14 @@ def score(task: str, env: str, side: str, seed: int, frames: int, num_workers: i
     return mean
 
 
-def interquartile_mean(scores: np.ndarray) -> np.ndarray:
-    """Along the last axis: of what is left without the lowest and the highest quarter."""
-    cut = scores.shape[-1] // 4
-    middle: np.ndarray = np.sort(scores, -1)[..., cut : scores.shape[-1] - cut].mean(-1)
-    return middle
-
-
-def interval(scores: np.ndarray) -> tuple[float, float]:
-    drawn = np.random.default_rng(0).integers(len(scores), size=(SAMPLES, len(scores)))
-    low, high = np.quantile(interquartile_mean(scores[drawn]), [0.025, 0.975])
-    return float(low), float(high)
-
-
 def lines_of(found: dict[str, list[float]]) -> list[str]:
     first, *_ = found
-    low, _ = interval(np.array(found[first]))
+    low, _ = interval(found[first])
     lines = []
     for side, scores in found.items():
-        array = np.array(scores)
-        middle, (below, above) = float(interquartile_mean(array)), interval(array)
+        middle, (below, above) = interquartile_mean(scores), interval(scores)
         text = (
-            f"  {side:<12} {middle:8.1f} ({below:.1f} - {above:.1f})   worst {array.min():.1f}, best {array.max():.1f}"
+            f"  {side:<12} {middle:8.1f} ({below:.1f} - {above:.1f})   worst {min(scores):.1f}, best {max(scores):.1f}"
         )
         if side != first:
             text += f"   {'in or above' if middle >= low else 'BELOW'} {first}'s interval"
