@@ -191,6 +191,14 @@ TEST(Ppo, WithOverlapAPolicyThatStaysLearnsFromTheSameRollouts) {
   }
 }
 
+TEST(Ppo, OverlapIsForOneShard) {
+  PpoConfig config = small_config();
+  config.shards = 2;
+  EXPECT_THROW(overlapping(*make(kCartPole, 4), config), InvalidArgument);
+  config.shards = 1;
+  EXPECT_NO_THROW(overlapping(*make(kCartPole, 4), config));
+}
+
 TEST(Ppo, AStateWithARolloutThatWaitsIsForOverlapAlone) {
   const PpoConfig config = small_config();
   const auto envs = make(kCartPole, 2);
