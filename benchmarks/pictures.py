@@ -3,9 +3,11 @@
     .venv/bin/python benchmarks/pictures.py layers            # ms and GFLOP/s of each layer and of minibatches, beside torch's
     .venv/bin/python benchmarks/pictures.py train             # steps/s of PPO with the preset cleanrl_atari
     .venv/bin/python benchmarks/pictures.py train --against ../other   # and those of another source tree, alternating
+    .venv/bin/python benchmarks/pictures.py train --overlap --step-ms 0.5 1 [--waiting]   # in turns and with overlap, alternating
 
 `layers` needs the micro-benchmarks: cmake --preset release -DSHOAL_BUILD_BENCHMARKS=ON, then
-ninja -C build/release learn_fused_actor_critic_benchmark. All sides run one after the other in each round; told is the best round
+ninja -C build/release learn_fused_actor_critic_benchmark. A step of `train`'s environment computes for --step-ms, or sleeps
+as long with --waiting. All sides run one after the other in each round; told is the best round
 of each. Times of one thread are CPU time, which other programs disturb least; those of several are what the clock says.
 """
 
@@ -14,12 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from in_turns import compared, rates_of, show
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "build/release/src/shoal/learn/learn_fused_actor_critic_benchmark"
@@ -152,9 +156,11 @@ def layers(args: argparse.Namespace) -> None:
 
 
 PICTURES = """
-import json, sys, tempfile
+import json, sys, tempfile, time
 import gymnasium as gym, numpy as np
 import shoal
+
+STEP, WAITING = float(sys.argv[2]) / 1000, sys.argv[3] == "waiting"
 
 class Pictures(gym.Env):
     '''84 x 84 x 4 bytes, rewarded for the action that the picture's first byte names; 200 steps.'''
@@ -168,13 +174,19 @@ class Pictures(gym.Env):
         return self.pool[0], {}
 
     def step(self, action):
+        if STEP and WAITING:
+            time.sleep(STEP)
+        elif STEP:
+            begin = time.thread_time()
+            while time.thread_time() - begin < STEP:
+                pass
         reward = float(self.pool[self.t % 16, 0, 0, 0] % 6 == action)
         self.t += 1
         return self.pool[self.t % 16], reward, False, self.t == 200, {}
 
 with tempfile.TemporaryDirectory() as folder:
     shoal.learn.train(Pictures, preset="cleanrl_atari", total_steps=int(sys.argv[1]), seed=1, eval_every=0,
-                      final_episodes=0, log_interval=1, num_workers=2, run_dir=folder + "/run")
+                      final_episodes=0, log_interval=1, num_workers=2, run_dir=folder + "/run", **json.loads(sys.argv[4]))
     with open(folder + "/run/progress.jsonl") as file:
         records = [json.loads(line) for line in file]
 records = [(r["time/total_timesteps"], r["time/time_elapsed"]) for r in records if "time/time_elapsed" in r]
@@ -184,20 +196,23 @@ print((last - first) / (end - start))
 
 
 def train(args: argparse.Namespace) -> None:
-    trees = [ROOT, *(tree.resolve() for tree in args.against)]
-    rates: dict[Path, list[float]] = {tree: [] for tree in trees}
-    for _ in range(args.rounds):
-        for tree in trees:
-            command = [tree / ".venv/bin/python", "-c", PICTURES, str(args.steps)]
-            environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
-            done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tree, env=environment)
-            rates[tree].append(float(done.stdout.split()[-1]))
-    for tree, of_tree in rates.items():
-        ratios = [mine / theirs for mine, theirs in zip(rates[ROOT], of_tree, strict=True)]
-        print(
-            f"{tree}: {statistics.median(of_tree):.0f} steps/s ({min(of_tree):.0f} - {max(of_tree):.0f});"
-            f" this tree is {statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} - {max(ratios):.2f})"
-        )
+    sides = {"in turns": (ROOT, {})} if args.overlap else {str(ROOT): (ROOT, {})}
+    if args.overlap:
+        sides["with overlap"] = (ROOT, {"overlap": True})
+    sides |= {str(tree): (tree.resolve(), {}) for tree in args.against}
+    for step_ms in args.step_ms:
+        runs = {name: partial(trained, tree, more, step_ms, args) for name, (tree, more) in sides.items()}
+        rates = rates_of(runs, args.rounds)
+        print(f"steps that {'sleep' if args.waiting else 'compute'} for {step_ms:g} ms: times the first line's rate")
+        show(compared(rates, "times", first_is_above=False), "times")
+
+
+def trained(tree: Path, more: dict[str, Any], step_ms: float, args: argparse.Namespace) -> float:
+    how = "waiting" if args.waiting else "computing"
+    command = [tree / ".venv/bin/python", "-c", PICTURES, str(args.steps), str(step_ms), how, json.dumps(more)]
+    environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tree, env=environment)
+    return float(done.stdout.split()[-1])
 
 
 def main() -> None:
@@ -208,6 +223,9 @@ def main() -> None:
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--steps", type=int, default=8192)
     parser.add_argument("--against", type=Path, nargs="*", default=[])
+    parser.add_argument("--overlap", action="store_true", help="train: also with overlap")
+    parser.add_argument("--step-ms", type=float, nargs="+", default=[0], help="train: of the environment's step")
+    parser.add_argument("--waiting", action="store_true", help="train: the environment's step sleeps so long")
     args = parser.parse_args()
     if args.what == "torch":
         print(json.dumps(torchs(args.threads[0], args.channels_last)))

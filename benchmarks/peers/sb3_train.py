@@ -1,6 +1,7 @@
 """Stable-Baselines3's PPO or A2C on CartPole-v1 with the settings that it is given, until it is solved.
 
-Run by benchmarks/time_to_solve.py, which names the settings as Shoal does, with the peers' interpreter; prints one line of JSON.
+Run by benchmarks/time_to_solve.py, which names the settings as Shoal does, with the peers' interpreter; prints one line of JSON. With --tell,
+by benchmarks/torch_ppo.py: it evaluates nothing, and tells the mean return of the last 100 training episodes after each rollout.
 """
 
 from __future__ import annotations
@@ -61,6 +62,17 @@ class _Solved(Exception):
     pass
 
 
+class Tells(BaseCallback):
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_start(self) -> None:
+        episodes = self.model.ep_info_buffer
+        if episodes:
+            mean = sum(episode["r"] for episode in episodes) / len(episodes)
+            print(f"{self.num_timesteps} steps: mean return {mean:.1f}", flush=True)
+
+
 def learner(settings: dict[str, Any], seed: int) -> BaseAlgorithm:
     envs = make_vec_env("CartPole-v1", n_envs=settings["num_envs"], seed=seed)
     common = {
@@ -87,6 +99,7 @@ def learner(settings: dict[str, Any], seed: int) -> BaseAlgorithm:
         "MlpPolicy",
         envs,
         batch_size=settings["batch_size"],
+        vf_coef=settings.get("value_coef", 0.5),
         n_epochs=settings["epochs"],
         clip_range=scheduled(settings, "clip_range"),
         **common,
@@ -98,16 +111,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--settings", type=json.loads, required=True)
     parser.add_argument("--threads", type=int, help="of torch; its default otherwise")
-    parser.add_argument("--target", type=float, required=True)
-    parser.add_argument("--eval-every", type=int, required=True)
-    parser.add_argument("--eval-episodes", type=int, required=True)
-    parser.add_argument("--final-episodes", type=int, required=True)
+    parser.add_argument("--target", type=float)
+    parser.add_argument("--eval-every", type=int)
+    parser.add_argument("--eval-episodes", type=int)
+    parser.add_argument("--final-episodes", type=int)
+    parser.add_argument("--tell", action="store_true")
     options = parser.parse_args()
 
     begin = time.perf_counter()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     model = learner(options.settings, options.seed)
+    if options.tell:
+        model.learn(options.settings["total_steps"], callback=Tells())
+        return
     until = UntilSolved(options.target, options.eval_every, options.eval_episodes, options.final_episodes, options.seed)
     try:
         model.learn(options.settings["total_steps"], callback=until)

@@ -100,6 +100,15 @@ def test_a_run_of_a2c_leaves_the_same_goes_on_and_is_evaluated(shoal):
     assert shoal("eval", "run", "--episodes", "2")[0] == 0
 
 
+def test_overlap_is_a_flag_and_the_records_tell_the_lag(shoal):
+    assert shoal("train", "shoal/CartPole-v1", *SHORT, "--overlap", "--run-dir", "run")[0] == 0
+    (events,) = Path("run").glob("events.out.tfevents.*")
+    assert scalars(events)["train/policy_lag"] == [128, 256, 384, 512]
+    assert json.loads(Path("run/config.json").read_text())["config"]["overlap"] is True
+    asked = ("train", "shoal/CartPole-v1", "--algorithm", "dqn", "--overlap")
+    assert_one_line(shoal(*asked), 2, 'dqn has no option "overlap"')
+
+
 def scalars(events: Path) -> dict[str, list[int]]:
     """The steps of every scalar of an event file."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

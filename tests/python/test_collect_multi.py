@@ -78,6 +78,7 @@ def test_states_of_a_recurrent_policy_are_those_of_all_environments() -> None:
     collect = functools.partial(batches, CounterEnv, num_envs=10, frames_per_batch=50, total_frames=150, num_workers=0)
     expected = collect(Shaped())
     assert expected[1]["state"]["length"].tolist() == [1] * 10
+    assert_same([batch["next_state"] for batch in expected[:2]], [batch["state"] for batch in expected[1:]])
     for collectors in (1, 3):
         assert_same(collect(Shaped(), mode="multi_sync", num_collectors=collectors, seed=1), expected)
     (batch, *_) = collect(Remembers(), mode="multi_async", num_collectors=2)

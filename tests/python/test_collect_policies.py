@@ -181,6 +181,7 @@ def test_a_recurrent_policy_begins_anew_with_every_episode() -> None:
         first, second = next(collector), next(collector)
     assert first["action"][:, 0].tolist() == [0, 1, 2, 0] and second["action"][:, 0].tolist() == [1, 2, 0, 1]
     assert first["state"].tolist() == [0, 0] and second["state"].tolist() == [0, 0]
+    assert first["next_state"].tolist() == [0, 0] and second["next_state"].tolist() == [1, 1]
     with shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1) as other:
         with pytest.raises(TypeError):
             next(other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -198,6 +199,50 @@ def test_what_an_environment_raises_ends_the_run_and_nothing_is_left(tmp_path):
     assert not any(map(alive, pids))
 
 
+class Hanging(Numbered):
+    def step(self, action):
+        if self.number == 3 and self.steps == 5:
+            time.sleep(600)
+        return super().step(action)
+
+
+def test_an_environment_that_hangs_ends_the_run_and_the_error_says_where(tmp_path):
+    options = SMALL | {"eval_every": 0, "eval_envs": 1, "total_steps": 10**9, "step_timeout": 0.5}
+    with shoal.learn.Trainer(Hanging, "a3c", num_workers=2, run_dir=tmp_path, **options) as trainer:
+        pids = trainer._actors.pids
+        trainer.start()
+        with pytest.raises(TimeoutError, match=rf"actor 1 \(pid {pids[1]}\) has not stepped .* for 0.5 s") as caught:
+            trainer.wait(60)
+    assert "in step" in str(caught.value) and Path(__file__).name in str(caught.value)
+    assert not any(map(alive, pids))
+
+
+class LongGames(Numbered):
+    """Where it is evaluated."""
+
+    def step(self, action):
+        if shoal.worker().num_workers == 1:  # there are two actors
+            time.sleep(0.01)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("forgiven", [3, 0])
+def test_a_death_is_seen_while_the_run_evaluates(tmp_path, forgiven):
+    options = SMALL | {"eval_envs": 1, "eval_episodes": 10_000, "total_steps": 10**9, "max_restarts": forgiven}
+    with shoal.learn.Trainer(LongGames, "a3c", num_workers=2, run_dir=tmp_path, **options) as trainer:
+        trainer.start()
+        while trainer.status()["phase"] != "evaluating":
+            assert not trainer.wait(0.01)
+        os.kill(trainer._actors.pids[0], signal.SIGKILL)
+        if forgiven:
+            while trainer._actors.handle.replaced == 0:
+                assert not trainer.wait(0.01)
+            assert trainer.status()["phase"] == "evaluating"
+        else:
+            with pytest.raises(shoal.WorkerDied, match="SIGKILL"):
+                trainer.wait(60)
+
+
 def test_actors_that_were_never_needed_are_ended(tmp_path):
     trainer = shoal.learn.Trainer("CartPole-v1", "a3c", num_workers=2, run_dir=tmp_path, **SMALL)
     pids = trainer._actors.pids
@@ -242,6 +287,7 @@ def test_actors_hold_no_gpu_and_one_thread(tmp_path):
         ({"clip_range": 0.1}, 'a3c has no option "clip_range", which is one of ppo'),
         ({"max_restarts": -1}, "max_restarts"),
         ({"restart_window": 0}, "restart_window"),
+        ({"step_timeout": -1}, "step_timeout"),
         ({"preset": "sb3"}, 'a3c has no preset "sb3"'),
         ({"normalize_obs": True}, "a3c's actors share no running mean"),
         ({"backend": "thread"}, 'backend=.thread. is not for a3c|backend="thread"'),

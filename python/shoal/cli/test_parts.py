@@ -261,6 +261,14 @@ def peers(job: Job) -> str:
     return job.pytest("tests/python/test_bench_adapters.py", "tests/python/test_bench.py")
 
 
+def weights(job: Job) -> str:
+    found = json.loads(job.run([sys.executable, "benchmarks/weights.py"])[-1])
+    return (
+        f"{found['reads']:,} reads under {found['updates']:,} updates ({found['updates_per_second']:,} a second): "
+        f"{found['torn']} torn, {found['older']} older than one before"
+    )
+
+
 def gpu(job: Job) -> str:
     return job.pytest("-m", "gpu", "tests/python")
 
@@ -272,6 +280,7 @@ PARTS = (
     Part("soak-async", "the same by `send` and `recv`", 240, lambda job: soak(job, "--mode", "async")),
     Part("soak-memory", "the same, with environments that leak", 240, lambda job: soak(job, "--memory-limit", "150")),
     Part("random", f"{RANDOM_PROGRAMS:,} random programs against Gymnasium", 240, random_programs),
+    Part("weights", "`benchmarks/weights.py`: a million reads of weights that change", 60, weights),
     Part("thread", "the C++ tests under ThreadSanitizer", 300, lambda job: sanitizer(job, "thread")),
     Part("address", "the C++ tests under AddressSanitizer", 300, lambda job: sanitizer(job, "address")),
     Part("cpython", "CPython's tests of `multiprocessing`, three start methods", 180, cpython),

@@ -90,6 +90,11 @@ def train(
     assignments: list[str] = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="Any one setting of the algorithm; may be repeated."
     ),
+    overlap: bool = typer.Option(
+        None,
+        "--overlap",
+        help="ppo and a2c: collect the next rollout beside the update, with weights that are one update old.",
+    ),
     run_dir: Path = typer.Option(None, "--run-dir", help="Where results go [default: a new folder in runs/]."),
     resume: Path = typer.Option(
         None,
@@ -118,6 +123,7 @@ def train(
         "num_workers": num_workers,
         "nproc": nproc,
         "preset": preset,
+        "overlap": overlap,
         "env_kwargs": words.env_kwargs(env_kwargs) if env_kwargs else None,
         "max_episode_steps": max_episode_steps,
         "frame_stack": frame_stack,

@@ -154,7 +154,7 @@ class PythonActor(Actor):
             del self._obs, self._is_first, self._rows
 
     def extras(self) -> dict[str, Any]:
-        return {"state": self._first_state} if self.is_recurrent else {}
+        return {"state": self._first_state, "next_state": self._state} if self.is_recurrent else {}
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if weights is not None:

@@ -128,7 +128,7 @@ class Collector:
                 other callable: `policy(obs)` for all environments at once, which returns actions, or (action, log_prob,
                 value), or a dict of these; modules get tensors, others arrays. With an `initial_state(num_envs)` it is
                 called as `policy(obs, state, is_first)` and returns a dict with the next "state" as well; batches then have
-                the state they begin with. A `shoal.ModelService` with one model, or one of its models. The processes of the
+                the `state` they begin with, and the `next_state` of the step after them. A `shoal.ModelService` with one model, or one of its models. The processes of the
                 multi modes have copies of it.
             num_envs: how many environments, over all collectors.
             frames_per_batch: rows of a batch, over all its environments: a multiple of num_envs; with "multi_async" of the
@@ -357,9 +357,9 @@ class Collector:
 
     def _finished(self, raw: Raw) -> Any:
         arrays = split(raw.arrays) if self._split else raw.arrays
-        state = raw.state
+        arrays = arrays | (raw.states or {})
         if self._as == "numpy":
-            return arrays if state is None else arrays | {"state": state}
+            return arrays
         import torch
 
         def tensor(value: Any) -> Any:
@@ -367,8 +367,6 @@ class Collector:
             return made if self._device is None else made.to(self._device)
 
         tensors = {name: tree_map(tensor, value) for name, value in arrays.items()}
-        if state is not None:
-            tensors["state"] = tree_map(tensor, state)
         if self._as == "torch":
             return tensors
         return _tensordict(tensors, self._device)
@@ -574,10 +572,10 @@ def _tensordict(tensors: dict[str, Any], device: Any) -> Any:
             value = {str(i): part for i, part in enumerate(value)}
         return {key: nested(part) for key, part in value.items()} if isinstance(value, dict) else value
 
-    state = tensors.pop("state", None)
+    of_envs = {name: tensors.pop(name) for name in ("state", "next_state") if name in tensors}
     made = make({name: nested(value) for name, value in tensors.items()}, tensors["reward"].shape, device=device)
-    if state is not None:  # it is of environments, not of rows
-        made.set_non_tensor("state", state)
+    for name, value in of_envs.items():  # not of rows
+        made.set_non_tensor(name, value)
     return made
 
 

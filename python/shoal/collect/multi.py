@@ -210,8 +210,7 @@ class MultiSync(Multi):
             if len(reports) == enough < len(numbers):
                 self.processes.stop(numbers)
         states = [reports[place].answer for place in range(len(numbers))]
-        state = None if states[0] is None else tree_map(lambda *parts: np.concatenate(parts), *states)
-        return Raw(self.arrays(experience, total), state)
+        return Raw(self.arrays(experience, total), tree_map(lambda *parts: np.concatenate(parts), *states))
 
 
 class MultiAsync(Multi):
@@ -269,7 +268,7 @@ class MultiAsync(Multi):
         paused = self._paused
         state = super().state()
         self._paused = paused
-        copies = [Raw(tree_map(np.copy, raw.arrays), raw.state) for raw in self._done]
+        copies = [Raw(tree_map(np.copy, raw.arrays), raw.states) for raw in self._done]
         return state | {
             "left": self._left,
             "random": self._random,

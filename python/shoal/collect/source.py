@@ -18,11 +18,11 @@ class Raw(NamedTuple):
 
     Attributes:
         arrays: by name, `[steps, envs, …]`.
-        state: of a recurrent policy, at its beginning.
+        states: of a recurrent policy, `state` at its beginning and `next_state` at its end.
     """
 
     arrays: dict[str, Any]
-    state: Any = None
+    states: Any = None
 
     @property
     def rows(self) -> int:

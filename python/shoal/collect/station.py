@@ -203,13 +203,13 @@ class Station:
         for group in self._groups:
             group.actor.version = version
 
-    def states(self) -> Any:
-        """Of a recurrent policy, at the beginning of the last rows; those of the station's own environments."""
-        if not self.is_recurrent:
-            return None
+    def states(self) -> dict[str, Any]:
+        """Of a recurrent policy: the `state` that the last rows began with, and the `next_state`, that of the rows to come; those of
+        the station's own environments."""
         if len(self._groups) == 1 and self._groups[0].is_whole:
-            return self._groups[0].actor.extras()["state"]
-        return tree_map(_joined, *(group.own_state() for group in self._groups))
+            return self._groups[0].actor.extras()
+        joined: dict[str, Any] = tree_map(_joined, *(group.own_states() for group in self._groups))
+        return joined
 
     def counts(self) -> Counts:
         return Counts.of_all([group.counts() for group in self._groups])
@@ -319,13 +319,13 @@ class _Group:
                 done += self.engine.collect(actor, experience, rows.first + random, rest, version, **more, **staged)
         return done
 
-    def own_state(self) -> Any:
-        """The state of the own environments alone.
+    def own_states(self) -> Any:
+        """The states of the own environments alone.
 
         Raises:
             ValueError: where the environments are not the first dimension of its arrays.
         """
-        state = self.actor.extras()["state"]
+        states = self.actor.extras()
         asked_for = self._stage_arrays["is_first"].shape[1] if self._stage is not None else self.count
 
         def part(leaf: Any) -> Any:
@@ -337,7 +337,7 @@ class _Group:
                 )
             return leaf[self._stage_column : self._stage_column + self.count] if self._stage is not None else leaf
 
-        return tree_map(part, state)
+        return tree_map(part, states)
 
     def counts(self) -> Counts:
         engine = self.engine

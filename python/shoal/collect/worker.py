@@ -93,7 +93,7 @@ class Report(NamedTuple):
         rows: of environments, that were made.
         missing: rows that are not valid because the order was stopped.
         version: of the weights of its rows.
-        answer: of SaveState; of a recurrent policy, the state that the rows begin with.
+        answer: of SaveState; of Collect, the states of a recurrent policy, before the rows and after them.
     """
 
     place: int
@@ -183,9 +183,9 @@ class _Process:
         missing = self._station.collect(layout.arrays(experience), rows)
         if self._context.hide_gpu:
             _core.process.check_gpu()
-        state = None if not self._station.is_recurrent else tree_map(_plain, self._station.states())
+        states = tree_map(_plain, self._station.states())
         made = order.steps * self._station.setup.count - missing
-        self._report(order.number, made, missing, state)
+        self._report(order.number, made, missing, states)
 
     def _reset(self, order: Reset) -> None:
         self._station.reset(order.seed)

@@ -84,10 +84,12 @@ def train(
     Args:
         env: an environment's id, class or factory, or a list of factories: what `shoal.make_vec` takes.
         algorithm: "ppo" (the default), "a2c", "a3c", "impala", "appo", "dqn", "sac" or "recurrent_ppo", whose policy remembers what it
-            saw of an episode. "impala" and "appo" collect beside the update; which weights a rollout is collected with then depends on timing, unless they are told
-            `deterministic=True`. "a3c" learns in its worker processes, all of which step the same parameters at the same time; what
-            comes of it depends on timing. "dqn" (Discrete actions) and "sac" (a Box with bounds) learn from a replay of
-            `buffer_size` rows, which lies in memory from the start and in every resumable checkpoint.
+            saw of an episode. "impala" and "appo" collect beside the update; which weights a rollout is collected with then
+            depends on timing, unless they are told `deterministic=True`. "ppo" and "a2c" do so with `overlap=True`, in a fixed
+            order, with weights that are one update old. "a3c" learns in its worker processes, all of which step the same
+            parameters at the same time; what comes of it depends on timing. "dqn" (Discrete actions) and "sac" (a Box with
+            bounds) learn from a replay of `buffer_size` rows, which lies in memory from the start and in every resumable
+            checkpoint.
         policy: a network of one's own: a torch.nn.Module, which is trained where it is, or what makes one of (observation_space,
             action_space), or the import path of that, "package.module:Class". It is trained by "ppo", "a2c" and "appo";
             docs/guides/own-networks.md says what it must have. None: a network of Shoal's, which options describe.
@@ -362,8 +364,8 @@ class Trainer:
         """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
         exact, restarted; anew: those of actors, which begin with environments that were reset), "step", "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
         "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "policy_lag" (how many updates old the
-        weights of its rollout were; "a3c", "impala" and "appo"), "q_value" (mean of what was sampled) and "updates" (so far; both of
-        "dqn" and "sac"), "exploration" (share of random actions, "dqn"), "temperature" ("sac"), "eval_return_mean",
+        weights of its rollout were; "a3c", "impala", "appo", and where they overlap "ppo" and "a2c"), "q_value" (mean of what was
+        sampled) and "updates" (so far; both of "dqn" and "sac"), "exploration" (share of random actions, "dqn"), "temperature" ("sac"), "eval_return_mean",
         "eval_step", "best_return_mean", "best_step". None where there is nothing yet."""
         return self._trainer.status()
 

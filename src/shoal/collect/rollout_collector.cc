@@ -62,6 +62,7 @@ Rollout& RolloutCollector::collect(std::uint64_t first_step) {
   for (int t = 0; t < rollout_.steps(); ++t) {
     choose_actions(t, first_step + static_cast<std::uint64_t>(t));
     take_in(t, envs_.step());
+    if (after_step_) after_step_();
   }
   parts_.policy.values(rollout_.obs(rollout_.steps()), all_envs_, last_value_);
   rollout_.replace_ends(envs_.autoreset_mode() == vector::AutoresetMode::kSameStep);

@@ -14,9 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shoal/collect/action_decoder.h"
@@ -55,6 +57,9 @@ class RolloutCollector {
   /// environments throw, and then needs a reset().
   Rollout& collect(std::uint64_t first_step);
 
+  /// Calls `call` after each step of the environments, from now on.
+  void after_each_step(std::function<void()> call) { after_step_ = std::move(call); }
+
   /// Gives the rollout that was collected last in exchange for another of its shape, into which the
   /// next one is collected.
   void exchange(Rollout& rollout);
@@ -73,6 +78,7 @@ class RolloutCollector {
   Rollout rollout_;
   vector::Batch last_{};  // what the environments gave last, which is theirs
   bool ready_ = false;
+  std::function<void()> after_step_;
   std::vector<float> last_value_;
   std::vector<int> all_envs_;
   std::vector<std::uint8_t> done_;

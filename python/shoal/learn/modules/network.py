@@ -247,12 +247,10 @@ class RecurrentNetwork(Network):
 
     Attributes:
         begun_with: the state that the last rollout began with.
-        last_state: that of the next step; None before the first.
     """
 
     is_recurrent = True
     begun_with: Any = None
-    last_state: Any = None
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -273,33 +271,41 @@ class RecurrentNetwork(Network):
 
         return tree_map(leaf, state)
 
-    def forget(self) -> None:
-        """All environments have been reset."""
-        self.last_state = self._resumed = None
-
-    def go_on_with(self, leaves_of_state: list[torch.Tensor], num_envs: int) -> None:
-        """The next call has this state, of which these are the leaves."""
+    def state_of(self, leaves_of_state: list[torch.Tensor], num_envs: int) -> Any:
+        """The state that has these leaves."""
         rest = iter(leaves_of_state)
-        self._resumed = tree_map(lambda leaf: next(rest).to(leaf), self.initial_state(num_envs))
-        self.last_state = self._resumed
+        return tree_map(lambda leaf: next(rest).to(leaf), self.initial_state(num_envs))
 
-    def leaves_of_state(self) -> list[torch.Tensor]:
-        found: list[torch.Tensor] = []
-        if self.last_state is not None:
-            tree_map(found.append, self.last_state)
-        return found
+    def replay(self, actions: list[torch.Tensor], state: Any = None) -> None:
+        """The next calls answer with these actions, one after the other, the last one with this state."""
+        super().replay(actions)
+        self._resumed = state
 
     def forward(self, obs: Any, state: Any, is_first: torch.Tensor) -> Any:  # type: ignore[override]  # recurrent ones are asked so
+        self._follow_schedule()
         if self._replayed:
-            return self._answer_of_replay() | {"state": state}
-        if self._resumed is not None:
-            state, self._resumed = self._resumed, None
+            answer = self._answer_of_replay()
+            return answer | {"state": state if self._replayed or self._resumed is None else self._resumed}
         if self._begin_draws():
             self.begun_with, self._after = state, []
         given = self._complete(self.module(self.seen(obs), state, is_first.to(self.device)), "state")
-        self.last_state = given["state"]
-        self._after.append(self.last_state)
+        self._after.append(given["state"])
         return given
+
+    @torch.no_grad()
+    def follow(self, obs: Any, state: Any, is_first: torch.Tensor, seed: int) -> None:
+        """Has been through a rollout that a copy of it has collected, which began with `state`.
+
+        Args:
+            seed: of what forward() draws meanwhile, which is thrown away.
+        """
+        self.begun_with = state = tree_map(lambda leaf: leaf.to(self.device), state)
+        seen, is_first, self._after = self.seen(obs), is_first.to(self.device), []
+        with drawing_from(seed, self.device):
+            for t in range(len(is_first)):
+                now = tree_map(lambda leaf, t=t: leaf[t], seen)
+                state = self._complete(self.module(now, state, is_first[t]), "state")["state"]
+                self._after.append(state)
 
     def _answer_for(self, seen: Any, rows: torch.Tensor) -> Any:
         rows = rows.to(self.device)

@@ -24,6 +24,7 @@ class For(IntEnum):
     EVALUATION = 6
     FINAL = 7
     CHECK = 8
+    FOLLOWING = 9
 
 
 def derived(seed: int, what: For, *which: int) -> int:

@@ -87,10 +87,6 @@ class Session:
             about |= {"policy": path_of(policy), "policy_name": type(module).__name__, "device": str(on)}
             network = network_of(module, spaces[0], config, on)
             network.eval()
-            if network.is_recurrent and config["algorithm"] == "appo":
-                raise ValueError(
-                    f"{network.name} is recurrent, with an initial_state(): ppo and a2c train such modules, appo does not"
-                )
             if isinstance(env, list | tuple):
                 env = [env[i % len(env)] for i in range(config["num_envs"])]
             given = {"env": env, **vars(options.for_training()), **where}

@@ -6,7 +6,7 @@ import contextlib
 import copy
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from shoal.collect.collector import Collector
 from shoal.learn.modules.network import Network, RecurrentNetwork
 from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.learn.spaces import description_of, leaves, nested
+from shoal.serve.structure import tree_map
 
 __all__ = ["Ahead", "AheadInOrder", "InStep", "Source", "source_of"]
 
@@ -39,6 +40,12 @@ class Source(ABC):
         self.network = network
         self.config = config
         self.seed = seed
+
+    def follow(self, batch: Mapping[str, Any], iteration: int) -> None:
+        """A recurrent network goes through a batch that a copy of it has collected."""
+        if isinstance(self.network, RecurrentNetwork):
+            seed = derived(self.seed, For.FOLLOWING, iteration)
+            self.network.follow(batch["obs"], batch["state"], batch["is_first"].bool(), seed)
 
     def collector(self, policy: Network, given: Mapping[str, Any], **more: Any) -> Collector:
         return Collector(
@@ -97,8 +104,6 @@ class InStep(Source):
     def _reset(self, seed: int) -> None:
         self._collector.reset(seed)
         self._trail.begin(seed)
-        if isinstance(self.network, RecurrentNetwork):
-            self.network.forget()
 
     def collect(self, iteration: int) -> tuple[dict[str, Any], float]:
         seed = derived(self.seed, For.ACTING, iteration)
@@ -114,22 +119,16 @@ class InStep(Source):
         return self._trail.steps
 
     def record(self) -> Arrays:
-        record = self._trail.record()
-        if isinstance(self.network, RecurrentNetwork):
-            record |= {f"{_STATE}{number}": leaf for number, leaf in enumerate(self.network.leaves_of_state())}
-        return record
+        return self._trail.record()
 
     def replay(self, record: Arrays, iteration: int) -> bool:
         parts = self._trail.parts_of(record, self.config)
         if parts is None:
             return False
         self._reset(int(record["reset_seed"][0]))
-        for part in parts:
-            self.network.replay(list(part))
+        _replay(self.network, parts, record)
+        for _ in parts:
             self._trail.add(next(self._collector))
-        if isinstance(self.network, RecurrentNetwork) and parts:
-            count = sum(name.startswith(_STATE) for name in record)
-            self.network.go_on_with([record[f"{_STATE}{number}"] for number in range(count)], self.config["num_envs"])
         return self._trail.has_arrived(record)
 
     def close(self) -> None:
@@ -146,15 +145,20 @@ class Ahead(Source):
         self._begun = False
 
     def beside(
-        self, given: Mapping[str, Any], ahead: int, first: int = 0, replayed: list[torch.Tensor] | None = None
+        self,
+        given: Mapping[str, Any],
+        ahead: int,
+        first: int = 0,
+        parts: Sequence[torch.Tensor] = (),
+        record: Mapping[str, torch.Tensor] | None = None,
     ) -> Collector:
-        """A collector with a copy of the network, which first answers with the actions of `replayed`, and whose first rollout is
-        the run's of this number."""
+        """A collector with a copy of the network, which first answers with the actions of `parts`, those of `record`, and whose first
+        rollout is the run's of this number."""
         self.network.eval()
         copied = copy.deepcopy(self.network).cpu()
         copied.device = torch.device("cpu")
         copied.draw_each(self.seed, self.config["num_steps"], first)
-        copied.replay(replayed or [])
+        _replay(copied, parts, record or {})
         count = self.config["num_envs"]
         return self.collector(copied, given, mode="multi_async", num_collectors=1, ahead=ahead, policy_batch=count)
 
@@ -168,6 +172,7 @@ class Ahead(Source):
 
     def collect(self, iteration: int) -> tuple[dict[str, Any], float]:
         batch = next(self._collector)
+        self.follow(batch, iteration)
         return batch, float(batch["staleness"].max())
 
     def weights_changed(self) -> None:
@@ -179,16 +184,24 @@ class Ahead(Source):
 
 class AheadInOrder(Ahead):
     """The same in a fixed order: one batch is collected beside each update, with the weights from before it, so that each is
-    exactly max_lag updates old, but for the first ones. Between two iterations nothing is under way."""
+    exactly max_lag updates old (one, where PPO or A2C overlaps), but for the first ones. Between two iterations nothing is under
+    way."""
 
     def __init__(self, network: Network, config: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> None:
         Source.__init__(self, network, config, seed)
         self._given = given
+        self._lag: int = config.get("max_lag", 1)
         self._waiting: deque[tuple[dict[str, Any], int]] = deque()  # batches, and the updates before their weights
-        self._open(0, 0, [])
+        self._open(0, 0)
 
-    def _open(self, iteration: int, first: int, replayed: list[torch.Tensor]) -> None:
-        self._collector = self.beside(self._given, 1, first, replayed)
+    def _open(
+        self,
+        iteration: int,
+        first: int,
+        parts: Sequence[torch.Tensor] = (),
+        record: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
+        self._collector = self.beside(self._given, 1, first, parts, record)
         self._trail = _Trail(self._collector)
         self._updates_before = iteration - self._collector.update_weights(self.network.weights())
 
@@ -199,9 +212,10 @@ class AheadInOrder(Ahead):
 
     def collect(self, iteration: int) -> tuple[dict[str, Any], float]:
         self._collector.resume()
-        while len(self._waiting) < self.config["max_lag"]:
+        while len(self._waiting) < self._lag:
             self._take()
         batch, version = self._waiting.popleft()
+        self.follow(batch, iteration)
         return batch, float(iteration - version)
 
     def weights_changed(self) -> None:
@@ -231,9 +245,9 @@ class AheadInOrder(Ahead):
         waiting = sum(name.endswith(".version") for name in record)
         self._collector.close()
         if parts is None:
-            self._open(iteration, iteration, [])
+            self._open(iteration, iteration)
             return False
-        self._open(iteration, iteration + waiting - len(parts), [action for part in parts for action in part])
+        self._open(iteration, iteration + waiting - len(parts), parts, record)
         seed = int(record["reset_seed"][0])
         self._collector.reset(seed)
         self._trail.begin(seed)
@@ -246,7 +260,10 @@ class AheadInOrder(Ahead):
         for number in range(waiting):
             begin = f"{_WAITING}{number}."
             arrays = {name.removeprefix(begin): value for name, value in record.items() if name.startswith(begin)}
-            self._waiting.append((self._trail.batch_of(arrays), int(arrays["version"][0])))
+            batch = self._trail.batch_of(arrays)
+            if isinstance(self.network, RecurrentNetwork):
+                batch["state"] = self.network.state_of(_states_in(arrays), self.config["num_envs"])
+            self._waiting.append((batch, int(arrays["version"][0])))
         return True
 
 
@@ -267,11 +284,13 @@ class _Trail:
         self._seed = seed
         self._actions: list[torch.Tensor] = []
         self._last: Arrays = {}
+        self._state: Arrays = {}
 
     def add(self, batch: dict[str, Any]) -> None:
         self._actions.append(self._packing.pack(batch["action"]))
         self._last = {f"obs/{leaf.path}": leaf.pick(batch["next_obs"])[-1].clone() for leaf in self._leaves}
         self._last["reward"] = batch["reward"][-1].clone()
+        self._state = _states_of(batch.get("next_state"))
 
     @property
     def steps(self) -> int:
@@ -279,7 +298,7 @@ class _Trail:
 
     def record(self) -> Arrays:
         seed = {"reset_seed": torch.tensor([self._seed])}
-        return seed | {"actions": torch.cat(self._actions), **self._last} if self._actions else seed
+        return seed | {"actions": torch.cat(self._actions), **self._last, **self._state} if self._actions else seed
 
     def parts_of(self, record: Arrays, config: Mapping[str, Any]) -> list[torch.Tensor] | None:
         """The actions of each rollout; None where they were of another number of steps or environments."""
@@ -299,7 +318,7 @@ class _Trail:
 
     def arrays_of(self, batch: dict[str, Any]) -> Arrays:
         """What an update reads of a batch, by names."""
-        arrays = {name: batch[name] for name in _OF_A_ROW}
+        arrays = {name: batch[name] for name in _OF_A_ROW} | _states_of(batch.get("state"))
         for name in ("obs", "next_obs"):
             arrays |= {f"{name}/{leaf.path}": leaf.pick(batch[name]) for leaf in self._leaves}
         return arrays
@@ -310,6 +329,27 @@ class _Trail:
         for name in ("obs", "next_obs"):
             batch[name] = nested(self._description, iter([arrays[f"{name}/{leaf.path}"] for leaf in self._leaves]))
         return batch
+
+
+def _replay(network: Network, parts: Sequence[torch.Tensor], record: Mapping[str, torch.Tensor]) -> None:
+    """The network answers with these actions, and then, where it is recurrent, goes on with the record's state."""
+    actions = [action for part in parts for action in part]
+    if isinstance(network, RecurrentNetwork) and actions:
+        network.replay(actions, network.state_of(_states_in(record), len(actions[0])))
+    else:
+        network.replay(actions)
+
+
+def _states_of(state: Any) -> Arrays:
+    """The leaves of a recurrent module's state by name; none where there is no state."""
+    found: list[torch.Tensor] = []
+    if state is not None:
+        tree_map(found.append, state)
+    return {f"{_STATE}{number}": leaf for number, leaf in enumerate(found)}
+
+
+def _states_in(record: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    return [record[f"{_STATE}{number}"] for number in range(sum(name.startswith(_STATE) for name in record))]
 
 
 class _Packing:
@@ -331,4 +371,6 @@ def source_of(network: Network, config: Mapping[str, Any], given: Mapping[str, A
     kind: type[InStep | Ahead] = InStep
     if config["algorithm"] == "appo":
         kind = AheadInOrder if config["deterministic"] else Ahead
+    elif config["overlap"]:
+        kind = AheadInOrder
     return kind(network, config, config["seed"], given)

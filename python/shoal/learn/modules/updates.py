@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -185,21 +185,14 @@ class AppoUpdate(PpoUpdate):
     def estimate(self, rollout: Rollout) -> tuple[Rollout, torch.Tensor, torch.Tensor]:
         config, shape = self.config, rollout.log_prob.shape
         with torch.no_grad():
-            evaluated = self.network.evaluate(
-                tree_map(_flat, rollout.obs), _flat(rollout.action).to(self.network.device)
-            )
+            evaluated = self._evaluated(rollout)
         log_prob, value = (tensor.cpu().reshape(shape) for tensor in (evaluated.log_prob, evaluated.value))
         log_ratio = log_prob - rollout.log_prob
         next_value = rollout.worth.next_value.clone()
         flows = ~(rollout.worth.terminated | rollout.worth.truncated)[:-1]
         next_value[:-1] = torch.where(flows, value[1:], next_value[:-1])
-        rollout = Rollout(
-            rollout.obs,
-            rollout.action,
-            log_prob,
-            rollout.worth._replace(value=value, next_value=next_value),
-            rollout.lag,
-        )
+        worth = rollout.worth._replace(value=value, next_value=next_value)
+        rollout = replace(rollout, log_prob=log_prob, worth=worth)
         bars = {"rho_bar": config["rho_bar"], "c_bar": config["c_bar"]}
         return rollout, *vtrace(
             rollout.worth,
@@ -209,6 +202,15 @@ class AppoUpdate(PpoUpdate):
             bootstrap_truncated=config["bootstrap_truncated"],
             **bars,
         )
+
+    def _evaluated(self, rollout: Rollout) -> Evaluated:
+        """All rows, by the policy of now."""
+        network, action = self.network, rollout.action.to(self.network.device)
+        if not isinstance(network, RecurrentNetwork):
+            return network.evaluate(tree_map(_flat, rollout.obs), _flat(action))
+        assert rollout.is_first is not None
+        is_first = rollout.is_first.to(network.device)
+        return network.evaluate_sequences(network.seen(rollout.obs), action, rollout.state, is_first)
 
 
 ALGORITHMS: dict[str, type[Update]] = {"ppo": PpoUpdate, "a2c": A2cUpdate, "appo": AppoUpdate}

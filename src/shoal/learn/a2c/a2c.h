@@ -22,6 +22,7 @@
 
 namespace shoal::learn {
 
+/// Collects and updates in turns, whatever `config.overlap` says.
 class A2c final : public RolloutLearner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
@@ -34,7 +35,7 @@ class A2c final : public RolloutLearner {
       const A2cConfig& config, std::uint64_t seed);
 };
 
-/// As the constructor.
+/// As the constructor: an A2c, or, with `config.overlap`, an AsynchronousLearner with its update.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const A2cConfig& config, std::uint64_t seed,
                                       std::shared_ptr<group::Group> group = nullptr);

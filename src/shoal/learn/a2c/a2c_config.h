@@ -4,7 +4,7 @@
 //   max_grad_norm 0.5, RMSProp with alpha 0.99 and eps 1e-5, no normalised advantages,
 //   log_interval 100
 //
-// All but shards are options that every learner has. gae_lambda 1 is the n-step return of the paper
+// All but shards and overlap are options that every learner has. gae_lambda 1 is the n-step return of the paper
 // (Mnih et al., 2016), less of it generalised advantage estimation. optimizer "rmsprop_tf" is what
 // Stable-Baselines3 calls RMSpropTFLike, and advises to get results of older libraries.
 #pragma once
@@ -31,6 +31,9 @@ struct A2cConfig : LearnerConfig {
   }
 
   int shards = 0;  // of the environments, as PPO's
+  /// The next rollout is collected beside the update, with the weights from before it. The update
+  /// takes it as if the weights of now had acted; IMPALA with max_lag 1 corrects for that.
+  bool overlap = false;
 
   bool operator==(const A2cConfig&) const = default;
 
@@ -47,6 +50,7 @@ template <class Config, class Visit>
 void for_each_option(Config& c, Visit&& visit) {
   for_each_shared_option(c, visit);
   visit("shards", c.shards);
+  visit("overlap", c.overlap);
 }
 
 }  // namespace shoal::learn

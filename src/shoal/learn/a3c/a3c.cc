@@ -34,11 +34,15 @@ const A3cConfig& checked(const A3cConfig& config) {
   return config;
 }
 
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil(std::min(seconds, 1e9) * 1000)));
+}
+
 vector::FaultPolicy faults_of(const A3cConfig& config) {
   vector::FaultPolicy policy;
   policy.max_restarts = config.max_restarts;
-  policy.restart_window = std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::min(config.restart_window, 1e9) * 1000));
+  policy.restart_window = milliseconds_of(config.restart_window);
   return policy;
 }
 
@@ -49,6 +53,8 @@ void validate(const A3cConfig& config) {
   check_option(config.max_restarts >= 0, "max_restarts", config.max_restarts, "0 or more");
   check_option(config.restart_window > 0, "restart_window", config.restart_window,
                "seconds, more than 0");
+  check_option(config.step_timeout >= 0, "step_timeout", config.step_timeout,
+               "seconds, or 0 for no bound");
 }
 
 struct A3c::Impl {
@@ -95,6 +101,7 @@ struct A3c::Impl {
   A3cArena arena;
   bool started = false;
   bool has_snapshot = true;
+  os::Deadline attend_at{};
   std::int64_t steps = 0;
   std::int64_t iteration = 0;
   std::int64_t first_step = 0;  // of this session: names its random numbers
@@ -117,6 +124,15 @@ void A3c::begin(vector::VectorEnv&) {
 
 void A3c::resume(vector::VectorEnv& envs, const vector::Batch&) { begin(envs); }
 
+void A3c::attend() {
+  Impl& me = *impl_;
+  const os::Deadline now = os::Clock::now();
+  const bool going_on = me.arena.board().current_order() == A3cBoard::Order::kGo;
+  if (!me.started || !going_on || now < me.attend_at) return;
+  me.attend_at = now + kSlice;
+  me.actors->watch();
+}
+
 void A3c::rest() const noexcept { impl_->arena.board().give_order(A3cBoard::Order::kPause); }
 
 // The actors
@@ -127,8 +143,9 @@ void A3c::Impl::start() {
   actors->start({.faults = faults_of(config),
                  .arena_fd = arena.fd(),
                  .order = [this](int actor, int gone) { return order_of(actor, gone); },
-                 .has_begun = [this](int actor) { return arena.line(actor).has_sign(); },
-                 .begins = [this](int actor) { arena.line(actor).forget_sign(); },
+                 .signs = [this](int actor) { return arena.line(actor).signs(); },
+                 .begins = [this](int actor) { arena.line(actor).forget_signs(); },
+                 .step_timeout = milliseconds_of(config.step_timeout),
                  .wake = [this] { arena.board().progress.change_and_wake_all(); },
                  .end = [this] { end(); }});
 }

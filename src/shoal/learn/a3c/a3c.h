@@ -17,7 +17,7 @@
 // Without actors in processes, an A3C learner is one actor in this process: A2C (make_learner()).
 //
 // Threads: one at a time.
-// Death: of an actor: ActorProcesses; the next iterate() sees it. It may have made part of an
+// Death: of an actor: ActorProcesses; iterate() and attend() see it. It may have made part of an
 // optimiser's step: every parameter is whole. A rollout that it had not learned from is lost, and is
 // not in steps().
 #pragma once
@@ -48,6 +48,8 @@ class A3c final : public Learner {
   /// many steps as it is to have. Losses are means over the updates since the last call, or, where
   /// there was none, that call's.
   IterationStats iterate() override;
+  /// Unless the actors pause: replaces those that have died, and throws what ends the run, within 50 ms.
+  void attend() override;
   /// Lets the actors pause after the rollouts that they are at.
   void rest() const noexcept override;
 

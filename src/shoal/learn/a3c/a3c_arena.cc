@@ -80,7 +80,7 @@ std::size_t ActorLine::bytes() noexcept { return kLineBytes; }
 
 ActorLine::ActorLine(const shm::Arena& arena, std::size_t offset)
     : indices_(arena.at<sync::SpscIndices>(offset)),
-      sign_(arena.at<Word64>(offset + kSignOffset)),
+      signs_(arena.at<Word64>(offset + kSignOffset)),
       totals_(arena.at<Word64>(offset + kTotalsOffset, kTotalsWords), sizeof(ActorTotals),
               kTotalsSlots),
       entries_(arena.at<Entry>(offset + kEntriesOffset, kEpisodes)) {}

@@ -5,7 +5,7 @@
 //
 //   header      A3cHeader
 //   board       A3cBoard: counts of all, and the order to all
-//   lines       one an actor: positions of its ring (SpscIndices), word of life, its totals
+//   lines       one an actor: positions of its ring (SpscIndices), signs of life, its totals
 //               (VersionedSlots), the entries of its ring of finished episodes
 //   floats      parameters, then each average of the optimiser; two floats a word
 #pragma once
@@ -99,10 +99,11 @@ class ActorLine {
   static std::size_t bytes() noexcept;
   ActorLine(const shm::Arena& arena, std::size_t offset);
 
-  /// Actor: it has its environments. Learner: whether an actor has, since forget().
-  void give_sign() noexcept { sign_->store(1, std::memory_order_relaxed); }
-  bool has_sign() const noexcept { return sign_->load(std::memory_order_relaxed) != 0; }
-  void forget_sign() noexcept { sign_->store(0, std::memory_order_relaxed); }
+  /// Actor: it has its environments, has stepped them, or waits. Learner: how often an actor has said
+  /// so since forget_signs().
+  void give_sign() noexcept { signs_->store(signs() + 1, std::memory_order_relaxed); }
+  std::uint64_t signs() const noexcept { return signs_->load(std::memory_order_relaxed); }
+  void forget_signs() noexcept { signs_->store(0, std::memory_order_relaxed); }
 
   /// Zeros before the first.
   ActorTotals totals() const;
@@ -115,7 +116,7 @@ class ActorLine {
 
  private:
   sync::SpscIndices* indices_;
-  sync::SystemAtomics::Word64* sign_;
+  sync::SystemAtomics::Word64* signs_;
   sync::VersionedSlots totals_;
   Entry* entries_;
 };

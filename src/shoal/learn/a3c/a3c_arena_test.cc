@@ -26,7 +26,7 @@ TEST(A3cArena, BeginsWithZerosAndTheOrderToPause) {
   EXPECT_EQ(arena.board().steps.load(), 0U);
   for (int actor = 0; actor < 3; ++actor) {
     EXPECT_EQ(arena.line(actor).totals().updates, 0);
-    EXPECT_FALSE(arena.line(actor).has_sign());
+    EXPECT_EQ(arena.line(actor).signs(), 0U);
   }
   std::vector<float> values(32, 1.0F);
   arena.parameters().averages[1].load(0, values);
@@ -59,7 +59,7 @@ TEST(A3cArena, AnotherMappingHasTheSame) {
   theirs.board().give_order(A3cBoard::Order::kGo);
   EXPECT_EQ(ours.board().current_order(), A3cBoard::Order::kGo);
   for (int actor = 0; actor < 3; ++actor) {
-    EXPECT_TRUE(ours.line(actor).has_sign());
+    EXPECT_EQ(ours.line(actor).signs(), 1U);
     EXPECT_EQ(ours.line(actor).totals().updates, 10 + actor);
     EXPECT_EQ(ours.line(actor).totals().lag, 0.25);
     std::vector<Episode> taken;

@@ -4,6 +4,7 @@
 //
 //   entropy_coef 0.01         the paper
 //   max_restarts 3 within restart_window 60 s      as a vector environment's FaultPolicy
+//   step_timeout 60 s         as its deadline for a start
 #pragma once
 
 #include <span>
@@ -32,6 +33,9 @@ struct A3cConfig : LearnerConfig {
   /// the first one does.
   int max_restarts = 3;
   double restart_window = 60;
+  /// Seconds in which an actor has to step its environments once; one that does not ends the run. 0:
+  /// no bound.
+  double step_timeout = 60;
 
   bool operator==(const A3cConfig&) const = default;
 
@@ -49,6 +53,7 @@ void for_each_option(Config& c, Visit&& visit) {
   for_each_shared_option(c, visit);
   visit("max_restarts", c.max_restarts);
   visit("restart_window", c.restart_window);
+  visit("step_timeout", c.step_timeout);
 }
 
 }  // namespace shoal::learn

@@ -236,6 +236,38 @@ TEST(A3c, AnActorThatIsKilledIsReplacedAndTheRunGoesOn) {
               AllOf(HasSubstr("fault number 4"), HasSubstr("SIGKILL")));
 }
 
+TEST(A3c, ADeathIsSeenBetweenTwoIterations) {
+  const auto its = actors(processes(), 2);
+  A3c a3c(its, config_of(1'000'000'000), 1);
+  a3c.attend();  // before they begin: there is nothing to look after
+  iterate_until(a3c, 1'000);
+  ASSERT_EQ(::kill(its->pids().at(0), SIGKILL), 0);
+  while (its->replaced() == 0) a3c.attend();
+  EXPECT_EQ(its->pids().size(), 2U);
+}
+
+TEST(A3c, AnActorThatDoesNotGoOnIsAnErrorThatNamesIt) {
+  const auto its = actors(processes(), 2);
+  auto config = config_of(1'000'000'000);
+  config.step_timeout = 0.2;
+  A3c a3c(its, config, 1);
+  iterate_until(a3c, 1'000);
+  const int pid = its->pids().at(1);
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  EXPECT_THAT(error_of<TimedOut>(a3c), AllOf(HasSubstr("actor 1 (pid " + std::to_string(pid) + ")"),
+                                             HasSubstr("for 0.2 s, which step_timeout allows")));
+}
+
+TEST(A3c, ActorsThatPauseAreNotTakenForHung) {
+  auto config = config_of(1'000'000'000);
+  config.step_timeout = 0.3;
+  A3c a3c(actors(processes(), 2), config, 1);
+  iterate_until(a3c, 1'000);
+  a3c.rest();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  iterate_until(a3c, a3c.steps() + 1'000);
+}
+
 TEST(A3c, ActorsMayWaitForTheirLearnerForLongerThanTheyMayTakeToBegin) {
   const auto its = actors(threads(), 2, "learn", kCartPole, std::chrono::milliseconds(1500));
   const auto late = os::deadline_after(std::chrono::milliseconds(1600));
@@ -276,6 +308,9 @@ TEST(A3cConfig, ItsOptionsAreChecked) {
   EXPECT_THROW(validate(config), InvalidArgument);
   config = {};
   config.restart_window = 0;
+  EXPECT_THROW(validate(config), InvalidArgument);
+  config = {};
+  config.step_timeout = -1;
   EXPECT_THROW(validate(config), InvalidArgument);
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "shoal/os/error.h"
 #include "shoal/process/identity/welcome.h"
+#include "shoal/process/supervise/stack_dump.h"
 #include "shoal/vector/fault/fault_record.h"
 
 namespace shoal::learn {
@@ -16,6 +18,8 @@ namespace {
 
 using process::DeathCertificate;
 using process::WorkerProcess;
+
+constexpr std::chrono::milliseconds kStackTimeout{1000};
 
 ActorProcesses::Setup checked(ActorProcesses::Setup setup) {
   if (!setup.launcher || setup.actors.empty())
@@ -114,13 +118,16 @@ void ActorProcesses::launch(const std::vector<int>& actors) {
 }
 
 void ActorProcesses::watch() {
+  const os::Deadline now = os::Clock::now();
+  const auto since = now - std::min(std::exchange(looked_, now), now);
+  const auto passed = std::min<os::Clock::duration>(since, kLongestLook);
   for (int actor = 0; actor < size(); ++actor) {
     const Place& place = places_[static_cast<std::size_t>(actor)];
     if (place.process && place.process->exit_status()) take_leave(actor);
     if (place.process) look_for_late(actor);
+    if (place.process) look_for_silent(actor, passed);
   }
   std::vector<int> due;
-  const os::Deadline now = os::Clock::now();
   for (int actor = 0; actor < size(); ++actor) {
     if (!places_[static_cast<std::size_t>(actor)].process && ledger_.due(actor) <= now)
       due.push_back(actor);
@@ -151,13 +158,35 @@ void ActorProcesses::take_leave(int actor) {
 void ActorProcesses::look_for_late(int actor) {
   Place& place = places_[static_cast<std::size_t>(actor)];
   if (place.begin_by == os::kNoDeadline) return;
-  if (orders_.has_begun(actor)) {
+  if (orders_.signs(actor) > 0) {
     place.begin_by = os::kNoDeadline;
   } else if (os::Clock::now() > place.begin_by) {
     place.process->kill(SIGKILL);
     throw TimedOut(fmt::format("actor {} has not built and reset its environments after {:g} s",
                                actor, std::chrono::duration<double>(setup_.start_timeout).count()));
   }
+}
+
+void ActorProcesses::look_for_silent(int actor, os::Clock::duration passed) {
+  Place& place = places_[static_cast<std::size_t>(actor)];
+  const std::uint64_t signs = orders_.signs(actor);
+  if (signs == 0 || signs != std::exchange(place.signs, signs)) {
+    place.silent = {};
+    return;
+  }
+  place.silent += passed;
+  if (orders_.step_timeout.count() > 0 && place.silent > orders_.step_timeout) end_silent(actor);
+}
+
+void ActorProcesses::end_silent(int actor) {
+  WorkerProcess& process = *places_[static_cast<std::size_t>(actor)].process;
+  const std::string stack = process::ask_for_stack(process, kStackTimeout);
+  process.kill(SIGKILL);
+  throw TimedOut(fmt::format(
+      "actor {} (pid {}) has not stepped its environments for {:g} s, which step_timeout "
+      "allows (0: no bound); it was killed{}{}",
+      actor, process.pid(), std::chrono::duration<double>(orders_.step_timeout).count(),
+      stack.empty() ? "" : ". It was here:\n", stack));
 }
 
 void ActorProcesses::close(std::chrono::milliseconds grace) noexcept {

@@ -1,7 +1,7 @@
 // The processes of A3C's actors: who starts, watches, replaces and ends them. What runs in them is
 // the business of the entry that their WorkerSpecs name. It builds its environments, is sent its
 // ActorOrder and the arena's descriptor, and is to run a LearningActor; its channel is closed when it
-// is to end.
+// is to end. One that gives no sign of life for too long is killed, and ends the run.
 //
 // Threads: one calls start(), watch() and close() at a time; pids() and replaced() any.
 // Processes: the one that made it.
@@ -29,6 +29,8 @@ namespace shoal::learn {
 
 class ActorProcesses {
  public:
+  static constexpr std::chrono::seconds kLongestLook{1};
+
   struct Setup {
     std::shared_ptr<process::Launcher> launcher;
     std::vector<process::WorkerSpec> actors;  // one each: entry, payload, first_env, num_envs
@@ -43,10 +45,12 @@ class ActorProcesses {
     int arena_fd = -1;
     /// The order of actor `actor`, of which `generation` have run before.
     std::function<std::vector<std::byte>(int actor, int generation)> order;
-    std::function<bool(int actor)> has_begun;
-    std::function<void(int actor)> begins;  // another process takes this place
-    std::function<void()> wake;             // an actor has ended; any thread, until close()
-    std::function<void()> end;              // tells all actors to end
+    /// How often an actor has said that it goes on; 0: it has not begun.
+    std::function<std::uint64_t(int actor)> signs;
+    std::function<void(int actor)> begins;      // another process takes this place
+    std::chrono::milliseconds step_timeout{0};  // between two signs; 0: no bound
+    std::function<void()> wake;                 // an actor has ended; any thread, until close()
+    std::function<void()> end;                  // tells all actors to end
   };
 
   /// Starts the processes, which build their environments meanwhile. Throws InvalidArgument without a
@@ -66,7 +70,9 @@ class ActorProcesses {
 
   /// Sends all their orders. Once; throws InvalidState the second time, and after close().
   void start(Orders orders);
-  /// Deals with those that have ended, or have not begun in time. Throws what Death above says.
+  /// Deals with those that have ended, have not begun in time, or do not go on. Throws what Death above
+  /// says, and TimedOut, which names the actor and tells where it was. To be called often: what passes
+  /// between two calls, longer than kLongestLook, is not held against an actor.
   void watch();
   /// Ends all: those that do not end by themselves within `grace` are killed. Idempotent.
   void close(std::chrono::milliseconds grace = std::chrono::milliseconds(5000)) noexcept;
@@ -85,6 +91,8 @@ class ActorProcesses {
   struct Place {
     std::unique_ptr<process::WorkerProcess> process;
     os::Deadline begin_by = os::kNoDeadline;  // until it has begun
+    std::uint64_t signs = 0;                  // that it had given
+    os::Clock::duration silent{};             // that it has given none since
     int generation = 0;
   };
 
@@ -92,13 +100,16 @@ class ActorProcesses {
   void send_order(process::WorkerProcess& worker, int generation);
   void take_leave(int actor);
   void look_for_late(int actor);
+  void look_for_silent(int actor, os::Clock::duration passed);
+  [[noreturn]] void end_silent(int actor);
 
   const Setup setup_;
   Orders orders_;
   const std::shared_ptr<process::SharedState> shared_state_;
   const std::shared_ptr<Bell> bell_;
   vector::FaultLedger ledger_;
-  mutable std::mutex mutex_;  // of what follows
+  os::Deadline looked_ = os::kNoDeadline;  // the last watch()
+  mutable std::mutex mutex_;               // of what follows
   std::vector<Place> places_;
   int replaced_ = 0;
   bool started_ = false;

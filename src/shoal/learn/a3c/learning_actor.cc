@@ -88,6 +88,7 @@ LearningActor::LearningActor(vector::VectorEnv& envs, const ActorOrder& order, o
 void LearningActor::run() {
   source_.begin(envs_, 0);
   line_.give_sign();
+  source_.collector().after_each_step([this] { line_.give_sign(); });
   for (std::int64_t rollout = 0; may_go_on(); ++rollout) learn_once(rollout);
 }
 
@@ -103,6 +104,7 @@ bool LearningActor::may_go_on() {
     if (now == A3cBoard::Order::kGo && steps < order_.config.total_steps) return true;
     tell_episodes();
     weights_ = -1;  // others may learn meanwhile
+    line_.give_sign();
     static_cast<void>(board.orders.sleep(seen, os::deadline_after(kSlice)));
   }
 }

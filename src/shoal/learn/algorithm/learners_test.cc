@@ -1,8 +1,11 @@
 // What every learner keeps to, whichever its algorithm is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shoal/collect/testing/scripted_vector_env.h"
 #include "shoal/learn/algorithm/make_learner.h"
@@ -19,6 +22,7 @@ using vector::VectorEnv;
 
 constexpr const char* kCartPole = "shoal/CartPole-v1";
 constexpr const char* kPendulum = "shoal/Pendulum-v1";
+constexpr std::string_view kOverlaps = "_with_overlap";
 
 std::unique_ptr<VectorEnv> make(const char* id, int num_envs, Backend backend = Backend::kSerial,
                                 int workers = 0) {
@@ -28,18 +32,23 @@ std::unique_ptr<VectorEnv> make(const char* id, int num_envs, Backend backend = 
 class LearnerOf : public testing::TestWithParam<std::string> {
  protected:
   static bool takes_boxes_alone() { return GetParam() == "sac"; }
+  static bool overlaps() { return GetParam().ends_with(kOverlaps); }
+
   /// Environments that it learns.
   static const char* task() { return takes_boxes_alone() ? kPendulum : kCartPole; }
 
   /// With every part of the state in use.
   static AlgorithmConfig config() {
     TrainConfig run;
-    apply_overrides({{"algorithm", GetParam()},
+    const std::string algorithm =
+        GetParam().substr(0, GetParam().size() - (overlaps() ? kOverlaps.size() : 0));
+    apply_overrides({{"algorithm", algorithm},
                      {"num_steps", 40},
                      {"learning_rate_schedule", "linear"},
                      {"normalize_obs", true},
                      {"normalize_reward", true}},
                     run);
+    if (overlaps()) apply_overrides({{"overlap", true}}, run);
     if (to_flat_json(run).contains("deterministic"))
       apply_overrides({{"deterministic", true}}, run);
     if (to_flat_json(run).contains("buffer_size"))  // which is full within some iterations
@@ -50,7 +59,7 @@ class LearnerOf : public testing::TestWithParam<std::string> {
                        {"prioritized", true},
                        {"n_step", 3}},
                       run);
-    if (GetParam() == "ppo")
+    if (algorithm == "ppo")
       apply_overrides({{"recompute_advantages", true}, {"normalize_returns", true}}, run);
     if (GetParam() == "sac") apply_overrides({{"value_hidden", {24}}}, run);
     if (to_flat_json(run).contains("target_update_interval"))
@@ -201,9 +210,11 @@ TEST_P(LearnerOf, ThePolicyAloneActsAsTheLearnerItCameFrom) {
   const auto trained = learner(*envs);
   trained->begin(*envs);
   iterate(*trained, 3);
-  const auto loaded = learner(*make(task(), 7), 8);
-  loaded->load_policy(trained->state());
-  EXPECT_EQ(mean_return(*loaded), mean_return(*trained));
+  for (const LearnerState& state : {trained->state(), trained->policy_state()}) {
+    const auto loaded = learner(*make(task(), 7), 8);
+    loaded->load_policy(state);
+    EXPECT_EQ(mean_return(*loaded), mean_return(*trained));
+  }
 }
 
 TEST_P(LearnerOf, ActingChangesNoState) {
@@ -231,7 +242,18 @@ TEST_P(LearnerOf, AnInvalidConfigurationIsRefused) {
   EXPECT_THROW(learner(*make(task(), 2), wrong), InvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, LearnerOf, testing::ValuesIn(algorithm_names()),
+/// All algorithms, and those that overlap where they are told.
+std::vector<std::string> subjects() {
+  std::vector<std::string> names = algorithm_names();
+  for (const std::string& name : algorithm_names()) {
+    const auto options = config_names(name);
+    if (std::ranges::find(options, "overlap") != options.end())
+      names.push_back(name + std::string(kOverlaps));
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, LearnerOf, testing::ValuesIn(subjects()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

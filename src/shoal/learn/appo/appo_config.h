@@ -1,4 +1,4 @@
-// What APPO is told: PPO's options and those of asynchronous learners. Defaults:
+// What APPO is told: the options of PPO's update and those of asynchronous learners. Defaults:
 //
 //   num_steps 32, batch_size 1024, one epoch, learning_rate 1e-4,   Sample Factory's
 //   Adam with eps 1e-6, clip_range 0.1, entropy_coef 0.003,

@@ -8,6 +8,7 @@
 #include "shoal/learn/learner/agent.h"
 #include "shoal/learn/learner/optimizer_state.h"
 #include "shoal/learn/learner/state_arrays.h"
+#include "shoal/os/error.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
@@ -101,7 +102,11 @@ IterationStats AsynchronousLearner::iterate() {
 
   me.steps += me.steps_of_rollout;
   ++me.iteration;
-  if (me.options.deterministic) me.actor.finish();  // all with the weights from before this update
+  if (me.options.deterministic) {  // all with the weights from before this update
+    start = Clock::now();
+    me.actor.finish();
+    stats.collect_seconds += seconds_since(start);
+  }
   me.publish();
   if (!me.options.deterministic) me.allow(0);
   stats.iteration = me.iteration;
@@ -114,16 +119,23 @@ IterationStats AsynchronousLearner::iterate() {
 
 ActingPolicy& AsynchronousLearner::acting() { return impl_->agent; }
 
-LearnerState AsynchronousLearner::state() const {
+LearnerState AsynchronousLearner::policy_state() const {
   Impl& me = *impl_;
-  me.actor.rest();
   LearnerState state;
   me.agent.save(state);
-  OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
-  me.actor.save(state);
   state.counters["seed"] = me.agent.policy().random().seed();
   state.counters["steps"] = me.steps;
   state.counters["iteration"] = me.iteration;
+  return state;
+}
+
+LearnerState AsynchronousLearner::state() const {
+  Impl& me = *impl_;
+  me.actor.rest();
+  LearnerState state = policy_state();
+  OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
+  save_returns(me.update->returns(), state);
+  me.actor.save(state);
   return state;
 }
 
@@ -134,6 +146,7 @@ void AsynchronousLearner::load_state(const LearnerState& state) {
   auto& optimizer = me.update->optimizer();
   const auto optimizer_state =
       OptimizerState::read(state, optimizer, me.agent.policy().parameters());
+  auto returns = read_returns(state, me.update->returns());
   const auto actor = me.actor.read(state);
   const auto steps = counter(state, "steps").get<std::int64_t>();
   const auto iteration = counter(state, "iteration").get<std::int64_t>();
@@ -141,6 +154,7 @@ void AsynchronousLearner::load_state(const LearnerState& state) {
 
   load_policy(state);
   optimizer_state.put_into(optimizer);
+  me.update->returns() = std::move(returns);
   me.actor.put_back(*actor, iteration, seed);
   me.agent.reseed(seed);
   me.steps = steps;
@@ -151,6 +165,16 @@ void AsynchronousLearner::load_state(const LearnerState& state) {
 void AsynchronousLearner::load_policy(const LearnerState& state) {
   impl_->agent.load(state);
   impl_->publish();
+}
+
+std::unique_ptr<Learner> make_overlapping_learner(const env::Space& observation,
+                                                  const env::Space& action, const Shards& shards,
+                                                  const LearnerConfig& config, std::uint64_t seed,
+                                                  const MakeUpdate& make_update) {
+  if (!shards.whole())
+    throw InvalidArgument("overlap is for one rank and shards = 1: leave it out");
+  return std::make_unique<AsynchronousLearner>(observation, action, shards.num_envs(), config,
+                                               kOverlap, seed, make_update);
 }
 
 }  // namespace shoal::learn

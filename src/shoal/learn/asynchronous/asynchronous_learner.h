@@ -1,7 +1,8 @@
 // A learner whose environments are stepped in a thread of its own, ahead of it: the common part of
-// IMPALA and APPO. An update learns from a rollout while the next ones are collected, with weights
-// that are a few updates old (AsynchronousOptions::max_lag bounds how many, IterationStats::policy_lag
-// tells), and corrects for that by V-trace.
+// IMPALA and APPO, which correct by V-trace for the age of the weights, and of PPO and A2C with
+// `overlap` (kOverlap), which do not. An update learns from a rollout while the next ones are
+// collected, with weights that are a few updates old: AsynchronousOptions::max_lag bounds how many,
+// IterationStats::policy_lag tells.
 //
 // steps() are those that were learned from; the environments are at most max_lag + 1 rollouts ahead.
 // Rollouts that wait are part of state(): none is lost.
@@ -22,13 +23,14 @@
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/learner/rollout_learner.h"
+#include "shoal/learn/learner/shards.h"
 
 namespace shoal::learn {
 
 class AsynchronousLearner : public Learner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can). `config` and
-  /// `options` are valid. The update is to correct for the lag (off_policy_advantages.h).
+  /// `options` are valid. An update that corrects for the lag: off_policy_advantages.h.
   AsynchronousLearner(const env::Space& observation, const env::Space& action, int num_envs,
                       const LearnerConfig& config, const AsynchronousOptions& options,
                       std::uint64_t seed, const MakeUpdate& make_update);
@@ -42,6 +44,7 @@ class AsynchronousLearner : public Learner {
   std::int64_t iteration() const noexcept override;
   ActingPolicy& acting() override;
   LearnerState state() const override;
+  LearnerState policy_state() const override;  // without the rollouts that wait
   void load_state(const LearnerState& state) override;
   void load_policy(const LearnerState& state) override;
 
@@ -49,5 +52,12 @@ class AsynchronousLearner : public Learner {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The learner with kOverlap. Throws InvalidArgument as its constructor, and where the environments are
+/// parted.
+std::unique_ptr<Learner> make_overlapping_learner(const env::Space& observation,
+                                                  const env::Space& action, const Shards& shards,
+                                                  const LearnerConfig& config, std::uint64_t seed,
+                                                  const MakeUpdate& make_update);
 
 }  // namespace shoal::learn

@@ -16,6 +16,10 @@ struct AsynchronousOptions {
   bool operator==(const AsynchronousOptions&) const = default;
 };
 
+/// Those of a learner that collects the next rollout beside its update, and no further ahead: a lag
+/// of exactly one update, but for the first rollout.
+inline constexpr AsynchronousOptions kOverlap{.max_lag = 1, .deterministic = true};
+
 /// Throws InvalidArgument naming the first field whose value cannot be used, its value and its
 /// limits.
 void validate(const AsynchronousOptions& options);

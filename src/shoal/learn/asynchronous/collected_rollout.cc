@@ -97,6 +97,11 @@ void CollectedRollout::load(std::size_t index, const LearnerState& state) {
 }
 
 std::size_t CollectedRollout::count_in(const LearnerState& state) {
+  if (!state.counters.contains(kWaiting))
+    throw InvalidArgument(
+        "load a learner's state: it has no rollouts that wait, since its run collected and updated "
+        "in "
+        "turns: go on with overlap = false");
   return counter(state, kWaiting).size();
 }
 

@@ -227,10 +227,10 @@ void CollectingThread::save(LearnerState& state) const {
 }
 
 std::shared_ptr<CollectingThread::Loaded> CollectingThread::read(const LearnerState& state) const {
+  const std::size_t count = CollectedRollout::count_in(state);
   auto loaded = std::make_shared<Loaded>(
       Loaded{impl_->source.read(state), impl_->agent.encoder().moments(), {}});
   if (loaded->moments.size() > 0) load_moments(kActing, state.normalizer, loaded->moments);
-  const std::size_t count = CollectedRollout::count_in(state);
   for (std::size_t k = 0; k < count; ++k)
     loaded->waiting.emplace_back(impl_->make_room()).load(k, state);
   return loaded;

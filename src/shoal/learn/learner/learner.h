@@ -87,6 +87,10 @@ class Learner {
   /// what the environments saw.
   virtual IterationStats iterate() = 0;
 
+  /// To be called often while whoever trains does something else than iterate(): looks after those that
+  /// learn beside it, and throws what ends the run.
+  virtual void attend() {}
+
   /// When it returns, no step of the environments is under way, and none begins before the next
   /// iterate(): what steps them in a thread of its own leaves them where a resume can go on.
   virtual void rest() const noexcept {}

@@ -10,7 +10,6 @@ namespace shoal::learn {
 namespace {
 
 constexpr const char* kMemory = "memory";
-constexpr const char* kReturns = "value_target";
 
 }  // namespace
 
@@ -20,8 +19,7 @@ LearnerState RolloutLearner::state() const {
   me.agent.save(state);
   OptimizerState::save(me.update->optimizer(), me.agent.policy().parameters(), state);
   me.source.save(state);
-  if (me.update->returns().size() > 0)
-    save_moments(kReturns, me.update->returns(), state.normalizer);
+  save_returns(me.update->returns(), state);
   const EpisodeMemory& memory = me.agent.policy().memory();
   if (!memory.all().empty()) state.episodes.push_back(named_array(kMemory, memory.all()));
   state.counters["seed"] = me.agent.policy().random().seed();
@@ -33,12 +31,15 @@ LearnerState RolloutLearner::state() const {
 void RolloutLearner::load_state(const LearnerState& state) {
   // All is read, and thereby checked, before anything of this learner changes.
   Impl& me = *impl_;
+  if (state.counters.contains("waiting_rollouts"))
+    throw InvalidArgument(
+        "load a learner's state: rollouts wait in it, collected beside an update: go on with "
+        "overlap = true");
   auto& optimizer = me.update->optimizer();
   const auto optimizer_state =
       OptimizerState::read(state, optimizer, me.agent.policy().parameters());
   auto standing = me.source.read(state);
-  collect::RunningMoments returns = me.update->returns();
-  if (returns.size() > 0) load_moments(kReturns, state.normalizer, returns);
+  auto returns = read_returns(state, me.update->returns());
   const std::span<float> memory = me.agent.policy().memory().all();
   std::span<const float> remembered;
   if (!memory.empty()) remembered = find_array<float>(state.episodes, kMemory, memory.size());

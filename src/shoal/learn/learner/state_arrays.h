@@ -95,6 +95,18 @@ inline void load_moments(const std::string& name, const std::vector<NamedArray>&
   moments.restore(mean, var, find_array<double>(in, name + ".count", 1)[0]);
 }
 
+/// What an update scales returns by, where it does.
+inline void save_returns(const collect::RunningMoments& returns, LearnerState& state) {
+  if (returns.size() > 0) save_moments("value_target", returns, state.normalizer);
+}
+
+/// The inverse, of moments as those of `like`.
+inline collect::RunningMoments read_returns(const LearnerState& state,
+                                            collect::RunningMoments like) {
+  if (like.size() > 0) load_moments("value_target", state.normalizer, like);
+  return like;
+}
+
 inline void load_flat(const std::vector<NamedArray>& arrays, const std::string& prefix,
                       const Parameters& layout, std::span<float> flat) {
   for (const auto& p : layout.list()) {

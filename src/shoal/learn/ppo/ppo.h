@@ -18,6 +18,7 @@
 
 namespace shoal::learn {
 
+/// Collects and updates in turns, whatever `config.overlap` says.
 class Ppo final : public RolloutLearner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
@@ -30,7 +31,7 @@ class Ppo final : public RolloutLearner {
       const PpoConfig& config, std::uint64_t seed);
 };
 
-/// As the constructor.
+/// As the constructor: a Ppo, or, with `config.overlap`, an AsynchronousLearner with its update.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const PpoConfig& config, std::uint64_t seed,
                                       std::shared_ptr<group::Group> group = nullptr);

@@ -32,6 +32,9 @@ struct PpoConfig : LearnerConfig {
   int shards =
       0;  // of the environments, kept apart for the same bits on any number of ranks that goes
           // into it; 0: one for each rank
+  /// The next rollout is collected beside the update, with the weights from before it. The ratio
+  /// is by the log-probabilities of the weights that acted, as ever.
+  bool overlap = false;
 
   bool operator==(const PpoConfig&) const = default;
 
@@ -63,6 +66,7 @@ template <class Config, class Visit>
 void for_each_option(Config& c, Visit&& visit) {
   for_each_option_of_update(c, visit);
   visit("shards", c.shards);
+  visit("overlap", c.overlap);
 }
 
 }  // namespace shoal::learn

@@ -65,6 +65,7 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.optimizer = OptimizerKind::kRmsPropTf;
   config.rmsprop_alpha = 0.95;
   config.rmsprop_eps = 0.1;
+  config.overlap = true;
   const json text = options_to_json(config);
   const json defaults = options_to_json(PpoConfig{});
   for (const auto& [name, value] : text.items())

@@ -142,6 +142,72 @@ TEST(Ppo, NormalizedReturnsAreWhatTheValueHeadLearns) {
   EXPECT_LT(last_of(true), 5);
 }
 
+std::unique_ptr<Learner> overlapping(const VectorEnv& envs, PpoConfig config) {
+  config.overlap = true;
+  return make_learner(envs.single_observation_space(), envs.single_action_space(), envs.num_envs(),
+                      config, 3);
+}
+
+TEST(Ppo, WithOverlapTheFirstUpdateIsTheSameAndTheOthersAreOneUpdateBehind) {
+  PpoConfig config = small_config();
+  config.epochs = 1;
+  config.batch_size = 100'000;  // the only ratio is that of now to when it acted
+  const auto envs = make(kCartPole, 8);
+  const auto other_envs = make(kCartPole, 8);
+  Ppo in_turns = learner(*envs, config);
+  const auto overlap = overlapping(*other_envs, config);
+  in_turns.begin(*envs);
+  overlap->begin(*other_envs);
+  for (int k = 0; k < 5; ++k) {
+    const IterationStats turn = in_turns.iterate();
+    const IterationStats ahead = overlap->iterate();
+    EXPECT_EQ(ahead.policy_lag, k == 0 ? 0 : 1);
+    EXPECT_TRUE(std::isnan(turn.policy_lag));
+    EXPECT_EQ(ahead.steps, turn.steps);
+    EXPECT_EQ(overlap->state().policy == in_turns.state().policy, k == 0);
+    EXPECT_NEAR(turn.approx_kl, 0, 1e-6);
+    if (k > 0) {
+      EXPECT_GT(ahead.approx_kl, 1e-5) << "the log-probabilities are those of acting";
+    }
+  }
+}
+
+TEST(Ppo, WithOverlapAPolicyThatStaysLearnsFromTheSameRollouts) {
+  PpoConfig config = small_config();
+  config.learning_rate = 0;
+  const auto envs = make(kCartPole, 8);
+  const auto other_envs = make(kCartPole, 8);
+  Ppo in_turns = learner(*envs, config);
+  const auto overlap = overlapping(*other_envs, config);
+  in_turns.begin(*envs);
+  overlap->begin(*other_envs);
+  for (int k = 0; k < 5; ++k) {
+    const IterationStats turn = in_turns.iterate();
+    const IterationStats ahead = overlap->iterate();
+    EXPECT_EQ(ahead.finished, turn.finished);
+    EXPECT_EQ(ahead.loss, turn.loss);
+    EXPECT_EQ(ahead.grad_norm, turn.grad_norm);
+    EXPECT_EQ(ahead.explained_variance, turn.explained_variance);
+  }
+}
+
+TEST(Ppo, OverlapIsForOneShard) {
+  PpoConfig config = small_config();
+  config.shards = 2;
+  EXPECT_THROW(overlapping(*make(kCartPole, 4), config), InvalidArgument);
+  config.shards = 1;
+  EXPECT_NO_THROW(overlapping(*make(kCartPole, 4), config));
+}
+
+TEST(Ppo, AStateWithARolloutThatWaitsIsForOverlapAlone) {
+  const PpoConfig config = small_config();
+  const auto envs = make(kCartPole, 2);
+  Ppo in_turns = learner(*envs, config);
+  const auto overlap = overlapping(*envs, config);
+  EXPECT_THROW(in_turns.load_state(overlap->state()), InvalidArgument);
+  EXPECT_THROW(overlap->load_state(in_turns.state()), InvalidArgument);
+}
+
 TEST(Ppo, SameStepAutoresetLearnsToo) { expect_cartpole_is_learnt(AutoresetMode::kSameStep); }
 
 TEST(Ppo, SettingsThatLookAtAllRowsAtOnceAreNotForShards) {

@@ -308,7 +308,10 @@ Evaluation TrainingRun::run_evaluation(ActingPolicy& policy, int episodes, Purpo
   EvaluationOptions options;
   options.episodes = episodes;
   options.seed = bits[0] >> 2;  // seed + environment stays below 2^31
-  options.cancelled = [&stop] { return stop.stop_requested(); };
+  options.cancelled = [&] {
+    learner_->attend();
+    return stop.stop_requested();
+  };
   auto evaluation = evaluate(*setup_.eval_envs, policy, true, options);
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
   return evaluation;
