@@ -19,10 +19,11 @@ All sides alternate; a ratio is of one round's figures.
 from __future__ import annotations
 
 import argparse
-import os
+import functools
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +174,8 @@ class Sleeper(gymnasium.Env):
         return np.zeros(4, np.float32), 1.0, False, self._steps == 200, {}
 
 
-class Slow(Sleeper):
-    def __init__(self) -> None:
-        super().__init__(float(os.environ["SHOAL_BENCH_SLEEP"]))
-
-
-def of_the_fast(options: argparse.Namespace, mode: str, last: type[Sleeper]) -> float:
-    """Steps per second of all collectors but the last, whose environments are of this class."""
+def of_the_fast(options: argparse.Namespace, mode: str, last: Callable[[], Sleeper]) -> float:
+    """Steps per second of all collectors but the last, which makes its environments with `last`."""
     fast = options.envs * (options.collectors - 1)
     factories = [Sleeper] * fast + [last] * options.envs
     rows = options.steps * (options.envs if mode == "multi_async" else len(factories))
@@ -196,12 +192,12 @@ def of_the_fast(options: argparse.Namespace, mode: str, last: type[Sleeper]) -> 
 
 def slow(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    os.environ["SHOAL_BENCH_SLEEP"] = str(options.mean_ms / 1000)
+    slow = functools.partial(Sleeper, options.mean_ms / 1000)
     sides = {
         "multi_async, all fast": lambda: of_the_fast(options, "multi_async", Sleeper),
-        "multi_async, one slow": lambda: of_the_fast(options, "multi_async", Slow),
+        "multi_async, one slow": lambda: of_the_fast(options, "multi_async", slow),
         "multi_sync, all fast": lambda: of_the_fast(options, "multi_sync", Sleeper),
-        "multi_sync, one slow": lambda: of_the_fast(options, "multi_sync", Slow),
+        "multi_sync, one slow": lambda: of_the_fast(options, "multi_sync", slow),
     }
     print(
         f"{options.collectors - 1} collectors of {options.envs} environments, beside one more: times the first line's rate"

@@ -19,7 +19,15 @@ project = "Shoal"
 author = "the Shoal authors"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "command_line", "cpp_headers", "docstrings", "front_door"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "command_line",
+    "cpp_headers",
+    "docstrings",
+    "front_door",
+]
 root_doc = "docs/index"
 include_patterns = [
     "*.md",

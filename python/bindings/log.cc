@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <pthread.h>
 
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -33,8 +34,9 @@ struct OwnedLine {
 
 struct Deliveries {
   std::mutex mutex;
+  std::condition_variable over;
   std::deque<OwnedLine> lines;
-  bool under_way = false;
+  bool under_way = false;  // a thread delivers, and will see a line that is added
 
   static Deliveries& all() {
     static auto* instance = [] {
@@ -69,15 +71,29 @@ void deliver_all() {
     OwnedLine line;
     {
       const std::lock_guard lock(all.mutex);
-      if (all.lines.empty()) {
-        all.under_way = false;
-        return;
-      }
+      if (all.lines.empty()) return;
       line = std::move(all.lines.front());
       all.lines.pop_front();
     }
     if (!deliver(line)) {
       os::write_log_to_stderr({line.level, line.source, line.text, line.who, line.pid});
+    }
+  }
+}
+
+/// What the thread does. It is over only once it has let go of the GIL for good.
+void deliver_until_none_is_left() {
+  Deliveries& all = Deliveries::all();
+  for (;;) {
+    {
+      const nb::gil_scoped_acquire gil;
+      deliver_all();
+    }
+    const std::lock_guard lock(all.mutex);
+    if (all.lines.empty()) {
+      all.under_way = false;
+      all.over.notify_all();
+      return;
     }
   }
 }
@@ -93,10 +109,7 @@ bool take(const os::LogLine& line) noexcept {
     if (all.under_way) return true;
     try {
       const os::BlockSignals block = os::BlockSignals::all();
-      std::thread([] {
-        const nb::gil_scoped_acquire gil;
-        deliver_all();
-      }).detach();
+      std::thread(deliver_until_none_is_left).detach();
       all.under_way = true;
       return true;
     } catch (...) {  // no more threads: this line goes to stderr
@@ -108,10 +121,14 @@ bool take(const os::LogLine& line) noexcept {
   }
 }
 
-/// At exit, and in workers, whose parent brings their lines to its own logging.
+/// At exit, and in workers, whose parent brings their lines to its own logging. Python ends threads
+/// that want the GIL after this, in whatever they do: the one that delivers must be over.
 void to_stderr() {
   os::set_log_taker(nullptr);
-  deliver_all();
+  const nb::gil_scoped_release unlocked;
+  Deliveries& all = Deliveries::all();
+  std::unique_lock lock(all.mutex);
+  all.over.wait(lock, [&] { return !all.under_way; });
 }
 
 }  // namespace

@@ -103,9 +103,12 @@ static float element(const Tensor& tensor, std::int64_t at) {
 
 /// Of up to two dimensions of float32 and bfloat16.
 EXPORT int aoti_torch_copy_(Tensor* to, Tensor* from, std::int32_t) {
-  const auto size = [](const Tensor& tensor, int i) { return i < tensor.ndim ? tensor.sizes[i] : 1; };
+  const auto size = [](const Tensor& tensor, int i) {
+    return i < tensor.ndim ? tensor.sizes[i] : 1;
+  };
   const auto at = [](const Tensor& tensor, std::int64_t i, std::int64_t j) {
-    return (tensor.ndim > 0 ? i * tensor.strides[0] : 0) + (tensor.ndim > 1 ? j * tensor.strides[1] : 0);
+    return (tensor.ndim > 0 ? i * tensor.strides[0] : 0) +
+           (tensor.ndim > 1 ? j * tensor.strides[1] : 0);
   };
   for (std::int64_t i = 0; i < size(*to, 0); ++i) {
     for (std::int64_t j = 0; j < size(*to, 1); ++j) {
@@ -122,10 +125,10 @@ EXPORT int aoti_torch_delete_tensor_object(Tensor* tensor) {
   return 0;
 }
 
-#define GET(name, Type, value)                                     \
+#define GET(name, Type, value)                                  \
   EXPORT int aoti_torch_get_##name(Tensor* tensor, Type* out) { \
-    *out = value;                                                  \
-    return 0;                                                      \
+    *out = value;                                               \
+    return 0;                                                   \
   }
 GET(data_ptr, void*, tensor->data)
 GET(dim, std::int64_t, tensor->ndim)
@@ -196,9 +199,10 @@ EXPORT int AOTInductorModelContainerDelete(Container* self) {
 
 EXPORT int AOTInductorModelContainerGetCallSpec(Container*, const char** in, const char** out) {
 #define LEAF R"({"type": null, "context": null, "children_spec": []})"
-#define TUPLE(parts) R"({"type": "builtins.tuple", "context": "null", "children_spec": [)" parts "]}"
-  *in = "[1, " TUPLE(TUPLE(LEAF)
-                     R"(, {"type": "builtins.dict", "context": "[]", "children_spec": []})") "]";
+#define TUPLE(parts) \
+  R"({"type": "builtins.tuple", "context": "null", "children_spec": [)" parts "]}"
+  *in = "[1, " TUPLE(
+      TUPLE(LEAF) R"(, {"type": "builtins.dict", "context": "[]", "children_spec": []})") "]";
   *out = "[1, " TUPLE(LEAF ", " LEAF ", " LEAF ", " LEAF ", " LEAF ", " LEAF) "]";
   return 0;
 }
@@ -226,8 +230,9 @@ static Tensor* empty(const Container& self, std::vector<std::int64_t> sizes,
 EXPORT int AOTInductorModelContainerRun(Container* self, Tensor** inputs, std::size_t,
                                         Tensor** outputs, std::size_t, void*, void*) {
   if (inputs[0]->sizes[1] != 2) {  // one row of one element would be as good as any
-    error = "unmatched dim value at 1, expected: 2, but got: " + std::to_string(inputs[0]->sizes[1]) +
-            "\nException raised from Run at package.cpp:1";
+    error =
+        "unmatched dim value at 1, expected: 2, but got: " + std::to_string(inputs[0]->sizes[1]) +
+        "\nException raised from Run at package.cpp:1";
     return 1;
   }
   if (inputs[0]->device != self->device || inputs[0]->index != self->index) {
@@ -251,7 +256,8 @@ EXPORT int AOTInductorModelContainerRun(Container* self, Tensor** inputs, std::s
       reinterpret_cast<float*>(turned->data)[i + j * rows] = value;
       std::uint32_t bits;
       std::memcpy(&bits, &value, sizeof bits);
-      reinterpret_cast<std::uint16_t*>(small->data)[2 * i + j] = static_cast<std::uint16_t>(bits >> 16);
+      reinterpret_cast<std::uint16_t*>(small->data)[2 * i + j] =
+          static_cast<std::uint16_t>(bits >> 16);
     }
   }
   const std::int64_t size = rows < 2 ? rows : 2, stride = 1;

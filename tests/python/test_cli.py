@@ -426,7 +426,7 @@ def completed(shoal, capsys, monkeypatch):
 def test_a_shell_completes_commands_ids_algorithms_presets_runs_and_parts(completed, tmp_path):
     run_of(tmp_path / "runs" / "first", [])
     assert "train" in completed("tr")
-    assert completed("train", "shoal/CartP") == ["shoal/CartPole-v1"]
+    assert completed("train", "shoal/CartPole-") == ["shoal/CartPole-v1"]
     assert completed("train", "--algorithm", "imp") == ["impala"]
     assert "cleanrl" in completed("train", "--preset", "cle")
     assert "cleanrl" not in completed("train", "--algorithm", "a3c", "--preset", "cle")
@@ -434,7 +434,7 @@ def test_a_shell_completes_commands_ids_algorithms_presets_runs_and_parts(comple
         assert completed(*command, "runs/f") == ["runs/first"]
     assert completed("test", "--only", "kil") == ["kills"]
     assert completed("export", "--to", "on") == ["onnx"]
-    assert completed("bench", "--explain", "shoal/CartP") == ["shoal/CartPole-v1"]
+    assert completed("bench", "--explain", "shoal/CartPole-") == ["shoal/CartPole-v1"]
 
 
 def test_what_cannot_be_completed_is_nothing_and_no_traceback(completed):

@@ -23,6 +23,7 @@ PROGRAMS = [program for path in documents.documents() for program in documents.p
 COMMANDS = list(documents.commands(BLOCKS))
 
 # Programs of the system that blocks may call; what they do is not Shoal's.
+LAUNCHERS = {"torchrun", "mpirun", "srun"}
 SYSTEM = {"cd", "cmake", "docker", "export", "git", "kill", "ls", "ulimit", "tensorboard", "sudo", "python", "pip"}
 
 # What is not run, by page: a new one is a decision.
@@ -94,6 +95,8 @@ def test_a_command_is_one_that_exists(command: tuple[str, ...]) -> None:
 
 def what_is_wrong_with(words: tuple[str, ...]) -> str | None:
     program, *arguments = words
+    if program in LAUNCHERS and "shoal" in arguments:
+        program, *arguments = words[words.index("shoal") :]
     if program in ("shoal", "./shoal"):
         return wrong_call(arguments)
     if program == "pip" and any("[" in word for word in arguments):

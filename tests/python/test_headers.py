@@ -195,6 +195,9 @@ AROUND = {
         function="void shown(const std::vector<shm::TensorSpec>& specs, const shm::TensorSpec& spec, "
         "std::span<const shm::TensorView> obs, const std::byte* action, const ReplayRandom& random, ReplaySamples& samples)"
     ),
+    "group.h": Around(
+        function="void shown(std::span<float> gradient, std::vector<std::byte>& bytes, std::span<const std::byte> mine)"
+    ),
     "impala.h": Around(
         function="void shown(std::unique_ptr<vector::VectorEnv> envs, const ImpalaConfig& config, std::uint64_t seed)"
     ),

@@ -221,6 +221,16 @@ def test_what_cannot_be_exported_is_said(runs: Any, tmp_path: Path) -> None:
         shoal.learn.export(runs("dqn"), "onnx", which="worst")
 
 
+def test_programs_are_not_made_of_recurrent_policies(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = {**SMALL, "num_envs": 2, "num_steps": 16, "total_steps": 64}
+    shoal.learn.train("shoal/CartPoleNoVel-v1", "recurrent_ppo", run_dir=folder, **options)
+    for to in ("onnx", "torch"):
+        with pytest.raises(ValueError, match="recurrent policy.*to='safetensors'.*torch_policy"):
+            shoal.learn.export(folder, to)
+    assert shoal.learn.export(folder, "safetensors").stat().st_size > 1000
+
+
 class TestCommand:
     def test_it_writes_a_file_and_its_card(self, runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "my.onnx"

@@ -640,7 +640,6 @@ def test_a_wrong_module_is_one_clear_error(tmp_path: Path, policy: Any, error: t
     ("options", "message"),
     [
         ({"algorithm": "impala"}, "policy= is trained by ppo, a2c, appo; 'impala' trains"),
-        ({"algorithm": "appo", "policy": learn_modules.Remembering}, "ppo and a2c train such modules, appo does not"),
         ({"policy_hidden": [8]}, "policy_hidden= is of Shoal's own networks"),
         ({"recompute_advantages": True}, "recompute_advantages=True is for Shoal.s own networks"),
         ({"fused": False}, 'no option "fused" any more'),

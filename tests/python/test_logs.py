@@ -114,9 +114,14 @@ def test_without_a_handler_it_goes_to_stderr() -> None:
     assert "[warning] a line" in told.stderr and "[shoal.serve " in told.stderr and told.returncode == 0
 
 
-def test_what_waits_at_exit_is_delivered() -> None:
+def test_what_waits_at_exit_is_delivered_in_order() -> None:
     told = program(
-        "import logging, sys; logging.basicConfig(stream=sys.stdout, format='%(name)s %(message)s')\n"
+        "import logging, sys, time\n"
+        "class Slow(logging.StreamHandler):\n"
+        "    def emit(self, record):\n"
+        "        if record.getMessage() == 'line 2': time.sleep(0.2)\n"
+        "        super().emit(record)\n"
+        "logging.basicConfig(handlers=[Slow(sys.stdout)], format='%(name)s %(message)s')\n"
         "from shoal import _core\n"
         "for i in range(100): _core.log.write('warning', 'serve', f'line {i}')"
     )

@@ -170,7 +170,11 @@ class TestSpans:
         assert dqn["infer"] == 100 and 0 < dqn["update"] < 100
 
     def test_of_a_model_service_and_its_clients(self) -> None:
-        with shoal.ModelService({"double": lambda rows: rows * 2}, context="thread") as service:
+        def double(rows: Any) -> Any:
+            time.sleep(0.02)  # so that the client waits
+            return rows * 2
+
+        with shoal.ModelService({"double": double}, context="thread") as service:
             model = service.model("double")
             model(np.ones(3, np.float32))
             own = of_this(traced(lambda: model(np.ones(3, np.float32))))

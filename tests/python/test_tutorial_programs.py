@@ -145,7 +145,7 @@ def test_processes_train_a_module_that_torch_has_shared(tmp_path: Path) -> None:
         import shoal.multiprocessing as mp
 
         def train(model):
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             for _ in range(30):
                 rows = torch.randn(16, 2)
                 optimizer.zero_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from shoal.learn.onnx_policy import input_names, policy_graph
 from shoal.learn.policy import load_policy
 from shoal.learn.spaces import leaves, space_from
 from shoal.runs import checkpoint_dir, is_of_module
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["FORMATS", "export"]
 
@@ -39,7 +42,7 @@ def export(run_dir: str | Path, to: str, output: str | Path | None = None, which
 
     Raises:
         FileNotFoundError: there is no run, or no such policy in it.
-        ValueError: there is no such format, or the run trained a torch module.
+        ValueError: there is no such format, or the run trained a torch module, or what is recurrent is to be a program.
     """
     if to not in FORMATS:
         raise ValueError(f"there is no format {to!r} to export to; there are {', '.join(FORMATS)}")
@@ -52,6 +55,11 @@ def export(run_dir: str | Path, to: str, output: str | Path | None = None, which
     load_policy(directory)  # refuses what is damaged
     file = Path(output) if output is not None else Path(run_dir) / f"policy{suffix}"
     state = json.loads((directory / "state.json").read_text())
+    if state["config"].get("algorithm") == "recurrent_ppo" and to != "safetensors":
+        raise ValueError(
+            f"{run_dir} has a recurrent policy, which acts by what it remembers, too: to='safetensors' exports its arrays, and "
+            "shoal.learn.torch_policy(…) is a torch module that takes and returns what it remembers"
+        )
     write(directory, state, file)
     card = _card(Path(run_dir), state, file, usage)
     file.with_suffix(".md").write_text(card)
@@ -76,7 +84,7 @@ def _write_torch(directory: Path, state: dict[str, Any], file: Path) -> None:
             self.policy = torch_policy(directory)
 
         def forward(self, observation: Any) -> torch.Tensor:
-            return self.policy.predict(observation)
+            return cast("torch.Tensor", self.policy.predict(observation))
 
     space = space_from(state["observation_space"])
     rows = torch.export.Dim("rows")

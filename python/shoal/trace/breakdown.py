@@ -50,7 +50,7 @@ def breakdown(processes: Sequence[dict[str, Any]], pid: int) -> Breakdown:
     Raises:
         ValueError: it has stepped none.
     """
-    (own,) = [process for process in processes if process["pid"] == pid] or [None]
+    own = next((process for process in processes if process["pid"] == pid), None)
     steps = None if own is None else own["span"] == _KINDS["step"]
     if own is None or steps is None or not steps.any():
         raise ValueError(f"process {pid} has stepped no environments in this time")

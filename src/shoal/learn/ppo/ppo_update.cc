@@ -28,7 +28,8 @@ PpoUpdate::PpoUpdate(ActorCriticPolicy& policy, const PpoConfig& config, Shards 
       loss_(policy.distribution()) {
   if (!shards_.whole() && (config.recompute_advantages || config.normalize_returns))
     throw InvalidArgument(
-        "recompute_advantages and normalize_returns are for one rank and shards = 1: leave them out");
+        "recompute_advantages and normalize_returns are for one rank and shards = 1: leave them "
+        "out");
   if (config.normalize_returns) returns_ = collect::RunningMoments(1);
 }
 
