@@ -104,10 +104,11 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, monkeypatch: pytes
     refused("nproc is 0, it has to be", nproc=0)
     refused("dqn does not learn on 2 ranks together", nproc=2, algorithm="dqn")
     refused("which does not go into 3 ranks", nproc=3, num_envs=8)
-    refused("a policy= of one's own is trained by one process", nproc=2, policy="some:policy")
+    refused("a policy= .* is not trained on 3 ranks together: with nproc=1", nproc=3, policy="some:policy")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused("leave nproc out to train with those", nproc=2)
+    refused("a policy= .* is not trained on 2 ranks together: with nproc=1", policy="some:policy")
     assert not (tmp_path / "run").exists()
 
 

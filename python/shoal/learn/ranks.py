@@ -12,12 +12,18 @@ from typing import Any
 from shoal import _core
 from shoal.errors import Error, PeerLost
 
-__all__ = ["Ranks", "begin"]
+__all__ = ["Ranks", "begin", "policy_on_ranks"]
 
 Group = _core.group.Group
 Launch = _core.group.Launch
 
 _started_as: Any = None  # the Launch of a process that `nproc=` started
+
+
+def policy_on_ranks(size: int) -> ValueError:
+    return ValueError(
+        f"a policy= of one's own is not trained on {size} ranks together: with nproc=1 each process trains by itself"
+    )
 
 
 class Ranks:
@@ -30,11 +36,15 @@ class Ranks:
 
     group: Any = None
 
-    def __init__(self, nproc: int | None) -> None:
+    def __init__(self, nproc: int | None, *, alone: bool = False) -> None:
         """Joins the ranks that a launcher started, unless `nproc` says otherwise.
 
+        Args:
+            alone: it is a policy= that is trained, which ranks cannot do together.
+
         Raises:
-            ValueError: for a number that is none, or more than 1 where a launcher has started this process.
+            ValueError: for a number that is none, or more than 1 where a launcher has started this process; for `alone` where
+                there would be several.
         """
         if nproc is not None and (not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1):
             raise ValueError(f"nproc is {nproc!r}, it has to be a number of processes, 1 or more")
@@ -43,6 +53,8 @@ class Ranks:
         self._patience = 5.0  # seconds for one of them to end by itself
         self.rank = 0
         launch = _started_as or Launch.detect()
+        if alone and (launch.size > 1 if nproc is None else nproc > 1):
+            raise policy_on_ranks(launch.size if nproc is None else nproc)
         if nproc is None and launch.size > 1:
             self.group = Group.join(launch)
             self.rank = self.group.rank
@@ -51,6 +63,11 @@ class Ranks:
                 f"nproc={nproc} starts ranks of its own, but {launch.launcher} has started this process as rank {launch.rank} "
                 f"of {launch.size}: leave nproc out to train with those"
             )
+
+    @property
+    def size(self) -> int:
+        """Of those that `nproc` asks for before they start, too."""
+        return self._nproc or 1 if self.group is None else int(self.group.size)
 
     @property
     def first(self) -> bool:

@@ -17,7 +17,7 @@ from shoal._version import __version__
 from shoal.errors import PeerLost
 from shoal.learn import environments, ranks
 from shoal.learn.config import algorithm_names, override, preset_for, read_run
-from shoal.learn.ranks import Ranks
+from shoal.learn.ranks import Ranks, policy_on_ranks
 from shoal.runs import preset as preset_config
 
 if TYPE_CHECKING:
@@ -218,11 +218,9 @@ class Trainer:
         named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
         overrides |= {name: value for name, value in named.items() if value is not None}
         options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers, atari)
-        if policy is not None and nproc is not None and nproc > 1:
-            raise ValueError("a policy= of one's own is trained by one process: leave out nproc")
         given = {"env": env, "algorithm": algorithm, "preset": preset, "config": config, **vars(options), **overrides}
         where = {"num_workers": num_workers, "backend": backend, "context": context}
-        self._ranks = Ranks(nproc if policy is None else 1)
+        self._ranks = Ranks(nproc, alone=policy is not None)
         with self._ranks.ending_together():
             if resume:
                 if atari is not None:
@@ -231,6 +229,8 @@ class Trainer:
                     lambda: _recorded(run_dir, overrides, preset or config, algorithm)
                 )
                 policy, device = _network_of(about, policy, device)
+                if policy is not None and self._ranks.size > 1:
+                    raise policy_on_ranks(self._ranks.size)
                 env = environments.recorded_env(about, env)
                 where["num_workers"] = num_workers = _recorded_workers(about, num_workers)
                 asked, options = options, options.over(environments.EnvOptions.of_run(about))
