@@ -6,8 +6,10 @@ goes into blocks of the family's heap, which the caller holds; weights come out 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,7 +182,8 @@ class _Process:
             )
         experience = layout.attach(_core.ipc.acquire(*order.block), order.steps)
         rows = Rows(experience, order.column, 0, order.steps, order.random, order.number)
-        missing = self._station.collect(layout.arrays(experience), rows)
+        with _inference():
+            missing = self._station.collect(layout.arrays(experience), rows)
         if self._context.hide_gpu:
             _core.process.check_gpu()
         states = tree_map(_plain, self._station.states())
@@ -218,6 +221,14 @@ class _Process:
             self._place, number, rows, missing, station.version, tuple(station.outputs), station.counts(), answer
         )
         self._reports.put_bytes(pickle.dumps(report))
+
+
+def _inference() -> AbstractContextManager[Any]:
+    """Torch computes without a record of what autograd would need. In the caller's process it does not go so far: a module may
+    keep a tensor that was made there, and train with it later. What is here is a copy, which nobody trains.
+    """
+    torch = sys.modules.get("torch")
+    return contextlib.nullcontext() if torch is None else torch.inference_mode()
 
 
 def _plain(value: Any) -> Any:
