@@ -702,6 +702,7 @@ PROOF: dict[str, dict[str, str]] = {
     # --- PettingZoo's
     "compat.pettingzoo.make_vec": {
         "parallel_env num_envs options": f"{PETTINGZOO}::test_rows_are_agents_and_those_of_the_dead_are_zeros",
+        "base_class": f"{PETTINGZOO}::test_stable_baselines3_has_agents_as_rows",
         "env_kwargs": f"{PETTINGZOO}::test_agents_that_come_later_have_their_rows_from_the_start",
         "autoreset_mode": f"{PETTINGZOO}::test_resets_take_options_seeds_and_a_mask_of_environments",
     },
