@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import time
 import warnings
@@ -20,6 +19,7 @@ from typing import Any
 
 warnings.filterwarnings("ignore")
 
+import beside_peers  # noqa: E402
 import ding.envs as peer  # noqa: E402
 import gymnasium  # noqa: E402
 import in_turns  # noqa: E402
@@ -95,7 +95,7 @@ def stepping(
     return envs, run
 
 
-def measure(task: str, kind: str, count: int, rounds: int, seconds: float) -> dict[str, Any]:
+def measure(task: str, kind: str, count: int, rounds: int, seconds: float) -> dict[str, dict[str, Any]]:
     name, settings = KINDS[kind]
     sides = {f"DI-engine's {name}": (getattr(peer, name), {})}
     for more in settings:
@@ -106,8 +106,7 @@ def measure(task: str, kind: str, count: int, rounds: int, seconds: float) -> di
     rates = in_turns.rates_of({side: functools.partial(run, seconds) for side, (_, run) in running.items()}, rounds)
     for envs, _ in running.values():
         envs.close()
-    rows = in_turns.compared(rates, "times_theirs", first_is_above=False)
-    return {"task": task, "class": name, "num_envs": count, "rounds": rounds, "sides": rows}
+    return in_turns.compared(rates, "times_theirs", first_is_above=False)
 
 
 def main() -> None:
@@ -121,11 +120,9 @@ def main() -> None:
     options = parser.parse_args()
     for task in options.task or TASKS:
         for kind in options.kind or KINDS:
-            result = measure(task, kind, options.envs, options.rounds, options.seconds)
-            print(f"{task}, {result['class']}, {options.envs} environments, {options.rounds} rounds", flush=True)
-            in_turns.show(result["sides"], "times_theirs")
-            if options.json:
-                print(json.dumps(result), flush=True)
+            sides = measure(task, kind, options.envs, options.rounds, options.seconds)
+            title = beside_peers.title(task, options.envs, KINDS[kind][0])
+            beside_peers.tell("di_engine", title, options.rounds, sides, "times_theirs", options.json)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from marked import write_between
+
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks/results/learning/rows.json"
 BEGIN, END = "<!-- learning: made by benchmarks/learning.py -->", "<!-- end of learning -->"
@@ -132,15 +134,6 @@ def pages(found: dict[Key, dict[str, Any]]) -> dict[Path, str]:
     }
 
 
-def write(path: Path, text: str) -> None:
-    page = path.read_text()
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{path} lacks the lines {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("results", type=Path, nargs="*", metavar="RESULT.json")
@@ -158,7 +151,7 @@ def main() -> None:
         print(table(list(dict.fromkeys(name for name, _ in found)), found))
     if options.write:
         for path, text in pages(kept()).items():
-            write(path, text)
+            write_between(path, BEGIN, END, text)
 
 
 if __name__ == "__main__":

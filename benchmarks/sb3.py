@@ -10,16 +10,11 @@ looks at every 12th pixel in both directions, since a convolution would take mos
 from __future__ import annotations
 
 import argparse
-import functools
-import json
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
-import in_turns
-import numpy as np
+import beside_peers
 import torch
 from gymnasium import spaces
 from stable_baselines3 import A2C
@@ -32,30 +27,6 @@ from shoal.compat import sb3 as ours
 NUM_ENVS = 16
 
 
-class ImageEnv(gymnasium.Env):
-    observation_space = spaces.Box(0, 255, (84, 84, 4), np.uint8)
-    action_space = spaces.Discrete(4)
-    metadata = {"render_modes": []}
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        self.steps = 0
-        self.frames = np.random.default_rng(0).integers(0, 256, (8, 84, 84, 4), np.uint8)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.frames[0].copy(), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        end = time.perf_counter() + 1e-4
-        self.steps += 1
-        while time.perf_counter() < end:
-            pass
-        return self.frames[self.steps % 8].copy(), 1.0, self.steps >= 500, False, {}
-
-
 class EveryTwelfthPixel(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Box) -> None:
         super().__init__(observation_space, 4 * 7 * 7)
@@ -66,8 +37,12 @@ class EveryTwelfthPixel(BaseFeaturesExtractor):
 
 TASKS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "cartpole": ("CartPole-v1", "MlpPolicy", {}),
-    "image": (ImageEnv, "CnnPolicy", {"features_extractor_class": EveryTwelfthPixel, "normalize_images": False}),
-    "image-cnn": (ImageEnv, "CnnPolicy", {}),
+    "image": (
+        beside_peers.ImageEnv,
+        "CnnPolicy",
+        {"features_extractor_class": EveryTwelfthPixel, "normalize_images": False},
+    ),
+    "image-cnn": (beside_peers.ImageEnv, "CnnPolicy", {}),
 }
 
 SIDES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -79,17 +54,26 @@ SIDES: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def collecting(model: A2C, steps: int) -> Callable[[], None]:
+def collecting(model: A2C, steps: int) -> Callable[[], int]:
     _, callback = model._setup_learn(10**9)
     callback.on_training_start({}, {})
-    return lambda: model.collect_rollouts(model.env, callback, model.rollout_buffer, steps) and None
+
+    def run() -> int:
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, steps)
+        return steps * NUM_ENVS
+
+    return run
 
 
-def learning(model: A2C, steps: int) -> Callable[[], None]:
-    return lambda: model.learn(steps * NUM_ENVS, reset_num_timesteps=False) and None
+def learning(model: A2C, steps: int) -> Callable[[], int]:
+    def run() -> int:
+        model.learn(steps * NUM_ENVS, reset_num_timesteps=False)
+        return steps * NUM_ENVS
+
+    return run
 
 
-def measure(task: str, what: str, steps: int, rounds: int) -> dict[str, Any]:
+def measure(task: str, what: str, steps: int, rounds: int) -> dict[str, dict[str, Any]]:
     env, policy, policy_kwargs = TASKS[task]
     runs = {}
     models = []
@@ -103,34 +87,28 @@ def measure(task: str, what: str, steps: int, rounds: int) -> dict[str, Any]:
         runs[name] = (collecting if what == "collect" else learning)(model, steps)
     for run in runs.values():
         run()
-
-    def rate(name: str) -> float:
-        start = time.perf_counter()
-        runs[name]()
-        return steps * NUM_ENVS / (time.perf_counter() - start)
-
-    rates = in_turns.rates_of({name: functools.partial(rate, name) for name in SIDES}, rounds)
+    sides = beside_peers.compared({name: runs[name] for name in SIDES}, rounds)
     for model in models:
         model.env.close()
-    sides = in_turns.compared(rates, "shoal_is", first_is_above=True)
-    return {"task": task, "what": what, "num_envs": NUM_ENVS, "rounds": rounds, "sides": sides}
+    return sides
+
+
+WHAT = {"collect": "collect_rollouts()", "a2c": "A2C"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", action="append", choices=TASKS)
-    parser.add_argument("--what", action="append", choices=("collect", "a2c"))
+    parser.add_argument("--what", action="append", choices=WHAT)
     parser.add_argument("--steps", type=int, default=200, help="of every environment in a round")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for task in options.task or ("cartpole", "image"):
-        for what in options.what or ("collect", "a2c"):
-            result = measure(task, what, options.steps, options.rounds)
-            print(f"{task}, {what}, {NUM_ENVS} environments, {options.rounds} rounds", flush=True)
-            in_turns.show(result["sides"], "shoal_is")
-            if options.json:
-                print(json.dumps(result), flush=True)
+        for what in options.what or WHAT:
+            sides = measure(task, what, options.steps, options.rounds)
+            title = beside_peers.title(task, NUM_ENVS, WHAT[what])
+            beside_peers.tell("stable_baselines3", title, options.rounds, sides, "shoal_is", options.json)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from marked import write_between
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
 BEGIN, END = "<!-- tables: made by benchmarks/tables.py -->", "<!-- end of tables -->"
@@ -238,15 +240,6 @@ def pages(hosts: dict[str, dict[str, Any]]) -> dict[Path, str]:
     }
 
 
-def write(path: Path, text: str) -> None:
-    page = path.read_text()
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{path} lacks the lines {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, nargs="*", metavar="RESULT.json")
@@ -268,7 +261,7 @@ def main() -> None:
         if not hosts:
             raise SystemExit(f"{RESULTS} has no results: --keep some first")
         for path, text in pages(hosts).items():
-            write(path, text)
+            write_between(path, BEGIN, END, text)
 
 
 if __name__ == "__main__":

@@ -593,6 +593,8 @@ PROOF: dict[str, dict[str, str]] = {
         "observation_mode": f"{COMPAT}::test_spaces_may_differ_in_their_bounds_where_that_is_said",
         "autoreset_mode": f"{COMPAT}::test_what_users_read_is_what_they_gave",
         "max_concurrency num_workers": f"{COMPAT}::test_workers_may_share_environments",
+        "on_fault": f"{COMPAT}::test_a_lost_environment_is_replaced_where_that_is_asked",
+        "worker_options": f"{COMPAT}::test_workers_are_set_up_as_asked",
     },
     "compat.gymnasium.AsyncVectorEnv.reset_async": {
         "seed options": f"{OWN}::test_compats_halves_take_what_the_whole_takes",
@@ -695,10 +697,12 @@ PROOF: dict[str, dict[str, str]] = {
     "compat.cleanrl.AsyncVectorEnv": {
         "env_fns copy": f"{CLEANRL}::test_copy_says_whether_observations_of_workers_are_views",
         "num_workers": f"{CLEANRL}::test_workers_share_environments_where_that_is_asked",
+        "on_fault worker_options": f"{CLEANRL}::test_a_killed_worker_is_replaced_where_that_is_asked",
     },
     # --- PettingZoo's
     "compat.pettingzoo.make_vec": {
         "parallel_env num_envs options": f"{PETTINGZOO}::test_rows_are_agents_and_those_of_the_dead_are_zeros",
+        "base_class": f"{PETTINGZOO}::test_stable_baselines3_has_agents_as_rows",
         "env_kwargs": f"{PETTINGZOO}::test_agents_that_come_later_have_their_rows_from_the_start",
         "autoreset_mode": f"{PETTINGZOO}::test_resets_take_options_seeds_and_a_mask_of_environments",
     },

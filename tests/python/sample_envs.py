@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,24 @@ class CounterEnv(gymnasium.Env):
 
     def _observation(self) -> np.ndarray:
         return np.array([self.resets, self.steps], np.float64)
+
+
+TOLD_OF_DEATH = r"(?s)worker 1 .*environment 1\) ended with .*SIGKILL.*the simulator says goodbye"
+"""What is said of environment 1 where it has died(): worker, environment, signal, and last lines of output."""
+
+
+def die() -> None:
+    os.write(2, b"the simulator says goodbye\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class MortalEnv(CounterEnv):
+    """Action 2 kills its process, with a last word."""
+
+    def step(self, action: Any) -> Any:
+        if action == 2:
+            die()
+        return super().step(action)
 
 
 class GatedEnv(CounterEnv):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -16,6 +15,7 @@ import pytest
 from rich.console import Console
 
 import shoal.bench
+from bench_scripts import script
 from shoal.bench import BenchResult, Measurement, parking
 from shoal.bench.beside import Beside
 from shoal.bench.measuring import Measure, Task, best_of
@@ -112,7 +112,8 @@ def test_every_peer_has_an_environment_and_every_workload_a_subject():
     files = {path.stem for path in (ROOT / "benchmarks/peers").glob("*.txt")}
     needed = {needs(c, w) for c in CONTESTANTS.values() for w in WORKLOADS if c.steps(w)}
     assert set(PEERS) == needed - {None}
-    assert files == set(PEERS) | {"cleanrl", "ray"}  # torch_ppo.py's, and that of examples/rllib
+    # Of torch_ppo.py, pettingzoo_envs.py, and of examples/rllib.
+    assert files == set(PEERS) | {"cleanrl", "pettingzoo", "ray"}
     for name, workload in WORKLOADS.items():
         assert any(CONTESTANTS[subject].steps(name) for subject in workload.subjects)
 
@@ -328,9 +329,7 @@ def test_tables_are_made_of_the_closing_lines_of_runs(tmp_path):
 
 
 def test_ranges_over_hosts_are_computed_from_what_is_kept(tmp_path, monkeypatch):
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks/tables.py")
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
+    tables = script("tables")
     for folder in ("benchmarks", "."):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "README.md").write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")

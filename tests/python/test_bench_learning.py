@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import bench_scripts
 import shoal
 from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, run
 from shoal.bench.learning.rows import SAME
@@ -100,11 +100,7 @@ def test_stable_baselines3_gets_the_same_settings_or_none():
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("learning", ROOT / "benchmarks/learning.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return bench_scripts.script("learning")
 
 
 def closing_line(tmp_path: Path, returns: list[float]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+import bench_scripts
 from shoal import learn
 from shoal.bench.roster import interpreter
 
@@ -19,10 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("time_to_solve", ROOT / "benchmarks/time_to_solve.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return bench_scripts.script("time_to_solve")
 
 
 def test_the_preset_s_settings_are_the_preset_s(script):

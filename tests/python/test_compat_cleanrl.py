@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +13,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import RecordEpisodeStatistics
 
 import shoal
+import shoal.compat.gymnasium as compat
 from same import assert_same
-from sample_envs import CounterEnv
+from sample_envs import TOLD_OF_DEATH, CounterEnv, MortalEnv
 from shoal.compat.cleanrl import AsyncVectorEnv, SyncVectorEnv, gym
 
 KINDS = pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
@@ -110,15 +110,72 @@ def test_workers_share_environments_where_that_is_asked() -> None:
 
 
 def test_a_killed_worker_is_told() -> None:
-    envs = AsyncVectorEnv([CounterEnv] * 2)
+    envs = AsyncVectorEnv([MortalEnv] * 2)
     envs.reset()
-    pid = envs.processes[1].pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(shoal.WorkerDied, match="SIGKILL"):
-        for _ in range(3):
-            envs.step([0, 0])
+    with pytest.raises(shoal.WorkerDied, match=TOLD_OF_DEATH):
+        envs.step([0, 2])
     envs.close()
+
+
+def test_a_killed_worker_is_replaced_where_that_is_asked() -> None:
+    fault = shoal.FaultPolicy("restart", backoff=0.0)
+    envs = AsyncVectorEnv([MortalEnv] * 2, on_fault=fault, worker_options=shoal.WorkerOptions(threads=2))
+    envs.reset()
+    _, _, terminated, truncated, infos = envs.step([0, 2])
+    assert truncated.tolist() == [False, True] and not terminated.any() and "final_info" not in infos
+    assert infos["fault"][1].signal == signal.SIGKILL
+    ends = 0
+    while ends < 2:  # of the new environment, as of any other
+        ended = envs.step([1, 1])[4].get("final_observation", [None, None])[1]
+        if ended is not None:
+            ends += 1
+            assert ended.tolist() == [ends, 3]
+    envs.close()
+
+
+def trained(envs: Any, last_observations: Callable[[dict[str, Any]], Any]) -> list[Any]:
+    """The parameters after an actor-critic, to which the last observation of an episode that was cut short matters."""
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    observations = envs.reset(seed=3)[0]
+    ends = 0
+    for _ in range(100):
+        out = model(torch.from_numpy(observations))
+        policy = torch.distributions.Categorical(logits=out[:, :2])
+        actions = policy.sample()
+        observations, rewards, terminated, truncated, infos = envs.step(actions.numpy())
+        following = observations.copy()
+        for row in np.flatnonzero(terminated | truncated):
+            following[row] = last_observations(infos)[row]
+            ends += 1
+        with torch.no_grad():
+            values = model(torch.from_numpy(following))[:, 2]
+        advantages = torch.from_numpy(rewards + 0.99 * ~terminated * values.numpy()).float() - out[:, 2]
+        loss = (advantages**2 - policy.log_prob(actions) * advantages.detach()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    envs.close()
+    assert ends > 10
+    return [value.detach().clone() for value in model.parameters()]
+
+
+def test_training_is_that_of_gymnasiums_own_classes_bit_for_bit() -> None:
+    torch = pytest.importorskip("torch")
+    fns = [lambda: gymnasium.make("CartPole-v1", max_episode_steps=15)] * 3
+    same_step = AutoresetMode.SAME_STEP
+    expected = trained(gymnasium.vector.SyncVectorEnv(fns, autoreset_mode=same_step), lambda infos: infos["final_obs"])
+    for envs, key in [
+        (SyncVectorEnv(fns), "final_observation"),
+        (AsyncVectorEnv(fns, num_workers=2), "final_observation"),
+        (compat.SyncVectorEnv(fns, autoreset_mode=same_step), "final_obs"),
+        (compat.AsyncVectorEnv(fns, autoreset_mode=same_step), "final_obs"),
+    ]:
+        found = trained(envs, lambda infos, key=key: infos[key])
+        assert all(torch.equal(own, other) for own, other in zip(found, expected, strict=True)), envs
 
 
 class PictureEnv(CounterEnv):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import gc
 import multiprocessing
+import os
 import re
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from gymnasium.vector.utils import batch_differing_spaces
 import shoal
 import shoal.compat.gymnasium as compat
 from same import assert_same
-from sample_envs import CounterEnv, FaultyEnv, GatedEnv, PlainWordSpace, SpaceEnv
+from sample_envs import TOLD_OF_DEATH, CounterEnv, FaultyEnv, GatedEnv, MortalEnv, PlainWordSpace, SpaceEnv
 
 CLASSES = {"sync": compat.SyncVectorEnv, "async": compat.AsyncVectorEnv}
 
@@ -256,6 +258,45 @@ def test_a_dead_worker_is_a_worker_died_and_close_works() -> None:
     assert not any(process.is_alive() for process in processes)
 
 
+def test_a_worker_that_dies_in_a_step_is_told_with_its_last_words() -> None:
+    envs = compat.AsyncVectorEnv([MortalEnv] * 2)
+    envs.reset()
+    with pytest.raises(shoal.WorkerDied, match=TOLD_OF_DEATH):
+        envs.step([0, 2])
+    envs.close()
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_a_lost_environment_is_replaced_where_that_is_asked(mode: AutoresetMode) -> None:
+    fault = shoal.FaultPolicy("restart", backoff=0.0)
+    envs = compat.AsyncVectorEnv([functools.partial(MortalEnv, 100)] * 2, autoreset_mode=mode, on_fault=fault)
+    envs.reset(seed=1)
+    envs.step([0, 0])
+    _, rewards, terminated, truncated, infos = envs.step([1, 2])
+    assert rewards.tolist() == [1.0, 0.0] and truncated.tolist() == [False, True] and not terminated.any()
+    lost = infos["fault"][1]
+    assert infos["fault"][0] is None and (lost.env, lost.signal) == (1, signal.SIGKILL)
+    assert "the simulator says goodbye" in lost.details
+    while "down" in (infos := (result := envs.step(np.array([1, 1])))[4]):
+        assert infos["down"].tolist() == [False, True] and result[3][1]
+    assert result[0][1].tolist() == [1, 0] and not result[3].any()
+    assert result[0][0, 0] == 1 and envs.get_attr("length") == (100, 100)
+    envs.close()
+
+
+class SayingEnv(CounterEnv):
+    def track(self) -> str | None:
+        return os.environ.get("TRACK")
+
+
+def test_workers_are_set_up_as_asked() -> None:
+    envs = compat.AsyncVectorEnv([SayingEnv], worker_options=shoal.WorkerOptions(env={"TRACK": "ice"}))
+    assert envs.call("track") == ("ice",)
+    envs.close()
+    with pytest.raises(TypeError, match=r"worker_options=…\) takes shoal\.WorkerOptions"):
+        compat.AsyncVectorEnv([SayingEnv], worker_options={"TRACK": "ice"})
+
+
 def test_spaces_that_shared_memory_of_the_peer_refuses_are_refused() -> None:
     for space in (spaces.Sequence(spaces.Discrete(2)), spaces.Graph(spaces.Discrete(2), None)):
         with pytest.raises(TypeError, match="has a dynamic shape so its not possible to make a static shared memory"):
@@ -281,6 +322,7 @@ def test_workers_may_share_environments(arguments: dict[str, Any]) -> None:
         ({"max_concurrency": 1.5}, "`max_concurrency` must be an integer or None, got"),
         ({"max_concurrency": 0}, "`max_concurrency` must be a positive or None, got"),
         ({"num_workers": 0}, "num_workers"),
+        ({"on_fault": "again"}, "takes 'raise', 'restart' or 'drop', got 'again'"),
         ({"context": "thread"}, "cannot find context for 'thread'"),
         ({"autoreset_mode": "Never"}, "Never"),
         ({"worker": lambda: None}, "A custom `worker` must accept 8 arguments"),
@@ -315,6 +357,8 @@ def test_a_custom_worker_is_run_by_gymnasiums_own_class() -> None:
     assert type(envs) is AsyncVectorEnv
     envs.reset()
     envs.close()
+    with pytest.raises(ValueError, match="leave on_fault out"):
+        compat.AsyncVectorEnv([CounterEnv] * 2, worker=functools.partial(_async_worker), on_fault="restart")
 
 
 def test_an_environment_dropped_without_close_ends_its_workers() -> None:

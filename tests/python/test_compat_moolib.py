@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 import shoal
-from sample_envs import CounterEnv, GatedEnv
+from sample_envs import TOLD_OF_DEATH, CounterEnv, GatedEnv, die
 from shoal.compat.moolib import EnvPool
 
 torch = pytest.importorskip("torch")
@@ -33,7 +32,7 @@ class OldEnv:
         if type(action) is not int:
             raise TypeError(f"an int, not {action!r}")
         if action < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         if action > 90:
             raise ValueError(f"no action {action}")
         self.sum += action
@@ -160,8 +159,8 @@ def test_an_environments_exception_is_the_steps_and_each_call_of_result_raises_i
 def test_a_killed_worker_is_told_of_and_everything_closes(pool: Any) -> None:
     envs = pool(OldEnv, 2, 2, 1)
     envs.step(0, actions(0, 0)).result()
-    with pytest.raises(shoal.WorkerDied, match="SIGKILL"):
-        envs.step(0, actions(-1, 0)).result()
+    with pytest.raises(shoal.WorkerDied, match=TOLD_OF_DEATH):
+        envs.step(0, actions(0, -1)).result()
     envs.close()
     envs.close()
     with pytest.raises(RuntimeError, match="closed"):

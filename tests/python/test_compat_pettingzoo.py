@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 import shoal
 from same import assert_same
+from sample_envs import TOLD_OF_DEATH, die
 from shoal.compat import pettingzoo
 
 
@@ -158,6 +159,22 @@ def test_what_does_not_go_is_refused_with_what_to_write(make_vec: Any) -> None:
         envs.step(np.zeros(5, np.int64))
 
 
+class Marsh(Meadow):
+    """Action 2 of its first agent ends its process."""
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        if actions["sheep_0"] == 2:
+            die()
+        return super().step(actions)
+
+
+def test_a_killed_worker_is_told_with_its_last_words(make_vec: Any) -> None:
+    envs = make_vec(Marsh, 2, num_workers=2, env_kwargs={"count": 2})
+    envs.reset()
+    with pytest.raises(shoal.WorkerDied, match=TOLD_OF_DEATH):
+        envs.step(np.array([1, 1, 2, 1]))
+
+
 def test_the_agents_of_a_lost_environment_are_cut_short(make_vec: Any) -> None:
     fault = shoal.FaultPolicy("restart", backoff=0.0)
     envs = make_vec(Meadow, 2, num_workers=2, on_fault=fault, env_kwargs={"limit": 10**6, "count": 2})
@@ -191,3 +208,92 @@ def test_environments_are_closed_in_time() -> None:
         inner = envs.vector_env.get_attr("env")[0]
         envs.close(timeout=5.0)
         assert inner.closed == 1 and envs.vector_env.closed and isinstance(envs, gymnasium.vector.VectorEnv)
+
+
+# Stable-Baselines3
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stable_baselines3_has_agents_as_rows(num_workers: int) -> None:
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.monitor import Monitor
+
+    envs = pettingzoo.make_vec(Meadow, 2, num_workers=num_workers, base_class="stable_baselines3")
+    assert envs.num_envs == 6 and envs.action_space == spaces.Discrete(3) and envs.render_mode == "rgb_array"
+    envs.seed(4)
+    first = envs.reset()
+    singles = [Meadow(), Meadow()]
+    assert first["seen"][3].tolist() == singles[1].reset(seed=5)[0]["sheep_0"]["seen"].tolist()
+    told = []
+    for _ in range(4):
+        observations, rewards, dones, infos = envs.step(np.array([0, 1, 2, 2, 1, 0]))
+        acted = [info["acted"] for info in infos[:3]]
+        episodes = [info["episode"]["l"] if "episode" in info else None for info in infos[:3]]
+        told.append((dones[:3].tolist(), acted, episodes, observations["seen"][:3, 0].tolist()))
+    assert told == [
+        ([False, False, False], [True] * 3, [None] * 3, [2.0, 2.0, 2.0]),
+        ([True, False, False], [True] * 3, [2, None, None], [3.0, 3.0, 3.0]),
+        ([True, True, True], [False, True, True], [None, 3, 3], [1.0, 1.0, 1.0]),  # and the next episode begins
+        ([False, False, False], [True] * 3, [None] * 3, [2.0, 2.0, 2.0]),
+    ]
+    envs.reset()
+    for _ in range(3):
+        *_, infos = envs.step(np.array([0, 1, 2, 2, 1, 0]))
+    assert [info.get("terminal_observation")["seen"][0] for info in infos[:3]] == [0.0, 4.0, 4.0]
+    assert [info["TimeLimit.truncated"] for info in infos[:3]] == [False, False, True]
+    assert infos[1]["episode"]["r"] == 3.0 and infos[2]["episode"]["r"] == 6.0 and infos[1]["full"] == 1
+    envs.set_attr("limit", 9, indices=[3])
+    assert envs.get_attr("limit") == [3, 3, 3, 9, 9, 9] and envs.get_attr("limit", 0) == [3]
+    assert envs.env_method("observation_space", "sheep_0", indices=5) == [envs.observation_space]
+    assert envs.env_is_wrapped(Monitor) == [True] * 6 and len(envs.get_images()) == 2
+    envs.close()
+
+
+class Hill(Meadow):
+    """What it sees is a box."""
+
+    def observation_space(self, agent: str) -> Any:
+        return super().observation_space(agent)["seen"]
+
+    def _seen(self, agent: str) -> Any:
+        return super()._seen(agent)["seen"]
+
+
+class Mire(Hill):
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        if self.at == 2 and shoal.worker().env_index == 1 and shoal.worker().counter("deaths").value == 0:
+            shoal.worker().counter("deaths").add(1)
+            die()
+        return super().step(actions)
+
+
+def test_stable_baselines3_trains_and_lost_environments_begin_anew() -> None:
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    options = {"base_class": "stable_baselines3", "num_workers": 2, "env_kwargs": {"limit": 4}}
+    envs = pettingzoo.make_vec(Mire, 2, on_fault=shoal.FaultPolicy("restart", backoff=0.0), **options)
+    model = PPO("MlpPolicy", envs, n_steps=16, batch_size=32, n_epochs=1, seed=0, device="cpu").learn(192)
+    assert model.num_timesteps == 192 and len(model.ep_info_buffer) > 10
+    assert max(episode["l"] for episode in model.ep_info_buffer) == 4
+    assert envs.envs.vector_env.counter("deaths").value == 1
+    envs.close()
+    envs = pettingzoo.make_vec(Hill, 1, **{**options, "num_workers": 0})
+    returns, lengths = evaluate_policy(model, envs, n_eval_episodes=3, return_episode_rewards=True)
+    assert len(returns) == 3 and set(lengths) <= {2, 3, 4}
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"base_class": "gym"}, "takes 'gymnasium' or 'stable_baselines3', got 'gym'"),
+        ({"base_class": "stable_baselines3", "autoreset_mode": "disabled"}, "leave autoreset_mode out"),
+        ({"base_class": "stable_baselines3", "on_fault": "drop"}, "take 'restart'"),
+        ({"base_class": "stable_baselines3", "on_fault": shoal.FaultPolicy("drop")}, "take 'restart'"),
+    ],
+)
+def test_what_stable_baselines3_cannot_have_is_refused(make_vec: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_vec(Meadow, 1, **options)

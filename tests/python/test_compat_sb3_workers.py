@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
 import shoal
-from sample_envs import CounterEnv, GatedEnv, SpaceEnv
+from sample_envs import TOLD_OF_DEATH, CounterEnv, GatedEnv, MortalEnv, SpaceEnv
 from shoal.compat.sb3 import SubprocVecEnv
 
 
@@ -192,20 +192,10 @@ def test_an_environment_that_fails_to_close_is_a_warning() -> None:
         envs.close()
 
 
-class MortalEnv(CounterEnv):
-    """Action 2 kills its process, with a last word."""
-
-    def step(self, action: Any) -> Any:
-        if action == 2:
-            os.write(2, b"the simulator says goodbye\n")
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().step(action)
-
-
 def test_a_killed_worker_is_told_with_its_last_words() -> None:
     envs = SubprocVecEnv([functools.partial(MortalEnv, 9)] * 2)
     envs.reset()
-    with pytest.raises(shoal.WorkerDied, match="(?s)worker 1.*SIGKILL.*the simulator says goodbye") as died:
+    with pytest.raises(shoal.WorkerDied, match=TOLD_OF_DEATH) as died:
         envs.step(np.array([0, 2]))
     assert list(died.value.env_indices) == [1] and died.value.exitcode == -signal.SIGKILL
     envs.close()

@@ -10,19 +10,21 @@ from typing import Any
 from shoal._version import __version__
 from shoal.doctor.cores import side_by_side
 
-__all__ = ["machine"]
+__all__ = ["cpu_name", "machine"]
+
+
+def cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def machine() -> dict[str, Any]:
     """Its CPUs, and what they are worth side by side; versions."""
-    cpu = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
     worth = side_by_side()
     return {
-        "cpu": cpu,
+        "cpu": cpu_name(),
         "cpus": len(os.sched_getaffinity(0)),
         "worth": worth.worth,
         "halves": worth.halves,

@@ -10,7 +10,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.compat import gymnasium as compat
+from shoal.vector.faults import FaultPolicy
 from shoal.vector.infos import Entry
+from shoal.vector.options import WorkerOptions
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
@@ -56,6 +58,30 @@ class SyncVectorEnv(_InfosOfEach, compat.SyncVectorEnv):
 class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
     """Steps environments in worker processes. Resets and infos are those of SyncVectorEnv."""
 
-    def __init__(self, env_fns: EnvFns, copy: bool = True, *, num_workers: int | None = None) -> None:
-        """One function for each environment; so many workers share them, by default each has one of its own."""
-        super().__init__(env_fns, False, copy, autoreset_mode=AutoresetMode.SAME_STEP, num_workers=num_workers)
+    def __init__(
+        self,
+        env_fns: EnvFns,
+        copy: bool = True,
+        *,
+        num_workers: int | None = None,
+        on_fault: str | FaultPolicy = "raise",
+        worker_options: WorkerOptions | None = None,
+    ) -> None:
+        """One function for each environment.
+
+        Args:
+            copy: as in `shoal.make_vec`.
+            num_workers: so many processes share the environments; by default each has one of its own.
+            on_fault: as in `shoal.make_vec`: with "restart" the episode of an environment that was lost ends truncated, and
+                `infos["fault"]` has a `shoal.Fault`; it has no `final_info`.
+            worker_options: how worker processes are set up.
+        """
+        super().__init__(
+            env_fns,
+            False,
+            copy,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+            num_workers=num_workers,
+            on_fault=on_fault,
+            worker_options=worker_options,
+        )

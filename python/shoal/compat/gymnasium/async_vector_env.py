@@ -44,6 +44,13 @@ __all__ = ["AsyncVectorEnv"]
 _CLOSE_TIMEOUT = 60.0
 """Seconds for environments to close; the peer waits for ever."""
 
+_OWN = {
+    "num_workers": "has a process for each environment",
+    "on_fault": "is Gymnasium's own class, which ends with its first fault",
+    "worker_options": "is Gymnasium's own class, which starts its processes itself",
+}
+"""Arguments that Gymnasium's class has not, each with why it cannot take them."""
+
 _RESERVED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 
@@ -53,7 +60,7 @@ class AsyncVectorEnv(VectorEnv):
     Takes the place of `gymnasium.vector.AsyncVectorEnv`: its arguments, attributes and errors. Unlike it:
 
     - no environment is built in the caller's process;
-    - a worker that dies is a `shoal.WorkerDied` at once, and close() works then and always;
+    - a worker that dies is a `shoal.WorkerDied` at once, or a new one with `on_fault="restart"`; close() works then and always;
     - late results of a call that timed out are dropped, not taken for those of the next;
     - an exception in call() leaves the workers as they are;
     - observations of Text and OneOf spaces are never stale, whatever `shared_memory` says.
@@ -67,8 +74,9 @@ class AsyncVectorEnv(VectorEnv):
         worker = args[5] if len(args) > 5 else kwargs.get("worker")
         if worker is not None:
             _check_worker(worker)
-            if kwargs.pop("num_workers", None) is not None:
-                raise ValueError("AsyncVectorEnv(worker=…) has a process for each environment: leave num_workers out")
+            for name in _OWN:
+                if kwargs.pop(name, None) is not None:
+                    raise ValueError(f"AsyncVectorEnv(worker=…) {_OWN[name]}: leave {name} out")
             return GymnasiumsAsyncVectorEnv(*args, **kwargs)
         return super().__new__(cls)
 
@@ -85,8 +93,10 @@ class AsyncVectorEnv(VectorEnv):
         max_concurrency: int | None = None,
         *,
         num_workers: int | None = None,
+        on_fault: str | FaultPolicy = "raise",
+        worker_options: WorkerOptions | None = None,
     ) -> None:
-        """See `gymnasium.vector.AsyncVectorEnv`; `num_workers` is Shoal's own.
+        """See `gymnasium.vector.AsyncVectorEnv`; what comes by keyword alone is Shoal's own.
 
         Args:
             shared_memory: observations are in shared memory either way; True refuses spaces without arrays, as the peer.
@@ -96,7 +106,15 @@ class AsyncVectorEnv(VectorEnv):
             max_concurrency: so many worker processes share the environments.
             num_workers: so many worker processes share the environments; by default each has one of its own. As many as
                 there are CPUs is fastest for environments that compute; one each lets those that wait do so together.
+            on_fault: "restart" makes a new environment in the place of one that was lost (its process killed, or an
+                exception), whose episode ends truncated, with `infos["fault"]`; "drop" goes on without it; "raise" raises. See
+                `shoal.FaultPolicy`, which also sets deadlines and limits.
+            worker_options: how worker processes are set up.
         """
+        faults = on_fault if isinstance(on_fault, FaultPolicy) else FaultPolicy(on_fault)
+        options = WorkerOptions() if worker_options is None else worker_options
+        if not isinstance(options, WorkerOptions):
+            raise TypeError(f"AsyncVectorEnv(worker_options=…) takes shoal.WorkerOptions(…), got {worker_options!r}")
         mode = AutoresetMode(autoreset_mode)
         check_mode(observation_mode)
         _check_max_concurrency(max_concurrency)
@@ -107,10 +125,9 @@ class AsyncVectorEnv(VectorEnv):
         for limit in (max_concurrency, num_workers):
             workers = workers if limit is None else min(workers, _positive("num_workers", limit))
         same = observation_mode == "same"
-        options = WorkerOptions()
         shared_state = _core.process.SharedState.create(options.shared_bytes)
         parcel = Parcel()
-        engine = _start(recipe, workers, context, mode, copy, options, shared_state, same, parcel)
+        engine = _start(recipe, workers, context, mode, faults, copy, options, shared_state, same, parcel)
         try:
             hellos = [pickle.loads(hello) for w in range(engine.num_workers) if (hello := engine.hello(w))]
             self._check_hellos(hellos)
@@ -298,6 +315,7 @@ def _start(
     workers: int,
     context: str | None,
     mode: AutoresetMode,
+    faults: FaultPolicy,
     copy: bool,
     options: WorkerOptions,
     shared_state: _core.process.SharedState,
@@ -312,7 +330,7 @@ def _start(
             workers,
             method,
             mode.name.lower(),
-            FaultPolicy("raise").settings(options.start_timeout),
+            faults.settings(options.start_timeout),
             copy,
             options,
             prepare(None, None, None, method, options),

@@ -9,6 +9,7 @@ PettingZoo itself is needed only by environments that import it.
 
 from __future__ import annotations
 
-from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv, make_vec
+from shoal.compat.pettingzoo.making import make_vec
+from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv
 
 __all__ = ["ParallelVectorEnv", "make_vec"]

@@ -43,6 +43,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
         self.action_space = batch_space(self.single_action_space, count)
         self.metadata = dict(getattr(self.env, "metadata", {}))
         self.render_mode = getattr(self.env, "render_mode", None)
+        self.is_asked = True
         self._zeros = next(iter(iterate(batch_space(self.single_observation_space, 1), self._room(1))))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -65,6 +66,15 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
 
     def render(self) -> Any:
         return self.env.render()
+
+    def ask(self, how: str, name: str, *arguments: Any) -> Any:
+        """Gets, sets or calls an attribute of the parallel environment, where `is_asked`; None where not."""
+        if not self.is_asked:
+            return None
+        if how == "set":
+            return setattr(self.env, name, *arguments)
+        found = getattr(self.env, name)
+        return found if how == "get" else found(*arguments[0], **arguments[1])
 
     def close(self) -> None:
         self.env.close()

@@ -2,55 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from shoal.compat.pettingzoo.agents_env import AgentsEnv
-from shoal.vector.make import make_vec as make_shoal_vec
 from shoal.vector.vector_env import VectorEnv
 
-__all__ = ["ParallelVectorEnv", "make_vec"]
-
-
-def make_vec(
-    parallel_env: Callable[..., Any],
-    num_envs: int = 1,
-    *,
-    env_kwargs: Mapping[str, Any] | None = None,
-    autoreset_mode: str | AutoresetMode = "next_step",
-    **options: Any,
-) -> ParallelVectorEnv:
-    """Builds `num_envs` parallel environments and steps them together.
-
-    Args:
-        parallel_env: makes one, as `pettingzoo.butterfly.pistonball_v6.parallel_env` does.
-        env_kwargs: its keyword arguments.
-        autoreset_mode: "next_step", the first step after all agents of an environment are gone resets it; or "disabled".
-        **options: of `shoal.make_vec`, where they do not change observations or rewards: num_workers, backend, seed,
-            on_fault, timeout, worker, ….
-
-    Raises:
-        ValueError: for agents whose spaces differ.
-    """
-    for name in ("frame_stack", "reward_clip", "episode_statistics", "batch_size", "cohorts", "max_in_flight", "pool"):
-        if options.get(name):
-            raise ValueError(f"make_vec({name}=…) knows no agents: leave it out, or do it in parallel_env")
-    if autoreset_mode in ("same_step", AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
-        raise ValueError("make_vec(autoreset_mode='same_step') would hide the agents' last rewards: take 'next_step'")
-    factory = functools.partial(AgentsEnv, parallel_env, **(env_kwargs or {}))
-    vector_env = make_shoal_vec([factory] * num_envs, autoreset_mode=autoreset_mode, **options)
-    try:
-        return ParallelVectorEnv(vector_env)
-    except BaseException:
-        vector_env.close()
-        raise
+__all__ = ["ParallelVectorEnv"]
 
 
 class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):

@@ -1,0 +1,133 @@
+"""Agents as the rows of a Stable-Baselines3 VecEnv."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecEnv
+
+from shoal.compat.arguments import rows_of
+from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv
+
+__all__ = ["AgentsVecEnv"]
+
+
+class AgentsVecEnv(VecEnv):
+    """Steps parallel environments whose agents are rows, as Stable-Baselines3 has them. Made by
+    `shoal.compat.pettingzoo.make_vec(…, base_class="stable_baselines3")`.
+
+    A row is done in the step in which its agent goes: `infos[row]` then has "terminal_observation", "TimeLimit.truncated" and
+    "episode", as `Monitor` adds it. From then on the row has zeros, reward 0, and `infos[row]["acted"]` False: no transition.
+    The step after which no agent of an environment is left returns the next episode's first observations; rows that had gone
+    before are done once more then, without "episode".
+
+    Attributes:
+        envs: the environments as Gymnasium has them, a `ParallelVectorEnv`.
+
+    Threads: one at a time.
+    """
+
+    reset_infos: list[dict[str, Any]]
+
+    def __init__(self, envs: ParallelVectorEnv) -> None:
+        self.envs = envs
+        self._actions: Any = None
+        self._alive = np.zeros(envs.num_envs, np.bool_)
+        self._begun, self._returns = np.zeros(envs.num_envs), np.zeros(envs.num_envs)
+        self._lengths = np.zeros(envs.num_envs, np.int64)
+        super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+
+    def reset(self) -> Any:
+        """Environment i gets the seed of `seed()` plus i, and the options of its first agent."""
+        options = next(filter(None, self._options), None)
+        observations, infos = self.envs.reset(seed=self._seeds[0], options=options)
+        self._reset_seeds()
+        self._reset_options()
+        self._begin(np.ones(self.num_envs, np.bool_), infos["alive"])
+        self.reset_infos = self._infos_of_rows(infos)
+        return observations
+
+    def step_async(self, actions: np.ndarray) -> None:
+        self._actions = actions
+
+    def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        observations, rewards, terminated, truncated, told = self.envs.step(self._actions)
+        acted, alive = self._alive, told["alive"]
+        infos = self._infos_of_rows(told)
+        dones = terminated | truncated
+        self._returns += rewards
+        self._lengths += acted
+        for row, info in enumerate(infos):
+            info["acted"] = bool(acted[row])
+            info["TimeLimit.truncated"] = bool(truncated[row] and not terminated[row])
+            if dones[row]:
+                seconds = round(time.perf_counter() - self._begun[row], 6)
+                info["episode"] = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": seconds}
+        over = ~alive.reshape(-1, len(self.envs.agents)).any(1)
+        of_over = np.repeat(over, len(self.envs.agents))
+        dones |= of_over
+        for row in np.flatnonzero(dones).tolist():
+            infos[row]["terminal_observation"] = _row_of(observations, row)
+        if over.any():
+            observations, told = self.envs.reset(options={"reset_mask": over})
+            alive = told["alive"]
+            for row, info in enumerate(self._infos_of_rows(told)):
+                if of_over[row]:
+                    self.reset_infos[row] = info
+        self._begin(of_over | (alive & ~acted), alive)
+        return observations, rewards, dones, infos
+
+    def close(self) -> None:
+        self.envs.close()
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """One of each environment."""
+        return self.envs.render()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Of the row's parallel environment."""
+        return self._ask(indices, "get", attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        self._ask(indices, "set", attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Calls it once of each environment of which a row is named."""
+        return self._ask(indices, "call", method_name, method_args, method_kwargs)
+
+    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: Any = None) -> list[bool]:
+        """True of `Monitor`, whose "episode" infos have; False of others."""
+        return [wrapper_class is Monitor] * len(rows_of(indices, self.num_envs, "env_is_wrapped()"))
+
+    def _ask(self, indices: Any, how: str, name: str, *arguments: Any) -> list[Any]:
+        count = len(self.envs.agents)
+        rows = rows_of(indices, self.envs.num_envs, f"{name}: rows of {type(self).__name__}")
+        asked = {row // count for row in rows}
+        vector_env = self.envs.vector_env
+        vector_env.set_attr("is_asked", [i in asked for i in range(vector_env.num_envs)])
+        answers = vector_env.call("ask", how, name, *arguments)
+        return [answers[row // count] for row in rows]
+
+    def _begin(self, rows: np.ndarray, alive: np.ndarray) -> None:
+        """Episodes of `rows`; `alive` are those that act next."""
+        self._begun[rows], self._returns[rows], self._lengths[rows] = time.perf_counter(), 0.0, 0
+        self._alive = alive
+
+    def _infos_of_rows(self, told: dict[str, Any]) -> list[dict[str, Any]]:
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for key, values in told.items():
+            for row in np.flatnonzero(told.get(f"_{key}", ())):
+                infos[row][key] = values[row]
+        return infos
+
+
+def _row_of(observations: Any, row: int) -> Any:
+    """A copy."""
+    if isinstance(observations, dict):
+        return {key: _row_of(part, row) for key, part in observations.items()}
+    return observations[row].copy()
