@@ -64,7 +64,7 @@ class Agent(nn.Module):
         return self.critic(obs.flatten(1)).squeeze(-1)
 
     def policy(self, obs: torch.Tensor) -> Categorical:
-        return Categorical(logits=self.actor(obs.flatten(1)))
+        return Categorical(logits=self.actor(obs.flatten(1)), validate_args=False)
 
 
 class Rollout:
@@ -146,7 +146,7 @@ def main() -> None:
         seed=args.seed,
     ) as envs:
         agent = Agent(envs)
-        optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
+        optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5, fused=True)
         rollout = Rollout(args.num_steps, envs)
         obs = torch.as_tensor(envs.reset()[0], dtype=torch.float32)
         start = time.monotonic()
