@@ -8,12 +8,12 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <utility>
 
 #include "shoal/env/classic/built_ins.h"
 #include "shoal/env/edit_distance.h"
 #include "shoal/env/frame_stack.h"
+#include "shoal/env/json_text.h"
 #include "shoal/env/plugin.h"
 #include "shoal/env/segmented/built_in.h"
 #include "shoal/os/error.h"
@@ -94,11 +94,30 @@ Entry find_entry(std::string_view id) {
 }
 
 nlohmann::json parse_args(std::string_view args) {
+  if (nests_too_deep(args)) {
+    throw InvalidArgument(
+        fmt::format("environment arguments nest more than {} deep", kMaxJsonDepth));
+  }
   try {
     return nlohmann::json::parse(args.empty() ? "{}" : args);
   } catch (const nlohmann::json::parse_error& error) {
     throw InvalidArgument(fmt::format("environment arguments are not JSON: {}", error.what()));
   }
+}
+
+/// "name" or "namespace/name", both of letters, digits and some signs.
+bool is_an_id(std::string_view id) {
+  constexpr std::size_t kMostBytes = 1000;
+  const auto is_name = [](std::string_view name) {
+    return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == ':' || c == '.' || c == '-';
+    });
+  };
+  const std::size_t slash = id.find('/');
+  if (id.size() > kMostBytes) return false;
+  return slash == std::string_view::npos
+             ? is_name(id)
+             : is_name(id.substr(0, slash)) && is_name(id.substr(slash + 1));
 }
 
 /// Takes "max_episode_steps" out of `args`.
@@ -156,8 +175,7 @@ EpisodeOptions take_episode_options(nlohmann::json& args) {
 }  // namespace
 
 void register_env(EnvSpec spec, BatchFactory factory) {
-  static const std::regex form(R"((?:[\w:.-]+/)?[\w:.-]+)");
-  if (!std::regex_match(spec.id, form)) {
+  if (!is_an_id(spec.id)) {
     throw InvalidArgument(fmt::format(
         "\"{}\" cannot be an environment's id: write \"name-v0\" or \"namespace/name-v0\"",
         spec.id));

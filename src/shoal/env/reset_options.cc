@@ -4,15 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "shoal/env/json_text.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {
 
 ResetOptions ResetOptions::from_json(std::string_view text) {
   if (text.empty()) return {};
-  const nlohmann::json given = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json given = parse_json(text);
   ResetOptions options;
   if (given.is_null()) return options;
   if (!given.is_object()) {

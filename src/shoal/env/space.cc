@@ -34,7 +34,8 @@ std::string quoted(const std::string& text) {
 std::string bound_text(const Box& box, const std::vector<double>& bound) {
   const bool uniform =
       std::adjacent_find(bound.begin(), bound.end(), std::not_equal_to<>()) == bound.end();
-  if (uniform && !bound.empty()) return numpy::scalar_text(bound.front(), box.spec.dtype);
+  if (bound.empty()) return "[]";
+  if (uniform) return numpy::scalar_text(bound.front(), box.spec.dtype);
   return numpy::array_text(bound, box.spec.shape, box.spec.dtype);
 }
 

@@ -1,7 +1,9 @@
 #include "shoal/env/space_json.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -83,6 +85,64 @@ struct ToJson {
 
 using Shape = std::vector<std::int64_t>;
 
+/// Throws unless an array of this shape can be; returns its elements.
+std::size_t checked_elements(const shm::TensorSpec& spec) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
+  std::size_t bytes = shm::itemsize(spec.dtype);
+  bool negative = false, empty = false, too_large = spec.shape.size() > 64;
+  for (const std::int64_t n : spec.shape) {
+    negative = negative || n < 0;
+    empty = empty || n == 0;
+    // Nothing else is possible beside a 0 that would not be without it.
+    const auto factor = static_cast<std::size_t>(std::max<std::int64_t>(n, 1));
+    too_large = too_large || __builtin_mul_overflow(bytes, factor, &bytes) || bytes > kMaxBytes;
+  }
+  if (negative || too_large) {
+    throw InvalidArgument(fmt::format("a space has the shape [{}]: there are no such arrays",
+                                      fmt::join(spec.shape, ", ")));
+  }
+  return empty ? 0 : bytes / shm::itemsize(spec.dtype);
+}
+
+void check_count(const char* what, std::size_t count, std::size_t elements, bool one_for_all) {
+  if (count == elements || (one_for_all && count <= 1)) return;
+  throw InvalidArgument(
+      fmt::format("a space of {} elements has {} values of {}", elements, count, what));
+}
+
+/// Throws unless each of [start, start + n) is an integer.
+void check_range(std::int64_t n, std::int64_t start) {
+  std::int64_t end = 0;
+  if (n < 1 || __builtin_add_overflow(start, n, &end)) {
+    throw InvalidArgument(fmt::format("a space has {} values from {} on", n, start));
+  }
+}
+
+Box checked(Box box) {
+  const std::size_t elements = checked_elements(box.spec);
+  check_count("low", box.low.size(), elements, true);
+  check_count("high", box.high.size(), elements, true);
+  return box;
+}
+
+Discrete checked(Discrete discrete) {
+  check_range(discrete.n, discrete.start);
+  return discrete;
+}
+
+MultiDiscrete checked(MultiDiscrete multi) {
+  const std::size_t elements = checked_elements({multi.dtype, multi.shape});
+  check_count("nvec", multi.nvec.size(), elements, false);
+  check_count("start", multi.start.size(), elements, false);
+  for (std::size_t i = 0; i < elements; ++i) check_range(multi.nvec[i], multi.start[i]);
+  return multi;
+}
+
+MultiBinary checked(MultiBinary binary) {
+  checked_elements({shm::DType::kI8, binary.shape});
+  return binary;
+}
+
 Space from_json(const json& value, int depth) {
   constexpr int kMaxDepth = 64;
   if (depth > kMaxDepth) {
@@ -92,15 +152,15 @@ Space from_json(const json& value, int depth) {
   const auto dtype = [&] { return shm::dtype_from_name(value.at("dtype").get<std::string>()); };
   const auto integers = [&](const char* key) { return value.at(key).get<Shape>(); };
   if (type == "Box")
-    return Box{{dtype(), integers("shape")},
-               bounds_from_json(value.at("low")),
-               bounds_from_json(value.at("high"))};
+    return checked(Box{{dtype(), integers("shape")},
+                       bounds_from_json(value.at("low")),
+                       bounds_from_json(value.at("high"))});
   if (type == "Discrete")
-    return Discrete{value.at("n").get<std::int64_t>(), value.at("start").get<std::int64_t>(),
-                    dtype()};
+    return checked(Discrete{value.at("n").get<std::int64_t>(),
+                            value.at("start").get<std::int64_t>(), dtype()});
   if (type == "MultiDiscrete")
-    return MultiDiscrete{integers("nvec"), integers("start"), integers("shape"), dtype()};
-  if (type == "MultiBinary") return MultiBinary{integers("shape")};
+    return checked(MultiDiscrete{integers("nvec"), integers("start"), integers("shape"), dtype()});
+  if (type == "MultiBinary") return checked(MultiBinary{integers("shape")});
   if (type == "Dict") {
     Dict dict;
     for (const auto& item : value.at("spaces"))

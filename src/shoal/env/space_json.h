@@ -20,8 +20,8 @@ namespace shoal::env {
 
 nlohmann::json space_to_json(const Space& space);
 
-/// The inverse. Throws InvalidArgument for anything that space_to_json() does not make, and for what
-/// is nested more than 64 deep.
+/// The inverse. Throws InvalidArgument for anything that space_to_json() does not make of a space
+/// that there can be, for what is nested more than 64 deep, and for samples of more than a TiB.
 Space space_from_json(const nlohmann::json& json);
 
 }  // namespace shoal::env

@@ -14,6 +14,9 @@
 namespace shoal::group {
 namespace {
 
+/// Of what comes with its length before it: a length that is wrong asks for no more memory at once.
+constexpr std::uint64_t kMostAtOnce = 64 << 20;
+
 /// Whether every host has the same power of two of ranks, in line.
 bool in_line(const std::vector<std::vector<int>>& hosts) {
   if (hosts.size() == 1) return std::ranges::is_sorted(hosts[0]);
@@ -100,8 +103,13 @@ std::vector<std::byte> Group::broadcast_any(std::span<const std::byte> bytes) {
   std::uint64_t length = bytes.size();
   broadcast(std::as_writable_bytes(std::span(&length, 1)));
   std::vector<std::byte> all(bytes.begin(), bytes.end());
-  all.resize(length);
-  broadcast(all);
+  if (rank() != 0) all.clear();
+  for (std::uint64_t done = 0; done < length;) {
+    const std::uint64_t more = std::min(length - done, kMostAtOnce);
+    all.resize(std::max<std::uint64_t>(all.size(), done + more));
+    broadcast(std::span(all).subspan(done, more));
+    done += more;
+  }
   return all;
 }
 
@@ -130,7 +138,10 @@ std::vector<std::vector<std::byte>> Group::gather(std::span<const std::byte> byt
     std::span<const std::byte> rest(of_hosts[h]);
     for (const int rank : hosts_[h]) {
       std::uint64_t length = 0;
-      std::memcpy(&length, rest.data(), sizeof length);
+      if (rest.size() >= sizeof length) std::memcpy(&length, rest.data(), sizeof length);
+      if (rest.size() < sizeof length || length > rest.size() - sizeof length)
+        throw Error(
+            fmt::format("what the host of rank {} gathered is cut short", hosts_[h].front()));
       const auto bytes_of_rank = rest.subspan(sizeof length, length);
       all[static_cast<std::size_t>(rank)].assign(bytes_of_rank.begin(), bytes_of_rank.end());
       rest = rest.subspan(sizeof length + length);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -9,6 +10,11 @@
 #include "shoal/os/poll.h"
 
 namespace shoal::group {
+namespace {
+
+constexpr std::size_t kMostAtOnce = 64 * 1024;
+
+}  // namespace
 
 bool Link::send(std::span<const std::byte> bytes, os::Deadline deadline, std::span<const int> fds) {
   if (auto* channel = std::get_if<os::SeqPacket>(&socket_))
@@ -26,9 +32,10 @@ os::RecvOutcome Link::recv(os::Message& message, os::Deadline deadline) {
   auto& stream = std::get<os::Stream>(socket_);
   message.fds.clear();
   while (const std::size_t missing = missing_bytes()) {
-    // No byte more than the message: what follows on a data connection is none.
+    // No byte more than the message: what follows on a data connection is none. And no more memory
+    // than for what has come: who speaks there need not be a rank.
     const std::size_t before = received_.size();
-    received_.resize(before + missing);
+    received_.resize(before + std::min(missing, kMostAtOnce));
     std::size_t got = 0;
     const auto outcome = stream.recv_some(std::span(received_).subspan(before), got);
     received_.resize(before + got);

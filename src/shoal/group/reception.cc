@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kSlice{500};
 constexpr std::chrono::seconds kPatience{5};  // with a guest that does not take what it is sent
+constexpr std::chrono::seconds kSilence{30};  // of a guest that has not said who it is
+constexpr std::size_t kMostSilent = 256;
 
 }  // namespace
 
@@ -38,9 +40,23 @@ bool Reception::admit_until(const std::function<bool()>& complete, os::Deadline 
     for (std::size_t i = 0; i < guests_.size(); ++i)
       if (entries[i + 1].revents == 0 || hear(guests_[i])) staying.push_back(std::move(guests_[i]));
     guests_ = std::move(staying);
+    send_silent_ones_away(false);
     if (entries[0].revents != 0) let_in();
   }
+  send_silent_ones_away(true);
   return true;
+}
+
+void Reception::send_silent_ones_away(bool all) {
+  const auto now = os::Clock::now();
+  auto silent = static_cast<std::size_t>(
+      std::ranges::count_if(guests_, [](const Guest& guest) { return !guest.greeting; }));
+  std::erase_if(guests_, [&](const Guest& guest) {
+    if (guest.greeting) return false;
+    const bool goes = all || now - guest.since > kSilence || silent > kMostSilent;
+    silent -= goes ? 1 : 0;
+    return goes;
+  });
 }
 
 void Reception::let_in() {
@@ -54,7 +70,7 @@ void Reception::let_in() {
             error.what());
   }
   if (!link) return;
-  Guest guest{.link = std::move(*link), .challenge = {}, .greeting = {}};
+  Guest guest{.link = std::move(*link), .challenge = {}, .greeting = {}, .since = os::Clock::now()};
   if (guest.link.is_remote()) {
     guest.challenge = make_challenge();
     if (!guest.link.send(pack(guest.challenge), os::deadline_after(kPatience))) return;

@@ -20,6 +20,7 @@ struct Guest {
   Link link;
   Challenge challenge{};             // that it was given; zeros on one host
   std::optional<Greeting> greeting;  // once it was admitted
+  os::Clock::time_point since{};     // when it came
 };
 
 class Reception {
@@ -35,15 +36,17 @@ class Reception {
         secret_(std::move(secret)) {}
 
   /// Admits and refuses those who come until `complete()`; false when `deadline` passed first. One
-  /// who goes again makes room for another. `meanwhile()` is called at least each half second.
+  /// who goes again makes room for another. Who says nothing has to go: after some seconds, and
+  /// where many more come. `meanwhile()` is called at least each half second.
   bool admit_until(const std::function<bool()>& complete, os::Deadline deadline,
                    const std::function<void()>& meanwhile);
 
-  /// Those that were admitted, in the order in which they came.
+  /// In the order in which they came; after admit_until() those that were admitted.
   std::vector<Guest>& guests() noexcept { return guests_; }
 
  private:
   void let_in();
+  void send_silent_ones_away(bool all);
   /// Whether it stays.
   bool hear(Guest& guest);
   std::string objection_to(const Greeting& greeting) const;

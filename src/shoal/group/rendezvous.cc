@@ -141,7 +141,10 @@ class Rendezvous {
   std::string local_objection(const Greeting& guest) const {
     if (guest.attempt != launch_.attempt) return other_attempt(guest);
     if (guest.size != launch_.size) return other_size(guest);
-    if (guest.local_rank < 1 || guest.local_rank >= launch_.local_size || guest.members.size() != 1)
+    if (guest.members.size() != 1 || guest.members.front().rank != guest.rank || guest.rank < 0 ||
+        guest.rank >= launch_.size)
+      return fmt::format("rank {} is none of {}", guest.rank, launch_.size);
+    if (guest.local_rank < 1 || guest.local_rank >= launch_.local_size)
       return fmt::format("local rank {} is none of {}", guest.local_rank, launch_.local_size);
     return "";
   }
@@ -252,14 +255,32 @@ class Rendezvous {
       }
     }
     std::ranges::sort(welcome.members, {}, &Member::rank);
-    for (int rank = 0; rank < launch_.size; ++rank)
-      if (static_cast<int>(welcome.members.size()) != launch_.size ||
-          welcome.members[static_cast<std::size_t>(rank)].rank != rank)
-        throw Error(
-            fmt::format("{}: ranks are there twice, or missing: the launcher's variables "
-                        "contradict each other",
-                        describe()));
+    if (!has_all(welcome))
+      throw Error(
+          fmt::format("{}: ranks are there twice, or missing: the launcher's variables "
+                      "contradict each other",
+                      describe()));
     return welcome;
+  }
+
+  /// Whether each rank is a member, in order, and on one host.
+  bool has_all(const Welcome& welcome) const {
+    std::vector<bool> there(static_cast<std::size_t>(launch_.size));
+    std::size_t found = 0;
+    for (const auto& ranks : welcome.hosts) {
+      if (ranks.empty()) return false;
+      for (const int rank : ranks) {
+        const auto at = static_cast<std::size_t>(rank);
+        if (rank < 0 || rank >= launch_.size || there[at]) return false;
+        there[at] = true;
+        ++found;
+      }
+    }
+    const auto size = static_cast<std::size_t>(launch_.size);
+    if (found != size || welcome.members.size() != size) return false;
+    for (std::size_t rank = 0; rank < size; ++rank)
+      if (welcome.members[rank].rank != static_cast<int>(rank)) return false;
+    return true;
   }
 
   std::string missing_ranks(const std::vector<Member>& here,
@@ -381,9 +402,13 @@ class Rendezvous {
     for (;;) {
       const auto slice = std::min(deadline_ + kAnswer, os::deadline_after(500ms));
       const auto outcome = admission.link.recv(message, slice);
-      if (outcome == os::RecvOutcome::kMessage)
-        return unpack_welcome(message.bytes,
-                              admission.link.is_remote() ? admission.mine : Challenge{}, secret);
+      if (outcome == os::RecvOutcome::kMessage) {
+        Welcome welcome = unpack_welcome(
+            message.bytes, admission.link.is_remote() ? admission.mine : Challenge{}, secret);
+        if (!has_all(welcome))
+          throw Error(fmt::format("{}: {} welcomed to a group of other ranks", describe(), whom));
+        return welcome;
+      }
       if (outcome == os::RecvOutcome::kClosed)
         throw Error(
             fmt::format("{}: {} ended, or gave up, before all ranks had come", describe(), whom));

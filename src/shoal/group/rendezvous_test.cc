@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -77,6 +78,15 @@ TEST(Rendezvous, APortThatAnotherProgramHasIsPassedOver) {
   ASSERT_TRUE(taken);
   std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 60s}), ""); });
   EXPECT_EQ(outcome(launches[1], {.timeout = 60s}), "");
+}
+
+TEST(Rendezvous, AStrangerWhoSaysNothingKeepsNobodyFromMeeting) {
+  const auto launches = testing::launches({1, 1});
+  std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 30s}), ""); });
+  std::optional<os::Stream> stranger;
+  while (!stranger)
+    stranger = os::Stream::connect("127.0.0.1", launches[0].ports[0], os::deadline_after(1s));
+  EXPECT_EQ(outcome(launches[1], {.timeout = 30s}), "");
 }
 
 TEST(Rendezvous, ASecondRankOfTheSameNumberIsRefused) {

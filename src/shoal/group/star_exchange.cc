@@ -1,5 +1,6 @@
 #include "shoal/group/star_exchange.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -7,6 +8,12 @@
 #include "shoal/group/pairwise_sum.h"
 
 namespace shoal::group {
+namespace {
+
+/// Of a length that another host says.
+constexpr std::size_t kMostAtOnce = 64 << 20;
+
+}  // namespace
 
 StarExchange::StarExchange(std::vector<os::Stream> others, std::vector<int> ranks, bool is_root,
                            Watch& watch)
@@ -68,7 +75,12 @@ std::vector<std::vector<std::byte>> StarExchange::gather(std::span<const std::by
   all.emplace_back(bytes.begin(), bytes.end());
   for (std::size_t i = 0; i < others_.size(); ++i) {
     receive(i, length_bytes);
-    receive(i, all.emplace_back(length));
+    auto& its = all.emplace_back();
+    while (its.size() < length) {
+      const std::size_t done = its.size();
+      its.resize(done + std::min(length - done, kMostAtOnce));
+      receive(i, std::span(its).subspan(done));
+    }
   }
   return all;
 }

@@ -129,6 +129,8 @@ void Watch::look_for_silence(os::Clock::time_point now) {
 }
 
 void Watch::lose(const Loss& loss, bool left, const Peer* from) {
+  if (loss.rank < 0 || loss.rank >= static_cast<int>(members_.size()))
+    throw Error(fmt::format("it tells of rank {}, and there are {}", loss.rank, members_.size()));
   bool first = false;
   {
     const std::lock_guard lock(mutex_);

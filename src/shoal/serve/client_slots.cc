@@ -30,8 +30,9 @@ Offsets offsets_of(const RowSpec& outputs, std::uint32_t slots) {
 
 }  // namespace
 
-ClientSlots::ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots)
-    : arena_(std::move(arena)), slots_(slots), header_(arena_.at<ClientSlotsHeader>(0)) {
+ClientSlots::ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t id,
+                         std::uint32_t slots)
+    : arena_(std::move(arena)), id_(id), slots_(slots), header_(arena_.at<ClientSlotsHeader>(0)) {
   const Offsets offsets = offsets_of(outputs, slots);
   cells_ = arena_.at<SlotCell>(offsets.cells, slots);
   outputs_ = arena_.base() + offsets.outputs;
@@ -48,7 +49,7 @@ std::unique_ptr<ClientSlots> ClientSlots::create(std::uint32_t id, const RowSpec
                                                  std::uint32_t slots) {
   slots = std::clamp(slots, 1u, kMaxSlots);
   shm::Arena arena = shm::Arena::create("shoal-serve-slots", offsets_of(outputs, slots).bytes);
-  std::unique_ptr<ClientSlots> made(new ClientSlots(std::move(arena), outputs, slots));
+  std::unique_ptr<ClientSlots> made(new ClientSlots(std::move(arena), outputs, id, slots));
   made->header_->magic = kMagic;
   made->header_->version = kVersion;
   made->header_->id = id;
@@ -60,13 +61,14 @@ std::unique_ptr<ClientSlots> ClientSlots::attach(os::Fd fd, const RowSpec& outpu
   shm::Arena arena = shm::Arena::attach(std::move(fd));
   const auto* header =
       arena.size() < sizeof(ClientSlotsHeader) ? nullptr : arena.at<ClientSlotsHeader>(0);
-  if (header == nullptr || header->magic != kMagic || header->version != kVersion ||
-      header->slots > kMaxSlots || offsets_of(outputs, header->slots).bytes > arena.size()) {
+  const bool known = header != nullptr && header->magic == kMagic && header->version == kVersion;
+  const std::uint32_t slots = known ? header->slots : 0;
+  if (!known || slots > kMaxSlots || offsets_of(outputs, slots).bytes > arena.size()) {
     throw Error("these are no slots of a model service for replies of " + describe(outputs));
   }
   arena.close_fd();
-  const std::uint32_t slots = header->slots;
-  return std::unique_ptr<ClientSlots>(new ClientSlots(std::move(arena), outputs, slots));
+  const std::uint32_t id = header->id;
+  return std::unique_ptr<ClientSlots>(new ClientSlots(std::move(arena), outputs, id, slots));
 }
 
 void ClientSlots::set_text(std::uint32_t slot, std::string_view text) const noexcept {

@@ -68,7 +68,7 @@ class ClientSlots {
   /// Throws Error when the segment is none for such replies.
   static std::unique_ptr<ClientSlots> attach(os::Fd fd, const RowSpec& outputs);
 
-  std::uint32_t id() const noexcept { return header_->id; }
+  std::uint32_t id() const noexcept { return id_; }
   std::uint32_t slots() const noexcept { return slots_; }
   int fd() const noexcept { return arena_.fd(); }
   void close_fd() noexcept { arena_.close_fd(); }
@@ -103,9 +103,10 @@ class ClientSlots {
   bool waiting() const noexcept { return header_->waiting.load(std::memory_order_relaxed) != 0; }
 
  private:
-  ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t slots);
+  ClientSlots(shm::Arena arena, const RowSpec& outputs, std::uint32_t id, std::uint32_t slots);
 
   shm::Arena arena_;
+  std::uint32_t id_;  // these two do not change when the header does
   std::uint32_t slots_;
   ClientSlotsHeader* header_;
   SlotCell* cells_;

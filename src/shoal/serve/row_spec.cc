@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "shoal/os/error.h"
 
 namespace shoal::serve {
@@ -10,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t kMaxLeaves = 256;
 constexpr std::uint32_t kMaxDims = 32;
+constexpr std::int64_t kMaxLeafBytes = std::int64_t{1} << 40;
 
 }  // namespace
 
@@ -33,20 +36,26 @@ void write(process::ByteWriter& writer, const RowSpec& spec) {
 }
 
 RowSpec read_row_spec(process::ByteReader& reader) {
-  RowSpec spec(reader.number<std::uint32_t>() % (kMaxLeaves + 1));
+  const auto check = [](bool good) {
+    if (!good)
+      throw Error("a message of the model service describes an array that there cannot be");
+  };
+  const auto leaves = reader.number<std::uint32_t>();
+  check(leaves <= kMaxLeaves);
+  RowSpec spec(leaves);
   for (shm::TensorSpec& leaf : spec) {
     const auto dtype = reader.number<std::uint8_t>();
     const auto dims = reader.number<std::uint32_t>();
-    if (dtype > static_cast<std::uint8_t>(shm::DType::kF64) || dims > kMaxDims) {
-      throw Error("a message of the model service describes an array that there cannot be");
-    }
+    check(dtype <= static_cast<std::uint8_t>(shm::DType::kF64) && dims <= kMaxDims);
     leaf.dtype = static_cast<shm::DType>(dtype);
     leaf.shape.resize(dims);
+    std::int64_t bytes = static_cast<std::int64_t>(shm::itemsize(leaf.dtype));
     for (std::int64_t& extent : leaf.shape) {
       extent = reader.number<std::int64_t>();
-      if (extent < 0 || extent > (std::int64_t{1} << 40)) {
-        throw Error("a message of the model service describes an array that there cannot be");
-      }
+      // An extent of 0 makes no others possible that would not be without it.
+      check(extent >= 0 &&
+            !__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes) &&
+            bytes <= kMaxLeafBytes);
     }
   }
   return spec;

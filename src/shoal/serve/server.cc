@@ -101,9 +101,9 @@ QueueState* Server::due_queue(std::uint64_t now, std::uint64_t& look_again) {
   std::uint64_t oldest_of_all = UINT64_MAX;
   for (const auto& state : queues_) {
     RequestQueue& queue = *state->queue;
-    if (queue.open() == 0) continue;
-    const std::uint32_t buffer = queue.open() - 1;
-    const std::uint32_t claimed = queue.claims(buffer).claimed();
+    if (state->open == 0) continue;
+    const std::uint32_t buffer = state->open - 1;
+    const std::uint32_t claimed = std::min(queue.claims(buffer).claimed(), queue.max_rows());
     std::uint64_t oldest = UINT64_MAX;
     for (std::uint32_t row = 0; row < claimed; ++row) {
       const RowCell& cell = queue.cell(buffer, row);
@@ -153,9 +153,10 @@ Batch Server::take(QueueState& state) {
   batch.queue = &state;
   batch.model = queue.kind().model;
   batch.pinned = queue.kind().pinned;
-  batch.buffer = queue.open() - 1;
-  const std::uint32_t claimed = queue.claims(batch.buffer).close();
+  batch.buffer = state.open - 1;
+  const std::uint32_t claimed = std::min(queue.claims(batch.buffer).close(), queue.max_rows());
   SHOAL_FAULT_POINT("serve.take.closed");
+  state.open = 0;
   queue.set_open(0);
   open_buffer(state);
   wait_for_stragglers(state, batch.buffer, claimed);
@@ -219,14 +220,15 @@ void Server::collect(QueueState& state, std::uint32_t buffer, std::uint32_t clai
 bool Server::begin_row(QueueState& state, const RowCell& cell, Batch& batch) {
   const auto found = slots_.find(cell.client_slots);
   ModelStatistics& counts = statistics(batch.model);
+  const std::uint32_t slot = cell.slot;  // read once: what is checked is what is used
   if (found == slots_.end() || found->second.queue != &state ||
-      cell.slot >= found->second.slots->slots()) {
+      slot >= found->second.slots->slots()) {
     add(counts.dropped_rows);
     return false;
   }
   ClientSlots& slots = *found->second.slots;
   const BatchRow row{.slots = &slots,
-                     .slot = cell.slot,
+                     .slot = slot,
                      .generation = cell.generation,
                      .submitted_ns = cell.submitted_ns,
                      .client = found->second.client,
@@ -325,7 +327,7 @@ void Server::free_buffer(QueueState& state, std::uint32_t buffer) {
     state.queue->cell(buffer, row).word.clear();
   }
   state.free.push_back(buffer);
-  if (state.queue->open() == 0) open_buffer(state);
+  if (state.open == 0) open_buffer(state);
 }
 
 void Server::open_buffer(QueueState& state) {
@@ -334,6 +336,7 @@ void Server::open_buffer(QueueState& state) {
   state.free.pop_back();
   state.stands_still_ns = 0;
   state.queue->claims(buffer).open();
+  state.open = buffer + 1;
   state.queue->set_open(buffer + 1);
   SHOAL_FAULT_POINT("serve.open.stored");
   state.queue->opened().ring();

@@ -27,6 +27,7 @@ struct QueueState {
   RowSpec outputs;
   std::vector<std::byte> structure;
   std::vector<SlotsOfClient> slots;
+  std::uint32_t open = 0;  // 1 + the open buffer; 0: none. Clients may write over the queue's word
   std::vector<std::uint32_t> free;  // buffers
   std::vector<Quarantined> quarantine;
   std::vector<std::vector<std::byte>> scratch;  // the rows of a batch that some row missed, by leaf

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -8,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "shoal/os/socket/packet.h"
 #include "shoal/serve/errors.h"
 #include "shoal/serve/testing/echo_service.h"
 
@@ -52,6 +55,23 @@ TEST_F(Service, AReplyIsTheModelsAnswerToItsRow) {
   Asker asker(frontend.address());
   EXPECT_THAT(asker.client().models(), ElementsAre("echo"));
   for (int i = 0; i < 100; ++i) ASSERT_EQ(asker.ask(i), i);
+}
+
+TEST_F(Service, AnotherUserGetsNoAnswerAndKeepsNobodyFromTheirs) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  start(echo_options(""));
+  os::testing::Child stranger([address = frontend.address()] {
+    if (::setuid(65534) != 0) return 2;
+    // Without a Client, which refuses a service of another user itself.
+    const os::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const os::PacketAddress to = os::abstract_address(address);
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to.name), to.bytes) != 0)
+      return 3;
+    std::byte answer;
+    return ::recv(socket.get(), &answer, 1, 0) <= 0 ? 0 : 1;
+  });
+  EXPECT_EQ(stranger.join(), os::ProcessEnd{});
+  EXPECT_EQ(Asker(frontend.address()).ask(7), 7);
 }
 
 TEST_F(Service, AClientMayComeBeforeTheServer) {

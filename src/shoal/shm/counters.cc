@@ -60,7 +60,7 @@ std::size_t Counters::size() const noexcept {
 
 std::optional<Counter> Counters::find(std::string_view name) const noexcept {
   for (CounterSlot& slot : slots_.first(size())) {
-    if (name == slot.name) return Counter(&slot);
+    if (name == Counter(&slot).name()) return Counter(&slot);
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -49,7 +50,9 @@ class Counter {
   }
   void set(std::int64_t n) noexcept { slot_->value.store(n, std::memory_order_relaxed); }
   std::int64_t value() const noexcept { return slot_->value.load(std::memory_order_relaxed); }
-  std::string_view name() const noexcept { return slot_->name; }
+  std::string_view name() const noexcept {
+    return {slot_->name, ::strnlen(slot_->name, sizeof slot_->name)};
+  }
 
  private:
   CounterSlot* slot_;

@@ -73,6 +73,8 @@ class BasicArrivalSlots {
  public:
   /// The most slots of one claim.
   static constexpr std::uint32_t kMaxRun = 1 << 14;
+  /// Of a claim: far more than others can overtake it.
+  static constexpr std::uint32_t kMostTries = 1 << 24;
 
   using Word64 = typename Atomics::Word64;
   using Word = typename Atomics::Word;
@@ -82,7 +84,11 @@ class BasicArrivalSlots {
   /// words of all blocks, `slots` of each.
   BasicArrivalSlots(Word64* cursor, std::span<Word> blocks, std::span<Word64> words,
                     std::uint32_t slots) noexcept
-      : cursor_(cursor), blocks_(blocks), words_(words), slots_(slots) {}
+      : cursor_(cursor),
+        blocks_(blocks),
+        words_(words),
+        slots_(slots),
+        last_block_(static_cast<std::uint32_t>(words.size() / slots) - 1) {}
 
   /// Owner: batch `sequence` has its slots in `block`.
   void open(std::uint32_t sequence, std::uint32_t block) noexcept {
@@ -98,15 +104,15 @@ class BasicArrivalSlots {
   SlotPlace claim(std::uint32_t claimer) noexcept { return claim_run(claimer, 1); }
 
   /// Claims the next slots for `claimer`, `claimer` + 1, …: up to `most` of them (at most kMaxRun),
-  /// fewer where the batch ends.
+  /// fewer where the batch ends. `count` is 0 where there is none: others have written over the words.
   SlotPlace claim_run(std::uint32_t claimer, std::uint32_t most) noexcept {
     std::uint64_t ticket = cursor_->load(std::memory_order_acquire);  // [cursor]
-    for (;;) {
+    for (std::uint32_t tries = 0; tries < kMostTries; ++tries) {
       const auto sequence = static_cast<std::uint32_t>(ticket / slots_);
       const auto slot = static_cast<std::uint32_t>(ticket % slots_);
       // Relaxed, and perhaps of a later batch when this claimer is late: then the word below is.
-      const std::uint32_t block =
-          blocks_[sequence & (blocks_.size() - 1)].load(std::memory_order_relaxed);
+      const std::uint32_t block = std::min(
+          blocks_[sequence & (blocks_.size() - 1)].load(std::memory_order_relaxed), last_block_);
       const std::uint32_t count = std::min(most, slots_ - slot);
       std::uint64_t expected = SlotWord{.sequence = sequence}.packed();
       const std::uint64_t mine =
@@ -124,6 +130,7 @@ class BasicArrivalSlots {
       if (taken) return {sequence, block, slot, count};
       ticket = std::max(next, cursor_->load(std::memory_order_acquire));  // [cursor]
     }
+    return {.count = 0};
   }
 
   /// Marks slots ready, whose content is complete: all of one claim, or one of them. The first slot
@@ -168,6 +175,7 @@ class BasicArrivalSlots {
   std::span<Word> blocks_;
   std::span<Word64> words_;
   std::uint32_t slots_ = 1;
+  std::uint32_t last_block_ = 0;
 };
 
 using ArrivalSlots = BasicArrivalSlots<SystemAtomics>;

@@ -23,6 +23,9 @@ namespace {
 /// For a writer that has seen that it may record, to have done so.
 constexpr std::chrono::milliseconds kLastWrites{2};
 constexpr std::size_t kMaxCommand = 80;
+constexpr std::size_t kSlotBytes = sync::EventRing::kSlotWords * sizeof(sync::EventRing::Word);
+/// Beyond them nobody's name is looked up: there are no such processes.
+constexpr std::size_t kMostThreads = 4096;
 
 std::uint64_t lease_end() noexcept {
   return os::now_ns() +
@@ -48,6 +51,12 @@ std::string thread_name(pid_t pid, std::uint32_t thread) {
   return name;
 }
 
+/// Also of times that no clock of ours has shown.
+std::int64_t whole(double ns) noexcept {
+  constexpr double kMost = 9.2e18;
+  return ns == ns ? static_cast<std::int64_t>(std::clamp(ns, -kMost, kMost)) : 0;
+}
+
 /// A copy, so that what is checked cannot change after the check.
 struct Checked {
   pid_t pid;
@@ -67,8 +76,8 @@ Checked check(const os::Mapping& mapping) {
                             kRecorderVersion));
   }
   const std::uint64_t slots = header.slots;
-  constexpr std::size_t kSlotBytes = sync::EventRing::kSlotWords * sizeof(sync::EventRing::Word);
-  if (!std::has_single_bit(slots) || slots > (mapping.size() - kRecorderHeaderBytes) / kSlotBytes) {
+  if (!std::has_single_bit(slots) || slots > kRecorderSlots ||
+      slots > (mapping.size() - kRecorderHeaderBytes) / kSlotBytes) {
     throw Error(fmt::format("a recorder of {} slots in {} bytes", slots, mapping.size()));
   }
   return {
@@ -97,7 +106,8 @@ bool Capture::add(os::Fd fd) {
     throw InvalidState(fmt::format(
         "process {} is being traced by somebody else; try again when that has ended", checked.pid));
   }
-  if (const int error = memfd.populate(0, mapping.size()); error != 0) {
+  const std::size_t used = kRecorderHeaderBytes + checked.slots * kSlotBytes;
+  if (const int error = memfd.populate(0, used); error != 0) {
     throw SystemError(fmt::format("allocate the ring of process {}", checked.pid), error);
   }
   auto* header = reinterpret_cast<RecorderHeader*>(mapping.data());
@@ -123,7 +133,7 @@ bool Capture::add(os::Fd fd) {
 
 void Capture::keep(CapturedProcess& process, const Event& event) {
   if (event.span == Span::kNone) return;
-  if (process.threads.count(event.thread) == 0) {
+  if (process.threads.count(event.thread) == 0 && process.threads.size() < kMostThreads) {
     process.threads[event.thread] = thread_name(process.pid, event.thread);
   }
   process.events.push_back(event);
@@ -134,6 +144,7 @@ void Capture::drain(Source& source, bool last) {
   CapturedProcess& process = processes_[source.process];
   const std::uint64_t end = source.ring.next();
   const std::uint64_t slots = source.ring.slots();
+  if (end < source.read) return;    // it has been written over
   if (end - source.read > slots) {  // what was overwritten needs no look
     process.lost += end - slots - source.read;
     source.read = end - slots;
@@ -171,16 +182,16 @@ Capture::Moment Capture::Moment::now() noexcept {
 void Capture::turn_ticks_into_ns() noexcept {
   const Moment end = Moment::now();
   const double ns_of_a_tick =
-      static_cast<double>(end.ns - begin_.ns) / static_cast<double>(end.ticks - begin_.ticks);
+      static_cast<double>(end.ns - begin_.ns) /
+      static_cast<double>(std::max<std::uint64_t>(end.ticks - begin_.ticks, 1));
   for (CapturedProcess& process : processes_) {
     for (Event& event : process.events) {
       if (!std::exchange(event.in_ticks, false)) continue;
       const auto since =
           static_cast<double>(static_cast<std::int64_t>(event.start_ns - begin_.ticks));
-      event.start_ns =
-          begin_.ns + static_cast<std::uint64_t>(static_cast<std::int64_t>(since * ns_of_a_tick));
+      event.start_ns = begin_.ns + static_cast<std::uint64_t>(whole(since * ns_of_a_tick));
       event.duration_ns =
-          static_cast<std::uint64_t>(static_cast<double>(event.duration_ns) * ns_of_a_tick);
+          static_cast<std::uint64_t>(whole(static_cast<double>(event.duration_ns) * ns_of_a_tick));
     }
   }
 }

@@ -1,7 +1,12 @@
 // Device memory between processes of a family, on the stand-in driver.
 #include "shoal/ipc/device/device_memory.h"
 
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "shoal/ipc/testing/device_memory_peers.h"
+#include "shoal/os/socket/packet.h"
 
 namespace shoal::ipc::testing {
 namespace {
@@ -276,6 +281,27 @@ TEST_F(DeviceMemoryTest, ADeviceThatTheReceiverDoesNotSeeIsNamed) {
     pass(receiver, hold(giver));
     giver.go();
   }
+}
+
+TEST_F(DeviceMemoryTest, TheBrokerGivesAnotherUserNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  Peer keeper = broker();
+  keeper.wait();
+  os::testing::Child stranger([id = Heap::here()->id()] {
+    if (::setuid(65534) != 0) return 2;
+    const os::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto to = os::abstract_address(fmt::format("shoal-broker-{:016x}", id));
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to.name), to.bytes) != 0)
+      return 3;
+    const std::array<std::uint64_t, 4> join{id, 4, 0, 0};
+    const auto deadline = os::testing::test_deadline();
+    static_cast<void>(os::send_packet(
+        socket.get(), {.bytes = std::as_bytes(std::span(join)), .fds = {}}, deadline));
+    std::byte answer;
+    return ::recv(socket.get(), &answer, 1, 0) <= 0 ? 0 : 1;
+  });
+  EXPECT_EQ(stranger.join(), os::ProcessEnd{});
+  keeper.go();
 }
 
 TEST_F(DeviceMemoryTest, TheBrokerDropsWhatNobodyHolds) {

@@ -96,18 +96,21 @@ class TaskRing {
 
   /// Consumer: the oldest record, or nullptr. It stays where it is until pop().
   TaskRecord* front() noexcept {
-    while (indices_->readable() > 0) {
+    for (;;) {
+      const std::uint32_t readable = indices_->readable();
+      if (readable == 0 || readable > cells_) return nullptr;
       const std::uint32_t at = indices_->read_index() % cells_;
       auto* record = reinterpret_cast<TaskRecord*>(memory_ + std::size_t{at} * kCell);
-      if (record->state.load(std::memory_order_acquire) != TaskRecord::kPadding) return record;
-      indices_->consume(std::min(record->bytes, cells_ - at));
+      const bool padding = record->state.load(std::memory_order_acquire) == TaskRecord::kPadding;
+      if (!padding && cells_ - at >= kHead) return record;
+      indices_->consume(padding ? std::min(record->bytes, cells_ - at) : cells_ - at);
     }
-    return nullptr;
   }
-  static std::span<const std::byte> payload(const TaskRecord* record) noexcept {
-    return {reinterpret_cast<const std::byte*>(record + 1), record->bytes};
+  /// Never more than lies in the ring, whatever the other side has written.
+  std::span<const std::byte> payload(const TaskRecord* record) const noexcept {
+    return {reinterpret_cast<const std::byte*>(record + 1), bytes_of(record)};
   }
-  void pop(const TaskRecord* record) noexcept { indices_->consume(cells_for(record->bytes)); }
+  void pop(const TaskRecord* record) noexcept { indices_->consume(cells_for(bytes_of(record))); }
 
   /// Producer: the index behind the last record that was written, and the consumer's.
   std::uint32_t written() const noexcept { return indices_->write_index(); }
@@ -117,6 +120,12 @@ class TaskRing {
   void reset() noexcept { indices_->reset(); }
 
  private:
+  std::uint32_t bytes_of(const TaskRecord* record) const noexcept {
+    const std::byte* const end = memory_ + std::size_t{cells_} * kCell;
+    const auto room =
+        static_cast<std::size_t>(end - reinterpret_cast<const std::byte*>(record + 1));
+    return static_cast<std::uint32_t>(std::min<std::size_t>(record->bytes, room));
+  }
   static std::uint32_t cells_for(std::uint32_t bytes) noexcept {
     return kHead + (bytes + kCell - 1) / kCell;
   }

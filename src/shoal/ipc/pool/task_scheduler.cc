@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/log.h"
 
 namespace shoal::ipc {
 namespace {
@@ -18,6 +19,7 @@ constexpr std::chrono::milliseconds kLook{50};        // between looks after dea
 constexpr std::chrono::milliseconds kLookClosely{2};  // while a worker is about to leave
 constexpr std::size_t kMaxAhead = 128;                // tasks that one worker is given beforehand
 constexpr double kAheadNanos = 1e6;                   // or what it does in this time
+constexpr std::uint64_t kMostReserved = 64 << 20;     // bytes, on a worker's word
 
 std::vector<std::string> names_of_counts(int slots) {
   std::vector<std::string> names = {"workers", "added", "done", "failed", "waiting", "restarts"};
@@ -179,8 +181,9 @@ void TaskScheduler::drain(int index) {
 
 void TaskScheduler::take_result(int index, const TaskRecord& record) {
   Slot& slot = slots_[index];
-  const auto part = TaskRing::payload(&record);
-  if (slot.partial.empty() && record.more != 0) slot.partial.reserve(record.total);
+  const auto part = slot.results.payload(&record);
+  if (slot.partial.empty() && record.more != 0)
+    slot.partial.reserve(std::min<std::uint64_t>(record.total, kMostReserved));
   slot.partial.insert(slot.partial.end(), part.begin(), part.end());
   if (record.more != 0) return;
   TaskBytes bytes = std::exchange(slot.partial, {});
@@ -204,20 +207,28 @@ void TaskScheduler::take_result(int index, const TaskRecord& record) {
   const Task task = std::move(slot.sent.front().task);
   slot.sent.pop_front();
   Block held;
-  if (record.kind == static_cast<std::uint32_t>(TaskReport::kDoneInHeap)) {
+  const std::uint32_t kind = record.kind;
+  if (kind == static_cast<std::uint32_t>(TaskReport::kDoneInHeap)) {
     held = from_shelf(slot, bytes);
-    bytes.assign(held.data(), held.data() + held.size());
+    if (held) bytes.assign(held.data(), held.data() + held.size());
   }
-  const bool ok = record.kind != static_cast<std::uint32_t>(TaskReport::kRaised);
+  const bool ok = kind != static_cast<std::uint32_t>(TaskReport::kRaised);
   deliver(task.job, {task.index, ok, std::move(bytes), std::move(held)});
 }
 
 Block TaskScheduler::from_shelf(const Slot& slot, const TaskBytes& payload) {
   Offset message;
-  SHOAL_CHECK(payload.size() == sizeof(message), "a result in the heap is named by its block");
+  if (payload.size() != sizeof(message) || !slot.shelf) return {};
   std::memcpy(&message, payload.data(), sizeof(message));
   const auto& heap = slot.shelf.heap();
-  heap->take(message, slot.shelf.offset());
+  try {
+    heap->take(message, slot.shelf.offset());
+  } catch (const SystemError&) {
+    throw;
+  } catch (const Error& error) {  // it names a block that is not on its shelf
+    os::log(os::LogLevel::kWarning, "ipc", "a pool's worker: {}", error.what());
+    return {};
+  }
   return Block::adopt(heap, message);
 }
 

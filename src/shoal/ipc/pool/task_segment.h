@@ -63,8 +63,8 @@ class TaskSegment {
   static TaskSegment attach(os::Fd fd);
 
   int fd() const noexcept { return arena_.fd(); }
-  int slots() const noexcept { return static_cast<int>(header().slots); }
-  int owner() const noexcept { return static_cast<int>(header().owner); }
+  int slots() const noexcept { return static_cast<int>(header_.slots); }
+  int owner() const noexcept { return static_cast<int>(header_.owner); }
   sync::Doorbell& results() const noexcept { return *arena_.at<sync::Doorbell>(kResultsAt); }
   SlotWords& slot(int index) const;
   TaskRing tasks(int index) const;
@@ -76,12 +76,13 @@ class TaskSegment {
   static constexpr std::size_t kResultsAt = 128;
   static constexpr std::size_t kSlotsAt = 256;
 
-  explicit TaskSegment(shm::Arena arena) noexcept : arena_(std::move(arena)) {}
-  const TaskSegmentHeader& header() const noexcept { return *arena_.at<TaskSegmentHeader>(0); }
-  std::size_t ring_bytes() const noexcept { return std::size_t{header().cells} * TaskRing::kCell; }
+  TaskSegment(shm::Arena arena, const TaskSegmentHeader& header) noexcept
+      : arena_(std::move(arena)), header_(header) {}
+  std::size_t ring_bytes() const noexcept { return std::size_t{header_.cells} * TaskRing::kCell; }
   std::size_t slot_at(int index) const;
 
   shm::Arena arena_;
+  TaskSegmentHeader header_;  // a copy: what was checked stays so
 };
 
 }  // namespace shoal::ipc

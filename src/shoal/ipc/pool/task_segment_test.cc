@@ -45,7 +45,7 @@ TEST(TaskRing, GivesBackWhatWasWrittenInOrderWhereverTheEndOfTheRingIs) {
       }
     } else if (TaskRecord* record = ring.front()) {
       ASSERT_EQ(record->tag, read);
-      const auto payload = TaskRing::payload(record);
+      const auto payload = ring.payload(record);
       ASSERT_EQ(payload.size(), sizes[read]);
       for (const std::byte byte : payload) {
         ASSERT_EQ(byte, static_cast<std::byte>(static_cast<char>(read)));
@@ -83,7 +83,7 @@ TEST(TaskRing, WhatOneThreadWritesTheOtherReadsWhole) {
       std::this_thread::yield();
       continue;
     }
-    const auto payload = TaskRing::payload(record);
+    const auto payload = ring.payload(record);
     const std::string text = text_of(read);
     right += record->tag == read && record->move_to(TaskRecord::kTaken) &&
              std::ranges::equal(payload, bytes_of(text));

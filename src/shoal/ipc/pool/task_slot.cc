@@ -61,7 +61,7 @@ TaskSlot::Outcome TaskSlot::read(std::span<std::byte> out) {
       }
       continue;
     }
-    const auto part = TaskRing::payload(record);
+    const auto part = tasks_.payload(record);
     SHOAL_CHECK(part.size() <= out.size() - filled, "a task longer than it said");
     if (!part.empty()) std::memcpy(out.data() + filled, part.data(), part.size());
     filled += part.size();

@@ -26,6 +26,12 @@ constexpr sync::SpinOptions kSpin = {.group_size = 2};
 
 Cursor load(const QueueWords::Word& word) noexcept { return Cursor::from(word.load(kRelaxed)); }
 
+[[noreturn]] void throw_overwritten() {
+  throw Error(
+      "a queue is of no more use: a process has written over its memory. Make a new one; and look "
+      "for code that writes beyond the end of an array that is shared");
+}
+
 }  // namespace
 
 bool Token::held(const Heap& heap) const noexcept {
@@ -84,19 +90,40 @@ Queue::Queue(Block block) : block_(std::move(block)) {
 
 void Queue::recover() noexcept {
   heap().write({});  // the heap's lock finishes the dead one's change, which may be of this queue
-  discard_spare_ring();
-  const RecordRing records = ring();
-  std::uint64_t bytes = 0;
-  const Cursor end = load(words().put);
-  for (std::uint32_t at = load(words().take).position; at != end.position; at = records.next(at)) {
-    if (records.header(at).kind != RecordKind::kFiller) bytes += records.header(at).bytes;
+  try {
+    discard_spare_ring();
+    const RecordRing records = ring();
+    std::uint64_t bytes = 0;
+    std::uint32_t at = load(words().take).position;
+    std::uint32_t left = used_units(records);
+    while (left > 0) {
+      if (records.header(at).kind != RecordKind::kFiller) bytes += records.header(at).bytes;
+      const std::uint32_t units = records.next(at) - at;
+      if (units == 0 || units > left) return;  // the next get() finds it so
+      left -= units;
+      at += units;
+    }
+    words().bytes.store(bytes, kRelaxed);
+  } catch (const Error&) {  // likewise
   }
-  words().bytes.store(bytes, kRelaxed);
 }
 
-RecordRing Queue::ring() const noexcept {
+RecordRing Queue::ring() const {
   const std::uint64_t word = words().ring.load(kRelaxed);
-  return {heap().at(word & ~kLogMask), static_cast<std::uint32_t>(word & kLogMask)};
+  const auto log = static_cast<std::uint32_t>(word & kLogMask);
+  const std::byte* const begin = heap().base() + (word & ~kLogMask);
+  const bool good = log >= layout::kSmallestRingLog && log <= layout::kLargestRingLog &&
+                    word < std::uint64_t{1} << 62 && heap().contains(begin) &&
+                    heap().contains(begin + RecordRing::bytes_of(log) - 1);
+  if (!good) throw_overwritten();
+  return {heap().at(word & ~kLogMask), log};
+}
+
+/// From the oldest record to behind the last.
+std::uint32_t Queue::used_units(const RecordRing& records) const {
+  const std::uint32_t units = load(words().put).position - load(words().take).position;
+  if (units > records.capacity()) throw_overwritten();
+  return units;
 }
 
 void Queue::discard_spare_ring() noexcept {
@@ -120,6 +147,7 @@ void Queue::replace_ring(std::uint32_t log) {
   const Write begin[] = {{place(words().spare_ring), larger.offset()}};
   heap().give(larger.detach(), block_.offset(), begin);
   SHOAL_FAULT_POINT("queue.ring.spare");
+  static_cast<void>(used_units(ring()));
   ring().copy_to({heap().at(after & ~kLogMask), log}, load(words().take).position,
                  load(words().put).position);
   const Write end[] = {{place(words().ring), after}, {place(words().spare_ring), 0}};
@@ -202,6 +230,7 @@ void Queue::write_record(std::uint16_t tag, std::span<const std::byte> bytes, Bl
   Cursor end = load(words.put);
   const auto inline_bytes = message == nullptr ? bytes : std::span<const std::byte>();
   const std::uint32_t units = RecordRing::units_of(inline_bytes.size());
+  static_cast<void>(used_units(ring()));
   while (!ring().fits(begin.position, end.position, units)) {
     if (ring().log() >= layout::kLargestRingLog) {
       throw OutOfMemory("put a message into a queue that holds 16 GiB of small ones");
@@ -237,10 +266,14 @@ void Queue::read_record(Message& message) {
   const RecordRing records = ring();
   const std::uint32_t at = records.skip_filler(begin.position);
   const layout::RecordHeader header = records.header(at);
-  begin = {begin.items + 1, records.next(at)};
+  const bool is_inline = header.kind == RecordKind::kInline;
+  if (is_inline ? header.bytes > Message::kMaxInlineBytes || !records.has_room(at, header.bytes)
+                : header.kind != RecordKind::kBlock) {
+    throw_overwritten();
+  }
+  begin = {begin.items + 1, at + RecordRing::units_of(is_inline ? header.bytes : 0)};
   message.tag_ = header.tag;
-  message.bytes_ = header.bytes;
-  if (header.kind == RecordKind::kInline) {
+  if (is_inline) {
     std::memcpy(message.inline_.data(), records.payload(at), header.bytes);
     SHOAL_FAULT_POINT("queue.get.copied");
     words.take.store(begin.word(), std::memory_order_release);
@@ -249,7 +282,9 @@ void Queue::read_record(Message& message) {
     SHOAL_FAULT_POINT("queue.get.block");
     heap().take(header.block, block_.offset(), count);
     message.block_ = Block::adopt(block_.heap(), header.block);
+    if (header.bytes > message.block_.size()) throw_overwritten();
   }
+  message.bytes_ = header.bytes;
   SHOAL_FAULT_POINT("queue.get.counted");
   words.bytes.store(words.bytes.load(kRelaxed) - header.bytes, kRelaxed);
   if (begin.items == load(words.put).items) {

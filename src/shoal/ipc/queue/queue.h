@@ -103,7 +103,8 @@ class Queue {
   QueueOutcome put(std::uint16_t tag, std::span<const std::byte> bytes,
                    std::span<const Offset> blocks, const QueueWait& how);
 
-  /// Takes the oldest message. kClosed when there is none and the peer is gone.
+  /// Takes the oldest message. kClosed when there is none and the peer is gone. Throws Error where
+  /// somebody has written over the queue.
   QueueOutcome get(Message& message, const QueueWait& how);
 
   /// Waits until get() would return at once.
@@ -140,7 +141,8 @@ class Queue {
   }
 
   void recover() noexcept;
-  RecordRing ring() const noexcept;
+  RecordRing ring() const;
+  std::uint32_t used_units(const RecordRing& records) const;
   void replace_ring(std::uint32_t log);
   void give_ring_back() noexcept;
   void discard_spare_ring() noexcept;

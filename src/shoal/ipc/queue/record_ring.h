@@ -27,6 +27,7 @@ class RecordRing {
   }
 
   std::uint32_t log() const noexcept { return log_; }
+  std::uint32_t capacity() const noexcept { return std::uint32_t{1} << log_; }
 
   /// Where a record of `units` that comes after `end` starts: at `end`, or behind a filler.
   std::uint32_t place(std::uint32_t end, std::uint32_t units) const noexcept {
@@ -52,6 +53,10 @@ class RecordRing {
   const std::byte* payload(std::uint32_t position) const noexcept {
     return at(position) + layout::kUnit;
   }
+  /// Whether a message of so many bytes can lie there.
+  bool has_room(std::uint32_t position, std::size_t bytes) const noexcept {
+    return bytes <= bytes_of(log_) && units_of(bytes) <= capacity() - (position & (capacity() - 1));
+  }
   /// The position behind that record or filler.
   std::uint32_t next(std::uint32_t position) const noexcept;
 
@@ -59,7 +64,6 @@ class RecordRing {
   void copy_to(const RecordRing& larger, std::uint32_t begin, std::uint32_t end) const noexcept;
 
  private:
-  std::uint32_t capacity() const noexcept { return std::uint32_t{1} << log_; }
   std::byte* at(std::uint32_t position) const noexcept {
     return data_ + std::size_t{position & (capacity() - 1)} * layout::kUnit;
   }

@@ -107,7 +107,7 @@ std::size_t ActorLine::put(std::span<const collect::Episode> episodes) noexcept 
 }
 
 void ActorLine::take(std::vector<collect::Episode>& into) {
-  const std::uint32_t count = indices_->readable();
+  const auto count = std::min<std::uint32_t>(indices_->readable(), kEpisodes);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Entry& entry = entries_[(indices_->read_index() + i) % kEpisodes];
     into.push_back({static_cast<int>(entry.env), entry.episode_return, entry.length});

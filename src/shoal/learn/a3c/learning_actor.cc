@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "shoal/env/json_text.h"
 #include "shoal/learn/config/option.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
@@ -58,7 +59,7 @@ ActorOrder ActorOrder::decode(std::span<const std::byte> bytes) {
   ActorOrder order;
   try {
     const auto* text = reinterpret_cast<const char*>(bytes.data());
-    const json all = json::parse(text, text + bytes.size());
+    const json all = env::parse_json({text, bytes.size()});
     options_from_json(all.at("config"), order.config);
     order.actor = all.at("actor").get<int>();
     order.first_env = all.at("first_env").get<int>();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shoal/env/json_text.h"
 #include "shoal/learn/checkpoint/durable_file.h"
 
 namespace shoal::learn {
@@ -36,7 +37,7 @@ json read_state(const fs::path& directory) {
   if (!fs::exists(directory / kStateFile)) fail(directory, "it has no state.json");
   const auto bytes = read_file(directory / kStateFile);
   const auto* text = reinterpret_cast<const char*>(bytes.data());
-  auto state = json::parse(text, text + bytes.size(), nullptr, false);
+  auto state = env::parse_json({text, bytes.size()});
   if (!state.is_object()) fail(directory, "its state.json is not a JSON object");
   const auto format = state.find("format");
   if (format == state.end() || *format != kFormat)

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "shoal/env/json_text.h"
 #include "shoal/learn/checkpoint/durable_file.h"
 
 namespace shoal::learn {
@@ -184,7 +185,7 @@ SafeTensors SafeTensors::parse(std::vector<std::byte> bytes, const std::string& 
 
   const HeaderReader reader(origin, size - kLengthBytes - length);
   const auto* text = reinterpret_cast<const char*>(file.bytes_.data() + kLengthBytes);
-  const auto header = nlohmann::json::parse(text, text + length, nullptr, false);
+  const auto header = env::parse_json({text, length});
   if (!header.is_object()) reader.fail("its header is not JSON");
   std::vector<HeaderReader::Entry> entries;
   for (const auto& [name, value] : header.items()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "shoal/env/json_text.h"
 #include "shoal/learn/run/replayable_vector_env.h"
 #include "shoal/os/error.h"
 
@@ -56,7 +57,8 @@ Checkpoint share(group::Group& group, std::optional<Checkpoint> of_first) {
   const std::string text = mine.state.dump();
   const auto state = group.broadcast_any(std::as_bytes(std::span(text)));
   const auto* begin = reinterpret_cast<const char*>(state.data());
-  mine.state = nlohmann::json::parse(begin, begin + state.size());
+  mine.state = env::parse_json({begin, state.size()});
+  if (!mine.state.is_object()) throw Error("the checkpoint that rank 0 sent has no state");
   for (SafeTensors* arrays : {&mine.policy, &mine.optimizer, &mine.envs})
     *arrays = share_arrays(group, *arrays);
   return mine;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shoal/env/json_text.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/os/error.h"
@@ -36,8 +37,9 @@ std::string lines_until(const fs::path& path, std::int64_t step) {
     const auto end = text.find('\n');
     if (end == std::string_view::npos) break;
     const auto line = text.substr(0, end + 1);
-    const auto record = json::parse(line, nullptr, false);
-    if (record.is_object() && record.value("step", step + 1) <= step) kept += line;
+    const auto record = env::parse_json(line);
+    const auto its = record.is_object() ? record.value("step", json()) : json();
+    if (its.is_number() && its <= step) kept += line;
     text.remove_prefix(line.size());
   }
   return kept;
@@ -101,8 +103,8 @@ json read_run_config(const fs::path& run_directory) {
                                   run_directory.string()));
   const auto bytes = read_file(path);
   const auto* text = reinterpret_cast<const char*>(bytes.data());
-  auto config = json::parse(text, text + bytes.size(), nullptr, false);
-  if (!config.is_object() || config.value("format", "") != kFormat)
+  auto config = env::parse_json({text, bytes.size()});
+  if (!config.is_object() || config.value("format", json()) != kFormat)
     throw CorruptFile(fmt::format("{} was not written by Shoal", path.string()));
   if (config.value("version", json()) != kVersion)
     throw CorruptFile(

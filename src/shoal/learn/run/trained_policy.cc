@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "shoal/env/space_json.h"
 #include "shoal/learn/algorithm/make_learner.h"
@@ -14,6 +18,22 @@ constexpr std::string_view kObsNormalizer = "obs.";
 constexpr const char* kNormalizer = "normalizer.";
 constexpr const char* kEpisodes = "episodes.";
 constexpr const char* kReplay = "replay.";
+
+/// How many numbers a network sees of it; `most` where there are more.
+std::uint64_t width_of(const env::Leaf& leaf, std::uint64_t most) {
+  std::uint64_t width = 0;
+  const auto add = [&](std::int64_t n) {
+    width = std::min(most, width + std::min(most, static_cast<std::uint64_t>(n)));
+  };
+  if (const auto* discrete = leaf.space.get_if<env::Discrete>()) {
+    add(discrete->n);
+  } else if (const auto* multi = leaf.space.get_if<env::MultiDiscrete>()) {
+    for (const std::int64_t n : multi->nvec) add(n);
+  } else {
+    add(leaf.spec.numel());
+  }
+  return width + 1;
+}
 
 void borrow(const std::string& prefix, const NamedArray& array, std::vector<SafeTensor>& out) {
   out.push_back({prefix + array.name, array.spec, array.bytes});
@@ -60,6 +80,30 @@ LearnerState learner_state_of(const Checkpoint& checkpoint) {
   return state;
 }
 
+void TrainedPolicy::require_room(const TrainedPolicy& policy, const SafeTensors& arrays) {
+  // A network is built before its arrays are looked at. The first layer has a row for each number
+  // that is seen, but for pictures, of which it has some for each patch.
+  constexpr std::uint64_t kForPictures = 64, kSmall = 1 << 20;
+  const std::uint64_t most = kSmall + kForPictures * arrays.bytes().size();
+  std::uint64_t seen = 0;
+  for (const env::Space* space : {&policy.observation_space_, &policy.action_space_})
+    for (const env::Leaf& leaf : env::leaves(*space)) seen += width_of(leaf, most);
+  const auto& [policy_hidden, value_hidden] =
+      std::visit([](const auto& its) { return std::tie(its.policy_hidden, its.value_hidden); },
+                 policy.config_.algorithm);
+  std::uint64_t weights = seen;
+  for (const auto* widths : {&policy_hidden, &value_hidden}) {
+    std::uint64_t in = 1;
+    for (const int width : *widths)
+      weights +=
+          std::exchange(in, static_cast<std::uint64_t>(width)) * static_cast<std::uint64_t>(width);
+  }
+  if (weights > most)
+    throw InvalidArgument(
+        fmt::format("its spaces and layers are of a network that its {} bytes of arrays cannot be",
+                    arrays.bytes().size()));
+}
+
 TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
   const auto checkpoint = Checkpoint::read(directory, Checkpoint::Part::kPolicy);
   try {
@@ -69,6 +113,8 @@ TrainedPolicy TrainedPolicy::load(const std::filesystem::path& directory) {
     policy.action_space_ = env::space_from_json(state.at("action_space"));
     policy.steps_ = state.at("step").get<std::int64_t>();
     apply_saved(state.at("config"), policy.config_);
+    validate(policy.config_);
+    require_room(policy, checkpoint.policy);
     policy.agent_ = make_acting_policy(policy.observation_space_, policy.action_space_,
                                        policy.config_.algorithm, policy.config_.seed);
     policy.agent_->load(learner_state_of(checkpoint));

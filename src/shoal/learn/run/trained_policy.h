@@ -32,6 +32,8 @@ class TrainedPolicy {
 
  private:
   TrainedPolicy() = default;
+  /// Throws InvalidArgument for a network that is much larger than these arrays.
+  static void require_room(const TrainedPolicy& policy, const SafeTensors& arrays);
 
   env::Space observation_space_;
   env::Space action_space_;

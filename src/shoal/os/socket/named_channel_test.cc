@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <string>
@@ -44,6 +45,24 @@ TEST(NamedChannel, ANameHasOneHolderAndIsFreeAfterIt) {
 
 TEST(NamedChannel, ANameThatIsTooLongIsAnError) {
   EXPECT_THROW(static_cast<void>(ChannelListener::bind(std::string(200, 'x'))), Error);
+}
+
+TEST(NamedChannel, AnotherUserIsRefusedAtBothEnds) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const std::string name = unique_socket_name();
+  auto listener = ChannelListener::bind(name);
+  ASSERT_TRUE(listener);
+  testing::Child stranger([&name] {
+    if (::setuid(65534) != 0) return 2;
+    try {
+      static_cast<void>(connect_channel(name));
+    } catch (const Error&) {
+      return 0;
+    }
+    return 1;
+  });
+  EXPECT_THROW(static_cast<void>(listener->accept(test_deadline())), Error);
+  EXPECT_EQ(stranger.join(), ProcessEnd{});
 }
 
 TEST(NamedChannel, NobodyComesUntilTheDeadline) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -136,6 +137,14 @@ void read_memfd_payload(Message& message, std::uint64_t payload_bytes) {
     throw Error(
         fmt::format("received a message that announces {} bytes with {} bytes of shared memory",
                     payload_bytes, memfd.bytes()));
+  }
+  // Whoever sends much has as much: memory that is not there costs a sender nothing.
+  struct stat status{};
+  constexpr std::size_t kStatBlock = 512;
+  if (::fstat(memfd.fd(), &status) != 0 ||
+      static_cast<std::size_t>(status.st_blocks) < payload_bytes / kStatBlock) {
+    throw Error(
+        fmt::format("received a message of {} bytes without the memory for them", payload_bytes));
   }
   const Mapping content = Mapping::map(memfd, "message", Mapping::Access::kReadOnly);
   message.bytes.assign(content.data(), content.data() + content.size());

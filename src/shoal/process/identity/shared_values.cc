@@ -107,12 +107,13 @@ SharedValues SharedValues::create(std::span<std::byte> memory, std::size_t capac
 }
 
 SharedValues SharedValues::attach(std::span<std::byte> memory) {
-  const auto* header = reinterpret_cast<SharedValuesHeader*>(memory.data());
-  if (memory.size() < kHeadBytes || header->magic != kMagic ||
-      memory.size() < bytes(header->capacity)) {
+  auto* header = reinterpret_cast<SharedValuesHeader*>(memory.data());
+  const bool known = memory.size() >= kHeadBytes && header->magic == kMagic;
+  const std::uint64_t capacity = known ? header->capacity : 0;  // what is checked is what is used
+  if (!known || capacity > memory.size() || memory.size() < bytes(capacity)) {
     throw Error("there is no table of shared values in this memory");
   }
-  return {reinterpret_cast<SharedValuesHeader*>(memory.data()), header->capacity};
+  return {header, capacity};
 }
 
 std::byte* SharedValues::half(std::uint64_t generation) const noexcept {

@@ -108,6 +108,7 @@ void ZygoteLink::on_message(const os::Message& message) {
   const auto found = requests_.find(header.request);
   switch (header.kind) {
     case wire::Kind::kReady: {
+      if (std::exchange(is_open_, true)) throw Error("a zygote said twice that it is ready");
       line_->open(wire::decode_ready(reader).capacity);
       const std::lock_guard lock(mutex_);
       if (state_ == State::kStarting) state_ = State::kReady;

@@ -113,6 +113,7 @@ class ZygoteLink {
   std::unordered_map<std::uint64_t, ZygoteLink*> sub_zygotes_;  // the loop's: not ready yet
   std::deque<std::pair<std::uint64_t, int>> signals_;           // the loop's: not sent yet
   std::optional<wire::Exited> ended_sub_zygote_;                // the loop's
+  bool is_open_ = false;                                        // the loop's
   mutable std::mutex mutex_;                                    // guards the rest
   std::condition_variable changed_;
   State state_ = State::kStarting;

@@ -132,28 +132,26 @@ void copy_rows(const Rows& from, std::size_t row, const Rows& to, std::size_t sl
   }
 }
 
-AsyncSegment::AsyncSegment(shm::Arena arena, const Hello& spaces)
-    : arena_(std::make_shared<shm::Arena>(std::move(arena))) {
-  header_ = arena_->at<AsyncHeader>(0);
-  const Offsets at = lay_out(*header_, spaces);
-  const auto mode = static_cast<AutoresetMode>(header_->autoreset_mode);
+AsyncSegment::AsyncSegment(shm::Arena arena, const AsyncHeader& header, const Hello& spaces)
+    : arena_(std::make_shared<shm::Arena>(std::move(arena))), header_(header) {
+  const Offsets at = lay_out(header_, spaces);
+  const auto mode = static_cast<AutoresetMode>(header_.autoreset_mode);
   auto* cursor = arena_->at<std::atomic<std::uint64_t>>(at.cursor);
-  const std::size_t num_words = std::size_t{header_->num_blocks} * header_->batch_size;
-  slots_ =
-      sync::ArrivalSlots(cursor,
-                         {arena_->at<os::FutexWord>(at.order, order_size(header_->num_blocks)),
-                          order_size(header_->num_blocks)},
-                         {arena_->at<std::atomic<std::uint64_t>>(at.words, num_words), num_words},
-                         header_->batch_size);
+  const std::size_t num_words = std::size_t{header_.num_blocks} * header_.batch_size;
+  slots_ = sync::ArrivalSlots(
+      cursor,
+      {arena_->at<os::FutexWord>(at.order, order_size(header_.num_blocks)),
+       order_size(header_.num_blocks)},
+      {arena_->at<std::atomic<std::uint64_t>>(at.words, num_words), num_words}, header_.batch_size);
   home_slots_ = sync::ArrivalSlots(
       cursor, {arena_->at<os::FutexWord>(at.order), 1},
-      {arena_->at<std::atomic<std::uint64_t>>(at.home_words, header_->num_envs), header_->num_envs},
-      header_->num_envs);
-  auto* gathers = arena_->at<sync::Gather>(at.gathers, header_->num_blocks + 1);
-  cells_ = arena_->at<AsyncCell>(at.cells, header_->num_workers);
-  inboxes_ = arena_->at<sync::SpscIndices>(at.inboxes, header_->num_workers);
+      {arena_->at<std::atomic<std::uint64_t>>(at.home_words, header_.num_envs), header_.num_envs},
+      header_.num_envs);
+  auto* gathers = arena_->at<sync::Gather>(at.gathers, header_.num_blocks + 1);
+  cells_ = arena_->at<AsyncCell>(at.cells, header_.num_workers);
+  inboxes_ = arena_->at<sync::SpscIndices>(at.inboxes, header_.num_workers);
   entries_ =
-      arena_->at<InboxEntry>(at.entries, std::size_t{header_->num_workers} * inbox_capacity());
+      arena_->at<InboxEntry>(at.entries, std::size_t{header_.num_workers} * inbox_capacity());
   block_bytes_ = AsyncBlock::bytes(spaces, batch_size(), mode);
   for (int b = 0; b < num_blocks(); ++b) {
     std::byte* base = arena_->base() + at.blocks + static_cast<std::size_t>(b) * block_bytes_;
@@ -177,7 +175,7 @@ AsyncSegment AsyncSegment::create(const Hello& spaces, const Shape& shape) {
   header.spaces = fingerprint(spaces);
   shm::Arena arena = shm::Arena::create("shoal async envs", lay_out(header, spaces).end);
   *arena.at<AsyncHeader>(0) = header;
-  AsyncSegment segment(std::move(arena), spaces);
+  AsyncSegment segment(std::move(arena), header, spaces);
   for (int worker = 0; worker < shape.num_workers; ++worker) {
     segment.cell(worker).env_now.store(EnvMarker::kNone, std::memory_order_relaxed);  // relaxed:
     // nobody has seen the segment yet
@@ -187,25 +185,39 @@ AsyncSegment AsyncSegment::create(const Hello& spaces, const Shape& shape) {
 
 AsyncSegment AsyncSegment::attach(shm::Arena arena, const Hello& spaces) {
   const bool large_enough = arena.size() >= sizeof(AsyncHeader);
-  const auto* header = large_enough ? arena.at<AsyncHeader>(0) : nullptr;
-  if (header == nullptr || std::memcmp(header->magic, kMagic, sizeof kMagic) != 0) {
+  AsyncHeader header{};
+  if (large_enough) header = *arena.at<AsyncHeader>(0);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
     throw Error(fmt::format(
         "attach to asynchronous environments: arena \"{}\" holds something else", arena.name()));
   }
-  if (header->version != kAsyncVersion) {
+  if (header.version != kAsyncVersion) {
     throw Error(fmt::format(
         "attach to asynchronous environments: their layout has version {}, this program knows "
         "version {}; parent and worker must be the same Shoal",
-        header->version, kAsyncVersion));
+        header.version, kAsyncVersion));
   }
-  if (header->spaces != fingerprint(spaces)) {
+  if (header.spaces != fingerprint(spaces)) {
     throw InvalidArgument(fmt::format(
         "the environments of this worker have other spaces than the first ones had: observation "
         "{}, action {}; all environments of one batch, and those that replace them, must have the "
         "same spaces",
         spaces.observation_space.repr(), spaces.action_space.repr()));
   }
-  return AsyncSegment(std::move(arena), spaces);
+  constexpr std::uint32_t kMost = sync::Gather::kMaxArrivals;
+  const bool good = header.num_workers <= kMost && header.num_envs <= kMost &&
+                    header.num_envs > 0 && header.batch_size > 0 && header.batch_size <= kMost &&
+                    header.num_blocks > 0 && header.num_blocks <= 4 * kMost &&
+                    header.inbox_capacity <= 2 * kMost &&
+                    std::has_single_bit(header.inbox_capacity) &&
+                    header.autoreset_mode <= static_cast<std::uint32_t>(AutoresetMode::kDisabled);
+  if (!good || lay_out(header, spaces).end > arena.size()) {
+    throw Error(
+        fmt::format("attach to asynchronous environments: what their header says of {} of them on "
+                    "{} workers does not fit into {} bytes",
+                    header.num_envs, header.num_workers, arena.size()));
+  }
+  return AsyncSegment(std::move(arena), header, spaces);
 }
 
 std::optional<AsyncHeader> AsyncSegment::header_in(std::span<const std::byte> data) noexcept {

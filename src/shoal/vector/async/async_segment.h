@@ -135,17 +135,15 @@ class AsyncSegment {
   static std::optional<AsyncHeader> header_in(std::span<const std::byte> data) noexcept;
   static std::size_t cells_at(const AsyncHeader& header) noexcept;
 
-  int num_envs() const noexcept { return static_cast<int>(header_->num_envs); }
-  int num_blocks() const noexcept { return static_cast<int>(header_->num_blocks); }
-  std::uint32_t slots_per_block() const noexcept { return header_->batch_size; }
-  AutoresetMode mode() const noexcept {
-    return static_cast<AutoresetMode>(header_->autoreset_mode);
-  }
+  int num_envs() const noexcept { return static_cast<int>(header_.num_envs); }
+  int num_blocks() const noexcept { return static_cast<int>(header_.num_blocks); }
+  std::uint32_t slots_per_block() const noexcept { return header_.batch_size; }
+  AutoresetMode mode() const noexcept { return static_cast<AutoresetMode>(header_.autoreset_mode); }
   std::uint16_t home_block() const noexcept {
-    return static_cast<std::uint16_t>(header_->num_blocks);
+    return static_cast<std::uint16_t>(header_.num_blocks);
   }
-  int batch_size() const noexcept { return static_cast<int>(header_->batch_size); }
-  std::uint32_t inbox_capacity() const noexcept { return header_->inbox_capacity; }
+  int batch_size() const noexcept { return static_cast<int>(header_.batch_size); }
+  std::uint32_t inbox_capacity() const noexcept { return header_.inbox_capacity; }
 
   const Rows& home() const noexcept { return blocks_.back().rows; }
   const AsyncBlock& block(int block) const noexcept {
@@ -171,10 +169,10 @@ class AsyncSegment {
   std::shared_ptr<const void> memory() const noexcept { return arena_; }
 
  private:
-  AsyncSegment(shm::Arena arena, const Hello& spaces);
+  AsyncSegment(shm::Arena arena, const AsyncHeader& header, const Hello& spaces);
 
   std::shared_ptr<shm::Arena> arena_;
-  AsyncHeader* header_ = nullptr;
+  AsyncHeader header_{};  // a copy: what was checked stays so
   std::size_t block_bytes_ = 0;
   sync::ArrivalSlots slots_;
   sync::ArrivalSlots home_slots_;

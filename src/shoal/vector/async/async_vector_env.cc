@@ -67,6 +67,7 @@ void AsyncVectorEnv::set_up(Hello spaces, std::vector<Share> shares, AutoresetMo
   seen_.assign(static_cast<std::size_t>(n), 0);
   to_wake_.assign(shares_.size(), 0);
   all_slots_.resize(static_cast<std::size_t>(options_.batch_size));
+  rows_that_came_.resize(all_slots_.size());
   std::iota(all_slots_.begin(), all_slots_.end(), std::size_t{0});
 }
 
@@ -336,6 +337,7 @@ Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
   const AsyncBlock& block = segment_.block(b);
   const auto sequence = static_cast<std::uint32_t>(next_recv_);
   wait_for({block, segment_.slots(), static_cast<std::uint32_t>(b), sequence, all_slots_}, timeout);
+  take_rows(block, all_slots_);
   take_large_infos(block, all_slots_, sequence);
   take_failures(block, all_slots_);
   if (renewals_ > 0) settle_renewals(block, all_slots_);
@@ -361,7 +363,7 @@ Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   Arrivals arrivals;
   gather_infos(block, all_slots_, arrivals.infos);
   gather_faults(block, all_slots_);
-  for (const std::int64_t id : block.env_ids) flight_.end(static_cast<std::size_t>(id));
+  for (const std::size_t row : rows_that_came_) flight_.end(row);
   board().set_in_flight(flight_.count());
   ++next_recv_;
   leases_->take_back(free_);
@@ -379,6 +381,28 @@ Arrivals AsyncVectorEnv::hand_out(std::uint64_t sequence) {
   return arrivals;
 }
 
+// Whose results lie in these slots. Workers say so in memory that they share, and another may write
+// over it: what is checked here is what is used.
+void AsyncVectorEnv::take_rows(const AsyncBlock& block, std::span<const std::size_t> slots) {
+  bool good = true;
+  std::size_t taken = 0;
+  for (; good && taken < slots.size(); ++taken) {
+    const auto row = static_cast<std::uint64_t>(block.env_ids[slots[taken]]);
+    good = row < seen_.size() && flight_.env(row).in_flight && seen_[row] == 0;
+    if (!good) break;
+    seen_[row] = 1;
+    rows_that_came_[slots[taken]] = row;
+  }
+  for (std::size_t i = 0; i < taken; ++i) seen_[rows_that_came_[slots[i]]] = 0;
+  if (!good) throw_overwritten();
+}
+
+void AsyncVectorEnv::throw_overwritten() {
+  const char* const why = "a worker has written over the memory that says whose results came";
+  state_.fail(why);
+  throw Error(why);
+}
+
 // What had no room in the block. Where it was lost with its worker, so was the step: its
 // observation may be in there.
 void AsyncVectorEnv::take_large_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
@@ -387,7 +411,7 @@ void AsyncVectorEnv::take_large_infos(const AsyncBlock& block, std::span<const s
   if (!said_anything(block)) return;
   for (const std::size_t slot : slots) {
     if (block.info_sizes[slot] != AsyncBlock::kInfoElsewhere) continue;
-    const auto row = static_cast<std::size_t>(block.env_ids[slot]);
+    const std::size_t row = row_at(block, slot);
     if (auto info = take_info(static_cast<int>(row), sequence, !flight_.env(row).outlived)) {
       large_infos_[slot] = *std::move(info);
     } else {
@@ -399,8 +423,12 @@ void AsyncVectorEnv::take_large_infos(const AsyncBlock& block, std::span<const s
 std::span<const std::byte> AsyncVectorEnv::info_of(const AsyncBlock& block,
                                                    std::size_t slot) const {
   const std::uint32_t size = block.info_sizes[slot];
-  if (size == AsyncBlock::kInfoElsewhere) return large_infos_.at(slot);
-  return std::span<const std::byte>(block.info(slot)).first(size);
+  if (size == AsyncBlock::kInfoElsewhere) {
+    const auto found = large_infos_.find(slot);
+    return found == large_infos_.end() ? std::span<const std::byte>{} : found->second;
+  }
+  return std::span<const std::byte>(block.info(slot))
+      .first(size <= AsyncBlock::kInfoBytes ? size : 0);
 }
 
 void AsyncVectorEnv::gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
@@ -417,7 +445,7 @@ void AsyncVectorEnv::gather_faults(const AsyncBlock& block, std::span<const std:
   if (!any_not_zero<std::uint8_t>(block.rows.fault)) return;
   for (const std::size_t slot : slots) {
     if (block.rows.fault[slot] != static_cast<std::uint8_t>(RowFault::kFault)) continue;
-    if (Fault fault = fault_of(static_cast<int>(block.env_ids[slot]))) {
+    if (Fault fault = fault_of(static_cast<int>(row_at(block, slot)))) {
       row_faults_.push_back({static_cast<int>(slot), std::move(fault)});
     }
   }
@@ -427,7 +455,7 @@ void AsyncVectorEnv::take_failures(const AsyncBlock& block, std::span<const std:
   if (!any_not_zero<std::uint8_t>(block.rows.fault)) return;
   for (const std::size_t slot : slots) {
     if (block.rows.fault[slot] != AsyncBlock::kFailed) continue;
-    const auto row = static_cast<std::size_t>(block.env_ids[slot]);
+    const std::size_t row = row_at(block, slot);
     const auto bytes = info_of(block, slot);
     const std::vector<std::byte> report(bytes.begin(), bytes.end());
     on_failure(static_cast<int>(row), report);

@@ -245,6 +245,11 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   void gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
                     std::vector<Arrivals::Info>& infos) const;
   Arrivals hand_out(std::uint64_t sequence);
+  void take_rows(const AsyncBlock& block, std::span<const std::size_t> slots);
+  std::size_t row_at(const AsyncBlock& block, std::size_t slot) const noexcept {
+    return &block == &segment_.block(segment_.home_block()) ? slot : rows_that_came_[slot];
+  }
+  [[noreturn]] void throw_overwritten();
 
   Options options_;
   Hello spaces_;
@@ -275,7 +280,8 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   std::vector<std::uint8_t> seen_;                             // all zero between calls
   std::vector<std::uint8_t> to_wake_;                          // by worker
   std::vector<RowFaultRecord> row_faults_;
-  std::vector<std::size_t> all_slots_;  // 0, 1, …, batch_size - 1
+  std::vector<std::size_t> all_slots_;       // 0, 1, …, batch_size - 1
+  std::vector<std::size_t> rows_that_came_;  // by slot, of the batch that take_rows() took last
 
   std::uint64_t batches_ = 0;
   std::uint64_t resets_ = 0;

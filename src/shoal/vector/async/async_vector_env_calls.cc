@@ -147,6 +147,7 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
     }
     const AsyncBlock& from = segment_.block(block);
     if (!slots.empty()) {
+      take_rows(from, slots);
       const auto sequence =
           segment_.slots()
               .look(static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(slots[0]))
@@ -155,8 +156,7 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
       take_failures(from, slots);
       if (renewals_ > 0) settle_renewals(from, slots);
       settle_ends(from, slots);
-      for (const std::size_t slot : slots)
-        flight_.end(static_cast<std::size_t>(from.env_ids[slot]));
+      for (const std::size_t slot : slots) flight_.end(row_at(from, slot));
     }
     free_.push_back(std::exchange(block, -1));
   }

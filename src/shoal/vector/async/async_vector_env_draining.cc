@@ -111,7 +111,7 @@ void AsyncVectorEnv::settle_ends(const AsyncBlock& block, std::span<const std::s
   const Rows& rows = block.rows;
   const bool same_step = autoreset_mode() == AutoresetMode::kSameStep;
   for (const std::size_t slot : slots) {
-    const auto row = static_cast<std::size_t>(block.env_ids[slot]);
+    const std::size_t row = row_at(block, slot);
     InFlight::Env& env = flight_.env(row);
     env.ended = (rows.terminated[slot] | rows.truncated[slot]) != 0 && rows.has_final[slot] == 0;
     if (!env.ended) continue;

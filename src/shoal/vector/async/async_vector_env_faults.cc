@@ -19,6 +19,7 @@ void AsyncVectorEnv::deliver_fault(std::size_t row, RowFault fault) {
   if (entry.block == InboxEntry::kArrival) {
     const std::optional<sync::SlotPlace> left = claimed_place(row);
     place = left ? *left : slots.claim(static_cast<std::uint32_t>(row));
+    if (place.count == 0) throw_overwritten();
   }
   const AsyncBlock& block =
       segment_.block(to_home ? segment_.home_block() : static_cast<int>(place.block));
@@ -40,6 +41,7 @@ std::optional<sync::SlotPlace> AsyncVectorEnv::claimed_place(std::size_t row) {
           row > word.claimer + word.more)
         continue;
       const auto at = slot + static_cast<std::uint32_t>(row - word.claimer);
+      if (at >= slots.slots()) continue;
       if (slots.look(block, at).state != sync::SlotState::kReady)
         return sync::SlotPlace{word.sequence, block, at};
     }
@@ -189,7 +191,7 @@ bool AsyncVectorEnv::pass_over_the_down(const Target& target) {
 
 void AsyncVectorEnv::settle_renewals(const AsyncBlock& block, std::span<const std::size_t> slots) {
   for (const std::size_t slot : slots) {
-    const auto row = static_cast<std::size_t>(block.env_ids[slot]);
+    const std::size_t row = row_at(block, slot);
     if (!std::exchange(flight_.env(row).renewing, false)) continue;
     --renewals_;
     is_back(row);

@@ -157,6 +157,7 @@ void AsyncWorker::deliver(Run run, std::uint8_t fault, std::span<const std::byte
     sync::ArrivalSlots& slots = to_home ? segment_.home_slots() : segment_.slots();
     pass("stepped");
     const SlotPlace place = place_of(run);
+    if (place.count == 0) throw Error("the places of the next batch have been overwritten");
     pass("claimed");
     run = run.subspan(place.count);
     const AsyncBlock& block = segment_.block(static_cast<int>(place.block));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "shoal/env/json_text.h"
 #include "shoal/env/space_json.h"
 #include "shoal/os/error.h"
 
@@ -12,7 +13,7 @@ void put_space(process::ByteWriter& writer, const env::Space& space) {
 }
 
 env::Space get_space(process::ByteReader& reader) {
-  const auto json = nlohmann::json::parse(reader.text(), nullptr, false);
+  const auto json = env::parse_json(reader.text());
   if (json.is_discarded()) throw Error("a worker's space is no JSON");
   return env::space_from_json(json);
 }

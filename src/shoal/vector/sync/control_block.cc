@@ -34,12 +34,12 @@ Offsets lay_out(std::size_t num_workers, std::size_t rows_bytes, std::size_t inf
 
 }  // namespace
 
-ControlBlock::ControlBlock(shm::Arena arena) : arena_(std::move(arena)) {
-  header_ = arena_.at<ControlHeader>(0);
-  const Offsets at = lay_out(header_->num_workers, 0, 0);
+ControlBlock::ControlBlock(shm::Arena arena, const ControlHeader& header)
+    : arena_(std::move(arena)), header_(header) {
+  const Offsets at = lay_out(header_.num_workers, 0, 0);
   doorbell_ = arena_.at<sync::Doorbell>(at.doorbell);
   gather_ = arena_.at<sync::Gather>(at.gather);
-  cells_ = arena_.at<WorkerCell>(at.cells, header_->num_workers);
+  cells_ = arena_.at<WorkerCell>(at.cells, header_.num_workers);
 }
 
 ControlBlock ControlBlock::create(int num_workers, int num_envs, AutoresetMode mode, int obs_sets,
@@ -61,23 +61,34 @@ ControlBlock ControlBlock::create(int num_workers, int num_envs, AutoresetMode m
   header->rows_offset = at.rows;
   header->info_offset = at.infos;
   header->info_bytes = info_bytes;
-  return ControlBlock(std::move(arena));
+  return ControlBlock(std::move(arena), *header);
 }
 
 ControlBlock ControlBlock::attach(shm::Arena arena) {
   const bool large_enough = arena.size() >= sizeof(ControlHeader);
-  const auto* header = large_enough ? arena.at<ControlHeader>(0) : nullptr;
-  if (header == nullptr || std::memcmp(header->magic, kMagic, sizeof kMagic) != 0) {
+  ControlHeader header{};
+  if (large_enough) header = *arena.at<ControlHeader>(0);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
     throw Error(fmt::format("attach to a vector environment: arena \"{}\" holds something else",
                             arena.name()));
   }
-  if (header->version != kControlVersion) {
+  if (header.version != kControlVersion) {
     throw Error(fmt::format(
         "attach to a vector environment: its layout has version {}, this program knows version {}; "
         "parent and worker must be the same Shoal",
-        header->version, kControlVersion));
+        header.version, kControlVersion));
   }
-  return ControlBlock(std::move(arena));
+  const std::size_t size = arena.size();
+  if (header.num_workers > sync::Gather::kMaxArrivals || header.info_bytes > size ||
+      header.info_offset > size || header.rows_offset > header.info_offset ||
+      lay_out(header.num_workers, 0, 0).rows > header.rows_offset ||
+      header.num_workers * header.info_bytes > size - header.info_offset) {
+    throw Error(fmt::format(
+        "attach to a vector environment: what its header says of {} workers does not fit into {} "
+        "bytes",
+        header.num_workers, size));
+  }
+  return ControlBlock(std::move(arena), header);
 }
 
 std::optional<ControlHeader> ControlBlock::header_in(std::span<const std::byte> data) noexcept {
@@ -96,8 +107,8 @@ std::size_t ControlBlock::cells_at(const ControlHeader& header) noexcept {
 
 std::span<std::byte> ControlBlock::info(int worker) const noexcept {
   return {
-      arena_.base() + header_->info_offset + static_cast<std::size_t>(worker) * header_->info_bytes,
-      header_->info_bytes};
+      arena_.base() + header_.info_offset + static_cast<std::size_t>(worker) * header_.info_bytes,
+      header_.info_bytes};
 }
 
 }  // namespace shoal::vector

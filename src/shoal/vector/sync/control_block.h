@@ -121,21 +121,21 @@ class ControlBlock {
   static std::optional<ControlHeader> header_in(std::span<const std::byte> data) noexcept;
   static std::size_t cells_at(const ControlHeader& header) noexcept;
 
-  const ControlHeader& header() const noexcept { return *header_; }
+  const ControlHeader& header() const noexcept { return header_; }
   sync::Doorbell& doorbell() const noexcept { return *doorbell_; }
   sync::Gather& gather() const noexcept { return *gather_; }
   WorkerCell& cell(int worker) const noexcept { return cells_[worker]; }
-  std::byte* rows() const noexcept { return arena_.base() + header_->rows_offset; }
+  std::byte* rows() const noexcept { return arena_.base() + header_.rows_offset; }
   std::span<std::byte> info(int worker) const noexcept;
 
   int fd() const noexcept { return arena_.fd(); }
   void close_fd() noexcept { arena_.close_fd(); }
 
  private:
-  explicit ControlBlock(shm::Arena arena);
+  ControlBlock(shm::Arena arena, const ControlHeader& header);
 
   shm::Arena arena_;
-  ControlHeader* header_ = nullptr;
+  ControlHeader header_{};  // a copy: what was checked stays so
   sync::Doorbell* doorbell_ = nullptr;
   sync::Gather* gather_ = nullptr;
   WorkerCell* cells_ = nullptr;

@@ -292,15 +292,20 @@ PoolMessage ProcessVectorEnv::outcome(int worker, PoolKind kind) {
 void ProcessVectorEnv::collect_failure(int worker) {
   const PoolMessage said = outcome(worker, PoolKind::kFaults);
   std::vector<process::ErrorReport> reports = decode_reports(said.bytes);
-  if (!said.flag) {
+  if (reports.empty()) reports.push_back(report_in({}));
+  const bool whose = std::ranges::all_of(reports, [&](const process::ErrorReport& report) {
+    return report.env_index >= slot(worker).scene.first_env &&
+           report.env_index < slot(worker).end_env();
+  });
+  if (!said.flag && whose) {
     lose_rows(worker, std::move(reports));
   } else if (options_.faults.on_fault == OnFault::kRaise) {
     process::RemoteError failure =
-        set_.faults().failure(slot(worker).scene, std::move(reports.at(0)));
+        set_.faults().failure(slot(worker).scene, std::move(reports.front()));
     add_later_failures(worker, failure);
     throw failure;
   } else {
-    set_.fail(worker, std::move(reports.at(0)));
+    set_.fail(worker, std::move(reports.front()));
   }
 }
 

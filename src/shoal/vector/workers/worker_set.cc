@@ -47,7 +47,10 @@ std::vector<WorkerSlot> make_slots(std::vector<WorkerSet::Payload> payloads) {
 }  // namespace
 
 process::ErrorReport report_in(std::span<const std::byte> bytes) {
-  if (auto report = process::ErrorReport::decode(bytes)) return *std::move(report);
+  try {
+    if (auto report = process::ErrorReport::decode(bytes)) return *std::move(report);
+  } catch (const Error&) {  // damaged
+  }
   process::ErrorReport lost;
   lost.type = "Error";
   lost.message = "its report was lost";
