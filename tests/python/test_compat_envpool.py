@@ -218,6 +218,8 @@ def test_older_programs_name_environments_in_a_dict_and_assign_attributes(make: 
     _, rew, _, _, info = env.recv()
     assert rew.tolist() == [2.0] and info["env_id"].tolist() == [1]
     env.num_envs, env.single_action_space, env.is_vector_env = 2, env.action_space, True
+    env.spec.id = "mine"
+    assert env.spec.id == "mine"
     assert env.step({"action": np.array([1]), "env_id": np.array([0])})[1].tolist() == [1.0]
 
 

@@ -17,9 +17,9 @@ from shoal.vector.vector_env import VectorEnv
 __all__ = ["EnvPool", "EnvSpec"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class EnvSpec:
-    """What an EnvPool is made of.
+    """What an EnvPool is made of. Programs may write into it, as into the peer's; it changes nothing.
 
     Attributes:
         id: the task, or the name of a class or function.
