@@ -36,7 +36,8 @@ def make_optimizer(parameters: list[torch.nn.Parameter], config: Mapping[str, An
     rate = config["learning_rate"]
     if config["optimizer"] == "adam":
         betas = (config["adam_beta1"], config["adam_beta2"])
-        fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)  # one call, not ten for each
+        # One call, where there are ten for each parameter.
+        fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
         return torch.optim.Adam(parameters, lr=rate, betas=betas, eps=config["adam_eps"], fused=fused)
     alpha, eps = config["rmsprop_alpha"], config["rmsprop_eps"]
     if config["optimizer"] == "rmsprop":
