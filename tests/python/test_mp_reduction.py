@@ -121,6 +121,9 @@ def test_bytes_that_are_no_tree_are_an_error():
     for data in (b"", b"abc", b"\4\0\0\0", b"\5\0\0\0?", b"\6\0\0\0l\5", b"\5\0\0\0NN", b"\xff\0\0\0N"):
         with pytest.raises(ValueError):
             ipc.decode_tree(data)
+    for tree in (b"l\1" * 1_000_000 + b"N", b"m" * 1_000_000 + b"N", b"r\7\0\0\0"):
+        with pytest.raises(ValueError, match=r"nested too deep|no plain object"):
+            ipc.decode_tree((4 + len(tree)).to_bytes(4, "little") + tree)
 
 
 @pytest.mark.parametrize("obj", [2**63, "\ud800", {1, 2}, [range(2)], 1j], ids=repr)

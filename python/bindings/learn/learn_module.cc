@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "learn/learn_bindings.h"
+#include "shoal/env/json_text.h"
 #include "shoal/learn/algorithm/make_learner.h"
 #include "shoal/learn/algorithm/presets.h"
 #include "shoal/learn/algorithm/train_config.h"
@@ -22,7 +23,7 @@ using namespace nb::literals;
 namespace shoal::python {
 
 nlohmann::json parse_json(const std::string& text, const char* what) {
-  auto json = nlohmann::json::parse(text, nullptr, false);
+  auto json = env::parse_json(text);
   if (json.is_discarded()) throw InvalidArgument(fmt::format("{} is not JSON", what));
   return json;
 }

@@ -65,9 +65,15 @@ class Source {
 
 class Reader {
  public:
+  /// Deeper than any that is written: an object that is met again takes two.
+  static constexpr int kMaxDepth = 200;
+
   Reader(std::string_view tree, std::string_view packed) noexcept : tree_(tree), packed_(packed) {}
 
-  nb::object read() { return read(tree_.take<char>()); }
+  nb::object read() {
+    if (depth_ > kMaxDepth) throw std::invalid_argument("bytes of a plain object nested too deep");
+    return read(tree_.take<char>());
+  }
   bool at_end() const noexcept { return tree_.empty() && packed_.empty(); }
 
  private:
@@ -99,7 +105,10 @@ class Reader {
       }
       case 't':
       case 'l':
-        return read_items(kind, tree_.take_count(), [&] { return read().release().ptr(); });
+        return read_items(kind, tree_.take_count(), [&] {
+          const Deeper deeper(depth_);
+          return read().release().ptr();
+        });
       case 'n':
         return read_numbers(tree_.take<char>());
       case 'd':
@@ -109,9 +118,9 @@ class Reader {
         return packer.unpack(packed_.take_text());
       }
       case 'm':
-        return met_.emplace_back(read());
+        return met_.emplace_back(read_shared());
       case 'r':
-        return met_.at(tree_.take<std::uint32_t>());
+        return again(tree_.take<std::uint32_t>());
     }
     throw std::invalid_argument("bytes that stand for no plain object");
   }
@@ -156,7 +165,18 @@ class Reader {
     return made;
   }
 
+  nb::object read_shared() {
+    const Deeper deeper(depth_);
+    return read();
+  }
+
+  nb::object again(std::uint32_t number) {
+    if (number >= met_.size()) throw std::invalid_argument("bytes that stand for no plain object");
+    return met_[number];
+  }
+
   nb::object read_dict() {
+    const Deeper deeper(depth_);
     nb::object dict = checked(PyDict_New());
     for (Py_ssize_t left = tree_.take_count(); left > 0; --left) {
       const nb::object key = read();
@@ -166,8 +186,15 @@ class Reader {
     return dict;
   }
 
+  struct Deeper {
+    explicit Deeper(int& depth) noexcept : depth_(++depth) {}
+    ~Deeper() { --depth_; }
+    int& depth_;
+  };
+
   Source tree_, packed_;
   std::vector<nb::object> met_;
+  int depth_ = 0;
 };
 
 /// A pickle of protocol 5 that calls decode_tree() of these bytes; the opcodes are those of

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "shoal/env/json_text.h"
 #include "shoal/env/np_random.h"
 #include "shoal/env/plugin.h"
 #include "shoal/env/registry.h"
@@ -141,7 +142,7 @@ void bind_registry(nb::module_& module) {
   module.def(
       "space_from_json",
       [](const std::string& text) {
-        const auto json = nlohmann::json::parse(text, nullptr, false);
+        const auto json = env::parse_json(text);
         if (json.is_discarded()) throw InvalidArgument("a space that is no JSON");
         return space_to_python(env::space_from_json(json));
       },

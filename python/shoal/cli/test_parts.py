@@ -21,6 +21,7 @@ from shoal.cli.test_job import Failed, Job, LeftOut, skips
 KILL_ROUNDS = 100
 SOAK_STEPS = 10_000_000
 RANDOM_PROGRAMS = 5000
+FUZZ_RUNS = 10_000_000
 WHEEL_MINORS = (10, 11, 12, 13)
 """Of Python 3: those that wheels are made for."""
 SOLVED = 475.0
@@ -68,6 +69,20 @@ def _shoal_test(job: Job, *arguments: str) -> str:
     if status or not counts:
         raise Failed("; ".join(counts) or f"shoal test left with status {status}")
     return "; ".join(counts)
+
+
+def fuzz(job: Job) -> str:
+    build = job.source / "build" / "fuzz"
+    job.run(["cmake", "-S", job.source, "--preset", "fuzz", f"-DPython_EXECUTABLE={sys.executable}"])
+    job.run(["ninja", "-C", build, "-j", len(os.sched_getaffinity(0)), "fuzzers"])
+    status, lines = job.outcome(
+        [sys.executable, "tests/fuzz/run.py", build, "--runs", FUZZ_RUNS, "--found", job.folder]
+    )
+    counts = [found for line in lines if (found := re.match(r"(\w+): (\d+) inputs made of .*; nothing found$", line))]
+    if status or not counts:
+        failed = [line for line in lines if re.match(r"\w+: left with status", line)]
+        raise Failed("; ".join(failed) or f"the runner left with status {status}")
+    return f"{len(counts)} targets, {min(int(found[2]) for found in counts):,} inputs each, nothing found"
 
 
 def cpython(job: Job) -> str:
@@ -283,6 +298,7 @@ PARTS = (
     Part("weights", "`benchmarks/weights.py`: a million reads of weights that change", 60, weights),
     Part("thread", "the C++ tests under ThreadSanitizer", 300, lambda job: sanitizer(job, "thread")),
     Part("address", "the C++ tests under AddressSanitizer", 300, lambda job: sanitizer(job, "address")),
+    Part("fuzz", f"{FUZZ_RUNS:,} inputs that nobody would write for each reader (`tests/fuzz`)", 340, fuzz),
     Part("cpython", "CPython's tests of `multiprocessing`, three start methods", 180, cpython),
     Part("torch", "PyTorch's tests of `torch.multiprocessing`", 60, torch),
     Part("torch-releases", "the tests of tensors with other releases of torch", 240, torch_releases),

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 #include <utility>
+#include <variant>
 
 #include "shoal/env/space_json.h"
 #include "shoal/learn/algorithm/make_learner.h"
@@ -88,16 +88,22 @@ void TrainedPolicy::require_room(const TrainedPolicy& policy, const SafeTensors&
   std::uint64_t seen = 0;
   for (const env::Space* space : {&policy.observation_space_, &policy.action_space_})
     for (const env::Leaf& leaf : env::leaves(*space)) seen += width_of(leaf, most);
-  const auto& [policy_hidden, value_hidden] =
-      std::visit([](const auto& its) { return std::tie(its.policy_hidden, its.value_hidden); },
-                 policy.config_.algorithm);
-  std::uint64_t weights = seen;
-  for (const auto* widths : {&policy_hidden, &value_hidden}) {
-    std::uint64_t in = 1;
-    for (const int width : *widths)
-      weights +=
-          std::exchange(in, static_cast<std::uint64_t>(width)) * static_cast<std::uint64_t>(width);
-  }
+  const auto weights_of = [seen](const auto& its) {
+    std::uint64_t weights = seen;
+    for (const auto* widths : {&its.policy_hidden, &its.value_hidden}) {
+      std::uint64_t in = 1;
+      for (const int width : *widths) {
+        const auto out = static_cast<std::uint64_t>(width);
+        weights += std::exchange(in, out) * out;
+      }
+    }
+    if constexpr (requires { its.lstm_size; }) {
+      const auto cells = static_cast<std::uint64_t>(its.lstm_size);
+      weights += cells * cells;
+    }
+    return weights;
+  };
+  const std::uint64_t weights = std::visit(weights_of, policy.config_.algorithm);
   if (weights > most)
     throw InvalidArgument(
         fmt::format("its spaces and layers are of a network that its {} bytes of arrays cannot be",
