@@ -91,7 +91,7 @@ class SacUpdate final : public OffPolicyUpdate {
   // Room that is used again.
   std::size_t capacity_ = 0;
   AlignedFloats inputs_, next_inputs_;     // [rows][padded(dense + dimensions)]
-  std::array<AlignedFloats, 2> by_input_;  // likewise, of each critic
+  std::array<AlignedFloats, 2> by_input_;  // likewise: by both critics, and one part of that
   Drawn here_, next_;
   std::vector<float> target_values_;
 };
