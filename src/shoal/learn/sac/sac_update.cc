@@ -75,8 +75,8 @@ void SacUpdate::explore(std::span<const shm::TensorView> obs, const OffPolicyTim
   const std::size_t n = policy_.dimensions();
   for (std::size_t i = 0; i < unit.size(); ++i) {
     const std::size_t k = i % n;
-    const auto bits = random()(Stream::kAction, step, static_cast<std::uint32_t>(i / n),
-                               static_cast<std::uint32_t>(k / 4));
+    const auto bits = policy_.random()(Stream::kAction, step, static_cast<std::uint32_t>(i / n),
+                                       static_cast<std::uint32_t>(k / 4));
     unit[i] = 2.0F * uniform(bits[k % 4]) - 1.0F;
   }
 }

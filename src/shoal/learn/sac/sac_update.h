@@ -41,16 +41,9 @@ class SacUpdate final : public OffPolicyUpdate {
   SacUpdate(const env::Space& observation, const env::Space& action, const SacConfig& config,
             std::uint64_t seed);
 
-  SacPolicy& policy() noexcept override { return policy_; }
-  const SacPolicy& policy() const noexcept override { return policy_; }
-  collect::ObservationEncoder& encoder() noexcept override { return policy_.encoder(); }
-  const Philox& random() const noexcept override { return policy_.random(); }
-  const shm::TensorSpec& action_spec() const noexcept override { return policy_.decoder().spec(); }
+  SacPolicy& agent() noexcept override { return policy_; }
   void explore(std::span<const shm::TensorView> obs, const OffPolicyTime& time, bool anyhow,
                const shm::TensorView& actions) override;
-  void decode(const shm::TensorView& actions, const shm::TensorView& to) const override {
-    policy_.decode(actions, to);
-  }
   void stepped(std::int64_t, std::int64_t) override {}  // the targets move with each update
   void learn(const ReplayMinibatch& batch, const OffPolicyTime& time, std::span<double> td_errors,
              OffPolicySums& sums) override;
