@@ -49,8 +49,7 @@ WakeSocket WakeSocket::create() {
     throw SystemError("get random bytes for the name of a socket");
   }
   const Address address = address_of(socket.name_);
-  if (::bind(socket.fd_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) !=
-      0) {
+  if (::bind(socket.fd_.get(), address.pointer(), address.bytes) != 0) {
     throw SystemError("name a socket for wake-ups");
   }
   return socket;
@@ -76,7 +75,7 @@ bool Waker::wake(const WakeName& name) const noexcept {
   const char byte = 0;
   for (;;) {
     const ssize_t sent = ::sendto(fd_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_NOSIGNAL,
-                                  reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
+                                  address.pointer(), address.bytes);
     if (sent >= 0 || errno == EAGAIN) return true;  // EAGAIN: full, so it is readable
     if (errno != EINTR) return false;
   }
