@@ -11,8 +11,8 @@
 
 #include "shoal/learn/dqn/dqn_config.h"
 #include "shoal/learn/dqn/q_policy.h"
-#include "shoal/learn/network/optimizer.h"
 #include "shoal/learn/off_policy/off_policy_update.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 namespace shoal::learn {
 

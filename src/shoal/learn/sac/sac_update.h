@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "shoal/learn/network/mlp_chain.h"
-#include "shoal/learn/network/optimizer.h"
 #include "shoal/learn/off_policy/off_policy_update.h"
+#include "shoal/learn/optimizer/optimizer.h"
 #include "shoal/learn/sac/sac_config.h"
 #include "shoal/learn/sac/sac_policy.h"
 
