@@ -120,7 +120,7 @@ struct Oracle {
   }
 };
 
-LearnerState state_of(const SacUpdate& update) {
+LearnerState state_of(SacUpdate& update) {
   LearnerState state;
   update.agent().save(state);
   update.save(state);
