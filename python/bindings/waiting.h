@@ -17,13 +17,25 @@
 
 namespace shoal::python {
 
+/// Seconds as the engine takes them: 0 at least, and no more than its clocks hold.
+inline std::chrono::nanoseconds nanoseconds(double seconds) {
+  constexpr double kLongest = 1e9;
+  return std::chrono::nanoseconds(
+      static_cast<std::int64_t>(std::clamp(seconds, 0.0, kLongest) * 1e9));
+}
+inline std::optional<std::chrono::nanoseconds> nanoseconds(std::optional<double> seconds) {
+  if (!seconds) return {};
+  return nanoseconds(*seconds);
+}
+inline std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(nanoseconds(seconds));
+}
+
 /// In `seconds` from now; a negative one is now, none is never. Throws InvalidArgument for nan.
 inline os::Deadline deadline(std::optional<double> seconds) {
   if (!seconds) return os::kNoDeadline;
   if (std::isnan(*seconds)) throw InvalidArgument("a timeout is a number of seconds, not nan");
-  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
-  return os::deadline_after(std::chrono::nanoseconds(
-      static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1e9)));
+  return os::deadline_after(nanoseconds(*seconds));
 }
 
 /// Lets Ctrl-C end a wait of the main thread, with the GIL or without: throws what a signal handler
@@ -34,6 +46,20 @@ inline void check_signals() {
   const nanobind::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
 }
+
+/// The same in a long call, at most every 50 ms.
+class SignalCheck {
+ public:
+  void operator()() {
+    const os::Clock::time_point now = os::Clock::now();
+    if (now < next_) return;
+    next_ = now + std::chrono::milliseconds(50);
+    check_signals();
+  }
+
+ private:
+  os::Clock::time_point next_{};
+};
 
 /// Waits without the GIL, in turns, so that Ctrl-C is seen also where another thread got the
 /// signal: `wait(until)` returns whether it is done. `interrupted()` runs before the exception of a

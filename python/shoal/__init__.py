@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from shoal._version import __version__
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal import atari, collect, errors, identity, learn, multiprocessing, process, serve, vector
@@ -93,14 +94,11 @@ _SUBMODULES = frozenset(
 )
 
 
+_find = names_of("shoal", _MODULE_OF)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-        globals()[name] = value
-        return value
-    if name in _SUBMODULES:
-        return importlib.import_module(f"shoal.{name}")
-    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    return importlib.import_module(f"shoal.{name}") if name in _SUBMODULES else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@
 The rules: a layer of src/shoal includes itself and the layers before it; a room, a folder of a layer, includes itself and
 the rooms that ROOMS names for it; tests and testing/ include any room of their layer, and nothing else includes testing/;
 No file includes LibTorch. Python enters at python/bindings; there, only the files of the module _learn (learn*) see learn.
+And no folder has more than MOST_SOURCES sources.
 
     check_includes.py [repository root]
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,16 +81,17 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "config": (),
         "checkpoint": (),
         "network": ("config",),
-        "learner": ("config", "checkpoint", "network"),
+        "optimizer": ("config", "network"),
+        "learner": ("config", "checkpoint", "network", "optimizer"),
         "asynchronous": ("config", "checkpoint", "learner"),
         "ppo": ("config", "network", "learner", "asynchronous"),
-        "a2c": ("config", "network", "learner", "asynchronous"),
-        "a3c": ("config", "network", "learner", "a2c"),
-        "impala": ("config", "a2c", "asynchronous"),
-        "appo": ("config", "ppo", "asynchronous"),
+        "a2c": ("config", "network", "optimizer", "learner", "asynchronous"),
+        "a3c": ("config", "optimizer", "learner", "a2c"),
+        "impala": ("config", "learner", "asynchronous", "a2c"),
+        "appo": ("config", "learner", "asynchronous", "ppo"),
         "off_policy": ("config", "checkpoint", "network", "learner"),
-        "dqn": ("config", "network", "learner", "off_policy"),
-        "sac": ("config", "network", "learner", "off_policy"),
+        "dqn": ("config", "network", "optimizer", "learner", "off_policy"),
+        "sac": ("config", "network", "optimizer", "learner", "off_policy"),
         "recurrent_ppo": ("config", "network", "learner", "ppo"),
         "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac", "recurrent_ppo"),
         "run": ("checkpoint", "network", "learner", "a3c", "algorithm"),
@@ -109,6 +112,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 SUFFIXES = {".h", ".cc", ".hpp", ".cpp", ".inc"}
+MOST_SOURCES = 40
+"""In one folder, tests aside: more cannot be taken in at a glance, and are several rooms."""
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
@@ -218,6 +223,15 @@ def faults_in_rooms(used: set[tuple[str, str | None, str | None]], rooms: Rooms)
     return faults
 
 
+def crowded_folders(root: Path, files: list[Path]) -> list[str]:
+    counts = Counter(source.parent for source in files if not is_of_tests(source.as_posix()))
+    return [
+        f"{folder.relative_to(root)}: {count} sources in one folder, tests aside; {MOST_SOURCES} are the most: cut it into rooms"
+        for folder, count in counts.items()
+        if count > MOST_SOURCES
+    ]
+
+
 def check(root: Path, rooms: Rooms = ROOMS) -> tuple[int, list[str]]:
     """How many files were read, and what is wrong with them."""
     faults: list[str] = []
@@ -254,7 +268,7 @@ def check(root: Path, rooms: Rooms = ROOMS) -> tuple[int, list[str]]:
                     used.add((layer, room, room_of(include, rooms)))
             if fault:
                 faults.append(f"{source.relative_to(root)}:{line}: {fault}")
-    return len(files), faults + faults_in_rooms(used, rooms)
+    return len(files), faults + faults_in_rooms(used, rooms) + crowded_folders(root, files)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from check_includes import BESIDE, Rooms, check
+from check_includes import BESIDE, MOST_SOURCES, Rooms, check
 
 
 class CheckIncludes(unittest.TestCase):
@@ -63,6 +63,17 @@ class CheckIncludes(unittest.TestCase):
                 faults = self.faults(path, text)
                 self.assertEqual(len(faults), 1, faults)
                 self.assertIn(expected, faults[0])
+
+    def test_a_folder_with_too_many_sources_is_several_rooms(self) -> None:
+        folder = self.root / "src" / "shoal" / "os"
+        folder.mkdir(parents=True)
+        for number in range(MOST_SOURCES):
+            (folder / f"{number}.cc").touch()
+            (folder / f"{number}_test.cc").touch()
+        self.assertEqual(check(self.root, {})[1], [])
+        (folder / "one_more.h").touch()
+        (fault,) = check(self.root, {})[1]
+        self.assertIn(f"src/shoal/os: {MOST_SOURCES + 1} sources", fault)
 
     def test_arrows_between_rooms_are_those_that_are_named(self) -> None:
         rooms: Rooms = {"os": {BESIDE: (), "a": (), "b": ("a",), "make.cc": (BESIDE, "a", "b")}}

@@ -19,6 +19,7 @@ CLEANRL = "test_compat_cleanrl"
 PETTINGZOO = "test_compat_pettingzoo"
 MOOLIB = "test_compat_moolib"
 MODULES = "test_learn_modules"
+MODULES_REFUSED = "test_learn_modules_refused"
 RECURRENT = "test_learn_recurrent"
 ATARI = "test_atari"
 
@@ -29,7 +30,7 @@ TRAIN = {
     "env": "test_learn_train::test_a_factory_that_is_no_id_is_given_again_for_evaluation",
     "algorithm": f"{OWN}::test_an_unknown_algorithm_is_refused",
     "policy": f"{MODULES}::test_a_policy_is_loaded_by_its_import_path",
-    "device": f"{MODULES}::test_a_bad_option_is_one_clear_error_before_anything_starts",
+    "device": f"{MODULES_REFUSED}::test_a_bad_option_is_one_clear_error_before_anything_starts",
     "seed run_dir": "test_learn_train::test_a_run_leaves_its_directory_behind",
     "total_steps num_envs": "test_learn_env_options::test_train_takes_them_and_evaluate_may_be_told_others",
     "preset": "test_learn_resume::test_resume_says_what_is_wrong",
@@ -530,7 +531,7 @@ PROOF: dict[str, dict[str, str]] = {
     "learn.load_policy": {
         "run_dir which": "test_learn_policy::test_which_policy",
         "policy": f"{MODULES}::test_a_module_is_trained_where_it_is_and_given_again_to_load",
-        "device": f"{MODULES}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
+        "device": f"{MODULES_REFUSED}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
     },
     "learn.Policy.predict": {
         "observation deterministic": "test_learn_policy::test_predict_deterministically_and_by_chance",
@@ -558,7 +559,7 @@ PROOF: dict[str, dict[str, str]] = {
     "learn.evaluate": {
         "atari": f"{ATARI}::test_training_preprocesses_by_default_and_evaluates_whole_games",
         "policy": f"{MODULES}::test_a_module_is_trained_where_it_is_and_given_again_to_load",
-        "device": f"{MODULES}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
+        "device": f"{MODULES_REFUSED}::test_a_device_that_is_not_there_is_refused_of_a_loaded_policy",
         "run_dir episodes seed deterministic num_envs num_workers": (
             "test_learn_policy::test_evaluate_is_a_function_of_its_arguments"
         ),

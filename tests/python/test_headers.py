@@ -176,20 +176,8 @@ AROUND = {
     ),
     "server.h": Around(function="void shown(const std::string& address)"),
     "journal.h": Around(function="void shown(Journal<8>& journal, std::byte* base, std::uint64_t place)"),
-    "a2c.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const A2cConfig& config, std::uint64_t seed)"
-    ),
     "a3c.h": Around(
         function="void shown(std::shared_ptr<ActorProcesses> actors, const A3cConfig& config, std::uint64_t seed)"
-    ),
-    "appo.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const AppoConfig& config, std::uint64_t seed)"
-    ),
-    "dqn.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const DqnConfig& config, std::uint64_t seed)"
-    ),
-    "sac.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const SacConfig& config, std::uint64_t seed)"
     ),
     "replay.h": Around(
         function="void shown(const std::vector<shm::TensorSpec>& specs, const shm::TensorSpec& spec, "
@@ -198,18 +186,13 @@ AROUND = {
     "group.h": Around(
         function="void shown(std::span<float> gradient, std::vector<std::byte>& bytes, std::span<const std::byte> mine)"
     ),
-    "impala.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const ImpalaConfig& config, std::uint64_t seed)"
+    "make_learner.h": Around(
+        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const AlgorithmConfig& config, "
+        "std::int64_t total_steps, std::uint64_t seed)"
     ),
     "minibatch.h": Around(
         function="void shown(Minibatch& batch, collect::Rollout& rollout, const Advantages& advantages, "
         "const Sequences& rows, Optimizer& optimizer, double learning_rate)"
-    ),
-    "recurrent_ppo.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const RecurrentPpoConfig& config, std::uint64_t seed)"
-    ),
-    "ppo.h": Around(
-        function="void shown(std::unique_ptr<vector::VectorEnv> envs, const PpoConfig& config, std::uint64_t seed)"
     ),
     "trainer.h": Around(
         before="using namespace std::chrono_literals; void show(const TrainStatus&);",

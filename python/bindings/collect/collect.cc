@@ -7,7 +7,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +25,7 @@
 #include "shoal/vector/vector_env.h"
 #include "vector/copy_plan.h"
 #include "vector/spaces.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -56,22 +56,18 @@ class CallableActor final : public Actor {
   nb::handle function_;
 };
 
-/// A C++ actor in whose long calls Ctrl-C is seen: Python is asked every 50 ms at most.
+/// A C++ actor in whose long calls Ctrl-C is seen.
 class InterruptibleActor final : public Actor {
  public:
   explicit InterruptibleActor(Actor& actor) : actor_(actor) {}
   void act(const Decision& decision) override {
     actor_.act(decision);
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return;
-    next_ = now + std::chrono::milliseconds(50);
-    const nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    check_();
   }
 
  private:
   Actor& actor_;
-  std::chrono::steady_clock::time_point next_{};
+  SignalCheck check_;
 };
 
 /// The experience of some environments, and how it looks in Python: the same arguments give the same
@@ -136,7 +132,7 @@ class ExperienceLayout {
 class PyCollector {
  public:
   PyCollector(EnvsPtr envs, std::optional<double> timeout, int first_env, int total_envs)
-      : envs_(std::move(envs)), collector_(*envs_, duration(timeout), first_env, total_envs) {}
+      : envs_(std::move(envs)), collector_(*envs_, nanoseconds(timeout), first_env, total_envs) {}
 
   ExperienceCollector& get() noexcept { return collector_; }
 
@@ -243,12 +239,6 @@ class PyCollector {
   }
 
  private:
-  static std::optional<std::chrono::nanoseconds> duration(std::optional<double> seconds) {
-    if (!seconds) return {};
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(*seconds));
-  }
-
   int run(Actor& actor, const Experience& experience, const collect::CollectOrder& order) {
     const nb::gil_scoped_release unlocked;
     return collector_.collect(actor, experience, order);

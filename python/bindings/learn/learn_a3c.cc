@@ -2,7 +2,6 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -27,13 +26,11 @@ std::shared_ptr<ActorProcesses> actors(std::shared_ptr<process::Launcher> launch
                                        const nb::list& payloads, const std::vector<int>& counts,
                                        vector::VectorEnv& like, double start_timeout) {
   await_ready(*launcher);
-  ActorProcesses::Setup setup{
-      .launcher = std::move(launcher),
-      .actors = {},
-      .observation_space = like.single_observation_space(),
-      .action_space = like.single_action_space(),
-      .start_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::duration<double>(start_timeout))};
+  ActorProcesses::Setup setup{.launcher = std::move(launcher),
+                              .actors = {},
+                              .observation_space = like.single_observation_space(),
+                              .action_space = like.single_action_space(),
+                              .start_timeout = milliseconds(start_timeout)};
   int first_env = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     process::WorkerSpec spec;

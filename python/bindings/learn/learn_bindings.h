@@ -27,15 +27,4 @@ inline nanobind::object number_or_none(std::optional<double> value) {
   return nanobind::float_(*value);
 }
 
-/// Lets Ctrl-C end a long call of the main thread. Call without the GIL; asks Python at most every
-/// 50 ms.
-class SignalCheck {
- public:
-  /// Throws nanobind::python_error when a signal handler raised.
-  void operator()();
-
- private:
-  long long next_ns_ = 0;
-};
-
 }  // namespace shoal::python

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -26,14 +25,6 @@ nlohmann::json parse_json(const std::string& text, const char* what) {
   auto json = env::parse_json(text);
   if (json.is_discarded()) throw InvalidArgument(fmt::format("{} is not JSON", what));
   return json;
-}
-
-void SignalCheck::operator()() {
-  constexpr long long kPeriodNs = 50'000'000;
-  const long long now = std::chrono::steady_clock::now().time_since_epoch().count();
-  if (now < next_ns_) return;
-  next_ns_ = now + kPeriodNs;
-  check_signals();
 }
 
 void bind_learn_config(nb::module_& module) {

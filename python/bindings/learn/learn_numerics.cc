@@ -22,7 +22,7 @@
 #include "shoal/learn/a2c/a2c_loss.h"
 #include "shoal/learn/algorithm/train_config.h"
 #include "shoal/learn/network/actor_critic.h"
-#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/optimizer/optimizer.h"
 #include "shoal/learn/ppo/ppo_loss.h"
 #include "shoal/os/error.h"
 

@@ -16,6 +16,7 @@
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -14,6 +14,7 @@
 
 #include "learn/learn_bindings.h"
 #include "shoal/learn/run/trainer.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -48,13 +48,6 @@ using namespace nb::literals;
 namespace shoal::python {
 namespace {
 
-std::chrono::milliseconds milliseconds(std::optional<double> seconds) {
-  if (!seconds) return std::chrono::milliseconds::max();
-  constexpr double kLongest = 1e9;  // seconds; more overflows no clock
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::clamp(*seconds, 0.0, kLongest) * 1000.0));
-}
-
 void send(process::Channel& channel, const nb::bytes& message, std::optional<double> timeout,
           const std::vector<int>& fds = {}) {
   auto outcome = os::SendOutcome::kTimedOut;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -13,28 +12,12 @@
 #include "shoal/shm/layout.h"
 #include "vector/batch_io.h"
 #include "vector/deep_copy.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 
 namespace shoal::python {
 namespace {
-
-bool any(std::span<const std::uint8_t> flags) {
-  return !flags.empty() && std::memchr(flags.data(), 1, flags.size()) != nullptr;
-}
-
-bool any_not_zero(std::span<const std::uint8_t> values) {
-  for (const std::uint8_t value : values) {
-    if (value != 0) return true;
-  }
-  return false;
-}
-
-std::optional<std::chrono::nanoseconds> duration(std::optional<double> seconds) {
-  if (!seconds) return {};
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(*seconds));
-}
 
 template <class T>
 nb::object copy_of(shm::DType dtype, std::span<const T> values) {
@@ -234,7 +217,7 @@ nb::object AsyncIo::recv(std::optional<double> timeout) {
   vector::Arrivals arrivals;
   {
     const nb::gil_scoped_release unlocked;
-    arrivals = envs_.recv(duration(timeout));
+    arrivals = envs_.recv(nanoseconds(timeout));
   }
   const nb::object keeper = keeper_of(std::exchange(arrivals.lease, {}));
   last_ = std::move(arrivals);
@@ -255,14 +238,14 @@ nb::object AsyncIo::recv(std::optional<double> timeout) {
 
 void AsyncIo::discard(std::optional<double> timeout) {
   const nb::gil_scoped_release unlocked;
-  envs_.discard(duration(timeout));
+  envs_.discard(nanoseconds(timeout));
 }
 
 vector::Batch AsyncIo::wait(std::optional<double> timeout) {
   {
     const nb::gil_scoped_release unlocked;
     last_ = {};
-    last_.batch = envs_.wait(duration(timeout));
+    last_.batch = envs_.wait(nanoseconds(timeout));
   }
   last_.infos = envs_.home_infos();
   if (observations_.objects() != 0) {
@@ -295,7 +278,7 @@ nb::object AsyncIo::step_wait(std::optional<double> timeout) {
 int AsyncIo::extra() const {
   const bool infos = observations_.objects() != 0 ? nb::len(decoded_) != 0 : !last_.infos.empty();
   int extra = infos ? BatchIo::kInfos : BatchIo::kNothing;
-  if (any(last_.batch.has_final)) extra |= BatchIo::kFinal;
+  if (any_flag(last_.batch.has_final)) extra |= BatchIo::kFinal;
   if (any_not_zero(last_.batch.fault)) extra |= BatchIo::kFault;
   const bool ended = any_not_zero(last_.batch.terminated) || any_not_zero(last_.batch.truncated);
   if (episode_statistics_ && ended) extra |= BatchIo::kEpisodes;

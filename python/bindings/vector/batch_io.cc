@@ -4,7 +4,6 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -15,19 +14,12 @@
 #include "shoal/trace/ticks.h"
 #include "shoal/vector/async/async_local_vector_env.h"
 #include "shoal/vector/local/serial_vector_env.h"
+#include "waiting.h"
 
 namespace nb = nanobind;
 
 namespace shoal::python {
 namespace {
-
-bool any(std::span<const std::uint8_t> flags) {
-  return !flags.empty() && std::memchr(flags.data(), 1, flags.size()) != nullptr;
-}
-
-bool any_set(std::span<const std::uint8_t> values) {
-  return std::ranges::any_of(values, [](std::uint8_t value) { return value != 0; });
-}
 
 nb::object vector_of(shm::DType dtype, const void* data, std::size_t count) {
   nb::object array = new_array({dtype, {static_cast<std::int64_t>(count)}});
@@ -56,6 +48,14 @@ nb::object keeper_of(std::shared_ptr<vector::VectorEnv> envs, std::shared_ptr<co
 }
 
 }  // namespace
+
+bool any_flag(std::span<const std::uint8_t> flags) {
+  return !flags.empty() && std::memchr(flags.data(), 1, flags.size()) != nullptr;
+}
+
+bool any_not_zero(std::span<const std::uint8_t> values) {
+  return std::ranges::any_of(values, [](std::uint8_t value) { return value != 0; });
+}
 
 PyStepper* local_stepper(vector::VectorEnv& envs) {
   if (auto* async = dynamic_cast<vector::AsyncLocalVectorEnv*>(&envs)) {
@@ -145,15 +145,10 @@ nb::object BatchIo::step_wait(std::optional<double> timeout) {
 }
 
 vector::Batch BatchIo::wait(std::optional<double> timeout) {
-  std::optional<std::chrono::nanoseconds> limit;
-  if (timeout) {
-    limit = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(*timeout));
-  }
   vector::Batch batch;
   {
     const nb::gil_scoped_release unlocked;
-    batch = envs_->wait(limit);
+    batch = envs_->wait(nanoseconds(timeout));
   }
   if ((observations_.objects() != 0 || exact_) && !is_local_) take_objects();
   return batch;
@@ -177,9 +172,9 @@ const ObjectRows* BatchIo::observed() const {
 
 int BatchIo::extra() const {
   int extra = kNothing;
-  if (any(last_.has_final)) extra |= kFinal;
-  if (any_set(last_.fault)) extra |= kFault;
-  if (episode_statistics_ && (any_set(last_.terminated) || any_set(last_.truncated)))
+  if (any_flag(last_.has_final)) extra |= kFinal;
+  if (any_not_zero(last_.fault)) extra |= kFault;
+  if (episode_statistics_ && (any_not_zero(last_.terminated) || any_not_zero(last_.truncated)))
     extra |= kEpisodes;
   if (const PyStepper* stepper = local()) return stepper->has_infos() ? extra | kInfos : extra;
   if (observations_.objects() != 0 || exact_)

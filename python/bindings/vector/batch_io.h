@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "shoal/vector/vector_env.h"
@@ -19,6 +20,10 @@ namespace shoal::python {
 /// The stepper of a serial VectorEnv over Python environments; nullptr for every other, and after
 /// close().
 PyStepper* local_stepper(vector::VectorEnv& envs);
+
+/// Whether one of these zeros and ones is 1; whether one of these values is not 0.
+bool any_flag(std::span<const std::uint8_t> flags);
+bool any_not_zero(std::span<const std::uint8_t> values);
 
 /// Of the episodes that ended in `batch`: returns, lengths, seconds, and the mask of their rows.
 nanobind::object episodes_of(const vector::Batch& batch);

@@ -43,34 +43,13 @@ std::string what_came(PyArrayObject* array) {
                      shape_text(shape_of(array)));
 }
 
-template <class T>
-std::int64_t read_as(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return static_cast<std::int64_t>(value);
-}
-
 std::int64_t read_integer(shm::DType dtype, const std::byte* at) {
-  using enum shm::DType;
-  switch (dtype) {
-    case kBool:
-    case kU8:
-      return read_as<std::uint8_t>(at);
-    case kI8:
-      return read_as<std::int8_t>(at);
-    case kU16:
-      return read_as<std::uint16_t>(at);
-    case kI16:
-      return read_as<std::int16_t>(at);
-    case kU32:
-      return read_as<std::uint32_t>(at);
-    case kI32:
-      return read_as<std::int32_t>(at);
-    case kU64:
-      return read_as<std::uint64_t>(at);
-    default:
-      return read_as<std::int64_t>(at);
-  }
+  std::int64_t number = 0;
+  shm::with_type_of(dtype, [&]<class T>(T value) {
+    std::memcpy(&value, at, sizeof value);
+    number = static_cast<std::int64_t>(value);
+  });
+  return number;
 }
 
 /// Whether every element is the same number in `cast`, which was made of `given` by an unsafe cast.

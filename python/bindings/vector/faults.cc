@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "waiting.h"
+
 namespace nb = nanobind;
 using namespace nb::literals;
 
@@ -13,8 +15,7 @@ namespace shoal::python {
 namespace {
 
 std::chrono::milliseconds seconds(const nb::dict& policy, const char* key) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(nb::cast<double>(policy[key])));
+  return milliseconds(nb::cast<double>(policy[key]));
 }
 
 nb::object text(std::string_view value) { return nb::str(value.data(), value.size()); }

@@ -7,7 +7,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,17 +38,6 @@ namespace {
 
 using vector::VectorEnv;
 using EnvsPtr = std::shared_ptr<VectorEnv>;
-
-std::optional<std::chrono::nanoseconds> duration(std::optional<double> seconds) {
-  if (!seconds) return {};
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(*seconds));
-}
-
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(seconds));
-}
 
 /// Of a list of `bytes`.
 std::vector<std::vector<std::byte>> to_vectors(const nb::list& list) {
@@ -147,7 +135,7 @@ nb::list request_wait(VectorEnv& envs, std::optional<double> timeout) {
   std::vector<std::vector<std::byte>> answers;
   {
     const nb::gil_scoped_release unlocked;
-    answers = envs.request_wait(duration(timeout));
+    answers = envs.request_wait(nanoseconds(timeout));
   }
   return to_list(answers);
 }
@@ -307,7 +295,7 @@ void bind_vector(nb::module_& module) {
             std::vector<std::byte> reply;
             {
               const nb::gil_scoped_release unlocked;
-              reply = envs.request(worker, view(message), duration(timeout));
+              reply = envs.request(worker, view(message), nanoseconds(timeout));
             }
             return to_bytes(reply);
           },

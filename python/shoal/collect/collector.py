@@ -7,21 +7,28 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.collect.actors import check_policy
+from shoal.collect.arguments import (
+    check_mode,
+    cohort_size,
+    fault_policy,
+    number_of_collectors,
+    output_and_device,
+    rows,
+    rows_of_policy,
+    shares,
+    time_limit,
+)
 from shoal.collect.board import CollectorBoard
 from shoal.collect.source import InProcess, Raw, Source
 from shoal.collect.station import Setup, check_masked
 from shoal.collect.trajectories import split_trajectories as split
-from shoal.serve.client import ServiceModel
 from shoal.serve.in_python import is_module
-from shoal.serve.local import LocalModel
-from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -35,9 +42,6 @@ __all__ = ["Collector"]
 
 _SEEDS = 2**31
 """What every environment's own generator takes."""
-_MODES = ("sync", "multi_sync", "multi_async")
-_OUTPUTS = ("auto", "numpy", "torch", "tensordict")
-_POLICY_BATCH = 8
 
 
 class Collector:
@@ -179,14 +183,14 @@ class Collector:
         """
         self.num_envs = len(env) if isinstance(env, list | tuple) else num_envs
         self.mode = mode
-        _check_mode(mode, num_collectors=num_collectors, preemptive_threshold=preemptive_threshold, ahead=ahead)
-        self.num_collectors = 0 if mode == "sync" else _collectors(num_collectors, self.num_envs, mode)
+        check_mode(mode, num_collectors=num_collectors, preemptive_threshold=preemptive_threshold, ahead=ahead)
+        self.num_collectors = 0 if mode == "sync" else number_of_collectors(num_collectors, self.num_envs, mode)
         shared = self.num_envs // self.num_collectors if mode == "multi_async" else self.num_envs
         self._envs_per_batch = shared
-        self.frames_per_batch = _frames(
+        self.frames_per_batch = rows(
             "frames_per_batch", frames_per_batch, shared, self.num_collectors if shared < self.num_envs else 0
         )
-        self.total_frames = None if total_frames is None else _frames("total_frames", total_frames, self.num_envs)
+        self.total_frames = None if total_frames is None else rows("total_frames", total_frames, self.num_envs)
         if seed is not None and not (isinstance(seed, int) and 0 <= seed < 2**63):
             raise ValueError(f"seed= takes a number from 0 to 2**63 - 1, got {seed!r}")
         if init_random_frames < 0:
@@ -203,9 +207,9 @@ class Collector:
         self._begun = False
         self._paused = False
         self._board = CollectorBoard(mode, self.num_envs, self.num_collectors, self.total_frames)
-        self._as, self._device = _output(output, device)
+        self._as, self._device = output_and_device(output, device)
         make: dict[str, Any] = {
-            "max_episode_steps": _limit(env, max_frames_per_traj, max_episode_steps),
+            "max_episode_steps": time_limit(env, max_frames_per_traj, max_episode_steps),
             "env_kwargs": env_kwargs,
             "frame_stack": frame_stack,
             "reward_clip": reward_clip,
@@ -213,9 +217,9 @@ class Collector:
             "atari": atari,
             "backend": backend,
         }
-        calls_of = _policy_batch(policy_batch, policy, self.num_envs, mode)
+        calls_of = rows_of_policy(policy_batch, policy, self.num_envs, mode)
         if cohorts is not None:
-            calls_of = _cohort_size(cohorts, self.num_envs, mode, policy_batch)
+            calls_of = cohort_size(cohorts, self.num_envs, mode, policy_batch)
             if num_workers != 0:
                 num_workers = max(1, (num_workers or len(os.sched_getaffinity(0))) // cohorts)
         elif mode != "sync" or calls_of < self.num_envs:
@@ -242,7 +246,7 @@ class Collector:
         else:
             setups = [
                 Setup(env, first, count, self.num_envs, make, policy, calls_of, next_obs, self.seed, None, action_mask)
-                for first, count in _shares(self.num_envs, self.num_collectors)
+                for first, count in shares(self.num_envs, self.num_collectors)
             ]
             self._source = self._multi(setups, policy, context, on_fault, timeout, worker, preemptive_threshold, ahead)
         self.single_observation_space = self._source.single_observation_space
@@ -280,7 +284,7 @@ class Collector:
             "recipe": recipe._replace(preload=preload),
             "context": context,
             "options": WorkerOptions() if options is None else options,
-            "policy_of_faults": _fault_policy(on_fault),
+            "policy_of_faults": fault_policy(on_fault),
             "timeout": timeout,
         }
         if self.mode == "multi_sync":
@@ -476,94 +480,6 @@ class Collector:
         return f"<Collector of {self.num_envs} environments, {self.frames:,}{end} frames>"
 
 
-def _check_mode(mode: str, *, num_collectors: int | None, preemptive_threshold: float | None, ahead: int) -> None:
-    if mode not in _MODES:
-        raise ValueError(f"mode= takes {', '.join(map(repr, _MODES))}, got {mode!r}")
-    if mode == "sync" and num_collectors is not None:
-        raise ValueError(
-            'num_collectors= is of mode="multi_sync" and mode="multi_async"; with "sync" there is num_workers='
-        )
-    if preemptive_threshold is not None:
-        if mode != "multi_sync":
-            raise ValueError(
-                f'preemptive_threshold= is of mode="multi_sync", where some wait for others; got mode={mode!r}'
-            )
-        if not 0 < preemptive_threshold <= 1:
-            raise ValueError(
-                f"preemptive_threshold= takes a share of the collectors, from 0 to 1, got {preemptive_threshold!r}"
-            )
-    if not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1:
-        raise ValueError(f"ahead= takes a number of batches, 1 or more, got {ahead!r}")
-
-
-def _collectors(wanted: Any, num_envs: int, mode: str) -> int:
-    if wanted is None:
-        most = min(num_envs, len(os.sched_getaffinity(0)))
-        return max(n for n in range(1, most + 1) if mode == "multi_sync" or num_envs % n == 0)
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= num_envs:
-        raise ValueError(f"num_collectors= takes a number from 1 to num_envs={num_envs}, got {wanted!r}")
-    if mode == "multi_async" and num_envs % wanted:
-        fit = [n for n in range(1, num_envs + 1) if num_envs % n == 0]
-        near = min(fit, key=lambda n: abs(n - wanted))
-        raise ValueError(
-            f"num_collectors={wanted} does not divide num_envs={num_envs}, of which each collector has as many: try {near}"
-        )
-    return wanted
-
-
-def _shares(num_envs: int, collectors: int) -> list[tuple[int, int]]:
-    """First environment and how many, of each collector."""
-    each, more = divmod(num_envs, collectors)
-    counts = [each + (i < more) for i in range(collectors)]
-    return list(zip(accumulate(counts, initial=0), counts, strict=False))
-
-
-def _policy_batch(wanted: Any, policy: Any, num_envs: int, mode: str) -> int:
-    if wanted is None:
-        served = isinstance(policy, ModelService | ServiceModel | LocalModel)
-        return num_envs if mode == "sync" or served else min(num_envs, _POLICY_BATCH)
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
-        raise ValueError(f"policy_batch= takes a number of environments, 1 or more, got {wanted!r}")
-    return min(num_envs, wanted)
-
-
-def _cohort_size(cohorts: Any, num_envs: int, mode: str, policy_batch: int | None) -> int:
-    if mode != "sync":
-        raise ValueError(f'cohorts= is of mode="sync", where the policy waits for the environments; got mode={mode!r}')
-    if policy_batch is not None:
-        raise ValueError("cohorts= says for how many environments the policy is asked: leave policy_batch= out")
-    if not isinstance(cohorts, int) or isinstance(cohorts, bool) or not 1 <= cohorts <= num_envs or num_envs % cohorts:
-        raise ValueError(f"cohorts= takes a number that divides num_envs={num_envs}, got {cohorts!r}")
-    return num_envs // cohorts
-
-
-def _fault_policy(on_fault: str | FaultPolicy) -> FaultPolicy:
-    policy = FaultPolicy(on_fault) if isinstance(on_fault, str) else on_fault
-    if policy.on_fault == "drop":
-        raise ValueError(
-            'on_fault= takes "raise" or "restart" of collectors: without one, its environments are missing'
-        )
-    return policy
-
-
-def _output(output: str, device: Any) -> tuple[str, Any]:
-    if output not in _OUTPUTS:
-        raise ValueError(f"output= takes {', '.join(map(repr, _OUTPUTS[:-1]))} or {_OUTPUTS[-1]!r}, got {output!r}")
-    if device is not None:
-        if output == "numpy":
-            raise ValueError(f"device={device!r} is of tensors, and output='numpy' gives arrays: leave one of them out")
-        import torch
-
-        device = torch.device(device)
-        output = "torch" if output == "auto" else output
-    if output == "tensordict":
-        try:
-            importlib.import_module("tensordict")
-        except ImportError:
-            raise ImportError("output='tensordict' needs the package tensordict: pip install tensordict") from None
-    return output, device
-
-
 def _tensordict(tensors: dict[str, Any], device: Any) -> Any:
     make = importlib.import_module("tensordict").TensorDict
 
@@ -577,34 +493,3 @@ def _tensordict(tensors: dict[str, Any], device: Any) -> Any:
     for name, value in of_envs.items():  # not of rows
         made.set_non_tensor(name, value)
     return made
-
-
-def _frames(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:
-    if not isinstance(frames, int | np.integer) or isinstance(frames, bool) or frames < 1:
-        raise ValueError(f"{name}= takes a number of rows, got {frames!r}")
-    if frames % num_envs:
-        below = frames - frames % num_envs
-        near = f"{below} or {below + num_envs}" if below else f"{num_envs}"
-        of = (
-            f"num_envs={num_envs}"
-            if not collectors
-            else f"the {num_envs} environments of each of {collectors} collectors"
-        )
-        raise ValueError(f"{name}={frames} is no multiple of {of}, of which each has a row a step: try {near}")
-    return int(frames)
-
-
-def _limit(env: Any, wanted: int | None, replaced: int | None) -> int | None:
-    """The time limit that make_vec is to set, in the place of an id's own: the shorter one of `wanted` and of `replaced`,
-    by default the id's own."""
-    if wanted is None or replaced is not None:
-        return min((limit for limit in (wanted, replaced) if limit is not None), default=None)
-    if not isinstance(env, str):
-        return wanted
-    import gymnasium
-
-    from shoal.envs import register
-
-    register()
-    own = gymnasium.spec(env).max_episode_steps
-    return wanted if own is None else min(own, wanted)

@@ -10,8 +10,9 @@ w.config["settings"], w.context                  # of make_vec(config=…) and m
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal.identity.ports import PortLease
@@ -30,13 +31,7 @@ _MODULE_OF = {
     "worker": "shoal.identity.this_worker",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'shoal.identity' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_of(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

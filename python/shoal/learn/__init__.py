@@ -13,8 +13,9 @@ where `policy=` brings a torch module.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal.learn.config import algorithm_names, config_names, preset_for
@@ -64,13 +65,7 @@ __all__ = [
     "train",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'shoal.learn' has no attribute {name!r}")
+__getattr__ = names_of(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,9 @@ Most users meet this through `shoal.make_vec(context=…)`.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerContext, WorkerProcess, fork_hazards, gpu_in_use
@@ -39,19 +40,15 @@ _MODULE_OF = {
     "zygotes": "shoal.process._launcher",
 }
 _OF_CORE = frozenset({"WorkerContext", "WorkerProcess", "fork_hazards", "gpu_in_use"})
+_find = names_of(__name__, _MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    elif name in _OF_CORE:
-        from shoal import _core
+    if name not in _OF_CORE:
+        return _find(name)
+    from shoal import _core
 
-        value = getattr(_core.process, name)
-    else:
-        raise AttributeError(f"module 'shoal.process' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    return getattr(_core.process, name)
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,9 @@ mask = shoal.worker().model("segment")(image)       # in the environment: NumPy 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal.serve.client import Reply, ServiceModel
@@ -29,13 +30,7 @@ _MODULE_OF = {
     "use": "shoal.serve.models",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'shoal.serve' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_of(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

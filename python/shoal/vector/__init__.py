@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal.vector.async_env import AsyncVectorEnv
@@ -25,13 +26,7 @@ _MODULE_OF = {
     "make_vec": "shoal.vector.make",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'shoal.vector' has no attribute {name!r}")
+__getattr__ = names_of(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

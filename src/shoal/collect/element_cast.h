@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <type_traits>
 
 #include "shoal/os/error.h"
 #include "shoal/shm/dtype.h"
@@ -13,33 +13,9 @@ namespace shoal::collect {
 /// here and is refused.
 template <class Use>
 void visit_elements(shm::DType dtype, const std::byte* data, Use&& use) {
-  using shm::DType;
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kU8:
-      return use(reinterpret_cast<const std::uint8_t*>(data));
-    case DType::kI8:
-      return use(reinterpret_cast<const std::int8_t*>(data));
-    case DType::kU16:
-      return use(reinterpret_cast<const std::uint16_t*>(data));
-    case DType::kI16:
-      return use(reinterpret_cast<const std::int16_t*>(data));
-    case DType::kU32:
-      return use(reinterpret_cast<const std::uint32_t*>(data));
-    case DType::kI32:
-      return use(reinterpret_cast<const std::int32_t*>(data));
-    case DType::kU64:
-      return use(reinterpret_cast<const std::uint64_t*>(data));
-    case DType::kI64:
-      return use(reinterpret_cast<const std::int64_t*>(data));
-    case DType::kF32:
-      return use(reinterpret_cast<const float*>(data));
-    case DType::kF64:
-      return use(reinterpret_cast<const double*>(data));
-    case DType::kF16:
-      break;
-  }
-  throw InvalidArgument("arrays of float16 are not supported here; make the space float32");
+  if (dtype == shm::DType::kF16)
+    throw InvalidArgument("arrays of float16 are not supported here; make the space float32");
+  shm::with_type_of(dtype, [&]<class T>(T) { use(reinterpret_cast<const T*>(data)); });
 }
 
 /// The same for writing.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/shm/header.h"
 
 namespace shoal::collect {
 namespace {
@@ -23,13 +24,8 @@ std::size_t arena_bytes(std::size_t bytes, std::uint32_t slots) {
 
 /// The header of an arena, checked before it is believed.
 WeightStoreHeader header_of(const shm::Arena& arena) {
-  WeightStoreHeader header{};
-  if (arena.size() >= kSlotsOffset) header = *arena.at<WeightStoreHeader>(0);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    throw Error(fmt::format("attach weights: the arena '{}' holds none", arena.name()));
-  if (header.version != kWeightStoreVersion)
-    throw Error(fmt::format("attach weights: they have layout {}, this Shoal reads layout {}",
-                            header.version, kWeightStoreVersion));
+  const auto header =
+      shm::header_of<WeightStoreHeader>(arena, kMagic, kWeightStoreVersion, "weights");
   const bool fits = header.slots >= VersionedSlots::kMinSlots && header.bytes > 0 &&
                     header.bytes < arena.size() && header.slots < arena.size() &&
                     arena_bytes(header.bytes, header.slots) <= arena.size();

@@ -20,10 +20,6 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kReason{2'000};  // that the news of a loss may take
 constexpr std::chrono::milliseconds kSending{200};   // with a neighbour whose buffer is full
 
-double seconds_between(os::Clock::time_point from, os::Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 }  // namespace
 
 Watch::Watch(int rank, std::vector<Member> members, std::optional<Neighbour> parent,
@@ -85,7 +81,7 @@ void Watch::hear(Peer& peer, os::Clock::time_point now) {
       if (peer.gone) return;
     }
     lose({peer.rank, "its connection has ended: it was killed, or ended without a farewell",
-          seconds_between(peer.heard, now)},
+          os::seconds_between(peer.heard, now)},
          false, &peer);
   } catch (const std::exception& error) {
     lose({peer.rank, fmt::format("its connection is of no use: {}", error.what()), 0}, false,
@@ -123,7 +119,7 @@ void Watch::look_for_silence(os::Clock::time_point now) {
     if (peer.gone || now - peer.heard < kSilence) continue;
     drop(peer);
     lose({peer.rank, "it does not answer: it was stopped, or its host is gone",
-          seconds_between(peer.heard, now)},
+          os::seconds_between(peer.heard, now)},
          false, &peer);
   }
 }
@@ -171,7 +167,7 @@ void Watch::fail(const std::string& why) noexcept {
 void Watch::throw_loss() const {
   const std::lock_guard lock(mutex_);
   throw PeerLost(members_.at(static_cast<std::size_t>(loss_->rank)), loss_->cause,
-                 loss_->silent_seconds + seconds_between(lost_at_, os::Clock::now()));
+                 loss_->silent_seconds + os::seconds_between(lost_at_, os::Clock::now()));
 }
 
 void Watch::throw_why(int rank) {

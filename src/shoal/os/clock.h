@@ -27,6 +27,14 @@ inline std::chrono::nanoseconds time_left(Deadline deadline) noexcept {
   return deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
 }
 
+inline double seconds_between(Clock::time_point from, Clock::time_point to) noexcept {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+inline double seconds_since(Clock::time_point from) noexcept {
+  return seconds_between(from, Clock::now());
+}
+
 /// Monotonic nanoseconds; comparable between processes.
 inline std::uint64_t now_ns() noexcept {
   return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());

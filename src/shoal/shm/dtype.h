@@ -99,4 +99,35 @@ constexpr DType dtype_of<double>() noexcept {
   return DType::kF64;
 }
 
+/// Calls use(T{}) with a value of the C++ type of such elements, a byte for bool; not for
+/// float16, which has none.
+template <class Use>
+constexpr void with_type_of(DType dtype, Use&& use) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kU8:
+      return use(std::uint8_t{});
+    case DType::kI8:
+      return use(std::int8_t{});
+    case DType::kU16:
+      return use(std::uint16_t{});
+    case DType::kI16:
+      return use(std::int16_t{});
+    case DType::kU32:
+      return use(std::uint32_t{});
+    case DType::kI32:
+      return use(std::int32_t{});
+    case DType::kU64:
+      return use(std::uint64_t{});
+    case DType::kI64:
+      return use(std::int64_t{});
+    case DType::kF32:
+      return use(float{});
+    case DType::kF64:
+      return use(double{});
+    case DType::kF16:
+      return;
+  }
+}
+
 }  // namespace shoal::shm

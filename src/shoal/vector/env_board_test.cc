@@ -104,7 +104,8 @@ TEST(ObserveWorkers, WhatIsSomethingElseIsRefused) {
 
 TEST(ObserveWorkers, AHeaderThatPromisesTooMuchIsRefused) {
   const ControlBlock control = ControlBlock::create(1, 1, AutoresetMode::kNextStep, 1, 64, 64);
-  const_cast<ControlHeader&>(control.header()).num_workers = 1 << 20;
+  const shm::Arena written = shm::Arena::attach(copy_of(control.fd()));
+  written.at<ControlHeader>(0)->num_workers = 1 << 20;
   EXPECT_THROW(observe_workers(copy_of(control.fd())), Error);
 }
 

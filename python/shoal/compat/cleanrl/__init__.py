@@ -8,7 +8,7 @@ An environment whose episode has ended is reset by the same step, and `infos["fi
 from __future__ import annotations
 
 from shoal.compat.cleanrl.vector_envs import AsyncVectorEnv, SyncVectorEnv
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
 

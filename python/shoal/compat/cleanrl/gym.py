@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from shoal.compat import cleanrl as vector
 from shoal.compat.cleanrl import wrappers
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 __all__ = ["vector", "wrappers"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 from gymnasium import wrappers
 
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 __all__ = ["FrameStack", "GrayScaleObservation", "TransformObservation"]
 

@@ -29,7 +29,7 @@ from shoal.compat.ding.subprocess_managers import (
     SubprocessEnvManagerV2,
     SyncSubprocessEnvManager,
 )
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 __all__ = [
     "AsyncSubprocessEnvManager",

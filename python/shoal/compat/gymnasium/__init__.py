@@ -13,7 +13,7 @@ from __future__ import annotations
 from shoal.compat.gymnasium.async_vector_env import AsyncVectorEnv
 from shoal.compat.gymnasium.registration import register, unregister
 from shoal.compat.gymnasium.sync_vector_env import SyncVectorEnv
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv", "register", "unregister"]
 

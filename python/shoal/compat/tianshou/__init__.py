@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal.compat.tianshou.dummy_vector_env import DummyVectorEnv

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 if TYPE_CHECKING:
     from shoal.compat.torchrl.collectors import Collector, MultiAsyncCollector, MultiCollector, MultiSyncCollector

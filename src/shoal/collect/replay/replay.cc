@@ -10,6 +10,7 @@
 #include "shoal/collect/replay/replay_change.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
+#include "shoal/shm/header.h"
 
 namespace shoal::collect {
 namespace {
@@ -108,13 +109,7 @@ Replay Replay::create(const ReplaySpec& spec) {
 
 Replay Replay::attach(os::Fd fd, const ReplaySpec& spec) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
-  ReplayHeader header{};
-  if (arena.size() >= kTreeOffset) header = *arena.at<ReplayHeader>(0);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    throw Error(fmt::format("attach a replay: the arena '{}' holds none", arena.name()));
-  if (header.version != kReplayVersion)
-    throw Error(fmt::format("attach a replay: it has layout {}, this Shoal reads layout {}",
-                            header.version, kReplayVersion));
+  const auto header = shm::header_of<ReplayHeader>(arena, kMagic, kReplayVersion, "a replay");
   const ReplayHeader wanted = header_of(checked(spec));
   if (std::memcmp(&header, &wanted, sizeof wanted) != 0 || arena.size() < bytes_of(spec))
     throw InvalidArgument(fmt::format(

@@ -48,7 +48,7 @@ void validate(const A2cConfig& config);
 template <class Config, class Visit>
   requires std::is_same_v<std::remove_const_t<Config>, A2cConfig>
 void for_each_option(Config& c, Visit&& visit) {
-  for_each_shared_option(c, visit);
+  for_each_actor_critic_option(c, visit);
   visit("shards", c.shards);
   visit("overlap", c.overlap);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shoal/learn/ppo/ppo.h"
+#include "shoal/learn/testing/learners.h"
 #include "shoal/learn/testing/policy_difference.h"
 #include "shoal/vector/vector_env.h"
 
@@ -16,21 +17,8 @@ namespace shoal::learn {
 namespace {
 
 using vector::AutoresetMode;
-using vector::VectorEnv;
 
 constexpr const char* kCartPole = "shoal/CartPole-v1";
-
-std::unique_ptr<VectorEnv> make(const std::string& id, int num_envs,
-                                AutoresetMode mode = AutoresetMode::kNextStep) {
-  return VectorEnv::create(
-      id, {.num_envs = num_envs, .backend = vector::Backend::kSerial, .autoreset_mode = mode});
-}
-
-template <class Learner, class Config>
-Learner learner(const VectorEnv& envs, const Config& config, std::uint64_t seed) {
-  return Learner(envs.single_observation_space(), envs.single_action_space(), envs.num_envs(),
-                 config, seed);
-}
 
 // A Box's actions differ in their last bits, and so do rewards.
 void expect_same_episodes(const std::vector<collect::Episode>& ours,
@@ -58,24 +46,24 @@ void expect_ppo_with_one_minibatch(const std::string& id, OptimizerKind optimize
   static_cast<LearnerConfig&>(ppo_config) = a2c_config;
   ppo_config.epochs = 1;
   ppo_config.batch_size = 1'000'000;
-  const auto a2c_envs = make(id, 8, mode);
-  const auto ppo_envs = make(id, 8, mode);
-  A2c a2c = learner<A2c>(*a2c_envs, a2c_config, 7);
-  Ppo ppo = learner<Ppo>(*ppo_envs, ppo_config, 7);
-  a2c.begin(*a2c_envs);
-  ppo.begin(*ppo_envs);
+  const auto a2c_envs = serial_envs(id, 8, mode);
+  const auto ppo_envs = serial_envs(id, 8, mode);
+  const auto a2c = learner_for(*a2c_envs, a2c_config, 7);
+  const auto ppo = learner_for(*ppo_envs, ppo_config, 7);
+  a2c->begin(*a2c_envs);
+  ppo->begin(*ppo_envs);
   for (int k = 0; k < 40; ++k) {
-    const LearnerState before = a2c.state();
-    const IterationStats ours = a2c.iterate();
-    const IterationStats theirs = ppo.iterate();
+    const LearnerState before = a2c->state();
+    const IterationStats ours = a2c->iterate();
+    const IterationStats theirs = ppo->iterate();
     expect_same_episodes(ours.finished, theirs.finished);
     EXPECT_NEAR(ours.grad_norm, theirs.grad_norm, 1e-4 * theirs.grad_norm);
     EXPECT_NEAR(ours.value_loss, theirs.value_loss, 1e-4 * theirs.value_loss);
     EXPECT_NEAR(ours.entropy, theirs.entropy, 1e-5);
     EXPECT_NEAR(theirs.approx_kl, 0, 1e-9);
     EXPECT_EQ(theirs.clip_fraction, 0);
-    const LearnerState after = a2c.state();
-    ASSERT_LT(policy_difference(after, ppo.state()), 1e-5) << "after iteration " << k + 1;
+    const LearnerState after = a2c->state();
+    ASSERT_LT(policy_difference(after, ppo->state()), 1e-5) << "after iteration " << k + 1;
     ASSERT_GT(policy_difference(after, before), 1e-5) << "iteration " << k + 1 << " does nothing";
   }
 }
@@ -96,10 +84,10 @@ TEST(A2c, IsPpoWithOneEpochAndOneMinibatchWhereEpisodesBeginInTheSameStep) {
 }
 
 TEST(A2c, ThereIsNoNumberOfThatOthersHave) {
-  const auto envs = make(kCartPole, 4);
-  A2c a2c = learner<A2c>(*envs, A2cConfig(), 1);
-  a2c.begin(*envs);
-  const IterationStats stats = a2c.iterate();
+  const auto envs = serial_envs(kCartPole, 4);
+  const auto a2c = learner_for(*envs, A2cConfig(), 1);
+  a2c->begin(*envs);
+  const IterationStats stats = a2c->iterate();
   EXPECT_TRUE(std::isnan(stats.approx_kl));
   EXPECT_TRUE(std::isnan(stats.clip_fraction));
   EXPECT_TRUE(std::isnan(stats.clip_range));
@@ -110,13 +98,13 @@ TEST(A2c, ThereIsNoNumberOfThatOthersHave) {
 // Batches of advantages that are normalised do not depend on the unit of the rewards.
 TEST(A2c, NormalisesAdvantagesOnlyWhenTold) {
   auto losses = [](AdvantageNormalization normalization) {
-    const auto envs = make(kCartPole, 8);
+    const auto envs = serial_envs(kCartPole, 8);
     A2cConfig config;
     config.num_steps = 20;
     config.advantage_normalization = normalization;
-    A2c a2c = learner<A2c>(*envs, config, 1);
-    a2c.begin(*envs);
-    return a2c.iterate();
+    const auto a2c = learner_for(*envs, config, 1);
+    a2c->begin(*envs);
+    return a2c->iterate();
   };
   const IterationStats plain = losses(A2cConfig().advantage_normalization);
   EXPECT_EQ(plain.policy_loss, losses(AdvantageNormalization::kNone).policy_loss);
@@ -127,14 +115,14 @@ TEST(A2c, NormalisesAdvantagesOnlyWhenTold) {
 }
 
 TEST(A2c, TheLearningRateFollowsTheSteps) {
-  const auto envs = make(kCartPole, 4);
+  const auto envs = serial_envs(kCartPole, 4);
   A2cConfig config;
   config.total_steps = 40;
   config.learning_rate_schedule = Schedule::kLinear;
-  A2c a2c = learner<A2c>(*envs, config, 1);
-  a2c.begin(*envs);
-  EXPECT_DOUBLE_EQ(a2c.iterate().learning_rate, 7e-4);
-  EXPECT_DOUBLE_EQ(a2c.iterate().learning_rate, 3.5e-4);
+  const auto a2c = learner_for(*envs, config, 1);
+  a2c->begin(*envs);
+  EXPECT_DOUBLE_EQ(a2c->iterate().learning_rate, 7e-4);
+  EXPECT_DOUBLE_EQ(a2c->iterate().learning_rate, 3.5e-4);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "shoal/learn/a2c/a2c_loss.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/learner/rollout_update.h"
-#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 namespace shoal::learn {
 

@@ -65,7 +65,7 @@ class A3c final : public Learner {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One actor, in this process. As A2c's constructor.
+/// One actor, in this process. Throws as A2C's.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const A3cConfig& config, std::uint64_t seed);
 

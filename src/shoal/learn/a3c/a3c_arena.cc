@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/os/error.h"
+#include "shoal/shm/header.h"
 
 namespace shoal::learn {
 namespace {
@@ -135,13 +136,7 @@ A3cArena A3cArena::create(const Shape& shape) {
 
 A3cArena A3cArena::attach(os::Fd fd, std::size_t floats, std::size_t averages) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
-  A3cHeader header{};
-  if (arena.size() >= kLinesOffset) header = *arena.at<A3cHeader>(0);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    throw Error(fmt::format("attach A3C's arena: '{}' is none", arena.name()));
-  if (header.version != kA3cArenaVersion)
-    throw Error(fmt::format("attach A3C's arena: it has layout {}, this Shoal reads layout {}",
-                            header.version, kA3cArenaVersion));
+  const auto header = shm::header_of<A3cHeader>(arena, kMagic, kA3cArenaVersion, "A3C's arena");
   const Shape shape{static_cast<int>(header.actors), header.floats, header.averages};
   if (header.floats != floats || header.averages != averages || header.actors < 1 ||
       header.actors > arena.size() || arena_bytes(shape) > arena.size())

@@ -16,7 +16,7 @@
 #include <type_traits>
 
 #include "shoal/collect/episode_stats.h"
-#include "shoal/learn/network/shared_optimizer.h"
+#include "shoal/learn/optimizer/shared_optimizer.h"
 #include "shoal/os/fd.h"
 #include "shoal/shm/arena.h"
 #include "shoal/sync/atomics.h"

@@ -109,7 +109,7 @@ TEST(A3cArena, OfAnotherNetworkOrNoneIsRefused) {
               HasSubstr("this actor's network has 32 with 1"));
   const shm::Arena other = shm::Arena::create("another", 4096);
   EXPECT_THAT(error_of([&] { A3cArena::attach(copy_of(other.fd()), 32, 2); }),
-              HasSubstr("'another' is none"));
+              HasSubstr("\"another\" holds something else"));
 }
 
 TEST(ActorTotals, DifferencesAreWhatWasAdded) {

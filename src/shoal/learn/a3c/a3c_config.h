@@ -50,7 +50,7 @@ void validate(const A3cConfig& config);
 template <class Config, class Visit>
   requires std::is_same_v<std::remove_const_t<Config>, A3cConfig>
 void for_each_option(Config& c, Visit&& visit) {
-  for_each_shared_option(c, visit);
+  for_each_actor_critic_option(c, visit);
   visit("max_restarts", c.max_restarts);
   visit("restart_window", c.restart_window);
   visit("step_timeout", c.step_timeout);

@@ -18,11 +18,6 @@ namespace shoal::learn {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
-
-double seconds_between(Clock::time_point start, Clock::time_point end) {
-  return std::chrono::duration<double>(end - start).count();
-}
 
 A3cArena attached(os::Fd arena, const Agent& agent, const LearnerConfig& config) {
   return A3cArena::attach(std::move(arena), agent.policy().parameters().flat().size(),
@@ -119,11 +114,11 @@ void LearningActor::take_weights() {
 void LearningActor::learn_once(std::int64_t rollout_index) {
   A3cBoard& board = arena_.board();
   if (weights_ < 0) take_weights();
-  const auto start = Clock::now();
+  const auto start = os::Clock::now();
   collect::Rollout& rollout =
       source_.collector().collect(static_cast<std::uint64_t>(rollout_index) *
                                   static_cast<std::uint64_t>(order_.config.num_steps));
-  const auto collected = Clock::now();
+  const auto collected = os::Clock::now();
   const auto steps = static_cast<double>(board.steps.load(std::memory_order_relaxed));
   const auto updates = static_cast<std::int64_t>(board.updates.load(std::memory_order_relaxed));
   const double remaining =
@@ -135,7 +130,7 @@ void LearningActor::learn_once(std::int64_t rollout_index) {
   }();
   const auto lag = static_cast<double>(updates - weights_);
   weights_ = updates + 1;
-  report(update, lag, seconds_between(start, collected), seconds_between(collected, Clock::now()));
+  report(update, lag, os::seconds_between(start, collected), os::seconds_since(collected));
 }
 
 void LearningActor::report(const UpdateStats& update, double lag, double collect_seconds,

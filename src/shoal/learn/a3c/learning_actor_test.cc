@@ -92,12 +92,13 @@ void expect_a2c(const std::string& id, OptimizerKind optimizer) {
   const auto envs = make(id, 4);
   A2cConfig same;
   static_cast<LearnerConfig&>(same) = config;
-  A2c a2c(envs->single_observation_space(), envs->single_action_space(), 4, same, 7);
-  a2c.begin(*envs);
+  const auto a2c =
+      make_learner(envs->single_observation_space(), envs->single_action_space(), 4, same, 7);
+  a2c->begin(*envs);
   std::vector<collect::Episode> finished;
   IterationStats stats;
   for (int k = 0; k < 30; ++k) {
-    stats = a2c.iterate();
+    stats = a2c->iterate();
     finished.insert(finished.end(), stats.finished.begin(), stats.finished.end());
   }
 
@@ -105,7 +106,7 @@ void expect_a2c(const std::string& id, OptimizerKind optimizer) {
   const auto actor = run(id, 4, shared, 0, 7);
   shared.let_them_learn();
   const LearnerState ours = shared.state();
-  const LearnerState theirs = a2c.state();
+  const LearnerState theirs = a2c->state();
   EXPECT_EQ(ours.policy, theirs.policy);
   EXPECT_EQ(ours.optimizer, theirs.optimizer);
   EXPECT_EQ(ours.counters.at("optimizer_steps"), 30);

@@ -1,4 +1,9 @@
 // The learner of a configuration, whichever algorithm it is for.
+//
+//   const auto learner = make_learner(envs->single_observation_space(),
+//                                     envs->single_action_space(), envs->num_envs(), config, seed);
+//   learner->begin(*envs);
+//   while (learner->steps() < total_steps) IterationStats stats = learner->iterate();
 #pragma once
 
 #include <cstdint>

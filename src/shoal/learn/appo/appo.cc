@@ -1,7 +1,8 @@
 #include "shoal/learn/appo/appo.h"
 
-#include "shoal/learn/appo/appo_update.h"
-#include "shoal/learn/asynchronous/off_policy_advantages.h"
+#include "shoal/learn/asynchronous/asynchronous_learner.h"
+#include "shoal/learn/asynchronous/corrected_update.h"
+#include "shoal/learn/ppo/ppo_update.h"
 #include "shoal/os/error.h"
 
 namespace shoal::learn {
@@ -16,20 +17,13 @@ void validate(const AppoConfig& config) {
         "advantages and targets by V-trace");
 }
 
-void AppoUpdate::estimate(collect::Rollout& rollout) {
-  estimate_off_policy(rollout, policy_, config_, options_, advantages_);
-}
-
-Appo::Appo(const env::Space& observation, const env::Space& action, int num_envs,
-           const AppoConfig& config, std::uint64_t seed)
-    : AsynchronousLearner(
-          observation, action, num_envs, validated(config), config, seed,
-          [&](ActorCriticPolicy& policy) { return std::make_unique<AppoUpdate>(policy, config); }) {
-}
-
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const AppoConfig& config, std::uint64_t seed) {
-  return std::make_unique<Appo>(observation, action, num_envs, config, seed);
+  validate(config);
+  return std::make_unique<AsynchronousLearner>(
+      observation, action, num_envs, config, config, seed, [&](ActorCriticPolicy& policy) {
+        return std::make_unique<CorrectedUpdate<PpoUpdate>>(policy, config);
+      });
 }
 
 }  // namespace shoal::learn

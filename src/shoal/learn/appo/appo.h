@@ -8,11 +8,6 @@
 //
 // asynchronous_learner.h says what runs beside what, and what is deterministic.
 //
-//   Appo appo(envs->single_observation_space(), envs->single_action_space(), envs->num_envs(),
-//             config, seed);
-//   appo.begin(*envs);
-//   while (appo.steps() < config.total_steps) IterationStats stats = appo.iterate();
-//
 // Threads: one at a time.
 #pragma once
 
@@ -21,19 +16,12 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/appo/appo_config.h"
-#include "shoal/learn/asynchronous/asynchronous_learner.h"
+#include "shoal/learn/learner/learner.h"
 
 namespace shoal::learn {
 
-class Appo final : public AsynchronousLearner {
- public:
-  /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-  /// configuration.
-  Appo(const env::Space& observation, const env::Space& action, int num_envs,
-       const AppoConfig& config, std::uint64_t seed);
-};
-
-/// As the constructor.
+/// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
+/// configuration.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const AppoConfig& config, std::uint64_t seed);
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "shoal/learn/impala/impala.h"
+#include "shoal/learn/testing/learners.h"
 #include "shoal/learn/testing/policy_difference.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
@@ -12,18 +13,7 @@
 namespace shoal::learn {
 namespace {
 
-using vector::VectorEnv;
-
-std::unique_ptr<VectorEnv> make(int num_envs) {
-  return VectorEnv::create("shoal/CartPole-v1",
-                           {.num_envs = num_envs, .backend = vector::Backend::kSerial});
-}
-
-template <class Learner, class Config>
-std::unique_ptr<Learner> learner(const VectorEnv& envs, const Config& config, std::uint64_t seed) {
-  return std::make_unique<Learner>(envs.single_observation_space(), envs.single_action_space(),
-                                   envs.num_envs(), config, seed);
-}
+constexpr const char* kCartPole = "shoal/CartPole-v1";
 
 // The ratio by the policy that the update began with is then 1, and its derivative that of the
 // log-probability: what is left is V-trace.
@@ -39,10 +29,10 @@ TEST(Appo, WithOneEpochAndOneMinibatchIsImpala) {
     static_cast<AsynchronousOptions&>(appo_config) = impala_config;
     appo_config.epochs = 1;
     appo_config.batch_size = 1'000'000;
-    const auto appo_envs = make(8);
-    const auto impala_envs = make(8);
-    const auto appo = learner<Appo>(*appo_envs, appo_config, 7);
-    const auto impala = learner<Impala>(*impala_envs, impala_config, 7);
+    const auto appo_envs = serial_envs(kCartPole, 8);
+    const auto impala_envs = serial_envs(kCartPole, 8);
+    const auto appo = learner_for(*appo_envs, appo_config, 7);
+    const auto impala = learner_for(*impala_envs, impala_config, 7);
     appo->begin(*appo_envs);
     impala->begin(*impala_envs);
     for (int k = 0; k < 20; ++k) {
@@ -61,11 +51,11 @@ TEST(Appo, WithOneEpochAndOneMinibatchIsImpala) {
 }
 
 TEST(Appo, GoesThroughEpochsAndMinibatches) {
-  const auto envs = make(4);
+  const auto envs = serial_envs(kCartPole, 4);
   AppoConfig config;
   config.batch_size = 32;
   config.epochs = 3;
-  const auto appo = learner<Appo>(*envs, config, 1);
+  const auto appo = learner_for(*envs, config, 1);
   appo->begin(*envs);
   const IterationStats stats = appo->iterate();
   EXPECT_EQ(stats.epochs, 3);

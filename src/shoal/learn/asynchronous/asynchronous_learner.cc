@@ -1,27 +1,17 @@
 #include "shoal/learn/asynchronous/asynchronous_learner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "shoal/learn/asynchronous/collecting_thread.h"
 #include "shoal/learn/learner/agent.h"
 #include "shoal/learn/learner/optimizer_state.h"
 #include "shoal/learn/learner/state_arrays.h"
+#include "shoal/os/clock.h"
 #include "shoal/os/error.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
-
 struct AsynchronousLearner::Impl {
   Impl(const env::Space& observation, const env::Space& action, int num_envs,
        const LearnerConfig& config, const AsynchronousOptions& options, std::uint64_t seed,
@@ -83,29 +73,29 @@ IterationStats AsynchronousLearner::iterate() {
   const double remaining =
       1.0 - static_cast<double>(me.steps) / static_cast<double>(me.config.total_steps);
 
-  auto start = Clock::now();
+  auto start = os::Clock::now();
   me.allow(1);
   CollectedRollout collected = [&] {
     const trace::Scope scope(trace::Span::kWait);
     return me.actor.take();
   }();
-  stats.collect_seconds = seconds_since(start);
+  stats.collect_seconds = os::seconds_since(start);
   stats.policy_lag = static_cast<double>(me.iteration - collected.version);
   me.agent.encoder().moments() = collected.obs_moments;
 
-  start = Clock::now();
+  start = os::Clock::now();
   const UpdateStats update = [&] {
     const trace::Scope scope(trace::Span::kUpdate);
     return me.update->run(collected.rollout, {.iteration = me.iteration, .remaining = remaining});
   }();
-  stats.update_seconds = seconds_since(start);
+  stats.update_seconds = os::seconds_since(start);
 
   me.steps += me.steps_of_rollout;
   ++me.iteration;
   if (me.options.deterministic) {  // all with the weights from before this update
-    start = Clock::now();
+    start = os::Clock::now();
     me.actor.finish();
-    stats.collect_seconds += seconds_since(start);
+    stats.collect_seconds += os::seconds_since(start);
   }
   me.publish();
   if (!me.options.deterministic) me.allow(0);
@@ -167,10 +157,12 @@ void AsynchronousLearner::load_policy(const LearnerState& state) {
   impl_->publish();
 }
 
-std::unique_ptr<Learner> make_overlapping_learner(const env::Space& observation,
-                                                  const env::Space& action, const Shards& shards,
-                                                  const LearnerConfig& config, std::uint64_t seed,
-                                                  const MakeUpdate& make_update) {
+std::unique_ptr<Learner> make_rollout_learner(const env::Space& observation,
+                                              const env::Space& action, const Shards& shards,
+                                              const LearnerConfig& config, std::uint64_t seed,
+                                              bool overlap, const MakeUpdate& make_update) {
+  if (!overlap)
+    return std::make_unique<RolloutLearner>(observation, action, shards, config, seed, make_update);
   if (!shards.whole())
     throw InvalidArgument("overlap is for one rank and shards = 1: leave it out");
   return std::make_unique<AsynchronousLearner>(observation, action, shards.num_envs(), config,

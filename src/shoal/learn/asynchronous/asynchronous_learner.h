@@ -30,7 +30,7 @@ namespace shoal::learn {
 class AsynchronousLearner : public Learner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can). `config` and
-  /// `options` are valid. An update that corrects for the lag: off_policy_advantages.h.
+  /// `options` are valid. An update that corrects for the lag: corrected_update.h.
   AsynchronousLearner(const env::Space& observation, const env::Space& action, int num_envs,
                       const LearnerConfig& config, const AsynchronousOptions& options,
                       std::uint64_t seed, const MakeUpdate& make_update);
@@ -53,11 +53,11 @@ class AsynchronousLearner : public Learner {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The learner with kOverlap. Throws InvalidArgument as its constructor, and where the environments are
-/// parted.
-std::unique_ptr<Learner> make_overlapping_learner(const env::Space& observation,
-                                                  const env::Space& action, const Shards& shards,
-                                                  const LearnerConfig& config, std::uint64_t seed,
-                                                  const MakeUpdate& make_update);
+/// A RolloutLearner, or, with `overlap`, an AsynchronousLearner with kOverlap. Throws InvalidArgument as
+/// their constructors, and where the environments of overlap are parted.
+std::unique_ptr<Learner> make_rollout_learner(const env::Space& observation,
+                                              const env::Space& action, const Shards& shards,
+                                              const LearnerConfig& config, std::uint64_t seed,
+                                              bool overlap, const MakeUpdate& make_update);
 
 }  // namespace shoal::learn

@@ -66,9 +66,9 @@ ImpalaConfig small(int max_lag, bool deterministic) {
   return config;
 }
 
-std::unique_ptr<Impala> learner(const vector::VectorEnv& envs, const ImpalaConfig& config) {
-  return std::make_unique<Impala>(envs.single_observation_space(), envs.single_action_space(),
-                                  envs.num_envs(), config, 1);
+std::unique_ptr<Learner> learner(const vector::VectorEnv& envs, const ImpalaConfig& config) {
+  return make_learner(envs.single_observation_space(), envs.single_action_space(), envs.num_envs(),
+                      config, 1);
 }
 
 TEST(AsynchronousLearner, DeterministicLagGrowsToItsBoundAndStays) {

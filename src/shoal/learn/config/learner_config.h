@@ -87,21 +87,17 @@ const Config& validated(const Config& config) {
 /// come.
 double scheduled(double initial, Schedule schedule, double remaining) noexcept;
 
-/// Calls visit(name, field) for each field: the one list of them.
+/// Calls visit(name, field) for each field that every learner reads.
 template <class Config, class Visit>
-void for_each_shared_option(Config& c, Visit&& visit) {
+void for_each_option_of_all(Config& c, Visit&& visit) {
   visit("total_steps", c.total_steps);
   visit("log_interval", c.log_interval);
   visit("num_steps", c.num_steps);
   visit("gamma", c.gamma);
-  visit("gae_lambda", c.gae_lambda);
   visit("bootstrap_truncated", c.bootstrap_truncated);
   visit("learning_rate", c.learning_rate);
   visit("learning_rate_schedule", c.learning_rate_schedule);
-  visit("value_coef", c.value_coef);
-  visit("entropy_coef", c.entropy_coef);
   visit("max_grad_norm", c.max_grad_norm);
-  visit("advantage_normalization", c.advantage_normalization);
   visit("optimizer", c.optimizer);
   visit("adam_beta1", c.adam_beta1);
   visit("adam_beta2", c.adam_beta2);
@@ -114,10 +110,20 @@ void for_each_shared_option(Config& c, Visit&& visit) {
   visit("clip_reward", c.clip_reward);
   visit("sign_reward", c.sign_reward);
   visit("policy_hidden", c.policy_hidden);
-  visit("value_hidden", c.value_hidden);
-  visit("shared_hidden", c.shared_hidden);
   visit("activation", c.activation);
   visit("orthogonal_init", c.orthogonal_init);
+}
+
+/// The same with those of learners of a policy and its value: all fields.
+template <class Config, class Visit>
+void for_each_actor_critic_option(Config& c, Visit&& visit) {
+  for_each_option_of_all(c, visit);
+  visit("gae_lambda", c.gae_lambda);
+  visit("value_coef", c.value_coef);
+  visit("entropy_coef", c.entropy_coef);
+  visit("advantage_normalization", c.advantage_normalization);
+  visit("value_hidden", c.value_hidden);
+  visit("shared_hidden", c.shared_hidden);
   visit("value_gain", c.value_gain);
   visit("log_std_init", c.log_std_init);
 }

@@ -1,11 +1,6 @@
 // Deep Q-learning (Mnih et al., 2015), with double Q-learning (van Hasselt et al., 2016), dueling streams (Wang
 // et al., 2016), prioritised replay (Schaul et al., 2016) and returns of n steps as switches.
 //
-//   Dqn dqn(envs->single_observation_space(), envs->single_action_space(), envs->num_envs(),
-//           config, seed);
-//   dqn.begin(*envs);
-//   while (dqn.steps() < config.total_steps) IterationStats stats = dqn.iterate();
-//
 // off_policy_learner.h says in which order things happen, and what is deterministic.
 //
 // Threads: one at a time.
@@ -16,19 +11,12 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/dqn/dqn_config.h"
-#include "shoal/learn/off_policy/off_policy_learner.h"
+#include "shoal/learn/learner/learner.h"
 
 namespace shoal::learn {
 
-class Dqn final : public OffPolicyLearner {
- public:
-  /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-  /// configuration.
-  Dqn(const env::Space& observation, const env::Space& action, int num_envs,
-      const DqnConfig& config, std::uint64_t seed);
-};
-
-/// As the constructor.
+/// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
+/// configuration.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const DqnConfig& config, std::uint64_t seed);
 

@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "shoal/learn/algorithm/presets.h"
-#include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/testing/learners.h"
 
 namespace shoal::learn {
 namespace {
-
-using vector::VectorEnv;
-
-std::unique_ptr<VectorEnv> make(const char* id, int num_envs) {
-  return VectorEnv::create(id, {.num_envs = num_envs, .backend = vector::Backend::kSerial});
-}
 
 TEST(Dqn, ItsDefaultsAreThoseOfStableBaselines3ButForDouble) {
   const DqnConfig config;
@@ -33,21 +27,7 @@ TEST(Dqn, ItsDefaultsAreThoseOfStableBaselines3ButForDouble) {
 }
 
 TEST(Dqn, LearnsCartPoleByItsPreset) {
-  const TrainConfig config = preset("CartPole-v1", "dqn");
-  const auto envs = make("shoal/CartPole-v1", config.num_envs);
-  const auto evaluated = make("shoal/CartPole-v1", 10);
-  Dqn dqn(envs->single_observation_space(), envs->single_action_space(), config.num_envs,
-          std::get<DqnConfig>(config.algorithm), 1);
-  dqn.begin(*envs);
-  double best = 0;
-  for (std::int64_t next = config.eval_every;
-       best < 475 && dqn.steps() < config.learner().total_steps;) {
-    dqn.iterate();
-    if (dqn.steps() < next) continue;
-    next += config.eval_every;
-    best = evaluate(*evaluated, dqn.acting(), true, {.episodes = 20, .seed = 5}).mean_return();
-  }
-  EXPECT_GE(best, 475);
+  EXPECT_GE(best_return_by_preset("CartPole-v1", "dqn", 475, 5000, 5000), 475);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 #include "shoal/learn/dqn/dqn_config.h"
 #include "shoal/learn/dqn/q_policy.h"
-#include "shoal/learn/network/optimizer.h"
 #include "shoal/learn/off_policy/off_policy_update.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 namespace shoal::learn {
 
@@ -22,16 +22,9 @@ class DqnUpdate final : public OffPolicyUpdate {
   DqnUpdate(const env::Space& observation, const env::Space& action, const DqnConfig& config,
             std::uint64_t seed);
 
-  QPolicy& policy() noexcept override { return policy_; }
-  const QPolicy& policy() const noexcept override { return policy_; }
-  collect::ObservationEncoder& encoder() noexcept override { return policy_.encoder(); }
-  const Philox& random() const noexcept override { return policy_.random(); }
-  const shm::TensorSpec& action_spec() const noexcept override { return policy_.decoder().spec(); }
+  QPolicy& agent() noexcept override { return policy_; }
   void explore(std::span<const shm::TensorView> obs, const OffPolicyTime& time, bool anyhow,
                const shm::TensorView& actions) override;
-  void decode(const shm::TensorView& actions, const shm::TensorView& to) const override {
-    policy_.decoder().decode(actions, to);
-  }
   void stepped(std::int64_t before, std::int64_t after) override;
   void learn(const ReplayMinibatch& batch, const OffPolicyTime& time, std::span<double> td_errors,
              OffPolicySums& sums) override;

@@ -93,7 +93,7 @@ void expect_the_update_of_double_precision(const DqnConfig& config) {
   for (unsigned turn = 0; turn < 2; ++turn) {
     const RandomBatch batch(kRows, kDense, kActions, 0, 10 + turn);
     before = {};
-    update.policy().save(before);
+    update.agent().save(before);
     update.save(before);
     const Values online = values_of(before.policy);
     const Oracle oracle(batch, config, online, values_of(before.optimizer, "target."));
@@ -105,7 +105,7 @@ void expect_the_update_of_double_precision(const DqnConfig& config) {
     EXPECT_NEAR(sums.value_loss, oracle(online), 1e-4);
     if (turn > 0) continue;  // Adam's average is of two gradients then
     LearnerState after;
-    update.policy().save(after);
+    update.agent().save(after);
     EXPECT_LT(greatest_difference(minus(online, values_of(after.policy)),
                                   differences(online, "", oracle)),
               2e-4);
@@ -166,7 +166,7 @@ TEST(DqnUpdate, TheTargetFollowsWhenItIsDueByTau) {
   EXPECT_EQ(target(), first);
   update.stepped(8, 16);
   LearnerState online;
-  update.policy().save(online);
+  update.agent().save(online);
   for (const auto& [name, numbers] : values_of(online.policy))
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const double before = first.at("target." + name)[i];

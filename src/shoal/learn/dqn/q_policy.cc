@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "shoal/learn/learner/state_arrays.h"
 #include "shoal/os/error.h"
 
 namespace shoal::learn {
@@ -27,15 +26,12 @@ std::int32_t best_of(std::span<const float> q) noexcept {
 
 QPolicy::QPolicy(const env::Space& observation, const env::Space& action, const DqnConfig& config,
                  std::uint64_t seed)
-    : exploration_final_(config.exploration_final),
-      encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
-      decoder_(one_choice(action)),
-      random_(seed) {
-  refuse_images(encoder_, "dqn");
+    : OffPolicyAgent(observation, one_choice(action), config, seed, "dqn"),
+      exploration_final_(config.exploration_final) {
   layers_ =
-      QLayers::create(encoder_, decoder_.categories()[0], config.dueling, config, parameters_);
-  layers_.initialize(parameters_, config, random_);
-  network_ = make_q_network(layers_, parameters_);
+      QLayers::create(encoder(), decoder().categories()[0], config.dueling, config, parameters());
+  layers_.initialize(parameters(), config, random());
+  network_ = make_q_network(layers_, parameters());
 }
 
 void QPolicy::choose(std::span<const shm::TensorView> obs, double exploration, Stream stream,
@@ -46,7 +42,7 @@ void QPolicy::choose(std::span<const shm::TensorView> obs, double exploration, S
   q_.resize(rows * n);
   network_->forward(obs, q_);
   for (std::size_t r = 0; r < rows; ++r) {
-    const auto bits = random_(stream, step, static_cast<std::uint32_t>(r));
+    const auto bits = random()(stream, step, static_cast<std::uint32_t>(r));
     chosen[r] = uniform(bits[0]) < exploration ? static_cast<std::int32_t>(below(bits[1], n))
                                                : best_of(std::span(q_).subspan(r * n, n));
   }
@@ -55,17 +51,16 @@ void QPolicy::choose(std::span<const shm::TensorView> obs, double exploration, S
 void QPolicy::act(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
                   std::span<const shm::TensorView> actions, bool deterministic,
                   std::uint64_t step) {
-  const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
-  choose(rows_.encode(encoder_, obs), deterministic ? 0.0 : exploration_final_, Stream::kEvaluation,
-         step, chosen);
-  decoder_.decode(chosen, actions[0]);
+  const shm::TensorView chosen = actions_for(obs);
+  choose(encode(obs), deterministic ? 0.0 : exploration_final_, Stream::kEvaluation, step, chosen);
+  decode(chosen, actions[0]);
 }
 
 void QPolicy::decide(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
                      std::uint64_t step, const shm::TensorView& action, std::span<float> log_prob,
                      std::span<float> value) {
-  const shm::TensorView chosen = rows_.actions(decoder_.spec(), obs.front().rows);
-  choose(rows_.encode(encoder_, obs), exploration_final_, Stream::kAction, step, chosen);
+  const shm::TensorView chosen = actions_for(obs);
+  choose(encode(obs), exploration_final_, Stream::kAction, step, chosen);
   const auto n = static_cast<std::size_t>(layers_.actions);
   const auto* taken = reinterpret_cast<const std::int32_t*>(chosen.data);
   for (std::size_t r = 0; r < static_cast<std::size_t>(chosen.rows); ++r) {
@@ -76,16 +71,7 @@ void QPolicy::decide(std::span<const shm::TensorView> obs, std::span<float> /*me
     if (!log_prob.empty()) log_prob[r] = static_cast<float>(std::log(probability));
     if (!value.empty()) value[r] = q[static_cast<std::size_t>(best)];
   }
-  decoder_.decode(chosen, action);
-}
-
-void QPolicy::save(LearnerState& state) const {
-  save_policy(parameters_, encoder_.moments(), state);
-}
-
-void QPolicy::load(const LearnerState& state) {
-  load_policy(state, parameters_, encoder_.moments());
-  network_->parameters_changed();
+  decode(chosen, action);
 }
 
 std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,

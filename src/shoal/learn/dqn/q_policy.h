@@ -8,25 +8,20 @@
 #include <span>
 #include <vector>
 
-#include "shoal/collect/action_decoder.h"
-#include "shoal/collect/observation_encoder.h"
 #include "shoal/env/space.h"
 #include "shoal/learn/dqn/dqn_config.h"
 #include "shoal/learn/learner/acting_policy.h"
-#include "shoal/learn/learner/encoded_rows.h"
-#include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/network/q_network.h"
+#include "shoal/learn/off_policy/off_policy_agent.h"
 
 namespace shoal::learn {
 
-class QPolicy final : public ActingPolicy {
+class QPolicy final : public OffPolicyAgent {
  public:
   /// Throws InvalidArgument for spaces that it does not cover (which, and what it covers).
   QPolicy(const env::Space& observation, const env::Space& action, const DqnConfig& config,
           std::uint64_t seed);
-  QPolicy(const QPolicy&) = delete;
-  QPolicy& operator=(const QPolicy&) = delete;
 
   /// Not deterministic: a random action with the probability exploration_final.
   void act(std::span<const shm::TensorView> obs, std::span<float> memory,
@@ -36,32 +31,21 @@ class QPolicy final : public ActingPolicy {
   void decide(std::span<const shm::TensorView> obs, std::span<float> memory, std::uint64_t step,
               const shm::TensorView& action, std::span<float> log_prob,
               std::span<float> value) override;
-  void reseed(std::uint64_t seed) noexcept override { random_ = Philox(seed); }
-  void save(LearnerState& state) const override;
-  void load(const LearnerState& state) override;
 
   /// Actions for encoded observations, int32 [1] a row: random with this probability, row by row, with the
   /// random numbers of (stream, step, row).
   void choose(std::span<const shm::TensorView> obs, double exploration, Stream stream,
               std::uint64_t step, const shm::TensorView& actions);
 
-  collect::ObservationEncoder& encoder() noexcept { return encoder_; }
-  const collect::ActionDecoder& decoder() const noexcept { return decoder_; }
   const QLayers& layers() const noexcept { return layers_; }
-  Parameters& parameters() noexcept { return parameters_; }
-  const Parameters& parameters() const noexcept { return parameters_; }
   QNetwork& network() noexcept { return *network_; }
-  const Philox& random() const noexcept { return random_; }
 
  private:
+  void parameters_changed() override { network_->parameters_changed(); }
+
   const double exploration_final_;
-  collect::ObservationEncoder encoder_;
-  collect::ActionDecoder decoder_;
-  Philox random_;
-  Parameters parameters_;
   QLayers layers_;
   std::unique_ptr<QNetwork> network_;
-  EncodedRows rows_;
   std::vector<float> q_;
 };
 

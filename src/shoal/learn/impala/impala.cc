@@ -1,7 +1,8 @@
 #include "shoal/learn/impala/impala.h"
 
-#include "shoal/learn/asynchronous/off_policy_advantages.h"
-#include "shoal/learn/impala/impala_update.h"
+#include "shoal/learn/a2c/a2c_update.h"
+#include "shoal/learn/asynchronous/asynchronous_learner.h"
+#include "shoal/learn/asynchronous/corrected_update.h"
 
 namespace shoal::learn {
 
@@ -10,21 +11,14 @@ void validate(const ImpalaConfig& config) {
   validate(static_cast<const AsynchronousOptions&>(config));
 }
 
-void ImpalaUpdate::estimate(collect::Rollout& rollout) {
-  estimate_off_policy(rollout, policy_, config_, options_, advantages_);
-}
-
-Impala::Impala(const env::Space& observation, const env::Space& action, int num_envs,
-               const ImpalaConfig& config, std::uint64_t seed)
-    : AsynchronousLearner(observation, action, num_envs, validated(config), config, seed,
-                          [&](ActorCriticPolicy& policy) {
-                            return std::make_unique<ImpalaUpdate>(policy, config);
-                          }) {}
-
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const ImpalaConfig& config,
                                       std::uint64_t seed) {
-  return std::make_unique<Impala>(observation, action, num_envs, config, seed);
+  validate(config);
+  return std::make_unique<AsynchronousLearner>(
+      observation, action, num_envs, config, config, seed, [&](ActorCriticPolicy& policy) {
+        return std::make_unique<CorrectedUpdate<A2cUpdate>>(policy, config);
+      });
 }
 
 }  // namespace shoal::learn

@@ -2,11 +2,6 @@
 // whose advantages and targets V-trace corrects for the age of the weights that it was collected
 // with.
 //
-//   Impala impala(envs->single_observation_space(), envs->single_action_space(),
-//                 envs->num_envs(), config, seed);
-//   impala.begin(*envs);
-//   while (impala.steps() < config.total_steps) IterationStats stats = impala.iterate();
-//
 // asynchronous_learner.h says what runs beside what, and what is deterministic.
 //
 // Threads: one at a time.
@@ -16,20 +11,13 @@
 #include <memory>
 
 #include "shoal/env/space.h"
-#include "shoal/learn/asynchronous/asynchronous_learner.h"
 #include "shoal/learn/impala/impala_config.h"
+#include "shoal/learn/learner/learner.h"
 
 namespace shoal::learn {
 
-class Impala final : public AsynchronousLearner {
- public:
-  /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-  /// configuration.
-  Impala(const env::Space& observation, const env::Space& action, int num_envs,
-         const ImpalaConfig& config, std::uint64_t seed);
-};
-
-/// As the constructor.
+/// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
+/// configuration.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const ImpalaConfig& config, std::uint64_t seed);
 

@@ -44,7 +44,7 @@ void validate(const ImpalaConfig& config);
 template <class Config, class Visit>
   requires std::is_same_v<std::remove_const_t<Config>, ImpalaConfig>
 void for_each_option(Config& c, Visit&& visit) {
-  for_each_shared_option(c, visit);
+  for_each_actor_critic_option(c, visit);
   for_each_asynchronous_option(c, visit);
 }
 

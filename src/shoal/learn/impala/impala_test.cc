@@ -8,6 +8,7 @@
 #include <string>
 
 #include "shoal/learn/a2c/a2c.h"
+#include "shoal/learn/testing/learners.h"
 #include "shoal/learn/testing/policy_difference.h"
 #include "shoal/vector/vector_env.h"
 
@@ -15,21 +16,8 @@ namespace shoal::learn {
 namespace {
 
 using vector::AutoresetMode;
-using vector::VectorEnv;
 
 constexpr const char* kCartPole = "shoal/CartPole-v1";
-
-std::unique_ptr<VectorEnv> make(const std::string& id, int num_envs,
-                                AutoresetMode mode = AutoresetMode::kNextStep) {
-  return VectorEnv::create(
-      id, {.num_envs = num_envs, .backend = vector::Backend::kSerial, .autoreset_mode = mode});
-}
-
-template <class Learner, class Config>
-std::unique_ptr<Learner> learner(const VectorEnv& envs, const Config& config, std::uint64_t seed) {
-  return std::make_unique<Learner>(envs.single_observation_space(), envs.single_action_space(),
-                                   envs.num_envs(), config, seed);
-}
 
 // A rollout of the newest weights has ratios of 1, so that V-trace's targets are n-step returns.
 // Values and log-probabilities are computed again for all rows at once, so they differ in their
@@ -40,10 +28,10 @@ void expect_a2c_of_the_newest_weights(const std::string& id, AutoresetMode mode)
   config.deterministic = true;
   A2cConfig same;
   static_cast<LearnerConfig&>(same) = config;
-  const auto envs = make(id, 8, mode);
-  const auto a2c_envs = make(id, 8, mode);
-  const auto impala = learner<Impala>(*envs, config, 7);
-  const auto a2c = learner<A2c>(*a2c_envs, same, 7);
+  const auto envs = serial_envs(id, 8, mode);
+  const auto a2c_envs = serial_envs(id, 8, mode);
+  const auto impala = learner_for(*envs, config, 7);
+  const auto a2c = learner_for(*a2c_envs, same, 7);
   const LearnerState before = impala->state();
   impala->begin(*envs);
   a2c->begin(*a2c_envs);
@@ -81,8 +69,8 @@ TEST(Impala, CorrectsForTheAgeOfTheWeights) {
     config.deterministic = true;
     config.learning_rate = 0.05;  // far
     config.rho_bar = rho_bar;
-    const auto envs = make(kCartPole, 4);
-    const auto impala = learner<Impala>(*envs, config, 7);
+    const auto envs = serial_envs(kCartPole, 4);
+    const auto impala = learner_for(*envs, config, 7);
     impala->begin(*envs);
     impala->iterate();
     return impala->iterate();
@@ -93,8 +81,8 @@ TEST(Impala, CorrectsForTheAgeOfTheWeights) {
 }
 
 TEST(Impala, HasNoNumberThatOthersHave) {
-  const auto envs = make(kCartPole, 4);
-  const auto impala = learner<Impala>(*envs, ImpalaConfig(), 1);
+  const auto envs = serial_envs(kCartPole, 4);
+  const auto impala = learner_for(*envs, ImpalaConfig(), 1);
   impala->begin(*envs);
   const IterationStats stats = impala->iterate();
   EXPECT_TRUE(std::isnan(stats.approx_kl));

@@ -23,8 +23,8 @@
 #include "shoal/learn/learner/actor_critic_policy.h"
 #include "shoal/learn/learner/advantages.h"
 #include "shoal/learn/learner/shards.h"
-#include "shoal/learn/network/optimizer.h"
 #include "shoal/learn/network/parameters.h"
+#include "shoal/learn/optimizer/optimizer.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {

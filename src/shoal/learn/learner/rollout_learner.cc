@@ -1,25 +1,15 @@
 #include "shoal/learn/learner/rollout_learner.h"
 
-#include <chrono>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "shoal/learn/learner/episodes_of_run.h"
 #include "shoal/learn/learner/rollout_learner_impl.h"
+#include "shoal/os/clock.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
-
 RolloutLearner::RolloutLearner(const env::Space& observation, const env::Space& action,
                                const Shards& shards, const LearnerConfig& config,
                                std::uint64_t seed, const MakeUpdate& make_update,
@@ -43,21 +33,21 @@ IterationStats RolloutLearner::iterate() {
   const double remaining =
       1.0 - static_cast<double>(me.steps) / static_cast<double>(me.config.total_steps);
 
-  auto start = Clock::now();
+  auto start = os::Clock::now();
   const auto first_step =
       static_cast<std::uint64_t>(me.iteration) * static_cast<std::uint64_t>(me.config.num_steps);
   std::optional<EpisodesOfRun> before;
   if (me.shards.group() != nullptr) before.emplace(me.source.episodes());
   collect::Rollout& rollout = me.source.collector().collect(first_step);
-  stats.collect_seconds = seconds_since(start);
+  stats.collect_seconds = os::seconds_since(start);
 
-  start = Clock::now();
+  start = os::Clock::now();
   const UpdateStats update = [&] {
     const trace::Scope scope(trace::Span::kUpdate);
     return me.update->run(rollout, {.iteration = me.iteration, .remaining = remaining});
   }();
   if (!me.shards.whole()) me.agree();
-  stats.update_seconds = seconds_since(start);
+  stats.update_seconds = os::seconds_since(start);
 
   me.steps += static_cast<std::int64_t>(me.config.num_steps) * me.shards.num_envs();
   ++me.iteration;

@@ -28,7 +28,7 @@
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/learner/minibatch.h"
 #include "shoal/learn/learner/shards.h"
-#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 namespace shoal::learn {
 

@@ -4,8 +4,6 @@
 // them to 1e-5 of the gradient's norm).
 #pragma once
 
-#include <vector>
-
 #include "shoal/learn/network/actor_critic.h"
 #include "shoal/learn/network/feature_input.h"
 #include "shoal/learn/network/mlp_chain.h"
@@ -30,45 +28,17 @@ class FusedActorCritic final : public ActorCritic {
   void parameters_changed() override;
 
  private:
-  // A linear layer with its weights packed for both directions, and what it computed last.
-  struct Dense {
-    Layer layer;
-    AlignedFloats transposed;  // [in][padded out], for forward
-    AlignedFloats straight;    // [out][padded in], for backward
-    AlignedFloats bias;        // [padded out]
-    AlignedFloats output;      // [rows][padded out]
-    AlignedFloats delta;  // [rows][padded out]: derivative of the loss by the layer's sum, before
-                          // the activation
-  };
-  using Chain = std::vector<Dense>;
-  using Rows = FloatRows;
-
-  Chain make_chain(const Mlp& mlp) const;
-  void reserve(std::int64_t rows);
-  Rows run(Chain& chain, Rows x, std::int64_t rows) const;
-  void run_all(Rows x, std::int64_t rows, std::span<float> head, std::span<float> value);
-  void copy_out(const Chain& chain, std::int64_t rows, std::span<float> out) const;
-  void take_delta(Chain& chain, std::int64_t rows, std::span<const float> derivative) const;
-  void back(Chain& chain, Rows x, std::int64_t rows, std::span<float> gradient);
-  /// What `dense` passes back to the layer below it, to `delta`.
-  void back_through(const Dense& dense, const Dense& below, std::int64_t rows, float* delta);
-  /// What it passes back to its input, which is no layer's output, to `delta` ([rows][padded in]).
-  void back_to_input(const Dense& dense, std::int64_t rows, float* delta) const;
-  void back_to_trunk(std::int64_t rows);
-  void back_to_images(std::int64_t rows, std::span<float> gradient);
-  void weight_gradient(const Dense& dense, Rows x, std::int64_t rows, std::span<float> gradient);
-  Epilogue activation() const noexcept;
-  Epilogue slope() const noexcept;
+  /// Returns what the heads took.
+  FloatRows run(FloatRows x, std::int64_t rows, std::span<float> head, std::span<float> value);
+  void back_to_images(std::span<float> gradient);
 
   const Network& network_;
   const Parameters& parameters_;
-  const MlpKernels& kernels_;
   FeatureInput input_;
-  Chain trunk_, actor_, critic_;
-  std::int64_t capacity_ = 0;  // rows that the buffers hold
+  MlpChain trunk_, actor_, critic_;
+  FloatRows features_;         // what the heads took
   std::int64_t rows_ = 0;      // of the last forward_train()
-  AlignedFloats scratch_;      // one layer's weight gradient, and bias gradient, padded
-  AlignedFloats from_critic_;  // [rows][padded trunk], or [rows][padded features] without a trunk
+  AlignedFloats from_critic_;  // [rows][padded trunk, or padded features without one]
   AlignedFloats d_input_;      // [rows][padded features]
 };
 

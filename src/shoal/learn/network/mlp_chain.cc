@@ -21,6 +21,10 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
 
 }  // namespace
 
+void FloatRows::copy_to(std::span<float> to, std::int64_t rows, std::int64_t width) const {
+  for (std::int64_t r = 0; r < rows; ++r) std::copy_n(row(r), width, to.data() + r * width);
+}
+
 void copy_padded(std::span<const float> from, std::int64_t width, float* to) {
   const auto rows = static_cast<std::int64_t>(from.size()) / width;
   for (std::int64_t r = 0; r < rows; ++r)
@@ -86,6 +90,10 @@ FloatRows MlpChain::forward(FloatRows x, std::int64_t rows) {
     x = {dense.output.data(), width};
   }
   return x;
+}
+
+void MlpChain::take_delta(std::span<const float> derivative) noexcept {
+  copy_padded(derivative, layers_.back().layer.out, delta());
 }
 
 void MlpChain::weight_gradient(const Dense& dense, FloatRows x, std::int64_t rows,
@@ -157,6 +165,16 @@ void MlpChain::backward(FloatRows x, std::int64_t rows, std::span<float> gradien
 void MlpChain::backward_input(std::int64_t rows, float* to,
                               const FloatRows* activated_input) const {
   back_through(layers_.front(), rows, to, activated_input);
+}
+
+void MlpChain::backward_shared_input(const MlpChain& first, const MlpChain& second,
+                                     std::int64_t rows, float* to, AlignedFloats& scratch,
+                                     const FloatRows* activated_input) {
+  const std::int64_t size = rows * padded(first.layers_.front().layer.in);
+  // The slope applies to each part of the sum alike.
+  first.backward_input(rows, to, activated_input);
+  second.backward_input(rows, scratch.room(size), activated_input);
+  first.kernels_.add(to, scratch.data(), size);
 }
 
 }  // namespace shoal::learn

@@ -23,6 +23,9 @@ struct FloatRows {
   std::int64_t stride = 0;
 
   const float* row(std::int64_t r) const noexcept { return data + r * stride; }
+
+  /// Copies the first `width` floats of so many rows to where they lie end to end.
+  void copy_to(std::span<float> to, std::int64_t rows, std::int64_t width) const;
 };
 
 class MlpChain {
@@ -41,6 +44,8 @@ class MlpChain {
   /// an activation, see times_slope()), row r at r * delta_stride(). Columns beyond the outputs stay 0.
   float* delta() noexcept { return layers_.back().delta.data(); }
   std::int64_t delta_stride() const noexcept { return padded(layers_.back().layer.out); }
+  /// Writes it from rows of the last layer's outputs that lie end to end.
+  void take_delta(std::span<const float> derivative) noexcept;
 
   /// From delta() to the gradient of this chain's parameters, which it overwrites at their offsets in
   /// `gradient`; empty: only to the input. `x` is forward()'s.
@@ -50,6 +55,12 @@ class MlpChain {
   /// output of an activated layer, by its sum before the activation.
   void backward_input(std::int64_t rows, float* to,
                       const FloatRows* activated_input = nullptr) const;
+
+  /// The same of two chains that took the same input: the sum of what both pass back to it. `scratch`
+  /// grows to hold one part.
+  static void backward_shared_input(const MlpChain& first, const MlpChain& second,
+                                    std::int64_t rows, float* to, AlignedFloats& scratch,
+                                    const FloatRows* activated_input = nullptr);
 
   void parameters_changed();
 

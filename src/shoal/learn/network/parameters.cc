@@ -19,6 +19,12 @@ AlignedFloats::AlignedFloats(std::size_t size) : size_(size) {
   std::fill_n(data_.get(), std::max(round_up(size), kLine), 0.0F);
 }
 
+float* AlignedFloats::room(std::int64_t size) {
+  if (static_cast<std::int64_t>(size_) < size)
+    *this = AlignedFloats(static_cast<std::size_t>(size));
+  return data();
+}
+
 void AlignedFloats::Free::operator()(float* p) const noexcept {
   ::operator delete(p, std::align_val_t{kLineBytes});
 }

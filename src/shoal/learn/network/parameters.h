@@ -27,6 +27,9 @@ class AlignedFloats {
   std::span<float> span() noexcept { return {data_.get(), size_}; }
   std::span<const float> span() const noexcept { return {data_.get(), size_}; }
 
+  /// Room for `size` floats. Where it grows, what it held is lost.
+  float* room(std::int64_t size);
+
  private:
   struct Free {
     void operator()(float* p) const noexcept;

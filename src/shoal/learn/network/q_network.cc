@@ -36,20 +36,16 @@ class FusedQNetwork final : public QNetwork {
 
   void forward_train(std::span<const shm::TensorView> obs, std::span<float> q) override {
     rows_ = obs[0].rows;
-    const auto size = static_cast<std::size_t>(rows_ * padded(dense_));
-    if (input_.size() < size) input_ = AlignedFloats(size);
     copy_padded(
         {reinterpret_cast<const float*>(obs[0].data), static_cast<std::size_t>(rows_ * dense_)},
-        dense_, input_.data());
+        dense_, input_.room(rows_ * padded(dense_)));
     run({input_.data(), padded(dense_)}, rows_, q);
   }
 
   void backward(std::span<const float> d_q, std::span<float> gradient) override {
     const FloatRows x{input_.data(), padded(dense_)};
     if (!dueling_) {
-      for (std::int64_t r = 0; r < rows_; ++r)
-        std::copy_n(d_q.data() + r * actions_, actions_,
-                    trunk_.delta() + r * trunk_.delta_stride());
+      trunk_.take_delta(d_q);
       trunk_.backward(x, rows_, gradient);
       return;
     }
@@ -65,13 +61,8 @@ class FusedQNetwork final : public QNetwork {
     value_.backward(features_, rows_, gradient);
     advantage_.backward(features_, rows_, gradient);
     if (trunk_.empty()) return;
-    const std::int64_t size = rows_ * trunk_.delta_stride();
-    if (static_cast<std::int64_t>(from_value_.size()) < size)
-      from_value_ = AlignedFloats(static_cast<std::size_t>(size));
-    // The slope applies to each part of the sum alike.
-    advantage_.backward_input(rows_, trunk_.delta(), &features_);
-    value_.backward_input(rows_, from_value_.data(), &features_);
-    for (std::int64_t i = 0; i < size; ++i) trunk_.delta()[i] += from_value_.data()[i];
+    MlpChain::backward_shared_input(advantage_, value_, rows_, trunk_.delta(), from_value_,
+                                    &features_);
     trunk_.backward(x, rows_, gradient);
   }
 
@@ -85,8 +76,7 @@ class FusedQNetwork final : public QNetwork {
   void run(FloatRows x, std::int64_t rows, std::span<float> q) {
     features_ = trunk_.forward(x, rows);
     if (!dueling_) {
-      for (std::int64_t r = 0; r < rows; ++r)
-        std::copy_n(features_.row(r), actions_, q.data() + r * actions_);
+      features_.copy_to(q, rows, actions_);
       return;
     }
     const FloatRows value = value_.forward(features_, rows);

@@ -3,26 +3,6 @@
 #include <algorithm>
 
 namespace shoal::learn {
-namespace {
-
-void copy_out(FloatRows from, std::int64_t rows, std::int64_t width, std::span<float> to) {
-  for (std::int64_t r = 0; r < rows; ++r) std::copy_n(from.row(r), width, to.data() + r * width);
-}
-
-void take_delta(MlpChain& chain, std::int64_t rows, std::int64_t width,
-                std::span<const float> derivative) {
-  for (std::int64_t r = 0; r < rows; ++r)
-    std::copy_n(derivative.data() + r * width, width, chain.delta() + r * chain.delta_stride());
-}
-
-// Room for so many floats; what it held is lost.
-float* room(AlignedFloats& floats, std::int64_t size) {
-  if (static_cast<std::int64_t>(floats.size()) < size)
-    floats = AlignedFloats(static_cast<std::size_t>(size));
-  return floats.data();
-}
-
-}  // namespace
 
 RecurrentActorCritic::RecurrentActorCritic(const Network& network, const Parameters& parameters,
                                            const MlpKernels& kernels, int threads)
@@ -56,11 +36,11 @@ void RecurrentActorCritic::forward(std::span<const shm::TensorView> obs, std::sp
   const auto stride = static_cast<std::int64_t>(memory_size());
   const FloatRows x = input_.forward(obs, 0, rows);
   const FloatRows of_critic = lstms_.back().step(x, rows, memory.data() + critic_memory(), stride);
-  copy_out(critic_.forward(of_critic, rows), rows, 1, value);
+  critic_.forward(of_critic, rows).copy_to(value, rows, 1);
   if (head.empty()) return;
   const FloatRows of_actor =
       is_shared() ? of_critic : lstms_.front().step(x, rows, memory.data(), stride);
-  copy_out(actor_.forward(of_actor, rows), rows, network_.head, head);
+  actor_.forward(of_actor, rows).copy_to(head, rows, network_.head);
 }
 
 void RecurrentActorCritic::forward_train(std::span<const shm::TensorView> obs,
@@ -74,24 +54,20 @@ void RecurrentActorCritic::forward_train(std::span<const shm::TensorView> obs,
   of_critic_ = is_shared()
                    ? of_actor_
                    : lstms_.back().forward(x, sequences.counts, memory + critic_memory(), stride);
-  copy_out(actor_.forward(of_actor_, rows_), rows_, network_.head, head);
-  copy_out(critic_.forward(of_critic_, rows_), rows_, 1, value);
+  actor_.forward(of_actor_, rows_).copy_to(head, rows_, network_.head);
+  critic_.forward(of_critic_, rows_).copy_to(value, rows_, 1);
 }
 
 void RecurrentActorCritic::backward(std::span<const float> d_head, std::span<const float> d_value,
                                     std::span<float> gradient) {
-  take_delta(actor_, rows_, network_.head, d_head);
-  take_delta(critic_, rows_, 1, d_value);
+  actor_.take_delta(d_head);
+  critic_.take_delta(d_value);
   actor_.backward(of_actor_, rows_, gradient);
   critic_.backward(of_critic_, rows_, gradient);
-  actor_.backward_input(rows_, lstms_.front().d_output());
   if (is_shared()) {
-    const std::int64_t size = rows_ * of_critic_.stride;
-    float* more = room(d_[0], size);
-    critic_.backward_input(rows_, more);
-    float* sum = lstms_.front().d_output();
-    for (std::int64_t i = 0; i < size; ++i) sum[i] += more[i];
+    MlpChain::backward_shared_input(actor_, critic_, rows_, lstms_.front().d_output(), d_[0]);
   } else {
+    actor_.backward_input(rows_, lstms_.front().d_output());
     critic_.backward_input(rows_, lstms_.back().d_output());
   }
   for (Lstm& lstm : lstms_) lstm.backward(input_.kept(), gradient);
@@ -104,10 +80,10 @@ void RecurrentActorCritic::backward(std::span<const float> d_head, std::span<con
 
 void RecurrentActorCritic::back_to_images(std::span<float> gradient) {
   const std::int64_t size = rows_ * input_.kept().stride;
-  float* sum = room(d_[0], size);
+  float* sum = d_[0].room(size);
   lstms_.front().backward_input(sum);
   if (!is_shared()) {
-    float* more = room(d_[1], size);
+    float* more = d_[1].room(size);
     lstms_.back().backward_input(more);
     for (std::int64_t i = 0; i < size; ++i) sum[i] += more[i];
   }

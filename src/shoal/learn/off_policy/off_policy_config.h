@@ -49,28 +49,7 @@ void validate(const OffPolicyConfig& config);
 /// Calls visit(name, field) for each field that such a learner reads.
 template <class Config, class Visit>
 void for_each_off_policy_option(Config& c, Visit&& visit) {
-  visit("total_steps", c.total_steps);
-  visit("log_interval", c.log_interval);
-  visit("num_steps", c.num_steps);
-  visit("gamma", c.gamma);
-  visit("bootstrap_truncated", c.bootstrap_truncated);
-  visit("learning_rate", c.learning_rate);
-  visit("learning_rate_schedule", c.learning_rate_schedule);
-  visit("max_grad_norm", c.max_grad_norm);
-  visit("optimizer", c.optimizer);
-  visit("adam_beta1", c.adam_beta1);
-  visit("adam_beta2", c.adam_beta2);
-  visit("adam_eps", c.adam_eps);
-  visit("rmsprop_alpha", c.rmsprop_alpha);
-  visit("rmsprop_eps", c.rmsprop_eps);
-  visit("normalize_obs", c.normalize_obs);
-  visit("clip_obs", c.clip_obs);
-  visit("normalize_reward", c.normalize_reward);
-  visit("clip_reward", c.clip_reward);
-  visit("sign_reward", c.sign_reward);
-  visit("policy_hidden", c.policy_hidden);
-  visit("activation", c.activation);
-  visit("orthogonal_init", c.orthogonal_init);
+  for_each_option_of_all(c, visit);
   visit("buffer_size", c.buffer_size);
   visit("prioritized", c.prioritized);
   visit("prioritized_alpha", c.prioritized_alpha);

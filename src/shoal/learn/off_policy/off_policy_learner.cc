@@ -3,27 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include "shoal/learn/off_policy/off_policy_learner_impl.h"
+#include "shoal/os/clock.h"
 #include "shoal/os/error.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-collect::ReplaySpec replay_spec(const collect::ObservationEncoder& encoder,
-                                const shm::TensorSpec& action, int num_envs,
+collect::ReplaySpec replay_spec(OffPolicyAgent& agent, int num_envs,
                                 const OffPolicyConfig& config) {
   const std::int64_t rows = config.buffer_size / num_envs + 1;  // the newest row has no end yet
   if (rows < config.n_step + 2)
@@ -32,8 +25,8 @@ collect::ReplaySpec replay_spec(const collect::ObservationEncoder& encoder,
         "rows, {} here; take {} or more",
         config.buffer_size, num_envs, config.n_step,
         static_cast<std::int64_t>(num_envs) * (config.n_step + 1)));
-  return {.obs = encoder.specs(),
-          .action = action,
+  return {.obs = agent.encoder().specs(),
+          .action = agent.decoder().spec(),
           .columns = num_envs,
           .rows = rows,
           .prioritized = config.prioritized};
@@ -58,12 +51,11 @@ OffPolicyLearner::Impl::Impl(const env::Space& observation, const env::Space& ac
       num_envs(num_envs),
       config(config),
       update(std::move(its)),
-      replay(collect::Replay::create(
-          replay_spec(update->encoder(), update->action_spec(), num_envs, config))),
+      replay(collect::Replay::create(replay_spec(update->agent(), num_envs, config))),
       standing(num_envs, config),
-      stream(observation, num_envs, update->encoder(), replay, standing),
-      action_bytes(static_cast<std::size_t>(num_envs) * update->action_spec().bytes()),
-      actions{action_bytes.data(), num_envs, update->action_spec()} {}
+      stream(observation, num_envs, update->agent().encoder(), replay, standing),
+      action_bytes(static_cast<std::size_t>(num_envs) * update->agent().decoder().spec().bytes()),
+      actions{action_bytes.data(), num_envs, update->agent().decoder().spec()} {}
 
 OffPolicyLearner::OffPolicyLearner(const env::Space& observation, const env::Space& action,
                                    int num_envs, const OffPolicyConfig& config,
@@ -86,7 +78,7 @@ void OffPolicyLearner::Impl::attach(vector::VectorEnv& its) {
 void OffPolicyLearner::begin(vector::VectorEnv& envs) {
   Impl& me = *impl_;
   me.attach(envs);
-  me.stream.begin(envs.reset(reset_seeds(me.update->random(), me.iteration, me.num_envs)));
+  me.stream.begin(envs.reset(reset_seeds(me.update->agent().random(), me.iteration, me.num_envs)));
 }
 
 void OffPolicyLearner::resume(vector::VectorEnv& envs, const vector::Batch& current) {
@@ -109,13 +101,13 @@ IterationStats OffPolicyLearner::iterate() {
   OffPolicySums sums;
   const std::int64_t updates = me.updates;
   for (int t = 0; t < me.config.num_steps; ++t) {
-    auto start = Clock::now();
+    auto start = os::Clock::now();
     const std::int64_t before = me.steps;
     me.step();
-    stats.collect_seconds += seconds_since(start);
-    start = Clock::now();
+    stats.collect_seconds += os::seconds_since(start);
+    start = os::Clock::now();
     me.learn(before, sums);
-    stats.update_seconds += seconds_since(start);
+    stats.update_seconds += os::seconds_since(start);
   }
   ++me.iteration;
   me.report(sums, static_cast<double>(me.updates - updates), stats);
@@ -127,7 +119,7 @@ void OffPolicyLearner::Impl::step() {
   {
     const trace::Scope scope(trace::Span::kInfer, static_cast<std::uint64_t>(num_envs));
     update->explore(stream.obs(), time, steps < config.learning_starts, actions);
-    update->decode(actions, envs->actions()[0]);
+    update->agent().decode(actions, envs->actions()[0]);
   }
   const vector::Batch batch = envs->step();
   const trace::Scope scope(trace::Span::kCopy, static_cast<std::uint64_t>(num_envs));
@@ -149,8 +141,8 @@ void OffPolicyLearner::Impl::learn_once(OffPolicySums& sums) {
   const double beta =
       config.prioritized_beta + (1.0 - config.prioritized_beta) * (1.0 - time.remaining);
   const auto random = [this](std::uint32_t sample, std::uint32_t attempt) {
-    const auto bits =
-        update->random()(Stream::kReplay, static_cast<std::uint64_t>(updates), sample, attempt);
+    const auto bits = update->agent().random()(Stream::kReplay, static_cast<std::uint64_t>(updates),
+                                               sample, attempt);
     return std::uint64_t{bits[0]} << 32 | bits[1];
   };
   if (!replay.sample({.samples = config.batch_size,
@@ -170,8 +162,8 @@ void OffPolicyLearner::Impl::learn_once(OffPolicySums& sums) {
 }
 
 ReplayMinibatch OffPolicyLearner::Impl::minibatch() {
-  update->encoder().normalize(samples.obs);
-  update->encoder().normalize(samples.next_obs);
+  update->agent().encoder().normalize(samples.obs);
+  update->agent().encoder().normalize(samples.next_obs);
   const std::size_t n = samples.picks.size();
   const auto width = static_cast<std::size_t>(config.n_step);
   returns.resize(n);
@@ -215,6 +207,6 @@ void OffPolicyLearner::Impl::report(const OffPolicySums& sums, double count,
   update->report({.number = updates, .remaining = remaining()}, stats);
 }
 
-ActingPolicy& OffPolicyLearner::acting() { return impl_->update->policy(); }
+ActingPolicy& OffPolicyLearner::acting() { return impl_->update->agent(); }
 
 }  // namespace shoal::learn

@@ -50,9 +50,9 @@ collect::ReplayContents contents_of(const std::vector<NamedArray>& arrays) {
 LearnerState OffPolicyLearner::policy_state() const {
   const Impl& me = *impl_;
   LearnerState state;
-  me.update->policy().save(state);
+  me.update->agent().save(state);
   me.standing.save(me.config, state);
-  state.counters["seed"] = me.update->random().seed();
+  state.counters["seed"] = me.update->agent().random().seed();
   state.counters["steps"] = me.steps;
   state.counters["iteration"] = me.iteration;
   state.counters["updates"] = me.updates;
@@ -79,24 +79,24 @@ void OffPolicyLearner::load_state(const LearnerState& state) {
   const auto seed = counter(state, "seed").get<std::uint64_t>();
   // Both may refuse what is not their own.
   LearnerState policy;
-  me.update->policy().save(policy);
-  me.update->policy().load(state);
+  me.update->agent().save(policy);
+  me.update->agent().load(state);
   try {
     me.replay.restore(contents);
   } catch (...) {
-    me.update->policy().load(policy);
+    me.update->agent().load(policy);
     throw;
   }
   put_back();
   me.standing = std::move(standing);
-  me.update->policy().reseed(seed);
+  me.update->agent().reseed(seed);
   me.steps = steps;
   me.iteration = iteration;
   me.updates = updates;
 }
 
 void OffPolicyLearner::load_policy(const LearnerState& state) {
-  impl_->update->policy().load(state);
+  impl_->update->agent().load(state);
 }
 
 }  // namespace shoal::learn

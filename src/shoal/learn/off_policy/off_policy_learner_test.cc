@@ -33,18 +33,18 @@ DqnConfig small() {
   return config;
 }
 
-Dqn learner(const VectorEnv& envs, const DqnConfig& config, std::uint64_t seed = 1) {
-  return Dqn(envs.single_observation_space(), envs.single_action_space(), envs.num_envs(), config,
-             seed);
+std::unique_ptr<Learner> learner(const VectorEnv& envs, const DqnConfig& config) {
+  return make_learner(envs.single_observation_space(), envs.single_action_space(), envs.num_envs(),
+                      config, 1);
 }
 
 std::int64_t updates_of(int num_envs, const DqnConfig& config) {
   const auto envs = cartpoles(num_envs);
-  Dqn dqn = learner(*envs, config);
-  dqn.begin(*envs);
-  while (dqn.steps() < 960) dqn.iterate();
-  EXPECT_EQ(dqn.steps(), 960);
-  return dqn.state().counters.at("updates").get<std::int64_t>();
+  const auto dqn = learner(*envs, config);
+  dqn->begin(*envs);
+  while (dqn->steps() < 960) dqn->iterate();
+  EXPECT_EQ(dqn->steps(), 960);
+  return dqn->state().counters.at("updates").get<std::int64_t>();
 }
 
 TEST(OffPolicyLearner, UpdatesAreCountedByStepsWhateverTheNumberOfEnvironments) {
@@ -69,10 +69,10 @@ TEST(OffPolicyLearner, WhereAnIterationEndsChangesNothing) {
     config.normalize_obs = config.normalize_reward = config.prioritized = true;
     config.learning_rate_schedule = Schedule::kLinear;
     const auto envs = cartpoles(4);
-    Dqn dqn = learner(*envs, config);
-    dqn.begin(*envs);
-    for (int k = 0; k < iterations; ++k) dqn.iterate();
-    LearnerState state = dqn.state();
+    const auto dqn = learner(*envs, config);
+    dqn->begin(*envs);
+    for (int k = 0; k < iterations; ++k) dqn->iterate();
+    LearnerState state = dqn->state();
     state.counters.erase("iteration");
     return state;
   };
@@ -83,13 +83,13 @@ TEST(OffPolicyLearner, AnIterationWithoutAnUpdateHasNoLosses) {
   DqnConfig config = small();
   config.learning_starts = 200;
   const auto envs = cartpoles(4);
-  Dqn dqn = learner(*envs, config);
-  dqn.begin(*envs);
-  const IterationStats first = dqn.iterate();
+  const auto dqn = learner(*envs, config);
+  dqn->begin(*envs);
+  const IterationStats first = dqn->iterate();
   EXPECT_FALSE(first.learned);
   EXPECT_TRUE(std::isnan(first.loss));
   EXPECT_EQ(first.updates, 0);
-  const IterationStats second = dqn.iterate();
+  const IterationStats second = dqn->iterate();
   EXPECT_TRUE(second.learned);
   EXPECT_GT(second.loss, 0);
   EXPECT_EQ(second.updates, (320 - 200) / 4);
@@ -127,10 +127,10 @@ std::vector<Kept> rows_kept(AutoresetMode mode, int dies_at = -1) {
   DqnConfig config = small();
   config.num_steps = 8;
   config.learning_starts = 100;
-  Dqn dqn = learner(envs, config);
-  dqn.begin(envs);
-  dqn.iterate();
-  return kept_of(dqn.state());
+  const auto dqn = learner(envs, config);
+  dqn->begin(envs);
+  dqn->iterate();
+  return kept_of(dqn->state());
 }
 
 TEST(OffPolicyLearner, NextStepAutoresetsAreKeptAsTheyComeAndAreNoTransitions) {
@@ -174,7 +174,7 @@ TEST(OffPolicyLearner, PicturesAreRefusedByName) {
   const env::Space image{env::Box{{shm::DType::kU8, {84, 84, 4}}, {0}, {255}}};
   const env::Space action{env::Discrete{.n = 3, .start = 0, .dtype = shm::DType::kI64}};
   try {
-    Dqn(image, action, 1, small(), 1);
+    make_learner(image, action, 1, small(), 1);
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("dqn does not learn from images"));

@@ -8,11 +8,9 @@
 #include <functional>
 #include <span>
 
-#include "shoal/collect/observation_encoder.h"
 #include "shoal/learn/checkpoint/learner_state.h"
-#include "shoal/learn/learner/acting_policy.h"
 #include "shoal/learn/learner/learner.h"
-#include "shoal/learn/network/philox.h"
+#include "shoal/learn/off_policy/off_policy_agent.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
@@ -47,19 +45,12 @@ class OffPolicyUpdate {
  public:
   virtual ~OffPolicyUpdate() = default;
 
-  virtual ActingPolicy& policy() noexcept = 0;
-  virtual const ActingPolicy& policy() const noexcept = 0;
-  /// The policy's, whose normaliser learns from what is collected.
-  virtual collect::ObservationEncoder& encoder() noexcept = 0;
-  virtual const Philox& random() const noexcept = 0;
+  /// The normaliser of its encoder learns from what is collected.
+  virtual OffPolicyAgent& agent() noexcept = 0;
 
-  /// One row of actions as they are kept.
-  virtual const shm::TensorSpec& action_spec() const noexcept = 0;
   /// Actions to collect with, for encoded observations of all environments; `anyhow`: all random.
   virtual void explore(std::span<const shm::TensorView> obs, const OffPolicyTime& time, bool anyhow,
                        const shm::TensorView& actions) = 0;
-  /// To the environments' form.
-  virtual void decode(const shm::TensorView& actions, const shm::TensorView& to) const = 0;
 
   /// Steps of environments were made, from `before` to `after`.
   virtual void stepped(std::int64_t before, std::int64_t after) = 0;
@@ -69,7 +60,7 @@ class OffPolicyUpdate {
   /// Adds what is its own to the numbers of an iteration that ends now.
   virtual void report(const OffPolicyTime& time, IterationStats& stats) const = 0;
 
-  /// Adds all that learn() reads, apart from the policy, to `state`.
+  /// Adds all that learn() reads, apart from the agent, to `state`.
   virtual void save(LearnerState& state) const = 0;
   /// Reads what save() wrote, and gives what puts it in place, which does not fail. Throws InvalidArgument
   /// when it is of another.

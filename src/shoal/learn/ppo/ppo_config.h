@@ -49,7 +49,7 @@ void validate(const PpoConfig& config);
 /// Calls visit(name, field) for each that its kin have, too.
 template <class Config, class Visit>
 void for_each_option_of_update(Config& c, Visit&& visit) {
-  for_each_shared_option(c, visit);
+  for_each_actor_critic_option(c, visit);
   visit("batch_size", c.batch_size);
   visit("epochs", c.epochs);
   visit("clip_range", c.clip_range);

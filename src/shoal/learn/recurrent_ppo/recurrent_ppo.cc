@@ -2,6 +2,7 @@
 
 #include "shoal/learn/config/option.h"
 #include "shoal/learn/learner/agent.h"
+#include "shoal/learn/learner/rollout_learner.h"
 #include "shoal/learn/recurrent_ppo/recurrent_ppo_update.h"
 #include "shoal/os/error.h"
 
@@ -22,19 +23,16 @@ void validate(const RecurrentPpoConfig& config) {
         "its LSTMs; shared_lstm is what it can share");
 }
 
-RecurrentPpo::RecurrentPpo(const env::Space& observation, const env::Space& action, int num_envs,
-                           const RecurrentPpoConfig& config, std::uint64_t seed)
-    : RolloutLearner(
-          observation, action, Shards(num_envs), validated(config), seed,
-          [&](ActorCriticPolicy& policy) {
-            return std::make_unique<RecurrentPpoUpdate>(policy, config);
-          },
-          config.recurrence()) {}
-
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const RecurrentPpoConfig& config,
                                       std::uint64_t seed) {
-  return std::make_unique<RecurrentPpo>(observation, action, num_envs, config, seed);
+  validate(config);
+  return std::make_unique<RolloutLearner>(
+      observation, action, Shards(num_envs), config, seed,
+      [&](ActorCriticPolicy& policy) {
+        return std::make_unique<RecurrentPpoUpdate>(policy, config);
+      },
+      config.recurrence());
 }
 
 std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,

@@ -4,11 +4,6 @@
 // weights and biases of 0, memories of 0 at first and where an episode begins, minibatches of whole
 // sequences, and updates that go on from what was remembered at the rollout's beginning.
 //
-//   RecurrentPpo ppo(envs->single_observation_space(), envs->single_action_space(),
-//                    envs->num_envs(), config, seed);
-//   ppo.begin(*envs);
-//   while (ppo.steps() < config.total_steps) IterationStats stats = ppo.iterate();
-//
 // rollout_learner.h says what is deterministic. Threads: one at a time.
 #pragma once
 
@@ -17,20 +12,13 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/learner/acting_policy.h"
-#include "shoal/learn/learner/rollout_learner.h"
+#include "shoal/learn/learner/learner.h"
 #include "shoal/learn/recurrent_ppo/recurrent_ppo_config.h"
 
 namespace shoal::learn {
 
-class RecurrentPpo final : public RolloutLearner {
- public:
-  /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-  /// configuration.
-  RecurrentPpo(const env::Space& observation, const env::Space& action, int num_envs,
-               const RecurrentPpoConfig& config, std::uint64_t seed);
-};
-
-/// As the constructor.
+/// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
+/// configuration.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const RecurrentPpoConfig& config,
                                       std::uint64_t seed);

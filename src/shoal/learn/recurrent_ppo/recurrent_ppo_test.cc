@@ -12,7 +12,7 @@
 #include "shoal/learn/learner/agent.h"
 #include "shoal/learn/ppo/ppo.h"
 #include "shoal/learn/recurrent_ppo/recurrent_ppo_update.h"
-#include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/testing/learners.h"
 #include "shoal/os/error.h"
 
 namespace shoal::learn {
@@ -21,14 +21,6 @@ namespace {
 using collect::Rollout;
 using vector::AutoresetMode;
 using vector::VectorEnv;
-
-std::unique_ptr<VectorEnv> make(const char* id, int num_envs,
-                                AutoresetMode mode = AutoresetMode::kNextStep) {
-  return VectorEnv::create(id, {.num_envs = num_envs,
-                                .num_workers = 1,
-                                .backend = vector::Backend::kSerial,
-                                .autoreset_mode = mode});
-}
 
 RecurrentPpoConfig small() {
   RecurrentPpoConfig config;
@@ -44,11 +36,10 @@ void expect_what_acted(VectorEnv& envs, int rollouts) {
   RecurrentPpoConfig config = small();
   config.learning_rate = 0;
   config.epochs = 2;
-  RecurrentPpo ppo(envs.single_observation_space(), envs.single_action_space(), envs.num_envs(),
-                   config, 3);
-  ppo.begin(envs);
+  const auto ppo = learner_for(envs, config, 3);
+  ppo->begin(envs);
   for (int k = 0; k < rollouts; ++k) {
-    const IterationStats stats = ppo.iterate();
+    const IterationStats stats = ppo->iterate();
     EXPECT_LT(std::abs(stats.approx_kl), 1e-6) << "rollout " << k;
     EXPECT_EQ(stats.clip_fraction, 0) << "rollout " << k;
   }
@@ -56,19 +47,19 @@ void expect_what_acted(VectorEnv& envs, int rollouts) {
 
 TEST(RecurrentPpo, UpdatesSeeWhatThePolicyThatActedSaw) {
   for (const AutoresetMode mode : {AutoresetMode::kNextStep, AutoresetMode::kSameStep}) {
-    const auto envs = make("shoal/CartPole-v1", 6, mode);  // episodes end often
+    const auto envs = serial_envs("shoal/CartPole-v1", 6, mode);  // episodes end often
     expect_what_acted(*envs, 4);
   }
 }
 
 TEST(RecurrentPpo, UpdatesOfEpisodesLongerThanARolloutDoToo) {
-  const auto envs = make("shoal/Pendulum-v1", 5);  // 200 steps an episode, 64 a rollout
+  const auto envs = serial_envs("shoal/Pendulum-v1", 5);  // 200 steps an episode, 64 a rollout
   expect_what_acted(*envs, 6);
 }
 
 // What a policy remembers of an episode's beginning, acting on the same observations.
 TEST(RecurrentPpo, NothingIsRememberedAcrossEpisodes) {
-  const auto envs = make("shoal/CartPole-v1", 1);
+  const auto envs = serial_envs("shoal/CartPole-v1", 1);
   RecurrentPpoConfig config = small();
   Agent agent(envs->single_observation_space(), envs->single_action_space(), config, 1,
               config.recurrence());
@@ -89,12 +80,11 @@ TEST(RecurrentPpo, NothingIsRememberedAcrossEpisodes) {
 }
 
 TEST(RecurrentPpo, StateOfAnotherWidthIsRefused) {
-  const auto envs = make("shoal/CartPole-v1", 2);
+  const auto envs = serial_envs("shoal/CartPole-v1", 2);
   const auto learner = [&](int lstm_size) {
     RecurrentPpoConfig config = small();
     config.lstm_size = lstm_size;
-    return std::make_unique<RecurrentPpo>(envs->single_observation_space(),
-                                          envs->single_action_space(), 2, config, 3);
+    return learner_for(*envs, config, 3);
   };
   EXPECT_THROW(learner(16)->load_state(learner(32)->state()), InvalidArgument);
   LearnerState forgotten = learner(16)->state();
@@ -112,21 +102,7 @@ TEST(RecurrentPpo, LayersBeforeTheMemoryAreRefused) {
 }
 
 TEST(RecurrentPpo, LearnsCartPoleWithoutVelocitiesByItsPreset) {
-  const TrainConfig config = preset("CartPoleNoVel-v1", "recurrent_ppo");
-  const auto envs = make("shoal/CartPoleNoVel-v1", config.num_envs);
-  const auto evaluated = make("shoal/CartPoleNoVel-v1", 10);
-  RecurrentPpo ppo(envs->single_observation_space(), envs->single_action_space(), config.num_envs,
-                   std::get<RecurrentPpoConfig>(config.algorithm), 1);
-  ppo.begin(*envs);
-  double best = 0;
-  for (std::int64_t next = config.eval_every;
-       best < 475 && ppo.steps() < config.learner().total_steps;) {
-    ppo.iterate();
-    if (ppo.steps() < next) continue;
-    next += config.eval_every;
-    best = evaluate(*evaluated, ppo.acting(), true, {.episodes = 20, .seed = 5}).mean_return();
-  }
-  EXPECT_GE(best, 475);
+  EXPECT_GE(best_return_by_preset("CartPoleNoVel-v1", "recurrent_ppo", 475, 10'000, 10'000), 475);
 }
 
 }  // namespace

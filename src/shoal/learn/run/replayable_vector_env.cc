@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace shoal::learn {
@@ -23,26 +24,15 @@ shm::TensorSpec stacked(std::int64_t rows, const shm::TensorSpec& row) {
 /// Calls f with a value of the C++ type of an integer dtype.
 template <class F>
 void with_integer(shm::DType dtype, F&& f) {
-  switch (dtype) {
-    case shm::DType::kI64:
-      return f(std::int64_t{});
-    case shm::DType::kI32:
-      return f(std::int32_t{});
-    case shm::DType::kI16:
-      return f(std::int16_t{});
-    case shm::DType::kI8:
-      return f(std::int8_t{});
-    case shm::DType::kU64:
-      return f(std::uint64_t{});
-    case shm::DType::kU32:
-      return f(std::uint32_t{});
-    case shm::DType::kU16:
-      return f(std::uint16_t{});
-    case shm::DType::kU8:
-      return f(std::uint8_t{});
-    default:
-      throw InvalidArgument("an action's integers have an element type that is not one");
-  }
+  bool is_integer = false;
+  shm::with_type_of(dtype, [&]<class T>(T zero) {
+    if constexpr (std::is_integral_v<T>) {
+      is_integer = true;
+      f(zero);
+    }
+  });
+  if (!is_integer)
+    throw InvalidArgument("an action's integers have an element type that is not one");
 }
 
 /// The values that one integer of the leaf can take fit in a byte, counted from one common start.

@@ -110,9 +110,7 @@ std::unique_ptr<Learner> TrainingRun::make_its_learner() {
                       setup_.group);
 }
 
-double TrainingRun::seconds() const {
-  return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - started_).count();
-}
+double TrainingRun::seconds() const { return earlier_seconds_ + os::seconds_since(started_); }
 
 void TrainingRun::load() {
   if (directory_) checkpoint_ = Checkpoint::read(last(), Checkpoint::Part::kAll);
@@ -201,13 +199,13 @@ TrainResult TrainingRun::train(const std::stop_token& stop) {
       if (directory) directory->release();
     }
   } released{*learner_, directory_};
-  started_ = Clock::now();
+  started_ = os::Clock::now();
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
   if (directory_) directory_->start_progress(learner_->steps());
   const bool complete = checkpoint_ && over();
   place_environments();
   checkpoint_.reset();
-  saved_ = Clock::now();
+  saved_ = os::Clock::now();
 
   auto ending = TrainResult::Ending::kStopped;
   while (true) {
@@ -228,7 +226,7 @@ TrainResult TrainingRun::train(const std::stop_token& stop) {
 }
 
 Orders TrainingRun::orders(const std::stop_token& stop) {
-  const auto unsaved = std::chrono::duration<double>(Clock::now() - saved_).count();
+  const auto unsaved = os::seconds_since(saved_);
   const Orders mine{
       .stop = stop.stop_requested() || paused(),
       .over = over(),
@@ -246,7 +244,7 @@ void TrainingRun::limit_replay() {
 }
 
 void TrainingRun::iterate() {
-  const auto begun = Clock::now();
+  const auto begun = os::Clock::now();
   const auto before = learner_->steps();
   const auto iterations = learner_->iteration();
   last_ = learner_->iterate();
@@ -256,7 +254,7 @@ void TrainingRun::iterate() {
                     "that are not finite do this, and too "
                     "large a learning_rate. {} is from before",
                     last_.iteration, last_.loss, last().string()));
-  const double took = std::chrono::duration<double>(Clock::now() - begun).count();
+  const double took = os::seconds_since(begun);
   const double rate = static_cast<double>(last_.steps - before) / took;
   const double keep = recent_rate_ > 0 ? std::exp(-took / kRateSeconds) : 0.0;
   recent_rate_ = keep * recent_rate_ + (1 - keep) * rate;
@@ -358,7 +356,7 @@ void TrainingRun::save() {
   auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
   if (group() == nullptr || bring_together(*group(), learner, envs))
     write_checkpoint(last(), arrays_of(learner, envs), state_json(learner));
-  saved_ = Clock::now();
+  saved_ = os::Clock::now();
 }
 
 json TrainingRun::state_json(const LearnerState& learner) const {

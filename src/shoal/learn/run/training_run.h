@@ -7,7 +7,6 @@
 // Threads: one; `stop` may be requested from any.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/train_journal.h"
 #include "shoal/learn/run/trainer.h"
+#include "shoal/os/clock.h"
 
 namespace shoal::learn {
 
@@ -33,8 +33,6 @@ class TrainingRun {
   TrainResult run(const std::stop_token& stop);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// What the evaluations have found; part of a checkpoint.
   struct Standing {
     std::int64_t evaluated_step = 0;
@@ -86,8 +84,8 @@ class TrainingRun {
   EndedEpisodes ended_;  // since the last record; part of a checkpoint
   double earlier_seconds_ = 0;
   std::int64_t session_start_step_ = 0;
-  Clock::time_point started_ = Clock::now();
-  Clock::time_point saved_ = Clock::now();
+  os::Clock::time_point started_ = os::Clock::now();
+  os::Clock::time_point saved_ = os::Clock::now();
   double recent_rate_ = 0;
 };
 

@@ -6,9 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "shoal/learn/learner/state_arrays.h"
 #include "shoal/learn/network/mlp_layers.h"
-#include "shoal/learn/network/q_network.h"
 #include "shoal/learn/sac/squashed_gaussian.h"
 #include "shoal/os/error.h"
 
@@ -36,22 +34,19 @@ void check_bounds(const collect::ActionDecoder& decoder) {
 
 SacPolicy::SacPolicy(const env::Space& observation, const env::Space& action,
                      const SacConfig& config, std::uint64_t seed)
-    : encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
-      decoder_(a_box(action)),
-      dimensions_(static_cast<std::size_t>(decoder_.spec().numel())),
-      random_(seed) {
-  check_bounds(decoder_);
-  refuse_images(encoder_, "sac");
-  layers_ = add_mlp(parameters_, "actor", encoder_.dense(), config.policy_hidden,
+    : OffPolicyAgent(observation, a_box(action), config, seed, "sac"),
+      dimensions_(static_cast<std::size_t>(decoder().spec().numel())) {
+  check_bounds(decoder());
+  layers_ = add_mlp(parameters(), "actor", encoder().dense(), config.policy_hidden,
                     static_cast<std::int64_t>(2 * dimensions_), 0.01);
-  parameters_.build();
+  parameters().build();
   for (const Layer& layer : layers_)
-    initialize_layer(layer, parameters_, config.orthogonal_init, random_);
-  network_ = std::make_unique<MlpChain>(layers_, config.activation, parameters_);
+    initialize_layer(layer, parameters(), config.orthogonal_init, random());
+  network_ = std::make_unique<MlpChain>(layers_, config.activation, parameters());
 }
 
 FloatRows SacPolicy::head_of(std::span<const shm::TensorView> obs) {
-  return network_->forward({reinterpret_cast<const float*>(obs[0].data), encoder_.dense()},
+  return network_->forward({reinterpret_cast<const float*>(obs[0].data), encoder().dense()},
                            obs[0].rows);
 }
 
@@ -60,8 +55,8 @@ void SacPolicy::fill_noise(Stream stream, std::uint64_t step, std::uint32_t whic
   const std::size_t rows = noise.size() / dimensions_;
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t k = 0; k < dimensions_; k += 4) {
-      const auto bits = random_(stream, step, static_cast<std::uint32_t>(r),
-                                which << 16 | static_cast<std::uint32_t>(k / 4));
+      const auto bits = random()(stream, step, static_cast<std::uint32_t>(r),
+                                 which << 16 | static_cast<std::uint32_t>(k / 4));
       const auto first = normals(bits[0], bits[1]);
       const auto second = normals(bits[2], bits[3]);
       const double four[] = {first[0], first[1], second[0], second[1]};
@@ -88,19 +83,19 @@ void SacPolicy::decode(const shm::TensorView& actions, const shm::TensorView& to
   const auto unit = actions.as<float>();
   scaled_.resize(unit.size());
   for (std::size_t i = 0; i < unit.size(); ++i) {
-    const double low = decoder_.low()[i % dimensions_];
-    const double high = decoder_.high()[i % dimensions_];
+    const double low = decoder().low()[i % dimensions_];
+    const double high = decoder().high()[i % dimensions_];
     scaled_[i] =
         static_cast<float>(low + 0.5 * (static_cast<double>(unit[i]) + 1.0) * (high - low));
   }
-  decoder_.decode({reinterpret_cast<std::byte*>(scaled_.data()), actions.rows, actions.row}, to);
+  decoder().decode({reinterpret_cast<std::byte*>(scaled_.data()), actions.rows, actions.row}, to);
 }
 
 void SacPolicy::act(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
                     std::span<const shm::TensorView> actions, bool deterministic,
                     std::uint64_t step) {
-  const shm::TensorView unit = rows_.actions(decoder_.spec(), obs.front().rows);
-  const auto encoded = rows_.encode(encoder_, obs);
+  const shm::TensorView unit = actions_for(obs);
+  const auto encoded = encode(obs);
   if (deterministic) {
     const FloatRows head = head_of(encoded);
     const auto chosen = unit.as<float>();
@@ -116,21 +111,12 @@ void SacPolicy::act(std::span<const shm::TensorView> obs, std::span<float> /*mem
 void SacPolicy::decide(std::span<const shm::TensorView> obs, std::span<float> /*memory*/,
                        std::uint64_t step, const shm::TensorView& action, std::span<float> log_prob,
                        std::span<float> value) {
-  const shm::TensorView unit = rows_.actions(decoder_.spec(), obs.front().rows);
+  const shm::TensorView unit = actions_for(obs);
   logp_.resize(static_cast<std::size_t>(unit.rows));
-  sample(rows_.encode(encoder_, obs), Stream::kAction, step, unit.as<float>(), logp_);
+  sample(encode(obs), Stream::kAction, step, unit.as<float>(), logp_);
   std::ranges::copy(std::span(logp_).first(log_prob.size()), log_prob.begin());
   std::ranges::fill(value, std::numeric_limits<float>::quiet_NaN());
   decode(unit, action);
-}
-
-void SacPolicy::save(LearnerState& state) const {
-  save_policy(parameters_, encoder_.moments(), state);
-}
-
-void SacPolicy::load(const LearnerState& state) {
-  load_policy(state, parameters_, encoder_.moments());
-  network_->parameters_changed();
 }
 
 std::unique_ptr<ActingPolicy> make_acting_policy(const env::Space& observation,

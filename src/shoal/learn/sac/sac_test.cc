@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "shoal/learn/algorithm/presets.h"
-#include "shoal/learn/run/evaluator.h"
+#include "shoal/learn/testing/learners.h"
 
 namespace shoal::learn {
 namespace {
-
-using vector::VectorEnv;
-
-std::unique_ptr<VectorEnv> make(const char* id, int num_envs) {
-  return VectorEnv::create(id, {.num_envs = num_envs, .backend = vector::Backend::kSerial});
-}
 
 TEST(Sac, ItsDefaultsAreThoseOfStableBaselines3) {
   const SacConfig config;
@@ -32,20 +26,7 @@ TEST(Sac, ItsDefaultsAreThoseOfStableBaselines3) {
 }
 
 TEST(Sac, LearnsPendulumByItsPreset) {
-  const TrainConfig config = preset("Pendulum-v1", "sac");
-  const auto envs = make("shoal/Pendulum-v1", config.num_envs);
-  const auto evaluated = make("shoal/Pendulum-v1", 10);
-  Sac sac(envs->single_observation_space(), envs->single_action_space(), config.num_envs,
-          std::get<SacConfig>(config.algorithm), 1);
-  sac.begin(*envs);
-  double best = -1e9;
-  for (std::int64_t next = 3000; best < -200 && sac.steps() < config.learner().total_steps;) {
-    sac.iterate();
-    if (sac.steps() < next) continue;
-    next += 1000;
-    best = evaluate(*evaluated, sac.acting(), true, {.episodes = 20, .seed = 5}).mean_return();
-  }
-  EXPECT_GE(best, -200);
+  EXPECT_GE(best_return_by_preset("Pendulum-v1", "sac", -200, 3000, 1000), -200);
 }
 
 }  // namespace

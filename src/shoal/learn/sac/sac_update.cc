@@ -75,8 +75,8 @@ void SacUpdate::explore(std::span<const shm::TensorView> obs, const OffPolicyTim
   const std::size_t n = policy_.dimensions();
   for (std::size_t i = 0; i < unit.size(); ++i) {
     const std::size_t k = i % n;
-    const auto bits = random()(Stream::kAction, step, static_cast<std::uint32_t>(i / n),
-                               static_cast<std::uint32_t>(k / 4));
+    const auto bits = policy_.random()(Stream::kAction, step, static_cast<std::uint32_t>(i / n),
+                                       static_cast<std::uint32_t>(k / 4));
     unit[i] = 2.0F * uniform(bits[k % 4]) - 1.0F;
   }
 }
@@ -201,16 +201,13 @@ double SacUpdate::learn_actor(FloatRows head, std::int64_t rows, double rate, fl
     loss += static_cast<double>(alpha * here_.logp[static_cast<std::size_t>(r)]) -
             static_cast<double>(*q[second ? 1 : 0].row(r));
   }
-  for (std::size_t c = 0; c < 2; ++c) {
-    critics_.chains[c].backward(x, rows, {});
-    critics_.chains[c].backward_input(rows, by_input_[c].data());
-  }
+  for (MlpChain& critic : critics_.chains) critic.backward(x, rows, {});
+  MlpChain::backward_shared_input(critics_.chains[0], critics_.chains[1], rows, by_input_[0].data(),
+                                  by_input_[1]);
   MlpChain& actor = policy_.network();
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto at = static_cast<std::size_t>(r) * n;
     float* by_action = by_input_[0].data() + r * width + dense;
-    const float* more = by_input_[1].data() + r * width + dense;
-    for (std::size_t k = 0; k < n; ++k) by_action[k] += more[k];
     squash_backward({head.row(r), 2 * n}, std::span(here_.noise).subspan(at, n),
                     std::span(here_.action).subspan(at, n), each * alpha, {by_action, n},
                     {actor.delta() + r * actor.delta_stride(), 2 * n});

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "shoal/learn/network/mlp_chain.h"
-#include "shoal/learn/network/optimizer.h"
 #include "shoal/learn/off_policy/off_policy_update.h"
+#include "shoal/learn/optimizer/optimizer.h"
 #include "shoal/learn/sac/sac_config.h"
 #include "shoal/learn/sac/sac_policy.h"
 
@@ -41,16 +41,9 @@ class SacUpdate final : public OffPolicyUpdate {
   SacUpdate(const env::Space& observation, const env::Space& action, const SacConfig& config,
             std::uint64_t seed);
 
-  SacPolicy& policy() noexcept override { return policy_; }
-  const SacPolicy& policy() const noexcept override { return policy_; }
-  collect::ObservationEncoder& encoder() noexcept override { return policy_.encoder(); }
-  const Philox& random() const noexcept override { return policy_.random(); }
-  const shm::TensorSpec& action_spec() const noexcept override { return policy_.decoder().spec(); }
+  SacPolicy& agent() noexcept override { return policy_; }
   void explore(std::span<const shm::TensorView> obs, const OffPolicyTime& time, bool anyhow,
                const shm::TensorView& actions) override;
-  void decode(const shm::TensorView& actions, const shm::TensorView& to) const override {
-    policy_.decode(actions, to);
-  }
   void stepped(std::int64_t, std::int64_t) override {}  // the targets move with each update
   void learn(const ReplayMinibatch& batch, const OffPolicyTime& time, std::span<double> td_errors,
              OffPolicySums& sums) override;
@@ -91,7 +84,7 @@ class SacUpdate final : public OffPolicyUpdate {
   // Room that is used again.
   std::size_t capacity_ = 0;
   AlignedFloats inputs_, next_inputs_;     // [rows][padded(dense + dimensions)]
-  std::array<AlignedFloats, 2> by_input_;  // likewise, of each critic
+  std::array<AlignedFloats, 2> by_input_;  // likewise: by both critics, and one part of that
   Drawn here_, next_;
   std::vector<float> target_values_;
 };

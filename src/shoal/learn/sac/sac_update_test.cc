@@ -120,9 +120,9 @@ struct Oracle {
   }
 };
 
-LearnerState state_of(const SacUpdate& update) {
+LearnerState state_of(SacUpdate& update) {
   LearnerState state;
-  update.policy().save(state);
+  update.agent().save(state);
   update.save(state);
   return state;
 }
@@ -131,7 +131,7 @@ TEST(SacUpdate, IsThatOfDoublePrecisionInItsOrder) {
   const SacConfig config = plain_steps();
   SacUpdate update(observation(), box({-1}, {1}), config, 3);
   const RandomBatch batch(kRows, kDense, 0, kDimensions, 5);
-  const Oracle oracle(batch, update.policy());
+  const Oracle oracle(batch, update.agent());
   const LearnerState before = state_of(update);
   const Values actor = values_of(before.policy);
   const Values critics = values_of(before.optimizer, "critic.");

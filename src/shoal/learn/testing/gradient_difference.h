@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "shoal/learn/network/optimizer.h"
 #include "shoal/learn/network/parameters.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 namespace shoal::learn {
 

@@ -20,10 +20,6 @@ Fd datagram_socket() {
   return fd;
 }
 
-const sockaddr* pointer(const PacketAddress& address) {
-  return reinterpret_cast<const sockaddr*>(&address.name);
-}
-
 }  // namespace
 
 std::string unique_socket_name() {
@@ -38,7 +34,7 @@ MailboxSender MailboxSender::create(const std::string& name) {
   MailboxSender sender;
   sender.fd_ = datagram_socket();
   const PacketAddress address = abstract_address(name);
-  if (::bind(sender.fd_.get(), pointer(address), address.bytes) != 0) {
+  if (::bind(sender.fd_.get(), address.pointer(), address.bytes) != 0) {
     throw SystemError(fmt::format("name a mailbox's sender @{}", name));
   }
   ::shutdown(sender.fd_.get(), SHUT_RD);
@@ -61,11 +57,11 @@ Mailbox Mailbox::open(const std::string& name, const std::string& sender) {
   Mailbox mailbox;
   mailbox.fd_ = datagram_socket();
   const PacketAddress peer = abstract_address(sender);
-  if (::connect(mailbox.fd_.get(), pointer(peer), peer.bytes) != 0) {
+  if (::connect(mailbox.fd_.get(), peer.pointer(), peer.bytes) != 0) {
     throw SystemError(fmt::format("connect a mailbox to its sender @{}", sender));
   }
   const PacketAddress own = abstract_address(name);
-  if (::bind(mailbox.fd_.get(), pointer(own), own.bytes) != 0) {
+  if (::bind(mailbox.fd_.get(), own.pointer(), own.bytes) != 0) {
     throw SystemError(fmt::format("name a mailbox @{}", name));
   }
   return mailbox;

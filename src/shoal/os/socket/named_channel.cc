@@ -18,16 +18,12 @@ Fd channel_socket() {
   return fd;
 }
 
-const sockaddr* to_sockaddr(const PacketAddress& address) {
-  return reinterpret_cast<const sockaddr*>(&address.name);
-}
-
 }  // namespace
 
 std::optional<ChannelListener> ChannelListener::bind(const std::string& name) {
   const PacketAddress address = abstract_address(name);
   Fd fd = channel_socket();
-  if (::bind(fd.get(), to_sockaddr(address), address.bytes) != 0) {
+  if (::bind(fd.get(), address.pointer(), address.bytes) != 0) {
     if (errno == EADDRINUSE) return {};
     throw SystemError(fmt::format("name a channel @{}", name));
   }
@@ -46,7 +42,7 @@ std::optional<SeqPacket> ChannelListener::accept(Deadline deadline) {
 std::optional<SeqPacket> connect_channel(const std::string& name) {
   const PacketAddress address = abstract_address(name);
   Fd fd = channel_socket();
-  while (::connect(fd.get(), to_sockaddr(address), address.bytes) != 0) {
+  while (::connect(fd.get(), address.pointer(), address.bytes) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) return {};
     if (errno != EINTR) throw SystemError(fmt::format("connect to the channel @{}", name));
   }

@@ -49,6 +49,8 @@ struct PacketContent {
 struct PacketAddress {
   sockaddr_un name{};
   socklen_t bytes = 0;
+
+  const sockaddr* pointer() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
 /// Of a Unix socket with an abstract name. Throws Error for one that is empty or too long.

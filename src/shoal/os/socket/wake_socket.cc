@@ -2,27 +2,22 @@
 
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 #include "shoal/os/error.h"
+#include "shoal/os/socket/packet.h"
 
 namespace shoal::os {
 namespace {
 
-struct Address {
-  sockaddr_un name{};
-  socklen_t bytes = 0;
-};
-
-Address address_of(const WakeName& name) noexcept {
+PacketAddress address_of(const WakeName& name) noexcept {
   static constexpr char kPrefix[] = "\0shoal-wake-";  // the 0 first: abstract
   static constexpr std::size_t kPrefixBytes = sizeof kPrefix - 1;
   static constexpr char kDigits[] = "0123456789abcdef";
-  Address address;
+  PacketAddress address;
   address.name.sun_family = AF_UNIX;
   std::memcpy(address.name.sun_path, kPrefix, kPrefixBytes);
   char* out = address.name.sun_path + kPrefixBytes;
@@ -48,9 +43,8 @@ WakeSocket WakeSocket::create() {
       static_cast<ssize_t>(sizeof socket.name_.bits)) {
     throw SystemError("get random bytes for the name of a socket");
   }
-  const Address address = address_of(socket.name_);
-  if (::bind(socket.fd_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) !=
-      0) {
+  const PacketAddress address = address_of(socket.name_);
+  if (::bind(socket.fd_.get(), address.pointer(), address.bytes) != 0) {
     throw SystemError("name a socket for wake-ups");
   }
   return socket;
@@ -72,11 +66,11 @@ Waker Waker::create() {
 }
 
 bool Waker::wake(const WakeName& name) const noexcept {
-  const Address address = address_of(name);
+  const PacketAddress address = address_of(name);
   const char byte = 0;
   for (;;) {
     const ssize_t sent = ::sendto(fd_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_NOSIGNAL,
-                                  reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
+                                  address.pointer(), address.bytes);
     if (sent >= 0 || errno == EAGAIN) return true;  // EAGAIN: full, so it is readable
     if (errno != EINTR) return false;
   }

@@ -8,6 +8,7 @@
 
 #include "shoal/os/memory/mapping.h"
 #include "shoal/process/codec.h"
+#include "shoal/shm/header.h"
 #include "shoal/shm/layout.h"
 #include "shoal/vector/step/space_codec.h"
 
@@ -184,19 +185,8 @@ AsyncSegment AsyncSegment::create(const Hello& spaces, const Shape& shape) {
 }
 
 AsyncSegment AsyncSegment::attach(shm::Arena arena, const Hello& spaces) {
-  const bool large_enough = arena.size() >= sizeof(AsyncHeader);
-  AsyncHeader header{};
-  if (large_enough) header = *arena.at<AsyncHeader>(0);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
-    throw Error(fmt::format(
-        "attach to asynchronous environments: arena \"{}\" holds something else", arena.name()));
-  }
-  if (header.version != kAsyncVersion) {
-    throw Error(fmt::format(
-        "attach to asynchronous environments: their layout has version {}, this program knows "
-        "version {}; parent and worker must be the same Shoal",
-        header.version, kAsyncVersion));
-  }
+  const auto header =
+      shm::header_of<AsyncHeader>(arena, kMagic, kAsyncVersion, "to asynchronous environments");
   if (header.spaces != fingerprint(spaces)) {
     throw InvalidArgument(fmt::format(
         "the environments of this worker have other spaces than the first ones had: observation "
@@ -221,13 +211,8 @@ AsyncSegment AsyncSegment::attach(shm::Arena arena, const Hello& spaces) {
 }
 
 std::optional<AsyncHeader> AsyncSegment::header_in(std::span<const std::byte> data) noexcept {
-  AsyncHeader header;
-  if (data.size() < sizeof header) return std::nullopt;
-  std::memcpy(&header, data.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.version != kAsyncVersion) {
-    return std::nullopt;
-  }
-  return header;
+  const auto header = shm::header_in<AsyncHeader>(data, kMagic);
+  return header && header->version == kAsyncVersion ? header : std::nullopt;
 }
 
 std::size_t AsyncSegment::cells_at(const AsyncHeader& header) noexcept {

@@ -7,6 +7,7 @@
 
 #include "shoal/os/limits/affinity.h"
 #include "shoal/os/memory/mapping.h"
+#include "shoal/shm/header.h"
 #include "shoal/shm/layout.h"
 
 namespace shoal::vector {
@@ -65,19 +66,8 @@ ControlBlock ControlBlock::create(int num_workers, int num_envs, AutoresetMode m
 }
 
 ControlBlock ControlBlock::attach(shm::Arena arena) {
-  const bool large_enough = arena.size() >= sizeof(ControlHeader);
-  ControlHeader header{};
-  if (large_enough) header = *arena.at<ControlHeader>(0);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
-    throw Error(fmt::format("attach to a vector environment: arena \"{}\" holds something else",
-                            arena.name()));
-  }
-  if (header.version != kControlVersion) {
-    throw Error(fmt::format(
-        "attach to a vector environment: its layout has version {}, this program knows version {}; "
-        "parent and worker must be the same Shoal",
-        header.version, kControlVersion));
-  }
+  const auto header =
+      shm::header_of<ControlHeader>(arena, kMagic, kControlVersion, "to a vector environment");
   const std::size_t size = arena.size();
   if (header.num_workers > sync::Gather::kMaxArrivals || header.info_bytes > size ||
       header.info_offset > size || header.rows_offset > header.info_offset ||
@@ -92,13 +82,8 @@ ControlBlock ControlBlock::attach(shm::Arena arena) {
 }
 
 std::optional<ControlHeader> ControlBlock::header_in(std::span<const std::byte> data) noexcept {
-  ControlHeader header;
-  if (data.size() < sizeof header) return std::nullopt;
-  std::memcpy(&header, data.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.version != kControlVersion) {
-    return std::nullopt;
-  }
-  return header;
+  const auto header = shm::header_in<ControlHeader>(data, kMagic);
+  return header && header->version == kControlVersion ? header : std::nullopt;
 }
 
 std::size_t ControlBlock::cells_at(const ControlHeader& header) noexcept {

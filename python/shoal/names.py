@@ -1,4 +1,4 @@
-"""The names of a package that stands in for a library's: its own, imported when they are first used, and else the library's."""
+"""The names of a package: its own, imported when they are first used; where it stands in for a library, else the library's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["names_of"]
 
 
 def names_of(
-    package: str, own: Mapping[str, str], peers: Sequence[str], needs: str, roots: Sequence[str] = ()
+    package: str, own: Mapping[str, str], peers: Sequence[str] = (), needs: str = "", roots: Sequence[str] = ()
 ) -> Callable[[str], Any]:
-    """A package's `__getattr__`. What the package has not is what the library has: a line that imports several names from the
-    library changes by its module alone.
+    """A package's `__getattr__`. What it has not is what the library has that it stands in for, if any: a line that imports
+    several names from the library changes by its module alone.
 
     Args:
         package: its import path.

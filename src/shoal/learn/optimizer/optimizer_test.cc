@@ -1,5 +1,5 @@
 // What every optimiser keeps to.
-#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "shoal/learn/network/rmsprop.h"
+#include "shoal/learn/optimizer/rmsprop.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "shoal/learn/network/shared_optimizer.h"
+#include "shoal/learn/optimizer/shared_optimizer.h"
 
 #include <algorithm>
 #include <cstddef>

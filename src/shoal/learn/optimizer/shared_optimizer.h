@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/optimizer/optimizer.h"
 #include "shoal/sync/relaxed_floats.h"
 
 namespace shoal::learn {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "shoal/learn/network/parameters.h"
-#include "shoal/learn/network/rmsprop.h"
-#include "shoal/learn/network/shared_optimizer.h"
+#include "shoal/learn/optimizer/rmsprop.h"
+#include "shoal/learn/optimizer/shared_optimizer.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/shm/arena.h"
 

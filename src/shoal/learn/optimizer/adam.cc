@@ -1,4 +1,4 @@
-#include "shoal/learn/network/adam.h"
+#include "shoal/learn/optimizer/adam.h"
 
 #include <cmath>
 

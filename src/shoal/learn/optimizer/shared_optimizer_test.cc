@@ -1,4 +1,4 @@
-#include "shoal/learn/network/shared_optimizer.h"
+#include "shoal/learn/optimizer/shared_optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "shoal/learn/config/option.h"
 #include "shoal/learn/network/parameters.h"
-#include "shoal/learn/network/rmsprop.h"
+#include "shoal/learn/optimizer/rmsprop.h"
 #include "shoal/learn/testing/random_floats.h"
 
 namespace shoal::learn {

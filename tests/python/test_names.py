@@ -12,7 +12,7 @@ import pytest
 
 import shoal.compat.cleanrl
 import shoal.compat.gymnasium
-from shoal.compat.names import names_of
+from shoal.names import names_of
 
 
 @pytest.mark.parametrize("package", [shoal.compat.gymnasium, shoal.compat.cleanrl])

@@ -1,12 +1,12 @@
-#include "shoal/learn/network/optimizer.h"
+#include "shoal/learn/optimizer/optimizer.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
-#include "shoal/learn/network/adam.h"
-#include "shoal/learn/network/rmsprop.h"
+#include "shoal/learn/optimizer/adam.h"
+#include "shoal/learn/optimizer/rmsprop.h"
 
 namespace shoal::learn {
 

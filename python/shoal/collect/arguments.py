@@ -1,0 +1,150 @@
+"""What a `shoal.Collector` is given: checked, and made of it what the collector goes by."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from shoal.serve.client import ServiceModel
+from shoal.serve.local import LocalModel
+from shoal.serve.service import ModelService
+from shoal.vector.faults import FaultPolicy
+
+__all__ = [
+    "check_mode",
+    "cohort_size",
+    "fault_policy",
+    "number_of_collectors",
+    "output_and_device",
+    "rows",
+    "rows_of_policy",
+    "shares",
+    "time_limit",
+]
+
+_MODES = ("sync", "multi_sync", "multi_async")
+_OUTPUTS = ("auto", "numpy", "torch", "tensordict")
+_POLICY_BATCH = 8
+
+
+def check_mode(mode: str, *, num_collectors: int | None, preemptive_threshold: float | None, ahead: int) -> None:
+    if mode not in _MODES:
+        raise ValueError(f"mode= takes {', '.join(map(repr, _MODES))}, got {mode!r}")
+    if mode == "sync" and num_collectors is not None:
+        raise ValueError(
+            'num_collectors= is of mode="multi_sync" and mode="multi_async"; with "sync" there is num_workers='
+        )
+    if preemptive_threshold is not None:
+        if mode != "multi_sync":
+            raise ValueError(
+                f'preemptive_threshold= is of mode="multi_sync", where some wait for others; got mode={mode!r}'
+            )
+        if not 0 < preemptive_threshold <= 1:
+            raise ValueError(
+                f"preemptive_threshold= takes a share of the collectors, from 0 to 1, got {preemptive_threshold!r}"
+            )
+    if not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1:
+        raise ValueError(f"ahead= takes a number of batches, 1 or more, got {ahead!r}")
+
+
+def number_of_collectors(wanted: Any, num_envs: int, mode: str) -> int:
+    if wanted is None:
+        most = min(num_envs, len(os.sched_getaffinity(0)))
+        return max(n for n in range(1, most + 1) if mode == "multi_sync" or num_envs % n == 0)
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= num_envs:
+        raise ValueError(f"num_collectors= takes a number from 1 to num_envs={num_envs}, got {wanted!r}")
+    if mode == "multi_async" and num_envs % wanted:
+        fit = [n for n in range(1, num_envs + 1) if num_envs % n == 0]
+        near = min(fit, key=lambda n: abs(n - wanted))
+        raise ValueError(
+            f"num_collectors={wanted} does not divide num_envs={num_envs}, of which each collector has as many: try {near}"
+        )
+    return wanted
+
+
+def shares(num_envs: int, collectors: int) -> list[tuple[int, int]]:
+    """First environment and how many, of each collector."""
+    each, more = divmod(num_envs, collectors)
+    counts = [each + (i < more) for i in range(collectors)]
+    return list(zip(accumulate(counts, initial=0), counts, strict=False))
+
+
+def rows_of_policy(wanted: Any, policy: Any, num_envs: int, mode: str) -> int:
+    if wanted is None:
+        served = isinstance(policy, ModelService | ServiceModel | LocalModel)
+        return num_envs if mode == "sync" or served else min(num_envs, _POLICY_BATCH)
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
+        raise ValueError(f"policy_batch= takes a number of environments, 1 or more, got {wanted!r}")
+    return min(num_envs, wanted)
+
+
+def cohort_size(cohorts: Any, num_envs: int, mode: str, policy_batch: int | None) -> int:
+    if mode != "sync":
+        raise ValueError(f'cohorts= is of mode="sync", where the policy waits for the environments; got mode={mode!r}')
+    if policy_batch is not None:
+        raise ValueError("cohorts= says for how many environments the policy is asked: leave policy_batch= out")
+    if not isinstance(cohorts, int) or isinstance(cohorts, bool) or not 1 <= cohorts <= num_envs or num_envs % cohorts:
+        raise ValueError(f"cohorts= takes a number that divides num_envs={num_envs}, got {cohorts!r}")
+    return num_envs // cohorts
+
+
+def fault_policy(on_fault: str | FaultPolicy) -> FaultPolicy:
+    policy = FaultPolicy(on_fault) if isinstance(on_fault, str) else on_fault
+    if policy.on_fault == "drop":
+        raise ValueError(
+            'on_fault= takes "raise" or "restart" of collectors: without one, its environments are missing'
+        )
+    return policy
+
+
+def output_and_device(output: str, device: Any) -> tuple[str, Any]:
+    if output not in _OUTPUTS:
+        raise ValueError(f"output= takes {', '.join(map(repr, _OUTPUTS[:-1]))} or {_OUTPUTS[-1]!r}, got {output!r}")
+    if device is not None:
+        if output == "numpy":
+            raise ValueError(f"device={device!r} is of tensors, and output='numpy' gives arrays: leave one of them out")
+        import torch
+
+        device = torch.device(device)
+        output = "torch" if output == "auto" else output
+    if output == "tensordict":
+        try:
+            importlib.import_module("tensordict")
+        except ImportError:
+            raise ImportError("output='tensordict' needs the package tensordict: pip install tensordict") from None
+    return output, device
+
+
+def rows(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:
+    if not isinstance(frames, int | np.integer) or isinstance(frames, bool) or frames < 1:
+        raise ValueError(f"{name}= takes a number of rows, got {frames!r}")
+    if frames % num_envs:
+        below = frames - frames % num_envs
+        near = f"{below} or {below + num_envs}" if below else f"{num_envs}"
+        of = (
+            f"num_envs={num_envs}"
+            if not collectors
+            else f"the {num_envs} environments of each of {collectors} collectors"
+        )
+        raise ValueError(f"{name}={frames} is no multiple of {of}, of which each has a row a step: try {near}")
+    return int(frames)
+
+
+def time_limit(env: Any, wanted: int | None, replaced: int | None) -> int | None:
+    """The time limit that make_vec is to set, in the place of an id's own: the shorter one of `wanted` and of `replaced`,
+    by default the id's own."""
+    if wanted is None or replaced is not None:
+        return min((limit for limit in (wanted, replaced) if limit is not None), default=None)
+    if not isinstance(env, str):
+        return wanted
+    import gymnasium
+
+    from shoal.envs import register
+
+    register()
+    own = gymnasium.spec(env).max_episode_steps
+    return wanted if own is None else min(own, wanted)
