@@ -51,7 +51,11 @@ const KnownPacker* packer_of(const PyTypeObject* type) {
 const Packer& packer_of_module(std::string_view module) {
   const auto& packers = table().by_module;
   if (const auto found = packers.find(module); found != packers.end()) return *found->second;
-  nb::module_::import_(std::string(module).c_str());
+  try {
+    nb::module_::import_(std::string(module).c_str());
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+  }
   const auto found = packers.find(module);
   if (found == packers.end()) throw std::invalid_argument("bytes whose packer is in no module");
   return *found->second;
