@@ -1,4 +1,4 @@
-"""Runs every fuzz target, as many at a time as there are CPUs: python tests/fuzz/run.py BUILD --runs N [--seed S] [NAME…]"""
+"""Runs every fuzz target, as many at a time as there are CPUs: python tests/fuzz/run.py BUILD --runs N [--seconds T] [--seed S] [NAME…]"""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def command(build: Path, name: str, runs: int, seed: int, found: Path) -> list[str]:
-    flags = [f"-runs={runs}", f"-seed={seed}", f"-artifact_prefix={found}/{name}-"]
+def command(build: Path, name: str, runs: int, seconds: int, seed: int, found: Path) -> list[str]:
+    flags = [f"-runs={runs}", f"-max_total_time={seconds}", f"-seed={seed}", f"-artifact_prefix={found}/{name}-"]
     corpus, words = HERE / "corpus" / name, HERE / "dictionaries" / f"{name}.dict"
     if words.is_file():
         flags.append(f"-dict={words}")
@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("build", type=Path, help="the folder that the programs were built in")
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets [default: all]")
     parser.add_argument("--runs", type=int, required=True)
+    parser.add_argument("--seconds", type=int, default=0, help="the most for one target; 0: as long as the runs take")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--found", type=Path, default=None, help="where inputs go that fail [default: BUILD]")
     options = parser.parse_args()
@@ -42,7 +43,7 @@ def main() -> int:
         parser.error(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(targets())}")
 
     def run(name: str) -> bool:
-        words = command(options.build, name, options.runs, options.seed, found)
+        words = command(options.build, name, options.runs, options.seconds, options.seed, found)
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         lines = done.stdout.strip().splitlines()
         if done.returncode == 0 and lines:
