@@ -27,7 +27,7 @@ def _quiet(words: Callable[[typer.Context], Iterable[str]]) -> Callable[[typer.C
 def env_ids(_ctx: typer.Context) -> Iterable[str]:
     from shoal.cli.environments import gymnasium_ids, native_ids
 
-    return [*native_ids(), *gymnasium_ids(older=False)]
+    return dict.fromkeys([*native_ids(), *gymnasium_ids(older=False)])  # a program may have registered ours there, too
 
 
 @_quiet
