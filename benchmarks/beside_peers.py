@@ -66,6 +66,23 @@ def compared(runs: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, di
     return in_turns.compared(rates, "shoal_is", first_is_above=True)
 
 
+def stepped(
+    make: Mapping[str, Callable[[], Any]], run: Callable[[Any, int], int], steps: int, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """Each side's vectorised environments, of which `run(envs, steps)` says how many steps it made, once before the first round.
+
+    Peers' are made first: those that are forked come before anything has started threads.
+    """
+    vec_envs = {side: make[side]() for side in sorted(make, key=lambda side: side.startswith("shoal"))}
+    for envs in vec_envs.values():
+        envs.reset(seed=0)
+        run(envs, steps)
+    sides = compared({side: lambda envs=vec_envs[side]: run(envs, steps) for side in make}, rounds)
+    for envs in vec_envs.values():
+        envs.close()
+    return sides
+
+
 def tell(page: str, measured: str, rounds: int, sides: dict[str, dict[str, Any]], ratio: str, as_json: bool) -> None:
     """Prints a result; with `as_json` also as a line that adapters.py keeps.
 

@@ -41,16 +41,11 @@ def run(envs: Any, steps: int) -> int:
 
 
 def measure(task: str, num_envs: int, steps: int, rounds: int) -> dict[str, dict[str, Any]]:
-    # Those that are forked come before anything has started threads.
-    order = sorted(SIDES, key=lambda name: name.startswith("shoal"))
-    vec_envs = {name: SIDES[name][0]([TASKS[task]] * num_envs, **SIDES[name][1]) for name in order}
-    for envs in vec_envs.values():
-        envs.reset(seed=0)
-        run(envs, steps)
-    sides = beside_peers.compared({name: functools.partial(run, vec_envs[name], steps) for name in SIDES}, rounds)
-    for envs in vec_envs.values():
-        envs.close()
-    return sides
+    make = {
+        side: functools.partial(kind, [TASKS[task]] * num_envs, **arguments)
+        for side, (kind, arguments) in SIDES.items()
+    }
+    return beside_peers.stepped(make, run, steps, rounds)
 
 
 if __name__ == "__main__":
