@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "shoal/os/error.h"
+
 namespace shoal::fuzz {
 
 using Bytes = std::vector<std::byte>;
@@ -79,6 +81,16 @@ class Output {
  private:
   Bytes bytes_;
 };
+
+/// What LLVMFuzzerTestOneInput() returns: an input may be refused by an Error, and by nothing else.
+template <class Read>
+int refused_at_most(Read&& read) {
+  try {
+    read();
+  } catch (const Error&) {
+  }
+  return 0;
+}
 
 }  // namespace shoal::fuzz
 

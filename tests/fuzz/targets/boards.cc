@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "../input.h"
-#include "shoal/os/error.h"
 #include "shoal/os/memory/memfd.h"
 #include "shoal/shm/board.h"
 #include "shoal/trace/capture.h"
@@ -105,9 +104,5 @@ std::vector<Bytes> seeds() {
 }  // namespace shoal::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
-    shoal::fuzz::read({data, size});
-  } catch (const shoal::Error&) {
-  }
-  return 0;
+  return shoal::fuzz::refused_at_most([&] { shoal::fuzz::read({data, size}); });
 }

@@ -11,7 +11,6 @@
 #include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/trained_policy.h"
-#include "shoal/os/error.h"
 
 namespace shoal::fuzz {
 namespace {
@@ -108,9 +107,5 @@ std::vector<Bytes> seeds() {
 }  // namespace shoal::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
-    shoal::fuzz::read({data, size});
-  } catch (const shoal::Error&) {
-  }
-  return 0;
+  return shoal::fuzz::refused_at_most([&] { shoal::fuzz::read({data, size}); });
 }

@@ -5,7 +5,6 @@
 #include "shoal/collect/replay/replay.h"
 #include "shoal/collect/weight_store.h"
 #include "shoal/ipc/pool/task_segment.h"
-#include "shoal/os/error.h"
 #include "shoal/os/memory/memfd.h"
 #include "shoal/process/identity/port_order.h"
 #include "shoal/process/identity/shared_state.h"
@@ -205,9 +204,5 @@ std::vector<Bytes> seeds() {
 }  // namespace shoal::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
-    shoal::fuzz::read({data, size});
-  } catch (const shoal::Error&) {
-  }
-  return 0;
+  return shoal::fuzz::refused_at_most([&] { shoal::fuzz::read({data, size}); });
 }

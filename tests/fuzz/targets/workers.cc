@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "../input.h"
-#include "shoal/os/error.h"
 #include "shoal/os/log.h"
 #include "shoal/vector/async/pool_vector_env.h"
 #include "shoal/vector/sync/control_block.h"
@@ -224,13 +223,11 @@ std::vector<Bytes> seeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   shoal::fuzz::Input input(data, size);
-  try {
+  return shoal::fuzz::refused_at_most([&] {
     if (input.take<std::uint8_t>() % 2 == 0) {
       shoal::fuzz::play_rounds(input);
     } else {
       shoal::fuzz::play_async(input);
     }
-  } catch (const shoal::Error&) {
-  }
-  return 0;
+  });
 }
