@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <variant>
 
 #include "shoal/os/error.h"
+#include "shoal/shm/possible_shape.h"
 
 namespace shoal::env {
 namespace {
@@ -87,21 +87,12 @@ using Shape = std::vector<std::int64_t>;
 
 /// Throws unless an array of this shape can be; returns its elements.
 std::size_t checked_elements(const shm::TensorSpec& spec) {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
-  std::size_t bytes = shm::itemsize(spec.dtype);
-  bool negative = false, empty = false, too_large = spec.shape.size() > 64;
-  for (const std::int64_t n : spec.shape) {
-    negative = negative || n < 0;
-    empty = empty || n == 0;
-    // Nothing else is possible beside a 0 that would not be without it.
-    const auto factor = static_cast<std::size_t>(std::max<std::int64_t>(n, 1));
-    too_large = too_large || __builtin_mul_overflow(bytes, factor, &bytes) || bytes > kMaxBytes;
-  }
-  if (negative || too_large) {
+  constexpr std::size_t kMostDimensions = 64;
+  if (spec.shape.size() > kMostDimensions || !shm::possible_bytes(spec)) {
     throw InvalidArgument(fmt::format("a space has the shape [{}]: there are no such arrays",
                                       fmt::join(spec.shape, ", ")));
   }
-  return empty ? 0 : bytes / shm::itemsize(spec.dtype);
+  return static_cast<std::size_t>(spec.numel());
 }
 
 void check_count(const char* what, std::size_t count, std::size_t elements, bool one_for_all) {

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "shoal/os/error.h"
+#include "shoal/shm/possible_shape.h"
 
 namespace shoal::serve {
 namespace {
 
 constexpr std::uint32_t kMaxLeaves = 256;
 constexpr std::uint32_t kMaxDims = 32;
-constexpr std::int64_t kMaxLeafBytes = std::int64_t{1} << 40;
 
 }  // namespace
 
@@ -49,14 +47,8 @@ RowSpec read_row_spec(process::ByteReader& reader) {
     check(dtype <= static_cast<std::uint8_t>(shm::DType::kF64) && dims <= kMaxDims);
     leaf.dtype = static_cast<shm::DType>(dtype);
     leaf.shape.resize(dims);
-    std::int64_t bytes = static_cast<std::int64_t>(shm::itemsize(leaf.dtype));
-    for (std::int64_t& extent : leaf.shape) {
-      extent = reader.number<std::int64_t>();
-      // An extent of 0 makes no others possible that would not be without it.
-      check(extent >= 0 &&
-            !__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes) &&
-            bytes <= kMaxLeafBytes);
-    }
+    for (std::int64_t& extent : leaf.shape) extent = reader.number<std::int64_t>();
+    check(shm::possible_bytes(leaf).has_value());
   }
   return spec;
 }
