@@ -5,8 +5,9 @@ policy.
 
 Both step Gymnasium's own Python environments. With mode="sync", TorchRL's figure of a round is the better one of its environments in
 its process (SerialEnv) and in two workers (ParallelEnv of SerialEnvs); its MultiSyncCollector and MultiAsyncCollector have two workers
-with half of the environments each, as ours have. A ratio is of one round's figures. Beside them: Shoal with its native environment, with a
-C++ network, and with both. Without TorchRL's environment (benchmarks/peers/setup torchrl) Shoal runs alone.
+with half of the environments each, as ours have. A ratio is of one round's figures. Beside them: Shoal with its native environment, which
+gives the same bits as Gymnasium's, in all modes; with a C++ network, and with both. Without TorchRL's environment
+(benchmarks/peers/setup torchrl) Shoal runs alone.
 
     python benchmarks/collectors.py --many 64    # instead: how long 64 collectors with 8 environments take to start, what they weigh
 """
@@ -50,6 +51,8 @@ class Policy(torch.nn.Module):
 
 
 def run_shoal(env: str, policy: Any, arguments: argparse.Namespace, **more: Any) -> float:
+    if more.get("mode") in MULTI:
+        more |= {"num_collectors": 2, "policy_batch": arguments.envs // 2}
     torch.set_num_threads(1)
     with shoal.Collector(
         env, policy, num_envs=arguments.envs, frames_per_batch=arguments.frames, next_obs=True, **more
@@ -95,9 +98,7 @@ def main() -> None:
         "shoal-serial": lambda: run_shoal("CartPole-v1", Policy(), arguments, num_workers=0),
         "shoal-process": lambda: run_shoal("CartPole-v1", Policy(), arguments, num_workers=2),
         **{
-            f"shoal-{mode}": lambda mode=mode: run_shoal(
-                "CartPole-v1", Policy(), arguments, mode=mode, num_collectors=2, policy_batch=arguments.envs // 2
-            )
+            f"shoal-{mode}": lambda mode=mode: run_shoal("CartPole-v1", Policy(), arguments, mode=mode)
             for mode in MULTI
         },
     }
@@ -109,6 +110,10 @@ def main() -> None:
         print(f"no {TORCHRL}: run benchmarks/peers/setup torchrl to compare")
     contestants |= {
         "shoal-native-env": lambda: run_shoal("shoal/CartPole-v1", Policy(), arguments),
+        **{
+            f"shoal-native-env-{mode}": lambda mode=mode: run_shoal("shoal/CartPole-v1", Policy(), arguments, mode=mode)
+            for mode in MULTI
+        },
         "shoal-network": lambda: run_shoal("CartPole-v1", "sb3", arguments),
         "shoal-native-env-network": lambda: run_shoal("shoal/CartPole-v1", "sb3", arguments),
     }
@@ -121,8 +126,8 @@ def main() -> None:
         print(f"{name:26} {median:12,.0f} frames/s ({low:,.0f} to {high:,.0f})")
     if TORCHRL.exists():
         best = [max(pair) for pair in zip(rates["torchrl-serial"], rates["torchrl-parallel"], strict=True)]
-        peers = {"shoal-serial": best, "shoal-process": best} | {
-            f"shoal-{mode}": rates[f"torchrl-{mode}"] for mode in MULTI
+        peers = dict.fromkeys(("shoal-serial", "shoal-process", "shoal-native-env"), best) | {
+            f"{ours}-{mode}": rates[f"torchrl-{mode}"] for ours in ("shoal", "shoal-native-env") for mode in MULTI
         }
         for name, theirs in peers.items():
             ratios = [one / other for one, other in zip(rates[name], theirs, strict=True)]

@@ -49,34 +49,45 @@ class Busy(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 8).astype(np.float32)
 
 
+NUM_STEPS, EPOCHS = 64, 4
+
+
+def trainer(
+    ranks: int, folder: str, *, step_us: float = 200, num_envs: int = 16, batch_size: int = 256
+) -> shoal.learn.Trainer:
+    """Of PPO on `Busy`, which goes on until it is stopped."""
+    return shoal.learn.Trainer(
+        Busy,
+        nproc=ranks,
+        env_kwargs={"seconds": step_us * 1e-6},
+        num_envs=num_envs,
+        num_steps=NUM_STEPS,
+        batch_size=batch_size,
+        epochs=EPOCHS,
+        total_steps=10**9,
+        num_workers=0,
+        eval_every=0,
+        eval_envs=1,
+        final_episodes=0,
+        save_every_seconds=1e6,
+        run_dir=f"{folder}/run",
+    )
+
+
 def rate(ranks: int, options: argparse.Namespace) -> float:
     """Steps per second between the first iteration and the end of the time."""
-    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch:
-        trainer = shoal.learn.Trainer(
-            Busy,
-            nproc=ranks,
-            env_kwargs={"seconds": options.step_us * 1e-6},
-            num_envs=16,
-            num_steps=64,
-            batch_size=256,
-            epochs=4,
-            total_steps=10**9,
-            num_workers=0,
-            eval_every=0,
-            eval_envs=1,
-            final_episodes=0,
-            save_every_seconds=1e6,
-            run_dir=f"{scratch}/run",
-        )
-        with trainer:
-            trainer.start()
-            while trainer.status()["step"] == 0:
-                trainer.wait(0.001)
-            begin, first = time.perf_counter(), trainer.status()["step"]
-            trainer.wait(options.seconds)
-            last, seconds = trainer.status()["step"], time.perf_counter() - begin
-            trainer.stop()
-            trainer.wait()
+    with (
+        tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch,
+        trainer(ranks, scratch, step_us=options.step_us) as training,
+    ):
+        training.start()
+        while training.status()["step"] == 0:
+            training.wait(0.001)
+        begin, first = time.perf_counter(), training.status()["step"]
+        training.wait(options.seconds)
+        last, seconds = training.status()["step"], time.perf_counter() - begin
+        training.stop()
+        training.wait()
     return (last - first) / seconds
 
 

@@ -62,21 +62,26 @@ def ask(model: Any, numbers: int, seconds: float, barrier: Any, results: Any) ->
     results.put(times)
 
 
-def run_shoal(clients: int, numbers: int, seconds: float) -> dict[str, float]:
-    with shoal.ModelService({"echo": echo}, max_batch=64, threads=1) as service:
-        barrier, results = fork.Barrier(clients), fork.Queue()
-        arguments = (service.model("echo"), numbers, seconds, barrier, results)
-        processes = [fork.Process(target=ask, args=arguments, daemon=True) for _ in range(clients)]
-        for process in processes:
-            process.start()
-        times = sorted(sum((results.get() for _ in processes), []))
-        for process in processes:
-            process.join()
+def asked(model: Any, clients: int, numbers: int, seconds: float) -> dict[str, float]:
+    """Requests per second of so many processes that ask the model, and what a request took: seconds."""
+    barrier, results = fork.Barrier(clients), fork.Queue()
+    arguments = (model, numbers, seconds, barrier, results)
+    processes = [fork.Process(target=ask, args=arguments, daemon=True) for _ in range(clients)]
+    for process in processes:
+        process.start()
+    times = sorted(sum((results.get() for _ in processes), []))
+    for process in processes:
+        process.join()
     return {
         "per_second": len(times) / seconds,
         "p50": times[len(times) // 2],
         "p99": times[len(times) * 99 // 100],
     }
+
+
+def run_shoal(clients: int, numbers: int, seconds: float) -> dict[str, float]:
+    with shoal.ModelService({"echo": echo}, max_batch=64, threads=1) as service:
+        return asked(service.model("echo"), clients, numbers, seconds)
 
 
 def run_torchrl(clients: int, numbers: int, seconds: float) -> dict[str, float]:

@@ -53,7 +53,7 @@ def work(*arguments: Any) -> None:
 def accuracy(model: torch.nn.Module) -> float:
     images, labels = digits(1000, seed=9)
     with torch.no_grad():
-        return (model(images).argmax(1) == labels).float().mean().item()
+        return float((model(images).argmax(1) == labels).float().mean())
 
 
 def main() -> None:

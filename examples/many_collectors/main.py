@@ -43,7 +43,8 @@ def main(options: argparse.Namespace) -> None:
         seed=0,
         worker=shoal.WorkerOptions(preload=[] if options.stand_in else ["torch"]),  # what synchronises there
     ) as collector:
-        frames, pids, weight = 0, set(), 0
+        frames, weight = 0, 0
+        pids: set[int] = set()
         for batch in collector:
             frames += int(batch["valid"].sum())
             if not pids:  # all of them have made their environments

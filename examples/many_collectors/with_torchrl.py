@@ -55,7 +55,8 @@ def main(options: argparse.Namespace) -> None:
         device="cpu",
     )
     try:
-        frames, held, pids, weight = 0, 0, set(), 0
+        frames, held, weight = 0, 0, 0
+        pids: set[int] = set()
         for batch in collector:
             frames += batch.numel()
             pids = pids or set(descendants())

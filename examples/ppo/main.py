@@ -61,7 +61,8 @@ class Agent(nn.Module):
         )
 
     def value(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.critic(obs.flatten(1)).squeeze(-1)
+        value: torch.Tensor = self.critic(obs.flatten(1))
+        return value.squeeze(-1)
 
     def policy(self, obs: torch.Tensor) -> Categorical:
         return Categorical(logits=self.actor(obs.flatten(1)), validate_args=False)

@@ -143,7 +143,8 @@ def measured_in_a_program(holder: str, envs: int, seconds: float, package: str) 
         if "StartFailed" in errors or "TimeoutError" in errors:
             return None
         raise RuntimeError(f"{holder} with {envs} environments failed:\n{errors}")
-    return json.loads(out.splitlines()[-1])
+    measured: dict[str, float] = json.loads(out.splitlines()[-1])
+    return measured
 
 
 def table(figures: dict[str, dict[int, list[Cell]]], seconds: float) -> str:

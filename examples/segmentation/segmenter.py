@@ -38,7 +38,7 @@ class UNet(nn.Module):
         self.up2 = nn.Sequential(*_layers(c + b, b))
         self.up1 = nn.Sequential(*_layers(b + a, a))
         self.head = nn.Conv2d(a, len(CLASSES) * self.BLOCK**2, 1)
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's annotations lack it
 
     def logits(self, frames: torch.Tensor) -> torch.Tensor:
         """uint8 [n, h, w, 3] to float32 [n, classes, h, w]; h and w are multiples of 16."""
@@ -48,7 +48,8 @@ class UNet(nn.Module):
         """argmax of logits(), a third of whose time it takes: before the pixels are where they belong, a class after the other."""
         features = self._features(frames)
         n, _, h, w = features.shape
-        logits = torch.matmul(self.head.weight.flatten(1), features.flatten(2)) + self.head.bias[:, None]
+        weight, bias = self.head.parameters()
+        logits = torch.matmul(weight.flatten(1), features.flatten(2)) + bias[:, None]
         planes = logits.unflatten(1, (len(CLASSES), -1)).unbind(1)
         best, mask = planes[0], torch.zeros_like(planes[0], dtype=torch.uint8)
         for label, plane in enumerate(planes[1:], 1):
@@ -62,7 +63,8 @@ class UNet(nn.Module):
         middle = self.down2(functional.max_pool2d(fine, 2))
         coarse = self.bottom(functional.max_pool2d(middle, 2))
         middle = self.up2(torch.cat([_twice(coarse), middle], 1))
-        return self.up1(torch.cat([_twice(middle), fine], 1))
+        features: torch.Tensor = self.up1(torch.cat([_twice(middle), fine], 1))
+        return features
 
 
 class MaskRCNN(nn.Module):
@@ -134,7 +136,8 @@ class InProcess:
 
     def __call__(self, frame: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return self._model(torch.from_numpy(frame)[None].to(self._device))[0].cpu().numpy()
+            mask: torch.Tensor = self._model(torch.from_numpy(frame)[None].to(self._device))[0]
+        return mask.cpu().numpy()
 
 
 def _layers(channels: int, width: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:

@@ -31,12 +31,12 @@ def _scramble(x: np.ndarray) -> np.ndarray:
     x = x * np.uint32(0x7FEB352D)
     x = x ^ (x >> 15)
     x = x * np.uint32(0x846CA68B)
-    return x ^ (x >> 16)
+    return np.asarray(x ^ (x >> 16))
 
 
 def _colour(kind: int, key: int) -> np.ndarray:
     keys = np.array([(key + c + 1) % 2**32 for c in range(3)], np.uint32)
-    return _DARKEST[kind] + _scramble(keys) % 64
+    return np.asarray(_DARKEST[kind] + _scramble(keys) % 64)
 
 
 _Y, _X = np.mgrid[0:SIDE, 0:SIDE].astype(np.uint32)
@@ -85,7 +85,7 @@ class World(gymnasium.Env[np.ndarray, int]):
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.observation_space: spaces.Space[Any] = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
-        self.action_space = spaces.Discrete(4)  # up, down, left, right
+        self.action_space: spaces.Space[Any] = spaces.Discrete(4)  # up, down, left, right
         self.render_mode = render_mode
         self.rgb = np.zeros((SIDE, SIDE, 3), np.uint8)
         self.mask = np.zeros((SIDE, SIDE), np.uint8)

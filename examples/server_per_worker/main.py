@@ -14,6 +14,7 @@ Four things that go wrong where environments move into processes, and what is do
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import settings
 from world import World
@@ -22,7 +23,7 @@ import shoal
 
 
 def main(context: str = "forkserver") -> None:
-    where = {"backend": "serial"} if context == "serial" else {"context": context, "num_workers": 2}
+    where: dict[str, Any] = {"backend": "serial"} if context == "serial" else {"context": context, "num_workers": 2}
     envs = shoal.make_vec(
         World,
         num_envs=4,

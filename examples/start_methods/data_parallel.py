@@ -48,7 +48,7 @@ def train(rank: int, processes: int, port: int, epochs: int, loaders: Any, resul
     parallel = DistributedDataParallel(model, device_ids=[rank] if has_gpus else None)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     data = dataset()
-    sampler = DistributedSampler(data, seed=0)
+    sampler: DistributedSampler[Any] = DistributedSampler(data, seed=0)
     loader = DataLoader(
         data, 32, sampler=sampler, num_workers=1, multiprocessing_context=loaders, persistent_workers=True
     )

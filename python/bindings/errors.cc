@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "bytes.h"
 #include "exceptions.h"
+#include "shoal/group/connection/connection_lost.h"
 #include "shoal/group/peer_lost.h"
 #include "shoal/os/error.h"
 #include "shoal/process/error_report.h"
@@ -80,6 +81,12 @@ nb::object exception_of(const group::PeerLost& error) {
                                           "host"_a = member.host, "pid"_a = member.pid);
 }
 
+nb::object exception_of(const group::ConnectionLost& error) {
+  const group::Member& member = error.member();
+  return python_errors().attr("ConnectionLost")(error.what(), "host"_a = member.host,
+                                                "pid"_a = member.pid);
+}
+
 nb::object exception_of(const vector::TooManyFaults& error) {
   nb::list faults;
   for (const vector::Fault& fault : error.faults()) faults.append(fault_to_python(*fault));
@@ -113,6 +120,8 @@ void set_python_error(const std::exception_ptr& pending) {
   } catch (const process::WorkerDied& error) {
     raise(exception_of(error));
   } catch (const group::PeerLost& error) {
+    raise(exception_of(error));
+  } catch (const group::ConnectionLost& error) {
     raise(exception_of(error));
   } catch (const vector::TooManyFaults& error) {
     raise(exception_of(error));

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from shoal import atari, collect, errors, identity, learn, multiprocessing, process, serve, vector
     from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.collect.collector import Collector
-    from shoal.errors import Error, ForkRefused, PeerLost, RemoteError, StartFailed, TooManyFaults, WorkerDied
+    from shoal.errors import (
+        ConnectionLost,
+        Error,
+        ForkRefused,
+        PeerLost,
+        RemoteError,
+        StartFailed,
+        TooManyFaults,
+        WorkerDied,
+    )
     from shoal.identity import PortLease, SharedDict, Snapshot, Worker, worker
     from shoal.ipc.tensors import share_module
     from shoal.serve.service import ModelService
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AtariPreprocessing",
     "Collector",
+    "ConnectionLost",
     "Error",
     "Fault",
     "FaultPolicy",
@@ -68,6 +78,7 @@ __all__ = [
 _MODULE_OF = {
     "AtariPreprocessing": "shoal.atari.preprocessing",
     "Collector": "shoal.collect.collector",
+    "ConnectionLost": "shoal.errors",
     "Error": "shoal.errors",
     "Fault": "shoal.vector.faults",
     "FaultPolicy": "shoal.vector.faults",

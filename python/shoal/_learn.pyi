@@ -135,6 +135,55 @@ class Policy:
         self, envs: shoal._core.VectorEnv, episodes: int, seed: int, deterministic: bool = True
     ) -> dict[Any, Any]: ...
 
+class RemoteCollectors:
+    """Collectors that come from other processes, on this host or others."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def collectors(self) -> list[Any]:
+        """Those that are there."""
+
+    def end(self, over: bool) -> None:
+        """
+        Tells them that the run is over, or that this session of it is. Idempotent.
+        """
+
+def listen(
+    address: str,
+    like: shoal._core.VectorEnv,
+    config_json: str,
+    about_json: str,
+    run: str,
+    attempt: int,
+    secret: str | None = None,
+) -> RemoteCollectors:
+    """
+    Takes collectors at this address, for environments with the spaces of `like`.
+    """
+
+class RemoteCollector:
+    """A collector whose learner is elsewhere."""
+
+    @property
+    def assignment(self) -> str:
+        """What the learner says that is to be stepped, as JSON."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    def collect(self, envs: shoal._core.VectorEnv) -> dict[Any, Any]:
+        """Until the learner takes leave."""
+
+    def fail(self, why: str) -> None:
+        """Takes leave, since something has gone wrong: what. Idempotent."""
+
+def come_to(address: str, secret: str | None = None, run: str = "", timeout: float = 10.0) -> RemoteCollector:
+    """Connects to the learner at this address."""
+
 class Trainer:
     def __init__(
         self,
@@ -146,6 +195,7 @@ class Trainer:
         about_json: str = "{}",
         actors: Actors | None = None,
         group: shoal._core.group.Group | None = None,
+        collectors: RemoteCollectors | None = None,
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...

@@ -6,6 +6,7 @@ from typing import Any
 
 __all__ = [
     "Cancelled",
+    "ConnectionLost",
     "DeadlineExceeded",
     "Error",
     "ForkRefused",
@@ -87,6 +88,21 @@ class PeerLost(Error):
     def __init__(self, message: str, *, rank: int = -1, host: str = "", pid: int = -1) -> None:
         super().__init__(message)
         self.rank = rank
+        self.host = host
+        self.pid = pid
+
+
+class ConnectionLost(Error, ConnectionError):
+    """The process at the other end of a connection was killed, was stopped, or cannot be reached any more: the learner of a
+    collector on another host.
+
+    Attributes:
+        host: the name of its machine.
+        pid: its process id there.
+    """
+
+    def __init__(self, message: str, *, host: str = "", pid: int = -1) -> None:
+        super().__init__(message)
         self.host = host
         self.pid = pid
 

@@ -60,6 +60,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "segmented": (BESIDE,),
         "registry.cc": (BESIDE, "classic", "segmented"),
     },
+    "group": {
+        BESIDE: (),
+        "connection": (BESIDE,),
+    },
     "vector": {
         "fault": (),
         "step": ("fault",),
@@ -73,6 +77,10 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "observe_workers.cc": (BESIDE, "step", "sync", "async"),
         "vector_env.cc": (BESIDE, "local", "sync", "async", "native", "worker_program"),
     },
+    "serve": {
+        BESIDE: (),
+        "remote": (BESIDE,),
+    },
     "collect": {
         BESIDE: (),
         "replay": (),
@@ -84,6 +92,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "optimizer": ("config", "network"),
         "learner": ("config", "checkpoint", "network", "optimizer"),
         "asynchronous": ("config", "checkpoint", "learner"),
+        "remote": ("config", "learner", "asynchronous"),
         "ppo": ("config", "network", "learner", "asynchronous"),
         "a2c": ("config", "network", "optimizer", "learner", "asynchronous"),
         "a3c": ("config", "optimizer", "learner", "a2c"),
@@ -93,8 +102,20 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "dqn": ("config", "network", "optimizer", "learner", "off_policy"),
         "sac": ("config", "network", "optimizer", "learner", "off_policy"),
         "recurrent_ppo": ("config", "network", "learner", "ppo"),
-        "algorithm": ("config", "learner", "ppo", "a2c", "a3c", "impala", "appo", "dqn", "sac", "recurrent_ppo"),
-        "run": ("checkpoint", "network", "learner", "a3c", "algorithm"),
+        "algorithm": (
+            "config",
+            "learner",
+            "asynchronous",
+            "ppo",
+            "a2c",
+            "a3c",
+            "impala",
+            "appo",
+            "dqn",
+            "sac",
+            "recurrent_ppo",
+        ),
+        "run": ("checkpoint", "network", "learner", "remote", "a3c", "algorithm"),
     },
     "bindings": {
         BESIDE: (),

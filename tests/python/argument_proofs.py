@@ -22,6 +22,7 @@ MODULES = "test_learn_modules"
 MODULES_REFUSED = "test_learn_modules_refused"
 RECURRENT = "test_learn_recurrent"
 ATARI = "test_atari"
+REMOTE = "test_learn_remote"
 
 OF_CPYTHON = Because("CPython's: what it makes here belongs to no context")
 ANSWERED = Because("ServiceModel's: a local model has answered, or raised, when the call returns")
@@ -41,6 +42,7 @@ TRAIN = {
     "atari": f"{ATARI}::test_another_way_of_scaling_rewards_goes_before_the_default_sign",
     "config": "test_learn_zoo::test_a_run_is_trained_by_it_and_other_arguments_go_before",
     "nproc": "test_learn_ranks::test_two_processes_give_the_bits_of_one",
+    "listen": f"{REMOTE}::test_a_run_learns_from_collectors_of_other_processes",
     "num_workers backend context": f"{OWN}::test_training_is_where_and_how_it_was_asked_to_be",
     "overrides": "test_learn_train::test_a_bad_option_is_one_clear_error_before_anything_starts",
 }
@@ -218,6 +220,18 @@ PROOF: dict[str, dict[str, str]] = {
         "threads preload": f"{OWN}::test_a_server_has_the_threads_and_modules_it_was_given",
         "on_fault": "test_serve_death::test_with_restart_another_server_takes_its_place",
         "start_timeout": f"{OWN}::test_a_model_that_is_not_loaded_within_start_timeout_is_an_error",
+        "listen secret": "test_serve_remote::test_another_secret_is_refused_on_both_sides",
+    },
+    "ModelService.connect": {
+        "address secret": "test_serve_remote::test_another_secret_is_refused_on_both_sides",
+        "timeout": "test_serve_remote::test_requests_end_at_their_deadline_or_when_they_are_cancelled",
+        "on_fault": "test_serve_remote::test_with_restart_a_service_that_comes_again_is_asked_again",
+        "start_timeout": "test_serve_remote::test_an_address_where_nobody_answers_is_one_error",
+    },
+    "serve.RemoteService.update": {
+        "name state version mode": (
+            "test_serve_remote::test_replies_name_the_weights_which_may_be_pinned_and_are_updated_there"
+        ),
     },
     "ModelService.model": {"name": "test_serve::test_an_unknown_model_is_named"},
     "ModelService.update": {
@@ -527,6 +541,13 @@ PROOF: dict[str, dict[str, str]] = {
     # --- learning
     "learn.train": {**TRAIN, "callback": "test_learn_train::test_callback_sees_the_status_and_may_stop_the_run"},
     "learn.Trainer": TRAIN,
+    "learn.collect": {
+        "secret": f"{REMOTE}::test_who_does_not_belong_here_is_refused",
+        "address callback wait": f"{REMOTE}::test_a_learner_that_is_killed_is_one_error_or_waited_for",
+        "num_collectors num_workers backend context": (
+            f"{REMOTE}::test_several_collectors_are_processes_with_environments_where_they_are_asked_to_be"
+        ),
+    },
     "learn.Trainer.wait": {"timeout": "test_learn_train::test_stop_from_another_thread"},
     "learn.load_policy": {
         "run_dir which": "test_learn_policy::test_which_policy",
@@ -694,11 +715,17 @@ PROOF: dict[str, dict[str, str]] = {
     # --- CleanRL's scripts'
     "compat.cleanrl.SyncVectorEnv": {
         "env_fns copy": f"{CLEANRL}::test_copy_says_whether_observations_are_views_in_this_process",
+        "observation_space action_space": f"{CLEANRL}::test_arguments_are_those_of_0_29",
     },
     "compat.cleanrl.AsyncVectorEnv": {
+        "observation_space action_space": f"{CLEANRL}::test_arguments_are_those_of_0_29",
+        "shared_memory context daemon worker": f"{CLEANRL}::test_a_worker_of_pipes_is_refused_and_not_another_class",
         "env_fns copy": f"{CLEANRL}::test_copy_says_whether_observations_of_workers_are_views",
         "num_workers": f"{CLEANRL}::test_workers_share_environments_where_that_is_asked",
         "on_fault worker_options": f"{CLEANRL}::test_a_killed_worker_is_replaced_where_that_is_asked",
+    },
+    "compat.cleanrl.AsyncVectorEnv.step_wait": {
+        "timeout": Because("compat.gymnasium.AsyncVectorEnv's: the infos are looked at when the step is there"),
     },
     # --- PettingZoo's
     "compat.pettingzoo.make_vec": {
@@ -747,7 +774,8 @@ ALSO_CALLED: dict[str, tuple[str, ...]] = {
 
 # Flags of commands: the commands' own tests, by file.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "train": (ATARI, "test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp"),
+    "train": (ATARI, "test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp", REMOTE),
+    "collect": (REMOTE,),
     "evaluate": ("test_cli_train", "test_examples_cpp", OWN),
     "plot": ("test_cli", "test_cli_train"),
     "envs": ("test_cli", "test_examples_cpp"),

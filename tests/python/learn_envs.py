@@ -189,6 +189,13 @@ class FailsInAWorker(Drift):
         return super().step(action)
 
 
+class SlowInAWorker(Drift):
+    """Takes 3 ms a step in a process that `nproc=` started."""
+
+    def __init__(self) -> None:
+        super().__init__(linger=0.003 if _is_rank_of_its_own() else 0.0)
+
+
 class AbsentInAWorker(Drift):
     """Cannot be made in a process that `nproc=` started."""
 

@@ -39,10 +39,10 @@ MODULES = (
 )
 
 HANDED_OUT = frozenset(
-    "Counter Fault PortLease SharedDict VectorEnv Worker doctor.Finding learn.Evaluation learn.ModulePolicy learn.Policy learn.Result learn.TorchPolicy"
+    "Counter Fault PortLease SharedDict VectorEnv Worker doctor.Finding learn.Collected learn.Evaluation learn.ModulePolicy learn.Policy learn.Result learn.TorchPolicy"
     " compat.envpool.EnvPool compat.envpool.EnvSpec compat.moolib.EnvStepperFuture compat.pettingzoo.ParallelVectorEnv multiprocessing.ProcessContext multiprocessing.SpawnContext multiprocessing.connection.Connection"
     " multiprocessing.pool.ApplyResult multiprocessing.pool.IMapIterator multiprocessing.pool.IMapUnorderedIterator"
-    " multiprocessing.pool.MapResult process.WorkerContext process.WorkerProcess serve.LocalModel serve.Reply"
+    " multiprocessing.pool.MapResult process.WorkerContext process.WorkerProcess serve.LocalModel serve.RemoteService serve.Reply"
     " serve.ServiceModel vector.AsyncVectorEnv".split()
 )
 """Classes whose objects users get, and do not make."""

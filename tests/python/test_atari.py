@@ -16,9 +16,11 @@ import pytest
 
 import shoal
 from shoal.atari import AtariEnv, AtariPreprocessing
+from shoal.atari.preprocessing import preprocessing_of
 from shoal.cli import main
 from shoal.cli.settings import atari as atari_flags
 from shoal.cli.settings import from_file as settings_of
+from shoal.learn.environments import EnvOptions
 
 pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
@@ -440,6 +442,11 @@ def test_a_preset_brings_its_librarys_preprocessing(train: Any) -> None:
     library = AtariPreprocessing.like
     for name, expected in (("cleanrl_atari", library("cleanrl")), ("zoo_atari", library("sb3"))):
         assert train(name=name, preset=name)["atari"] == expected.as_dict() | {"screen_size": [84, 84]}
+
+
+def test_what_remembers_sees_one_picture_at_a_time() -> None:
+    options = EnvOptions().with_preprocessing("ALE/Breakout-v5", "cleanrl_atari_lstm")
+    assert AtariPreprocessing.like("cleanrl", frame_stack=1) == preprocessing_of(options.atari)
 
 
 def test_a_switch_of_training_is_kept_and_resumed(train: Any, tmp_path: Path) -> None:

@@ -94,6 +94,13 @@ def test_stable_baselines3_gets_the_same_settings_or_none():
         ("recurrent_ppo", "CartPoleNoVel-v1", "algorithm=recurrent_ppo"),
     ):
         assert name in program.missing(shoal.learn.preset(preset, algorithm))
+    for algorithm, option, value in (
+        ("ppo", "value_gain", 0.01),
+        ("ppo", "optimizer", "rmsprop"),
+        ("dqn", "orthogonal_init", True),
+        ("sac", "max_grad_norm", 0.5),
+    ):
+        assert program.missing(shoal.learn.preset("sb3", algorithm) | {option: value}) == [f"{option}={value}"]
     for algorithm in program.ALGORITHMS:
         assert program.missing(shoal.learn.preset("sb3", algorithm)) == [], algorithm
 
@@ -138,3 +145,20 @@ def test_the_best_of_the_mean_curve_is_of_steps_that_all_seeds_have():
         {"evaluations": [[1, 0.0], [2, 6.0], [3, 99.0]], "return": 0, "training": [], "steps": 3, "seconds": 1},
     ]
     assert Found(ROWS["ppo/CartPole-v1"], "shoal", runs).summary()["curve_best"] == 5
+
+
+def test_stable_baselines3_has_the_optimizer_and_the_temperature_of_the_settings():
+    pytest.importorskip("stable_baselines3")
+    import gymnasium
+    from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+
+    from shoal.bench.learning import sb3_program as program
+
+    settings = {"seed": 0, "optimizer": "rmsprop_tf", "rmsprop_alpha": 0.9, "rmsprop_eps": 1e-3}
+    model = program.learner(shoal.learn.preset("sb3", "a2c") | settings, gymnasium.make("CartPole-v1"))
+    assert isinstance(model.policy.optimizer, RMSpropTFLike)
+    assert (model.policy.optimizer.defaults["alpha"], model.policy.optimizer.defaults["eps"]) == (0.9, 1e-3)
+    settings = {"entropy_coef": 0.2, "target_entropy": -3.0, "adam_beta1": 0.5, "buffer_size": 100}
+    model = program.learner(shoal.learn.preset("sb3", "sac") | settings, gymnasium.make("Pendulum-v1"))
+    assert model.log_ent_coef.exp().item() == pytest.approx(0.2) and model.target_entropy == -3.0
+    assert model.actor.optimizer.defaults["betas"] == (0.5, 0.999)

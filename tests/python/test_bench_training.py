@@ -57,7 +57,7 @@ def test_equal_frames_tells_who_is_below_the_first_ones_interval():
 def test_equal_frames_gives_appo_the_settings_of_ppo():
     frames = script("equal_frames")
     ours, preset = frames.told("appo", "Acrobot-v1"), learn.preset("Acrobot-v1")
-    of_ppo = {"algorithm", "overlap", "shards"}
+    of_ppo = {"algorithm", "overlap", "shards", "split_update", "sync_fraction"}
     assert of_ppo.isdisjoint(set(ours) - {"algorithm"}) and ours["algorithm"] == "appo"
     assert {name: ours[name] for name in set(preset) - of_ppo} == {name: preset[name] for name in set(preset) - of_ppo}
     assert frames.told("appo-preset", "Acrobot-v1") is None

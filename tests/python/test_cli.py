@@ -45,12 +45,12 @@ def run_of(folder: Path, records: list[dict]) -> Path:
 def test_help_names_every_command(shoal):
     status, out, _ = shoal("--help")
     assert status == 0
-    for command in ("train", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs"):
+    for command in ("train", "collect", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs"):
         assert command in out
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs"]
+    "command", ["train", "collect", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs"]
 )
 def test_every_command_has_help(shoal, command):
     status, out, err = shoal(command, "--help")
@@ -59,7 +59,7 @@ def test_every_command_has_help(shoal, command):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs"]
+    "command", ["train", "collect", "eval", "plot", "envs", "doctor", "stat", "bench", "test", "lint", "docs"]
 )
 def test_help_shows_every_word_of_it(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")

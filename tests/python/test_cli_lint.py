@@ -120,7 +120,7 @@ def test_each_check_ends_with_one_line(lint: Lint) -> None:
 def test_the_checks_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "--list"]) == 0
     out, _ = capfd.readouterr()
-    names = ["clang-format", "ruff", "ruff-format", "types", "includes", "imports", "documents"]
+    names = ["clang-format", "ruff", "ruff-format", "types", "example-types", "includes", "imports", "documents"]
     assert [line.split()[0] for line in out.splitlines()] == names
 
 

@@ -109,6 +109,23 @@ def test_overlap_is_a_flag_and_the_records_tell_the_lag(shoal):
     assert_one_line(shoal(*asked), 2, 'dqn has no option "overlap"')
 
 
+def test_the_same_command_goes_on_with_its_run(shoal):
+    for steps in ("256", "512"):
+        again = (
+            "train",
+            "shoal/CartPole-v1",
+            *SHORT,
+            "--run-dir",
+            "run",
+            "--continue",
+            "--set",
+            f"pause_at_step={steps}",
+        )
+        assert shoal(*again)[0] == 0
+    assert json.loads(Path("run/result.json").read_text())["steps"] == 512
+    assert_one_line(shoal("train", "CartPole-v1", "--continue"), 2, "--continue goes with --run-dir")
+
+
 def scalars(events: Path) -> dict[str, list[int]]:
     """The steps of every scalar of an event file."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -447,5 +464,6 @@ def test_several_processes_train_as_one(shoal) -> None:
     )
     assert status == 0
     assert "trained for 512 steps" in out
-    refused = shoal("train", "shoal/CartPole-v1", *SHORT, "--nproc", "2", "--algorithm", "dqn", "--run-dir", "other")
+    dqn = ("--algorithm", "dqn", "--set=learning_starts=100")
+    refused = shoal("train", "shoal/CartPole-v1", *SHORT, "--nproc", "2", *dqn, "--run-dir", "other")
     assert_one_line(refused, 2, "dqn does not learn on 2 ranks together; ppo and a2c do")

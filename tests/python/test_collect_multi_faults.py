@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from collect_policies import (
     weighted,
     zeros,
 )
+from same import assert_same
 from sample_envs import CounterEnv, FaultyEnv, GatedEnv
 
 pytestmark = pytest.mark.usefixtures("balanced_heap")
@@ -168,3 +172,94 @@ for batch in collector:
         _, errors = process.communicate(timeout=LONG)
         assert process.returncode != 0 and ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
         until(lambda pids=pids: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+class SlowEnv(CounterEnv):
+    def step(self, action: Any) -> Any:
+        time.sleep(0.02)
+        return super().step(action)
+
+
+class Interrupted(Exception):
+    """As KeyboardInterrupt, but none that pytest takes for its own."""
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    def interrupt(*_: Any) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        with pytest.raises(Interrupted):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_who_is_interrupted_and_asks_again_gets_every_row_once(mode: str) -> None:
+    seen: dict[int, list[float]] = {first: [] for first in (0, 2)}
+
+    def take(batch: dict[str, Any]) -> None:
+        assert batch["valid"].all()
+        for column, env in enumerate(batch["env_id"][0].tolist()):
+            if env in seen:
+                seen[env] += batch["obs"][:, column, 1].tolist()
+
+    with shoal.Collector(
+        SlowEnv, zeros, num_envs=4, frames_per_batch=80, mode=mode, num_collectors=2, seed=1
+    ) as collector:
+        take(next(collector))
+        for _ in range(2):
+            if not collector._source.pending:
+                with interrupted_after(0.1):
+                    for _ in range(100):
+                        take(next(collector))
+            take(next(collector))
+        saved = collector.state_dict()
+        take(next(collector))
+        assert collector.stats()["lost_with_collectors"] == 0
+    for steps in seen.values():
+        assert len(steps) >= 20 and steps == [float(step % 3) for step in range(len(steps))]
+    with shoal.Collector(SlowEnv, zeros, num_envs=4, frames_per_batch=80, mode=mode, num_collectors=2, seed=2) as other:
+        other.load_state_dict(saved)
+        assert next(other)["valid"].all()
+
+
+def test_a_batch_that_was_interrupted_is_in_the_state() -> None:
+    make = functools.partial(
+        shoal.Collector, SlowEnv, zeros, num_envs=4, frames_per_batch=40, mode="multi_sync", num_collectors=2
+    )
+    with make(seed=1) as collector:
+        next(collector)
+        with interrupted_after(0.1):
+            next(collector)
+        saved = collector.state_dict()
+        expected = [next(collector) for _ in range(2)]
+    with make(seed=2) as other:
+        other.load_state_dict(saved)
+        assert_same([next(other) for _ in range(2)], expected)
+
+
+def test_a_state_that_was_interrupted_may_be_asked_for_again() -> None:
+    with shoal.Collector(
+        SlowEnv, zeros, num_envs=2, frames_per_batch=80, mode="multi_async", num_collectors=2, seed=1
+    ) as collector:
+        next(collector)
+        with interrupted_after(0.1):
+            collector.state_dict()
+        assert collector.state_dict()["source"]["collectors"]
+        assert next(collector)["valid"].all()
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_closed_collector_stays_closed(mode: str) -> None:
+    collector = shoal.Collector(CARTPOLE, zeros, num_envs=2, frames_per_batch=8, mode=mode, num_collectors=2)
+    collector.close()
+    for use in (collector.reset, lambda: next(collector)):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+    assert not collector.stats()["collectors"]

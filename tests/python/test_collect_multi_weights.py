@@ -155,6 +155,21 @@ def test_weights_and_their_versions_are_in_the_state() -> None:
         assert (next(other)["log_prob"] == 3).all()
 
 
+def test_an_older_state_has_its_own_weights() -> None:
+    with shoal.Collector(
+        CARTPOLE, "sb3", num_envs=2, frames_per_batch=4, mode="multi_sync", num_collectors=2, seed=1
+    ) as collector:
+        next(collector)
+        saved = collector.state_dict()
+        expected = next(collector)
+        weights = saved["source"]["collectors"][0]["groups"][0]["actor"]["weights"]
+        collector.update_weights({name: 3 * value for name, value in weights.items()})
+        assert (next(collector)["policy_version"] == 1).all()
+        collector.load_state_dict(saved)
+        assert_same(next(collector), expected)
+        assert collector.policy_version == 0
+
+
 def test_what_multi_async_had_ready_is_in_its_state() -> None:
     make = functools.partial(
         shoal.Collector, CARTPOLE, coin, num_envs=4, frames_per_batch=20, total_frames=400, mode="multi_async",

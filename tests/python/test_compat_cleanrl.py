@@ -122,8 +122,10 @@ def test_a_killed_worker_is_replaced_where_that_is_asked() -> None:
     envs = AsyncVectorEnv([MortalEnv] * 2, on_fault=fault, worker_options=shoal.WorkerOptions(threads=2))
     envs.reset()
     _, _, terminated, truncated, infos = envs.step([0, 2])
-    assert truncated.tolist() == [False, True] and not terminated.any() and "final_info" not in infos
+    assert truncated.tolist() == [False, True] and not terminated.any()
     assert infos["fault"][1].signal == signal.SIGKILL
+    assert infos["final_info"].tolist() == [None, {}] and infos["_final_observation"].tolist() == [False, True]
+    assert infos["final_observation"][0] is None and infos["final_observation"][1].tolist() == [1, 0]
     ends = 0
     while ends < 2:  # of the new environment, as of any other
         ended = envs.step([1, 1])[4].get("final_observation", [None, None])[1]
@@ -205,3 +207,36 @@ def test_a_scripts_gym_has_the_wrappers_that_it_was_written_for() -> None:
     assert infos["final_info"][1]["episode"]["r"] == 4.0
     assert gym.wrappers.GrayScaleObservation(PictureEnv(), keep_dim=True).observation_space.shape == (6, 5, 1)
     envs.close()
+
+
+def test_a_lost_row_has_a_last_observation_beside_one_that_ended() -> None:
+    fault = shoal.FaultPolicy("restart", backoff=0.0)
+    envs = AsyncVectorEnv([MortalEnv] * 3, on_fault=fault)
+    envs.reset()
+    for actions in ([0, 0, 0], [0, 0, 0]):
+        envs.step(actions)
+    following, _, terminated, truncated, infos = envs.step([0, 2, 0])  # as CleanRL's loops over a replay read it
+    assert (terminated | truncated).all() and infos["_final_info"].all()
+    finals = np.stack(list(infos["final_observation"])).astype(np.float64)
+    assert finals.tolist() == [[1, 3], [1, 2], [1, 3]]
+    following[1] = -1
+    assert infos["final_observation"][1].tolist() == [1, 2], "it is a copy"
+    envs.close()
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_arguments_are_those_of_0_29(kind: Any) -> None:
+    spaces = CounterEnv.observation_space, CounterEnv.action_space
+    kind([CounterEnv] * 2, *spaces, copy=False).close()
+    with pytest.raises(RuntimeError, match=r"action_space=Discrete\(7\).*have another, Discrete\(3\)"):
+        kind([CounterEnv], None, gymnasium.spaces.Discrete(7))
+
+
+def test_a_worker_of_pipes_is_refused_and_not_another_class() -> None:
+    AsyncVectorEnv([CounterEnv], shared_memory=False, context="forkserver", daemon=False).close()
+    with pytest.raises(ValueError, match="worker"):
+        AsyncVectorEnv([CounterEnv], worker=lambda *_: None)
+
+
+def test_a_script_may_print_the_version() -> None:
+    assert gym.__version__ == gymnasium.__version__

@@ -190,6 +190,13 @@ def test_a_wrong_number_of_actions_steps_nothing(manager: Any, kind: Any) -> Non
     assert [timestep.env_id.item() for timestep in envs.step({2: 0, 0: 0})] == [2, 0]
 
 
+@pytest.mark.parametrize("kind", [kinds[0] for kinds in V2.values()])
+def test_timesteps_have_the_order_of_the_actions_also_of_all_environments(manager: Any, kind: Any) -> None:
+    envs = manager(kind, counting(3))
+    assert [timestep.env_id.item() for timestep in envs.step({2: 12, 0: 10, 1: 11})] == [2, 0, 1]
+    assert [action for (action,) in envs.actions] == [10, 11, 12]
+
+
 def test_a_reset_goes_on_beside_the_steps_of_others(manager: Any, tmp_path: Path) -> None:
     envs = manager(ours.SyncSubprocessEnvManager, counting(2, length=3))
     envs.reset({0: {"start": 2}, 1: {"start": -100}})

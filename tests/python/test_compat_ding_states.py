@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import signal
@@ -189,6 +190,35 @@ def test_steps_and_resets_that_take_too_long_are_interrupted(manager: Any) -> No
         envs.step({0: "hang"})
     envs.launch()
     with pytest.raises(RuntimeError, match=r"max retries\(2\).*0\.2 seconds"):
+        envs.reset({0: {"command": "hang"}})
+
+
+class AlarmedEnv(CountingEnv):
+    """Has an alarm of its own; its infos say whether that is still to come."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        signal.signal(signal.SIGALRM, self.on_alarm)
+        signal.alarm(3600)
+
+    def on_alarm(self, *_: object) -> None: ...
+
+    def step(self, action: Any) -> Any:
+        is_on = signal.getitimer(signal.ITIMER_REAL)[0] > 0 and signal.getsignal(signal.SIGALRM) == self.on_alarm
+        return super().step(action)._replace(info={"is_on": is_on})
+
+
+@pytest.mark.parametrize("reset_inplace", [False, True])
+def test_an_environments_own_alarm_outlives_its_resets(manager: Any, reset_inplace: bool) -> None:
+    envs = manager(ours.SyncSubprocessEnvManager, [functools.partial(AlarmedEnv, 0, 1)], reset_inplace=reset_inplace)
+    for _ in range(2):
+        assert envs.step(dict.fromkeys(envs.ready_obs, 0))[0].info == {"is_on": True}
+
+
+def test_a_reset_that_outlasts_the_connection_is_ended_with_its_worker(manager: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("shoal.compat.ding.subprocess_managers._GRACE", 0.1)
+    envs = manager(ours.SyncSubprocessEnvManager, counting(1), connect_timeout=2)
+    with pytest.raises(shoal.WorkerDied, match="did not finish its reset within"):
         envs.reset({0: {"command": "hang"}})
 
 

@@ -349,3 +349,28 @@ def test_a_lost_environment_begins_again(make: Any) -> None:
         pass
     obs = result[0]
     assert info["elapsed_step"][1] == 0 and obs[1].tolist() == [1, 0]
+
+
+def test_a_pool_is_an_environment_of_gymnasiums_and_may_be_wrapped_as_one() -> None:
+    envs = envpool.make("CartPole-v1", "gymnasium", num_envs=2)
+
+    class Doubled(gymnasium.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            observations, rewards, *more = self.env.step(action)
+            return observations, 2 * rewards, *more
+
+    wrapped = Doubled(envs)
+    assert wrapped.reset(seed=1)[0].shape == (2, 4)
+    assert wrapped.step(np.zeros(2, int))[1].tolist() == [2, 2]
+    wrapped.close()
+
+
+def test_a_reset_throws_away_the_step_that_is_under_way() -> None:
+    envs = envpool.make("CartPole-v1", "gymnasium", num_envs=2)
+    first, _ = envs.reset(seed=3)
+    envs.send(np.zeros(2, int))
+    again, infos = envs.reset(seed=3)
+    assert_same(again, first)
+    assert infos["elapsed_step"].tolist() == [0, 0]
+    assert envs.step(np.zeros(2, int))[4]["elapsed_step"].tolist() == [1, 1]
+    envs.close()

@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -421,3 +423,52 @@ def test_native_environments_have_ids_in_gymnasium(
 def test_an_unknown_id_cannot_be_registered(registered: Any) -> None:
     with pytest.raises(gymnasium.error.Error, match="NoSuchThing"):
         registered("NoSuchThing-v0")
+
+
+def test_processes_that_are_gone_are_no_process_group() -> None:
+    """The kernel takes process 0 for all of the caller's group."""
+    program = (
+        "import shoal.compat.gymnasium as compat, gymnasium\n"
+        "from functools import partial\n"
+        "envs = compat.AsyncVectorEnv([partial(gymnasium.make, 'CartPole-v1')] * 2)\n"
+        "envs.close()\n"
+        "for process in envs.processes:\n"
+        "    process.terminate(), process.kill(), process.join()\n"
+        "    print(process.is_alive(), 'stopped' in repr(process))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, start_new_session=True)
+    assert (done.returncode, done.stdout) == (0, "False True\nFalse True\n"), done.stderr
+
+
+def test_environments_cannot_be_replaced_unnoticed() -> None:
+    envs: Any = compat.SyncVectorEnv([CounterEnv] * 2)
+    with pytest.raises(TypeError, match="item assignment"):
+        envs.envs[0] = CounterEnv()
+    envs.close()
+
+
+@pytest.mark.parametrize("kind", [compat.SyncVectorEnv, compat.AsyncVectorEnv])
+def test_what_are_no_factories_is_said_by_the_class_that_got_them(kind: Any) -> None:
+    for wrong, error, text in (
+        (
+            "CartPole-v1",
+            TypeError,
+            r"takes a list of functions that make environments, one for each, got 'CartPole-v1'",
+        ),
+        ([CounterEnv()], TypeError, r"env_fns\[0\] is"),
+        ([], ValueError, "empty list"),
+        (CounterEnv, TypeError, "one for each"),
+    ):
+        with pytest.raises(error, match=f"{kind.__name__}.*{text}"):
+            kind(wrong)
+
+
+def test_registered_arguments_may_be_such_as_cannot_be_copied() -> None:
+    with shoal.WorkerPool(2) as pool:
+        compat.register("CartPole-v1", pool=pool)
+        try:
+            envs = gymnasium.make_vec("CartPole-v1", num_envs=2)
+            assert isinstance(envs, shoal.VectorEnv) and envs.reset()[0].shape == (2, 4)
+            envs.close()
+        finally:
+            compat.unregister("CartPole-v1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,6 +154,12 @@ def test_what_does_not_go_is_refused_with_what_to_write(make_vec: Any) -> None:
         make_vec(Meadow, 1, autoreset_mode="same_step")
     with pytest.raises(ValueError, match="frame_stack=…. knows no agents"):
         make_vec(Meadow, 1, frame_stack=4)
+    with pytest.raises(TypeError, match=r"parallel_env is an environment \(a Meadow\)\. .* lambda: Meadow\("):
+        make_vec(Meadow(), 2)
+    with pytest.raises(TypeError, match="parallel_env is 'meadow'"):
+        make_vec("meadow", 2)
+    with pytest.raises(ValueError, match=r"make_vec\(num_envs=…\) takes 1 or more, got 0"):
+        make_vec(Meadow, 0)
     envs = make_vec(Meadow, 2)
     envs.reset()
     with pytest.raises(ValueError, match=r"each of 6 rows, 3 agents of 2 environments; got an array of shape \(5,\)"):
@@ -246,6 +253,24 @@ def test_stable_baselines3_has_agents_as_rows(num_workers: int) -> None:
     assert envs.get_attr("limit") == [3, 3, 3, 9, 9, 9] and envs.get_attr("limit", 0) == [3]
     assert envs.env_method("observation_space", "sheep_0", indices=5) == [envs.observation_space]
     assert envs.env_is_wrapped(Monitor) == [True] * 6 and len(envs.get_images()) == 2
+    envs.close()
+
+
+class Barn(Meadow):
+    """Has what cannot leave its process."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.lock = threading.Lock()
+
+    def action_masks(self) -> np.ndarray:
+        return np.ones(3, np.int8)
+
+
+def test_stable_baselines3_learns_that_there_is_what_cannot_leave_its_process() -> None:
+    pytest.importorskip("stable_baselines3")
+    envs = pettingzoo.make_vec(Barn, 2, num_workers=2, base_class="stable_baselines3")
+    assert envs.has_attr("lock") and envs.has_attr("action_masks") and not envs.has_attr("key")
     envs.close()
 
 

@@ -189,6 +189,7 @@ def test_wrappers_of_the_environments_are_found(vec_env: Any) -> None:
     assert envs.env_is_wrapped(Monitor) == [False, True, False]
     assert envs.env_is_wrapped(Outer, indices=[1, 0]) == [True, False]
     assert envs.env_is_wrapped(Local) == [False, False, True]
+    assert envs.env_is_wrapped((Monitor, Local)) == [False, True, True]
     envs.close()
 
 

@@ -192,6 +192,26 @@ def test_an_environment_that_fails_to_close_is_a_warning() -> None:
         envs.close()
 
 
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_options_of_a_reset_that_failed_are_nobodys(num_workers: int) -> None:
+    envs = SubprocVecEnv([CounterEnv] * 2, num_workers=num_workers)
+    envs.set_options([{"a": 1}])
+    with pytest.raises(ValueError, match="got 1 dicts for 2 environments"):
+        envs.reset()
+    envs.set_options(None)
+    envs.reset()
+    assert envs.reset_infos == [{}, {}]
+    envs.set_options([{}, {"b": 2}])
+    envs.seed(1.5)
+    with pytest.raises(TypeError):
+        envs.reset()
+    envs.seed(1)
+    envs.set_options(None)
+    envs.reset()
+    assert envs.reset_infos == [{"seed": 1}, {"seed": 2}]
+    envs.close()
+
+
 def test_a_killed_worker_is_told_with_its_last_words() -> None:
     envs = SubprocVecEnv([functools.partial(MortalEnv, 9)] * 2)
     envs.reset()

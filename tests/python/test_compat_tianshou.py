@@ -116,6 +116,40 @@ def test_an_environments_own_seed_is_asked(vector_env: Any) -> None:
     envs.close()
 
 
+class OwnActionsEnv(ShapedEnv):
+    observation_space = spaces.Box(0, 9, (1, 2), np.float64)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Discrete(1000)
+
+
+class SeededActionsEnv(OwnActionsEnv):
+    def seed(self, seed: int | None = None) -> None:
+        """Leaves the action space alone."""
+
+
+@pytest.mark.parametrize("kind", [OwnActionsEnv, SeededActionsEnv])
+@pytest.mark.parametrize("name", ["SubprocVectorEnv", "ShmemVectorEnv"])
+def test_action_spaces_of_the_workers_are_seeded_as_the_peers(name: str, kind: Any) -> None:
+    ours, theirs = CLASSES[name.removesuffix("VectorEnv").lower()]([kind] * 2), getattr(peer, name)([kind] * 2)
+    spaces_of = [[worker.action_space for worker in envs.workers] for envs in (ours, theirs)]  # for good
+    for call in (
+        lambda envs: envs.reset(seed=5),
+        lambda envs: envs.reset([1], seed=6),
+        lambda envs: envs.seed(7),
+        lambda envs: envs.workers[0].seed(8),
+        lambda envs: envs.workers[1].reset(seed=9),
+    ):
+        for envs in (ours, theirs):
+            call(envs)
+        own, expected = ([[space.sample() for _ in range(9)] for space in both] for both in spaces_of)
+        assert own == expected
+    assert all(space is worker.action_space for space, worker in zip(spaces_of[0], ours.workers, strict=True))
+    for envs in (ours, theirs):
+        envs.close()
+
+
 class ActedEnv(CounterEnv):
     """Says what its last action was."""
 

@@ -293,6 +293,55 @@ def test_objects_are_kept_through_a_fault() -> None:
     envs.close()
 
 
+class TwoAgents(MortalEnv):
+    """As tianshou's PettingZooEnv: dicts where its space has arrays, and a reward for each agent. Its seed() gives arrays from
+    then on."""
+
+    seeded = False
+
+    def seed(self, seed: int | None = None) -> None:  # type: ignore[override]
+        self.seeded = True
+
+    def reset(self, **arguments: Any) -> Any:
+        self.resets, self.steps = self.resets + 1, 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, [float(action), 5.0], *rest
+
+    def _observation(self) -> Any:
+        return super()._observation() if self.seeded else {"agent_id": self.steps, "obs": super()._observation()}
+
+
+@pytest.mark.parametrize("wait_num", [None, 1])
+def test_a_lost_environment_has_rows_as_the_others_whatever_they_are(wait_num: int | None) -> None:
+    envs = SubprocVectorEnv([functools.partial(TwoAgents, 9)] * 2, wait_num, on_fault="restart")
+    envs.reset()
+
+    def stepped(actions: list[int]) -> list[Any]:
+        """Observation, reward and whether it was cut short, by environment."""
+        came: dict[int, Any] = {}
+        given: Any = np.array(actions)
+        while len(came) < 2:
+            observations, rewards, _, truncated, infos = envs.step(given)
+            rows = zip(observations, rewards, truncated, strict=True)
+            came.update((info["env_id"], row) for info, row in zip(infos, rows, strict=True))
+            given = None
+        return [came[0], came[1]]
+
+    stepped([0, 0])
+    (seen, paid, cut), (last, nothing, is_lost) = stepped([1, 2])
+    assert seen["agent_id"] == 2 and paid.tolist() == [1.0, 5.0] and not cut
+    assert last["agent_id"] == 1 and last["obs"].tolist() == [1, 1] and nothing.tolist() == [0.0, 0.0] and is_lost
+    assert envs.reset([1])[0][0]["agent_id"] == 0
+    envs.seed(1)  # arrays from here on
+    envs.reset()
+    (seen, _, _), (last, nothing, is_lost) = stepped([1, 2])
+    assert seen[1] == 1 and last.tolist() == [2, 0] and nothing.tolist() == [0.0, 0.0] and is_lost
+    envs.close()
+
+
 def test_what_cannot_be_sent_is_named() -> None:
     lock = threading.Lock()
     with pytest.raises(TypeError, match="lock"):

@@ -23,7 +23,7 @@ import torch
 pytest.importorskip("torchrl", reason="it is in an environment of its own: ./shoal test --only torchrl")
 
 import torchrl._utils
-from tensordict import TensorDict
+from tensordict import LazyStackedTensorDict, TensorDict
 from tensordict.nn import TensorDictModule
 from torchrl import collectors as peer_collectors
 from torchrl import envs as peer
@@ -46,8 +46,10 @@ from shoal.compat.torchrl import (
     ParallelEnv,
     SerialEnv,
     SyncDataCollector,
+    slots,
 )
-from shoal.compat.torchrl.buffers import portrait_of, rebuilt
+from shoal.compat.torchrl.buffers import event_of, portrait_of, rebuilt
+from shoal.compat.torchrl.channels import Channel
 from shoal.compat.torchrl.gym_steps import GymSteps
 from test_gpu_hygiene import StandInCuda, Synchronizing, contexts  # noqa: F401  # a fixture
 
@@ -338,6 +340,107 @@ def test_steps_have_the_peers_time_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(RuntimeError, match="BATCHED_PIPE_TIMEOUT"):
         envs.step(td)
     envs.close()
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda envs: list(envs.max_steps),
+    "reset": lambda envs: envs.reset(),
+    "state": lambda envs: envs.state_dict(),
+    "seed": lambda envs: envs.set_seed(3),
+}
+
+
+def partly_one(envs: Any) -> Any:
+    """The action 1 for the last environment alone."""
+    td = envs.reset()
+    td.set("action", torch.ones_like(envs.action_spec.zero()))
+    return td.set("_step", torch.arange(envs.num_workers) == envs.num_workers - 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        ("attribute", "send"),
+        ("attribute", "recv"),
+        ("reset", "send"),
+        ("state", "send"),
+        ("state", "recv"),
+        ("seed", "recv"),
+    ],
+)
+def test_a_call_that_was_interrupted_leaves_nothing_to_the_next(
+    call: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = ParallelEnv(2, lambda: CountingEnv(max_steps=4))
+    envs.reset()
+    with monkeypatch.context() as patched:
+        through = getattr(Channel, where)
+
+        def interrupted(channel: Channel, *message: Any) -> Any:
+            if channel is envs.parent_channels[1]:
+                raise KeyboardInterrupt
+            return through(channel, *message)
+
+        patched.setattr(Channel, where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            CALLS[call](envs)
+    assert list(envs.max_steps) == [4, 4] and list(envs.state_dict()) == ["worker0", "worker1"]
+    assert envs.rollout(3).shape == (2, 3)
+    envs.close()
+
+
+class Noting:
+    """In the place of an event of CUDA's: notes what lies under a key of the buffers when it is recorded and waited for."""
+
+    def __init__(self, td: Any, key: Any, noted: list[Any]) -> None:
+        self.td, self.key, self.noted = td, key, noted
+
+    def record(self) -> None:
+        self.noted.append(self.td.get(self.key).flatten().tolist())
+
+    def synchronize(self) -> None:
+        self.noted.append("synchronized")
+
+
+def noting() -> EnvBase:
+    env = CountingEnv(max_steps=4)
+    env.noted = []
+    slots.event_of = lambda td: Noting(td, ("next", "observation"), env.noted)
+    return env
+
+
+def test_what_is_written_on_a_gpu_is_waited_for_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[Any] = []
+    monkeypatch.setattr("shoal.compat.torchrl.parallel_env.event_of", lambda td: Noting(td, "action", noted))
+    envs = ParallelEnv(2, noting)
+    td = envs.reset()
+    td.set("action", torch.ones_like(envs.action_spec.zero()))
+    envs.step(td.clone())
+    envs.step_and_maybe_reset(td.clone())
+    assert noted[1::2] == ["synchronized"] * 3 and noted[2::2] == [[1, 1], [1, 1]]
+    each = [[0.0], "synchronized", [1.0], "synchronized", [2.0], "synchronized"]
+    assert list(envs.noted) == [each, each]
+    noted.clear()
+    envs.step(partly_one(envs))
+    assert noted and set(noted[1::2]) == {"synchronized"} and noted[-2][1] == 1
+    first, last = envs.noted
+    assert [len(first), len(last)] == [8, 10] and last[-2:] == [[1.0], "synchronized"]
+    envs.close()
+    assert envs.event is None
+
+
+class OnGpu(torch.Tensor):
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return True
+
+
+def test_only_what_lies_on_a_gpu_has_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", lambda: "an event")
+    here = TensorDict({"next": {"reward": torch.zeros(1)}})
+    there = TensorDict({"next": {"reward": torch.zeros(1).as_subclass(OnGpu)}})
+    assert event_of(here) is None and event_of(there) == "an event"
+    assert event_of(LazyStackedTensorDict(here, here)) is None and event_of(LazyStackedTensorDict(here, there))
 
 
 class Hanging(CounterEnv):

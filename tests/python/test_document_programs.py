@@ -31,6 +31,7 @@ NOT_RUN = {
     "docs/guides/containers.md": 1,
     "docs/guides/exporting.md": 1,
     "docs/guides/plug-ins.md": 1,
+    "docs/guides/ray.md": 4,
     "docs/migrating/di_engine.md": 1,
     "docs/migrating/rllib.md": 1,
     "docs/migrating/tianshou.md": 1,

@@ -92,6 +92,7 @@ def test_distributed_scripts_call_what_there_is(name: str, tmp_path: Path) -> No
         file.chmod(0o755)
     variables = {
         "HOSTS": "n1:2,n2:2",
+        "LEARNER": "n1",
         "MASTER_ADDR": "n1",
         "NODE_RANK": "0",
         "SHOAL_GROUP_SECRET": "a",

@@ -77,6 +77,7 @@ CASES = {
     "impala": ("impala", "box", "two", {**ON_POLICY, "normalize_obs": False}),
     "dqn": ("dqn", "box", "from_five", {**REPLAY, "normalize_obs": True}),
     "dqn, dueling": ("dqn", "mixed", "two", {**REPLAY, "dueling": True}),
+    "dqn, images": ("dqn", "images", "from_five", {**REPLAY, "policy_hidden": []}),
     "sac": ("sac", "box", "bounded", REPLAY),
 }
 
@@ -248,3 +249,30 @@ class TestCommand:
         ):
             assert run(["export", *arguments]) == 2
             assert text in capsys.readouterr().err
+
+
+def test_the_card_of_a_policy_has_no_other_policys_evaluation(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = {**SMALL, **ON_POLICY, "total_steps": 96, "eval_every": 32, "eval_episodes": 2}
+    shoal.learn.train(lambda: Anything("box", "two"), "ppo", run_dir=folder, **{**options, "final_episodes": 3})
+    result = json.loads((folder / "result.json").read_text())
+    state = json.loads((folder / "checkpoints/last/state.json").read_text())
+    best = json.loads((folder / "checkpoints/best/state.json").read_text())
+
+    def told(which: str) -> str:
+        shoal.learn.export(folder, "safetensors", tmp_path / f"{which}.safetensors", which=which)
+        return (tmp_path / f"{which}.md").read_text()
+
+    final = f"over 3 episodes of evaluation: **{result['mean_return']:.2f} "
+    assert final in told("best")
+    if best["step"] != state["step"]:
+        assert final not in told("last")
+    own = state["evaluation"]
+    assert own["evaluated_step"] == state["step"] == 96
+    result["ending"] = "stopped"  # as after Ctrl-C: the result has the latest evaluation then, whoever was evaluated
+    (folder / "result.json").write_text(json.dumps(result))
+    assert f"over 2 episodes of evaluation: **{own['eval_return']:.2f} " in told("last")
+    assert f"over 2 episodes of evaluation: **{best['evaluation']['eval_return']:.2f} " in told("best")
+    state["evaluation"]["evaluated_step"] = 64
+    (folder / "checkpoints/last/state.json").write_text(json.dumps(state))
+    assert "It was not evaluated." in told("last") and "model-index" not in told("last")

@@ -25,6 +25,7 @@ import learn_envs
 import learn_modules
 import shoal
 from learn_modules import ActorCritic
+from shoal.learn.modules.run import rest_between_saves
 
 SMALL: dict[str, Any] = {
     "num_envs": 5,
@@ -547,3 +548,9 @@ def test_import_shoal_and_training_in_cpp_stay_without_torch() -> None:
         text=True,
     )
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_saving_takes_at_most_a_twentieth_of_a_run_unless_it_is_asked_for_after_each_iteration() -> None:
+    assert rest_between_saves(60, 0) == rest_between_saves(60, 3) == 60
+    assert rest_between_saves(60, 15) == 300
+    assert rest_between_saves(0, 15) == 0

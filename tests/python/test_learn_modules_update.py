@@ -143,14 +143,28 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns() -> None:
     reward = torch.from_numpy(np.random.default_rng(5).normal(size=(200, 3)).astype(np.float32)) * 7
     ended = torch.from_numpy(np.random.default_rng(6).random((200, 3)) < 0.1)
     options = {"sign_reward": False, "normalize_reward": True, "gamma": 0.9, "clip_reward": 10.0}
-    scaled = RewardScaler(3, options).scale(reward, ended, torch.zeros_like(ended))
+    scaled = RewardScaler(3, options).scale(reward, ended, torch.zeros_like(ended), torch.ones_like(ended))
     observed, running = [], np.zeros(3)
     for t in range(200):
         running = running * 0.9 + reward[t].numpy()
         observed += running.tolist()
         running[ended[t].numpy()] = 0
     assert scaled[-1].tolist() == pytest.approx((reward[-1] / np.std(observed)).tolist(), rel=1e-3)
-    assert RewardScaler(3, options | {"sign_reward": True}).scale(reward, ended, ended).unique().tolist() == [-1, 1]
+    sign = RewardScaler(3, options | {"sign_reward": True})
+    assert sign.scale(reward, ended, ended, torch.ones_like(ended)).unique().tolist() == [-1, 1]
+
+
+def test_rows_of_dead_workers_teach_no_scale_of_rewards() -> None:
+    reward = torch.from_numpy(np.random.default_rng(5).normal(size=(50, 3)).astype(np.float32))
+    valid = torch.ones(50, 3, dtype=torch.bool)
+    valid[10:, 1] = False
+    options = {"sign_reward": False, "normalize_reward": True, "gamma": 0.9, "clip_reward": 10.0}
+    never = torch.zeros_like(valid)
+    given, zeroed = RewardScaler(3, options), RewardScaler(3, options)
+    scaled = given.scale(torch.where(valid, reward, 1e6), never, never, valid)
+    assert torch.equal(scaled, zeroed.scale(reward, never, never, valid))
+    assert not scaled[10:, 1].any() and given.moments.count.item() == pytest.approx(110, abs=0.001)
+    assert given.running[1] == 0
 
 
 def test_observations_are_normalised_but_for_bytes() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import shoal
+from learn_envs import Spot
 from learn_runs import arrays, lines
 
 SMALL = {
@@ -78,6 +79,19 @@ def test_the_number_of_workers_does_not_change_a_bit(tmp_path, small):
     assert arrays(tmp_path / "0") == arrays(tmp_path / "2")
 
 
+def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads_and_across_a_resume(tmp_path, monkeypatch):
+    options = {**SMALL, **OF["dqn"][1], "num_envs": 3, "total_steps": 240, "buffer_size": 150, "normalize_obs": False}
+    options |= {"eval_every": 0}
+    del options["policy_hidden"]
+    for workers, threads in ((0, 1), (2, 3)):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+        run_dir = tmp_path / str(workers)
+        shoal.learn.train(Spot, "dqn", run_dir=run_dir, num_workers=workers, **options)
+    shoal.learn.train(Spot, "dqn", run_dir=tmp_path / "parts", num_workers=0, pause_at_step=150, **options)
+    shoal.learn.train(Spot, run_dir=tmp_path / "parts", resume=True, pause_at_step=None)
+    assert arrays(tmp_path / "0") == arrays(tmp_path / "2") == arrays(tmp_path / "parts")
+
+
 def test_its_policy_acts_alike_in_numpy_and_as_a_torch_module(tmp_path, small):
     torch = pytest.importorskip("torch")
     algorithm, env, options = small
@@ -108,9 +122,9 @@ def test_its_policy_acts_alike_in_numpy_and_as_a_torch_module(tmp_path, small):
 
 def test_spaces_that_it_cannot_learn_are_refused_with_what_can(tmp_path):
     with pytest.raises(ValueError, match="sac learns actions of a Box.*dqn"):
-        shoal.learn.train("shoal/CartPole-v1", "sac", run_dir=tmp_path / "a", total_steps=100, buffer_size=1000)
+        shoal.learn.train("shoal/CartPole-v1", "sac", run_dir=tmp_path / "a", total_steps=200, buffer_size=1000)
     with pytest.raises(ValueError, match="dqn learns the value of each action of a Discrete space.*sac"):
-        shoal.learn.train("shoal/Pendulum-v1", "dqn", run_dir=tmp_path / "b", total_steps=100, buffer_size=1000)
+        shoal.learn.train("shoal/Pendulum-v1", "dqn", run_dir=tmp_path / "b", total_steps=200, buffer_size=1000)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +134,11 @@ def test_spaces_that_it_cannot_learn_are_refused_with_what_can(tmp_path):
         ("dqn", {"td_loss": "l1"}, 'td_loss = "l1"; it takes one of huber, mse'),
         ("dqn", {"gradient_steps": 0}, "gradient_steps = 0; it must be at least 1, or -1"),
         ("dqn", {"buffer_size": 3, "n_step": 3}, "buffer_size of 3"),
+        (
+            "dqn",
+            {"learning_starts": 900, "total_steps": 900},
+            "learning_starts = 900 and total_steps = 900: the run would end",
+        ),
         ("sac", {"double_dqn": True}, 'sac has no option "double_dqn", which is one of dqn'),
         ("sac", {"tau": 0}, "tau = 0"),
         ("sac", {"entropy_coef": 0}, "entropy_coef = 0"),
@@ -135,7 +154,10 @@ def test_the_command_line_trains_them(tmp_path, capsys):
 
     for algorithm, (env, _) in OF.items():
         run = tmp_path / algorithm
-        settings = ["--set=buffer_size=1000", "--set=final_episodes=2", "--set=eval_every=0"]
+        settings = [
+            f"--set={option}"
+            for option in ("buffer_size=1000", "learning_starts=100", "final_episodes=2", "eval_every=0")
+        ]
         command = [
             "train",
             env,

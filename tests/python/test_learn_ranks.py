@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import learn_envs
 import shoal
+from bench_scripts import script
 from learn_runs import arrays, lines
 
 SMALL: dict[str, Any] = {
@@ -41,9 +43,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
-def test_two_processes_give_the_bits_of_one(tmp_path: Path, whole: Path) -> None:
-    result = shoal.learn.train(learn_envs.Drift, run_dir=tmp_path / "run", nproc=2, **SMALL)
-    assert result.steps == 1600
+@pytest.mark.parametrize("split", ["auto", "never"])
+def test_two_processes_give_the_bits_of_one(tmp_path: Path, whole: Path, split: str) -> None:
+    options = {**SMALL, "split_update": split}
+    with shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path / "run", nproc=2, **options) as trainer:
+        trainer.start()
+        trainer.wait()
+        assert trainer.result().steps == 1600
+        assert (
+            isinstance(trainer.status()["splits_update"], bool)
+            if split == "auto"
+            else not trainer.status()["splits_update"]
+        )
     assert arrays(tmp_path / "run") == arrays(whole)
     assert lines(tmp_path / "run") == lines(whole)
 
@@ -84,6 +95,20 @@ def test_a_rank_that_is_killed_or_stopped_ends_the_run_with_one_error(tmp_path: 
         os.kill(pid, 0)
 
 
+def test_a_slow_rank_is_not_waited_for_where_a_part_of_them_is_enough(tmp_path: Path) -> None:
+    options = {**SMALL, "shards": 0, "sync_fraction": 0.5, "total_steps": 640, "eval_every": 0}
+    with shoal.learn.Trainer(learn_envs.SlowInAWorker, run_dir=tmp_path / "run", nproc=2, **options) as trainer:
+        trainer.start()
+        trainer.wait()
+        assert trainer.result().steps >= 640
+    records = [record for record in lines(tmp_path / "run") if "train/loss" in record]
+    cut = [record["rollout/steps_cut"] for record in records]
+    assert max(cut) > 0 and all(0 <= steps <= 3 * 160 / 4 for steps in cut)
+    assert records[-1]["step"] == sum(320 - steps for steps in cut)
+    with pytest.raises(ValueError, match="sync_fraction = 1.5; it must be above 0"):
+        shoal.learn.train("CartPole-v1", run_dir=tmp_path / "no", sync_fraction=1.5)
+
+
 def test_a_rank_that_fails_ends_the_run_with_its_traceback_and_last_lines(tmp_path: Path) -> None:
     with pytest.raises(shoal.PeerLost, match="is the one that fails") as caught:
         shoal.learn.train(learn_envs.FailsInAWorker, run_dir=tmp_path / "run", nproc=2, **SMALL)
@@ -112,15 +137,14 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "run").exists()
 
 
-def test_ranks_of_a_launcher_join_by_its_variables(tmp_path: Path, whole: Path) -> None:
+def joined(tmp_path: Path, whole: Path, variables: dict[str, str], hosts: Any = None) -> None:
+    """Two programs find each other by their variables, each on its host where there are hosts, and train as one."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, learn_envs, shoal, json\n"
         "result = shoal.learn.train(learn_envs.Drift, run_dir=sys.argv[1], num_workers=0, **json.loads(sys.argv[2]))\n"
         "print(result.steps)\n"
     )
-    import json
-
     path = os.pathsep.join([str(Path(__file__).parent), str(Path(shoal.__file__).parents[1])])
     ranks = []
     for rank in range(2):
@@ -130,11 +154,47 @@ def test_ranks_of_a_launcher_join_by_its_variables(tmp_path: Path, whole: Path) 
             "RANK": str(rank),
             "WORLD_SIZE": "2",
             "SHOAL_GROUP_ATTEMPT": str(tmp_path),
+            **variables,
         }
-        arguments = [sys.executable, str(program), str(tmp_path / f"run{rank}"), json.dumps(SMALL)]
-        ranks.append(subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True))
+        command = [sys.executable, str(program), str(tmp_path / f"run{rank}"), json.dumps(SMALL)]
+        command = hosts.command(rank, command) if hosts else command
+        ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
     for rank in ranks:
         assert rank.communicate(timeout=60)[0] == "1600\n"
         assert rank.returncode == 0
     assert arrays(tmp_path / "run0") == arrays(whole)
     assert not (tmp_path / "run1").exists()
+
+
+def test_ranks_of_a_launcher_join_by_its_variables(tmp_path: Path, whole: Path) -> None:
+    joined(tmp_path, whole, {})
+
+
+def test_ranks_in_two_network_namespaces_are_on_two_hosts(tmp_path: Path, whole: Path) -> None:
+    namespaces = script("namespaces")
+    if reason := namespaces.why_not():
+        pytest.skip(reason)
+    with namespaces.Namespaces(2) as hosts:
+        local = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        where = {"MASTER_ADDR": hosts.address(0), "SHOAL_GROUP_SECRET": "known to both"}
+        joined(tmp_path, whole, {**local, **where}, hosts)
+
+
+def test_the_same_command_begins_a_run_and_then_goes_on_with_it(tmp_path: Path, whole: Path) -> None:
+    """As a launcher starts it again: what the run was told goes before what the options say."""
+    for seed in (0, 1):
+        shoal.learn.train(
+            learn_envs.Drift,
+            "ppo",
+            run_dir=tmp_path / "run",
+            resume="auto",
+            num_workers=0,
+            seed=seed,
+            pause_at_step=640,
+            **SMALL,
+        )
+    assert arrays(tmp_path / "run") == arrays(whole)
+    with pytest.raises(TypeError, match="resume='auto' needs run_dir="):
+        shoal.learn.train("CartPole-v1", resume="auto")
+    with pytest.raises(ValueError, match="resume is 'always'"):
+        shoal.learn.train("CartPole-v1", resume="always")

@@ -60,6 +60,20 @@ def test_a_task_of_pictures(tmp_path):
     assert mean_return("Spot", tmp_path / "run", total_steps=2048, epochs=4, final_episodes=20) >= 9
 
 
+def test_a_task_of_pictures_by_dqn(tmp_path):
+    options = {"algorithm": "dqn", "policy_hidden": [], "buffer_size": 4000, "learning_starts": 200, "num_steps": 16}
+    exploring = {"exploration_fraction": 0.5, "target_update_interval": 100}
+    run = mean_return("Spot", tmp_path / "run", total_steps=3200, final_episodes=20, **options, **exploring)
+    assert run >= 9
+
+
+def test_a_lander_by_dqn(tmp_path):
+    pytest.importorskip("Box2D")
+    result = shoal.learn.train("LunarLander-v3", "dqn", seed=0, num_workers=0, run_dir=tmp_path / "run")
+    assert result.mean_return is not None and result.mean_return >= 200
+    assert result.evaluated_episodes == 100 and result.steps < 500_000
+
+
 def test_a_task_of_continuous_actions(tmp_path):
     assert mean_return("Aim", tmp_path / "run", total_steps=8192, epochs=10) >= 9
 

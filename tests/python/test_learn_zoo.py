@@ -334,3 +334,38 @@ def test_without_pyyaml_the_error_says_what_to_install(written: Any, monkeypatch
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ModuleNotFoundError, match="needs PyYAML:  pip install pyyaml"):
         zoo.read(written(CARTPOLE), "CartPole-v1")
+
+
+def of_sac(path: Path, text: str) -> dict[str, Any]:
+    return entry(path / "sac.yml", text)
+
+
+@pytest.mark.parametrize(
+    ("said", "learned", "first"),
+    [("0.005", False, 0.005), ("0", False, 0.0), ("'auto'", True, 1.0), ("'auto_0.1'", True, 0.1)],
+)
+def test_a_temperature_of_sac_is_kept_unless_it_is_auto(tmp_path: Path, said: str, learned: bool, first: float) -> None:
+    assert of_sac(tmp_path, f"ent_coef: {said}") == {
+        "automatic_entropy": learned,
+        "entropy_coef": first,
+        "train_freq": 1,
+    }
+
+
+def test_what_is_no_temperature_is_refused(tmp_path: Path) -> None:
+    for said in ("much", "auto_more", "[1]"):
+        with pytest.raises(ValueError, match='a number, "auto", or "auto_" and the first one'):
+            of_sac(tmp_path, f"ent_coef: {said}")
+    with pytest.raises(ValueError, match="ent_coef: auto"):
+        entry(tmp_path / "ppo.yml", "ent_coef: auto")
+
+
+def test_n_steps_are_of_a_return_where_there_is_a_replay(tmp_path: Path) -> None:
+    assert entry(tmp_path / "dqn.yml", "n_steps: 3")["n_step"] == 3
+    assert entry(tmp_path / "ppo.yml", "n_steps: 3") == {"num_steps": 3}
+
+
+def test_a_step_of_train_freq_is_one_of_all_environments(tmp_path: Path) -> None:
+    assert entry(tmp_path / "dqn.yml", "n_envs: 4")["train_freq"] == 16, "4 is Stable-Baselines3's default"
+    assert entry(tmp_path / "dqn.yml", "{n_envs: 4, train_freq: 1}")["train_freq"] == 4
+    assert of_sac(tmp_path, "{n_envs: 3, train_freq: 8}")["train_freq"] == 24

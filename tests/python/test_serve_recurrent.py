@@ -12,6 +12,7 @@ import pytest
 import shoal
 from served_models import TotalEnv, pid
 from shoal.errors import ModelError
+from shoal.serve import server
 
 
 def total(x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,6 +49,20 @@ class TestRecurrent:
         with pytest.raises(ModelError):
             model(-1.0)
         assert model(1.0) == 2
+
+    def test_a_reset_holds_also_where_its_row_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unreadable(*_: Any) -> Any:
+            monkeypatch.undo()
+            raise ValueError("no such structure")
+
+        models = {"total": shoal.serve.Recurrent(total, np.zeros(()))}
+        with shoal.ModelService(models, context="thread") as service:
+            model = service.model("total")
+            assert model(1.0) == 1
+            monkeypatch.setattr(server, "arguments_from", unreadable)
+            with pytest.raises(ModelError, match="no such structure"):
+                model(5.0, reset=True)
+            assert model(2.0) == 2
 
     def test_every_environment_of_every_client_has_its_own(self) -> None:
         with shoal.ModelService({"total": shoal.serve.Recurrent(total, np.zeros(2)), "pid": pid}) as service:

@@ -17,6 +17,7 @@ import pytest
 from gymnasium import spaces
 
 import shoal
+from shoal.vector.faults import Backoff
 
 STEP, RAISE, KILL, EXIT, SEGFAULT, HANG, HANG_IN_C, SYS_EXIT = range(8)
 
@@ -361,3 +362,11 @@ def test_what_was_dropped_is_not_restored() -> None:
         after = play(envs, [STEP] * 3)
         envs.restore(kept)
         assert play(envs, [STEP] * 3) == after != before
+
+
+def test_a_place_waits_longer_after_each_fault_of_a_row_and_not_after_a_quiet_window() -> None:
+    backoff = Backoff(shoal.FaultPolicy(backoff=0.5, max_backoff=3.0, restart_window=10.0))
+    assert [backoff.after_fault(now) for now in (0.0, 1.0, 11.0, 12.0, 13.0, 14.0)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
+    assert [backoff.after_fault(now) for now in (24.1, 25.0)] == [0.0, 0.5]
+    many = Backoff(shoal.FaultPolicy(backoff=0.001, max_backoff=20.0))
+    assert [many.after_fault(0.0) for _ in range(2000)][-1] == 20.0

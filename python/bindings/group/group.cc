@@ -2,6 +2,7 @@
 #include "shoal/group/group.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -51,6 +52,14 @@ nb::bytes broadcast(Group& group, nb::bytes mine) {
   return to_bytes(all);
 }
 
+using GroupFloats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void sum(Group& group, const GroupFloats& values) {
+  const std::span<float> floats(values.data(), values.size());
+  const nb::gil_scoped_release unlocked;
+  group.sum(floats);
+}
+
 }  // namespace
 
 void bind_group(nb::module_& module) {
@@ -85,6 +94,12 @@ void bind_group(nb::module_& module) {
           },
           "By rank: rank, host and process id.")
       .def("broadcast", &broadcast, "mine"_a, "What rank 0 has.")
+      .def("sum", &sum, nb::arg("values").noconvert(),
+           nb::sig("def sum(self, values: Any) -> None"),
+           "Each element becomes the sum over all ranks, the same bits on each: float32, [n], in "
+           "place.")
+      .def("barrier", &Group::barrier, nb::call_guard<nb::gil_scoped_release>(),
+           "Returns when all ranks have come.")
       .def("leave", &Group::leave, nb::call_guard<nb::gil_scoped_release>(),
            "The others' calls that still need this rank raise PeerLost.")
       .def("fail", &Group::fail, "why"_a, nb::call_guard<nb::gil_scoped_release>(),

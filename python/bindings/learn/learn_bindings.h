@@ -15,6 +15,7 @@ void bind_learn_actor(nanobind::module_& module);
 void bind_learn_config(nanobind::module_& module);
 void bind_learn_numerics(nanobind::module_& module);
 void bind_learn_policy(nanobind::module_& module);
+void bind_learn_remote(nanobind::module_& module);
 void bind_learn_trainer(nanobind::module_& module);
 
 /// JSON as text is how configurations, descriptions and results cross: the Python side has `json`.

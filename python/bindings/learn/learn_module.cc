@@ -80,5 +80,6 @@ NB_MODULE(_learn, module) {
   shoal::python::bind_learn_config(module);
   shoal::python::bind_learn_numerics(module);
   shoal::python::bind_learn_policy(module);
+  shoal::python::bind_learn_remote(module);
   shoal::python::bind_learn_trainer(module);
 }

@@ -32,11 +32,13 @@ class PyTrainer {
  public:
   PyTrainer(EnvsPtr envs, EnvsPtr eval_envs, const std::string& config_json,
             const std::string& run_dir, bool resume, const std::string& about_json,
-            std::shared_ptr<learn::ActorProcesses> actors, std::shared_ptr<group::Group> group) {
+            std::shared_ptr<learn::ActorProcesses> actors, std::shared_ptr<group::Group> group,
+            std::shared_ptr<learn::RemoteCollectors> collectors) {
     learn::TrainSetup setup;
     setup.envs = std::move(envs);
     setup.actors = std::move(actors);
     setup.group = std::move(group);
+    setup.collectors = std::move(collectors);
     setup.eval_envs = std::move(eval_envs);
     apply_overrides(parse_json(config_json, "the configuration"), setup.config);
     setup.run_directory = run_dir;
@@ -136,10 +138,15 @@ nb::dict status(PyTrainer& trainer) {
   result["learning_rate"] = last.learning_rate;
   result["clip_range"] = number_or_none(last.clip_range);
   result["policy_lag"] = number_or_none(last.policy_lag);
+  result["collectors"] = last.collectors;
+  result["stale_steps"] = last.stale_steps;
+  result["lost_rollouts"] = last.lost_rollouts;
   result["q_value"] = number_or_none(last.q_value);
   result["exploration"] = number_or_none(last.exploration);
   result["temperature"] = number_or_none(last.temperature);
   result["updates"] = last.updates;
+  result["splits_update"] = last.splits_update;
+  result["steps_cut"] = last.steps_cut;
   result["collect_seconds"] = last.collect_seconds;
   result["update_seconds"] = last.update_seconds;
   result["eval_return_mean"] = number_or_none(status.eval_return);
@@ -165,9 +172,10 @@ void bind_learn_trainer(nb::module_& module) {
   nb::class_<PyTrainer>(module, "Trainer")
       .def(nb::init<EnvsPtr, EnvsPtr, const std::string&, const std::string&, bool,
                     const std::string&, std::shared_ptr<learn::ActorProcesses>,
-                    std::shared_ptr<group::Group>>(),
+                    std::shared_ptr<group::Group>, std::shared_ptr<learn::RemoteCollectors>>(),
            "envs"_a.none(), "eval_envs"_a.none(), "config_json"_a, "run_dir"_a, "resume"_a = false,
-           "about_json"_a = "{}", "actors"_a = nb::none(), "group"_a = nb::none())
+           "about_json"_a = "{}", "actors"_a = nb::none(), "group"_a = nb::none(),
+           "collectors"_a = nb::none())
       .def("start", [](PyTrainer& trainer) { trainer.get().start(); })
       .def("stop", [](PyTrainer& trainer) { trainer.get().stop(); })
       .def("wait", &PyTrainer::wait, "timeout"_a = nb::none())

@@ -389,6 +389,7 @@ void bind_serve(nb::module_& parent) {
       "(instances, running ones, seconds since the start, statistics) of a service of this "
       "machine.");
   bind_serve_client(module);
+  bind_serve_remote(module);
 }
 
 }  // namespace shoal::python

@@ -23,5 +23,6 @@ struct GivenRows {
 GivenRows rows_of(nanobind::list arrays, bool batched);
 
 void bind_serve_client(nanobind::module_& module);
+void bind_serve_remote(nanobind::module_& module);
 
 }  // namespace shoal::python

@@ -53,6 +53,14 @@ class Group:
     def broadcast(self, mine: bytes) -> bytes:
         """What rank 0 has."""
 
+    def sum(self, values: Any) -> None:
+        """
+        Each element becomes the sum over all ranks, the same bits on each: float32, [n], in place.
+        """
+
+    def barrier(self) -> None:
+        """Returns when all ranks have come."""
+
     def leave(self) -> None:
         """The others' calls that still need this rank raise PeerLost."""
 

@@ -142,3 +142,51 @@ class Client:
         wait_for_room: bool = True,
         timeout: float | None = None,
     ) -> Future: ...
+
+class Listener:
+    """Has a service of this host answer other hosts."""
+
+    def __init__(
+        self,
+        frontend: str,
+        address: str,
+        models: Sequence[str],
+        max_batch: int,
+        max_delay: float,
+        instances: int,
+        restarts: bool,
+        timeout: float | None = None,
+        secret: str | None = None,
+    ) -> None: ...
+    def start(self) -> None:
+        """Lets them in."""
+
+    @property
+    def port(self) -> int: ...
+    def close(self, why: str) -> None:
+        """Idempotent."""
+
+class Relay:
+    """A server of a local service whose models are elsewhere."""
+
+    def __init__(
+        self, frontend: Frontend, instance: int, address: str, secret: str | None = None, timeout: float = 10.0
+    ) -> None: ...
+    @property
+    def models(self) -> list[str]: ...
+    @property
+    def instances(self) -> int:
+        """Of the distant service."""
+
+    @property
+    def restarts(self) -> bool: ...
+    @property
+    def timeout(self) -> float | None:
+        """Of requests that name none."""
+
+    @property
+    def end_reason(self) -> str:
+        """Why it takes no clients any more; empty while it does."""
+
+    def close(self) -> None:
+        """Idempotent."""

@@ -110,6 +110,16 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
         return self._screen.observation(), info | self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Plays an action for frame_skip frames.
+
+        Args:
+            action: of `action_space`: a number into get_action_meanings(), or a Box's where the game's actions are continuous.
+
+        Returns:
+            The observation of `observation_space`, uint8; the sum of the frames' rewards, whose sign is not taken here;
+            whether the game is over, or a life where lives end episodes; whether a limit of steps or of frames was reached;
+            and the info.
+        """
         reward = self._play(self._actions[action])
         self._steps += 1
         if self._lost and self.preprocessing.whole_games:

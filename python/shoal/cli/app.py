@@ -25,7 +25,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = ("train", "eval", "plot", "export", "envs", "doctor", "stat", "trace", "bench", "test", "lint", "docs")
+COMMANDS = (
+    "train",
+    "collect",
+    "eval",
+    "plot",
+    "export",
+    "envs",
+    "doctor",
+    "stat",
+    "trace",
+    "bench",
+    "test",
+    "lint",
+    "docs",
+)
 
 
 @app.callback(invoke_without_command=True)

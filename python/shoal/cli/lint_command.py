@@ -134,6 +134,10 @@ def _types(source: Path, fix: bool) -> list[str] | None:
     return [sys.executable, "-m", "mypy"] if (source / "python/shoal").is_dir() else None
 
 
+def _example_types(source: Path, fix: bool) -> list[str] | None:
+    return [sys.executable, "tests/types/check_examples.py", "."] if (source / "examples").is_dir() else None
+
+
 def _includes(source: Path, fix: bool) -> list[str] | None:
     return [sys.executable, "tests/layers/check_includes.py", "."]
 
@@ -151,6 +155,9 @@ CHECKS = (
     Check("ruff", "Python by the rules in pyproject.toml", _ruff_check),
     Check("ruff-format", "Python as ruff writes it", _ruff_format),
     Check("types", "types in python/shoal and its stubs, by mypy's strict rules", _types, "mypy"),
+    Check(
+        "example-types", "types in the programs of examples/, as a user's own mypy sees them", _example_types, "mypy"
+    ),
     Check("includes", "every include follows the arrows between layers and rooms", _includes),
     Check("imports", "no circle of imports in python/shoal", _imports),
     Check("documents", "paths that documents and comments name exist", _documents),

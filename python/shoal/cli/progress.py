@@ -45,7 +45,7 @@ class Lines(Quiet):
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LINE_EVERY
-        line = f"{status['step']:,} of {self._total_steps:,} steps   {_speed(status)}   {_returns(status)}   {_losses(status)}"
+        line = f"{status['step']:,} of {self._total_steps:,} steps   {_speed(status)}{_collectors(status)}   {_returns(status)}   {_losses(status)}"
         print(line.rstrip(), file=sys.stderr, flush=True)
 
 
@@ -80,7 +80,7 @@ class Bar(Quiet):
         self._live.stop()
 
     def show(self, status: Mapping[str, Any]) -> None:
-        self._progress.update(self._task, completed=status["step"], speed=_speed(status))
+        self._progress.update(self._task, completed=status["step"], speed=_speed(status) + _collectors(status))
         evaluating = "evaluating …" if status.get("phase") == "evaluating" else ""
         line = "   ".join(part for part in (_returns(status), evaluating, _losses(status)) if part)
         self._live.update(self._drawn(line), refresh=True)
@@ -93,6 +93,10 @@ class Bar(Quiet):
 
 def _speed(status: Mapping[str, Any]) -> str:
     return f"{status['steps_per_second']:,.0f}/s" if _known(status, "steps_per_second") else ""
+
+
+def _collectors(status: Mapping[str, Any]) -> str:
+    return f"  {status['collectors']} collectors" if _known(status, "collectors") else ""
 
 
 def _returns(status: Mapping[str, Any]) -> str:

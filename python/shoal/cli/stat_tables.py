@@ -28,11 +28,13 @@ def tables(seen: dict[str, Any], before: dict[str, Any] | None = None, workers: 
         ("environments", _ENVIRONMENTS, _environments),
         ("pools", _POOLS, _pools),
         ("collectors", _COLLECTORS, _collectors),
+        ("remote_collectors", _REMOTE, _remote),
+        ("listening_services", _LISTENING, _listening),
         ("runs", _RUNS, _runs),
     ):
         made = [row for each in seen.get(name, []) for row in rows(each, _Rate(seen, before, name), workers)]
         if made:
-            lines += ["", *_aligned([(name, *head), *made])]
+            lines += ["", *_aligned([(name.replace("_", " "), *head), *made])]
     services = seen.get("services", [])
     if services:
         lines.append("")
@@ -163,6 +165,66 @@ def _collectors(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
             str(each["pending"]),
             str(each["policy_version"]),
             str(each["restarts"]),
+            _time(each["seconds"]),
+        )
+    ]
+
+
+_REMOTE = (
+    "pid",
+    "there",
+    "came",
+    "lost",
+    "state",
+    "steps",
+    "steps/s",
+    "stale steps",
+    "lost rollouts",
+    "refused",
+    "MiB in",
+    "MiB out",
+    "age",
+)
+
+
+def _remote(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
+    return [
+        (
+            each["address"],
+            str(each["pid"]),
+            str(each["num_collectors"]),
+            str(each["joined"]),
+            str(each["lost"]),
+            each["state"],
+            f"{each['steps']:,}",
+            rate(each, "steps", each["steps_per_second"]),
+            f"{each['stale_steps']:,}",
+            f"{each['lost_rollouts']:,}",
+            str(each["refused"]),
+            _mib(each["received_bytes"]),
+            _mib(each["sent_bytes"]),
+            _time(each["seconds"]),
+        )
+    ]
+
+
+_LISTENING = ("pid", "relays", "joined", "lost", "state", "rows", "rows/s", "refused", "MiB in", "MiB out", "age")
+
+
+def _listening(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
+    return [
+        (
+            each["address"],
+            str(each["pid"]),
+            str(each["relays"]),
+            str(each["joined"]),
+            str(each["lost"]),
+            each["state"],
+            f"{each['rows']:,}",
+            rate(each, "rows", each["rows_per_second"]),
+            str(each["refused"]),
+            _mib(each["received_bytes"]),
+            _mib(each["sent_bytes"]),
             _time(each["seconds"]),
         )
     ]

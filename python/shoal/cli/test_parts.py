@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -19,12 +20,14 @@ from pathlib import Path
 from shoal.cli.test_job import Failed, Job, LeftOut, skips
 
 KILL_ROUNDS = 100
+RANK_KILLS = 50
 SOAK_STEPS = 10_000_000
 RANDOM_PROGRAMS = 5000
 FUZZ_RUNS = 10_000_000
 FUZZ_SECONDS = 2000  # of a target at most: those that start processes or segments for each input are slow
 WHEEL_MINORS = (10, 11, 12, 13)
 """Of Python 3: those that wheels are made for."""
+_RANKS = "tests/crash/test_ranks.py"
 SOLVED = 475.0
 """Mean return at which CartPole-v1 counts as solved."""
 
@@ -42,7 +45,7 @@ def suite(job: Job) -> str:
 
 
 def kills(job: Job) -> str:
-    return job.pytest("tests/crash", "--crash-rounds", KILL_ROUNDS)
+    return job.pytest("tests/crash", "--ignore", _RANKS, "--crash-rounds", KILL_ROUNDS)
 
 
 def soak(job: Job, *arguments: object) -> str:
@@ -170,8 +173,15 @@ def envpool(job: Job) -> str:
 
 
 def ray(job: Job) -> str:
+    """Our tests of the adapter, and of the examples, in the environment of the benchmarks' peer."""
     python, paths = _peer(job, "ray")
-    return job.pytest("tests/python/test_example_rllib.py", python=python, **paths)
+    examples = (f"tests/python/test_example_{name}.py" for name in ("rllib", "ray"))
+    return job.pytest(*_tests(job, "ray"), *examples, python=python, **paths)
+
+
+def tracking(job: Job) -> str:
+    python = job.environment_over("tracking", "-r", job.source / "requirements-tracking.txt")
+    return job.pytest("tests/python/test_examples_tracking.py", python=python)
 
 
 def _adapter(job: Job, peer: str, name: str, repository: str, runner: str) -> str:
@@ -213,9 +223,22 @@ def _copies(job: Job, names: tuple[str, ...], address: str) -> list[Path]:
 
 
 def mpi(job: Job) -> str:
-    job.need_program("mpirun", "openmpi-bin", "libopenmpi-dev")
-    python = job.environment_over("mpi", "-r", job.source / "requirements-mpi.txt")
-    return job.pytest("tests/python/test_mpi.py", python=python)
+    counts = []
+    for name, library in (("mpi", "Open MPI"), ("mpich", "MPICH")):
+        python = job.environment_over(name, "-r", job.source / f"requirements-{name}.txt")
+        path = f"{python.parent}{os.pathsep}{job.environment.get('PATH', os.defpath)}"
+        counts.append(f"{library}: {job.pytest('tests/python/test_mpi.py', python=python, PATH=path)}")
+    return "; ".join(counts)
+
+
+def hosts(job: Job) -> str:
+    with contextlib.suppress(LeftOut):  # test_srun.py says what is missing, and the rest runs
+        job.need_program("slurmctld", "slurm-wlm", "munge")
+    return job.pytest("tests/hosts")
+
+
+def ranks(job: Job) -> str:
+    return job.pytest(_RANKS, "--crash-rounds", 2 * RANK_KILLS)
 
 
 def video(job: Job) -> str:
@@ -332,8 +355,21 @@ PARTS = (
     Part("torchrl", "TorchRL's batched environments and collectors: our tests, and its own", 120, torchrl),
     Part("ding", "DI-engine's environment managers: our tests, and its own of managers and collectors", 90, ding),
     Part("envpool", "EnvPool's names: our tests, Atari's games beside EnvPool itself", 60, envpool),
-    Part("ray", "RLlib over Shoal's vector environment, beside its own", 60, ray),
-    Part("mpi", "workers and processes under `mpirun -n 2`", 30, mpi),
+    Part(
+        "ray",
+        "Ray's actors as collectors, killed and on two nodes, Ray Train's workers as ranks, trials of Tune; RLlib over Shoal's vector environment",
+        90,
+        ray,
+    ),
+    Part("tracking", "training that Weights & Biases, MLflow and Optuna follow", 30, tracking),
+    Part("mpi", "workers, processes, and ranks that train, under `mpirun -n 2` of Open MPI and of MPICH", 30, mpi),
+    Part(
+        "hosts",
+        "network namespaces as hosts: `torchrun --nnodes 2` and `srun -N 2` train CartPole-v1 to 475",
+        60,
+        hosts,
+    ),
+    Part("ranks", f"{RANK_KILLS} random kills of ranks that train together", 60, ranks),
     Part("video", "Gymnasium's wrappers, with moviepy", 30, video),
     Part("peers", "the adapters of all peers of the benchmarks", 90, peers),
     Part("docs", "`./shoal docs`, and what its pages link to", 60, docs),

@@ -49,6 +49,12 @@ def train(
         help="Processes that train together (ppo, a2c); 1: this one alone [default: the ranks that torchrun, mpirun or srun has"
         " started, else 1].",
     ),
+    listen: str = typer.Option(
+        None,
+        "--listen",
+        metavar="HOST:PORT",
+        help="Learn from collectors that come here, from this host or others (appo, impala): shoal collect HOST:PORT.",
+    ),
     env_kwargs: list[str] = typer.Option(
         None,
         "--env-kwargs",
@@ -103,6 +109,11 @@ def train(
         help="Continue this run where it stopped.",
         autocompletion=completion.runs,
     ),
+    go_on: bool = typer.Option(
+        False,
+        "--continue",
+        help="Where --run-dir holds a run already, go on with that: for launchers that start the same command again.",
+    ),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
@@ -122,6 +133,7 @@ def train(
         "num_envs": num_envs,
         "num_workers": num_workers,
         "nproc": nproc,
+        "listen": listen,
         "preset": preset,
         "overlap": overlap,
         "env_kwargs": words.env_kwargs(env_kwargs) if env_kwargs else None,
@@ -138,7 +150,9 @@ def train(
     folder = run_dir or (Path(recorded) if recorded is not None else None)
     if resume is not None and folder is not None:
         wrong_use("a resumed run goes on in its own folder: leave out --run-dir")
-    training = Training(settings, resume or folder, resume=resume is not None)
+    if go_on and (resume is not None or folder is None):
+        wrong_use("--continue goes with --run-dir, which says where the run is or will be")
+    training = Training(settings, resume or folder, resume="auto" if go_on else resume is not None)
     training.check()
     training.go(json=json, quiet=quiet)
 

@@ -45,10 +45,10 @@ class Training:
     Args:
         settings: arguments of shoal.learn.Trainer, `env` among them unless the run goes on.
         run_dir: where results go; None: a new folder in ./runs.
-        resume: whether `run_dir` holds a run that goes on.
+        resume: whether `run_dir` holds a run that goes on; "auto": it does if it holds one.
     """
 
-    def __init__(self, settings: dict[str, Any], run_dir: Path | None, resume: bool):
+    def __init__(self, settings: dict[str, Any], run_dir: Path | None, resume: bool | str):
         self._settings = settings
         self._run_dir = run_dir
         self._resume = resume
@@ -58,7 +58,7 @@ class Training:
         from shoal.cli import environments, runs
 
         env = self._settings.get("env")
-        if self._resume:
+        if self._resume is True:
             assert self._run_dir is not None
             recorded = runs.read_config(self._run_dir)
             if env is not None and env != recorded["env"]:
@@ -67,7 +67,7 @@ class Training:
         if env is None:
             wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
         env = environments.resolve(env)
-        if not self._resume:
+        if self._resume is not True:
             self._settings["env"] = env
         if "algorithm" in self._settings:
             _check_algorithm(str(self._settings["algorithm"]))
@@ -127,6 +127,8 @@ def _conduct(trainer: Trainer, quiet: bool) -> Result:
     resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
     first = trainer.rank == 0
     log = EventLog(trainer.run_dir, resumed_at) if first else None
+    if trainer.address is not None:
+        note(f"collectors come by:  {command('collect', _seen_from_elsewhere(trainer.address))}")
     display = make_progress(trainer.status()["total_steps"], quiet or not first)
     signalled: BaseException | None = None
     try:
@@ -148,6 +150,11 @@ def _conduct(trainer: Trainer, quiet: bool) -> Result:
         again = command("train", "--resume", result.run_dir)
         raise CommandError(f"stopped after {result.steps:,} steps; go on with:  {again}", _status_of(signalled))
     return result
+
+
+def _seen_from_elsewhere(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return f"{os.uname().nodename}:{port}" if host in ("0.0.0.0", "[::]", "::") else address
 
 
 def _watch(trainer: Trainer, log: Any, display: Any) -> None:

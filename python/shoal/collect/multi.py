@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -173,11 +174,13 @@ class Multi(Source):
             )
         self.pause()
         self.processes.recover()
+        self.processes.share_no_more()
+        self._store = None
         numbers = [self.processes.order(i, worker.LoadState, part, seed) for i, part in enumerate(parts)]
         self._before = list(state["before"])
         for report in self.processes.reports(numbers):
             self._counts[report.place] = report.counts
-        self._store, self.version = None, state["version"]
+        self.version = state["version"]
         if state["weights"] is not None:
             self._publish(state["weights"], state["version"])
         if any(group["engine"] is not None for part in parts for group in part["groups"]):
@@ -188,29 +191,81 @@ class Multi(Source):
         self.processes.close()
 
 
+@dataclass
+class _Round:
+    """A batch that all collectors fill.
+
+    Attributes:
+        numbers: of the orders, by collector; reports: of those that are done, likewise.
+    """
+
+    experience: Any
+    steps: int
+    random: int
+    numbers: dict[int, int] = field(default_factory=dict)
+    reports: dict[int, worker.Report] = field(default_factory=dict)
+
+
 class MultiSync(Multi):
-    """All collectors fill the columns of one experience; the batch is there when the last has."""
+    """All collectors fill the columns of one experience; the batch is there when the last has.
+
+    Who is interrupted while it waits (Ctrl-C) and asks again gets that batch: its round stays.
+    """
 
     def __init__(self, setups: Sequence[Setup], policy: Any, threshold: float | None, **more: Any) -> None:
         super().__init__(setups, policy, **more)
         self._threshold = threshold
+        self._round: _Round | None = None
+        self._done: Raw | None = None
 
     def next(self, steps: int, random: int) -> Raw:
-        total = self._setups[0].total
-        experience = self.layout(total).allocate(steps)
-        numbers = [
-            self.order(place, experience, total, setup.first, steps, random) for place, setup in enumerate(self._setups)
-        ]
-        enough = len(numbers) if self._threshold is None else max(1, int(len(numbers) * self._threshold))
-        reports: dict[int, worker.Report] = {}
-        while len(reports) < len(numbers):
+        if self._done is None:
+            if self._round is None:
+                self._round = _Round(self.layout(self._setups[0].total).allocate(steps), steps, random)
+            self._finish(self._round)
+        assert self._done is not None
+        raw, self._done = self._done, None
+        return raw
+
+    def reset(self, seed: int | None) -> None:
+        self._round = None  # a batch that is there stays
+        super().reset(seed)
+
+    def pause(self) -> None:
+        if self._round is not None:
+            self._finish(self._round)
+
+    @property
+    def pending(self) -> int:
+        return int(self._done is not None)
+
+    def state(self) -> dict[str, Any]:
+        state = super().state()
+        done = None if self._done is None else (tree_map(np.copy, self._done.arrays), self._done.states)
+        return state | {"pending": done}
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        super().load_state(state, seed)
+        self._done = None if state["pending"] is None else Raw(*state["pending"])
+
+    def _finish(self, round: _Round) -> None:
+        total, everyone = self._setups[0].total, range(len(self._setups))
+        for place in everyone:
+            if place not in round.numbers:
+                first = self._setups[place].first
+                number = self.order(place, round.experience, total, first, round.steps, round.random)
+                round.numbers[place] = number
+        enough = len(everyone) if self._threshold is None else max(1, int(len(everyone) * self._threshold))
+        while len(round.reports) < len(everyone):
             report, _ = self.processes.next_report()
             self.take(report)
-            reports[report.place] = report
-            if len(reports) == enough < len(numbers):
-                self.processes.stop(numbers)
-        states = [reports[place].answer for place in range(len(numbers))]
-        return Raw(self.arrays(experience, total), tree_map(lambda *parts: np.concatenate(parts), *states))
+            round.reports[report.place] = report
+            if len(round.reports) == enough < len(everyone):
+                self.processes.stop(list(round.numbers.values()))
+        states = [round.reports[place].answer for place in everyone]
+        arrays = self.arrays(round.experience, total)
+        self._done = Raw(arrays, tree_map(lambda *parts: np.concatenate(parts), *states))
+        self._round = None
 
 
 class MultiAsync(Multi):

@@ -19,7 +19,7 @@ from shoal.errors import StartFailed, TooManyFaults, WorkerDied
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel, leave_fd
 from shoal.vector.factories import Recipe
-from shoal.vector.faults import FaultPolicy
+from shoal.vector.faults import Backoff, FaultPolicy
 from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import prepare
 from shoal.vector.processes import with_guessed_preload
@@ -31,6 +31,7 @@ _SLICE = 0.1
 _GRACE = 5.0
 """Seconds for the collectors to end by themselves once they are told to, before they are killed."""
 _SEEDS = 2**31
+_CLOSED = "closed"
 
 
 @dataclass
@@ -82,6 +83,7 @@ class Processes:
         self._numbers = 0
         self._broken: str | None = None
         self._faults: deque[tuple[float, str]] = deque(maxlen=64)
+        self._backoffs = [Backoff(policy) for _ in setups]
         self._again_at: dict[int, float] = {}  # places whose next process is to be started then
         self._begun = False
         self._weights: Any = None  # the order that tells of the store
@@ -162,11 +164,16 @@ class Processes:
                 return self._arrived.popleft()
 
     def reports(self, numbers: Sequence[int]) -> list[worker.Report]:
-        """Those of these orders, in their order; no others are due."""
+        """Those of these orders, in their order; no others are due. Where it is left early, by Ctrl-C, they are not wanted
+        any more."""
         found: dict[int, worker.Report] = {}
-        while len(found) < len(numbers):
-            report, _ = self.next_report()
-            found[report.number] = report
+        try:
+            while len(found) < len(numbers):
+                report, _ = self.next_report()
+                found[report.number] = report
+        except BaseException:
+            self._forget()
+            raise
         return [found[number] for number in numbers]
 
     def stop(self, numbers: Sequence[int]) -> None:
@@ -195,6 +202,7 @@ class Processes:
 
     def recover(self) -> None:
         """Starts those anew that have ended, after a failure, so that they can be reset."""
+        self._require_open()
         self._take_in()
         self._forget()
         gone = [place for place, process in enumerate(self._workers) if process is None or not process.is_alive]
@@ -216,6 +224,10 @@ class Processes:
             if process is not None:
                 self._tell(process, self._weights[0])
 
+    def share_no_more(self) -> None:
+        """Collectors whose state is loaded from now on have the weights of that state, until others are shared."""
+        self._weights = None
+
     @property
     def layout(self) -> Layout | None:
         return self.hello.layout
@@ -231,7 +243,7 @@ class Processes:
 
     def close(self) -> None:
         """Ends the processes."""
-        self._broken = "closed"
+        self._broken = _CLOSED
         running = [process for process in self._workers if process is not None and process.is_alive]
         for place, process in enumerate(self._workers):
             if process is not None:
@@ -263,9 +275,12 @@ class Processes:
                 self._forgotten.pop(report.number, None)
                 self.lost += report.rows
 
-    def _require_whole(self) -> None:
-        if self._broken == "closed":
+    def _require_open(self) -> None:
+        if self._broken == _CLOSED:
             raise RuntimeError("this collector is closed")
+
+    def _require_whole(self) -> None:
+        self._require_open()
         if self._broken is not None:
             raise RuntimeError(f"a collector has failed ({self._broken}): call reset() first")
 
@@ -354,14 +369,12 @@ class Processes:
             self._broken = _first_line(error)
             raise error
         self._count_fault(error)
-        backoff = self._policy.backoff
         for place in places:
-            wait = (
-                min(self._policy.max_backoff, backoff * 2 ** (self.restarts[place] - 1))
-                if self.restarts[place]
-                else 0.0
-            )
-            self._again_at[place] = time.monotonic() + wait
+            self._put_off(place)
+
+    def _put_off(self, place: int) -> None:
+        now = time.monotonic()
+        self._again_at[place] = now + self._backoffs[place].after_fault(now)
 
     def _count_fault(self, error: Exception) -> None:
         """Raises TooManyFaults when there were too many: those that end together, as with their zygote, count once."""
@@ -386,8 +399,7 @@ class Processes:
             if self._workers[place] is not None and self._workers[place].is_alive:
                 self._workers[place].kill()
             self._count_fault(error)
-            wait = min(self._policy.max_backoff, self._policy.backoff * 2 ** self.restarts[place])
-            self._again_at[place] = time.monotonic() + wait
+            self._put_off(place)
             return
         del self._again_at[place]
         due = [due for due in self._due.values() if due.place == place]

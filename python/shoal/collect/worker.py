@@ -198,6 +198,7 @@ class _Process:
         self._report(order.number, answer=pickle.dumps(self._station.state()))
 
     def _loadstate(self, order: LoadState) -> None:
+        self._store = None  # whose weights were newer than this state, or older
         self._station.load_state(order.state, order.seed)
         self._report(order.number)
 

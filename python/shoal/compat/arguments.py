@@ -10,7 +10,7 @@ from typing import Any
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 
-__all__ = ["factories_of", "policy_of", "positive", "rows_of", "worker_options"]
+__all__ = ["factories_of", "factory_of", "policy_of", "positive", "rows_of", "worker_options"]
 
 _PATIENT = WorkerOptions(start_timeout=600.0)
 """The peers wait for ever for environments to be built."""
@@ -39,14 +39,24 @@ def factories_of(env_fns: Any, who: str, instead: str = "") -> list[Callable[[],
     factories = list(env_fns)
     if not factories:
         raise ValueError(f"{who}() got an empty list: it takes a function for each environment")
-    for i, factory in enumerate(factories):
-        if _is_environment(factory):
-            raise TypeError(
-                f"{who}() takes functions that make environments, env_fns[{i}] is {_one(factory)}. {_fix(factory)}"
-            )
-        if not callable(factory):
-            raise TypeError(f"{who}() takes functions that make environments, env_fns[{i}] is {factory!r}")
-    return factories
+    return [factory_of(factory, who, f"env_fns[{i}]") for i, factory in enumerate(factories)]
+
+
+def factory_of(given: Any, who: str, name: str) -> Callable[[], Any]:
+    """A function that makes an environment.
+
+    Args:
+        who, name: the class or function and its argument, for the message.
+
+    Raises:
+        TypeError: for what is none; the message says what to write.
+    """
+    if _is_environment(given):
+        raise TypeError(f"{who}() takes functions that make environments, {name} is {_one(given)}. {_fix(given)}")
+    if not callable(given):
+        raise TypeError(f"{who}() takes functions that make environments, {name} is {given!r}")
+    factory: Callable[[], Any] = given
+    return factory
 
 
 def rows_of(indices: Any, num_envs: int, who: str) -> list[int]:

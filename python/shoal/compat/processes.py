@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ class Process:
     """A worker process, as `multiprocessing.Process` shows one.
 
     Attributes:
-        pid: of the process.
+        pid: of the process; 0 for one that has ended and whose place nobody takes.
         name: as the peer has it, for example "Worker<AsyncVectorEnv>-3".
         daemon: what the vector environment was told; the worker ends with its parent either way.
     """
@@ -40,12 +41,14 @@ class Process:
         self._send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
-        try:
+        if self.pid <= 0:  # to which the kernel means this process group
+            return
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass
 
     def _ended(self, timeout: float | None) -> bool:
+        if self.pid <= 0:
+            return True
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from shoal.learn.exporting import export
     from shoal.learn.modules.policy import ModulePolicy
     from shoal.learn.policy import Policy, load_policy
+    from shoal.learn.remote import Collected, collect
     from shoal.learn.torch_module import TorchPolicy, torch_policy
     from shoal.learn.trainer import Result, Trainer, train
     from shoal.runs import preset, preset_names
 
 _MODULE_OF = {
+    "Collected": "shoal.learn.remote",
     "Evaluation": "shoal.learn.evaluation",
     "ModulePolicy": "shoal.learn.modules.policy",
     "Policy": "shoal.learn.policy",
@@ -35,6 +37,7 @@ _MODULE_OF = {
     "TorchPolicy": "shoal.learn.torch_module",
     "Trainer": "shoal.learn.trainer",
     "algorithm_names": "shoal.learn.config",
+    "collect": "shoal.learn.remote",
     "config_names": "shoal.learn.config",
     "evaluate": "shoal.learn.evaluation",
     "export": "shoal.learn.exporting",
@@ -47,6 +50,7 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "Collected",
     "Evaluation",
     "ModulePolicy",
     "Policy",
@@ -54,6 +58,7 @@ __all__ = [
     "TorchPolicy",
     "Trainer",
     "algorithm_names",
+    "collect",
     "config_names",
     "evaluate",
     "export",

@@ -39,6 +39,11 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
     return options
 
 
+def holds_run(run_dir: Path) -> bool:
+    """Whether there is a checkpoint to go on from; ".old" is one that was being replaced when its process ended."""
+    return any((run_dir / "checkpoints" / name).exists() for name in ("last", "last.old"))
+
+
 def read_run(run_dir: Path) -> dict[str, Any]:
     """config.json of a run: "env", "env_kwargs", "algorithm", "preset", and all options under "config"."""
     file = run_dir / "config.json"

@@ -20,7 +20,11 @@ __all__ = ["EnvOptions", "build", "close", "factories_of", "name_of", "recorded_
 # Arguments of a game that describe its raw frames, and wrappers that preprocess them: who gives these does it himself.
 _RAW = frozenset({"obs_type", "frameskip", "continuous", "sound_obs"})
 _PREPROCESSING_WRAPPERS = frozenset({"AtariPreprocessing", "AtariWrapper"})
-_LIBRARY_OF_PRESET = {"cleanrl_atari": "cleanrl", "zoo_atari": "sb3"}
+_OF_PRESET: dict[str, str | dict[str, Any]] = {
+    "cleanrl_atari": "cleanrl",
+    "cleanrl_atari_lstm": {"like": "cleanrl", "frame_stack": 1},  # what went before is the network's to remember
+    "zoo_atari": "sb3",
+}
 
 
 def _preprocesses(wrapper: Wrapper) -> bool:
@@ -78,7 +82,7 @@ class EnvOptions:
                 warnings.warn(
                     f"{name} {what} are not recorded: give them again to resume or evaluate the run",
                     RuntimeWarning,
-                    stacklevel=4,
+                    stacklevel=6,
                 )
         return record
 
@@ -97,7 +101,7 @@ class EnvOptions:
             return self
         if _RAW.intersection(self.env_kwargs or ()) or any(_preprocesses(wrapper) for wrapper in self.wrappers or ()):
             return self
-        return replace(self, atari=_LIBRARY_OF_PRESET.get(preset, True))
+        return replace(self, atari=_OF_PRESET.get(preset, True))
 
 
 def sign_of_rewards(

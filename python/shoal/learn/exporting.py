@@ -142,12 +142,7 @@ def _card(run_dir: Path, state: dict[str, Any], file: Path, usage: str) -> str:
     config = state["config"]
     algorithm = config.get("algorithm", "ppo").upper()
     env = run.get("env") or "an environment without a name"
-    evaluated = state.get("evaluation", {})
-    mean, deviation, episodes = (
-        (result.get("mean_return"), result.get("std_return"), result.get("evaluated_episodes"))
-        if result.get("evaluated_episodes")
-        else (evaluated.get("eval_return"), evaluated.get("eval_std"), evaluated.get("eval_episodes"))
-    )
+    mean, deviation, episodes = _evaluation(state, result)
     measured = mean is not None and deviation is not None
     names = input_names(state["observation_space"])
     inputs = [
@@ -211,6 +206,18 @@ def _card(run_dir: Path, state: dict[str, Any], file: Path, usage: str) -> str:
             "",
         ]
     )
+
+
+def _evaluation(state: dict[str, Any], result: dict[str, Any]) -> tuple[float | None, float | None, int]:
+    """Mean, deviation and number of the episodes that this very policy was evaluated by; the run's other evaluations are of others."""
+    at, config, found = state["step"], state["config"], state.get("evaluation", {})
+    whose = result.get("best_step") if result.get("best_return") is not None else result.get("steps")
+    is_final = result.get("ending") != "stopped" and result.get("evaluated_episodes") == config.get("final_episodes")
+    if whose == at and is_final and result["evaluated_episodes"]:
+        return result["mean_return"], result["std_return"], result["evaluated_episodes"]
+    if found.get("evaluated_step") == at and found.get("eval_episodes"):
+        return found["eval_return"], found["eval_std"], found["eval_episodes"]
+    return None, None, 0
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import _learn
-from shoal._version import __version__
 from shoal.errors import PeerLost
 from shoal.learn import environments, ranks
-from shoal.learn.config import algorithm_names, override, preset_for, read_run
-from shoal.learn.ranks import Ranks, policy_on_ranks
-from shoal.runs import preset as preset_config
+from shoal.learn.ranks import Ranks
+from shoal.learn.remote import Listening
+from shoal.learn.run_plan import Request, RunPlan
 
 if TYPE_CHECKING:
     from shoal.atari.preprocessing import AtariPreprocessing
     from shoal.learn.actors import Actors
     from shoal.learn.modules.session import Session
-    from shoal.learn.zoo import Entry
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Result", "Trainer", "train"]
@@ -64,10 +61,11 @@ def train(
     num_envs: int | None = None,
     num_workers: int | None = None,
     nproc: int | None = None,
+    listen: str | None = None,
     preset: str | None = None,
     config: str | Path | None = None,
     run_dir: str | Path | None = None,
-    resume: bool = False,
+    resume: bool | str = False,
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
     frame_stack: int | None = None,
@@ -105,6 +103,11 @@ def train(
             more as it starts. By default those that torchrun, mpirun, srun or Ray Train has started as ranks of one job,
             which all call this with the same arguments; 1: this process alone. Only rank 0 evaluates, and reads and writes
             `run_dir`. `shards=8` among the options gives the same policy, bit for bit, for 1, 2, 4 and 8 ranks. docs/guides/scale-out.md.
+        listen: "host:port", with "impala" and "appo": the run learns from collectors that come there, from this host or others, each
+            started by `shoal.learn.collect` or `shoal collect`, and steps no training environments itself. Each collector steps
+            `num_envs` of its own; they may come and go. Port 0 takes a free one (`Trainer.address`). Where the host is not the
+            loopback, SHOAL_GROUP_SECRET has to be set. `max_lag`, 8 by default here, bounds how many are at work at once: one
+            more. `env` has to be an id. docs/guides/scale-out.md.
         preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
         config: instead of a preset: a YAML file of rl-baselines3-zoo's, "hyperparams/ppo.yml", whose entry for `env` is taken,
             or "ppo.yml:LunarLander-v2" for that entry. Its algorithm is the one that the file is named after, unless
@@ -117,7 +120,9 @@ def train(
             was not trained on an id, and `policy` where no import path leads to it; runs of "appo" that train a `policy` begin
             with environments that are reset, and say so, unless they are told `deterministic=True`. Those of "a3c" go on with the
             parameters and counts of the checkpoint, and with environments that are reset. Overrides may change options; then it
-            is another training from there on.
+            is another training from there on. "auto": where `run_dir` holds a run, that goes on with what it was told, whatever
+            the options say, and else one begins; for a launcher that starts the same command again.
+            A run that listens does so again where it did, and goes on with what had arrived and with collectors that come.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as of `shoal.make_vec`, for all environments of the run, which
             keeps them: a resumed run and evaluations use them again. What JSON cannot hold, and a wrapper that no import
             path leads to, has to be given again.
@@ -148,6 +153,7 @@ def train(
         num_envs=num_envs,
         num_workers=num_workers,
         nproc=nproc,
+        listen=listen,
         preset=preset,
         config=config,
         run_dir=run_dir,
@@ -162,6 +168,11 @@ def train(
         context=context,
         **overrides,
     )
+    return run_to_end(trainer, callback)
+
+
+def run_to_end(trainer: Trainer, callback: Callable[[dict[str, Any]], None] | None) -> Result:
+    """Starts the run, waits for its end, and closes it; `callback` as of `train`."""
     with trainer:
         trainer.start()
         while not trainer.wait(0.2 if callback else None):
@@ -186,6 +197,8 @@ class Trainer:
     """
 
     _actors: Actors | None = None
+    _listening: Listening | None = None
+    _secret: str | None = None  # of those that collect; None: SHOAL_GROUP_SECRET's
 
     def __init__(
         self,
@@ -199,10 +212,11 @@ class Trainer:
         num_envs: int | None = None,
         num_workers: int | None = None,
         nproc: int | None = None,
+        listen: str | None = None,
         preset: str | None = None,
         config: str | Path | None = None,
         run_dir: str | Path | None = None,
-        resume: bool = False,
+        resume: bool | str = False,
         env_kwargs: Mapping[str, Any] | None = None,
         max_episode_steps: int | None = None,
         frame_stack: int | None = None,
@@ -213,60 +227,53 @@ class Trainer:
         context: str = "auto",
         **overrides: Any,
     ) -> None:
-        if algorithm is not None and algorithm not in algorithm_names():
-            raise ValueError(f"there is no algorithm {algorithm!r}; there is {', '.join(algorithm_names())}")
         named = {"total_steps": total_steps, "seed": seed, "num_envs": num_envs}
         overrides |= {name: value for name, value in named.items() if value is not None}
         options = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, reward_clip, wrappers, atari)
-        given = {"env": env, "algorithm": algorithm, "preset": preset, "config": config, **vars(options), **overrides}
-        where = {"num_workers": num_workers, "backend": backend, "context": context}
-        self._ranks = Ranks(nproc, alone=policy is not None)
+        asked = Request(
+            env,
+            algorithm,
+            preset,
+            config,
+            policy,
+            device,
+            run_dir,
+            resume,
+            nproc,
+            num_workers,
+            listen,
+            options,
+            overrides,
+        )
+        asked.check()
+        self._ranks = Ranks(1 if listen is not None else nproc, alone=policy is not None)
         with self._ranks.ending_together():
-            if resume:
-                if atari is not None:
-                    overrides = environments.sign_of_rewards(options, atari, {}, overrides)
-                about, self.config = self._ranks.same(
-                    lambda: _recorded(run_dir, overrides, preset or config, algorithm)
-                )
-                policy, device = _network_of(about, policy, device)
-                if policy is not None and self._ranks.size > 1:
-                    raise policy_on_ranks(self._ranks.size)
-                env = environments.recorded_env(about, env)
-                where["num_workers"] = num_workers = _recorded_workers(about, num_workers)
-                asked, options = options, options.over(environments.EnvOptions.of_run(about))
-                about |= {name: value for name, value in asked.record().items() if value is not None}
-            else:
-                about, options, overrides = _new_run(env, algorithm, preset, config, options, overrides)
-                self.config = override(preset_config(about["preset"], about["algorithm"]), overrides)
-                if device is not None and policy is None:
-                    raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
-                if run_dir is None:
-                    folder = new_run_dir(about["env"], about["algorithm"], self.config["seed"])
-                    run_dir = self._ranks.same(lambda: str(folder))
-            about |= {"shoal": __version__, "num_workers": num_workers}
-            self.env: str = about["env"]
-            self.seed: int = self.config["seed"]
-            assert run_dir is not None  # _recorded() has refused to resume without
-            self.run_dir = Path(run_dir)
+            plan = asked.plan(self._ranks)
+            self.config = plan.config
+            self.env: str = plan.about["env"]
+            self.seed: int = plan.config["seed"]
+            self.run_dir = plan.run_dir
             self._ended = False
-            if policy is None:
-                self._ranks.start(_live_as_rank, {**given, **where, "run_dir": str(run_dir), "resume": resume}, context)
-                self._begin(env, options, about, resume, where)
+            where = {"num_workers": plan.num_workers, "backend": backend, "context": context}
+            if plan.policy is None:
+                self._ranks.start(_live_as_rank, {**asked.of_a_rank(plan), **where}, context)
+                self._begin(plan, where)
             else:
-                self._begin_with(policy, device, env, options, about, resume, where, overrides)
+                self._begin_with(plan, where)
 
-    def _begin(
-        self, env: Any, options: environments.EnvOptions, about: dict[str, Any], resume: bool, where: dict[str, Any]
-    ) -> None:
+    def _begin(self, plan: RunPlan, where: dict[str, Any]) -> None:
         """With a network of Shoal's."""
         config = json.dumps(self.config)
         first, count = _learn.envs_of_rank(config, self._ranks.group)
         if self._ranks.group is not None and where["num_workers"] is None:
             where = {**where, "num_workers": self._ranks.workers()}
+        env, options, about, listen = plan.env, plan.options, plan.about, plan.listen
+        if listen is not None:
+            Listening.check(about, options)
         built: list[Any] = []
         try:
             envs = eval_envs = None
-            if self.config["algorithm"] != "a3c" or where["num_workers"] == 0:
+            if listen is None and (self.config["algorithm"] != "a3c" or where["num_workers"] == 0):
                 mine = environments.factories_of(env, first + count)
                 mine = mine[first:] if isinstance(mine, list) else mine
                 envs = environments.build(mine, count, options.for_training(), **where)
@@ -274,7 +281,10 @@ class Trainer:
             if self._ranks.first:
                 eval_envs = environments.build(env, self.config["eval_envs"], options.for_evaluation(), **where)
                 built.append(eval_envs)
-            if envs is None:
+            if listen is not None:
+                assert eval_envs is not None
+                self._listening = Listening(listen, about, self.config, eval_envs._engine, self._secret)
+            elif envs is None:
                 from shoal.learn.actors import Actors
 
                 assert eval_envs is not None
@@ -285,10 +295,11 @@ class Trainer:
                 None if eval_envs is None else eval_envs._engine,
                 config_json=config,
                 run_dir=str(self.run_dir),
-                resume=resume,
+                resume=plan.goes_on,
                 about_json=json.dumps(about),
                 actors=None if self._actors is None else self._actors.handle,
                 group=self._ranks.group,
+                collectors=None if self._listening is None else self._listening.handle,
             )
         except BaseException:
             _close(built)
@@ -298,31 +309,21 @@ class Trainer:
         self._trainer: _learn.Trainer | Session = trainer
         self._envs = built
 
-    def _begin_with(
-        self,
-        policy: Any,
-        device: Any,
-        env: Any,
-        options: environments.EnvOptions,
-        about: dict[str, Any],
-        resume: bool,
-        where: dict[str, Any],
-        overrides: Mapping[str, Any],
-    ) -> None:
+    def _begin_with(self, plan: RunPlan, where: dict[str, Any]) -> None:
         """With a network of the user's."""
         from shoal.learn.modules.session import OF_SHOALS_UPDATES, Session, check_options
 
-        check_options(self.config["algorithm"], overrides)
+        check_options(self.config["algorithm"], plan.overrides)
         self.config |= {name: False for name in OF_SHOALS_UPDATES if name in self.config}
         trainer = Session(
-            policy,
-            device,
-            env,
-            options,
+            plan.policy,
+            plan.device,
+            plan.env,
+            plan.options,
             config=self.config,
-            about=about,
+            about=plan.about,
             run_dir=self.run_dir,
-            resume=resume,
+            resume=plan.goes_on,
             **where,
         )
         self._trainer = trainer  # in this order, as above
@@ -338,6 +339,17 @@ class Trainer:
         """The processes that train together, by rank: rank, host and process id; none after close()."""
         group = self._ranks.group
         return [] if group is None else list(group.members)
+
+    @property
+    def address(self) -> str | None:
+        """Where collectors come to, with the port that was taken; None without `listen`."""
+        return None if self._listening is None else self._listening.address
+
+    @property
+    def collectors(self) -> list[dict[str, Any]]:
+        """The collectors that are there: "number" (in the order in which they came), "host", "pid", "rollouts" (that have come from
+        it), "collecting" (it is at one). Those that have gone are counted in status()."""
+        return [] if self._listening is None else self._listening.handle.collectors
 
     def start(self) -> None:
         """Begins. Once."""
@@ -364,8 +376,10 @@ class Trainer:
         """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
         exact, restarted; anew: those of actors, which begin with environments that were reset), "step", "total_steps", "iteration", "episodes", "seconds", "seconds_left", "steps_per_second", "ep_return_mean" and
         "ep_length_mean" (of the last 100 training episodes), the losses of the last update, "policy_lag" (how many updates old the
-        weights of its rollout were; "a3c", "impala", "appo", and where they overlap "ppo" and "a2c"), "q_value" (mean of what was
-        sampled) and "updates" (so far; both of "dqn" and "sac"), "exploration" (share of random actions, "dqn"), "temperature" ("sac"), "eval_return_mean",
+        weights of its rollout were; "a3c", "impala", "appo", and where they overlap "ppo" and "a2c"), "collectors" (that are there), "stale_steps" and
+        "lost_rollouts" (so far: too old to be learned from; gone with their collectors; all three with `listen`), "q_value" (mean of what was
+        sampled) and "updates" (so far; both of "dqn" and "sac"), "splits_update" (whether several ranks share the gradients of an update
+        out) and "steps_cut" (with `sync_fraction`, of the last rollout those that slow ranks were not waited for), "exploration" (share of random actions, "dqn"), "temperature" ("sac"), "eval_return_mean",
         "eval_step", "best_return_mean", "best_step". None where there is nothing yet."""
         return self._trainer.status()
 
@@ -387,6 +401,8 @@ class Trainer:
             while self._trainer.status()["phase"] != "ended":
                 self._wait_quietly()
             _running.discard(self)
+        if self._listening is not None:
+            self._listening.handle.end(False)  # a run that is over has said so
         _close(self._envs)
         self._ranks.close()
 
@@ -429,102 +445,3 @@ def _close_all() -> None:
     """Ends the threads of runs that nobody closed, before the interpreter that they may need is gone."""
     for trainer in list(_running):
         trainer.close()
-
-
-def _recorded_workers(run: Mapping[str, Any], num_workers: int | None) -> int | None:
-    """`num_workers` of a run that is resumed. A3C in this process is another kind of learner than with actors."""
-    if run.get("algorithm") == "a3c":
-        alone = run.get("num_workers") == 0
-        if num_workers is None and alone:
-            return 0
-        if num_workers == 0 and not alone:
-            raise ValueError(
-                "this run of a3c has actors in processes, and does not go on in this one: leave out num_workers=0"
-            )
-    return num_workers
-
-
-def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")) -> Path:
-    """A directory that is not there yet, named after what is trained and when."""
-    task = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
-    stem = f"{task}-{algorithm}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path, count = parent / stem, 1
-    while path.exists():
-        count += 1
-        path = parent / f"{stem}-{count}"
-    return path
-
-
-def _new_run(
-    env: Any,
-    algorithm: str | None,
-    preset: str | None,
-    config: str | Path | None,
-    options: environments.EnvOptions,
-    overrides: Mapping[str, Any],
-) -> tuple[dict[str, Any], environments.EnvOptions, dict[str, Any]]:
-    """What a run remembers of how it began, its environments, and its options beyond the preset's."""
-    if env is None:
-        raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
-    name = environments.name_of(env)
-    env_id = name if isinstance(env, str) else ""
-    asked = options.atari
-    about: dict[str, Any] = {}
-    if config is not None:
-        if preset is not None:
-            raise ValueError("config= is instead of preset=: leave one of them out")
-        entry = _read_zoo(config, env_id, algorithm)
-        algorithm, preset, about["settings"] = entry.algorithm, entry.preset, entry.source
-        options, rest = options.beside(entry.arguments)
-        overrides = {**rest, **overrides}
-        asked = options.atari
-    algorithm = algorithm if algorithm is not None else algorithm_names()[0]
-    preset = preset if preset is not None else preset_for(env_id, algorithm)
-    options = options.with_preprocessing(env, preset)
-    overrides = environments.sign_of_rewards(options, asked, preset_config(preset, algorithm), overrides)
-    about |= {"env": name, "env_is_id": isinstance(env, str), **options.record()}
-    return about | {"algorithm": algorithm, "preset": preset}, options, overrides
-
-
-def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
-    from shoal.learn import zoo
-
-    entry = zoo.read(config, env_id, algorithm)
-    if entry.notes:
-        warnings.warn(
-            f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=5
-        )
-    return entry
-
-
-def _recorded(
-    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: Any, algorithm: str | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run directory says of its run, and its options with some changed."""
-    if run_dir is None:
-        raise TypeError("resume=True needs run_dir=, the directory of the run")
-    if preset is not None:
-        raise ValueError("a resumed run keeps its options: leave out preset= and config=, and override single ones")
-    about = read_run(Path(run_dir))
-    its_own = about.get("algorithm", "ppo")
-    if algorithm not in (None, its_own):
-        raise ValueError(f"{run_dir} is a run of {its_own}, which does not become one of {algorithm}")
-    config = about.pop("config")
-    config["pause_at_step"] = None
-    return about, override(config, overrides)
-
-
-def _network_of(about: Mapping[str, Any], policy: Any, device: Any) -> tuple[Any, Any]:
-    """The policy and the device that a recorded run goes on with; None for one of Shoal's own networks."""
-    if "policy" not in about:
-        for name, value in (("policy", policy), ("device", device)):
-            if value is not None:
-                raise ValueError(f"{name}= is of a network of one's own; this is a run of one of Shoal's")
-        return None, None
-    if policy is None:
-        policy = about["policy"]
-    if policy is None:
-        raise ValueError(
-            f"no import path leads to the run's policy, a {about['policy_name']}: give it as policy=, as when the run began"
-        )
-    return policy, device if device is not None else about["device"]

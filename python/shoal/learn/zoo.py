@@ -34,12 +34,10 @@ _ATARI_WRAPPERS = (
 _SAME = {
     "seed": "seed",
     "n_envs": "num_envs",
-    "n_steps": "num_steps",
     "batch_size": "batch_size",
     "n_epochs": "epochs",
     "gamma": "gamma",
     "gae_lambda": "gae_lambda",
-    "ent_coef": "entropy_coef",
     "vf_coef": "value_coef",
     "max_grad_norm": "max_grad_norm",
     "target_kl": "target_kl",
@@ -189,10 +187,14 @@ class _Reader:
             ("normalize_advantage", self._normalize_advantage),
             ("use_rms_prop", self._use_rms_prop),
             ("train_freq", self._train_freq),
+            ("n_steps", self._n_steps),
+            ("ent_coef", self._ent_coef),
             ("use_sde", self._use_sde),
         ):
             if key in settings:
                 take(key, settings.pop(key))
+            elif key == "train_freq" and key in self._options:
+                take(key, preset(entry.preset, entry.algorithm)[key])
         for key, value in settings.items():
             self._plain(key, value)
         if self._unsupported:
@@ -222,8 +224,14 @@ class _Reader:
             self._note(key, value, "without use_sde it changes nothing")
         elif key == "env_kwargs":
             self._entry.arguments["env_kwargs"] = _mapping(key, value)
-        elif key in _SAME and isinstance(value, int | float | None):
-            self._set(key, value, _SAME[key], value)
+        elif key in _SAME:
+            self._plain_number(key, value, _SAME[key])
+        else:
+            self._refuse(key, value)
+
+    def _plain_number(self, key: str, value: Any, option: str) -> None:
+        if isinstance(value, int | float | None):
+            self._set(key, value, option, value)
         else:
             self._refuse(key, value)
 
@@ -262,6 +270,25 @@ class _Reader:
             return
         # There a step is one of all environments.
         self._set(key, value, "train_freq", count * self._settings.get("n_envs", 1))
+
+    def _n_steps(self, key: str, value: Any) -> None:
+        """Of a rollout; where there is a replay, of a return."""
+        self._set(key, value, "n_step" if "n_step" in self._options else "num_steps", value)
+
+    def _ent_coef(self, key: str, value: Any) -> None:
+        """A number, which SAC keeps; "auto" and "auto_0.1" are learned, from 1 and from 0.1 on."""
+        if "automatic_entropy" not in self._options:
+            self._plain_number(key, value, "entropy_coef")
+            return
+        automatic, _, first = str(value).partition("_")
+        learned = automatic == "auto"
+        try:
+            coefficient = float(first or 1.0) if learned else float(value)
+        except (TypeError, ValueError):
+            self._refuse(key, value, 'a number, "auto", or "auto_" and the first one')
+            return
+        self._set(key, value, "automatic_entropy", learned)
+        self._set(key, value, "entropy_coef", coefficient)
 
     def _use_sde(self, key: str, value: Any) -> None:
         if value:

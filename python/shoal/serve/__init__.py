@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from shoal.serve.local import LocalModel
     from shoal.serve.models import use
     from shoal.serve.recurrent import Recurrent
+    from shoal.serve.remote import RemoteService
     from shoal.serve.service import ModelService
 
-__all__ = ["LocalModel", "ModelService", "Recurrent", "Reply", "ServiceModel", "use"]
+__all__ = ["LocalModel", "ModelService", "Recurrent", "RemoteService", "Reply", "ServiceModel", "use"]
 
 _MODULE_OF = {
     "LocalModel": "shoal.serve.local",
     "ModelService": "shoal.serve.service",
     "Recurrent": "shoal.serve.recurrent",
+    "RemoteService": "shoal.serve.remote",
     "Reply": "shoal.serve.client",
     "ServiceModel": "shoal.serve.client",
     "use": "shoal.serve.models",

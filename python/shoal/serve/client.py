@@ -155,7 +155,8 @@ class ServiceModel:
         """The model's answer to one row.
 
         Args:
-            reset: of a Recurrent model: the state of this environment (`shoal.worker().env_index`) begins anew.
+            reset: of a Recurrent model: the state of this environment (`shoal.worker().env_index`) begins anew, also where
+                this row fails, is cancelled, or has no time left.
             timeout: seconds; None: the service's.
 
         Raises:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from shoal.identity.models import Models, set_models_here
 
 if TYPE_CHECKING:
-    from shoal.serve.service import ModelService
+    from shoal.serve.face import ServiceFace
 
 __all__ = ["models_from", "use"]
 
 
-def use(models: ModelService | Mapping[str, Any] | None, *, device: str = "cpu") -> None:
+def use(models: ServiceFace | Mapping[str, Any] | None, *, device: str = "cpu") -> None:
     """What `shoal.worker().model(name)` gives in this process where no worker was given models: those of a service, or
     models that are loaded here when they are first asked for, and called directly.
 

@@ -45,12 +45,16 @@ class States:
         self._of: dict[Key, Any] = {}
 
     def stacked(self, keys: Sequence[Key], resets: Sequence[bool], rows: int) -> Any:
-        """The states of these rows, the first one's repeated up to `rows`."""
-        states = [
-            self._initial if reset else self._of.get(key, self._initial)
-            for key, reset in zip(keys, resets, strict=True)
-        ]
+        """The states of these rows, the first one's repeated up to `rows`. That of a row that says `reset` is initial from here
+        on, whether it is answered or not."""
+        for key, reset in zip(keys, resets, strict=True):
+            if reset:
+                self.begin_anew(key)
+        states = [self._of.get(key, self._initial) for key in keys]
         return _stack([*states, *[states[0]] * (rows - len(states))])
+
+    def begin_anew(self, key: Key) -> None:
+        self._of.pop(key, None)
 
     def keep(self, keys: Sequence[Key], states: Any) -> None:
         """After the model has answered."""

@@ -121,7 +121,7 @@ class Executor:
     def _answer_singly(self, model: Loaded, batch: _core.serve.Batch, *, failure: str = "") -> None:
         """A row that the model fails on costs the others of its batch nothing but time."""
         if batch.rows == 1 and failure:
-            batch.fail(0, failure.rstrip(), model.version)
+            self._fail(batch, 0, failure, model.version)
             return
         size = self._bucket(1)
         for row in range(batch.rows):
@@ -129,7 +129,13 @@ class Executor:
             try:
                 self._ask(model, batch, inputs, row, 1)
             except Exception:
-                batch.fail(row, traceback.format_exc().rstrip(), model.version)
+                self._fail(batch, row, traceback.format_exc(), model.version)
+
+    def _fail(self, batch: _core.serve.Batch, row: int, failure: str, version: int) -> None:
+        states = self._states[batch.model]
+        if states is not None and batch.resets[row]:
+            states.begin_anew(batch.envs[row])
+        batch.fail(row, failure.rstrip(), version)
 
     def _ask(self, model: Loaded, batch: _core.serve.Batch, inputs: list[Any], first: int, count: int) -> None:
         args, kwargs = arguments_from(inputs, batch.structure)

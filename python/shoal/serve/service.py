@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import pickle
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +14,10 @@ from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel
 from shoal.serve import server
-from shoal.serve.client import Directory, ServiceModel, drop_ended
+from shoal.serve.client import Directory, drop_ended
+from shoal.serve.face import ServiceFace, open_services
 from shoal.serve.loading import check, load
-from shoal.serve.observing import scalars
+from shoal.serve.remote import RemoteService
 from shoal.serve.weights import pack_state
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _HOPELESS = 3
 """Servers that die in a row without having answered a row: no other is started."""
 
 
-class ModelService:
+class ModelService(ServiceFace):
     """Models that all workers ask, each loaded once: requests that come together are computed together.
 
         with shoal.ModelService({"segment": load_segmenter}, max_batch=64) as service:
@@ -42,8 +41,12 @@ class ModelService:
     A batch leaves as soon as its model is idle and there is a row; with `max_delay`, when its oldest row is that old, when
     it is full, or when all clients that ask for such rows wait.
 
+    Other hosts ask it with `listen` here and `ModelService.connect()` there.
+
     Attributes:
         address: where it is found on this machine; an abstract Unix socket, for processes of this user.
+        listening: "host:port" where it is found by other hosts, with the host of `listen`: for "0.0.0.0" they put a name or address
+            of this one; None where it is not.
 
     Threads: any. Fork: a child may ask the models, and does not own the service.
     """
@@ -64,6 +67,8 @@ class ModelService:
         preload: Sequence[str] = (),
         on_fault: str = "raise",
         start_timeout: float = 60.0,
+        listen: str | None = None,
+        secret: str | None = None,
     ) -> None:
         """Starts the servers, and returns when all of them have loaded the models.
 
@@ -90,9 +95,13 @@ class ModelService:
             on_fault: "raise": once no server is left, requests end with ServiceDied; "restart": another server is started
                 in the place of one that died, and calls that were under way are made again.
             start_timeout: seconds until the models must be loaded.
+            listen: "host:port" at which other hosts may ask: an address of this machine, and a port, 0 for a free one.
+            secret: a text that these hosts know, too; by default that of SHOAL_GROUP_SECRET. Beyond the loopback there has
+                to be one. What crosses is not encrypted.
 
         Raises:
             TypeError, ValueError: for arguments that do not fit, before any process starts.
+            Error: the port of `listen` is taken.
             Exception: what loading a model raised in a server.
         """
         checked = check(models, "ModelService()")
@@ -121,6 +130,12 @@ class ModelService:
         self._watchers: list[threading.Thread] = []
         self._frontend = _core.serve.Frontend()
         self.directory = Directory(self._frontend.address, self._plan.names, on_fault == "restart", timeout)
+        self._listener: _core.serve.Listener | None = None
+        self.listening: str | None = None
+        if listen is not None:
+            self._listen(listen, secret)
+        elif secret is not None:
+            raise ValueError("ModelService(secret=…) is for services that other hosts ask: give listen, too")
         if context == "thread":
             self._start_threads(list(checked.values()))
         else:
@@ -138,7 +153,9 @@ class ModelService:
                 start_timeout=start_timeout,
             )
             self._start_processes()
-        _open.add(self)
+        if self._listener is not None:
+            self._listener.start()
+        open_services.add(self)
 
     @staticmethod
     def _check(
@@ -164,13 +181,37 @@ class ModelService:
         if on_fault not in ("raise", "restart"):
             raise ValueError(f"ModelService(on_fault=…) takes 'raise' or 'restart', got {on_fault!r}")
 
-    @property
-    def address(self) -> str:
-        return self.directory.address
+    @staticmethod
+    def connect(
+        address: str,
+        *,
+        secret: str | None = None,
+        timeout: float | None = None,
+        on_fault: str | None = None,
+        start_timeout: float = 10.0,
+    ) -> RemoteService:
+        """The models of a service on another host, for the processes of this one: what takes a ModelService takes it as well.
 
-    def model(self, name: str) -> ServiceModel:
-        """The model, to be asked from this process; what `shoal.worker().model(name)` is in a worker."""
-        return self.directory.find(name)
+            with shoal.ModelService.connect("node1:7000") as service:
+                envs = shoal.make_vec(SegmentedWorld, 16, worker=shoal.WorkerOptions(models=service))
+
+        Workers talk with this process through shared memory; what they ask crosses in whole batches, over one connection for
+        each instance of the service.
+
+        Args:
+            address: its `listening`: "host:port".
+            secret: the one that it has; by default that of SHOAL_GROUP_SECRET.
+            timeout: as of ModelService; None: the service's.
+            on_fault: "raise": requests end with ServiceDied when the service, its server or the connection is lost; "restart": it
+                is connected to again, and calls that were under way are made again; None: as the service does with its servers.
+            start_timeout: seconds until a service answers at `address`; with on_fault="restart" also when it has gone.
+
+        Raises:
+            TimeoutError: nobody answers there.
+            ValueError: for an address that is none, or one beyond the loopback without a secret.
+            Error: it refuses this process: another secret or version of Shoal, or it is something else; the message says which.
+        """
+        return RemoteService(address, secret, timeout, on_fault, start_timeout)
 
     def update(self, name: str, state: Mapping[str, Any], *, version: int | None = None, mode: str = "barrier") -> int:
         """New weights for a model: a `state_dict`. No batch has rows of two versions, and every reply says which weights
@@ -237,23 +278,13 @@ class ModelService:
         """
         return self._frontend.statistics(self._instances)
 
-    def scalars(self) -> dict[str, float]:
-        """stats() as flat names and numbers, such as "serve/segment/latency_p99_ms"; what write_scalars() writes."""
-        return scalars(self.stats())
-
-    def write_scalars(self, writer: Any, step: int) -> None:
-        """Gives scalars() to a writer of TensorBoard (`torch.utils.tensorboard.SummaryWriter`), or another with its
-        `add_scalar(name, value, step)`."""
-        for name, value in self.scalars().items():
-            writer.add_scalar(name, value, step)
-
     def close(self) -> None:
         """Ends the servers. Requests under way end with ServiceDied. May be called again."""
         if self._pid != os.getpid():
             return
         with self._lock:
             self._closing = True
-        self._frontend.close("the model service was closed")
+        self._end("the model service was closed")
         for watcher in self._watchers:
             if watcher is not threading.current_thread():
                 watcher.join()
@@ -263,16 +294,37 @@ class ModelService:
                 worker.join()
         self._workers = [None] * self._instances
         drop_ended()
-        _open.discard(self)
-
-    def __enter__(self) -> ModelService:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        open_services.discard(self)
 
     def __repr__(self) -> str:
         return f"<ModelService of {', '.join(self._plan.names)} at {self.address}>"
+
+    # Other hosts
+
+    def _listen(self, asked: str, secret: str | None) -> None:
+        if not isinstance(asked, str):
+            raise ValueError(f'ModelService(listen=…) takes "host:port", got {asked!r}')
+        plan, directory = self._plan, self.directory
+        self._listener = _core.serve.Listener(
+            self.address,
+            asked,
+            list(plan.names),
+            plan.max_batch,
+            plan.max_delay,
+            self._instances,
+            directory.restarts,
+            directory.timeout,
+            secret,
+        )
+        self.listening = f"{asked.rpartition(':')[0]}:{self._listener.port}"
+
+    def _end(self, notice: str) -> None:
+        """Tells everybody why nothing is answered any more."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close(notice)
+        self._frontend.close(notice)
 
     # Servers
 
@@ -288,7 +340,7 @@ class ModelService:
             thread.start()
             self._watchers.append(thread)
             if not self._frontend.wait_ready(i, 1, self._start_timeout):
-                self._frontend.close("the model service could not be started")
+                self._end("the model service could not be started")
                 raise StartFailed(f"a server of models is not ready after {self._start_timeout} s (start_timeout)")
 
     def _start_processes(self) -> None:
@@ -298,7 +350,7 @@ class ModelService:
             for i in range(self._instances):
                 self._wait_ready(i, 1)
         except BaseException:
-            self._frontend.close("the model service could not be started")
+            self._end("the model service could not be started")
             self._workers = []
             raise
         for i in range(self._instances):
@@ -363,7 +415,7 @@ class ModelService:
     def _give_up(self, instance: int, reason: str) -> None:
         others = [worker for i, worker in enumerate(self._workers) if i != instance and worker is not None]
         if not any(worker.is_alive for worker in others):
-            self._frontend.close(reason)
+            self._end(reason)
 
 
 def _refuse_in_threads(**given: bool) -> None:
@@ -396,14 +448,3 @@ def _obituary(worker: WorkerProcess, when: str) -> str:
     if tail := worker.log_tail:
         lines += ["its last lines:", *(f"    {line}" for line in tail[-20:])]
     return "\n".join(lines)
-
-
-_open: weakref.WeakSet[ModelService] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for service in list(_open):
-        service.close()
-
-
-atexit.register(_close_all)

@@ -1,10 +1,13 @@
 """What a model is given and what it answers, as a list of arrays and the bytes that put it together again.
 
-Nothing (b"") stands for the one array alone: one positional argument, or an answer that is an array.
+Nothing (b"") stands for the one array alone: one positional argument, or an answer that is an array. Other structures are text,
+which another host may read: nothing in it is called. Where keys of dicts have none, it is a pickle, and stays on its host.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +17,9 @@ import numpy as np
 __all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "tree_map"]
 
 _LEAF = "*"
+_PLAIN = (str, int, bool, bytes, type(None))
+_PICKLE = b"\x80"
+"""What pickles begin with, and no text."""
 Arguments = tuple[list[Any], dict[str, Any]]
 
 
@@ -23,14 +29,14 @@ def pack_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list
         return [args[0]], b""
     leaves: list[Any] = []
     spec = (_flatten(tuple(args), leaves, _same), _flatten(dict(kwargs), leaves, _same))
-    return leaves, pickle.dumps(spec)
+    return leaves, _packed(spec)
 
 
 def arguments_from(leaves: Sequence[Any], structure: bytes) -> Arguments:
     if not structure:
         return [leaves[0]], {}
     rest = iter(leaves)
-    args, kwargs = pickle.loads(structure)
+    args, kwargs = _unpacked(structure)
     return list(_unflatten(args, rest)), _unflatten(kwargs, rest)
 
 
@@ -44,12 +50,11 @@ def pack_answer(answer: Any) -> tuple[list[np.ndarray[Any, Any]], bytes]:
     if array is not None:
         return [array], b""
     leaves: list[Any] = []
-    spec = _flatten(answer, leaves, _checked_array)
-    return leaves, pickle.dumps(spec)
+    return leaves, _packed(_flatten(answer, leaves, _checked_array))
 
 
 def answer_from(leaves: Sequence[Any], structure: bytes) -> Any:
-    return leaves[0] if not structure else _unflatten(pickle.loads(structure), iter(leaves))
+    return leaves[0] if not structure else _unflatten(_unpacked(structure), iter(leaves))
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
@@ -60,6 +65,23 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
         items = [tree_map(function, *parts) for parts in zip(tree, *others, strict=True)]
         return items if isinstance(tree, list) else tuple(items)
     return function(tree, *others)
+
+
+def _packed(spec: Any) -> bytes:
+    return repr(spec).encode() if _is_plain(spec) else pickle.dumps(spec)
+
+
+def _is_plain(spec: Any) -> bool:
+    """Whether repr() says all of it; of what _flatten() makes, only the keys of dicts can be otherwise."""
+    if type(spec) in (tuple, list):
+        return all(map(_is_plain, spec))
+    return type(spec) in _PLAIN or (type(spec) is float and spec - spec == 0.0)
+
+
+@functools.lru_cache(maxsize=256)
+def _unpacked(structure: bytes) -> Any:
+    """Not to be changed: those who ask next get the same."""
+    return pickle.loads(structure) if structure.startswith(_PICKLE) else ast.literal_eval(structure.decode())
 
 
 def _flatten(tree: Any, leaves: list[Any], leaf: Callable[[Any], Any]) -> Any:

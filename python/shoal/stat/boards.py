@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from shoal import _core
 from shoal.stat.processes import descriptors, memory_of
 
-__all__ = ["Found", "boards", "collector", "environments", "pool"]
+__all__ = ["Found", "boards", "collector", "environments", "listening", "pool", "remote"]
 
 _SEGMENTS = ("/memfd:shoal vector env", "/memfd:shoal async envs")
 _CALLS = ("idle", "resetting", "stepping", "asking")
@@ -136,6 +136,47 @@ def collector(found: Found) -> dict[str, Any]:
         "pending": counts["pending"],
         "policy_version": counts["policy_version"],
         "restarts": counts["restarts"],
+    }
+
+
+def remote(found: Found) -> dict[str, Any]:
+    """The collectors of a run that listens for them."""
+    board, counts = found.board, found.board["counters"]
+    return {
+        "id": found.id,
+        "address": board["title"],
+        **_maker(board, "collecting" if counts["collectors"] else "waiting for collectors"),
+        "num_collectors": counts["collectors"],
+        "joined": counts["joined"],
+        "lost": counts["lost"],
+        "rollouts": counts["rollouts"],
+        "steps": counts["steps"],
+        "steps_per_second": counts["steps"] / max(board["seconds"], 1e-9),
+        "stale_steps": counts["stale_steps"],
+        "lost_rollouts": counts["lost_rollouts"],
+        "refused": counts["refused"],
+        "waiting": counts["waiting"],
+        "policy_version": counts["version"],
+        "sent_bytes": counts["sent_bytes"],
+        "received_bytes": counts["received_bytes"],
+    }
+
+
+def listening(found: Found) -> dict[str, Any]:
+    """A model service that other hosts ask."""
+    board, counts = found.board, found.board["counters"]
+    return {
+        "id": found.id,
+        "address": board["title"],
+        **_maker(board, "asked" if counts["relays"] else "waiting for hosts"),
+        "relays": counts["relays"],
+        "joined": counts["joined"],
+        "lost": counts["lost"],
+        "refused": counts["refused"],
+        "rows": counts["rows"],
+        "rows_per_second": counts["rows"] / max(board["seconds"], 1e-9),
+        "sent_bytes": counts["sent_bytes"],
+        "received_bytes": counts["received_bytes"],
     }
 
 

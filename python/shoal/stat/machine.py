@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.serve.observing import observe, services
 from shoal.stat import runs
-from shoal.stat.boards import Found, boards, collector, environments, pool
+from shoal.stat.boards import Found, boards, collector, environments, listening, pool, remote
 from shoal.stat.processes import command_of, memory_of, mine
 
 __all__ = ["VERSION", "snapshot"]
@@ -24,12 +24,14 @@ _KINDS: dict[str, tuple[str, Callable[[Found], dict[str, Any]]]] = {
     "envs": ("environments", environments),
     "pool": ("pools", pool),
     "collector": ("collectors", collector),
+    "remote": ("remote_collectors", remote),
+    "listening": ("listening_services", listening),
 }
 
 
 def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
-    """What runs for this user: `environments`, `pools`, `collectors`, `services` and `runs`, each a list of dicts, those that need a
-    look first; `version` of this schema, and the `time` (seconds since 1970).
+    """What runs for this user: `environments`, `pools`, `collectors`, `remote_collectors`, `listening_services`, `services` and
+    `runs`, each a list of dicts, those that need a look first; `version` of this schema, and the `time` (seconds since 1970).
 
     Times are seconds, sizes bytes; what only grows is a total, with its mean rate since the beginning beside it. Everything
     has the `pid` of its maker and a `state`, which is "killed" for what its maker has left behind.
@@ -53,7 +55,7 @@ def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
     ended = [] if folder is None else [path.resolve() for path in runs.runs_in(folder, most)]
     seen["runs"] = [runs.run(Path(path), training.get(path)) for path in dict.fromkeys([*training, *map(str, ended)])]
     _add_memory(seen)
-    for name in ("environments", "pools", "collectors", "runs"):
+    for name in ("environments", "pools", "collectors", "remote_collectors", "listening_services", "runs"):
         seen[name].sort(key=lambda each: (_RANKS.get(each["state"], 1), each["pid"] or 0))
     return seen
 
@@ -63,7 +65,7 @@ def _add_memory(seen: dict[str, Any]) -> None:
     workers: dict[int, int] = {}
     for envs in seen["environments"]:
         workers[envs["pid"]] = workers.get(envs["pid"], 0) + envs["memory_bytes"]
-    for name in ("environments", "pools", "collectors", "runs"):
+    for name in ("environments", "pools", "collectors", "remote_collectors", "listening_services", "runs"):
         for each in seen[name]:
             each["command"] = command_of(each["pid"]) if each["pid"] is not None else ""
     for run in seen["runs"]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ON_FAULT", "Fault", "FaultPolicy"]
+__all__ = ["ON_FAULT", "Backoff", "Fault", "FaultPolicy"]
 
 ON_FAULT = ("raise", "restart", "drop")
 
@@ -77,6 +77,26 @@ class FaultPolicy:
             "reset_timeout": min(self.reset_timeout or 0.0, _LONGEST),
             "step_timeout": min(self.step_timeout or 0.0, _LONGEST),
         }
+
+
+class Backoff:
+    """When a place is started again after its faults, as a `FaultPolicy` has it: what the engine's `FaultLedger` does in C++."""
+
+    def __init__(self, policy: FaultPolicy) -> None:
+        self._policy = policy
+        self._in_a_row = 0
+        self._last = 0.0
+
+    def after_fault(self, now: float) -> float:
+        """Seconds to wait, of one more fault at `now`, in seconds of any clock. Faults are in a row while none is longer than the
+        policy's window after the one before."""
+        policy = self._policy
+        goes_on = self._in_a_row > 0 and now - self._last <= policy.restart_window
+        self._in_a_row = self._in_a_row + 1 if goes_on else 1
+        self._last = now
+        if self._in_a_row == 1:
+            return 0.0
+        return min(policy.max_backoff, policy.backoff * 2.0 ** min(self._in_a_row - 2, 30))
 
 
 _LONGEST = 1e6

@@ -1,5 +1,7 @@
 #include "shoal/collect/rollout.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace shoal::collect {
@@ -37,6 +39,17 @@ void Rollout::carry_over() noexcept {
   for (std::size_t leaf = 0; leaf < last.size(); ++leaf) {
     std::memcpy(obs_at_.front()[leaf].data, last[leaf].data, last[leaf].bytes());
   }
+}
+
+void Rollout::end_at(int t) noexcept {
+  const auto& end = obs_at_[static_cast<std::size_t>(t)];
+  for (std::size_t leaf = 0; leaf < end.size(); ++leaf)
+    std::memcpy(obs_at_.back()[leaf].data, end[leaf].data, end[leaf].bytes());
+  const auto rest = static_cast<std::ptrdiff_t>(t) * envs_;
+  for (auto* array : {&reward_, &value_, &next_value_, &logp_})
+    std::fill(array->begin() + rest, array->end(), 0.0F);
+  for (auto* array : {&terminated_, &truncated_, &valid_})
+    std::fill(array->begin() + rest, array->end(), std::uint8_t{0});
 }
 
 std::vector<std::int32_t> Rollout::valid_rows() const {

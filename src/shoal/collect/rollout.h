@@ -60,9 +60,13 @@ class Rollout {
   /// Copies obs(steps) to obs(0).
   void carry_over() noexcept;
 
+  /// Nothing has come from time t on: those rows are not valid, and obs(t) is where it ends.
+  void end_at(int t) noexcept;
+
   /// Whether obs(t + 1) after an episode's end is another episode's first (same-step autoreset). Then
   /// next_value(t) is what was found while it was there.
   void replace_ends(bool replaced) noexcept { ends_are_replaced_ = replaced; }
+  bool ends_are_replaced() const noexcept { return ends_are_replaced_; }
   /// Every other next_value(t) is value(t + 1), or in the end `last`, the values of obs(steps).
   void link_values(std::span<const float> last) noexcept;
 

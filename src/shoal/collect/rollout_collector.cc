@@ -51,7 +51,7 @@ void RolloutCollector::resume(const vector::Batch& current) {
   ready_ = true;
 }
 
-Rollout& RolloutCollector::collect(std::uint64_t first_step) {
+Rollout& RolloutCollector::collect(std::uint64_t first_step, const std::function<bool()>& enough) {
   if (!ready_)
     throw InvalidState(
         "collect before the environments were reset, or after they failed: call reset() first");
@@ -59,12 +59,15 @@ Rollout& RolloutCollector::collect(std::uint64_t first_step) {
   ready_ = false;
   rollout_.carry_over();
   parts_.policy.begin_rollout();
-  for (int t = 0; t < rollout_.steps(); ++t) {
-    choose_actions(t, first_step + static_cast<std::uint64_t>(t));
-    take_in(t, envs_.step());
+  for (taken_ = 0; taken_ < rollout_.steps(); ++taken_) {
+    if (enough && 4 * taken_ >= rollout_.steps() && enough()) break;
+    choose_actions(taken_, first_step + static_cast<std::uint64_t>(taken_));
+    take_in(taken_, envs_.step());
     if (after_step_) after_step_();
   }
+  if (taken_ < rollout_.steps()) rollout_.end_at(taken_);
   parts_.policy.values(rollout_.obs(rollout_.steps()), all_envs_, last_value_);
+  if (taken_ < rollout_.steps()) std::ranges::copy(last_value_, rollout_.value(taken_).begin());
   rollout_.replace_ends(envs_.autoreset_mode() == vector::AutoresetMode::kSameStep);
   rollout_.link_values(last_value_);
   ready_ = true;

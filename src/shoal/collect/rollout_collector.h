@@ -54,8 +54,12 @@ class RolloutCollector {
 
   /// Takes num_steps steps of every environment. `first_step` numbers the first of them, for the
   /// policy's random numbers. The rollout is valid until the next call. Throws what the
-  /// environments throw, and then needs a reset().
-  Rollout& collect(std::uint64_t first_step);
+  /// environments throw, and then needs a reset(). `enough`, where there is one, is asked before
+  /// each step from a quarter of them on: true, and no more are taken; the rows that are missing are
+  /// not valid.
+  Rollout& collect(std::uint64_t first_step, const std::function<bool()>& enough = {});
+  /// Steps of the last one.
+  int taken() const noexcept { return taken_; }
 
   /// Calls `call` after each step of the environments, from now on.
   void after_each_step(std::function<void()> call) { after_step_ = std::move(call); }
@@ -78,6 +82,7 @@ class RolloutCollector {
   Rollout rollout_;
   vector::Batch last_{};  // what the environments gave last, which is theirs
   bool ready_ = false;
+  int taken_ = 0;
   std::function<void()> after_step_;
   std::vector<float> last_value_;
   std::vector<int> all_envs_;

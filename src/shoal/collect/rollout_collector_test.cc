@@ -145,6 +145,19 @@ TEST(RolloutCollector, RolloutsFollowOneAnother) {
   EXPECT_EQ(f.episodes.count(), 1);
 }
 
+TEST(RolloutCollector, EndsAfterAQuarterAtTheEarliestOnceThereIsEnough) {
+  Fixture f({{}}, AutoresetMode::kNextStep, 8);
+  f.collector.reset(std::vector<std::optional<std::uint64_t>>(1));
+  int asked = 0;
+  Rollout& r = f.collector.collect(0, [&] { return ++asked == 2; });
+  EXPECT_EQ(f.collector.taken(), 3) << "asked after two steps, and after three";
+  EXPECT_EQ(column(r.valid(), 1, 0), (Flags{1, 1, 1, 0, 0, 0, 0, 0}));
+  EXPECT_FLOAT_EQ(r.next_value()[2], 0.3F);
+  f.collect(8);
+  EXPECT_EQ(f.collector.taken(), 8);
+  EXPECT_EQ(observations(r, 0), (Floats{3, 4, 5, 6, 7, 8, 9, 10, 11}));
+}
+
 TEST(RolloutCollector, ADeadWorkersRowsAreNotTransitions) {
   for (const auto mode : {AutoresetMode::kNextStep, AutoresetMode::kSameStep}) {
     Fixture f({{}, {}}, mode, 4);

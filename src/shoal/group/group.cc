@@ -43,23 +43,23 @@ Group::Group(Launch launch, const JoinOptions& options) : launch_(std::move(laun
       "after its death",
       launch_.rank, launch_.size));
   const auto on_loss = [this] {
-    const std::lock_guard lock(star_mutex_);
-    if (star_) star_->shutdown();
+    const std::lock_guard lock(network_mutex_);
+    if (network_) network_->shutdown();
     lost_ = true;
   };
   watch_ = std::make_unique<Watch>(launch_.rank, members_, std::move(meeting.parent),
                                    std::move(meeting.children), on_loss);
   if (!meeting.data.empty()) {
-    std::vector<int> ranks{0};
-    if (launch_.rank == 0) {
-      ranks.clear();
-      for (const auto& host : hosts_)
-        if (host.front() != 0) ranks.push_back(host.front());
+    std::vector<int> firsts;
+    std::size_t index = 0;
+    for (const auto& host : hosts_) {
+      if (host.front() == launch_.rank) index = firsts.size();
+      firsts.push_back(host.front());
     }
-    const std::lock_guard lock(star_mutex_);
-    star_ = std::make_unique<StarExchange>(std::move(meeting.data), std::move(ranks),
-                                           launch_.rank == 0, *watch_);
-    if (lost_) star_->shutdown();
+    const std::lock_guard lock(network_mutex_);
+    network_ = std::make_unique<NetworkExchange>(std::move(meeting.data), std::move(firsts), index,
+                                                 meeting.all_met, *watch_);
+    if (lost_) network_->shutdown();
   }
   if (launch_.local_size > 1)
     host_ = std::make_unique<HostExchange>(std::move(meeting.arena), launch_.local_size,
@@ -70,7 +70,7 @@ Group::~Group() { leave(); }
 
 void Group::leave() noexcept {
   has_left_ = true;
-  watch_.reset();  // first: its thread uses the star
+  watch_.reset();  // first: its thread uses the network
   no_fork_.reset();
 }
 
@@ -87,7 +87,7 @@ void Group::sum(std::span<float> floats, std::span<double> doubles) {
   check_there();
   if (host_) host_->sum(floats, doubles);
   if (hosts_.size() == 1) return;
-  if (star_) star_->sum(floats, doubles);
+  if (network_) network_->sum(floats, doubles);
   if (!host_) return;
   host_->broadcast(std::as_writable_bytes(floats));
   host_->broadcast(std::as_writable_bytes(doubles));
@@ -95,7 +95,7 @@ void Group::sum(std::span<float> floats, std::span<double> doubles) {
 
 void Group::broadcast(std::span<std::byte> bytes) {
   check_there();
-  if (star_) star_->broadcast(bytes);
+  if (network_) network_->broadcast(bytes);
   if (host_) host_->broadcast(bytes);
 }
 
@@ -123,7 +123,7 @@ std::vector<std::vector<std::byte>> Group::gather(std::span<const std::byte> byt
       all[static_cast<std::size_t>(hosts_[0][i])] = std::move(here[i]);
     return all;
   }
-  if (!star_) return {};
+  if (!network_) return {};
   // A host's ranks one after the other, each with its length before it.
   std::vector<std::byte> packed;
   for (const auto& of_rank : here) {
@@ -132,7 +132,7 @@ std::vector<std::vector<std::byte>> Group::gather(std::span<const std::byte> byt
     packed.insert(packed.end(), length_bytes.begin(), length_bytes.end());
     packed.insert(packed.end(), of_rank.begin(), of_rank.end());
   }
-  const auto of_hosts = star_->gather(packed);
+  const auto of_hosts = network_->gather(packed);
   if (launch_.rank != 0) return {};
   for (std::size_t h = 0; h < of_hosts.size(); ++h) {
     std::span<const std::byte> rest(of_hosts[h]);
@@ -150,11 +150,47 @@ std::vector<std::vector<std::byte>> Group::gather(std::span<const std::byte> byt
   return all;
 }
 
+std::vector<std::byte> Group::gather_for_all(std::span<const std::byte> bytes) {
+  check_there();
+  // By host, its ranks one after the other.
+  std::vector<std::byte> all(bytes.size() * members_.size());
+  std::vector<std::span<std::byte>> of_hosts;
+  std::span<std::byte> rest(all), mine;
+  for (const auto& ranks : hosts_) {
+    of_hosts.push_back(rest.first(ranks.size() * bytes.size()));
+    rest = rest.subspan(of_hosts.back().size());
+    if (std::ranges::find(ranks, rank()) != ranks.end()) mine = of_hosts.back();
+  }
+  if (!host_) {
+    std::ranges::copy(bytes, mine.begin());
+  } else {
+    auto to = mine.begin();
+    for (const auto& its : host_->gather(bytes)) to = std::ranges::copy(its, to).out;
+  }
+  if (network_) network_->gather_for_all(of_hosts);
+  if (host_) host_->broadcast(all);
+  std::vector<std::byte> by_rank(all.size());
+  auto from = all.begin();
+  for (const auto& ranks : hosts_)
+    for (const int rank : ranks) {
+      const auto size = static_cast<std::ptrdiff_t>(bytes.size());
+      std::copy_n(from, size, by_rank.begin() + rank * size);
+      from += size;
+    }
+  return by_rank;
+}
+
 void Group::barrier() {
   // Nobody has the sum before all have come.
   double nothing = 0;
   sum(std::span(&nothing, 1));
 }
+
+void Group::arrive(std::uint64_t round, int needed) noexcept {
+  if (watch_) watch_->arrive({round, static_cast<std::uint32_t>(needed)});
+}
+
+bool Group::enough(std::uint64_t round) const noexcept { return watch_ && watch_->enough(round); }
 
 void Group::fail(const std::string& why) noexcept {
   if (watch_) watch_->fail(why);

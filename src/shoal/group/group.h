@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,9 +21,9 @@
 #include "shoal/group/host_exchange.h"
 #include "shoal/group/launch.h"
 #include "shoal/group/member.h"
+#include "shoal/group/network_exchange.h"
 #include "shoal/group/peer_lost.h"
 #include "shoal/group/rendezvous.h"
-#include "shoal/group/star_exchange.h"
 #include "shoal/group/watch.h"
 #include "shoal/process/self/no_fork.h"
 
@@ -68,7 +69,15 @@ class Group {
   std::vector<std::byte> broadcast_any(std::span<const std::byte> bytes);
   /// At rank 0 what each has, by rank; elsewhere nothing.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes);
+  /// What each has, one after the other by rank, on all ranks. All have as many bytes.
+  std::vector<std::byte> gather_for_all(std::span<const std::byte> bytes);
   void barrier();
+
+  /// Tells that this rank is through with the round, of which `needed` ranks are enough. No
+  /// operation: it waits for nobody.
+  void arrive(std::uint64_t round, int needed) noexcept;
+  /// Whether enough are. True some time after, never before.
+  bool enough(std::uint64_t round) const noexcept;
 
   /// Tells the others that this rank fails, and how: their operations throw PeerLost with that.
   void fail(const std::string& why) noexcept;
@@ -83,11 +92,11 @@ class Group {
   std::vector<std::vector<int>> hosts_;
   bool adds_in_line_ = true;
   bool has_left_ = false;
-  std::mutex star_mutex_;  // for the watch's thread, which ends what the star waits for
+  std::mutex network_mutex_;  // for the watch's thread, which ends what the network waits for
   bool lost_ = false;
-  std::unique_ptr<Watch> watch_;        // none for a group of one
-  std::unique_ptr<StarExchange> star_;  // of the first rank of a host where there are several
-  std::unique_ptr<HostExchange> host_;  // where several ranks are on this host
+  std::unique_ptr<Watch> watch_;              // none for a group of one
+  std::unique_ptr<NetworkExchange> network_;  // of the first rank of a host where there are several
+  std::unique_ptr<HostExchange> host_;        // where several ranks are on this host
 };
 
 }  // namespace shoal::group

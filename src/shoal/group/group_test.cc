@@ -35,7 +35,8 @@ std::string layout_name(const ::testing::TestParamInfo<Layout>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Groups,
                          ::testing::Values(Layout{1}, Layout{2}, Layout{3}, Layout{4}, Layout{1, 1},
-                                           Layout{1, 1, 1}, Layout{2, 2}, Layout{2, 1}),
+                                           Layout{1, 1, 1}, Layout{2, 2}, Layout{2, 1},
+                                           Layout{1, 1, 1, 1, 1}),
                          layout_name);
 
 /// A float whose sums depend on their order.
@@ -115,6 +116,18 @@ TEST_P(Groups, RankZeroGathersWhatEachHasOfAnyLength) {
   });
 }
 
+TEST_P(Groups, AllGetWhatEachHasByRank) {
+  with_ranks(GetParam(), [&](Group& group) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{3}, std::size_t{300'000}}) {
+      const auto all = group.gather_for_all(
+          std::vector<std::byte>(length, static_cast<std::byte>(group.rank())));
+      ASSERT_EQ(all.size(), length * static_cast<std::size_t>(size()));
+      for (std::size_t i = 0; i < all.size(); ++i)
+        ASSERT_EQ(all[i], static_cast<std::byte>(i / length));
+    }
+  });
+}
+
 TEST_P(Groups, NobodyPassesABarrierBeforeAllHaveCome) {
   std::atomic<int> came = 0;
   with_ranks(GetParam(), [&](Group& group) {
@@ -122,6 +135,22 @@ TEST_P(Groups, NobodyPassesABarrierBeforeAllHaveCome) {
       ++came;
       group.barrier();
       EXPECT_GE(came, round * size());
+      group.barrier();
+    }
+  });
+}
+
+TEST_P(Groups, ARoundIsKnownEverywhereOnceEnoughAreThrough) {
+  with_ranks(GetParam(), [&](Group& group) {
+    if (group.size() == 1) return;
+    for (const std::uint64_t round : {std::uint64_t{7}, std::uint64_t{8}}) {
+      EXPECT_FALSE(group.enough(round));
+      group.barrier();
+      const int needed = round == 7 ? 1 : group.size();
+      if (group.rank() == group.size() - 1 || needed > 1) group.arrive(round, needed);
+      const auto deadline = os::deadline_after(std::chrono::seconds(30));
+      while (!group.enough(round) && os::Clock::now() < deadline) std::this_thread::yield();
+      EXPECT_TRUE(group.enough(round));
       group.barrier();
     }
   });
@@ -148,6 +177,26 @@ TEST_P(Groups, ForkIsRefusedWhileAGroupLives) {
     EXPECT_EQ(told, group.size() > 1);
   });
   EXPECT_TRUE(process::fork_hazards(false).empty());
+}
+
+TEST(Group, HostsThatCannotReachEachOtherAddThroughRankZeroToTheSameBits) {
+  constexpr std::size_t kCount = 50'000;
+  const Layout layout{1, 1, 1};
+  std::vector<std::vector<float>> sums(2);
+  for (const bool star : {false, true})
+    with_ranks(
+        layout,
+        [&](Group& group) {
+          std::vector<float> mine;
+          for (std::size_t i = 0; i < kCount; ++i) mine.push_back(element(group.rank(), i));
+          group.sum(mine);
+          const auto all = group.gather_for_all(
+              std::vector<std::byte>(100, static_cast<std::byte>(group.rank())));
+          EXPECT_EQ(all[250], std::byte{2});
+          if (group.rank() == 1) sums[star ? 1 : 0] = std::move(mine);
+        },
+        star);
+  EXPECT_EQ(sums[0], sums[1]);
 }
 
 TEST(Group, AnOperationOnWhatHasLeftIsAnError) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shoal/group/host_port.h"
 #include "shoal/os/error.h"
 #include "shoal/os/process/process_id.h"
 
@@ -211,16 +212,17 @@ std::optional<Launch> of_slurm(const Variables& variables) {
 
 void read_own_address(const Variables& variables, Launch& launch) {
   const std::string value = variables.text("SHOAL_GROUP_ADDR");
-  const auto colon = value.rfind(':');
-  int port = 0;
-  if (colon != std::string::npos)
-    std::from_chars(value.data() + colon + 1, value.data() + value.size(), port);
-  if (colon == 0 || port < 1 || port > 65'535)
+  HostPort named;
+  try {
+    named = parse_host_port(value);
+  } catch (const InvalidArgument&) {  // as port 0, which is none
+  }
+  if (named.port == 0)
     throw InvalidArgument(fmt::format(
         "the environment variable SHOAL_GROUP_ADDR is '{}', it has to be host:port of rank 0",
         value));
-  launch.address = value.substr(0, colon);
-  launch.ports = {port};
+  launch.address = std::move(named.host);
+  launch.ports = {named.port};
 }
 
 }  // namespace

@@ -156,6 +156,8 @@ TEST(Launch, OwnVariablesGoBeforeTheLaunchers) {
   EXPECT_EQ(launch.address, "n9");
   EXPECT_EQ(launch.ports, std::vector<int>{1234});
   EXPECT_EQ(launch.attempt, "named/mine");
+  EXPECT_EQ(detect(kTorchrun + Environment{{"SHOAL_GROUP_ADDR", "[fe80::1]:1234"}}).address,
+            "fe80::1");
 }
 
 TEST(Launch, ContradictionsAndNonsenseNameTheirVariables) {
@@ -163,8 +165,10 @@ TEST(Launch, ContradictionsAndNonsenseNameTheirVariables) {
   EXPECT_THAT(refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 'x'"));
   EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}),
               HasSubstr("MASTER_PORT"));
-  EXPECT_THAT(refusal(kOpenMpi + Environment{{"SHOAL_GROUP_ADDR", "n9"}}),
-              HasSubstr("SHOAL_GROUP_ADDR"));
+  for (const char* address : {"n9", "n9:1234x", "n9:0", "n9:99999", ":1234", "fe80::1:1234"})
+    EXPECT_THAT(refusal(kOpenMpi + Environment{{"SHOAL_GROUP_ADDR", address}}),
+                HasSubstr("SHOAL_GROUP_ADDR"))
+        << address;
   Environment slurm = kSlurm;
   slurm[2].second = "2";
   EXPECT_THAT(refusal(slurm), HasSubstr("SLURM_LOCALID and SLURM_STEP_TASKS_PER_NODE"));

@@ -52,9 +52,11 @@ std::size_t Link::missing_bytes() const {
   std::uint32_t length = 0;
   if (received_.size() < sizeof length) return sizeof length - received_.size();
   std::memcpy(&length, received_.data(), sizeof length);
-  if (length > kMaxMessage)
+  if (length > longest_)
     throw Error(
-        fmt::format("received a message of {} bytes: another program speaks there", length));
+        fmt::format("received a message of {} bytes where {} is the most: another program speaks "
+                    "there",
+                    length, longest_));
   return sizeof length + length - received_.size();
 }
 

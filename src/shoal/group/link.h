@@ -23,6 +23,8 @@ class Link {
  public:
   /// Longer ones are refused: they are none of ours.
   static constexpr std::size_t kMaxMessage = 64U << 20;
+  /// Enough for a greeting: of who has not proved to be a rank.
+  static constexpr std::size_t kMaxOfStranger = 64U << 10;
 
   explicit Link(os::SeqPacket channel) : socket_(std::move(channel)) {}
   explicit Link(os::Stream stream) : socket_(std::move(stream)) {}
@@ -31,6 +33,9 @@ class Link {
   bool send(std::span<const std::byte> bytes, os::Deadline deadline, std::span<const int> fds = {});
   /// A deadline in the past makes it a look. Throws Error for what is none of our messages.
   [[nodiscard]] os::RecvOutcome recv(os::Message& message, os::Deadline deadline);
+
+  /// What is refused from now on, by TCP: longer messages.
+  void set_longest(std::size_t bytes) noexcept { longest_ = bytes; }
 
   /// For poll().
   int fd() const noexcept;
@@ -44,6 +49,7 @@ class Link {
 
   std::variant<os::SeqPacket, os::Stream> socket_;
   std::vector<std::byte> received_;  // by TCP, of the message under way
+  std::size_t longest_ = kMaxMessage;
 };
 
 }  // namespace shoal::group

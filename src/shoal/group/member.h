@@ -12,4 +12,7 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
+/// The name of this machine.
+std::string this_host();
+
 }  // namespace shoal::group

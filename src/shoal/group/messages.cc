@@ -1,9 +1,6 @@
 #include "shoal/group/messages.h"
 
-#include <sys/random.h>
-
 #include <bit>
-#include <cstring>
 #include <string_view>
 
 #include "shoal/os/error.h"
@@ -16,9 +13,7 @@ using process::ByteReader;
 using process::ByteWriter;
 using Bytes = std::vector<std::byte>;
 
-constexpr std::string_view kVersion = "shoal group 1";  // in each greeting and each seal
-constexpr std::string_view kWrongSecret =
-    "SHOAL_GROUP_SECRET is another there than here, or only one of the two has it";
+constexpr std::string_view kVersion = "shoal group 2";  // in each greeting and each seal
 
 ByteWriter begin(MessageKind kind) {
   ByteWriter writer;
@@ -51,48 +46,7 @@ std::vector<Member> read_members(ByteReader& reader) {
   return members;
 }
 
-Challenge challenge_in(std::span<const std::byte> bytes) {
-  Challenge challenge;
-  if (bytes.size() != challenge.size()) throw Error("a challenge of another length than ours");
-  std::memcpy(challenge.data(), bytes.data(), challenge.size());
-  return challenge;
-}
-
-Digest seal_of(std::span<const std::byte> body, const Challenge& against,
-               const std::string& secret) {
-  Bytes sealed(against.begin(), against.end());
-  const auto version = std::as_bytes(std::span(kVersion));
-  sealed.insert(sealed.end(), version.begin(), version.end());
-  sealed.insert(sealed.end(), body.begin(), body.end());
-  return hmac_sha256(std::as_bytes(std::span(secret)), sealed);
-}
-
-/// The message, with its seal at the end.
-Bytes sealed(Bytes message, const Challenge& against, const std::string& secret) {
-  const Digest seal = seal_of(message, against, secret);
-  message.insert(message.end(), seal.begin(), seal.end());
-  return message;
-}
-
-/// The message without its seal, which is right.
-std::span<const std::byte> unsealed(std::span<const std::byte> message, const Challenge& against,
-                                    const std::string& secret) {
-  Digest seal;
-  if (message.size() < seal.size()) throw Error("a message that is cut short");
-  const auto body = message.first(message.size() - seal.size());
-  std::memcpy(seal.data(), message.data() + body.size(), seal.size());
-  if (!same_digest(seal, seal_of(body, against, secret))) throw Error(std::string(kWrongSecret));
-  return body;
-}
-
 }  // namespace
-
-Challenge make_challenge() {
-  Challenge challenge;
-  if (::getrandom(challenge.data(), challenge.size(), 0) != static_cast<ssize_t>(challenge.size()))
-    throw SystemError("get random bytes to challenge a peer with");
-  return challenge;
-}
 
 MessageKind kind_of(std::span<const std::byte> message) {
   if (message.empty()) throw Error("an empty message: the other end is no rank of Shoal's");
@@ -111,7 +65,7 @@ Bytes pack(const Challenge& challenge) {
 Challenge unpack_challenge(std::span<const std::byte> message) {
   ByteReader reader = open(message, MessageKind::kChallenge);
   if (reader.text() != kVersion) throw Error("the rank there is of another version of Shoal");
-  return challenge_in(reader.bytes());
+  return challenge_of(reader.bytes());
 }
 
 Bytes pack(const Greeting& greeting, const Challenge& against, const std::string& secret) {
@@ -122,19 +76,21 @@ Bytes pack(const Greeting& greeting, const Challenge& against, const std::string
   writer.number(static_cast<std::uint8_t>(greeting.for_data));
   write(writer, greeting.members);
   writer.bytes(greeting.challenge);
-  return sealed(writer.take(), against, secret);
+  writer.number(std::int32_t{greeting.port});
+  return sealed(writer.take(), kVersion, against, secret);
 }
 
 Greeting unpack_greeting(std::span<const std::byte> message, const Challenge& against,
                          const std::string& secret) {
-  ByteReader reader = open(unsealed(message, against, secret), MessageKind::kGreeting);
+  ByteReader reader = open(unsealed(message, kVersion, against, secret), MessageKind::kGreeting);
   Greeting greeting;
   greeting.attempt = reader.text();
   for (int* number : {&greeting.rank, &greeting.size, &greeting.local_rank})
     *number = reader.number<std::int32_t>();
   greeting.for_data = reader.number<std::uint8_t>() != 0;
   greeting.members = read_members(reader);
-  greeting.challenge = challenge_in(reader.bytes());
+  greeting.challenge = challenge_of(reader.bytes());
+  greeting.port = reader.number<std::int32_t>();
   return greeting;
 }
 
@@ -146,18 +102,27 @@ Bytes pack(const Welcome& welcome, const Challenge& against, const std::string& 
     writer.number(static_cast<std::uint32_t>(ranks.size()));
     for (const int rank : ranks) writer.number(std::int32_t{rank});
   }
-  return sealed(writer.take(), against, secret);
+  writer.number(static_cast<std::uint32_t>(welcome.places.size()));
+  for (const Place& place : welcome.places) {
+    writer.text(place.address);
+    writer.number(std::int32_t{place.port});
+  }
+  return sealed(writer.take(), kVersion, against, secret);
 }
 
 Welcome unpack_welcome(std::span<const std::byte> message, const Challenge& against,
                        const std::string& secret) {
-  ByteReader reader = open(unsealed(message, against, secret), MessageKind::kWelcome);
+  ByteReader reader = open(unsealed(message, kVersion, against, secret), MessageKind::kWelcome);
   Welcome welcome;
   welcome.members = read_members(reader);
   for (auto hosts = reader.number<std::uint32_t>(); hosts > 0; --hosts) {
     auto& ranks = welcome.hosts.emplace_back();
     for (auto left = reader.number<std::uint32_t>(); left > 0; --left)
       ranks.push_back(reader.number<std::int32_t>());
+  }
+  for (auto places = reader.number<std::uint32_t>(); places > 0; --places) {
+    std::string address = reader.text();
+    welcome.places.push_back({std::move(address), reader.number<std::int32_t>()});
   }
   return welcome;
 }
@@ -195,6 +160,21 @@ Bytes pack_farewell(int rank) {
 
 int unpack_farewell(std::span<const std::byte> message) {
   return open(message, MessageKind::kFarewell).number<std::int32_t>();
+}
+
+Bytes pack(MessageKind kind, const Round& round) {
+  ByteWriter writer = begin(kind);
+  writer.number(round.number);
+  writer.number(round.needed);
+  return writer.take();
+}
+
+Round unpack_round(std::span<const std::byte> message, MessageKind kind) {
+  ByteReader reader = open(message, kind);
+  Round round;
+  round.number = reader.number<std::uint64_t>();
+  round.needed = reader.number<std::uint32_t>();
+  return round;
 }
 
 }  // namespace shoal::group

@@ -7,7 +7,6 @@
 // Threads: values.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,7 +14,7 @@
 #include <vector>
 
 #include "shoal/group/member.h"
-#include "shoal/group/sha256.h"
+#include "shoal/group/seal.h"
 
 namespace shoal::group {
 
@@ -28,31 +27,44 @@ enum class MessageKind : std::uint8_t {
   kHeartbeat,      // each half second
   kLost,           // a rank is lost
   kFarewell,       // a rank leaves, as it should
+  kArrived,        // a rank is through with a round
+  kEnough,         // rank 0: enough are
 };
-
-/// Random bytes that the answer's HMAC is over.
-using Challenge = std::array<std::byte, 16>;
-Challenge make_challenge();
 
 struct Greeting {
   std::string attempt;
   int rank = 0;
   int size = 0;
   int local_rank = 0;
-  bool for_data = false;        // the second connection between two hosts
+  bool for_data = false;        // not for messages
   std::vector<Member> members;  // all of its host, where it comes from another
   Challenge challenge{};        // for the welcome
+  int port = 0;                 // where this host waits for the others, of its data connection
+};
+
+/// Where a host waits for others.
+struct Place {
+  std::string address;
+  int port = 0;
+  bool operator==(const Place&) const = default;
 };
 
 struct Welcome {
   std::vector<Member> members;          // by rank
   std::vector<std::vector<int>> hosts;  // the ranks of each, by local rank; rank 0's first
+  std::vector<Place> places = {};       // of each of several hosts; rank 0's is nowhere
 };
 
 struct Loss {
   int rank = 0;
   std::string cause;
   double silent_seconds = 0;
+};
+
+/// A round, of whatever the ranks do in rounds.
+struct Round {
+  std::uint64_t number = 0;
+  std::uint32_t needed = 0;  // how many ranks are enough
 };
 
 /// The kind of a message. Throws Error for an empty one.
@@ -68,6 +80,7 @@ std::vector<std::byte> pack(const Welcome& welcome, const Challenge& against,
 std::vector<std::byte> pack_refusal(const std::string& why);
 std::vector<std::byte> pack(const Loss& loss);
 std::vector<std::byte> pack_farewell(int rank);
+std::vector<std::byte> pack(MessageKind kind, const Round& round);
 
 // The inverse; each throws Error for another kind, or one that is cut short.
 
@@ -80,5 +93,6 @@ Welcome unpack_welcome(std::span<const std::byte> message, const Challenge& agai
 std::string unpack_refusal(std::span<const std::byte> message);
 Loss unpack_loss(std::span<const std::byte> message);
 int unpack_farewell(std::span<const std::byte> message);
+Round unpack_round(std::span<const std::byte> message, MessageKind kind);
 
 }  // namespace shoal::group

@@ -14,7 +14,8 @@ Greeting some_greeting() {
           .local_rank = 0,
           .for_data = true,
           .members = {{2, "host-b", 71}, {3, "host-b", 72}},
-          .challenge = make_challenge()};
+          .challenge = make_challenge(),
+          .port = 29'501};
 }
 
 TEST(Messages, AGreetingArrivesAsItWasSent) {
@@ -29,6 +30,7 @@ TEST(Messages, AGreetingArrivesAsItWasSent) {
   EXPECT_TRUE(received.for_data);
   EXPECT_EQ(received.members, sent.members);
   EXPECT_EQ(received.challenge, sent.challenge);
+  EXPECT_EQ(received.port, sent.port);
 }
 
 TEST(Messages, ASealIsOfOneSecretAndOneChallengeAndTheseBytes) {
@@ -42,11 +44,13 @@ TEST(Messages, ASealIsOfOneSecretAndOneChallengeAndTheseBytes) {
 }
 
 TEST(Messages, AWelcomeArrivesAsItWasSent) {
-  const Welcome sent{.members = {{0, "a", 1}, {1, "b", 2}}, .hosts = {{0}, {1}}};
+  const Welcome sent{
+      .members = {{0, "a", 1}, {1, "b", 2}}, .hosts = {{0}, {1}}, .places = {{}, {"10.0.0.2", 7}}};
   const Challenge against = make_challenge();
   const Welcome received = unpack_welcome(pack(sent, against, "s"), against, "s");
   EXPECT_EQ(received.members, sent.members);
   EXPECT_EQ(received.hosts, sent.hosts);
+  EXPECT_EQ(received.places, sent.places);
 }
 
 TEST(Messages, TheOthersArriveAsTheyWereSent) {
@@ -54,6 +58,10 @@ TEST(Messages, TheOthersArriveAsTheyWereSent) {
   EXPECT_EQ(unpack_challenge(pack(challenge)), challenge);
   EXPECT_EQ(unpack_refusal(pack_refusal("no")), "no");
   EXPECT_EQ(unpack_farewell(pack_farewell(3)), 3);
+  const auto arrived = pack(MessageKind::kArrived, Round{1ULL << 40, 3});
+  EXPECT_EQ(unpack_round(arrived, MessageKind::kArrived).number, 1ULL << 40);
+  EXPECT_EQ(unpack_round(arrived, MessageKind::kArrived).needed, 3U);
+  EXPECT_THROW(unpack_round(arrived, MessageKind::kEnough), Error);
   const Loss loss = unpack_loss(pack(Loss{2, "stopped", 4.5}));
   EXPECT_EQ(loss.rank, 2);
   EXPECT_EQ(loss.cause, "stopped");

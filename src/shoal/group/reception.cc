@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kSlice{500};
 constexpr std::chrono::seconds kPatience{5};  // with a guest that does not take what it is sent
 constexpr std::chrono::seconds kSilence{30};  // of a guest that has not said who it is
 constexpr std::size_t kMostSilent = 256;
+constexpr std::size_t kMostTold = 16;  // reasons
 
 }  // namespace
 
@@ -72,6 +73,7 @@ void Reception::let_in() {
   if (!link) return;
   Guest guest{.link = std::move(*link), .challenge = {}, .greeting = {}, .since = os::Clock::now()};
   if (guest.link.is_remote()) {
+    guest.link.set_longest(Link::kMaxOfStranger);
     guest.challenge = make_challenge();
     if (!guest.link.send(pack(guest.challenge), os::deadline_after(kPatience))) return;
   }
@@ -88,14 +90,22 @@ bool Reception::hear(Guest& guest) {
     std::string objection = objection_to(greeting);
     if (!objection.empty()) throw Error(objection);
     guest.greeting = std::move(greeting);
+    guest.link.set_longest(Link::kMaxMessage);
   } catch (const SystemError&) {
     throw;
   } catch (const Error& error) {
-    os::log(os::LogLevel::kInfo, "group", "a rank was refused: {}", error.what());
+    tell_refusal(error.what());
     static_cast<void>(guest.link.send(pack_refusal(error.what()), os::deadline_after(kPatience)));
     return false;
   }
   return guest.link.send(pack(MessageKind::kAdmitted), os::deadline_after(kPatience));
+}
+
+/// Each reason is a warning once: who is refused comes again, many times a second.
+void Reception::tell_refusal(const std::string& why) {
+  const bool is_new = told_.size() < kMostTold && told_.insert(why).second;
+  os::log(is_new ? os::LogLevel::kWarning : os::LogLevel::kInfo, "group", "a rank was refused: {}",
+          why);
 }
 
 std::string Reception::objection_to(const Greeting& greeting) const {

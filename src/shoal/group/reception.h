@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,12 +51,14 @@ class Reception {
   /// Whether it stays.
   bool hear(Guest& guest);
   std::string objection_to(const Greeting& greeting) const;
+  void tell_refusal(const std::string& why);
 
   int listener_;
   Accept accept_;
   Objection objection_;
   std::string secret_;
   std::vector<Guest> guests_;
+  std::set<std::string> told_;  // why somebody was refused
 };
 
 }  // namespace shoal::group

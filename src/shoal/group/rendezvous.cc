@@ -9,11 +9,14 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "shoal/group/messages.h"
 #include "shoal/group/reception.h"
+#include "shoal/group/seal.h"
+#include "shoal/group/sha256.h"
 #include "shoal/os/error.h"
 #include "shoal/os/log.h"
 #include "shoal/os/socket/named_channel.h"
@@ -25,13 +28,9 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::seconds kAnswer{5};      // for what a peer says at once
 constexpr std::chrono::seconds kTellAfter{10};  // who is missing
+constexpr std::chrono::seconds kHosts{10};      // for hosts to reach each other, once all are there
+constexpr std::chrono::milliseconds kLook{400};  // between two looks
 constexpr std::chrono::milliseconds kShortestPause{2}, kLongestPause{100};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// The name of the Unix socket of a host's first rank.
 std::string channel_name(const Launch& launch) {
@@ -51,7 +50,7 @@ class Rendezvous {
         options_(options),
         arena_bytes_(arena_bytes),
         deadline_(os::deadline_after(options.timeout)),
-        me_{launch.rank, host_name(), static_cast<int>(::getpid())} {}
+        me_{launch.rank, this_host(), static_cast<int>(::getpid())} {}
 
   Meeting run() {
     if (launch_.local_rank == 0) {
@@ -134,7 +133,8 @@ class Rendezvous {
       throw TimedOut(fmt::format("{}: of the {} ranks of this host {} did not come within {} s",
                                  describe(), launch_.local_size, missing_locals(guests),
                                  seconds()));
-    std::ranges::sort(guests, {}, [](const Guest& guest) { return guest.greeting->local_rank; });
+    std::ranges::sort(guests, {},
+                      [](const Guest& guest) { return guest.greeting.value().local_rank; });
     return std::move(guests);
   }
 
@@ -178,13 +178,8 @@ class Rendezvous {
 
   Welcome receive_hosts(const std::vector<Member>& here, std::vector<Guest>& locals) {
     os::StreamListener listener = listen();
-    Reception reception(
-        listener.fd(),
-        [&]() -> std::optional<Link> {
-          auto stream = listener.accept(os::Deadline::min());
-          return stream ? std::optional<Link>(std::move(*stream)) : std::nullopt;
-        },
-        [&](const Greeting& guest) { return remote_objection(guest); }, options_.secret);
+    Reception reception =
+        open_to_hosts(listener, [&](const Greeting& guest) { return remote_objection(guest); });
     auto& guests = reception.guests();
     const auto count = [&](bool for_data) {
       std::size_t ranks = here.size();
@@ -203,7 +198,19 @@ class Rendezvous {
         }))
       throw TimedOut(
           fmt::format("{}: {} did not come within {} s", describe(), missing(), seconds()));
-    return welcome_hosts(here, guests);
+    Welcome welcome = welcome_hosts(here, guests);
+    all_hosts_met(welcome);
+    return welcome;
+  }
+
+  Reception open_to_hosts(os::StreamListener& listener, Reception::Objection objection) const {
+    return Reception(
+        listener.fd(),
+        [&listener]() -> std::optional<Link> {
+          auto stream = listener.accept(os::Deadline::min());
+          return stream ? std::optional<Link>(std::move(*stream)) : std::nullopt;
+        },
+        std::move(objection), options_.secret);
   }
 
   os::StreamListener listen() {
@@ -229,15 +236,19 @@ class Rendezvous {
 
   Welcome welcome_hosts(const std::vector<Member>& here, std::vector<Guest>& guests) {
     std::vector<std::vector<Member>> hosts{here};
-    std::ranges::sort(guests, {}, [](const Guest& guest) { return guest.greeting->rank; });
+    std::ranges::sort(guests, {}, [](const Guest& guest) { return guest.greeting.value().rank; });
     for (const Guest& guest : guests)
       if (!guest.greeting->for_data) hosts.push_back(guest.greeting->members);
     Welcome welcome = welcome_of(hosts);
+    meeting_.data.resize(1);
+    welcome.places.resize(1);
     for (Guest& guest : guests) {
-      if (guest.greeting->for_data) {
-        meeting_.data.push_back(guest.link.take_stream());
-        continue;
-      }
+      if (!guest.greeting->for_data) continue;
+      meeting_.data.push_back(guest.link.take_stream());
+      welcome.places.push_back({meeting_.data.back().peer_address(), guest.greeting->port});
+    }
+    for (Guest& guest : guests) {
+      if (guest.greeting->for_data) continue;
       static_cast<void>(guest.link.send(pack(welcome, guest.greeting->challenge, options_.secret),
                                         os::deadline_after(kAnswer)));
       meeting_.children.push_back({guest.greeting->rank, std::move(guest.link)});
@@ -307,6 +318,118 @@ class Rendezvous {
                                 guest.greeting->rank));
   }
 
+  // --- Hosts among each other
+
+  /// Connects to the hosts below this one, and waits for those above: all in meeting_.data, or,
+  /// where one cannot be reached, none.
+  void meet_hosts(const Welcome& welcome, os::StreamListener& listener) {
+    const std::size_t hosts = welcome.hosts.size();
+    std::size_t mine = 1;
+    while (mine < hosts && welcome.hosts[mine].front() != launch_.rank) ++mine;
+    meeting_.data.resize(hosts);
+    if (welcome.places.size() != hosts || mine == hosts)
+      throw Error(describe() + ": rank 0 welcomed to a group of other hosts");
+    if (options_.star) return;
+    const os::Deadline until = std::min(deadline_, os::deadline_after(kHosts));
+    try {
+      std::vector<Admission> below;
+      for (std::size_t host = 1; host < mine; ++host)
+        below.push_back(visit(welcome.places[host], until));
+      receive_above(welcome, mine, listener, until);
+      for (std::size_t host = 1; host < mine; ++host) {
+        Admission& admission = below[host - 1];
+        os::Message message;
+        if (await(admission.link, message, until) != os::RecvOutcome::kMessage)
+          throw Error(fmt::format("rank {} did not answer", welcome.hosts[host].front()));
+        static_cast<void>(unpack_welcome(message.bytes, admission.mine, options_.secret));
+        meeting_.data[host] = admission.link.take_stream();
+      }
+    } catch (const SystemError&) {
+      throw;
+    } catch (const Error& error) {
+      os::log(os::LogLevel::kWarning, "group",
+              "{}: not all hosts can reach each other, so data goes through rank 0: {}", describe(),
+              error.what());
+      meeting_.data.clear();
+      meeting_.data.resize(hosts);
+    }
+  }
+
+  /// The connection to a host below.
+  Admission visit(const Place& place, os::Deadline until) {
+    Greeting greets = greeting(true);
+    greets.members = {me_};
+    for (;;) {
+      look();
+      if (auto stream = os::Stream::connect(place.address, place.port, until, options_.look)) {
+        Link link(std::move(*stream));
+        if (introduce(link, greets)) return {std::move(link), greets.challenge};
+      }
+      if (os::Clock::now() >= until)
+        throw Error(fmt::format("there is no way to {}, port {}", place.address, place.port));
+      std::this_thread::sleep_for(kShortestPause);
+    }
+  }
+
+  /// Those of all hosts above, which are told then that this is no other.
+  void receive_above(const Welcome& welcome, std::size_t mine, os::StreamListener& listener,
+                     os::Deadline until) {
+    const std::size_t hosts = welcome.hosts.size();
+    const auto host_of = [&](int rank) {
+      std::size_t host = mine + 1;
+      while (host < hosts && welcome.hosts[host].front() != rank) ++host;
+      return host;
+    };
+    Reception reception = open_to_hosts(listener, [&](const Greeting& guest) {
+      std::string objection = remote_objection(guest);
+      if (objection.empty() && (!guest.for_data || host_of(guest.rank) == hosts))
+        objection = fmt::format("rank {} has nothing to do here", guest.rank);
+      return objection;
+    });
+    auto& guests = reception.guests();
+    const auto complete = [&] {
+      return static_cast<std::size_t>(admitted(guests)) + mine + 1 == hosts;
+    };
+    if (!reception.admit_until(complete, until, [&] { look(); }))
+      throw Error("other hosts did not come");
+    for (Guest& guest : guests) {
+      static_cast<void>(guest.link.send(pack(welcome, guest.greeting->challenge, options_.secret),
+                                        os::deadline_after(kAnswer)));
+      meeting_.data[host_of(guest.greeting->rank)] = guest.link.take_stream();
+    }
+  }
+
+  /// Whether all hosts have met, which rank 0 tells; where they have not, all do without.
+  void all_hosts_met(const Welcome& welcome) {
+    const std::size_t hosts = welcome.hosts.size();
+    const auto until = os::deadline_after(kHosts + 2 * kAnswer);
+    const auto must = [&](std::size_t host, os::StreamOutcome outcome) {
+      if (outcome != os::StreamOutcome::kDone)
+        throw Error(fmt::format("{}: rank {} ended, or did not answer, after all had come",
+                                describe(), welcome.hosts[host].front()));
+    };
+    std::byte met{1};
+    const auto told = [&] { meeting_.all_met = met == std::byte{1}; };
+    if (launch_.rank == 0) {
+      for (std::size_t host = 1; host < hosts; ++host) {
+        std::byte its{};
+        must(host, await(meeting_.data[host], its, until));
+        met &= its;
+      }
+      for (std::size_t host = 1; host < hosts; ++host)
+        must(host, meeting_.data[host].send(std::span(&met, 1), until));
+      return told();
+    }
+    const auto there = std::ranges::count_if(
+        meeting_.data, [](const os::Stream& stream) { return static_cast<bool>(stream); });
+    if (there + 1 != static_cast<std::ptrdiff_t>(hosts)) met = std::byte{0};
+    must(0, meeting_.data[0].send(std::span(&met, 1), until));
+    must(0, await(meeting_.data[0], met, until));
+    told();
+    if (meeting_.all_met) return;
+    for (std::size_t host = 1; host < hosts; ++host) meeting_.data[host] = os::Stream();
+  }
+
   // --- Those who come
 
   void follow() {
@@ -336,30 +459,37 @@ class Rendezvous {
     std::size_t next = 0;
     const auto to_next_port = [&]() -> std::optional<Link> {
       const int port = launch_.ports[next++ % launch_.ports.size()];
-      auto stream = os::Stream::connect(launch_.address, port,
-                                        std::min(deadline_, os::deadline_after(kAnswer)));
+      auto stream = os::Stream::connect(
+          launch_.address, port, std::min(deadline_, os::deadline_after(kAnswer)), options_.look);
       return stream ? std::optional<Link>(std::move(*stream)) : std::nullopt;
     };
     const std::string whom =
         fmt::format("rank 0 at {}, port {}", launch_.address, fmt::join(launch_.ports, ", "));
+    auto listener = os::StreamListener::bind(os::is_loopback(launch_.address), 0);
+    if (!listener) throw Error(describe() + ": no port of this host is free");
     Greeting greets = greeting(false);
     greets.members = here;
     Admission admission = seek(to_next_port, greets, whom);
     --next;  // the port that answered
     greets = greeting(true);
     greets.members = here;
+    greets.port = listener->port();
     Admission data = seek(to_next_port, greets, whom);
     os::Message message;
     const Welcome welcome =
         await_welcome(admission, message, "rank 0", options_.secret, [&] { check(locals); });
     meeting_.parent.emplace(Neighbour{0, std::move(admission.link)});
-    meeting_.data.push_back(data.link.take_stream());
+    meet_hosts(welcome, *listener);
+    meeting_.data[0] = data.link.take_stream();
+    all_hosts_met(welcome);
     return welcome;
   }
 
   /// Tries until it is admitted.
   Admission seek(const Connect& connect, const Greeting& greets, const std::string& whom) {
     std::string last_answer;
+    auto tell_at = os::deadline_after(
+        std::min<std::chrono::nanoseconds>(kTellAfter, options_.timeout / 2));  // once
     for (;;) {
       if (auto link = connect()) {
         try {
@@ -371,8 +501,14 @@ class Rendezvous {
           last_answer = refusal.what();
         }
       }
-      pause(whom + (last_answer.empty() ? " did not answer"
-                                        : fmt::format(" did not take it in: {}", last_answer)));
+      const std::string why =
+          whom + (last_answer.empty() ? " did not answer"
+                                      : fmt::format(" did not take it in: {}", last_answer));
+      if (os::Clock::now() >= tell_at) {
+        tell_at = os::kNoDeadline;
+        os::log(os::LogLevel::kWarning, "group", "{}: {}; it tries again", describe(), why);
+      }
+      pause(why);
     }
   }
 
@@ -381,7 +517,7 @@ class Rendezvous {
   bool introduce(Link& link, const Greeting& greets) {
     os::Message message;
     const auto hear = [&] {
-      const auto outcome = link.recv(message, os::deadline_after(kAnswer));
+      const auto outcome = await(link, message, os::deadline_after(kAnswer));
       if (outcome == os::RecvOutcome::kTimedOut) throw Error("no answer after the connection");
       return outcome == os::RecvOutcome::kMessage;
     };
@@ -400,8 +536,8 @@ class Rendezvous {
   Welcome await_welcome(Admission& admission, os::Message& message, const std::string& whom,
                         const std::string& secret, const std::function<void()>& meanwhile) {
     for (;;) {
-      const auto slice = std::min(deadline_ + kAnswer, os::deadline_after(500ms));
-      const auto outcome = admission.link.recv(message, slice);
+      const auto slice = std::min(deadline_ + kAnswer, os::deadline_after(kLook));
+      const auto outcome = await(admission.link, message, slice);
       if (outcome == os::RecvOutcome::kMessage) {
         Welcome welcome = unpack_welcome(
             message.bytes, admission.link.is_remote() ? admission.mine : Challenge{}, secret);
@@ -435,6 +571,25 @@ class Rendezvous {
     if (options_.look) options_.look();
   }
 
+  /// As Link::recv().
+  os::RecvOutcome await(Link& link, os::Message& message, os::Deadline until) const {
+    for (;;) {
+      look();
+      const auto outcome = link.recv(message, std::min(until, os::deadline_after(kLook)));
+      if (outcome != os::RecvOutcome::kTimedOut || os::Clock::now() >= until) return outcome;
+    }
+  }
+
+  /// As Stream::recv().
+  os::StreamOutcome await(os::Stream& stream, std::byte& byte, os::Deadline until) const {
+    for (;;) {
+      look();
+      const auto outcome =
+          stream.recv(std::span(&byte, 1), std::min(until, os::deadline_after(kLook)));
+      if (outcome != os::StreamOutcome::kTimedOut || os::Clock::now() >= until) return outcome;
+    }
+  }
+
   void tell_missing(const std::function<std::string()>& missing) {
     look();
     if (told_ || os::Clock::now() < started_ + kTellAfter) return;
@@ -459,19 +614,18 @@ class Rendezvous {
 
 JoinOptions JoinOptions::from_environment() {
   JoinOptions options;
-  if (const char* secret = std::getenv("SHOAL_GROUP_SECRET")) options.secret = secret;
+  options.secret = secret_of_environment();
+  if (const char* star = std::getenv("SHOAL_GROUP_STAR"))
+    options.star = std::string_view(star) == "1";
   return options;
 }
 
 Meeting meet(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes) {
   validate(launch);
-  if (!launch.one_host() && options.secret.empty() && !os::is_loopback(launch.address))
-    throw InvalidArgument(
-        fmt::format("join a group of {} ranks on several hosts without a secret: set "
-                    "SHOAL_GROUP_SECRET for all "
-                    "ranks to the same text, which nobody else knows, such as what `openssl rand "
-                    "-hex 16` prints",
-                    launch.size));
+  if (!launch.one_host())
+    require_secret(launch.address, options.secret,
+                   fmt::format("join a group of {} ranks on several hosts", launch.size),
+                   "for all ranks");
   return Rendezvous(launch, options, arena_bytes).run();
 }
 

@@ -2,7 +2,9 @@
 //
 // The ranks of a host connect to its first rank, by a Unix socket whose name is made of the
 // attempt; the first ranks of the other hosts connect to rank 0 by TCP, twice: once for messages
-// and once for data. When all are there, a welcome goes down the same tree.
+// and once for data. When all are there, a welcome goes down the same tree. Then the first ranks
+// connect to each other, for data, each to those of lower hosts. Where some cannot, rank 0 hears of
+// it, and all do without.
 //
 // Threads: one at a time.
 // Death: of one that waits: it makes room for another with its rank. Of one that others wait for:
@@ -26,10 +28,14 @@ namespace shoal::group {
 
 struct JoinOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);  // until all are there
-  std::string secret = {};          // of all ranks, between hosts: what others must not know
-  std::function<void()> look = {};  // called twice a second at least; what it throws ends the wait
+  std::string secret = {};  // of all ranks, between hosts: what others must not know
+  /// Called twice a second at least, but for the time in which the name of rank 0's host is looked
+  /// up; what it throws ends the wait.
+  std::function<void()> look = {};
+  bool star =
+      false;  // other hosts than rank 0's do not connect to each other, as if they could not
 
-  /// With the secret of SHOAL_GROUP_SECRET.
+  /// With the secret of SHOAL_GROUP_SECRET; a star where SHOAL_GROUP_STAR is 1.
   static JoinOptions from_environment();
 };
 
@@ -46,8 +52,10 @@ struct Meeting {
   std::optional<Neighbour> parent;      // none for rank 0
   std::vector<Neighbour> children;
   shm::Arena arena;  // of this host's ranks; none where it has one
-  /// Of the first rank of a host: to rank 0; of rank 0: to the others, in the order of `hosts`.
+  /// Of the first rank of one of several hosts: to the others', by host. Where they cannot all
+  /// reach each other, between rank 0 and the others alone.
   std::vector<os::Stream> data;
+  bool all_met = false;  // the hosts have, each with each
 };
 
 /// Args: arena_bytes: of the arena that the ranks of a host get. Throws InvalidArgument for a

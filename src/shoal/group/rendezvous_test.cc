@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,6 +62,23 @@ TEST(Rendezvous, ARankWithoutTheSecretIsRefused) {
               HasSubstr("SHOAL_GROUP_SECRET"));
 }
 
+TEST(Rendezvous, AWrongSecretIsToldOfOnBothSidesWhileTheyWait) {
+  const auto launches = testing::launches({1, 1});
+  ::testing::internal::CaptureStderr();
+  std::jthread root(
+      [&] { static_cast<void>(outcome(launches[0], {.timeout = 1s, .secret = "a"})); });
+  static_cast<void>(outcome(launches[1], {.timeout = 900ms, .secret = "b"}));
+  root.join();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  for (const char* text : {"[warning] a rank was refused: ", "did not take it in: "}) {
+    const auto first = said.find(text);
+    ASSERT_NE(first, std::string::npos) << text << said;
+    EXPECT_EQ(said.find(text, first + 1), std::string::npos) << said;
+    EXPECT_THAT(said.substr(first, said.find('\n', first) - first),
+                HasSubstr("SHOAL_GROUP_SECRET"));
+  }
+}
+
 TEST(Rendezvous, WithTheSameSecretTheyMeet) {
   const auto launches = testing::launches({1, 1});
   std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 30s, .secret = "a"}), ""); });
@@ -86,6 +105,25 @@ TEST(Rendezvous, AStrangerWhoSaysNothingKeepsNobodyFromMeeting) {
   std::optional<os::Stream> stranger;
   while (!stranger)
     stranger = os::Stream::connect("127.0.0.1", launches[0].ports[0], os::deadline_after(1s));
+  EXPECT_EQ(outcome(launches[1], {.timeout = 30s}), "");
+}
+
+TEST(Rendezvous, AStrangerCannotFillTheMemoryOfRank0) {
+  const auto launches = testing::launches({1, 1});
+  std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 30s}), ""); });
+  std::optional<os::Stream> stranger;
+  while (!stranger)
+    stranger = os::Stream::connect("127.0.0.1", launches[0].ports[0], os::deadline_after(1s));
+  const std::uint32_t announced = 1 << 20;
+  ASSERT_EQ(stranger->send(std::as_bytes(std::span(&announced, 1)), os::testing::test_deadline()),
+            os::StreamOutcome::kDone);
+  Link link(std::move(*stranger));
+  os::Message message;
+  for (const MessageKind kind : {MessageKind::kChallenge, MessageKind::kRefused}) {
+    ASSERT_EQ(link.recv(message, os::deadline_after(10s)), os::RecvOutcome::kMessage);
+    ASSERT_EQ(kind_of(message.bytes), kind);
+  }
+  EXPECT_THAT(unpack_refusal(message.bytes), HasSubstr("where 65536 is the most"));
   EXPECT_EQ(outcome(launches[1], {.timeout = 30s}), "");
 }
 

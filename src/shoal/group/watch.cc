@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +22,7 @@ constexpr std::chrono::milliseconds kSending{200};   // with a neighbour whose b
 
 Watch::Watch(int rank, std::vector<Member> members, std::optional<Neighbour> parent,
              std::vector<Neighbour> children, std::function<void()> on_loss)
-    : rank_(rank), members_(std::move(members)), on_loss_(std::move(on_loss)) {
+    : rank_(rank), is_root_(!parent), members_(std::move(members)), on_loss_(std::move(on_loss)) {
   const auto now = os::Clock::now();
   if (parent) peers_.push_back({parent->rank, std::move(parent->link), now});
   for (Neighbour& child : children) peers_.push_back({child.rank, std::move(child.link), now});
@@ -41,11 +39,7 @@ Watch::~Watch() {
 }
 
 void Watch::run() {
-  const process::OwnThread own;
-  ::pthread_setname_np(::pthread_self(), "shoal-group");
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  const process::OwnThread own("shoal-group");
   auto next_beat = os::Clock::now();
   auto looked = next_beat;
   while (!ending_.load(std::memory_order_acquire)) {
@@ -104,6 +98,14 @@ void Watch::take(Peer& peer, std::span<const std::byte> message) {
       if (rank == peer.rank) drop(peer);
       return lose({rank, "it has left the group", 0}, true, &peer);
     }
+    case MessageKind::kArrived:
+      return arrive(unpack_round(message, MessageKind::kArrived));
+    case MessageKind::kEnough: {
+      const Round round = unpack_round(message, MessageKind::kEnough);
+      enough_.store(round.number + 1, std::memory_order_relaxed);
+      const std::lock_guard lock(sending_);
+      return send_to_others(message, &peer);
+    }
     default:
       return;  // a heartbeat
   }
@@ -154,6 +156,32 @@ void Watch::send_to_others(std::span<const std::byte> message, const Peer* excep
     } catch (const Error&) {  // it will be found silent, too
     }
   }
+}
+
+void Watch::arrive(const Round& round) noexcept {
+  try {
+    if (is_root_) return count(round);
+    const std::lock_guard lock(sending_);
+    Peer& parent = peers_.front();
+    if (!parent.gone)
+      static_cast<void>(
+          parent.link.send(pack(MessageKind::kArrived, round), os::deadline_after(kSending)));
+  } catch (const std::exception&) {  // it will be found silent; nobody waits for a round
+  }
+}
+
+void Watch::count(const Round& round) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (round.number > round_.number || arrived_ == 0) {
+      round_ = round;
+      arrived_ = 0;
+    }
+    if (round.number < round_.number || ++arrived_ != round_.needed) return;
+    enough_.store(round.number + 1, std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(sending_);
+  send_to_others(pack(MessageKind::kEnough, round), nullptr);
 }
 
 void Watch::fail(const std::string& why) noexcept {

@@ -1,4 +1,5 @@
-// Knows who of a group is still there: heartbeats along the tree, and the news of losses.
+// Knows who of a group is still there: heartbeats along the tree, and the news of losses; and
+// whether enough ranks are through with a round, which rank 0 counts.
 //
 // A process that ends closes its connections, which its neighbours see at once. One that was
 // stopped, or whose host is gone, is silent: after kSilence it counts as lost. Each loss goes to
@@ -52,6 +53,13 @@ class Watch {
   /// The same, for who has found a connection closed: waits a while for the reason.
   [[noreturn]] void throw_why(int rank);
 
+  /// Tells that this rank is through with the round.
+  void arrive(const Round& round) noexcept;
+  /// Whether enough ranks are, as far as is known here.
+  bool enough(std::uint64_t round) const noexcept {
+    return enough_.load(std::memory_order_relaxed) > round;  // nothing else is read by it
+  }
+
   /// Tells the others that this rank fails, and how.
   void fail(const std::string& why) noexcept;
 
@@ -71,11 +79,13 @@ class Watch {
   void drop(Peer& peer);
   void beat();
   void look_for_silence(os::Clock::time_point now);
+  void count(const Round& round);
   void lose(const Loss& loss, bool left, const Peer* from);
   void send_to_others(std::span<const std::byte> message, const Peer* except);
   [[noreturn]] void throw_loss() const;
 
   const int rank_;
+  const bool is_root_;
   const std::vector<Member> members_;
   const std::function<void()> on_loss_;
   std::mutex sending_;
@@ -84,6 +94,9 @@ class Watch {
   std::optional<Loss> loss_;  // the first; one that left gives way to one that is lost
   bool left_ = false;         // of loss_: by a farewell
   os::Clock::time_point lost_at_{};
+  Round round_;                            // of rank 0: the one that is counted,
+  std::uint32_t arrived_ = 0;              // and how many are through with it
+  std::atomic<std::uint64_t> enough_ = 0;  // after the last round with enough
   std::atomic<bool> changed_ = false;
   std::atomic<bool> ending_ = false;
   os::EventFd wake_;

@@ -83,15 +83,19 @@ bool Client::write_row(ClientQueue& at, std::uint32_t buffer, std::uint32_t row,
                        std::uint32_t index, Request::Row reply_to) {
   RequestQueue& queue = *at.queue;
   RowCell& cell = queue.cell(buffer, row);
+  const RowOrigin origin =
+      rows.origins.empty()
+          ? RowOrigin{.env = rows.env, .reset = rows.reset, .deadline = rows.deadline}
+          : rows.origins[index];
   cell.client_slots = at.slots->id();
   cell.slot = reply_to.slot;
   cell.generation = reply_to.generation;
-  cell.submitted_ns = os::now_ns();
-  cell.deadline_ns = rows.deadline == os::kNoDeadline
+  cell.submitted_ns = origin.submitted_ns != 0 ? origin.submitted_ns : os::now_ns();
+  cell.deadline_ns = origin.deadline == os::kNoDeadline
                          ? 0
-                         : static_cast<std::uint64_t>(rows.deadline.time_since_epoch().count());
-  cell.env = rows.env;
-  cell.flags = rows.reset ? RowCell::kReset : 0;
+                         : static_cast<std::uint64_t>(origin.deadline.time_since_epoch().count());
+  cell.env = origin.env;
+  cell.flags = origin.reset ? RowCell::kReset : 0;
   for (std::size_t leaf = 0; leaf < queue.leaves(); ++leaf) {
     const std::size_t bytes = queue.leaf_bytes(leaf);
     std::memcpy(queue.input(buffer, leaf, row), rows.leaves[leaf] + index * bytes, bytes);
@@ -109,10 +113,11 @@ void Client::wait_for_buffer(ClientQueue& at, const Rows& rows, std::uint32_t se
   }
   const os::Deadline slice = std::min(rows.deadline, os::deadline_after(kSlice));
   if (at.queue->opened().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) return;
-  if (!alive()) throw_died();
+  need_alive();
   if (os::Clock::now() >= rows.deadline) {
     throw DeadlineExceeded("the deadline passed before there was room in a batch");
   }
+  if (idle_) idle_();
 }
 
 bool Client::done(const Request& request) const noexcept {
@@ -129,14 +134,13 @@ bool Client::wait(Request& request, os::Deadline until) {
     const std::uint32_t seen = slots.done().generation();
     if (done(request)) break;
     if (request.at->queue->tells_when_waiting() && !slots.waiting()) {
-      slots.set_waiting(true);
+      announce_wait(*request.at);
       told = true;
-      segment_.work().ring();
     }
     const os::Deadline slice = std::min({until, request.deadline, os::deadline_after(kSlice)});
     if (slots.done().wait(seen, spin(), slice) == sync::WaitOutcome::kReady) continue;
     if (done(request)) break;
-    if (!alive()) throw_died();
+    need_alive();
     const os::Deadline now = os::Clock::now();
     if (now >= request.deadline) {
       cancel(request);
@@ -148,6 +152,12 @@ bool Client::wait(Request& request, os::Deadline until) {
     }
   }
   return true;
+}
+
+void Client::announce_wait(ClientQueue& at) noexcept {
+  if (!at.queue->tells_when_waiting() || at.slots->waiting()) return;
+  at.slots->set_waiting(true);
+  segment_.work().ring();
 }
 
 void Client::check(const Request& request) const {

@@ -28,6 +28,14 @@
 
 namespace shoal::serve {
 
+/// Whose a row is, where a request has those of several.
+struct RowOrigin {
+  std::int32_t env = 0;
+  bool reset = false;
+  os::Deadline deadline = os::kNoDeadline;
+  std::uint64_t submitted_ns = 0;  // as os::now_ns(); 0: now
+};
+
 /// Rows to be computed; borrows them.
 struct Rows {
   /// For each array: its first row. The other rows follow it, each of the queue's leaf_bytes().
@@ -36,7 +44,8 @@ struct Rows {
   std::int32_t env = 0;  // whose recurrent state the rows use; a number of this client's
   bool reset = false;    // that state begins anew
   os::Deadline deadline = os::kNoDeadline;
-  bool wait_for_room = true;  // false: OverCapacity when the open batch is full
+  bool wait_for_room = true;                // false: OverCapacity when the open batch is full
+  std::span<const RowOrigin> origins = {};  // of `count` rows, in the place of env and reset
 };
 
 /// A request queue that this client has opened, with the client's slots there. A client has several
@@ -74,8 +83,8 @@ class Client {
  public:
   static constexpr std::chrono::milliseconds kSlice{20};
 
-  /// Waits until a server accepts it. `idle` is called every kSlice while connect() or open()
-  /// waits; what it throws ends the wait, and this client. Throws DeadlineExceeded, and
+  /// Waits until a server accepts it. `idle` is called every kSlice while connect(), open() or
+  /// submit() waits; what it throws ends the wait and, but in submit(), this client. Throws DeadlineExceeded, and
   /// ServiceDied, with what is known of the service's end.
   static std::unique_ptr<Client> connect(const std::string& address,
                                          os::Deadline deadline = os::kNoDeadline,
@@ -123,6 +132,11 @@ class Client {
 
   /// Whether the server still runs; asks the kernel.
   bool alive() const;
+  /// Throws ServiceDied, with what is known of the end, unless alive().
+  void need_alive() const;
+
+  /// For who waits by at.slots->done() itself: no row comes before a reply does. wait() says so.
+  void announce_wait(ClientQueue& at) noexcept;
 
  private:
   Client() = default;

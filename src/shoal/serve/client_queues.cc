@@ -166,6 +166,10 @@ bool Client::alive() const {
   return !os::poll_one(socket_.fd(), POLLIN, os::Clock::now());
 }
 
+void Client::need_alive() const {
+  if (!alive()) throw_died();
+}
+
 void Client::throw_died() const {
   constexpr std::chrono::milliseconds kPatience{500};
   std::string text = "the server of the model service has ended";

@@ -254,4 +254,9 @@ void Frontend::close(const std::string& notice) {
   hand_out();
 }
 
+bool Frontend::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
 }  // namespace shoal::serve

@@ -65,6 +65,7 @@ class Frontend {
 
   /// Tells the servers to end; from now on each client that comes is told `notice`.
   void close(const std::string& notice);
+  bool closed() const;
 
  private:
   struct Instance {

@@ -102,6 +102,7 @@ QueueState* Server::due_queue(std::uint64_t now, std::uint64_t& look_again) {
   for (const auto& state : queues_) {
     RequestQueue& queue = *state->queue;
     if (state->open == 0) continue;
+    if (options_.most_aside != 0 && state->aside >= options_.most_aside) continue;
     const std::uint32_t buffer = state->open - 1;
     const std::uint32_t claimed = std::min(queue.claims(buffer).claimed(), queue.max_rows());
     std::uint64_t oldest = UINT64_MAX;
@@ -227,19 +228,22 @@ bool Server::begin_row(QueueState& state, const RowCell& cell, Batch& batch) {
     return false;
   }
   ClientSlots& slots = *found->second.slots;
-  const BatchRow row{.slots = &slots,
-                     .slot = slot,
-                     .generation = cell.generation,
-                     .submitted_ns = cell.submitted_ns,
-                     .client = found->second.client,
-                     .env = cell.env,
-                     .reset = (cell.flags & RowCell::kReset) != 0};
+  BatchRow row{.slots = &slots,
+               .slot = slot,
+               .generation = cell.generation,
+               .submitted_ns = cell.submitted_ns,
+               .deadline_ns = cell.deadline_ns,
+               .client = found->second.client,
+               .env = cell.env,
+               .reset = (cell.flags & RowCell::kReset) != 0};
   if (!slots.cell(row.slot).word.begin(row.generation)) {
     add(counts.dropped_rows);
+    owe_reset(row, batch.model);
     return false;
   }
   if (cell.deadline_ns != 0 && cell.deadline_ns <= batch.left_ns) {
     add(counts.expired_rows);
+    owe_reset(row, batch.model);
     slots.cell(row.slot).status = ReplyStatus::kDeadlineExceeded;
     static_cast<void>(slots.cell(row.slot).word.finish(row.generation));
     slots.set_waiting(false);
@@ -247,8 +251,18 @@ bool Server::begin_row(QueueState& state, const RowCell& cell, Batch& batch) {
     return false;
   }
   counts.queue_wait_ns.record(batch.left_ns - std::min(batch.left_ns, row.submitted_ns));
+  row.reset = takes_reset(row, batch.model);
   batch.rows.push_back(row);
   return true;
+}
+
+void Server::owe_reset(const BatchRow& row, std::uint32_t model) {
+  if (row.reset) owed_resets_.insert({row.client, model, row.env});
+}
+
+bool Server::takes_reset(const BatchRow& row, std::uint32_t model) {
+  if (owed_resets_.empty()) return row.reset;
+  return owed_resets_.erase({row.client, model, row.env}) > 0 || row.reset;
 }
 
 const RequestKind& Server::kind(const Batch& batch) const noexcept {
@@ -280,6 +294,11 @@ void Server::fail(Batch& batch, std::uint32_t row, std::string_view text,
   batch.rows[row].slots->set_text(batch.rows[row].slot, text);
   add(statistics(batch.model).failed_rows);
   answered(batch, row, ReplyStatus::kModelError, version);
+}
+
+void Server::expire(Batch& batch, std::uint32_t row) noexcept {
+  add(statistics(batch.model).expired_rows);
+  answered(batch, row, ReplyStatus::kDeadlineExceeded, 0);
 }
 
 void Server::answered(Batch& batch, std::uint32_t i, ReplyStatus status,
@@ -317,9 +336,32 @@ void Server::finish(Batch& batch, std::uint32_t padded_rows) {
   give_back(batch);
 }
 
+AsideBatch Server::set_aside(Batch batch) {
+  give_back(batch);
+  AsideBatch aside{.batch = std::move(batch), .slots = {}};
+  aside.batch.aside = true;
+  ++aside.batch.queue->aside;
+  for (const BatchRow& row : aside.batch.rows) aside.slots.push_back(row.slots->id());
+  return aside;
+}
+
+Batch Server::take_back(AsideBatch aside) {
+  Batch batch = std::move(aside.batch);
+  for (std::size_t row = 0; row < batch.rows.size(); ++row) {
+    if (slots_.contains(aside.slots[row])) continue;
+    batch.rows[row].slots = nullptr;
+    batch.rows[row].answered = true;
+  }
+  return batch;
+}
+
 /// A buffer in quarantine is given back by look_at_quarantine().
 void Server::give_back(const Batch& batch) {
-  if (!batch.quarantined) free_buffer(*batch.queue, batch.buffer);
+  if (batch.aside) {
+    --batch.queue->aside;
+  } else if (!batch.quarantined) {
+    free_buffer(*batch.queue, batch.buffer);
+  }
 }
 
 void Server::free_buffer(QueueState& state, std::uint32_t buffer) {

@@ -17,8 +17,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -47,8 +49,11 @@ struct ServerOptions {
   std::string address;  // of the frontend
   std::uint32_t instance = 0;
   std::vector<ModelOptions> models;
-  std::uint32_t max_queues = 64;   // of one model: kinds of rows
-  std::uint32_t max_slots = 4096;  // of one client at one queue: rows in flight
+  std::uint32_t max_queues = 64;  // of one model: kinds of rows
+  static constexpr std::uint32_t kMostSlots = 4096;
+  std::uint32_t max_slots = kMostSlots;  // of one client at one queue: rows in flight
+  /// Batches of a queue that are set aside; while there are so many, no other leaves. 0: any number.
+  std::uint32_t most_aside = 0;
 };
 
 /// A row of a batch, and where its reply goes; a value.
@@ -57,9 +62,10 @@ struct BatchRow {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint64_t submitted_ns = 0;
-  std::uint32_t client = 0;  // a number that no other client of this server has
-  std::int32_t env = 0;      // a number of that client's
-  bool reset = false;
+  std::uint64_t deadline_ns = 0;  // 0: none
+  std::uint32_t client = 0;       // a number that no other client of this server has
+  std::int32_t env = 0;           // a number of that client's
+  bool reset = false;             // its own, or that of a dropped row before it
   bool answered = false;
 };
 
@@ -75,6 +81,13 @@ struct Batch {
   std::vector<BatchRow> rows;
   std::uint64_t left_ns = 0;
   bool quarantined = false;  // its rows were copied: a missed claimer may still write to the buffer
+  bool aside = false;        // its buffer is free
+};
+
+/// A batch whose replies come later, from elsewhere; a value, for take_back().
+struct AsideBatch {
+  Batch batch;
+  std::vector<std::uint32_t> slots;  // ids, by row
 };
 
 /// A client asks for rows of a new kind, and sends an example to try the model with. Answer with
@@ -98,18 +111,19 @@ struct ClientGone {
 /// The frontend has closed: the server is to end.
 struct ServerEnd {};
 
-/// The deadline passed, and there was nothing to do.
+/// The deadline passed, or interrupt() was called, and there was nothing to do.
 struct NoWork {};
 
 using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, ServerEnd>;
 
 /// A resource.
 ///
-/// Threads: one executor calls everything. A thread of its own (process::EventLoop) talks with the
+/// Threads: interrupt() any; one executor calls the rest. A thread of its own (process::EventLoop) talks with the
 /// clients and notices their deaths.
 /// Processes: the server's own; its clients are in any processes of the same user.
 /// Invariants: a row gets one reply. A batch has rows of one queue. What a client writes into
-/// shared memory is checked before it is used.
+/// shared memory is checked before it is used. A row that says `reset` and is dropped, since it was
+/// cancelled or its deadline has passed, leaves its reset to the next row of its environment.
 /// Death: of a client on any line: its rows are dropped and its slots unmapped. A batch that has
 /// rows of others waits for it kStragglerWait and a nanosecond a byte at most. Of this process: its
 /// clients see their connections close.
@@ -125,6 +139,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   [[nodiscard]] Work next(os::Deadline deadline = os::kNoDeadline);
+  /// Ends the call of next() under way, or the one that comes.
+  void interrupt();
 
   // Of a batch.
   const RequestKind& kind(const Batch& batch) const noexcept;
@@ -136,13 +152,21 @@ class Server {
   /// `version`: of the weights that the reply was computed with.
   void reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexcept;
   void fail(Batch& batch, std::uint32_t row, std::string_view text, std::uint64_t version) noexcept;
+  /// The row's deadline has passed.
+  void expire(Batch& batch, std::uint32_t row) noexcept;
   /// Fails the rows without a reply, and frees the buffer. `padded_rows`: rows that were computed
   /// only to fill up the batch.
   void finish(Batch& batch, std::uint32_t padded_rows = 0);
+  /// Frees the batch's buffer, so that input() has nothing any more; next() may be called before
+  /// its replies are there.
+  AsideBatch set_aside(Batch batch);
+  /// The batch, to be answered and finished. A row whose client has gone has no `slots`, counts as
+  /// answered, and has no output().
+  Batch take_back(AsideBatch aside);
 
   /// Replies to rows of the probed kind consist of `outputs`; the client that asked gets its slots.
-  /// Throws SystemError when memory is short.
-  void open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
+  /// Returns the queue, as batches of it have it. Throws SystemError when memory is short.
+  QueueState* open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
   void refuse(const Probe& probe, const Refused& why);
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);
 
@@ -161,7 +185,7 @@ class Server {
     std::uint32_t client = 0;
     std::uint32_t client_slots = 0;
   };
-  using Event = std::variant<OpenEvent, LeaveEvent, ServerCommand, ClientGone, ServerEnd>;
+  using Event = std::variant<NoWork, OpenEvent, LeaveEvent, ServerCommand, ClientGone, ServerEnd>;
 
   // In the loop's thread.
   void watch_link();
@@ -186,6 +210,9 @@ class Server {
   void wait_for_stragglers(QueueState& queue, std::uint32_t buffer, std::uint32_t claimed);
   void collect(QueueState& queue, std::uint32_t buffer, std::uint32_t claimed, Batch& batch);
   bool begin_row(QueueState& queue, const RowCell& cell, Batch& batch);
+  /// Whether the row begins its state anew: by itself, or for one before it that was dropped.
+  bool takes_reset(const BatchRow& row, std::uint32_t model);
+  void owe_reset(const BatchRow& row, std::uint32_t model);
   void give_back(const Batch& batch);
   void free_buffer(QueueState& queue, std::uint32_t buffer);
   void look_at_quarantine();
@@ -212,6 +239,8 @@ class Server {
   };
   std::unordered_map<std::uint32_t, ClientSlotsState> slots_;
   std::unordered_map<std::uint32_t, std::vector<ClientSlots*>> slots_of_;  // by client
+  /// Resets of rows that were dropped, by client, model and environment.
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::int32_t>> owed_resets_;
   std::uint32_t next_slots_id_ = 1;
   std::shared_ptr<Peer> asker_;  // of the probe under way
   sync::SpinPolicy spin_;

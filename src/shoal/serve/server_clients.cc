@@ -37,6 +37,15 @@ void Server::post(Event event) {
   segment_.work().ring();
 }
 
+void Server::interrupt() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (events_.empty() || !std::holds_alternative<NoWork>(events_.back()))
+      events_.push_back(NoWork{});
+  }
+  segment_.work().ring();
+}
+
 void Server::watch_link() {
   loop_.watch(link_.fd(), POLLIN, [this] {
     os::Message message;
@@ -136,6 +145,8 @@ std::optional<Work> Server::next_event() {
       return *gone;
     } else if (auto* command = std::get_if<ServerCommand>(&event)) {
       return std::move(*command);
+    } else if (std::holds_alternative<NoWork>(event)) {
+      return NoWork{};
     } else {
       return ServerEnd{};
     }
@@ -172,7 +183,8 @@ std::optional<Work> Server::open(OpenEvent event) {
   return Probe{asker_->id, std::move(event.request)};
 }
 
-void Server::open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure) {
+QueueState* Server::open_queue(const Probe& probe, RowSpec outputs,
+                               std::vector<std::byte> structure) {
   const ModelOptions& model = options_.models[probe.request.kind.model];
   auto state = std::make_unique<QueueState>();
   state->queue = RequestQueue::create(
@@ -185,6 +197,7 @@ void Server::open_queue(const Probe& probe, RowSpec outputs, std::vector<std::by
   open_buffer(*state);
   queues_.push_back(std::move(state));
   give_slots(std::exchange(asker_, nullptr), *queues_.back(), probe.request.slots);
+  return queues_.back().get();
 }
 
 void Server::refuse(const Probe&, const Refused& why) {
@@ -228,6 +241,7 @@ void Server::send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> 
 }
 
 void Server::drop_slots_of(std::uint32_t client) {
+  std::erase_if(owed_resets_, [&](const auto& owed) { return std::get<0>(owed) == client; });
   const auto found = slots_of_.find(client);
   if (found == slots_of_.end()) return;
   while (!found->second.empty()) drop_slots(found->second.back()->id());

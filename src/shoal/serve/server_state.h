@@ -29,6 +29,7 @@ struct QueueState {
   std::vector<SlotsOfClient> slots;
   std::uint32_t open = 0;  // 1 + the open buffer; 0: none. Clients may write over the queue's word
   std::vector<std::uint32_t> free;  // buffers
+  std::uint32_t aside = 0;          // batches
   std::vector<Quarantined> quarantine;
   std::vector<std::vector<std::byte>> scratch;  // the rows of a batch that some row missed, by leaf
   std::uint64_t max_delay_ns = 0;

@@ -328,6 +328,37 @@ TEST_F(ByHand, AnExpiredRowIsNotComputed) {
   EXPECT_THROW(one->result(request), DeadlineExceeded);
 }
 
+TEST_F(ByHand, TheResetOfARowThatIsDroppedIsTheNextOnesOfItsEnvironment) {
+  auto one = asker(1, 8);
+  const auto submit = [&](int env, bool reset, os::Deadline deadline) {
+    return one->submit(1, [&](Rows& rows) {
+      rows.env = env;
+      rows.reset = reset;
+      rows.deadline = deadline;
+    });
+  };
+  Request late = submit(1, true, os::Clock::now());
+  Request other = submit(2, false, test_deadline());
+  Request next = submit(1, false, test_deadline());
+  Request after = submit(1, false, test_deadline());
+  Batch batch = next_batch();
+  ASSERT_EQ(batch.rows.size(), 3u);
+  EXPECT_FALSE(batch.rows[0].reset) << "another environment";
+  EXPECT_TRUE(batch.rows[1].reset);
+  EXPECT_FALSE(batch.rows[2].reset);
+  echo(batch);
+  EXPECT_THROW(one->result(late), DeadlineExceeded);
+  for (Request* request : {&other, &next, &after}) EXPECT_EQ(one->result(*request), 1);
+  Request cancelled = submit(2, true, test_deadline());
+  one->client().cancel(cancelled);
+  next = submit(2, false, test_deadline());
+  batch = next_batch();
+  ASSERT_EQ(batch.rows.size(), 1u);
+  EXPECT_TRUE(batch.rows[0].reset);
+  echo(batch);
+  EXPECT_EQ(one->result(next), 1);
+}
+
 TEST_F(ByHand, AWaitEndsAtTheRequestsDeadline) {
   auto one = asker();
   Request request = one->submit(

@@ -10,7 +10,9 @@ from typing import Any
 
 EPISODES = 100
 EVALUATION_SEED = 1_000_000
-"""Of the episodes that the last policy is judged by, plus the run's seed: not those of training."""
+"""Of the episodes that the last policy is judged by: not those of training."""
+APART = 1_000
+"""Between the seeds of two runs' episodes: no two runs are judged by the same ones."""
 
 
 def train(task: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
     )
     seconds = time.perf_counter() - begin
     last = shoal.learn.evaluate(
-        run_dir, EPISODES, EVALUATION_SEED + task["seed"], which="last", num_envs=10, num_workers=0
+        run_dir, EPISODES, EVALUATION_SEED + APART * task["seed"], which="last", num_envs=10, num_workers=0
     )
     records = [json.loads(line) for line in (run_dir / "progress.jsonl").read_text().splitlines()]
     return {

@@ -39,6 +39,7 @@ ONE_RUN = "one run, ± over episodes"
 CLEANRL = "3 seeds, the last 100 training episodes"
 SLM = "4 sessions, training average"
 TIANSHOU = "v3, 10 seeds, most of the mean test curve"
+TIANSHOU_PPO = f"{TIANSHOU} in the first 1 M steps of 3 M"
 
 REFERENCES = [
     Reference("ppo", "CartPole-v1", ZOO, 500, 0, 100_000, ONE_RUN),
@@ -46,13 +47,13 @@ REFERENCES = [
     Reference("ppo", "Pong-v5", ZOO, 21.0, None, 10_000_000, "without sticky actions, one run"),
     Reference("ppo", "Breakout-v5", "CleanRL", 415, 28, 10_000_000, f"without sticky actions, {CLEANRL}"),
     Reference("ppo", "Breakout-v5", ZOO, 398, None, 10_000_000, "without sticky actions, one run"),
-    Reference("ppo", "HalfCheetah-v5", "tianshou", 5784, 1244, 1_000_000, TIANSHOU),
+    Reference("ppo", "HalfCheetah-v5", "tianshou", 5784, 1244, 1_000_000, TIANSHOU_PPO),
     Reference("ppo", "HalfCheetah-v5", ZOO, 5819, None, 1_000_000, "v3, one run"),
     Reference("ppo", "HalfCheetah-v5", "CleanRL", 1443, 46, 1_000_000, f"v4, {CLEANRL}"),
-    Reference("ppo", "Hopper-v5", "tianshou", 2609, 701, 1_000_000, TIANSHOU),
+    Reference("ppo", "Hopper-v5", "tianshou", 2609, 701, 1_000_000, TIANSHOU_PPO),
     Reference("ppo", "Hopper-v5", ZOO, 2410, None, 1_000_000, "v3, one run"),
     Reference("ppo", "Hopper-v5", "CleanRL", 2383, 272, 1_000_000, f"v4, {CLEANRL}"),
-    Reference("ppo", "Walker2d-v5", "tianshou", 3589, 757, 1_000_000, TIANSHOU),
+    Reference("ppo", "Walker2d-v5", "tianshou", 3589, 757, 1_000_000, TIANSHOU_PPO),
     Reference("ppo", "Walker2d-v5", ZOO, 3479, None, 1_000_000, "v3, one run"),
     Reference("ppo", "Walker2d-v5", "CleanRL", 2288, 572, 1_000_000, f"v4, {CLEANRL}"),
     Reference("dqn", "CartPole-v1", ZOO, 500, 0, 50_000, ONE_RUN),

@@ -70,11 +70,13 @@ _LIST = [
     Row("ppo", "cleanrl_continuous", WALKER, hours=0.2),
     Row("ppo", "atari", PONG, hours=12, target=18),
     Row("ppo", "atari", BREAKOUT, hours=12),
+    Row("ppo", "zoo_atari", PONG, hours=12, target=18),
     Row("ppo", "cleanrl_atari", PONG, hours=12, target=18),
     Row("ppo", "cleanrl_atari", BREAKOUT, hours=12),
     *_classic("a2c"),
     Row("a2c", "sb3", CARTPOLE, steps=500_000, target=475),
     Row("a2c", "atari", PONG, hours=12, target=18),
+    Row("a2c", "zoo_atari", PONG, hours=12, target=18),
     Row("a3c", "CartPole-v1", CARTPOLE, num_workers=2, target=475),
     Row("a3c", "default", CARTPOLE, steps=500_000, num_workers=2, target=475),
     Row("impala", "CartPole-v1", CARTPOLE, target=475),
@@ -85,6 +87,9 @@ _LIST = [
     Row("dqn", "CartPole-v1", CARTPOLE, target=475),
     Row("dqn", "LunarLander-v3", LANDER, hours=0.1, target=200),
     Row("dqn", "sb3", CARTPOLE, steps=100_000, target=475),
+    Row("dqn", "atari", PONG, hours=24, target=18),
+    Row("dqn", "zoo_atari", PONG, hours=24, target=18),
+    Row("dqn", "cleanrl_atari", PONG, hours=24, target=18),
     Row("dqn", "zoo_cartpole", CARTPOLE, target=475),
     Row("dqn", "zoo_lunarlander", LANDER, hours=0.05, target=200),
     Row("sac", "Pendulum-v1", PENDULUM, target=-200),
@@ -99,8 +104,6 @@ _LIST = [
 ROWS: dict[str, Row] = {row.name: row for row in _LIST}
 SAME = {
     ("ppo", "tianshou_mujoco"): "HalfCheetah-v5",
-    ("ppo", "zoo_atari"): "atari",
-    ("a2c", "zoo_atari"): "atari",
     ("sac", "zoo_mujoco"): "HalfCheetah-v5",
 }
 """Presets that are another one by a second name, and so have no rows of their own."""

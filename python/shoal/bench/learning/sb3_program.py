@@ -17,10 +17,11 @@ from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecNormalize
 
 EPISODES = 100
-EVALUATION_SEED = 1_000_000
+EVALUATION_SEED, APART = 1_000_000, 1_000  # as in program.py
 ALGORITHMS = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC}
 # What Shoal's options must be, since Stable-Baselines3 has no such option.
 ALWAYS: dict[str, Any] = {
@@ -34,6 +35,12 @@ ALWAYS: dict[str, Any] = {
     "normalize_returns": False,
     "shared_hidden": False,
     "sign_reward": False,
+    "value_gain": 1.0,
+}
+OF_ALGORITHM: dict[str, dict[str, Any]] = {
+    "ppo": {"optimizer": "adam"},
+    "dqn": {"optimizer": "adam", "orthogonal_init": False},
+    "sac": {"optimizer": "adam", "orthogonal_init": False, "max_grad_norm": 0.0},
 }
 
 
@@ -41,7 +48,8 @@ def missing(settings: dict[str, Any]) -> list[str]:
     """Options whose values Stable-Baselines3 has not."""
     if settings["algorithm"] not in ALGORITHMS:
         return [f"algorithm={settings['algorithm']}"]
-    unlike = [f"{name}={settings[name]}" for name, value in ALWAYS.items() if settings.get(name, value) != value]
+    always = ALWAYS | OF_ALGORITHM.get(settings["algorithm"], {})
+    unlike = [f"{name}={settings[name]}" for name, value in always.items() if settings.get(name, value) != value]
     if settings.get("clip_range_value") is None:
         unlike = [name for name in unlike if not name.startswith("pessimistic_value_clip")]
     if settings["algorithm"] in ("dqn", "sac"):
@@ -58,6 +66,15 @@ def scheduled(settings: dict[str, Any], name: str) -> Any:
     if settings.get(f"{name}_schedule") == "linear":
         return lambda remaining: remaining * value
     return value
+
+
+def optimizer(settings: dict[str, Any]) -> dict[str, Any]:
+    if settings["optimizer"] == "adam":
+        betas = (settings["adam_beta1"], settings["adam_beta2"])
+        return {"optimizer_class": torch.optim.Adam, "optimizer_kwargs": {"eps": settings["adam_eps"], "betas": betas}}
+    kwargs = {"alpha": settings["rmsprop_alpha"], "eps": settings["rmsprop_eps"]}
+    kind = {"rmsprop": torch.optim.RMSprop, "rmsprop_tf": RMSpropTFLike}[settings["optimizer"]]
+    return {"optimizer_class": kind, "optimizer_kwargs": kwargs}
 
 
 def learner(settings: dict[str, Any], envs: Any) -> BaseAlgorithm:
@@ -96,8 +113,8 @@ def learner(settings: dict[str, Any], envs: Any) -> BaseAlgorithm:
             "n_steps": settings["n_step"],
         }
         policy = {"activation_fn": activation}
+    policy |= optimizer(settings)
     if algorithm == "ppo":
-        policy["optimizer_kwargs"] = {"eps": settings["adam_eps"]}
         return PPO(
             "MlpPolicy",
             envs,
@@ -110,15 +127,7 @@ def learner(settings: dict[str, Any], envs: Any) -> BaseAlgorithm:
             **common,
         )
     if algorithm == "a2c":
-        rmsprop = settings["optimizer"].startswith("rmsprop")
-        return A2C(
-            "MlpPolicy",
-            envs,
-            use_rms_prop=rmsprop,
-            rms_prop_eps=settings["rmsprop_eps"],
-            policy_kwargs=policy if rmsprop else policy | {"optimizer_kwargs": {"eps": settings["adam_eps"]}},
-            **common,
-        )
+        return A2C("MlpPolicy", envs, use_rms_prop=False, policy_kwargs=policy, **common)
     if algorithm == "dqn":
         return DQN(
             "MlpPolicy",
@@ -134,7 +143,8 @@ def learner(settings: dict[str, Any], envs: Any) -> BaseAlgorithm:
     return SAC(
         "MlpPolicy",
         envs,
-        ent_coef="auto" if settings["automatic_entropy"] else settings["entropy_coef"],
+        ent_coef=f"auto_{settings['entropy_coef']}" if settings["automatic_entropy"] else settings["entropy_coef"],
+        target_entropy="auto" if settings["target_entropy"] is None else settings["target_entropy"],
         policy_kwargs=policy | {"net_arch": {"pi": hidden["pi"], "qf": hidden["vf"]}},
         **common,
     )
@@ -161,7 +171,7 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     if isinstance(envs, VecNormalize):
         envs.training = envs.norm_reward = False
-    tests: Any = make_vec_env(task["env"], n_envs=10, seed=EVALUATION_SEED + task["seed"])
+    tests: Any = make_vec_env(task["env"], n_envs=10, seed=EVALUATION_SEED + APART * task["seed"])
     if isinstance(envs, VecNormalize):
         tests = VecNormalize(tests, training=False, norm_obs=settings["normalize_obs"], norm_reward=False)
         tests.obs_rms, tests.clip_obs = envs.obs_rms, envs.clip_obs

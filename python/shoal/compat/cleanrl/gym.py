@@ -8,6 +8,8 @@ names or arguments since. All else is Gymnasium's own.
 
 from __future__ import annotations
 
+from gymnasium import __version__ as __version__
+
 from shoal.compat import cleanrl as vector
 from shoal.compat.cleanrl import wrappers
 from shoal.names import names_of

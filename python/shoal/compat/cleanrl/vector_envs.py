@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import iterate
 
 from shoal.compat import gymnasium as compat
 from shoal.vector.faults import FaultPolicy
@@ -23,6 +25,17 @@ EnvFns = Sequence[Callable[[], gymnasium.Env[Any, Any]]]
 class _InfosOfEach(VectorEnv):
     """Infos of ended episodes as an object array, with a dict in the rows of these and None in the others."""
 
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        observations, rewards, terminated, truncated, infos = super().step_wait(timeout)
+        lost = terminated | truncated
+        if "final_observation" in infos:
+            lost &= ~infos["_final_observation"]
+        if lost.any():  # such an episode's last observation is the row's own
+            rows = list(iterate(self.observation_space, observations))
+            finals = {int(row): deepcopy(rows[row]) for row in np.flatnonzero(lost)}
+            infos = _with_finals(infos, finals, {}, self.num_envs)
+        return observations, rewards, terminated, truncated, infos
+
     def _batched_infos(
         self,
         batch: gymnasium.vector.VectorEnv[Any, Any, Any],
@@ -33,12 +46,30 @@ class _InfosOfEach(VectorEnv):
         if not final_observations:
             return infos
         own = {row: info for row, is_final, info in entries if is_final}
-        observations, final_infos = (np.full(self.num_envs, None, object) for _ in range(2))
-        mask = np.zeros(self.num_envs, np.bool_)
-        for row, observation in final_observations.items():
-            observations[row], final_infos[row], mask[row] = observation, own.get(row, {}), True
-        ended = {"final_observation": observations, "final_info": final_infos}
-        return {**infos, **ended, **{f"_{key}": mask.copy() for key in ended}}
+        return _with_finals(infos, final_observations, own, self.num_envs)
+
+
+def _with_finals(
+    infos: dict[str, Any], observations: Mapping[int, Any], of_rows: Mapping[int, Any], num_envs: int
+) -> dict[str, Any]:
+    """The last observations and infos of these rows' episodes, beside those that are there already."""
+    found = {key: infos.get(key, np.full(num_envs, None, object)) for key in ("final_observation", "final_info")}
+    mask = infos.get("_final_observation", np.zeros(num_envs, np.bool_))
+    for row, observation in observations.items():
+        found["final_observation"][row], found["final_info"][row] = observation, dict(of_rows.get(row, {}))
+        mask[row] = True
+    return {**infos, **found, **{f"_{key}": mask.copy() for key in found}}
+
+
+def _check_given(envs: VectorEnv, observation_space: Any, action_space: Any) -> None:
+    """Closes environments whose spaces are not those that were asked for."""
+    for name, given in (("observation_space", observation_space), ("action_space", action_space)):
+        own = getattr(envs, f"single_{name}")
+        if given is not None and not given == own:
+            envs.close()
+            raise RuntimeError(
+                f"{type(envs).__name__}({name}={given}): the environments have another, {own}. Leave it out, or give theirs"
+            )
 
 
 class SyncVectorEnv(_InfosOfEach, compat.SyncVectorEnv):
@@ -50,18 +81,34 @@ class SyncVectorEnv(_InfosOfEach, compat.SyncVectorEnv):
     and masks `infos["_final_observation"]` and `infos["_final_info"]`.
     """
 
-    def __init__(self, env_fns: EnvFns, copy: bool = True) -> None:
-        """One function for each environment; `copy` as in `shoal.make_vec`."""
+    def __init__(
+        self, env_fns: EnvFns, observation_space: Any = None, action_space: Any = None, copy: bool = True
+    ) -> None:
+        """One function for each environment; `copy` as in `shoal.make_vec`.
+
+        Raises:
+            RuntimeError: the spaces of single environments are not the ones that were given.
+        """
         super().__init__(env_fns, copy, autoreset_mode=AutoresetMode.SAME_STEP)
+        _check_given(self, observation_space, action_space)
 
 
 class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
     """Steps environments in worker processes. Resets and infos are those of SyncVectorEnv."""
 
+    def __new__(cls, *_: Any, **__: Any) -> AsyncVectorEnv:
+        return object.__new__(cls)  # whatever `worker` is: Gymnasium's own class has not these infos
+
     def __init__(
         self,
         env_fns: EnvFns,
+        observation_space: Any = None,
+        action_space: Any = None,
+        shared_memory: bool = True,
         copy: bool = True,
+        context: str | None = None,
+        daemon: bool = True,
+        worker: None = None,
         *,
         num_workers: int | None = None,
         on_fault: str | FaultPolicy = "raise",
@@ -70,18 +117,33 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
         """One function for each environment.
 
         Args:
+            observation_space, action_space: of a single environment, to be compared with theirs.
+            shared_memory: changes nothing: observations are in shared memory, but for spaces without arrays.
+            context, daemon: as of `shoal.compat.gymnasium.AsyncVectorEnv`.
             copy: as in `shoal.make_vec`.
+            worker: None; what 0.29's own workers do by their pipes is not done here.
             num_workers: so many processes share the environments; by default each has one of its own.
             on_fault: as in `shoal.make_vec`: with "restart" the episode of an environment that was lost ends truncated, and
-                `infos["fault"]` has a `shoal.Fault`; it has no `final_info`.
+                `infos["fault"]` has a `shoal.Fault`; its `final_observation` is the last that is known, its `final_info` empty.
             worker_options: how worker processes are set up.
+
+        Raises:
+            RuntimeError: the spaces of single environments are not the ones that were given.
+            ValueError: for a `worker`.
         """
+        if worker is not None:
+            raise ValueError(
+                "AsyncVectorEnv(worker=…): a worker of Gymnasium 0.29's speaks its pipes, which are not here"
+            )
         super().__init__(
             env_fns,
             False,
             copy,
+            context,
+            daemon,
             autoreset_mode=AutoresetMode.SAME_STEP,
             num_workers=num_workers,
             on_fault=on_fault,
             worker_options=worker_options,
         )
+        _check_given(self, observation_space, action_space)

@@ -325,7 +325,7 @@ class _OnSlots:
                 cast=bool(self._shared_memory),
                 reset_inplace=bool(self._reset_inplace),
                 step_timeout=self._step_timeout,
-                reset_timeout=self._reset_limit,
+                reset_timeout=self._reset_timeout,
             ),
             num_workers=self._num_workers,
             context={"forkserver": "auto"}.get(self._context, self._context),
@@ -339,7 +339,8 @@ class _OnSlots:
 
     @property
     def _reset_limit(self) -> float | None:
-        """Seconds for a reset: the peer's worker looks at one, its caller at the other."""
+        """Seconds that the engine waits for a reset: the peer's worker looks at one, its caller at the other. The worker's timer takes
+        SIGALRM from the environment, and is for the first alone."""
         limits = [limit for limit in (self._reset_timeout, self._connect_timeout) if limit is not None]
         return min(limits, default=None)
 
@@ -369,7 +370,7 @@ class _OnSlots:
                 attempts=self._max_retry,
                 renew=self._retry_type == "renew",
                 pause=self._retry_waiting_time,
-                timeout=self._reset_limit,
+                timeout=self._reset_timeout,
                 seed=given,
             )
             self._env_states[i] = EnvState.RESET
@@ -429,10 +430,11 @@ class _OnSlots:
         slots = self._all
         if len(actions) == self._env_num and not slots.is_busy and not self._came:
             try:
-                return dict(enumerate(slots.step_all([actions[i] for i in range(self._env_num)])))
+                results = slots.step_all([actions[i] for i in range(self._env_num)])
             except Exception:
                 self.close()
                 raise
+            return {i: results[i] for i in actions}
         slots.send_steps(actions)
         while not all(i in self._came for i in actions):
             self._take_one(None)

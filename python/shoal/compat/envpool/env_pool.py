@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import gymnasium
 import numpy as np
@@ -43,7 +43,7 @@ class EnvSpec:
         return self.action_space
 
 
-class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
+class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any], gymnasium.Env[Any, Any]):  # type: ignore[misc]  # they differ in what np_random_seed may be
     """`num_envs` environments, of which `recv` returns `batch_size` at a time. Made by `shoal.compat.envpool.make`.
 
     Observations have one row an environment; rewards are float32 and `terminated` and `truncated` bool, all of shape (rows,).
@@ -123,6 +123,8 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
             arguments["reset_mask"] = self._mask(ids)
         elif "reset_mask" in arguments:
             ids = np.flatnonzero(arguments["reset_mask"]).astype(np.int32)
+        elif not self.is_async and self.vector_env.in_flight == self._count:
+            self.vector_env.recv()
         elif self.is_async:
             if self.vector_env.in_flight:
                 self.vector_env.discard()  # type: ignore[attr-defined]  # an AsyncVectorEnv has it
@@ -246,8 +248,9 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def __enter__(self) -> EnvPool:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> Literal[False]:
         self.close()
+        return False
 
     def __repr__(self) -> str:
         return f"EnvPool({self.spec.id!r}, {', '.join(f'{name}={value!r}' for name, value in self.config.items())})"

@@ -21,6 +21,7 @@ from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumsAsyncV
 from gymnasium.vector.utils import create_empty_array
 
 from shoal import _core
+from shoal.compat.arguments import factories_of
 from shoal.compat.gymnasium.exact_actions import step_exactly
 from shoal.compat.gymnasium.observation_mode import (
     ObservationMode,
@@ -120,7 +121,7 @@ class AsyncVectorEnv(VectorEnv):
         _check_max_concurrency(max_concurrency)
         if context is not None and context not in multiprocessing.get_all_start_methods():
             raise ValueError(f"cannot find context for {context!r}")
-        recipe = recipe_of(list(env_fns), None, {})
+        recipe = recipe_of(factories_of(env_fns, type(self).__name__), None, {})
         workers = len(recipe.factories)
         for limit in (max_concurrency, num_workers):
             workers = workers if limit is None else min(workers, _positive("num_workers", limit))

@@ -28,6 +28,9 @@ class _EntryPoint:
         self.env_id = env_id
         self.arguments = arguments
 
+    def __deepcopy__(self, memo: Any) -> _EntryPoint:
+        return self  # gymnasium.make_vec copies specs, and not all arguments can be copied
+
     def __call__(self, num_envs: int = 1, **env_kwargs: Any) -> VectorEnv:
         if _core.env.is_registered(self.env_id):
             env_kwargs.pop("env_id", None)  # which shoal.envs gives to the single environment of this id

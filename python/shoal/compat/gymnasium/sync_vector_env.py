@@ -13,6 +13,7 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 
 from shoal import _core
+from shoal.compat.arguments import factories_of
 from shoal.compat.gymnasium.exact_actions import step_exactly
 from shoal.compat.gymnasium.observation_mode import ObservationMode, check_mode, observation_spaces
 from shoal.compat.gymnasium.reset_options import without_mask
@@ -32,7 +33,7 @@ class SyncVectorEnv(VectorEnv):
     environment only close() is of use.
 
     Attributes:
-        envs: the environments.
+        envs: the environments, a tuple: what is stepped was settled when they were made, so none can be replaced.
     """
 
     _reserved_calls = frozenset()
@@ -51,7 +52,8 @@ class SyncVectorEnv(VectorEnv):
         """
         mode = AutoresetMode(autoreset_mode)
         check_mode(observation_mode)
-        self._start(env_fns, recipe_of(list(env_fns), None, {}), copy, observation_mode, mode)
+        factories = factories_of(env_fns, type(self).__name__)
+        self._start(env_fns, recipe_of(factories, None, {}), copy, observation_mode, mode)
 
     def _start(
         self,
@@ -78,7 +80,7 @@ class SyncVectorEnv(VectorEnv):
             shared_state=shared_state,
             exact=True,
         )
-        self.envs = group.envs
+        self.envs = tuple(group.envs)
         seen = [env.observation_space for env in self.envs]
         batched, single = observation_spaces(observation_mode, seen, self.num_envs, type(self).__name__)
         self.env_fns = env_fns

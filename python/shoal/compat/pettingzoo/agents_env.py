@@ -68,9 +68,12 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
         return self.env.render()
 
     def ask(self, how: str, name: str, *arguments: Any) -> Any:
-        """Gets, sets or calls an attribute of the parallel environment, where `is_asked`; None where not."""
+        """Gets, sets or calls an attribute of the parallel environment, or says whether it "has" one, where `is_asked`; None where
+        not."""
         if not self.is_asked:
             return None
+        if how == "has":
+            return hasattr(self.env, name)
         if how == "set":
             return setattr(self.env, name, *arguments)
         found = getattr(self.env, name)

@@ -89,6 +89,10 @@ class AgentsVecEnv(VecEnv):
         """One of each environment."""
         return self.envs.render()
 
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether all parallel environments have it, also where it could not leave its process."""
+        return all(self._ask(None, "has", attr_name))
+
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Of the row's parallel environment."""
         return self._ask(indices, "get", attr_name)

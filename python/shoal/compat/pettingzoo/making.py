@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gymnasium.vector import AutoresetMode
 
+from shoal.compat.arguments import factory_of, positive
 from shoal.compat.pettingzoo.agents_env import AgentsEnv
 from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv
 from shoal.vector.make import make_vec as make_shoal_vec
@@ -62,7 +63,10 @@ def make_vec(
 
     Raises:
         ValueError: for agents whose spaces differ.
+        TypeError: for an environment where a function is needed.
     """
+    parallel_env = factory_of(parallel_env, "make_vec", "parallel_env")
+    num_envs = positive(num_envs, "make_vec(num_envs=…)")
     for_sb3 = base_class == "stable_baselines3"
     if base_class not in ("gymnasium", "stable_baselines3"):
         raise ValueError(f"make_vec(base_class=…) takes 'gymnasium' or 'stable_baselines3', got {base_class!r}")

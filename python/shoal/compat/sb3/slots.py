@@ -137,8 +137,9 @@ def _call(env: gymnasium.Env, name: str, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _is_wrapped(env: Any, kind: Any) -> bool:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, kind) or any(_is_copy(own, kind) for own in type(env).__mro__):
+        if isinstance(env, kind) or any(_is_copy(own, one) for own in type(env).__mro__ for one in kinds):
             return True
         env = env.env
     return False

@@ -78,6 +78,7 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
         """
         factories = factories_of(env_fns, type(self).__name__, "shoal.compat.sb3.make_vec_env(id, 4)")
         self.start_method = start_method
+        self._tells_options = False  # True while the environments may hold some that no reset has taken
         self._envs = _started(factories, start_method, num_workers, on_fault, worker)
         try:
             VecEnv.__init__(self, len(factories), self._envs.single_observation_space, self._envs.single_action_space)
@@ -110,11 +111,18 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
 
     def reset(self) -> Any:
         envs = self._envs
+        if len(self._options) < self.num_envs:  # of more the peer takes the first
+            raise ValueError(
+                f"reset(): set_options() got {len(self._options)} dicts for {self.num_envs} environments; it takes a dict for all, "
+                "or one for each"
+            )
         envs.drop_step()
-        if any(self._options):
+        if self._tells_options or any(self._options):
+            self._tells_options = True
             envs.set_reset_options(self._options)
         self.reset_infos = [{} for _ in range(self.num_envs)]
         result: Any = envs.reset(seed=self._seeds)
+        self._tells_options = False
         observations, said = result
         self._reset_seeds()
         self._reset_options()
@@ -173,7 +181,8 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
         return self._of_each(indices, "env_method", "call_method", method_name, method_args, method_kwargs)
 
-    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: Any = None) -> list[bool]:
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """Whether it has a wrapper of this class, or of one of a tuple of them."""
         return self._of_each(indices, "env_is_wrapped", "is_wrapped", wrapper_class)
 
     def stats(self) -> dict[str, Any]:

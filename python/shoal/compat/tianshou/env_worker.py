@@ -18,7 +18,7 @@ class Worker(EnvWorker):
     """Asks the vectorised environment, which has the process.
 
     Attributes:
-        action_space: a copy of the environment's.
+        action_space: a copy of the environment's, seeded by seed() and by reset(seed=…).
     """
 
     def __init__(self, envs: Any, index: int) -> None:
@@ -46,9 +46,10 @@ class Worker(EnvWorker):
         pid = self._all._slots.processes[self._index]
         return Process(pid, f"Worker<{type(self._all).__name__}>-{self._index}", True)
 
-    def forget_action_space(self) -> None:
-        """The environment's has changed."""
-        self.__dict__.pop("action_space", None)
+    def seed_action_space(self, seed: Any) -> None:
+        """Of this process; that of the environment is its own."""
+        if self.action_space is not None:
+            self.action_space.seed(seed)
 
     def get_env_attr(self, key: str) -> Any:
         return self._all.get_env_attr(key, self._index)[0]

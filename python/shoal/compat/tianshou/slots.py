@@ -29,6 +29,9 @@ _CLOSE_TIMEOUT = 60.0
 
 _FLOAT = "<f8"
 
+_WITHOUT_ROW = frozenset({"broken", "is_new", "seeded"})
+"""What a Slot says of a reset whose row is no observation."""
+
 
 class Came(NamedTuple):
     """What came of resets or steps.
@@ -56,7 +59,8 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         self._width = int(self.single_action_space.shape[0])  # type: ignore[index]  # it is a Box
         self._in_rows = self.single_observation_space != NO_ROWS
         self._dtypes = [_FLOAT] * self.num_envs  # of the rewards
-        self._last: dict[int, Any] = {}  # observations that came as objects
+        self._last: dict[int, Any] = {}  # observations of those whose last one came as an object
+        self._reward: Any = 0.0  # the last one that came as an object, whosever it was
         self._calls: dict[int, str] = {}  # what is in flight
         self._early: deque[Came] = deque()  # steps that ended while a reset was waited for
         self._shares = self._ranges()
@@ -129,7 +133,7 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         observations, extra = self._wait(self._io.reset_wait, None)
         self._was_reset = True
         flags = np.zeros(self.num_envs, np.bool_)
-        whole = self._came(self._everybody, observations, np.zeros(self.num_envs), flags, flags, extra)
+        whole = self._came(self._everybody, observations, np.zeros(self.num_envs), flags, flags, extra, ids)
         return whole if ids == self._everybody else merged([whole], ids)
 
     def ask(self, messages: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
@@ -176,25 +180,31 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         for place, i in enumerate(came.ids):
             if "obs" in came.said.get(i, ()):
                 rows[place] = came.said[i]["obs"]
+            elif i in came.faults and i in self._last:
+                rows[place] = self._last[i]
         return rows
 
     def stacked_observations(self, came: Came) -> np.ndarray | None:
         """All observations as one array, where they came as one."""
         if isinstance(came.rows, np.ndarray) and self._in_rows:
-            if not any("obs" in said for said in came.said.values()):
+            if not any("obs" in said for said in came.said.values()) and not came.faults.keys() & self._last.keys():
                 return came.rows
         return None
 
     def rewards(self, came: Came) -> np.ndarray:
-        """As np.stack() makes them of what the environments returned."""
+        """As np.stack() makes them of what the environments returned; of lost ones zeros, as many as others have."""
         dtypes = {self._dtypes[i] for i in came.ids}
-        if not any("reward" in said for said in came.said.values()):
+        zeros: Any = np.zeros_like(self._reward) if came.faults and np.ndim(self._reward) else None
+        if zeros is None and not any("reward" in said for said in came.said.values()):
             if dtypes == {_FLOAT}:
                 return came.rewards
             if len(dtypes) == 1:
                 return came.rewards.astype(dtypes.pop())
-        values = []
+        values: list[Any] = []
         for place, i in enumerate(came.ids):
+            if zeros is not None and i in came.faults:
+                values.append(zeros)
+                continue
             said = came.said.get(i, {})
             value = np.dtype(self._dtypes[i]).type(came.rewards[place])
             values.append(said.get("reward", value))
@@ -236,17 +246,31 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         return call, self._came(listed, observations, rewards, terminated, truncated, extra)
 
     def _came(
-        self, ids: list[int], rows: Any, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, extra: int
+        self,
+        ids: list[int],
+        rows: Any,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        extra: int,
+        asked: list[int] | None = None,
     ) -> Came:
-        if not extra:
-            return Came(ids, rows, rewards, terminated, truncated, {}, {})
-        faults = {ids[slot]: fault for slot, fault in self._engine.faults()}
-        said = {ids[slot]: own for slot, message in self._io.infos() for own in _infos_of(message)}
+        """`asked`: which of `ids` did something, where not all."""
+        faults = {ids[slot]: fault for slot, fault in self._engine.faults()} if extra else {}
+        said: dict[int, dict[str, Any]] = {}
+        if extra:
+            said = {ids[slot]: own for slot, message in self._io.infos() for own in _infos_of(message)}
+        if self._last and self._in_rows:
+            for i in ids if asked is None else asked:
+                if i not in faults and _WITHOUT_ROW.isdisjoint(said.get(i, ())):
+                    self._last.pop(i, None)
         for i, own in said.items():
             if "dtype" in own:
                 self._dtypes[i] = own["dtype"]
-            if "obs" in own and not self._in_rows:
+            if "obs" in own:
                 self._last[i] = own["obs"]
+            if "reward" in own:
+                self._reward = own["reward"]
         return Came(ids, rows, rewards, terminated, truncated, said, faults)
 
 

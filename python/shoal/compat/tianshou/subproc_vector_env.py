@@ -76,6 +76,9 @@ class _OnSlots(HoldsEnvironments):
         assert not any("broken" in said for said in came.said.values()), (
             "The environment does not adhere to the Gymnasium's API."
         )
+        if "seed" in kwargs:
+            for i in ids:
+                self.workers[i].seed_action_space(kwargs["seed"])
         return self._stacked(came, refuse_tuples=True), np.array(self._slots.infos(came))
 
     def step(self, action: Any, id: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -167,7 +170,7 @@ class _OnSlots(HoldsEnvironments):
     def _seeded(self, seeds: dict[int, Any]) -> list[Any]:
         came = self._slots.reset_now(list(seeds), "seed", seeds)
         for i in seeds:
-            self.workers[i].forget_action_space()
+            self.workers[i].seed_action_space(seeds[i])
         return [came.said[i]["seeded"][0] for i in seeds]
 
     def _begin(self, actions: Any, ids: list[int]) -> None:

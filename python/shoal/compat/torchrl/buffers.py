@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from tensordict import LazyStackedTensorDict, TensorDict
 
-__all__ = ["Buffer", "leaves_of", "portrait_of", "rebuilt"]
+__all__ = ["Buffer", "event_of", "finish_writes", "leaves_of", "portrait_of", "rebuilt"]
 
 
 class Buffer(NamedTuple):
@@ -37,6 +37,18 @@ def leaves_of(td: Any) -> Iterator[torch.Tensor]:
             yield value
         else:
             yield from leaves_of(value)
+
+
+def event_of(td: Any) -> Any:
+    """What finish_writes() waits with: an event of CUDA's where a tensor is on a GPU, else None."""
+    return torch.cuda.Event() if any(leaf.is_cuda for leaf in leaves_of(td)) else None
+
+
+def finish_writes(event: Any) -> None:
+    """Returns when what this process has written on the GPU is there for another. Copies to a GPU return before they are done."""
+    if event is not None:
+        event.record()
+        event.synchronize()
 
 
 def portrait_of(td: Any) -> tuple[Any, ...]:

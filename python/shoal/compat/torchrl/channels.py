@@ -29,6 +29,10 @@ class Exchange:
             )
         self._waiting[index] = command, data
 
+    def forget(self) -> None:
+        """Drops what was sent and has not left."""
+        self._waiting.clear()
+
     def flush(self, answers: dict[int, deque[Any]]) -> None:
         waiting, self._waiting = self._waiting, {}
         if waiting:
@@ -71,6 +75,13 @@ class Channel:
         """Has everything answered that was sent by these."""
         for channel in channels:
             channel._exchange.flush(channel._answers)
+
+    @staticmethod
+    def forget(channels: Iterable[Channel]) -> None:
+        """Drops what was sent by these and has not left, and the answers that nobody has taken."""
+        for channel in channels:
+            channel._exchange.forget()
+            channel._answers[channel._index].clear()
 
 
 class WorkerProcess(Process):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ import torch
 import torchrl._utils
 from torchrl.envs import EnvBase, EnvCreator
 from torchrl.envs import ParallelEnv as PeersParallelEnv
-from torchrl.envs.batched_envs import _PEnvMeta
+from torchrl.envs.batched_envs import _dispatch_caller_parallel, _PEnvMeta
 from torchrl.envs.common import _EnvPostInit
 
 from shoal.compat.arguments import policy_of, positive, worker_options
-from shoal.compat.torchrl.buffers import Buffer, leaves_of, portrait_of
+from shoal.compat.torchrl.buffers import Buffer, event_of, finish_writes, leaves_of, portrait_of
 from shoal.compat.torchrl.channels import Channel, WorkerProcess
 from shoal.compat.torchrl.serial_env import SerialEnv
 from shoal.compat.torchrl.slots import NOTHING, STEP, STEP_AND_MAYBE_RESET
@@ -160,7 +161,7 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
         method = _method(self._mp_start_method)
         self._workers = [WorkerProcess(pid, i, self.daemon, method) for i, pid in enumerate(team.pids())]
         self._events = [None] * self.num_workers
-        self.event = None
+        self.event = event_of(self.shared_tensordict_parent) if self._use_buffers else None
         try:
             if self._metadata_from_workers:
                 told = team.ask(dict.fromkeys(range(self.num_workers), ("metadata", None)))
@@ -173,6 +174,7 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
         self.set_spec_lock_()
 
     def _wait_for_workers(self, workers_range: Any) -> None:
+        finish_writes(self.event)
         Channel.flush(self.parent_channels[:1])
 
     def _shutdown_workers(self) -> None:
@@ -191,14 +193,15 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
                 team.close(timeout=self.shutdown_timeout)
         finally:
             del self._workers, self.parent_channels
-            self._events = None
+            self._events = self.event = None
 
     # The way of nearly all steps: all environments, and nothing that is not in the buffers.
 
     @torch.no_grad()
     def step_and_maybe_reset(self, tensordict: Any) -> tuple[Any, Any]:
         if not self._is_plain(tensordict):
-            both: tuple[Any, Any] = super().step_and_maybe_reset(tensordict)
+            with self._exchange():
+                both: tuple[Any, Any] = super().step_and_maybe_reset(tensordict)
             return both
         shared = self.shared_tensordict_parent
         shared.update_(tensordict, keys_to_update=self._env_input_keys, non_blocking=self.non_blocking)
@@ -217,7 +220,8 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
     @torch.no_grad()
     def _step(self, tensordict: Any) -> Any:
         if not self._is_plain(tensordict):
-            return super()._step(tensordict)
+            with self._exchange():
+                return super()._step(tensordict)
         shared = self.shared_tensordict_parent
         shared.update_(tensordict, keys_to_update=list(self._env_input_keys), non_blocking=self.non_blocking)
         self._carry_out(STEP)
@@ -242,6 +246,7 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
         if len(self._worker_indices) < team.num_envs:  # of a view
             orders[:] = NOTHING
             orders[self._worker_indices] = order
+        finish_writes(self.event)
         try:
             lost = team.carry_out(orders, self.BATCHED_PIPE_TIMEOUT)
         except TimeoutError as error:
@@ -267,12 +272,39 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
                 name = key if isinstance(key, str) else key[-1]
                 following.get(key).fill_(name in ("done", "truncated"))
 
-    # What the peer guards by a look at its processes.
+    # What the peer guards by a look at its processes, and what it leaves half done where it is interrupted.
+
+    @contextlib.contextmanager
+    def _exchange(self) -> Iterator[None]:
+        """Where it fails, what it has sent and not taken is no later call's."""
+        try:
+            yield
+        except BaseException:
+            Channel.forget(self.__dict__.get("parent_channels", ()))
+            raise
+
+    def _reset(self, tensordict: Any, **kwargs: Any) -> Any:
+        with self._exchange():
+            return super()._reset(tensordict, **kwargs)
+
+    def set_seed(self, seed: int | None = None, static_seed: bool = False) -> int | None:
+        with self._exchange():
+            following: int | None = super().set_seed(seed, static_seed)
+            return following
 
     def state_dict(self) -> OrderedDict[str, Any]:
         self._running()
-        state: OrderedDict[str, Any] = super().state_dict()
-        return state
+        with self._exchange():
+            state: OrderedDict[str, Any] = super().state_dict()
+            return state
+
+    def __setitem__(self, item: Any, source: Any) -> None:
+        with self._exchange():
+            super().__setitem__(item, source)
+
+    def __getattr__(self, attr: str) -> Any:
+        found = super().__getattr__(attr)
+        return _Attribute(found.attr, self) if type(found) is _dispatch_caller_parallel else found
 
     def load_state_dict(self, state_dict: OrderedDict[str, Any], **kwargs: Any) -> None:
         team = self._running()
@@ -318,6 +350,17 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
             faults=self._shoal_faults,
             options=self._shoal_options,
         )
+
+
+class _Attribute(_dispatch_caller_parallel):
+    """An attribute of the environments, which is called or listed."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self.parallel_env._exchange():
+            return super().__call__(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return _Attribute(super().__getattr__(name).attr, self.parallel_env)
 
 
 def _method(given: str | None) -> str:

@@ -14,7 +14,7 @@ from torchrl.envs import EnvBase
 from torchrl.envs.batched_envs import BatchedEnvBase
 from torchrl.envs.env_creator import EnvMetaData
 
-from shoal.compat.torchrl.buffers import Buffer, rebuilt
+from shoal.compat.torchrl.buffers import Buffer, event_of, finish_writes, rebuilt
 from shoal.compat.torchrl.gym_steps import GymSteps
 from shoal.vector.worker import EnvGroup
 
@@ -49,11 +49,13 @@ class Slot:
         self.env.set_spec_lock_()
         self._buffer = buffer
         self._steps: GymSteps | None = None
+        self._event = None
         if buffer is not None:
             shared = rebuilt(buffer.portrait)
             self._next = shared.get("next")
             self._root = shared.exclude("next")
             self._shared = shared
+            self._event = event_of(shared)
             self._steps = GymSteps.of(self.env, self._root, self._next)
 
     @torch.no_grad()
@@ -62,6 +64,7 @@ class Slot:
             self._step_and_maybe_reset({})
         elif order == STEP:
             self._step({})
+        finish_writes(self._event)
         return _ROW, 0.0, False, False, {}
 
     @torch.no_grad()
@@ -69,6 +72,7 @@ class Slot:
         """The first of an environment that is in the place of a lost one."""
         if self._buffer is not None:
             self._reset(False, {})
+            finish_writes(self._event)
         return _ROW, {}
 
     def close(self) -> None:
@@ -94,7 +98,10 @@ class Slot:
             return self._take_snapshot(data)
         if command in ("reset", "step", "step_and_maybe_reset"):
             if self._buffer is not None:
-                return getattr(self, f"_{command}")(*data) if command == "reset" else getattr(self, f"_{command}")(data)
+                method = getattr(self, f"_{command}")
+                answer = method(*data) if command == "reset" else method(data)
+                finish_writes(self._event)
+                return answer
             return getattr(self, f"_{command}_alone")(data)
         return self._dispatched(command, *data)
 

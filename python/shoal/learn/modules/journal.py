@@ -18,14 +18,15 @@ class Journal:
         self._lock = threading.Lock()
         self._records: deque[tuple[int, dict[str, float]]] = deque(maxlen=_MAX_RECORDS)
         names = "loss policy_loss value_loss entropy grad_norm learning_rate collect_seconds update_seconds"
+        counts = "step total_steps iteration episodes eval_step best_step stale_steps lost_rollouts"
         nothing = "ep_return_mean ep_length_mean approx_kl clip_fraction explained_variance clip_range policy_lag"
-        off_policy = "q_value exploration temperature updates"  # what only DQN and SAC have
+        others = "q_value exploration temperature updates splits_update steps_cut collectors"  # of DQN, SAC, ranks, listeners
         self._status: dict[str, Any] = {
             "phase": "ready",
             "resume": "none",
-            **dict.fromkeys(("step", "total_steps", "iteration", "episodes", "eval_step", "best_step"), 0),
+            **dict.fromkeys(counts.split(), 0),
             **dict.fromkeys(("seconds", "steps_per_second", *names.split()), 0.0),
-            **dict.fromkeys((*nothing.split(), *off_policy.split(), "eval_return_mean", "best_return_mean"), None),
+            **dict.fromkeys((*nothing.split(), *others.split(), "eval_return_mean", "best_return_mean"), None),
         }
 
     def update(self, **values: Any) -> None:

@@ -87,7 +87,7 @@ class Learner:
         network = self.network
         state = network.begun_with if isinstance(network, RecurrentNetwork) else None
         worth = Worth(
-            self._rewards.scale(reward, ended, is_first),
+            self._rewards.scale(reward, ended, is_first, valid),
             value,
             self._next_values(batch, ended),
             terminated,

@@ -83,8 +83,11 @@ class RewardScaler:
         self.running = torch.zeros(num_envs, dtype=torch.float64)
         self.moments = RunningMoments(1)
 
-    def scale(self, reward: torch.Tensor, ended: torch.Tensor, is_first: torch.Tensor) -> torch.Tensor:
-        """Of a rollout, [steps, envs] each."""
+    def scale(
+        self, reward: torch.Tensor, ended: torch.Tensor, is_first: torch.Tensor, valid: torch.Tensor
+    ) -> torch.Tensor:
+        """Of a rollout, [steps, envs] each. Rows that are not valid give 0, teach nothing, and end what was under way."""
+        reward = reward * valid
         if self._sign:
             return reward.sign()
         if not self._normalize:
@@ -92,10 +95,10 @@ class RewardScaler:
         scaled = torch.empty_like(reward)
         for t in range(len(reward)):
             self.running = self.running * ~is_first[t] * self._gamma + reward[t]
-            self.moments.update(self.running[:, None])
+            self.moments.update(self.running[valid[t], None])
             spread = torch.sqrt(self.moments.var[0] + _FLOOR)
             scaled[t] = (reward[t].double() / spread).clamp(-self._clip, self._clip)
-            self.running = self.running * ~ended[t]
+            self.running = self.running * (valid[t] & ~ended[t])
         return scaled
 
 

@@ -25,7 +25,7 @@ from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.learn.spaces import description_of
 from shoal.vector.vector_env import VectorEnv
 
-__all__ = ["TrainingRun"]
+__all__ = ["TrainingRun", "rest_between_saves"]
 
 _LEAST_REPLAY = 10_000
 """Steps of each environment between two resets of all, whatever replay_limit says."""
@@ -45,6 +45,12 @@ class _Standing:
     best_return: float | None = None
     best_step: int = 0
     reached_target: float | None = None
+
+
+def rest_between_saves(every: float, took: float) -> float:
+    """Seconds from the end of a periodic save, whose writing took `took`, to the next one: `every`, or 20 times as long as it took,
+    so that it takes at most a twentieth of a run. With `every` 0 no such rest."""
+    return 0.0 if every == 0 else max(every, 20 * took)
 
 
 class TrainingRun:
@@ -81,6 +87,7 @@ class TrainingRun:
         self._earlier_seconds = 0.0
         self._first_step = 0
         self._started = self._saved = time.monotonic()
+        self._write_seconds = 0.0
         self._rate = 0.0
         if resume:
             self._load()
@@ -120,8 +127,8 @@ class TrainingRun:
                 break
             if self._stopping() or self._paused():
                 break
-            unsaved = time.monotonic() - self._saved
-            if self._learner.steps > self._first_step and unsaved >= self._config["save_every_seconds"]:
+            rest = rest_between_saves(self._config["save_every_seconds"], self._write_seconds)
+            if self._learner.steps > self._first_step and time.monotonic() - self._saved >= rest:
                 self._save()
             self._limit_replay()
             self._iterate()
@@ -237,8 +244,11 @@ class TrainingRun:
         write_checkpoint(self._directory.best, self._state(), self._learner.policy())
 
     def _save(self) -> None:
-        write_checkpoint(self._directory.last, self._state(), self._learner.arrays())
+        state, arrays = self._state(), self._learner.arrays()
+        begun = time.monotonic()
+        write_checkpoint(self._directory.last, state, arrays)
         self._saved = time.monotonic()
+        self._write_seconds = self._saved - begun
 
     def _state(self) -> dict[str, Any]:
         envs = self._eval_envs

@@ -297,9 +297,9 @@ class _Sequences(_Parts):
         return self._of(torch.arange(self._action.shape[1], device=self._action.device))
 
     def split(self, batch_size: int, seed: int) -> Iterator[_Part]:
-        steps, envs = self._action.shape[:2]
-        parts = min(envs, _nearest(steps * envs, batch_size))
-        yield from map(self._of, _dealt(envs, parts, seed, self._action.device))
+        there = self._valid.any(0).nonzero().squeeze(1)  # environments with a row to learn from
+        parts = min(len(there), _nearest(len(self._valid) * len(there), batch_size))
+        yield from (self._of(there[dealt]) for dealt in _dealt(len(there), parts, seed, there.device))
 
     def _of(self, envs: torch.Tensor) -> _Part:
         valid = self._valid[:, envs].flatten()

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -232,9 +233,9 @@ void Replay::finish_row(std::uint64_t index, bool valid) {
   SHOAL_FAULT_POINT("replay.step.removed");
   rows.finish(back_.data(), front_.data());
   SHOAL_FAULT_POINT("replay.step.written");
-  const std::uint64_t greatest = weights.greatest();
+  const std::uint64_t least = std::min(kReplayOne, weights.limit());
   weights.assign(place_of(index, row), lap_of(row),
-                 valid ? (greatest != 0 ? greatest : std::min(kReplayOne, weights.limit())) : 0);
+                 valid ? std::max(weights.greatest(), least) : 0);
   SHOAL_FAULT_POINT("replay.step.weighted");
 }
 

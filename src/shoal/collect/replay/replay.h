@@ -165,7 +165,7 @@ class Replay {
   /// The column goes on with this observation: row `from` of each leaf. What came before does not lead to it.
   void begin(int column, std::span<const shm::TensorView> obs, std::int64_t from);
   /// One row, and the observation that it led to: row `from` of each leaf. A valid row gets the greatest
-  /// priority so far, 1 at first. The column has begun.
+  /// priority that was ever set, 1 at the least. The column has begun.
   void step(int column, const ReplayStep& step, std::span<const shm::TensorView> next_obs,
             std::int64_t from);
 

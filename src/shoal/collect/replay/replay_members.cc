@@ -141,12 +141,20 @@ std::vector<std::string> Replay::check() const {
 ReplayContents Replay::contents() const {
   ReplayContents all;
   if (spec_.prioritized) all.greatest = tree().greatest();
+  std::size_t count = 0;
   for (std::uint64_t c = 0; c < static_cast<std::uint64_t>(spec_.columns); ++c) {
     const sync::RingColumn rows = column(c);
     const std::uint64_t head = rows.head();
     all.heads.push_back(static_cast<std::int64_t>(head));
     all.begun.push_back(rows.begun() ? 1 : 0);
-    if (!rows.begun()) continue;
+    if (rows.begun()) count += std::min(head, shape_.rows - 1) + 1;
+  }
+  all.rows.reserve(count * (shape_.front + shape_.back));
+  all.weights.reserve(spec_.prioritized ? count : 0);
+  for (std::uint64_t c = 0; c < static_cast<std::uint64_t>(spec_.columns); ++c) {
+    if (all.begun[c] == 0) continue;
+    const sync::RingColumn rows = column(c);
+    const auto head = static_cast<std::uint64_t>(all.heads[c]);
     for (std::uint64_t row = head - std::min(head, shape_.rows - 1); row <= head; ++row) {
       const std::size_t at = all.rows.size();
       all.rows.resize(at + shape_.front + shape_.back);

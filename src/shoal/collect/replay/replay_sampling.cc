@@ -62,6 +62,7 @@ bool Replay::sample(const ReplayRequest& request, ReplaySamples& out) {
     counts_[c] = all += head - std::min(head, rows.oldest());
   }
   if (all == 0) return false;
+  const std::uint64_t least = request.prioritized ? tree().least() : 0;
   for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(request.samples); ++k) {
     std::uint64_t weight = 0;
     std::uint32_t attempt = 0;
@@ -70,11 +71,9 @@ bool Replay::sample(const ReplayRequest& request, ReplaySamples& out) {
       if (++attempt == kMostAttempts) return false;
     }
     out.weights[k] = 1.0F;
-    if (!request.prioritized) continue;
-    const std::uint64_t least = tree().least();
+    if (least == 0) continue;
     const double ratio = static_cast<double>(least) / static_cast<double>(weight);
-    if (least != 0)
-      out.weights[k] = static_cast<float>(std::pow(std::min(ratio, 1.0), request.beta));
+    out.weights[k] = static_cast<float>(std::pow(std::min(ratio, 1.0), request.beta));
   }
   return true;
 }

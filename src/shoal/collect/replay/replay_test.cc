@@ -183,8 +183,7 @@ class Oracle {
     const auto found = priority_.find({pick.column, pick.row});
     if (found == priority_.end()) return;
     found->second = p;
-    greatest_ = raised_ ? std::max(greatest_, p) : p;
-    raised_ = true;
+    greatest_ = std::max(greatest_, p);
   }
 
   std::size_t transitions() const { return priority_.size(); }
@@ -196,7 +195,6 @@ class Oracle {
   std::vector<std::vector<Row>> history_;  // the last one has its observation alone
   std::map<std::pair<int, std::uint64_t>, double> priority_;
   double greatest_ = 1;
-  bool raised_ = false;
   int number_ = 0;
 };
 
@@ -308,6 +306,21 @@ TEST(Replay, DrawsAreInProportionToPrioritiesThatAreSmallAndLarge) {
                 0.001 / priorities[samples.picks[k].row] / 31);
 }
 
+TEST(Replay, TheWeightsOfASampleAreByOneLeastPriorityThoughOthersChangeItMeanwhile) {
+  Replay replay = filled(std::vector<Row>(4), true);
+  Replay other = Replay::attach(os::Fd(::dup(replay.fd())), replay.spec());
+  const auto random = [&](std::uint32_t sample, std::uint32_t) -> std::uint64_t {
+    if (sample == 2)
+      other.set_priorities(std::vector<ReplayPick>{{0, 3}}, std::vector<double>{0.125});
+    return 0;  // the first row of each quarter
+  };
+  ReplaySamples samples;
+  ASSERT_TRUE(
+      replay.sample({.samples = 4, .prioritized = true, .beta = 1, .random = random}, samples));
+  ASSERT_EQ(replay.priority({0, 3}), 0.125);
+  EXPECT_EQ(samples.weights, std::vector<float>(4, 1.0F));
+}
+
 TEST(Replay, ANewRowHasTheGreatestPriorityThatWasEverSet) {
   Replay replay = filled(std::vector<Row>(3), true);
   EXPECT_EQ(replay.priority({0, 2}), 1);
@@ -317,6 +330,18 @@ TEST(Replay, ANewRowHasTheGreatestPriorityThatWasEverSet) {
   Observation obs(1);
   replay.step(0, {}, obs.views(), 0);
   EXPECT_EQ(replay.priority({0, 3}), 8);
+}
+
+// As in Schaul et al. (2016, algorithm 1), whose greatest priority begins with 1.
+TEST(Replay, ANewRowHasPriority1AtTheLeast) {
+  Replay replay = filled(std::vector<Row>(3), true);
+  replay.set_priorities(std::vector<ReplayPick>{{0, 0}, {0, 1}}, std::vector<double>{0.25, 0.5});
+  Observation obs(1);
+  replay.step(0, {}, obs.views(), 0);
+  EXPECT_EQ(replay.priority({0, 3}), 1);
+  replay.restore(replay.contents());
+  replay.step(0, {}, obs.views(), 0);
+  EXPECT_EQ(replay.priority({0, 4}), 1);
 }
 
 TEST(Replay, APriorityThatComesLateDoesNotReachTheRowThatHasThePlaceNow) {
@@ -385,6 +410,13 @@ TEST(Replay, WhatIsKeptGoesOnLikeTheOriginal) {
       }
     }
   }
+}
+
+TEST(Replay, WhatIsKeptTakesNoMoreMemoryThanItsRows) {
+  const ReplayContents contents = filled(std::vector<Row>(41), true).contents();
+  EXPECT_EQ(contents.weights.size(), 42U);
+  EXPECT_EQ(contents.rows.capacity(), contents.rows.size());
+  EXPECT_EQ(contents.weights.capacity(), contents.weights.size());
 }
 
 TEST(Replay, WhatAnotherKeptIsRefusedAndChangesNothing) {

@@ -42,11 +42,12 @@ inline std::vector<Launch> launches(const Layout& hosts) {
 }
 
 /// Calls `work` with each rank's group, in a thread each.
-inline void with_ranks(const Layout& hosts, const std::function<void(Group&)>& work) {
+inline void with_ranks(const Layout& hosts, const std::function<void(Group&)>& work,
+                       bool star = false) {
   std::vector<std::jthread> threads;
   for (const Launch& launch : launches(hosts))
-    threads.emplace_back([launch, &work] {
-      const auto group = Group::join(launch, {.timeout = std::chrono::seconds(60)});
+    threads.emplace_back([launch, star, &work] {
+      const auto group = Group::join(launch, {.timeout = std::chrono::seconds(60), .star = star});
       work(*group);
       group->barrier();
     });

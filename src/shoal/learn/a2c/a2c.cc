@@ -10,6 +10,7 @@ namespace shoal::learn {
 
 void validate(const A2cConfig& config) {
   validate(static_cast<const LearnerConfig&>(config));
+  validate(config.ranks);
   check_option(config.shards >= 0, "shards", config.shards, "0 (one for each rank) or more");
 }
 
@@ -19,7 +20,7 @@ std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::
   validate(config);
   const Shards shards(std::move(group), config.shards, num_envs);
   return make_rollout_learner(observation, action, shards, config, seed, config.overlap,
-                              [&](ActorCriticPolicy& policy) {
+                              config.ranks, [&](ActorCriticPolicy& policy) {
                                 return std::make_unique<A2cUpdate>(policy, config, nullptr, shards);
                               });
 }

@@ -4,7 +4,7 @@
 //   max_grad_norm 0.5, RMSProp with alpha 0.99 and eps 1e-5, no normalised advantages,
 //   log_interval 100
 //
-// All but shards and overlap are options that every learner has. gae_lambda 1 is the n-step return of the paper
+// All but shards, overlap and those of ranks are options that every learner has. gae_lambda 1 is the n-step return of the paper
 // (Mnih et al., 2016), less of it generalised advantage estimation. optimizer "rmsprop_tf" is what
 // Stable-Baselines3 calls RMSpropTFLike, and advises to get results of older libraries.
 #pragma once
@@ -15,6 +15,7 @@
 
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/config/preset.h"
+#include "shoal/learn/config/rank_options.h"
 
 namespace shoal::learn {
 
@@ -31,6 +32,7 @@ struct A2cConfig : LearnerConfig {
   }
 
   int shards = 0;  // of the environments, as PPO's
+  RankOptions ranks = {};
   /// The next rollout is collected beside the update, with the weights from before it. The update
   /// takes it as if the weights of now had acted; IMPALA with max_lag 1 corrects for that.
   bool overlap = false;
@@ -50,6 +52,7 @@ template <class Config, class Visit>
 void for_each_option(Config& c, Visit&& visit) {
   for_each_actor_critic_option(c, visit);
   visit("shards", c.shards);
+  for_each_rank_option(c.ranks, visit);
   visit("overlap", c.overlap);
 }
 

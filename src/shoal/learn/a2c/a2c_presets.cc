@@ -1,5 +1,5 @@
 // A2C's presets. "sb3" is Stable-Baselines3's defaults, "zoo_atari" and "atari" rl-baselines3-zoo's
-// for Atari, with rarer evaluations, since whole games are long. Those of a task began as rl-baselines3-zoo's
+// for Atari, with pictures as by Stable-Baselines3's wrappers and by Gymnasium's, and rarer evaluations, since whole games are long. Those of a task began as rl-baselines3-zoo's
 // (hyperparams/a2c.yml) and were tuned with this learner for the fewest seconds to the task's target.
 #include "shoal/learn/a2c/a2c_config.h"
 

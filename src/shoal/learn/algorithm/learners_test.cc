@@ -59,6 +59,8 @@ class LearnerOf : public testing::TestWithParam<std::string> {
                        {"prioritized", true},
                        {"n_step", 3}},
                       run);
+    if (to_flat_json(run).contains("lstm_size"))  // in pieces of less than an environment
+      apply_overrides({{"lstm_size", 24}, {"batch_size", 16}}, run);
     if (algorithm == "ppo")
       apply_overrides({{"recompute_advantages", true}, {"normalize_returns", true}}, run);
     if (GetParam() == "sac") apply_overrides({{"value_hidden", {24}}}, run);

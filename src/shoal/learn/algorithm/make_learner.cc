@@ -28,6 +28,10 @@ template <class Config>
 constexpr bool kLearnsInAGroup =
     std::is_same_v<Config, PpoConfig> || std::is_same_v<Config, A2cConfig>;
 
+/// Whether their rollouts may come from elsewhere.
+template <class Config>
+constexpr bool kIsAsynchronous = std::is_base_of_v<AsynchronousOptions, Config>;
+
 void refuse_group(std::string_view algorithm, const std::shared_ptr<group::Group>& group) {
   if (group && group->size() > 1)
     throw InvalidArgument(
@@ -41,17 +45,40 @@ void refuse_group(std::string_view algorithm, const std::shared_ptr<group::Group
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const AlgorithmConfig& config,
                                       std::uint64_t seed,
-                                      const std::shared_ptr<group::Group>& group) {
+                                      const std::shared_ptr<group::Group>& group,
+                                      const std::shared_ptr<RolloutSupply>& supply) {
+  if (supply) static_cast<void>(asynchronous_options(config));
   return std::visit(
       [&]<class Config>(const Config& its) -> std::unique_ptr<Learner> {
         if constexpr (kLearnsInAGroup<Config>) {
           return make_learner(observation, action, num_envs, its, seed, group);
         } else {
           refuse_group(Config::kAlgorithm, group);
-          return make_learner(observation, action, num_envs, its, seed);
+          if constexpr (kIsAsynchronous<Config>)
+            return make_learner(observation, action, num_envs, its, seed, supply);
+          else
+            return make_learner(observation, action, num_envs, its, seed);
         }
       },
       config);
+}
+
+const AsynchronousOptions& asynchronous_options(const AlgorithmConfig& config) {
+  const auto* options = std::visit(
+      []<class Config>(const Config& its) -> const AsynchronousOptions* {
+        if constexpr (kIsAsynchronous<Config>) return &its;
+        return nullptr;
+      },
+      config);
+  if (options == nullptr)
+    throw InvalidArgument(fmt::format(
+        "{} does not learn from collectors on other hosts; appo and impala do: leave out listen",
+        algorithm_of(config)));
+  if (options->deterministic)
+    throw InvalidArgument(
+        "what collectors on other hosts send depends on timing: leave out deterministic, or "
+        "listen");
+  return *options;
 }
 
 EnvRange envs_of_rank(int num_envs, const AlgorithmConfig& config,

@@ -12,6 +12,7 @@
 #include "shoal/env/space.h"
 #include "shoal/group/group.h"
 #include "shoal/learn/algorithm/algorithm_config.h"
+#include "shoal/learn/asynchronous/rollout_supply.h"
 #include "shoal/learn/learner/acting_policy.h"
 #include "shoal/learn/learner/learner.h"
 
@@ -19,11 +20,17 @@ namespace shoal::learn {
 
 /// Throws InvalidArgument for spaces that it cannot learn, or an invalid configuration. With a
 /// `group` of several it learns with the other ranks, and has its share of `num_envs` environments;
-/// InvalidArgument where the algorithm does not.
+/// InvalidArgument where the algorithm does not. With a `supply` its rollouts come from there;
+/// InvalidArgument where the algorithm collects them itself, or is told `deterministic`.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
                                       int num_envs, const AlgorithmConfig& config,
                                       std::uint64_t seed,
-                                      const std::shared_ptr<group::Group>& group = nullptr);
+                                      const std::shared_ptr<group::Group>& group = nullptr,
+                                      const std::shared_ptr<RolloutSupply>& supply = nullptr);
+
+/// What a learner whose collectors are on other hosts is told beside LearnerConfig. Throws
+/// InvalidArgument as make_learner() with a supply.
+const AsynchronousOptions& asynchronous_options(const AlgorithmConfig& config);
 
 /// The environments that are this rank's of the `num_envs` of a run: the first, and how many.
 /// Throws InvalidArgument as make_learner().

@@ -31,8 +31,10 @@ struct TrainConfig {
   std::optional<double> target_return;
 
   // Checkpoints
-  double save_every_seconds =
-      60;  // how much of the run a power cut may cost; 0: after each iteration
+  /// How much of the run a power cut may cost; 20 times as long as the last save took to write, where
+  /// that is more (a full replay of pictures), so that it takes at most a twentieth of the run. 0: after
+  /// each iteration, whatever that costs.
+  double save_every_seconds = 60;
   /// Environment steps, over all environments, after which all environments are reset with new
   /// seeds, so that a resume never repeats more (replayable_vector_env.h); but at least 10,000 of
   /// each environment. 0: never.

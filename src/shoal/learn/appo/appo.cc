@@ -1,5 +1,7 @@
 #include "shoal/learn/appo/appo.h"
 
+#include <utility>
+
 #include "shoal/learn/asynchronous/asynchronous_learner.h"
 #include "shoal/learn/asynchronous/corrected_update.h"
 #include "shoal/learn/ppo/ppo_update.h"
@@ -18,12 +20,15 @@ void validate(const AppoConfig& config) {
 }
 
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
-                                      int num_envs, const AppoConfig& config, std::uint64_t seed) {
+                                      int num_envs, const AppoConfig& config, std::uint64_t seed,
+                                      std::shared_ptr<RolloutSupply> supply) {
   validate(config);
   return std::make_unique<AsynchronousLearner>(
-      observation, action, num_envs, config, config, seed, [&](ActorCriticPolicy& policy) {
+      observation, action, num_envs, config, config, seed,
+      [&](ActorCriticPolicy& policy) {
         return std::make_unique<CorrectedUpdate<PpoUpdate>>(policy, config);
-      });
+      },
+      std::move(supply));
 }
 
 }  // namespace shoal::learn

@@ -16,13 +16,15 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/appo/appo_config.h"
+#include "shoal/learn/asynchronous/rollout_supply.h"
 #include "shoal/learn/learner/learner.h"
 
 namespace shoal::learn {
 
 /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can), or an invalid
-/// configuration.
+/// configuration. `supply`: where its rollouts come from; by default it collects them itself.
 std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::Space& action,
-                                      int num_envs, const AppoConfig& config, std::uint64_t seed);
+                                      int num_envs, const AppoConfig& config, std::uint64_t seed,
+                                      std::shared_ptr<RolloutSupply> supply = nullptr);
 
 }  // namespace shoal::learn

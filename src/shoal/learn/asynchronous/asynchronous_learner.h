@@ -20,6 +20,7 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/asynchronous/asynchronous_options.h"
+#include "shoal/learn/asynchronous/rollout_supply.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/learner/rollout_learner.h"
@@ -31,9 +32,11 @@ class AsynchronousLearner : public Learner {
  public:
   /// Throws InvalidArgument for spaces that it cannot learn (which, and what it can). `config` and
   /// `options` are valid. An update that corrects for the lag: corrected_update.h.
+  /// Without a `supply` it has a CollectingThread.
   AsynchronousLearner(const env::Space& observation, const env::Space& action, int num_envs,
                       const LearnerConfig& config, const AsynchronousOptions& options,
-                      std::uint64_t seed, const MakeUpdate& make_update);
+                      std::uint64_t seed, const MakeUpdate& make_update,
+                      std::shared_ptr<RolloutSupply> supply = nullptr);
   ~AsynchronousLearner() override;
 
   void begin(vector::VectorEnv& envs) override;
@@ -58,6 +61,7 @@ class AsynchronousLearner : public Learner {
 std::unique_ptr<Learner> make_rollout_learner(const env::Space& observation,
                                               const env::Space& action, const Shards& shards,
                                               const LearnerConfig& config, std::uint64_t seed,
-                                              bool overlap, const MakeUpdate& make_update);
+                                              bool overlap, const RankOptions& ranks,
+                                              const MakeUpdate& make_update);
 
 }  // namespace shoal::learn

@@ -14,6 +14,7 @@
 
 #include "shoal/collect/testing/scripted_vector_env.h"
 #include "shoal/learn/impala/impala.h"
+#include "shoal/learn/ppo/ppo.h"
 #include "shoal/os/error.h"
 #include "shoal/vector/vector_env.h"
 
@@ -141,6 +142,37 @@ TEST(AsynchronousLearner, ALoadedLearnerLearnsFromWhatWaited) {
   EXPECT_EQ(next.policy_lag, 1) << "collected before it was saved";
   EXPECT_EQ(next.steps, 20);
   EXPECT_EQ(others.steps, 5) << "one rollout more is ahead";
+}
+
+// recompute_advantages values the rollout that waited anew, but for the ends that it lacks.
+TEST(AsynchronousLearner, ARolloutThatWaitedIsStillKnownToLackTheEndsOfItsEpisodes) {
+  PpoConfig config;
+  config.num_steps = 6;
+  config.batch_size = 4;
+  config.epochs = 3;
+  config.policy_hidden = config.value_hidden = {4};
+  config.recompute_advantages = config.overlap = config.normalize_obs = true;
+  const auto short_episodes = [] {
+    const std::vector<collect::ScriptedEpisode> script(9, {.length = 2, .terminated = false});
+    return ScriptedVectorEnv({script, script}, AutoresetMode::kSameStep);
+  };
+  const auto its_learner = [&](const vector::VectorEnv& envs) {
+    return make_learner(envs.single_observation_space(), envs.single_action_space(), 2, config, 1);
+  };
+  auto envs = short_episodes();
+  const auto whole = its_learner(envs);
+  whole->begin(envs);
+  whole->iterate();
+  const LearnerState saved = whole->state();
+  ASSERT_EQ(saved.counters.at("waiting_rollouts").size(), 1U);
+
+  auto others = short_episodes();
+  const auto loaded = its_learner(others);
+  loaded->load_state(saved);
+  loaded->begin(others);
+  whole->iterate();
+  loaded->iterate();  // with what waited
+  EXPECT_EQ(loaded->state().policy, whole->state().policy);
 }
 
 TEST(AsynchronousLearner, NothingIsCollectedBeyondTheEndOfTheRun) {

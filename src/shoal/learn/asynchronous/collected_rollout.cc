@@ -27,7 +27,22 @@ shm::TensorView view_of(std::span<T> values) {
           {shm::dtype_of<T>(), {}}};
 }
 
-/// Every array of a rollout, by name.
+std::vector<std::int64_t> shape_of(const shm::TensorView& view) {
+  std::vector<std::int64_t> shape{view.rows};
+  shape.insert(shape.end(), view.row.shape.begin(), view.row.shape.end());
+  return shape;
+}
+
+nlohmann::json number_or_null(double value) {
+  return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
+}
+
+double number_or_nan(const nlohmann::json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, shm::TensorView>> arrays_of(collect::Rollout& rollout) {
   std::vector<std::pair<std::string, shm::TensorView>> arrays{
       {"action", rollout.action()},
@@ -46,22 +61,6 @@ std::vector<std::pair<std::string, shm::TensorView>> arrays_of(collect::Rollout&
   return arrays;
 }
 
-std::vector<std::int64_t> shape_of(const shm::TensorView& view) {
-  std::vector<std::int64_t> shape{view.rows};
-  shape.insert(shape.end(), view.row.shape.begin(), view.row.shape.end());
-  return shape;
-}
-
-nlohmann::json number_or_null(double value) {
-  return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
-}
-
-double number_or_nan(const nlohmann::json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-}  // namespace
-
 void CollectedRollout::save(std::size_t index, LearnerState& state) {
   const std::string prefix = prefix_of(index);
   for (const auto& [name, view] : arrays_of(rollout))
@@ -69,6 +68,7 @@ void CollectedRollout::save(std::size_t index, LearnerState& state) {
         {prefix + name, {view.row.dtype, shape_of(view)}, {view.data, view.data + view.bytes()}});
   if (obs_moments.size() > 0) save_moments(prefix + "obs", obs_moments, state.episodes);
   state.counters[kWaiting].push_back({{"version", version},
+                                      {"ends_are_replaced", rollout.ends_are_replaced()},
                                       {"finished", episodes_to_json(finished)},
                                       {"episodes", episodes},
                                       {"return_mean", number_or_null(episode_return_mean)},
@@ -90,6 +90,7 @@ void CollectedRollout::load(std::size_t index, const LearnerState& state) {
   if (obs_moments.size() > 0) load_moments(prefix + "obs", state.episodes, obs_moments);
   const auto& its = counter(state, kWaiting).at(index);
   version = its.at("version").get<std::int64_t>();
+  rollout.replace_ends(its.value("ends_are_replaced", false));  // absent from older checkpoints
   finished = episodes_from_json(its.at("finished"));
   episodes = its.at("episodes").get<std::int64_t>();
   episode_return_mean = number_or_nan(its.at("return_mean"));

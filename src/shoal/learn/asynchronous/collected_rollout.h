@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/collect/episode_stats.h"
@@ -12,6 +14,7 @@
 #include "shoal/collect/running_moments.h"
 #include "shoal/learn/checkpoint/learner_state.h"
 #include "shoal/learn/learner/learner.h"
+#include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
 
@@ -35,5 +38,8 @@ struct CollectedRollout {
 
   void report(IterationStats& stats);
 };
+
+/// Every array of a rollout, by name; observations with those that it ended with.
+std::vector<std::pair<std::string, shm::TensorView>> arrays_of(collect::Rollout& rollout);
 
 }  // namespace shoal::learn

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "shoal/collect/weight_store.h"
-#include "shoal/learn/learner/agent.h"
+#include "shoal/learn/asynchronous/rollout_actor.h"
 #include "shoal/learn/learner/rollout_source.h"
 #include "shoal/learn/learner/state_arrays.h"
 
@@ -23,7 +23,10 @@ using Version = std::int64_t;
 
 }  // namespace
 
-struct CollectingThread::Loaded {
+struct CollectingThread::ItsLoaded final : Loaded {
+  ItsLoaded(RolloutSource::Standing its_standing, collect::RunningMoments its_moments)
+      : standing(std::move(its_standing)), moments(std::move(its_moments)) {}
+
   RolloutSource::Standing standing;
   collect::RunningMoments moments;
   std::deque<CollectedRollout> waiting;
@@ -32,10 +35,7 @@ struct CollectingThread::Loaded {
 struct CollectingThread::Impl {
   Impl(const env::Space& observation, const env::Space& action, int num_envs,
        const LearnerConfig& config, std::uint64_t seed)
-      : config(config),
-        num_envs(num_envs),
-        agent(observation, action, config, seed),
-        source(observation, action, num_envs, config, agent),
+      : actor(observation, action, num_envs, config, seed),
         weights(collect::WeightStore::create(weight_bytes())),
         read_weights(weight_bytes()),
         published_weights(weight_bytes()) {}
@@ -50,26 +50,15 @@ struct CollectingThread::Impl {
 
   /// Parameters, then their version.
   std::size_t weight_bytes() const {
-    return agent.policy().parameters().flat().size_bytes() + sizeof(Version);
-  }
-
-  /// Room for one rollout, and moments of the shape of the agent's.
-  CollectedRollout make_room() const {
-    return {.rollout = {config.num_steps, num_envs, agent.encoder().specs(),
-                        agent.policy().action_spec()},
-            .obs_moments = agent.encoder().moments()};
+    return actor.agent().policy().parameters().flat().size_bytes() + sizeof(Version);
   }
 
   void start();
   void act() noexcept;
-  void collect_into(CollectedRollout& collected, std::int64_t index);
   Version load_newest();
 
   // The actor's, while it is not at rest.
-  const LearnerConfig config;
-  const int num_envs;
-  Agent agent;
-  RolloutSource source;
+  RolloutActor actor;
   collect::WeightStore weights;
   std::vector<std::byte> read_weights;
 
@@ -112,8 +101,9 @@ void CollectingThread::Impl::act() noexcept {
     lock.unlock();
     std::exception_ptr failed;
     try {
-      if (!collected) collected = make_room();
-      collect_into(*collected, index);
+      if (!collected) collected = actor.make_room();
+      collected->version = load_newest();
+      actor.collect_into(*collected, index);
     } catch (...) {
       failed = std::current_exception();
     }
@@ -129,27 +119,12 @@ void CollectingThread::Impl::act() noexcept {
   }
 }
 
-void CollectingThread::Impl::collect_into(CollectedRollout& collected, std::int64_t index) {
-  collected.version = load_newest();
-  auto& collector = source.collector();
-  collector.collect(static_cast<std::uint64_t>(index) *
-                    static_cast<std::uint64_t>(config.num_steps));
-  collector.exchange(collected.rollout);
-  collected.obs_moments = agent.encoder().moments();
-  auto& episodes = source.episodes();
-  collected.finished = episodes.take_finished();
-  collected.episodes = episodes.count();
-  collected.episode_return_mean = episodes.mean_return();
-  collected.episode_length_mean = episodes.mean_length();
-}
-
 Version CollectingThread::Impl::load_newest() {
   weights.read(read_weights);
-  auto parameters = agent.policy().parameters().flat();
-  std::memcpy(parameters.data(), read_weights.data(), parameters.size_bytes());
+  const auto parameters = std::span(read_weights).first(read_weights.size() - sizeof(Version));
+  actor.load_weights(parameters);
   Version version = 0;
-  std::memcpy(&version, read_weights.data() + parameters.size_bytes(), sizeof version);
-  agent.policy().model().parameters_changed();
+  std::memcpy(&version, read_weights.data() + parameters.size(), sizeof version);
   return version;
 }
 
@@ -158,13 +133,13 @@ Version CollectingThread::Impl::load_newest() {
 void CollectingThread::begin(vector::VectorEnv& envs) {
   rest();
   impl_->start();
-  impl_->source.begin(envs, impl_->begun);
+  impl_->actor.source().begin(envs, impl_->begun);
 }
 
 void CollectingThread::resume(vector::VectorEnv& envs, const vector::Batch& current) {
   rest();
   impl_->start();
-  impl_->source.resume(envs, current);
+  impl_->actor.source().resume(envs, current);
 }
 
 void CollectingThread::Impl::start() {
@@ -183,7 +158,7 @@ void CollectingThread::publish(std::span<const float> parameters, std::int64_t v
 }
 
 void CollectingThread::allow(std::int64_t rollouts) {
-  impl_->source.collector();  // throws where there are no environments
+  impl_->actor.source().collector();  // throws where there are no environments
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->allowed = std::max(impl_->allowed, rollouts);
@@ -191,7 +166,7 @@ void CollectingThread::allow(std::int64_t rollouts) {
   impl_->changed.notify_all();
 }
 
-CollectedRollout CollectingThread::take() {
+std::optional<CollectedRollout> CollectingThread::take() {
   std::unique_lock lock(impl_->mutex);
   impl_->changed.wait(lock, [this] { return impl_->failure || !impl_->waiting.empty(); });
   if (impl_->failure) std::rethrow_exception(impl_->failure);
@@ -219,28 +194,29 @@ void CollectingThread::rest() noexcept {
 }
 
 void CollectingThread::save(LearnerState& state) const {
-  impl_->source.save(state);
-  const auto& moments = impl_->agent.encoder().moments();
+  impl_->actor.source().save(state);
+  const auto& moments = impl_->actor.agent().encoder().moments();
   if (moments.size() > 0) save_moments(kActing, moments, state.normalizer);
   state.counters["waiting_rollouts"] = nlohmann::json::array();
   for (std::size_t k = 0; k < impl_->waiting.size(); ++k) impl_->waiting[k].save(k, state);
 }
 
-std::shared_ptr<CollectingThread::Loaded> CollectingThread::read(const LearnerState& state) const {
+std::shared_ptr<RolloutSupply::Loaded> CollectingThread::read(const LearnerState& state) const {
   const std::size_t count = CollectedRollout::count_in(state);
-  auto loaded = std::make_shared<Loaded>(
-      Loaded{impl_->source.read(state), impl_->agent.encoder().moments(), {}});
+  auto loaded = std::make_shared<ItsLoaded>(impl_->actor.source().read(state),
+                                            impl_->actor.agent().encoder().moments());
   if (loaded->moments.size() > 0) load_moments(kActing, state.normalizer, loaded->moments);
   for (std::size_t k = 0; k < count; ++k)
-    loaded->waiting.emplace_back(impl_->make_room()).load(k, state);
+    loaded->waiting.emplace_back(impl_->actor.make_room()).load(k, state);
   return loaded;
 }
 
-void CollectingThread::put_back(Loaded& loaded, std::int64_t learned, std::uint64_t seed) {
+void CollectingThread::put_back(Loaded& its, std::int64_t learned, std::uint64_t seed) {
+  auto& loaded = static_cast<ItsLoaded&>(its);
   rest();
-  impl_->source.put_back(std::move(loaded.standing));
-  impl_->agent.encoder().moments() = std::move(loaded.moments);
-  impl_->agent.reseed(seed);
+  impl_->actor.source().put_back(std::move(loaded.standing));
+  impl_->actor.agent().encoder().moments() = std::move(loaded.moments);
+  impl_->actor.agent().reseed(seed);
   impl_->waiting = std::move(loaded.waiting);
   impl_->begun = impl_->allowed = learned + static_cast<std::int64_t>(impl_->waiting.size());
 }

@@ -23,51 +23,44 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/asynchronous/collected_rollout.h"
+#include "shoal/learn/asynchronous/rollout_supply.h"
 #include "shoal/learn/checkpoint/learner_state.h"
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/vector/vector_env.h"
 
 namespace shoal::learn {
 
-class CollectingThread {
+class CollectingThread final : public RolloutSupply {
  public:
   /// Throws as Agent.
   CollectingThread(const env::Space& observation, const env::Space& action, int num_envs,
                    const LearnerConfig& config, std::uint64_t seed);
   /// Waits for the rollout under way.
-  ~CollectingThread();
+  ~CollectingThread() override;
   CollectingThread(const CollectingThread&) = delete;
   CollectingThread& operator=(const CollectingThread&) = delete;
 
-  /// As Learner::begin() and resume(); the rollouts that wait stay. Rests first.
-  void begin(vector::VectorEnv& envs);
-  void resume(vector::VectorEnv& envs, const vector::Batch& current);
+  /// Rests first.
+  void begin(vector::VectorEnv& envs) override;
+  void resume(vector::VectorEnv& envs, const vector::Batch& current) override;
 
-  /// The weights of rollouts that are begun from now on.
-  void publish(std::span<const float> parameters, std::int64_t version);
-  /// Lets the actor begin rollouts until `rollouts` were begun since the start of the run. Throws
-  /// InvalidState before begin() and resume().
-  void allow(std::int64_t rollouts);
-  /// The oldest rollout, waiting until it is there. Throws what the environments threw.
-  CollectedRollout take();
-  /// Memory for another one: a rollout that take() gave.
-  void give_back(CollectedRollout rollout);
+  void publish(std::span<const float> parameters, std::int64_t version) override;
+  /// Throws InvalidState before begin() and resume().
+  void allow(std::int64_t rollouts) override;
+  /// Always one. Throws what the environments threw.
+  std::optional<CollectedRollout> take() override;
+  void give_back(CollectedRollout rollout) override;
 
-  /// Waits until all that was allowed has been collected, or the environments have failed.
-  void finish();
-  /// Waits for the rollout under way; no other is begun before the next allow().
-  void rest() noexcept;
+  void finish() override;
+  /// Waits for the rollout under way.
+  void rest() noexcept override;
 
-  /// The parts of a learner's state that are the actor's, those that wait included. At rest.
-  void save(LearnerState& state) const;
-  struct Loaded;
-  /// What save() wrote. Throws InvalidArgument when it is of another kind of learner, and changes
-  /// nothing.
-  std::shared_ptr<Loaded> read(const LearnerState& state) const;
-  /// `learned` rollouts were learned from before the state was saved.
-  void put_back(Loaded& loaded, std::int64_t learned, std::uint64_t seed);
+  void save(LearnerState& state) const override;
+  std::shared_ptr<Loaded> read(const LearnerState& state) const override;
+  void put_back(Loaded& loaded, std::int64_t learned, std::uint64_t seed) override;
 
  private:
+  struct ItsLoaded;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

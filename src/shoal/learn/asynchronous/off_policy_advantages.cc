@@ -25,10 +25,8 @@ std::vector<float> value_again(collect::Rollout& rollout, ActorCriticPolicy& pol
   for (std::size_t row = 0; row < rows; ++row) {
     log_ratio[row] = logp[row] - rollout.logp()[row];
     rollout.logp()[row] = logp[row];
-    if (rollout.truncated()[row] != 0) continue;
-    const std::size_t after = row + last.size();
-    rollout.next_value()[row] = after < rows ? rollout.value()[after] : last[after - rows];
   }
+  rollout.link_values(last);
   return log_ratio;
 }
 

@@ -13,8 +13,9 @@ namespace shoal::learn {
 /// rollout where the configuration says so.
 ///
 /// In `rollout`, values and log-probabilities become those of `policy`: what an update then
-/// compares with is the policy that it began with. Where an episode was truncated, the value of its
-/// last observation stays the one that the actor gave.
+/// compares with is the policy that it began with. Where ends are replaced (same-step autoreset), the
+/// rollout lacks the last observation of an episode that was truncated, whose value stays the one
+/// that the actor gave.
 void estimate_off_policy(collect::Rollout& rollout, ActorCriticPolicy& policy,
                          const LearnerConfig& config, const AsynchronousOptions& options,
                          Advantages& advantages);

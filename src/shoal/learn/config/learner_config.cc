@@ -28,6 +28,8 @@ void validate(const LearnerConfig& c) {
   check(c.gae_lambda >= 0 && c.gae_lambda <= 1, "gae_lambda", c.gae_lambda, "from 0 to 1");
   check(c.learning_rate >= 0 && std::isfinite(c.learning_rate), "learning_rate", c.learning_rate,
         "0 or more");
+  check(c.value_coef >= 0 && std::isfinite(c.value_coef), "value_coef", c.value_coef, "0 or more");
+  check(std::isfinite(c.entropy_coef), "entropy_coef", c.entropy_coef, "finite");
   check(c.max_grad_norm >= 0, "max_grad_norm", c.max_grad_norm, "0 (not clipped) or more");
   check(c.adam_beta1 >= 0 && c.adam_beta1 < 1, "adam_beta1", c.adam_beta1,
         "at least 0 and below 1");

@@ -17,6 +17,7 @@ constexpr const char* kSchedules[] = {"constant", "linear"};
 constexpr const char* kActivations[] = {"tanh", "relu"};
 constexpr const char* kNormalizations[] = {"none", "minibatch", "rollout"};
 constexpr const char* kOptimizers[] = {"adam", "rmsprop", "rmsprop_tf"};
+constexpr const char* kSplits[] = {"auto", "always", "never"};
 
 [[noreturn]] void wrong_type(const char* name, const json& value, const std::string& wanted) {
   throw InvalidArgument(
@@ -42,6 +43,7 @@ std::span<const char* const> value_names(Schedule) { return kSchedules; }
 std::span<const char* const> value_names(Activation) { return kActivations; }
 std::span<const char* const> value_names(AdvantageNormalization) { return kNormalizations; }
 std::span<const char* const> value_names(OptimizerKind) { return kOptimizers; }
+std::span<const char* const> value_names(SplitUpdate) { return kSplits; }
 
 void read_option(const char* name, const json& value, bool& out) {
   if (!value.is_boolean()) wrong_type(name, value, "true or false");
@@ -88,6 +90,11 @@ void check_option(bool good, const char* name, double value, const char* limits)
   if (!good)
     throw InvalidArgument(
         fmt::format("configure training: {} = {}; it must be {}", name, value, limits));
+}
+
+void validate(const RankOptions& options) {
+  check_option(options.sync_fraction > 0 && options.sync_fraction <= 1, "sync_fraction",
+               options.sync_fraction, "above 0, and 1 (all are waited for) at most");
 }
 
 void check_names(const json& in, const std::vector<std::string>& known) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/config/rank_options.h"
 
 namespace shoal::learn {
 
@@ -20,6 +21,7 @@ std::span<const char* const> value_names(Schedule);
 std::span<const char* const> value_names(Activation);
 std::span<const char* const> value_names(AdvantageNormalization);
 std::span<const char* const> value_names(OptimizerKind);
+std::span<const char* const> value_names(SplitUpdate);
 
 /// Overwrites the field. Throws InvalidArgument naming the option, the value and what it takes.
 void read_option(const char* name, const nlohmann::json& value, bool& out);

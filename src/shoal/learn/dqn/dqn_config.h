@@ -44,7 +44,7 @@ struct DqnConfig : OffPolicyConfig {
 
   bool operator==(const DqnConfig&) const = default;
 
-  /// "sb3", "zoo_cartpole", "zoo_lunarlander", and one for each task that it was tuned for.
+  /// "sb3", "cleanrl_atari", "zoo_atari", "atari", "zoo_cartpole", "zoo_lunarlander", and one for each task that it was tuned for.
   static std::span<const Preset> presets();
 };
 

@@ -1,6 +1,7 @@
 #include "shoal/learn/dqn/dqn_update.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -30,9 +31,12 @@ void DqnUpdate::explore(std::span<const shm::TensorView> obs, const OffPolicyTim
 
 void DqnUpdate::stepped(std::int64_t before, std::int64_t after) {
   const std::int64_t interval = config_.target_update_interval;
-  if (after / interval == before / interval) return;
-  move_towards(std::as_const(policy_).parameters().flat(), static_cast<float>(config_.tau),
-               target_.flat());
+  const std::int64_t times = after / interval - before / interval;
+  if (times == 0) return;
+  // Nothing is learned between these moves: together they are one.
+  const double tau =
+      times == 1 ? config_.tau : 1.0 - std::pow(1.0 - config_.tau, static_cast<double>(times));
+  move_towards(std::as_const(policy_).parameters().flat(), static_cast<float>(tau), target_.flat());
   target_network_->parameters_changed();
 }
 

@@ -174,6 +174,32 @@ TEST(DqnUpdate, TheTargetFollowsWhenItIsDueByTau) {
     }
 }
 
+// What the target is after steps from `before` to `after`, made in pieces of `at_once`.
+Values target_after(double tau, std::int64_t before, std::int64_t after, std::int64_t at_once) {
+  DqnConfig config = plain_steps(false, false, TdLoss::kHuber);
+  config.learning_rate = config.adam_eps = 1;
+  config.target_update_interval = 4;
+  config.tau = tau;
+  DqnUpdate update(observation(), action(), config, 3);
+  const RandomBatch batch(kRows, kDense, kActions, 0, 1);
+  std::vector<double> td_errors(kRows);
+  OffPolicySums sums;
+  update.learn(batch.view(), {.number = 0, .remaining = 1}, td_errors, sums);
+  for (; before < after; before += at_once) update.stepped(before, before + at_once);
+  LearnerState state;
+  update.save(state);
+  return values_of(state.optimizer, "target.");
+}
+
+TEST(DqnUpdate, TheTargetMovesOnceForEachIntervalWhateverTheNumberOfEnvironments) {
+  for (const double tau : {0.25, 0.005, 1.0}) {
+    const Values one_by_one = target_after(tau, 2, 26, 1);  // six moves
+    EXPECT_NE(target_after(tau, 2, 3, 1), one_by_one);
+    EXPECT_LT(greatest_difference(target_after(tau, 2, 26, 8), one_by_one), 1e-5) << tau;
+    EXPECT_LT(greatest_difference(target_after(tau, 2, 26, 24), one_by_one), 1e-5) << tau;
+  }
+}
+
 TEST(Dqn, ExplorationFallsOverItsFractionOfTheRunAndStays) {
   DqnConfig config;
   config.exploration_initial = 0.8;

@@ -26,7 +26,7 @@ std::int32_t best_of(std::span<const float> q) noexcept {
 
 QPolicy::QPolicy(const env::Space& observation, const env::Space& action, const DqnConfig& config,
                  std::uint64_t seed)
-    : OffPolicyAgent(observation, one_choice(action), config, seed, "dqn"),
+    : OffPolicyAgent(observation, one_choice(action), config, seed),
       exploration_final_(config.exploration_final) {
   layers_ =
       QLayers::create(encoder(), decoder().categories()[0], config.dueling, config, parameters());

@@ -1,5 +1,7 @@
 #include "shoal/learn/learner/actor_critic_policy.h"
 
+#include "shoal/os/error.h"
+
 namespace shoal::learn {
 
 ActorCriticPolicy::ActorCriticPolicy(const collect::ObservationEncoder& encoder,
@@ -11,10 +13,21 @@ ActorCriticPolicy::ActorCriticPolicy(const collect::ObservationEncoder& encoder,
       distribution_(decoder),
       network_(Network::create(encoder, decoder, config, parameters_, recurrence)),
       model_(make_fused_actor_critic(network_, parameters_)),
-      memory_(model_->memory_size()),
-      at_start_(memory_) {
+      memory_(model_->memory_size()) {
+  keep_memory_before({0});
   network_.initialize(parameters_, config, random_);
   model_->parameters_changed();
+}
+
+void ActorCriticPolicy::keep_memory_before(const std::vector<int>& steps) {
+  kept_.clear();
+  for (const int step : steps) kept_.emplace(step, memory_);
+}
+
+EpisodeMemory& ActorCriticPolicy::memory_before(int step) {
+  const auto found = kept_.find(step);
+  SHOAL_CHECK(found != kept_.end(), "a memory is asked for that was to be kept");
+  return found->second;
 }
 
 std::span<const float> ActorCriticPolicy::log_std() const noexcept {
@@ -25,6 +38,8 @@ std::span<const float> ActorCriticPolicy::log_std() const noexcept {
 void ActorCriticPolicy::act(std::span<const shm::TensorView> obs, std::uint64_t step,
                             const shm::TensorView& actions, std::span<float> logp,
                             std::span<float> value) {
+  const auto kept = kept_.find(step_of_rollout_++);
+  if (kept != kept_.end()) kept->second = memory_;
   act_with(obs, memory_.all(), step, actions, logp, value);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -32,7 +33,7 @@ class ActorCriticPolicy final : public collect::Policy {
            std::span<float> logp, std::span<float> value) override;
   void values(std::span<const shm::TensorView> obs, std::span<const int> envs,
               std::span<float> value) override;
-  void begin_rollout() override { at_start_ = memory_; }
+  void begin_rollout() override { step_of_rollout_ = 0; }
   void forget(std::span<const std::uint8_t> envs) override { memory_.forget(envs); }
 
   /// As act(), of rows that have this memory, which moves on.
@@ -46,8 +47,11 @@ class ActorCriticPolicy final : public collect::Policy {
   void remember(int envs) { memory_.of(std::vector<std::uint8_t>(static_cast<std::size_t>(envs))); }
   EpisodeMemory& memory() noexcept { return memory_; }
   const EpisodeMemory& memory() const noexcept { return memory_; }
-  /// What it remembered when the rollout began.
-  EpisodeMemory& memory_at_start() noexcept { return at_start_; }
+  /// From the next rollout on, what it remembers before each of these steps of it is kept; before
+  /// step 0 it is unless another list is given.
+  void keep_memory_before(const std::vector<int>& steps);
+  /// What it remembered before that step of the rollout, one of those.
+  EpisodeMemory& memory_before(int step);
 
   Parameters& parameters() noexcept { return parameters_; }
   const Parameters& parameters() const noexcept { return parameters_; }
@@ -72,7 +76,9 @@ class ActorCriticPolicy final : public collect::Policy {
   Parameters parameters_;
   Network network_;
   std::unique_ptr<ActorCritic> model_;
-  EpisodeMemory memory_, at_start_;
+  EpisodeMemory memory_;
+  std::map<int, EpisodeMemory> kept_;  // by the step of the rollout
+  int step_of_rollout_ = 0;
   std::vector<float> unused_memory_;
   std::vector<float> head_;
   std::vector<float> value_;

@@ -45,6 +45,10 @@ struct IterationStats {
   /// Of the weights that the rollout was collected with: how many updates there were since. NaN
   /// where a rollout is always of the newest.
   double policy_lag = std::numeric_limits<double>::quiet_NaN();
+  // Of learners whose collectors are on other hosts.
+  std::optional<std::int64_t> collectors;  // that are there
+  std::int64_t stale_steps = 0;            // so far, of rollouts that had become too old
+  std::int64_t lost_rollouts = 0;          // so far, with the collectors that were at them
   // Of learners from a replay.
   double q_value = std::numeric_limits<double>::quiet_NaN();      // mean, of what was sampled
   double exploration = std::numeric_limits<double>::quiet_NaN();  // share of random actions
@@ -54,6 +58,10 @@ struct IterationStats {
   bool learned = true;
   double collect_seconds = 0;  // in which the learner collected, or waited for a rollout
   double update_seconds = 0;
+  /// Of several ranks: whether they share the gradients of an update out.
+  std::optional<bool> splits_update;
+  /// With sync_fraction: steps of the rollout that ranks were not waited for, of all.
+  std::optional<std::int64_t> steps_cut;
 
   /// What of an iteration's numbers is of its episodes; those that have finished are taken.
   void take(collect::EpisodeStats& of) {

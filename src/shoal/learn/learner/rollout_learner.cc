@@ -13,9 +13,9 @@ namespace shoal::learn {
 RolloutLearner::RolloutLearner(const env::Space& observation, const env::Space& action,
                                const Shards& shards, const LearnerConfig& config,
                                std::uint64_t seed, const MakeUpdate& make_update,
-                               const Recurrence& recurrence)
+                               const Recurrence& recurrence, const RankOptions& ranks)
     : impl_(std::make_unique<Impl>(observation, action, shards, config, seed, make_update,
-                                   recurrence)) {}
+                                   recurrence, ranks)) {}
 RolloutLearner::~RolloutLearner() = default;
 
 std::int64_t RolloutLearner::steps() const noexcept { return impl_->steps; }
@@ -38,18 +38,19 @@ IterationStats RolloutLearner::iterate() {
       static_cast<std::uint64_t>(me.iteration) * static_cast<std::uint64_t>(me.config.num_steps);
   std::optional<EpisodesOfRun> before;
   if (me.shards.group() != nullptr) before.emplace(me.source.episodes());
-  collect::Rollout& rollout = me.source.collector().collect(first_step);
+  collect::Rollout& rollout = me.rounds.collect(me.source.collector(), me.iteration, first_step);
   stats.collect_seconds = os::seconds_since(start);
 
   start = os::Clock::now();
   const UpdateStats update = [&] {
     const trace::Scope scope(trace::Span::kUpdate);
-    return me.update->run(rollout, {.iteration = me.iteration, .remaining = remaining});
+    return me.sharing.run(*me.update, rollout, {.iteration = me.iteration, .remaining = remaining});
   }();
   if (!me.shards.whole()) me.agree();
   stats.update_seconds = os::seconds_since(start);
 
-  me.steps += static_cast<std::int64_t>(me.config.num_steps) * me.shards.num_envs();
+  me.steps += static_cast<std::int64_t>(me.config.num_steps) * me.shards.num_envs() -
+              me.rounds.cut().value_or(0);
   ++me.iteration;
   stats.iteration = me.iteration;
   stats.steps = me.steps;
@@ -60,6 +61,8 @@ IterationStats RolloutLearner::iterate() {
     stats.take(me.source.episodes());
   }
   report(update, me.agent.policy(), stats);
+  stats.splits_update = me.sharing.splits();
+  stats.steps_cut = me.rounds.cut();
   return stats;
 }
 

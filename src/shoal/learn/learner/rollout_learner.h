@@ -19,6 +19,7 @@
 
 #include "shoal/env/space.h"
 #include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/config/rank_options.h"
 #include "shoal/learn/learner/actor_critic_policy.h"
 #include "shoal/learn/learner/learner.h"
 #include "shoal/learn/learner/rollout_update.h"
@@ -35,7 +36,7 @@ class RolloutLearner : public Learner {
   /// valid. It has the environments that are `shards`' here.
   RolloutLearner(const env::Space& observation, const env::Space& action, const Shards& shards,
                  const LearnerConfig& config, std::uint64_t seed, const MakeUpdate& make_update,
-                 const Recurrence& recurrence = {});
+                 const Recurrence& recurrence = {}, const RankOptions& ranks = {});
   ~RolloutLearner() override;
 
   void begin(vector::VectorEnv& envs) override;

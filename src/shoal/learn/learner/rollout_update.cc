@@ -46,6 +46,7 @@ RolloutUpdate::RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& con
 
 UpdateStats RolloutUpdate::run(collect::Rollout& rollout, const UpdateTime& time) {
   UpdateStats stats;
+  gradient_time_ = {};
   stats.learning_rate =
       scheduled(config_.learning_rate, config_.learning_rate_schedule, time.remaining);
   estimate(rollout);

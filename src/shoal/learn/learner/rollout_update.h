@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "shoal/collect/rollout.h"
@@ -29,6 +30,7 @@
 #include "shoal/learn/learner/minibatch.h"
 #include "shoal/learn/learner/shards.h"
 #include "shoal/learn/optimizer/optimizer.h"
+#include "shoal/os/clock.h"
 
 namespace shoal::learn {
 
@@ -69,6 +71,17 @@ class RolloutUpdate {
 
   /// Changes the policy's parameters.
   UpdateStats run(collect::Rollout& rollout, const UpdateTime& time);
+
+  /// From now on rollouts have the environments that are here by these shards, of the same number.
+  void learn_from(Shards shards) { shards_ = std::move(shards); }
+
+  /// What the last run spent on gradients here, apart from sums over ranks.
+  struct GradientTime {
+    double seconds = 0;
+    int minibatches = 0;
+  };
+  std::size_t parameters() const { return policy_.parameters().flat().size(); }
+  const GradientTime& gradient_time() const noexcept { return gradient_time_; }
 
   /// All that it keeps from one update to the next: the optimiser, and of the returns what the
   /// algorithm scales them by; of no size where it does not.
@@ -123,6 +136,7 @@ class RolloutUpdate {
       return Differentiated<L>{losses, batch_.differentiate()};
     }
     using Numbers = std::array<double, sizeof(L) / sizeof(double)>;
+    const auto start = os::Clock::now();
     std::vector<double> numbers;
     for (std::size_t part = 0; part < parts.size(); ++part) {
       L losses{};
@@ -136,6 +150,8 @@ class RolloutUpdate {
       const auto its = std::bit_cast<Numbers>(losses);
       numbers.insert(numbers.end(), its.begin(), its.end());
     }
+    gradient_time_.seconds += os::seconds_since(start);
+    ++gradient_time_.minibatches;
     const double norm = batch_.add_parts(shards_, numbers);
     Numbers sums;
     std::copy_n(numbers.begin(), sums.size(), sums.begin());
@@ -146,7 +162,7 @@ class RolloutUpdate {
   const LearnerConfig config_;
   const LossCoefficients coefficients_;
   const std::unique_ptr<Optimizer> optimizer_;
-  const Shards shards_;
+  Shards shards_;
   collect::RunningMoments returns_{0};
   Advantages advantages_;
   std::vector<std::vector<std::int32_t>> rows_of_shards_;  // of `advantages_`, of those here
@@ -155,6 +171,8 @@ class RolloutUpdate {
 
  private:
   static constexpr std::size_t kMoments = 3;  // rows, sum, sum of squares
+
+  GradientTime gradient_time_;
 
   void add_moments(std::span<const std::int32_t> rows, std::span<double, kMoments> out) const;
   std::vector<WholeBatch> wholes_of(std::span<const double> moments) const;

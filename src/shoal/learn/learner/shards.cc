@@ -37,6 +37,12 @@ Shards::Shards(std::shared_ptr<group::Group> group, int count, int num_envs)
   first_ = group_ ? group_->rank() * here_ : 0;
 }
 
+Shards Shards::all_here() const {
+  Shards all(num_envs_);
+  all.count_ = all.here_ = count_;
+  return all;
+}
+
 void Shards::part(std::span<const std::int32_t> rows,
                   std::vector<std::vector<std::int32_t>>& parts) const {
   parts.resize(static_cast<std::size_t>(here_));

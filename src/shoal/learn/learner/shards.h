@@ -38,6 +38,11 @@ class Shards {
   int envs_here() const noexcept { return num_envs_ / count_ * here_; }
   int first_env() const noexcept { return num_envs_ / count_ * first_; }
 
+  /// The same shards, all of them here: for who has the rollouts of all ranks. It has their sums,
+  /// bit for bit, where sums_alike().
+  Shards all_here() const;
+  bool sums_alike() const noexcept { return !group_ || group_->adds_in_line(); }
+
   /// nullptr: this process is alone.
   group::Group* group() const noexcept { return group_.get(); }
 

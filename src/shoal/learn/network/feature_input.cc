@@ -4,13 +4,14 @@
 
 namespace shoal::learn {
 
-FeatureInput::FeatureInput(const Network& network, const Parameters& parameters,
+FeatureInput::FeatureInput(const Features& features, const Parameters& parameters,
                            const MlpKernels& kernels, int threads)
-    : network_(network),
+    : dense_(features.dense),
       kernels_(kernels),
-      width_(padded(network.features)),
-      team_(network.images.empty() ? nullptr : std::make_unique<ThreadTeam>(threads)) {
-  for (const auto& image : network.images) towers_.emplace_back(image, parameters, kernels, *team_);
+      width_(padded(features.width)),
+      team_(features.images.empty() ? nullptr : std::make_unique<ThreadTeam>(threads)) {
+  for (const auto& image : features.images)
+    towers_.emplace_back(image, parameters, kernels, *team_);
 }
 
 void FeatureInput::reserve(std::int64_t rows) {
@@ -27,15 +28,14 @@ void FeatureInput::parameters_changed() {
 
 FloatRows FeatureInput::forward(std::span<const shm::TensorView> obs, std::int64_t from,
                                 std::int64_t rows) {
-  const std::int64_t dense = network_.dense;
-  const float* x = dense > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
-  if (towers_.empty()) return {x + from * dense, dense};
+  const float* x = dense_ > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
+  if (towers_.empty()) return {x + from * dense_, dense_};
   reserve(rows);
-  for (std::int64_t r = 0; r < rows && dense > 0; ++r)
-    std::copy_n(x + (from + r) * dense, dense, input_.data() + r * width_);
-  std::int64_t column = dense;
+  for (std::int64_t r = 0; r < rows && dense_ > 0; ++r)
+    std::copy_n(x + (from + r) * dense_, dense_, input_.data() + r * width_);
+  std::int64_t column = dense_;
   for (std::size_t t = 0; t < towers_.size(); ++t) {
-    towers_[t].forward(obs[t + (dense > 0 ? 1 : 0)], from, rows, input_.data() + column, width_);
+    towers_[t].forward(obs[t + (dense_ > 0 ? 1 : 0)], from, rows, input_.data() + column, width_);
     column += towers_[t].features();
   }
   return {input_.data(), width_};
@@ -45,13 +45,12 @@ FloatRows FeatureInput::forward_train(std::span<const shm::TensorView> obs,
                                       std::span<const std::int32_t> rows) {
   rows_ = static_cast<std::int64_t>(rows.size());
   reserve(rows_);
-  const std::int64_t dense = network_.dense;
-  const float* x = dense > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
-  for (std::int64_t r = 0; r < rows_ && dense > 0; ++r)
-    std::copy_n(x + rows[static_cast<std::size_t>(r)] * dense, dense, input_.data() + r * width_);
-  std::int64_t column = dense;
+  const float* x = dense_ > 0 ? reinterpret_cast<const float*>(obs[0].data) : nullptr;
+  for (std::int64_t r = 0; r < rows_ && dense_ > 0; ++r)
+    std::copy_n(x + rows[static_cast<std::size_t>(r)] * dense_, dense_, input_.data() + r * width_);
+  std::int64_t column = dense_;
   for (std::size_t t = 0; t < towers_.size(); ++t) {
-    towers_[t].forward_train(obs[t + (dense > 0 ? 1 : 0)], rows, input_.data() + column, width_);
+    towers_[t].forward_train(obs[t + (dense_ > 0 ? 1 : 0)], rows, input_.data() + column, width_);
     column += towers_[t].features();
   }
   return kept();
@@ -60,7 +59,7 @@ FloatRows FeatureInput::forward_train(std::span<const shm::TensorView> obs,
 FloatRows FeatureInput::kept() const noexcept { return {input_.data(), width_}; }
 
 void FeatureInput::backward(const float* d_input, std::span<float> gradient) {
-  std::int64_t column = network_.dense;
+  std::int64_t column = dense_;
   for (auto& tower : towers_) {
     const std::int64_t features = tower.features();
     for (std::int64_t r = 0; r < rows_; ++r) {

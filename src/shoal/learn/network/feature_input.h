@@ -22,7 +22,7 @@ namespace shoal::learn {
 class FeatureInput {
  public:
   /// Borrows all. With images it computes with `threads` threads, the caller's among them.
-  FeatureInput(const Network& network, const Parameters& parameters, const MlpKernels& kernels,
+  FeatureInput(const Features& features, const Parameters& parameters, const MlpKernels& kernels,
                int threads);
 
   bool has_images() const noexcept { return !towers_.empty(); }
@@ -46,9 +46,9 @@ class FeatureInput {
  private:
   void reserve(std::int64_t rows);
 
-  const Network& network_;
+  const std::int64_t dense_;
   const MlpKernels& kernels_;
-  const std::int64_t width_;          // padded features
+  const std::int64_t width_;          // padded
   std::unique_ptr<ThreadTeam> team_;  // with images only
   std::vector<ConvolutionTower> towers_;
   std::int64_t rows_ = 0;  // of the last forward_train()

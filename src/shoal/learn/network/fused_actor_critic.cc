@@ -15,7 +15,7 @@ FusedActorCritic::FusedActorCritic(const Network& network, const Parameters& par
                                    const MlpKernels& kernels, int threads)
     : network_(network),
       parameters_(parameters),
-      input_(network, parameters, kernels, threads),
+      input_(network.features, parameters, kernels, threads),
       trunk_(network.trunk, network.activation, parameters, kernels),
       actor_(network.actor, network.activation, parameters, kernels),
       critic_(network.critic, network.activation, parameters, kernels) {
@@ -74,7 +74,7 @@ void FusedActorCritic::backward(std::span<const float> d_head, std::span<const f
 }
 
 void FusedActorCritic::back_to_images(std::span<float> gradient) {
-  float* d_input = d_input_.room(rows_ * padded(network_.features));
+  float* d_input = d_input_.room(rows_ * padded(network_.features.width));
   if (trunk_.empty())
     MlpChain::backward_shared_input(actor_, critic_, rows_, d_input, from_critic_);
   else

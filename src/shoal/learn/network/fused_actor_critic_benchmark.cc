@@ -86,7 +86,7 @@ void minibatch(benchmark::State& state) {
 /// One layer over `rows` images that lie one after the other.
 struct OneLayer {
   OneLayer(std::size_t which, std::int64_t rows)
-      : tower(Atari(1).network.images[0]),
+      : tower(Atari(1).network.features.images[0]),
         layer(tower.convolutions[which]),
         shape{kConvolutions[which][0], kConvolutions[which][1], kConvolutions[which][2]},
         convolution(layer, shape, mlp_kernels().front()),
@@ -141,7 +141,7 @@ void layer_input_gradient(benchmark::State& state, std::size_t which) {
 /// The linear layer, 3136 to 512, of one thread.
 struct Linear {
   explicit Linear(std::int64_t rows)
-      : layer(Atari(1).network.images[0].linear),
+      : layer(Atari(1).network.features.images[0].linear),
         team(1),
         linear(layer, mlp_kernels().front(), team),
         weight(numbers(layer.in * layer.out)),

@@ -55,9 +55,10 @@ class FusedActorCriticOf : public testing::TestWithParam<std::tuple<FusedCase, s
   }
 
   void observe(std::int64_t rows) {
-    obs_ = random_floats(static_cast<std::size_t>(rows * network_.dense), 2);
-    view_ = {
-        {reinterpret_cast<std::byte*>(obs_.data()), rows, {shm::DType::kF32, {network_.dense}}}};
+    obs_ = random_floats(static_cast<std::size_t>(rows * network_.features.dense), 2);
+    view_ = {{reinterpret_cast<std::byte*>(obs_.data()),
+              rows,
+              {shm::DType::kF32, {network_.features.dense}}}};
   }
 
   using Outputs = NetworkOracle::Outputs;

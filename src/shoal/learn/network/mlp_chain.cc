@@ -19,16 +19,17 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
   }
 }
 
-}  // namespace
-
-void FloatRows::copy_to(std::span<float> to, std::int64_t rows, std::int64_t width) const {
-  for (std::int64_t r = 0; r < rows; ++r) std::copy_n(row(r), width, to.data() + r * width);
-}
-
+/// Rows of `width` floats that lie end to end, to rows of padded(width).
 void copy_padded(std::span<const float> from, std::int64_t width, float* to) {
   const auto rows = static_cast<std::int64_t>(from.size()) / width;
   for (std::int64_t r = 0; r < rows; ++r)
     std::copy_n(from.data() + r * width, width, to + r * padded(width));
+}
+
+}  // namespace
+
+void FloatRows::copy_to(std::span<float> to, std::int64_t rows, std::int64_t width) const {
+  for (std::int64_t r = 0; r < rows; ++r) std::copy_n(row(r), width, to.data() + r * width);
 }
 
 MlpChain::MlpChain(const Mlp& mlp, Activation activation, const Parameters& parameters,

@@ -89,7 +89,4 @@ class MlpChain {
   AlignedFloats scratch_;      // one layer's gradient, padded
 };
 
-/// Copies rows of `width` floats that lie end to end to rows of padded(width).
-void copy_padded(std::span<const float> from, std::int64_t width, float* to);
-
 }  // namespace shoal::learn

@@ -112,23 +112,36 @@ void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns
   }
 }
 
+Features Features::create(const collect::ObservationEncoder& obs, Parameters& parameters) {
+  Features features{.dense = obs.dense(), .width = obs.dense(), .images = {}};
+  for (std::size_t i = 0; i < obs.image_paths().size(); ++i) {
+    const auto& spec = obs.specs()[i + (obs.has_dense() ? 1 : 0)];
+    features.images.push_back(
+        add_tower(parameters, "cnn." + module_name(obs.image_paths()[i]), spec.shape));
+    features.width += kNatureFeatures;
+  }
+  return features;
+}
+
+void Features::initialize(Parameters& parameters, bool orthogonal_init,
+                          const Philox& random) const {
+  for (const ImageTower& tower : images) {
+    for (const Layer& layer : tower.convolutions)
+      initialize_layer(layer, parameters, orthogonal_init, random);
+    initialize_layer(tower.linear, parameters, orthogonal_init, random);
+  }
+}
+
 Network Network::create(const collect::ObservationEncoder& obs,
                         const collect::ActionDecoder& actions, const LearnerConfig& config,
                         Parameters& parameters, const Recurrence& recurrence) {
   Network net;
   net.activation = config.activation;
-  net.dense = obs.dense();
-  net.features = obs.dense();
-  for (std::size_t i = 0; i < obs.image_paths().size(); ++i) {
-    const auto& spec = obs.specs()[i + (obs.has_dense() ? 1 : 0)];
-    net.images.push_back(
-        add_tower(parameters, "cnn." + module_name(obs.image_paths()[i]), spec.shape));
-    net.features += kNatureFeatures;
-  }
+  net.features = Features::create(obs, parameters);
   net.head = actions.is_continuous() ? actions.spec().shape[0]
                                      : std::accumulate(actions.categories().begin(),
                                                        actions.categories().end(), std::int64_t{0});
-  std::int64_t in = net.features;
+  std::int64_t in = net.features.width;
   std::span<const int> policy_hidden = config.policy_hidden;
   std::span<const int> value_hidden = config.value_hidden;
   if (config.shared_hidden && !policy_hidden.empty()) {
@@ -155,10 +168,7 @@ void Network::initialize(Parameters& parameters, const LearnerConfig& config,
   auto layer = [&](const Layer& l) {
     initialize_layer(l, parameters, config.orthogonal_init, random);
   };
-  for (const auto& tower : images) {
-    std::ranges::for_each(tower.convolutions, layer);
-    layer(tower.linear);
-  }
+  features.initialize(parameters, config.orthogonal_init, random);
   for (const auto* mlp : {&trunk, &actor, &critic}) std::ranges::for_each(*mlp, layer);
   for (const LstmLayer& lstm : lstms)
     initialize_lstm(lstm, parameters, config.orthogonal_init, random);

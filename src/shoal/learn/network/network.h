@@ -68,11 +68,20 @@ struct ImageTower {
   Layer linear;
 };
 
-struct Network {
-  std::int64_t dense = 0;     // elements of the dense vector
-  std::int64_t features = 0;  // what the MLPs take: dense and the images' features, concatenated
-  std::int64_t head = 0;      // outputs of the actor
+/// What a network's layers take of observations: the dense vector, then the features of each image.
+struct Features {
+  std::int64_t dense = 0;  // elements of the dense vector
+  std::int64_t width = 0;  // of both, concatenated
   std::vector<ImageTower> images;
+
+  /// Declares the images' parameters.
+  static Features create(const collect::ObservationEncoder& obs, Parameters& parameters);
+  void initialize(Parameters& parameters, bool orthogonal_init, const Philox& random) const;
+};
+
+struct Network {
+  Features features;
+  std::int64_t head = 0;         // outputs of the actor
   Mlp trunk;                     // empty unless hidden layers are shared
   std::vector<LstmLayer> lstms;  // none; one for both MLPs; or the actor's and the critic's
   Mlp actor;

@@ -1,6 +1,6 @@
 // The value of every action in a state: Q(s, a) of a Discrete action space.
 //
-//   features -> Q MLP -> a value an action
+//   observations -> features (network.h) -> Q MLP -> a value an action
 //
 // or, with dueling streams (Wang et al., 2016), Q = V + A - mean A:
 //
@@ -8,7 +8,7 @@
 //                          +-> advantage MLP -> A of each action
 //
 // where the streams take over the last hidden layer. Parameters carry the names of this module's state_dict:
-// {q,trunk,value,advantage}.{0,2,…}.{weight,bias}, Sequential(Linear, ReLU, …, Linear).
+// those of the features, and {q,trunk,value,advantage}.{0,2,…}.{weight,bias}, Sequential(Linear, ReLU, …, Linear).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace shoal::learn {
 
 /// Where the parameters are; a value.
 struct QLayers {
-  std::int64_t dense = 0;  // elements of the dense vector
+  Features features;
   std::int64_t actions = 0;
   Mlp trunk;             // all of it, if not dueling
   Mlp value, advantage;  // empty if not dueling
@@ -35,8 +35,7 @@ struct QLayers {
 
   bool dueling() const noexcept { return !advantage.empty(); }
 
-  /// Declares the parameters and builds them. Hidden layers are policy_hidden. The observations have no
-  /// images (refuse_images()).
+  /// Declares the parameters and builds them. Hidden layers are policy_hidden.
   static QLayers create(const collect::ObservationEncoder& obs, std::int64_t actions, bool dueling,
                         const LearnerConfig& config, Parameters& parameters);
   /// Initial values: a function of the seed alone.
@@ -50,7 +49,7 @@ class QNetwork {
 
   /// Of encoded observations, a view for each leaf; `q` has `actions` elements a row. Any number of rows.
   virtual void forward(std::span<const shm::TensorView> obs, std::span<float> q) = 0;
-  /// The same, keeping what backward() needs.
+  /// The same, keeping what backward() needs; images must stay as they are until then.
   virtual void forward_train(std::span<const shm::TensorView> obs, std::span<float> q) = 0;
   /// From the derivative of the loss by forward_train()'s values to that by all parameters, which it
   /// overwrites.
@@ -59,10 +58,7 @@ class QNetwork {
   virtual void parameters_changed() = 0;
 };
 
-/// Borrows both. On own kernels (mlp_chain.h).
+/// Borrows both. On own kernels (mlp_chain.h, feature_input.h).
 std::unique_ptr<QNetwork> make_q_network(const QLayers& layers, const Parameters& parameters);
-
-/// InvalidArgument, naming the first image, where there are any: `algorithm` does without them so far.
-void refuse_images(const collect::ObservationEncoder& obs, const char* algorithm);
 
 }  // namespace shoal::learn

@@ -8,7 +8,7 @@ RecurrentActorCritic::RecurrentActorCritic(const Network& network, const Paramet
                                            const MlpKernels& kernels, int threads)
     : network_(network),
       parameters_(parameters),
-      input_(network, parameters, kernels, threads),
+      input_(network.features, parameters, kernels, threads),
       actor_(network.actor, network.activation, parameters, kernels),
       critic_(network.critic, network.activation, parameters, kernels),
       d_(2) {

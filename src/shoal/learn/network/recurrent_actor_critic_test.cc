@@ -47,9 +47,10 @@ class RecurrentActorCriticOf
     }
     model_ = std::make_unique<RecurrentActorCritic>(network_, parameters_,
                                                     mlp_kernels()[std::get<1>(GetParam())]);
-    obs_ = random_floats(static_cast<std::size_t>(kRows * network_.dense), 2);
-    view_ = {
-        {reinterpret_cast<std::byte*>(obs_.data()), kRows, {shm::DType::kF32, {network_.dense}}}};
+    obs_ = random_floats(static_cast<std::size_t>(kRows * network_.features.dense), 2);
+    view_ = {{reinterpret_cast<std::byte*>(obs_.data()),
+              kRows,
+              {shm::DType::kF32, {network_.features.dense}}}};
     memory_ = random_floats(4 * model_->memory_size(), 6);
   }
 

@@ -1,18 +1,14 @@
 #include "shoal/learn/off_policy/off_policy_agent.h"
 
 #include "shoal/learn/learner/state_arrays.h"
-#include "shoal/learn/network/q_network.h"
 
 namespace shoal::learn {
 
 OffPolicyAgent::OffPolicyAgent(const env::Space& observation, const env::Space& action,
-                               const OffPolicyConfig& config, std::uint64_t seed,
-                               const char* algorithm)
+                               const OffPolicyConfig& config, std::uint64_t seed)
     : encoder_(observation, {.normalize = config.normalize_obs, .clip = config.clip_obs}),
       decoder_(action),
-      random_(seed) {
-  refuse_images(encoder_, algorithm);
-}
+      random_(seed) {}
 
 void OffPolicyAgent::decode(const shm::TensorView& actions, const shm::TensorView& to) const {
   decoder_.decode(actions, to);

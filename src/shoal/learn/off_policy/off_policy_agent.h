@@ -39,10 +39,9 @@ class OffPolicyAgent : public ActingPolicy {
   const Philox& random() const noexcept { return random_; }
 
  protected:
-  /// Throws InvalidArgument for spaces that it does not cover (which, and what it covers); `algorithm`
-  /// is for the text.
+  /// Throws InvalidArgument for spaces that it does not cover (which, and what it covers).
   OffPolicyAgent(const env::Space& observation, const env::Space& action,
-                 const OffPolicyConfig& config, std::uint64_t seed, const char* algorithm);
+                 const OffPolicyConfig& config, std::uint64_t seed);
 
   /// Is told whenever they are.
   virtual void parameters_changed() = 0;

@@ -1,6 +1,9 @@
 #include "shoal/learn/off_policy/off_policy_config.h"
 
+#include <fmt/format.h>
+
 #include "shoal/learn/config/option.h"
+#include "shoal/os/error.h"
 
 namespace shoal::learn {
 
@@ -14,6 +17,12 @@ void validate(const OffPolicyConfig& c) {
   check(c.prioritized_eps > 0, "prioritized_eps", c.prioritized_eps, "above 0");
   check(c.learning_starts >= 0, "learning_starts", static_cast<double>(c.learning_starts),
         "0 or more");
+  if (c.learning_starts >= c.total_steps)
+    throw InvalidArgument(
+        fmt::format("configure training: learning_starts = {} and total_steps = {}: the run would "
+                    "end before it "
+                    "learns; lower learning_starts, or raise total_steps above it",
+                    c.learning_starts, c.total_steps));
   check(c.batch_size >= 1, "batch_size", c.batch_size, "at least 1");
   check(c.train_freq >= 1 && c.train_freq <= 1'000'000, "train_freq",
         static_cast<double>(c.train_freq), "from 1 to 1000000");

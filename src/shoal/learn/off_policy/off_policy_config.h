@@ -19,7 +19,7 @@ struct OffPolicyConfig : LearnerConfig {
 
   // Update
   std::int64_t learning_starts =
-      100;  // steps before the first update; actions are random until then
+      100;  // steps before the first update, below total_steps; actions are random until then
   int batch_size = 256;
   std::int64_t train_freq = 1;  // steps between two times that it learns
   int gradient_steps = 1;       // updates each time; -1: as many as train_freq

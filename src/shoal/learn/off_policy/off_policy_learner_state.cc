@@ -12,13 +12,12 @@
 namespace shoal::learn {
 namespace {
 
-std::vector<NamedArray> arrays_of(const collect::ReplayContents& contents) {
+std::vector<NamedArray> arrays_of(collect::ReplayContents contents) {
   std::vector<NamedArray> arrays;
   arrays.push_back(named_array("heads", std::span<const std::int64_t>(contents.heads)));
   arrays.push_back(named_array("begun", std::span<const std::uint8_t>(contents.begun)));
-  arrays.push_back(
-      named_array("rows", std::span(reinterpret_cast<const std::uint8_t*>(contents.rows.data()),
-                                    contents.rows.size())));
+  const auto bytes = static_cast<std::int64_t>(contents.rows.size());
+  arrays.push_back({"rows", {shm::DType::kU8, {bytes}}, std::move(contents.rows)});
   arrays.push_back(named_array("weights", std::span<const std::uint64_t>(contents.weights)));
   arrays.push_back(named_array("greatest", std::span<const std::uint64_t>(&contents.greatest, 1)));
   return arrays;

@@ -155,6 +155,21 @@ TEST(OffPolicyLearner, TheRowOfADeadWorkerIsNoTransition) {
   EXPECT_EQ(kept[3].flags & 4U, 4U);
 }
 
+TEST(OffPolicyLearner, ARunThatWouldEndBeforeItLearnsIsRefusedWithBothNumbers) {
+  DqnConfig config = small();
+  config.total_steps = 5000;
+  config.learning_starts = 5000;
+  try {
+    validate(config);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("learning_starts = 5000 and total_steps = 5000"));
+    EXPECT_THAT(error.what(), HasSubstr("lower learning_starts"));
+  }
+  config.learning_starts = 4999;
+  EXPECT_NO_THROW(validate(config));
+}
+
 TEST(OffPolicyLearner, AReplayTooSmallForItsWindowsIsRefusedWithTheLeast) {
   DqnConfig config = small();
   config.buffer_size = 15;
@@ -168,17 +183,6 @@ TEST(OffPolicyLearner, AReplayTooSmallForItsWindowsIsRefusedWithTheLeast) {
   }
   config.buffer_size = 16;
   EXPECT_NO_THROW(learner(*envs, config));
-}
-
-TEST(OffPolicyLearner, PicturesAreRefusedByName) {
-  const env::Space image{env::Box{{shm::DType::kU8, {84, 84, 4}}, {0}, {255}}};
-  const env::Space action{env::Discrete{.n = 3, .start = 0, .dtype = shm::DType::kI64}};
-  try {
-    make_learner(image, action, 1, small(), 1);
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("dqn does not learn from images"));
-  }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::
   validate(config);
   const Shards shards(std::move(group), config.shards, num_envs);
   return make_rollout_learner(observation, action, shards, config, seed, config.overlap,
-                              [&](ActorCriticPolicy& policy) {
+                              config.ranks, [&](ActorCriticPolicy& policy) {
                                 return std::make_unique<PpoUpdate>(policy, config, shards);
                               });
 }

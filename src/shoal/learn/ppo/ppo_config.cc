@@ -13,6 +13,7 @@ void validate(const PpoConfig& c) {
   check(!c.clip_range_value || *c.clip_range_value > 0, "clip_range_value",
         c.clip_range_value.value_or(0), "above 0 or null");
   check(!c.target_kl || *c.target_kl > 0, "target_kl", c.target_kl.value_or(0), "above 0 or null");
+  validate(c.ranks);
   check(c.shards >= 0, "shards", c.shards, "0 (one for each rank) or more");
 }
 

@@ -8,6 +8,7 @@
 
 #include "shoal/learn/config/learner_config.h"
 #include "shoal/learn/config/preset.h"
+#include "shoal/learn/config/rank_options.h"
 
 namespace shoal::learn {
 
@@ -32,6 +33,7 @@ struct PpoConfig : LearnerConfig {
   int shards =
       0;  // of the environments, kept apart for the same bits on any number of ranks that goes
           // into it; 0: one for each rank
+  RankOptions ranks = {};
   /// The next rollout is collected beside the update, with the weights from before it. The ratio
   /// is by the log-probabilities of the weights that acted, as ever.
   bool overlap = false;
@@ -66,6 +68,7 @@ template <class Config, class Visit>
 void for_each_option(Config& c, Visit&& visit) {
   for_each_option_of_update(c, visit);
   visit("shards", c.shards);
+  for_each_rank_option(c.ranks, visit);
   visit("overlap", c.overlap);
 }
 

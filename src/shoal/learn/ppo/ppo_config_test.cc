@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "shoal/learn/config/option.h"
@@ -45,6 +46,8 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.normalize_returns = true;
   config.value_gain = 1.5;
   config.shards = 4;
+  config.ranks.split_update = SplitUpdate::kNever;
+  config.ranks.sync_fraction = 0.5;
   config.max_grad_norm = 5;
   config.adam_beta1 = 0.8;
   config.adam_beta2 = 0.99;
@@ -116,6 +119,13 @@ TEST(PpoConfig, ValuesThatCannotBeUsedAreNamedWithTheirLimits) {
   for (const auto& [name, value] : wrong.items()) {
     EXPECT_NE(refusal({{name, value}}).find(name), std::string::npos) << name;
   }
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const double value : {-0.5, kInfinity, kNan})
+    EXPECT_NE(refusal({{"value_coef", value}}).find("value_coef"), std::string::npos) << value;
+  for (const double value : {kInfinity, kNan})
+    EXPECT_NE(refusal({{"entropy_coef", value}}).find("entropy_coef"), std::string::npos) << value;
+  EXPECT_EQ(refusal({{"entropy_coef", -0.01}, {"value_coef", 0}}), "");
   EXPECT_NE(refusal({{"sign_reward", true}, {"normalize_reward", true}}), "");
 }
 

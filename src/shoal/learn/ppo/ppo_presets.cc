@@ -1,5 +1,6 @@
 // PPO's presets. Source of "sb3" and the cleanrl ones: the defaults in those programs; of "zoo_atari" and
-// "atari": rl-baselines3-zoo (hyperparams/ppo.yml); MuJoCo's are tianshou's. Evaluations of Atari's are rarer, since whole games
+// "atari": rl-baselines3-zoo (hyperparams/ppo.yml); MuJoCo's are tianshou's. Pictures of "zoo_atari" are made as by
+// Stable-Baselines3's wrappers, those of "atari" as by Gymnasium's. Evaluations of Atari's are rarer, since whole games
 // are long. Those of a task began as rl-baselines3-zoo's and were tuned with this learner for the fewest seconds to the task's
 // target.
 #include "shoal/learn/ppo/ppo_config.h"
@@ -14,7 +15,8 @@ constexpr std::string_view kZooAtari = R"({
       "sign_reward": true, "policy_hidden": [], "value_hidden": [],
       "eval_every": 500000, "final_episodes": 30})";
 
-// As tianshou's benchmark of MuJoCo was run.
+// The settings of tianshou's benchmark of MuJoCo, but for the length: its runs have 3,000,000 steps, over which the
+// learning rate falls, and what it publishes is the best of their first 1,000,000.
 constexpr std::string_view kTianshouMujoco = R"({
       "num_envs": 64, "total_steps": 1000000, "num_steps": 32, "batch_size": 64, "epochs": 10,
       "learning_rate": 3e-4, "learning_rate_schedule": "linear", "adam_eps": 1e-8,

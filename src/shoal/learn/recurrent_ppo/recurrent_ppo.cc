@@ -30,7 +30,7 @@ std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::
   return std::make_unique<RolloutLearner>(
       observation, action, Shards(num_envs), config, seed,
       [&](ActorCriticPolicy& policy) {
-        return std::make_unique<RecurrentPpoUpdate>(policy, config);
+        return std::make_unique<RecurrentPpoUpdate>(policy, config, num_envs);
       },
       config.recurrence());
 }

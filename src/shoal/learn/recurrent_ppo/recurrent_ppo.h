@@ -2,7 +2,8 @@
 // (Hochreiter and Schmidhuber, 1997) before the hidden layers. What is particular to them is as in
 // Huang et al., "The 37 Implementation Details of Proximal Policy Optimization" (2022): orthogonal
 // weights and biases of 0, memories of 0 at first and where an episode begins, minibatches of whole
-// sequences, and updates that go on from what was remembered at the rollout's beginning.
+// sequences, and updates that go on from what was remembered at the rollout's beginning. A batch_size
+// below num_steps cuts sequences, as sb3-contrib does (recurrent_ppo_update.h).
 //
 // rollout_learner.h says what is deterministic. Threads: one at a time.
 #pragma once

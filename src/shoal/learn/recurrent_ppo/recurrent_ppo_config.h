@@ -1,5 +1,8 @@
 // What recurrent PPO is told: PPO's options, and what its network remembers. Defaults are sb3-contrib's:
 // num_steps and batch_size 128, an LSTM of 256 cells for the policy and another one for the value.
+//
+// A minibatch is whole environments, about batch_size steps of them. A batch_size below num_steps cuts
+// environments into pieces of about its length: what is learned through time reaches no further back.
 #pragma once
 
 #include <span>

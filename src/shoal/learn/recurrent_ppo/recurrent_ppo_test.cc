@@ -32,8 +32,10 @@ RecurrentPpoConfig small() {
 
 // With a learning rate of 0 the weights that learn are those that acted: every ratio of the update is 1, if
 // its sequences begin where they must and with what was remembered there.
-void expect_what_acted(VectorEnv& envs, int rollouts) {
+void expect_what_acted(VectorEnv& envs, int rollouts, int batch_size = 128) {
   RecurrentPpoConfig config = small();
+  config.batch_size = batch_size;
+  config.orthogonal_init = false;  // whose small head makes little of what is remembered
   config.learning_rate = 0;
   config.epochs = 2;
   const auto ppo = learner_for(envs, config, 3);
@@ -55,6 +57,36 @@ TEST(RecurrentPpo, UpdatesSeeWhatThePolicyThatActedSaw) {
 TEST(RecurrentPpo, UpdatesOfEpisodesLongerThanARolloutDoToo) {
   const auto envs = serial_envs("shoal/Pendulum-v1", 5);  // 200 steps an episode, 64 a rollout
   expect_what_acted(*envs, 6);
+}
+
+// As sb3-contrib, which cuts the rollout at every batch_size rows.
+TEST(RecurrentPpo, ABatchSmallerThanARolloutCutsSequencesThatGoOnFromWhatWasRemembered) {
+  for (const int batch_size : {2, 16, 24, 63}) {
+    for (const AutoresetMode mode : {AutoresetMode::kNextStep, AutoresetMode::kSameStep}) {
+      const auto envs = serial_envs("shoal/CartPole-v1", 3, mode);
+      expect_what_acted(*envs, 3, batch_size);
+    }
+    const auto envs = serial_envs("shoal/Pendulum-v1", 2);
+    expect_what_acted(*envs, 4, batch_size);
+  }
+}
+
+TEST(RecurrentPpo, ThereAreAsManyMinibatchesAsTheBatchSizeSays) {
+  const auto steps_with = [](int num_envs, int batch_size) {
+    const auto envs = serial_envs("shoal/Pendulum-v1", num_envs);  // no episode ends in 64 steps
+    RecurrentPpoConfig config = small();
+    config.batch_size = batch_size;
+    config.epochs = 3;
+    const auto ppo = learner_for(*envs, config, 3);
+    ppo->begin(*envs);
+    ppo->iterate();
+    return ppo->state().counters.at("optimizer_steps").get<int>();
+  };
+  EXPECT_EQ(steps_with(4, 64), 3 * 4);
+  EXPECT_EQ(steps_with(4, 128), 3 * 2);
+  EXPECT_EQ(steps_with(4, 16), 3 * 16);
+  EXPECT_EQ(steps_with(1, 16), 3 * 4);
+  EXPECT_EQ(steps_with(1, 2), 3 * 32);
 }
 
 // What a policy remembers of an episode's beginning, acting on the same observations.

@@ -3,43 +3,64 @@
 #include <algorithm>
 
 namespace shoal::learn {
+namespace {
 
-RecurrentPpoUpdate::RecurrentPpoUpdate(ActorCriticPolicy& policy, const RecurrentPpoConfig& config)
-    : PpoUpdate(policy, config) {}
+/// Steps that the pieces of an environment begin with.
+std::vector<int> firsts_of(const RecurrentPpoConfig& config, int num_envs) {
+  const std::int64_t rows = std::int64_t{config.num_steps} * num_envs;
+  const std::int64_t minibatches = (rows + config.batch_size / 2) / config.batch_size;
+  const std::int64_t pieces =
+      std::clamp<std::int64_t>((minibatches + num_envs - 1) / num_envs, 1, config.num_steps);
+  std::vector<int> firsts;
+  for (std::int64_t piece = 0; piece < pieces; ++piece)
+    firsts.push_back(static_cast<int>(config.num_steps * piece / pieces));
+  return firsts;
+}
+
+}  // namespace
+
+RecurrentPpoUpdate::RecurrentPpoUpdate(ActorCriticPolicy& policy, const RecurrentPpoConfig& config,
+                                       int num_envs)
+    : PpoUpdate(policy, config), num_envs_(num_envs), firsts_(firsts_of(config, num_envs)) {
+  policy.keep_memory_before(firsts_);
+}
 
 std::size_t RecurrentPpoUpdate::split(collect::Rollout& rollout) {
   find_sequences(rollout);
-  return std::min(PpoUpdate::split(rollout), envs_.size());
+  return std::min(PpoUpdate::split(rollout), pieces_.size());
 }
 
 void RecurrentPpoUpdate::shuffle(std::int64_t iteration, int epoch) {
-  PpoUpdate::shuffle(envs_, iteration, epoch);
+  PpoUpdate::shuffle(pieces_, iteration, epoch);
 }
 
 void RecurrentPpoUpdate::find_sequences(collect::Rollout& rollout) {
-  num_envs_ = rollout.envs();
-  of_env_.assign(static_cast<std::size_t>(num_envs_), {});
-  envs_.clear();
+  of_piece_.assign(static_cast<std::size_t>(num_envs_) * firsts_.size(), {});
+  pieces_.clear();
   for (int env = 0; env < num_envs_; ++env) {
-    auto& sequences = of_env_[static_cast<std::size_t>(env)];
     const auto i = static_cast<std::size_t>(env);
-    bool goes_on = false;
-    for (int t = 0; t < rollout.steps(); ++t) {
-      const bool valid = rollout.valid(t)[i] != 0;
-      if (valid && !goes_on) sequences.push_back({env, t, 0});
-      if (valid) ++sequences.back().length;
-      goes_on = valid && rollout.terminated(t)[i] == 0 && rollout.truncated(t)[i] == 0;
+    for (std::size_t k = 0; k < firsts_.size(); ++k) {
+      const std::size_t piece = i * firsts_.size() + k;
+      auto& sequences = of_piece_[piece];
+      const int end = k + 1 < firsts_.size() ? firsts_[k + 1] : rollout.steps();
+      bool goes_on = false;
+      for (int t = firsts_[k]; t < end; ++t) {
+        const bool valid = rollout.valid(t)[i] != 0;
+        if (valid && !goes_on) sequences.push_back({env, t, 0});
+        if (valid) ++sequences.back().length;
+        goes_on = valid && rollout.terminated(t)[i] == 0 && rollout.truncated(t)[i] == 0;
+      }
+      if (!sequences.empty()) pieces_.push_back(static_cast<std::int32_t>(piece));
     }
-    if (!sequences.empty()) envs_.push_back(env);
   }
 }
 
 RolloutUpdate::Parts RecurrentPpoUpdate::minibatch(std::size_t which, std::size_t count) {
-  const std::size_t from = envs_.size() * which / count;
-  const std::size_t to = envs_.size() * (which + 1) / count;
+  const std::size_t from = pieces_.size() * which / count;
+  const std::size_t to = pieces_.size() * (which + 1) / count;
   sequences_.clear();
   for (std::size_t k = from; k < to; ++k) {
-    const auto& more = of_env_[static_cast<std::size_t>(envs_[k])];
+    const auto& more = of_piece_[static_cast<std::size_t>(pieces_[k])];
     sequences_.insert(sequences_.end(), more.begin(), more.end());
   }
   std::ranges::stable_sort(sequences_, std::ranges::greater(), &Sequence::length);
@@ -61,11 +82,11 @@ void RecurrentPpoUpdate::lay_out() {
   }
   const std::size_t size = policy_.model().memory_size();
   for (const Sequence& s : sequences_) {
-    if (s.first > 0) {
+    if (!std::ranges::binary_search(firsts_, s.first)) {  // an episode begins
       memory_.resize(memory_.size() + size);
       continue;
     }
-    const auto start = policy_.memory_at_start().row(static_cast<std::size_t>(s.env));
+    const auto start = policy_.memory_before(s.first).row(static_cast<std::size_t>(s.env));
     memory_.insert(memory_.end(), start.begin(), start.end());
   }
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "shoal/group/testing/layouts.h"
@@ -149,6 +150,21 @@ TEST_P(Ranks, WithoutShardsARunIsRepeatable) {
   run("three", {3}, config_of(GetParam(), {{"num_envs", 9}}));  // no power of two
 }
 
+TEST_P(Ranks, AnUpdateThatIsNotSharedOutGivesTheSameBits) {
+  const auto shared_out = config_of(GetParam(), {{"split_update", "always"}});
+  run("always", {2}, shared_out);
+  for (const auto& [name, how, layout] : {std::tuple{"never", "never", Layout{2}},
+                                          {"apart", "never", Layout{1, 1}},
+                                          {"measured", "auto", Layout{2}}}) {
+    run(name, layout, config_of(GetParam(), {{"split_update", how}}));
+    EXPECT_EQ(arrays(name), arrays("always")) << name;
+    EXPECT_EQ(progress(name), progress("always")) << name;
+  }
+  run("shards", {2}, config_of(GetParam(), {{"split_update", "never"}, {"shards", 4}}));
+  run("alone", {1}, config_of(GetParam(), {{"shards", 4}}));
+  EXPECT_EQ(arrays("shards"), arrays("alone"));
+}
+
 TEST_P(Ranks, ARunGoesOnWithAnotherNumberOfRanks) {
   const auto whole = config_of(GetParam(), {{"shards", 4}});
   run("whole", {1}, whole);
@@ -187,6 +203,24 @@ TEST_F(RanksTest, NumbersThatDoNotGoTogetherAreRefusedOnAllRanks) {
         group->barrier();
       });
   }
+}
+
+TEST_F(RanksTest, AnUpdateOfEachRankNeedsSumsInLine) {
+  const auto config = config_of("ppo", {{"split_update", "never"}, {"num_envs", 9}});
+  std::vector<std::jthread> threads;
+  for (const auto& launch : group::testing::launches({2, 1}))
+    threads.emplace_back([&, launch] {
+      const auto group = Group::join(launch);
+      const auto envs =
+          vector::VectorEnv::create(kEnv, {.num_envs = 3, .backend = vector::Backend::kSerial});
+      EXPECT_THAT(
+          [&] {
+            make_learner(envs->single_observation_space(), envs->single_action_space(), 9,
+                         config.algorithm, 1, group);
+          },
+          ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("split_update is never")));
+      group->barrier();
+    });
 }
 
 TEST_F(RanksTest, OtherAlgorithmsAreRefused) {

@@ -33,6 +33,7 @@ ScalarRecord scalars_of(const IterationStats& stats, const EndedEpisodes& ended,
   Adder add(record);
   add("rollout/ep_rew_mean", stats.episode_return_mean);
   add("rollout/ep_len_mean", stats.episode_length_mean);
+  if (stats.steps_cut) add("rollout/steps_cut", static_cast<double>(*stats.steps_cut));
   add("time/fps", steps_per_second);
   add("time/iterations", static_cast<double>(stats.iteration));
   add("time/time_elapsed", seconds);
@@ -47,6 +48,11 @@ ScalarRecord scalars_of(const IterationStats& stats, const EndedEpisodes& ended,
   add("train/loss", stats.loss);
   add("train/policy_gradient_loss", stats.policy_loss);
   add("train/policy_lag", stats.policy_lag);
+  if (stats.collectors) {
+    add("collect/collectors", static_cast<double>(*stats.collectors));
+    add("collect/stale_steps", static_cast<double>(stats.stale_steps));
+    add("collect/lost_rollouts", static_cast<double>(stats.lost_rollouts));
+  }
   if (stats.action_std) add("train/std", *stats.action_std);
   add("rollout/exploration_rate", stats.exploration);
   add("train/ent_coef", stats.temperature);

@@ -20,17 +20,18 @@
 // With ranks it goes on from rank 0's checkpoint, with as many ranks or, where there are shards,
 // others.
 //
-// It does not hold for actors in processes (a3c.h): they learn on with the parameters, statistics
-// and counts of the checkpoint, and with environments that are reset; status().resume is kAnew. Nor
-// for environments that break the rule in replayable_vector_env.h; then the run goes on with
+// It does not hold for actors in processes (a3c.h) and for collectors on other hosts
+// (remote_collectors.h): they go on with the parameters, statistics and counts of the checkpoint,
+// and with environments that are reset; status().resume is kAnew. Nor for environments that break the rule in replayable_vector_env.h; then the run goes on with
 // environments reset, says so, and status().resume is kRestarted. Nor across machines, versions, or
 // another number of environments.
 //
 // Threads: any thread may call status(), poll(), wait() and stop(); one thread constructs, starts
 // and destroys. The environments belong to the training thread from start() until wait() returns
 // true.
-// Death: a killed run loses what came after its last checkpoint, at most `save_every_seconds`. With
-// ranks the end of one is the others', within seconds: wait() throws group::PeerLost.
+// Death: a killed run loses what came after its last checkpoint, at most `save_every_seconds`, or 20
+// times as long as one takes to write where that is more. With ranks the end of one is the others',
+// within seconds: wait() throws group::PeerLost.
 #pragma once
 
 #include <chrono>
@@ -45,6 +46,7 @@
 #include "shoal/group/group.h"
 #include "shoal/learn/a3c/actor_processes.h"
 #include "shoal/learn/algorithm/train_config.h"
+#include "shoal/learn/remote/remote_collectors.h"
 #include "shoal/learn/run/scalars.h"
 #include "shoal/vector/vector_env.h"
 
@@ -59,6 +61,8 @@ struct TrainSetup {
   nlohmann::json about =
       nlohmann::json::object();  // goes into config.json beside "config": the environment's id, …
   std::shared_ptr<ActorProcesses> actors = {};  // of A3C, which has these instead of envs
+  /// Of IMPALA and APPO whose collectors are on other hosts, and have the environments.
+  std::shared_ptr<RemoteCollectors> collectors = {};
   /// Ranks that train together: `envs` are this one's share of config.num_envs (make_learner.h).
   /// All are told the same; only rank 0 evaluates, and only it reads and writes the run's
   /// directory.
@@ -70,7 +74,7 @@ enum class ResumeKind {
   kPending,    // the environments are not back yet
   kExact,      // they are where they stood
   kRestarted,  // they could not be brought back, and were reset
-  kAnew,       // they are those of actors, which begin with environments that were reset
+  kAnew,  // they are those of actors or collectors, which begin with environments that were reset
 };
 
 struct TrainStatus {

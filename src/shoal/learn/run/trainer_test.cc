@@ -11,6 +11,7 @@
 #include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/trained_policy.h"
+#include "shoal/learn/run/training_run.h"
 #include "shoal/learn/testing/temporary_directory.h"
 #include "shoal/vector/testing/thread_launcher.h"
 
@@ -298,6 +299,13 @@ TEST_F(TrainerTest, ResumeIsExactAcrossTheReplayLimit) {
   train(setup("parts", config, true));
   EXPECT_EQ(resume_kind_, ResumeKind::kExact);
   EXPECT_EQ(arrays_of_run("parts"), arrays_of_run("whole"));
+}
+
+TEST(TrainingRun, SavingTakesAtMostATwentiethOfARunUnlessItIsAskedForAfterEachIteration) {
+  EXPECT_EQ(rest_between_saves(60, 0), 60) << "none has been made";
+  EXPECT_EQ(rest_between_saves(60, 3), 60);
+  EXPECT_EQ(rest_between_saves(60, 15), 300);
+  EXPECT_EQ(rest_between_saves(0, 15), 0);
 }
 
 TEST_F(TrainerTest, TheLastSaveOfAKilledRunIsEnough) {

@@ -30,11 +30,18 @@ constexpr double kRateSeconds = 2.0;              // over which steps_per_second
 constexpr std::uint32_t kSeedIndex = 0xFFFFFFFF;  // no environment: those of training use their own
 
 const env::Space& observation_space_of(const TrainSetup& setup) {
-  return setup.envs ? setup.envs->single_observation_space() : setup.actors->observation_space();
+  if (setup.envs) return setup.envs->single_observation_space();
+  return setup.actors ? setup.actors->observation_space() : setup.collectors->observation_space();
 }
 
 const env::Space& action_space_of(const TrainSetup& setup) {
-  return setup.envs ? setup.envs->single_action_space() : setup.actors->action_space();
+  if (setup.envs) return setup.envs->single_action_space();
+  return setup.actors ? setup.actors->action_space() : setup.collectors->action_space();
+}
+
+int num_envs_of(const TrainSetup& setup) {
+  if (setup.envs) return setup.envs->num_envs();
+  return setup.actors ? setup.actors->num_envs() : setup.collectors->num_envs();
 }
 
 EnvRange range_of(const TrainSetup& setup) {
@@ -43,12 +50,13 @@ EnvRange range_of(const TrainSetup& setup) {
 
 TrainSetup checked(TrainSetup setup) {
   validate(setup.config);
-  if (!setup.envs == !setup.actors)
-    throw InvalidArgument("train: there have to be environments, or actors that have them");
+  if ((setup.envs != nullptr) + (setup.actors != nullptr) + (setup.collectors != nullptr) != 1)
+    throw InvalidArgument(
+        "train: there have to be environments, or actors that have them, here or elsewhere");
   if (setup.actors && !std::holds_alternative<A3cConfig>(setup.config.algorithm))
     throw InvalidArgument(fmt::format("train: actors are for {}, not for {}", A3cConfig::kAlgorithm,
                                       algorithm_of(setup.config.algorithm)));
-  const int num_envs = setup.envs ? setup.envs->num_envs() : setup.actors->num_envs();
+  const int num_envs = num_envs_of(setup);
   const int wanted = range_of(setup).count;
   if (num_envs != wanted)
     throw InvalidArgument(
@@ -76,6 +84,11 @@ double number_or_nan(const json& value) {
 json number_or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 }  // namespace
+
+double rest_between_saves(double every, double took) noexcept {
+  constexpr double kRests = 20;
+  return every == 0 ? 0 : std::max(every, kRests * took);
+}
 
 TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
     : setup_(checked(std::move(setup))), journal_(journal), learner_(make_its_learner()) {
@@ -107,7 +120,7 @@ std::unique_ptr<Learner> TrainingRun::make_its_learner() {
   if (setup_.actors)
     return std::make_unique<A3c>(setup_.actors, std::get<A3cConfig>(algorithm), seed);
   return make_learner(observation_space(), action_space(), setup_.config.num_envs, algorithm, seed,
-                      setup_.group);
+                      setup_.group, setup_.collectors);
 }
 
 double TrainingRun::seconds() const { return earlier_seconds_ + os::seconds_since(started_); }
@@ -221,18 +234,18 @@ TrainResult TrainingRun::train(const std::stop_token& stop) {
     iterate();
   }
   learner_->rest();  // what follows has the machine for itself
+  if (setup_.collectors) setup_.collectors->end(ending != TrainResult::Ending::kStopped);
   if (!complete) save();
   return finish(ending, stop);
 }
 
 Orders TrainingRun::orders(const std::stop_token& stop) {
-  const auto unsaved = os::seconds_since(saved_);
+  const double rest = rest_between_saves(setup_.config.save_every_seconds, write_seconds_);
   const Orders mine{
       .stop = stop.stop_requested() || paused(),
       .over = over(),
       .target = standing_.reached_target == setup_.config.target_return && standing_.reached_target,
-      .save =
-          learner_->steps() > session_start_step_ && unsaved >= setup_.config.save_every_seconds};
+      .save = learner_->steps() > session_start_step_ && os::seconds_since(saved_) >= rest};
   return group() == nullptr ? mine : agree(*group(), mine);
 }
 
@@ -352,11 +365,13 @@ void TrainingRun::keep_best(double mean_return) {
 
 void TrainingRun::save() {
   const trace::Scope scope(trace::Span::kSave);
-  auto learner = learner_->state();
+  auto learner = learner_->state();  // which waits for a rollout that is under way
+  const auto begun = os::Clock::now();
   auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
   if (group() == nullptr || bring_together(*group(), learner, envs))
     write_checkpoint(last(), arrays_of(learner, envs), state_json(learner));
   saved_ = os::Clock::now();
+  write_seconds_ = os::seconds_between(begun, saved_);
 }
 
 json TrainingRun::state_json(const LearnerState& learner) const {

@@ -24,6 +24,10 @@
 
 namespace shoal::learn {
 
+/// Seconds from the end of a periodic save, whose writing took `took`, to the next one: `every`, or 20
+/// times as long as it took, so that it takes at most a twentieth of a run. With `every` 0 no such rest.
+double rest_between_saves(double every, double took) noexcept;
+
 class TrainingRun {
  public:
   /// As Trainer's constructor. Borrows `journal`.
@@ -86,6 +90,7 @@ class TrainingRun {
   std::int64_t session_start_step_ = 0;
   os::Clock::time_point started_ = os::Clock::now();
   os::Clock::time_point saved_ = os::Clock::now();
+  double write_seconds_ = 0;  // of the last save
   double recent_rate_ = 0;
 };
 

@@ -30,12 +30,23 @@ void check_bounds(const collect::ActionDecoder& decoder) {
   }
 }
 
+void check_no_images(const collect::ObservationEncoder& encoder) {
+  if (encoder.image_paths().empty()) return;
+  const std::string& path = encoder.image_paths().front();
+  throw InvalidArgument(
+      fmt::format("sac does not learn from images so far, and the observations have one{}. ppo, "
+                  "a2c, impala and "
+                  "appo do; or let the environment give a vector of features",
+                  path.empty() ? "" : fmt::format(" ('{}')", path)));
+}
+
 }  // namespace
 
 SacPolicy::SacPolicy(const env::Space& observation, const env::Space& action,
                      const SacConfig& config, std::uint64_t seed)
-    : OffPolicyAgent(observation, a_box(action), config, seed, "sac"),
+    : OffPolicyAgent(observation, a_box(action), config, seed),
       dimensions_(static_cast<std::size_t>(decoder().spec().numel())) {
+  check_no_images(encoder());
   check_bounds(decoder());
   layers_ = add_mlp(parameters(), "actor", encoder().dense(), config.policy_hidden,
                     static_cast<std::int64_t>(2 * dimensions_), 0.01);

@@ -1,5 +1,6 @@
 #include "shoal/learn/sac/sac.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shoal/learn/algorithm/presets.h"
@@ -27,6 +28,17 @@ TEST(Sac, ItsDefaultsAreThoseOfStableBaselines3) {
 
 TEST(Sac, LearnsPendulumByItsPreset) {
   EXPECT_GE(best_return_by_preset("Pendulum-v1", "sac", -200, 3000, 1000), -200);
+}
+
+TEST(Sac, PicturesAreRefusedByName) {
+  const env::Space image{env::Box{{shm::DType::kU8, {84, 84, 4}}, {0}, {255}}};
+  const env::Space action{env::Box{{shm::DType::kF32, {1}}, {-1}, {1}}};
+  try {
+    make_learner(image, action, 1, SacConfig(), 1);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("sac does not learn from images"));
+  }
 }
 
 }  // namespace

@@ -140,12 +140,12 @@ inline NetworkOracle::Vector NetworkOracle::features(Tape& tape,
                                                      std::int32_t row) const {
   Vector all;
   std::size_t leaf = 0;
-  if (network_.dense > 0) {
+  if (network_.features.dense > 0) {
     const auto* x = reinterpret_cast<const float*>(obs[leaf++].row_data(row));
-    for (std::int64_t i = 0; i < network_.dense; ++i)
+    for (std::int64_t i = 0; i < network_.features.dense; ++i)
       all.push_back(tape.add(static_cast<double>(x[i])));
   }
-  for (const ImageTower& tower : network_.images) {
+  for (const ImageTower& tower : network_.features.images) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(obs[leaf++].row_data(row));
     auto [channels, height, width] = tower.shape;
     Vector x;

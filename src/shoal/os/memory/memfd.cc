@@ -53,8 +53,8 @@ void check_room(const std::string& name, std::size_t bytes) {
   check_file_size(attempt, bytes);
   if (bytes < kWorthALook) return;
   if (const MemoryLimit limit = available_memory(); bytes > limit.bytes) {
-    throw SystemError(fmt::format("{} ({} leaves {} bytes; use fewer environments or smaller "
-                                  "observations, or free memory)",
+    throw SystemError(fmt::format("{} ({} leaves {} bytes; use fewer environments, smaller "
+                                  "observations or a smaller replay (buffer_size), or free memory)",
                                   attempt, limit.source, limit.bytes),
                       ENOMEM);
   }

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 13> kLauncherPrefixes{
     "TORCHELASTIC_", "TORCHFT_", "RAY_",  "SLURM_STEP_", "PALS_", "JSM_",
 };
 
-constexpr std::array<std::string_view, 34> kLauncherVariables{
+constexpr std::array<std::string_view, 35> kLauncherVariables{
     // torchrun, and whoever imitates it
     "RANK",
     "LOCAL_RANK",
@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 34> kLauncherVariables{
     "SHOAL_GROUP_ADDR",
     "SHOAL_GROUP_ATTEMPT",
     "SHOAL_GROUP_SECRET",
+    "SHOAL_GROUP_STAR",
     // MPICH and Intel MPI
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",

@@ -35,6 +35,7 @@ TEST(Environment, LaunchersVariablesAreLeftOut) {
                               {"RAY_ADDRESS", "10.0.0.1:6379"},
                               {"TORCHFT_LIGHTHOUSE", "http://host"},
                               {"SHOAL_GROUP_SECRET", "of the ranks"},
+                              {"SHOAL_GROUP_STAR", "1"},
                               {"PALS_RANKID", "1"},
                               {"JSM_NAMESPACE_RANK", "1"},
                               {"FLUX_TASK_RANK", "1"},

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -100,6 +101,13 @@ OwnThread::OwnThread() noexcept : slot_(-1) {
   }
   // In a full table nothing is declared: the thread then counts as foreign, which errs on the safe
   // side.
+}
+
+OwnThread::OwnThread(const char* name) noexcept : OwnThread() {
+  ::pthread_setname_np(::pthread_self(), name);
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
 }
 
 OwnThread::~OwnThread() {

@@ -21,6 +21,9 @@ namespace shoal::process {
 class OwnThread {
  public:
   OwnThread() noexcept;
+  /// The same for a thread that was made for Shoal's work: it is called `name` (15 letters at most),
+  /// and signals go to others.
+  explicit OwnThread(const char* name) noexcept;
   ~OwnThread();
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;

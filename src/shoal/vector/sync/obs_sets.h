@@ -2,6 +2,7 @@
 // result without a copy of it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace shoal::vector {
 ///
 /// Threads: one calls; leases may be dropped in any.
 /// Processes, death: the caller's own, and ends with it.
+/// Memory ordering: what the holder of a lease read of the set it has read before advance() hands
+/// the set out (release when a lease is dropped, acquire where the set is found free, [lent]).
 class ObsSets {
  public:
   explicit ObsSets(int count = 1);
@@ -28,7 +31,7 @@ class ObsSets {
   bool is_free(int set) const noexcept;
   int first_free() const noexcept;
 
-  std::vector<std::shared_ptr<const int>> leases_;  // a set's own reference, and the lent ones
+  std::vector<std::shared_ptr<std::atomic<int>>> leases_;  // how many of each set are held
   int current_ = 0;
 };
 

@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <queue>
 #include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace shoal::vector {
@@ -47,6 +54,46 @@ TEST(ObsSets, NoHeldSetIsEverHandedOutAgain) {
       held.erase(held.begin() + static_cast<std::ptrdiff_t>(random() % held.size()));
     }
   }
+}
+
+TEST(ObsSets, WhatTheHolderOfALeaseReadsIsReadBeforeItsSetIsWrittenAgain) {
+  // ThreadSanitizer finds it a race where dropping a lease does not order the two.
+  struct Held {
+    int set;
+    int round;
+    std::shared_ptr<const void> lease;
+  };
+  constexpr int kRounds = 20'000;
+  ObsSets sets(3);
+  std::array<int, 3> values{};
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::queue<Held> held;
+  std::thread holder([&] {
+    for (int read = 0; read < kRounds; ++read) {
+      Held next;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return !held.empty(); });
+        next = std::move(held.front());
+        held.pop();
+      }
+      EXPECT_EQ(values[static_cast<std::size_t>(next.set)], next.round);
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    std::shared_ptr<const void> lease;
+    int set = -1;
+    while (!lease) {  // until the holder has dropped one
+      set = sets.advance();
+      values[static_cast<std::size_t>(set)] = round;
+      lease = sets.lease();
+    }
+    const std::lock_guard lock(mutex);
+    held.push({set, round, std::move(lease)});
+    changed.notify_one();
+  }
+  holder.join();
 }
 
 }  // namespace

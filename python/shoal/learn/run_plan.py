@@ -1,0 +1,244 @@
+"""What a run is to be, from what was asked: one that begins, or the recorded one that goes on."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal._version import __version__
+from shoal.learn import environments
+from shoal.learn.config import algorithm_names, holds_run, override, preset_for, read_run
+from shoal.learn.ranks import Ranks, policy_on_ranks
+from shoal.learn.remote import MAX_LAG
+from shoal.runs import preset as preset_config
+
+if TYPE_CHECKING:
+    from shoal.learn.zoo import Entry
+
+__all__ = ["Request", "RunPlan", "new_run_dir"]
+
+_LISTENING = ("appo", "impala")
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is to be.
+
+    Attributes:
+        env: what its environments are built of.
+        about: what its folder remembers of it.
+        config: the options of its algorithm, all of them.
+        overrides: those among them that were given.
+        policy: a network of the user's; None: one of Shoal's.
+        goes_on: it is the run that `run_dir` holds.
+        listen: where collectors come to; None: the run steps its environments itself.
+    """
+
+    env: Any
+    options: environments.EnvOptions
+    about: dict[str, Any]
+    config: dict[str, Any]
+    overrides: Mapping[str, Any]
+    policy: Any
+    device: Any
+    run_dir: Path
+    goes_on: bool
+    num_workers: int | None
+    listen: str | None
+
+
+@dataclass
+class Request:
+    """What `train` was asked for, in its own words."""
+
+    env: Any
+    algorithm: str | None
+    preset: str | None
+    config: str | Path | None
+    policy: Any
+    device: Any
+    run_dir: str | Path | None
+    resume: bool | str
+    nproc: int | None
+    num_workers: int | None
+    listen: str | None
+    options: environments.EnvOptions
+    overrides: dict[str, Any]
+
+    def check(self) -> None:
+        """Raises ValueError or TypeError for what is wrong whatever other ranks and the run's folder say."""
+        if self.listen is not None and self.resume is not True:
+            if self.algorithm not in _LISTENING:
+                raise ValueError(f"listen= is for algorithm= 'appo' and 'impala', not for {self.algorithm or 'ppo'}")
+            if self.policy is not None or self.nproc not in (None, 1):
+                raise ValueError(
+                    "listen= is for one process that trains a network of Shoal's: leave out policy= and nproc="
+                )
+        if self.algorithm is not None and self.algorithm not in algorithm_names():
+            raise ValueError(f"there is no algorithm {self.algorithm!r}; there is {', '.join(algorithm_names())}")
+        if self.resume not in (True, False, "auto"):
+            raise ValueError(f"resume is {self.resume!r}, it has to be True, False or 'auto'")
+        if self.resume == "auto" and self.run_dir is None:
+            raise TypeError("resume='auto' needs run_dir=, the directory where the run is or will be")
+
+    def plan(self, ranks: Ranks) -> RunPlan:
+        """The same on all `ranks`: what depends on files and clocks, rank 0 tells the others."""
+        if self.resume == "auto":
+            self.resume = ranks.same(lambda: holds_run(Path(str(self.run_dir))))
+            if self.resume:
+                self.algorithm = self.preset = self.config = None
+                self.overrides = {}
+        return self._recorded(ranks) if self.resume else self._anew(ranks)
+
+    def of_a_rank(self, plan: RunPlan) -> dict[str, Any]:
+        """Arguments of `Trainer` in another process, for the same run."""
+        asked = {name: vars(self)[name] for name in ("env", "algorithm", "preset", "config")}
+        of_the_run = {"run_dir": str(plan.run_dir), "resume": plan.goes_on}
+        return {**asked, **vars(self.options), **self.overrides, **of_the_run}
+
+    def _anew(self, ranks: Ranks) -> RunPlan:
+        if self.env is None:
+            raise TypeError("train needs an environment: an id such as 'CartPole-v1', a class or a factory")
+        name = environments.name_of(self.env)
+        env_id = name if isinstance(self.env, str) else ""
+        algorithm, preset, options, overrides = self.algorithm, self.preset, self.options, self.overrides
+        if self.listen is not None:
+            overrides = {"max_lag": MAX_LAG, **overrides}
+        about: dict[str, Any] = {}
+        if self.config is not None:
+            if preset is not None:
+                raise ValueError("config= is instead of preset=: leave one of them out")
+            entry = _read_zoo(self.config, env_id, algorithm)
+            algorithm, preset, about["settings"] = entry.algorithm, entry.preset, entry.source
+            options, rest = options.beside(entry.arguments)
+            overrides = {**rest, **overrides}
+        algorithm = algorithm if algorithm is not None else algorithm_names()[0]
+        preset = preset if preset is not None else preset_for(env_id, algorithm)
+        asked = options.atari
+        options = options.with_preprocessing(self.env, preset)
+        overrides = environments.sign_of_rewards(options, asked, preset_config(preset, algorithm), overrides)
+        about |= {"env": name, "env_is_id": isinstance(self.env, str), **options.record()}
+        about |= {"algorithm": algorithm, "preset": preset}
+        config = override(preset_config(preset, algorithm), overrides)
+        if self.device is not None and self.policy is None:
+            raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
+        run_dir = self.run_dir
+        if run_dir is None:
+            folder = new_run_dir(name, algorithm, config["seed"])
+            run_dir = ranks.same(lambda: str(folder))
+        return RunPlan(
+            self.env,
+            options,
+            about | {"shoal": __version__, "num_workers": self.num_workers},
+            config,
+            overrides,
+            self.policy,
+            self.device,
+            Path(run_dir),
+            goes_on=False,
+            num_workers=self.num_workers,
+            listen=self.listen,
+        )
+
+    def _recorded(self, ranks: Ranks) -> RunPlan:
+        overrides = self.overrides
+        if self.options.atari is not None:
+            overrides = environments.sign_of_rewards(self.options, self.options.atari, {}, overrides)
+        about, config = ranks.same(lambda: _read(self.run_dir, overrides, self.preset or self.config, self.algorithm))
+        policy, device = _network_of(about, self.policy, self.device)
+        if policy is not None and ranks.size > 1:
+            raise policy_on_ranks(ranks.size)
+        env = environments.recorded_env(about, self.env)
+        num_workers = _recorded_workers(about, self.num_workers)
+        options = self.options.over(environments.EnvOptions.of_run(about))
+        about |= {name: value for name, value in self.options.record().items() if value is not None}
+        if self.listen is not None and "listen" not in about:
+            raise ValueError(
+                "this run steps its environments itself, and does not go on with collectors: leave out listen="
+            )
+        assert self.run_dir is not None  # _read() has refused that
+        return RunPlan(
+            env,
+            options,
+            about | {"shoal": __version__, "num_workers": num_workers},
+            config,
+            overrides,
+            policy,
+            device,
+            Path(self.run_dir),
+            goes_on=True,
+            num_workers=num_workers,
+            listen=self.listen if self.listen is not None else about.get("listen"),
+        )
+
+
+def _recorded_workers(run: Mapping[str, Any], num_workers: int | None) -> int | None:
+    """`num_workers` of a run that is resumed. A3C in this process is another kind of learner than with actors."""
+    if run.get("algorithm") == "a3c":
+        alone = run.get("num_workers") == 0
+        if num_workers is None and alone:
+            return 0
+        if num_workers == 0 and not alone:
+            raise ValueError(
+                "this run of a3c has actors in processes, and does not go on in this one: leave out num_workers=0"
+            )
+    return num_workers
+
+
+def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")) -> Path:
+    """A directory that is not there yet, named after what is trained and when."""
+    task = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+    stem = f"{task}-{algorithm}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, count = parent / stem, 1
+    while path.exists():
+        count += 1
+        path = parent / f"{stem}-{count}"
+    return path
+
+
+def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
+    from shoal.learn import zoo
+
+    entry = zoo.read(config, env_id, algorithm)
+    if entry.notes:
+        warnings.warn(
+            f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=6
+        )
+    return entry
+
+
+def _read(
+    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: Any, algorithm: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a run directory says of its run, and its options with some changed."""
+    if run_dir is None:
+        raise TypeError("resume=True needs run_dir=, the directory of the run")
+    if preset is not None:
+        raise ValueError("a resumed run keeps its options: leave out preset= and config=, and override single ones")
+    about = read_run(Path(run_dir))
+    its_own = about.get("algorithm", "ppo")
+    if algorithm not in (None, its_own):
+        raise ValueError(f"{run_dir} is a run of {its_own}, which does not become one of {algorithm}")
+    config = about.pop("config")
+    config["pause_at_step"] = None
+    return about, override(config, overrides)
+
+
+def _network_of(about: Mapping[str, Any], policy: Any, device: Any) -> tuple[Any, Any]:
+    """The policy and the device that a recorded run goes on with; None for one of Shoal's own networks."""
+    if "policy" not in about:
+        for name, value in (("policy", policy), ("device", device)):
+            if value is not None:
+                raise ValueError(f"{name}= is of a network of one's own; this is a run of one of Shoal's")
+        return None, None
+    if policy is None:
+        policy = about["policy"]
+    if policy is None:
+        raise ValueError(
+            f"no import path leads to the run's policy, a {about['policy_name']}: give it as policy=, as when the run began"
+        )
+    return policy, device if device is not None else about["device"]

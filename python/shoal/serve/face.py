@@ -1,0 +1,67 @@
+"""What every service of models has for those who ask, wherever the models are."""
+
+from __future__ import annotations
+
+import abc
+import atexit
+import weakref
+from typing import Any, TypeVar
+
+from shoal.serve.client import Directory, ServiceModel
+from shoal.serve.observing import scalars
+
+__all__ = ["ServiceFace"]
+
+
+_Own = TypeVar("_Own", bound="ServiceFace")
+
+
+class ServiceFace(abc.ABC):
+    """A service that can be asked, given to workers, looked at and closed."""
+
+    directory: Directory
+    """Of its models; what travels to workers."""
+
+    @property
+    def address(self) -> str:
+        return self.directory.address
+
+    def model(self, name: str) -> ServiceModel:
+        """The model, to be asked from this process; what `shoal.worker().model(name)` is in a worker."""
+        return self.directory.find(name)
+
+    @abc.abstractmethod
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """What has been counted, by model."""
+
+    def scalars(self) -> dict[str, float]:
+        """stats() as flat names and numbers, such as "serve/segment/latency_p99_ms"; what write_scalars() writes."""
+        return scalars(self.stats())
+
+    def write_scalars(self, writer: Any, step: int) -> None:
+        """Gives scalars() to a writer of TensorBoard (`torch.utils.tensorboard.SummaryWriter`), or another with its
+        `add_scalar(name, value, step)`."""
+        for name, value in self.scalars().items():
+            writer.add_scalar(name, value, step)
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends it."""
+
+    def __enter__(self: _Own) -> _Own:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+open_services: weakref.WeakSet[ServiceFace] = weakref.WeakSet()
+"""Those that are closed when the program ends."""
+
+
+def _close_all() -> None:
+    for service in list(open_services):
+        service.close()
+
+
+atexit.register(_close_all)
