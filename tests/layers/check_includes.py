@@ -88,7 +88,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "learn": {
         "config": (),
         "checkpoint": (),
-        "network": ("config",),
+        "kernels": (),
+        "network": ("config", "kernels"),
         "optimizer": ("config", "network"),
         "learner": ("config", "checkpoint", "network", "optimizer"),
         "asynchronous": ("config", "checkpoint", "learner"),
@@ -104,6 +105,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "recurrent_ppo": ("config", "network", "learner", "ppo"),
         "algorithm": (
             "config",
+            "network",
             "learner",
             "asynchronous",
             "ppo",

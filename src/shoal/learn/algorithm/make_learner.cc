@@ -13,6 +13,7 @@
 #include "shoal/learn/impala/impala.h"
 #include "shoal/learn/learner/agent.h"
 #include "shoal/learn/learner/shards.h"
+#include "shoal/learn/network/network.h"
 #include "shoal/learn/ppo/ppo.h"
 #include "shoal/learn/recurrent_ppo/recurrent_ppo.h"
 #include "shoal/learn/sac/sac.h"
@@ -48,6 +49,7 @@ std::unique_ptr<Learner> make_learner(const env::Space& observation, const env::
                                       const std::shared_ptr<group::Group>& group,
                                       const std::shared_ptr<RolloutSupply>& supply) {
   if (supply) static_cast<void>(asynchronous_options(config));
+  std::visit([](const auto& its) { require_fast(its.precision); }, config);
   return std::visit(
       [&]<class Config>(const Config& its) -> std::unique_ptr<Learner> {
         if constexpr (kLearnsInAGroup<Config>) {

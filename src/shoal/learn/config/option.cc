@@ -15,6 +15,7 @@ using nlohmann::json;
 
 constexpr const char* kSchedules[] = {"constant", "linear"};
 constexpr const char* kActivations[] = {"tanh", "relu"};
+constexpr const char* kPrecisions[] = {"float32", "bfloat16"};
 constexpr const char* kNormalizations[] = {"none", "minibatch", "rollout"};
 constexpr const char* kOptimizers[] = {"adam", "rmsprop", "rmsprop_tf"};
 constexpr const char* kSplits[] = {"auto", "always", "never"};
@@ -41,6 +42,7 @@ void read_integer(const char* name, const json& value, Integer& out) {
 
 std::span<const char* const> value_names(Schedule) { return kSchedules; }
 std::span<const char* const> value_names(Activation) { return kActivations; }
+std::span<const char* const> value_names(Precision) { return kPrecisions; }
 std::span<const char* const> value_names(AdvantageNormalization) { return kNormalizations; }
 std::span<const char* const> value_names(OptimizerKind) { return kOptimizers; }
 std::span<const char* const> value_names(SplitUpdate) { return kSplits; }

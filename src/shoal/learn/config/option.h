@@ -19,6 +19,7 @@ namespace shoal::learn {
 /// The names of an enumeration's values, in their order.
 std::span<const char* const> value_names(Schedule);
 std::span<const char* const> value_names(Activation);
+std::span<const char* const> value_names(Precision);
 std::span<const char* const> value_names(AdvantageNormalization);
 std::span<const char* const> value_names(OptimizerKind);
 std::span<const char* const> value_names(SplitUpdate);

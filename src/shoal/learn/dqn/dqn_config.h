@@ -65,6 +65,7 @@ void for_each_option(Config& c, Visit&& visit) {
   visit("exploration_initial", c.exploration_initial);
   visit("exploration_final", c.exploration_final);
   visit("exploration_fraction", c.exploration_fraction);
+  visit("precision", c.precision);
 }
 
 }  // namespace shoal::learn

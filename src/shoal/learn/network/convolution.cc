@@ -9,25 +9,17 @@ namespace {
 
 std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-// Calls visit(o, c, y, x) in the order of torch's weight.
-template <class Visit>
-void for_each_weight(const Layer& layer, Visit&& visit) {
-  for (std::int64_t o = 0; o < layer.out; ++o) {
-    for (std::int64_t c = 0; c < layer.in; ++c) {
-      for (std::int64_t y = 0; y < layer.kernel; ++y) {
-        for (std::int64_t x = 0; x < layer.kernel; ++x) visit(o, c, y, x);
-      }
-    }
-  }
-}
-
 }  // namespace
+
+ImageShape output_of(const Layer& layer, const ImageShape& in) {
+  return {padded(layer.out), (in.height - layer.kernel) / layer.stride + 1,
+          (in.width - layer.kernel) / layer.stride + 1};
+}
 
 Convolution::Convolution(const Layer& layer, const ImageShape& in, const MlpKernels& kernels)
     : layer_(layer),
       in_(in),
-      out_{padded(layer.out), (in.height - layer.kernel) / layer.stride + 1,
-           (in.width - layer.kernel) / layer.stride + 1},
+      out_(output_of(layer, in)),
       kernels_(kernels),
       forward_(index(panels(out_.channels) * patch() * kPanel)),
       bias_(index(out_.channels)) {
@@ -79,22 +71,24 @@ void Convolution::forward(const float* in, float* out) const noexcept {
 void Convolution::add_gradient(const float* in, const float* delta,
                                float* gradient) const noexcept {
   const std::int64_t line = in_.width * in_.channels;
-  kernels_.product({.m = run(),
-                    .n = out_.channels,
-                    .depth = out_.width,
-                    .a = in,
-                    .a_row = 1,
-                    .a_step = layer_.stride * in_.channels,
-                    .b = delta,
-                    .b_row = out_.channels,
-                    .c = gradient,
-                    .c_row = out_.channels,
-                    .segments = out_.height,
-                    .a_segment = layer_.stride * line,
-                    .groups = layer_.kernel,
-                    .a_group = line,
-                    .c_group = run() * out_.channels,
-                    .accumulate = true});
+  for_blocks_of_lines(out_, [&](std::int64_t first, std::int64_t lines) {
+    kernels_.product({.m = run(),
+                      .n = out_.channels,
+                      .depth = out_.width,
+                      .a = in + first * layer_.stride * line,
+                      .a_row = 1,
+                      .a_step = layer_.stride * in_.channels,
+                      .b = delta + first * out_.width * out_.channels,
+                      .b_row = out_.channels,
+                      .c = gradient,
+                      .c_row = out_.channels,
+                      .segments = lines,
+                      .a_segment = layer_.stride * line,
+                      .groups = layer_.kernel,
+                      .a_group = line,
+                      .c_group = run() * out_.channels,
+                      .accumulate = true});
+  });
   const float one = 1.0F;
   kernels_.product({.m = 1,
                     .n = out_.channels,

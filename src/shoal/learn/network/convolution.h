@@ -15,10 +15,11 @@
 // runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
-#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 
@@ -33,6 +34,35 @@ struct ImageShape {
   std::int64_t pixels() const noexcept { return height * width; }
   std::int64_t size() const noexcept { return channels * pixels(); }
 };
+
+/// Calls visit(o, c, y, x) for each weight of the layer, in the order of torch's.
+template <class Visit>
+void for_each_weight(const Layer& layer, Visit&& visit) {
+  for (std::int64_t o = 0; o < layer.out; ++o) {
+    for (std::int64_t c = 0; c < layer.in; ++c) {
+      for (std::int64_t y = 0; y < layer.kernel; ++y) {
+        for (std::int64_t x = 0; x < layer.kernel; ++x) visit(o, c, y, x);
+      }
+    }
+  }
+}
+
+/// What the layer makes of such an image; its channels are padded to kPad.
+ImageShape output_of(const Layer& layer, const ImageShape& in);
+
+/// Calls visit(first, count) for the lines of such outputs, so many at a time that the derivative by them,
+/// four bytes a number, stays in the first cache while all places of a kernel are gone through.
+template <class Visit>
+void for_blocks_of_lines(const ImageShape& out, Visit&& visit) {
+  constexpr std::int64_t kBytes = 28 * 1024;
+  const std::int64_t most = std::max<std::int64_t>(1, kBytes / (4 * out.width * out.channels));
+  const std::int64_t blocks = (out.height + most - 1) / most;
+  for (std::int64_t k = 0, first = 0; k < blocks; ++k) {
+    const std::int64_t end = out.height * (k + 1) / blocks;
+    visit(first, end - first);
+    first = end;
+  }
+}
 
 class Convolution {
  public:

@@ -1,36 +1,43 @@
 // One image's part of a network on own kernels: convolutions, then one wide linear layer, each with
-// ReLU. Images stay the bytes that they are in memory until the first layer reads one, which scales
-// it to [0, 1].
+// ReLU. Images stay the bytes that they are in memory until the first layer reads one.
 //
 // Threads share the images of forward_train() and forward(), and in backward() `shards` of rows. A
-// shard's gradient is summed image by image, the shards' in their order, and how many there are depends
+// shard's gradient is summed row by row, the shards' in their order, and how many there are depends
 // on the number of rows alone: bits do not depend on the number of threads. What is kept are the
 // outputs of the layers, and of a patch nothing.
+//
+// Here is how the work is shared; in which numbers it is done says a derived class: FloatTower,
+// Bfloat16Tower.
 //
 // Threads: one at a time, which brings the team.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "shoal/learn/network/convolution.h"
+#include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/thread_team.h"
-#include "shoal/learn/network/wide_linear.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
 
 class ConvolutionTower {
  public:
-  /// Borrows the parameters, the kernels and the team.
-  ConvolutionTower(const ImageTower& tower, const Parameters& parameters, const MlpKernels& kernels,
-                   ThreadTeam& team);
+  /// In these numbers. Borrows the parameters, the kernels and the team.
+  static std::unique_ptr<ConvolutionTower> create(const ImageTower& tower, Precision precision,
+                                                  const Parameters& parameters,
+                                                  const MlpKernels& kernels, ThreadTeam& team);
+  virtual ~ConvolutionTower() = default;
+  ConvolutionTower(const ConvolutionTower&) = delete;
+  ConvolutionTower& operator=(const ConvolutionTower&) = delete;
 
   /// Floats of a row of features.
-  std::int64_t features() const noexcept { return linear_.layer().out; }
+  std::int64_t features() const noexcept { return tower_.linear.out; }
 
   /// Must be called when parameters were changed.
   void parameters_changed() noexcept { forward_packed_ = backward_packed_ = false; }
@@ -49,45 +56,54 @@ class ConvolutionTower {
   /// gaps). Writes the places of this tower's parameters in `gradient`.
   void backward(const float* delta, std::span<float> gradient);
 
+ protected:
+  /// `gradient_size`: floats of the convolutions' gradient, of one shard.
+  ConvolutionTower(const ImageTower& tower, const Parameters& parameters, const MlpKernels& kernels,
+                   ThreadTeam& team, std::int64_t gradient_size);
+
+  const MlpKernels& kernels() const noexcept { return kernels_; }
+  ThreadTeam& team() const noexcept { return team_; }
+  /// Of the parameter at this index.
+  std::span<const float> values(std::size_t parameter) const noexcept {
+    return parameters_.values(parameter);
+  }
+  std::span<float> place(std::size_t parameter, std::span<float> gradient) const noexcept {
+    const Parameter& p = parameters_[parameter];
+    return gradient.subspan(p.offset, p.numel());
+  }
+  const std::uint8_t* image(std::int64_t row) const noexcept {
+    return reinterpret_cast<const std::uint8_t*>(bytes_[static_cast<std::size_t>(row)]);
+  }
+
  private:
-  // What a thread works with.
-  struct Room {
-    AlignedFloats image;                // the input in floats
-    std::vector<AlignedFloats> output;  // of each layer; of the last one always, else where
-                                        // nothing is kept
-    std::vector<AlignedFloats> delta;   // of each layer
-  };
+  virtual void pack_forward() = 0;
+  virtual void pack_backward() = 0;
+  /// Room for so many rows, with what is kept for backward() or without.
+  virtual void reserve(std::int64_t rows, bool keep) = 0;
+  /// image(row) through the convolutions, by any number of threads at once.
+  virtual void convolve(std::int64_t row, bool keep, int thread) noexcept = 0;
+  /// What they made of rows [0, rows) through the linear layer.
+  virtual void linear_forward(std::int64_t rows, float* features, std::int64_t stride) = 0;
+  /// Back through that, to its places in `gradient`.
+  virtual void linear_backward(std::int64_t rows, const float* delta,
+                               std::span<float> gradient) = 0;
+  /// Adds the share of rows [first, last) to the gradient of their shard; as convolve().
+  virtual void back(std::int64_t first, std::int64_t last, int thread,
+                    float* gradient) noexcept = 0;
+  /// Such a gradient to its places.
+  virtual void unpack_gradient(const float* sum, std::span<float> gradient) const noexcept = 0;
 
-  void pack_forward();
-  void pack_backward();
-  void reserve(std::int64_t rows);
-  void unpack(const std::byte* bytes, float* image) const noexcept;
-  /// One image, to `flat` in torch's order; the outputs of all layers but the last to `outputs`.
-  void run(const std::byte* bytes, Room& room, std::span<float* const> outputs,
-           float* flat) const noexcept;
-  void run_all(std::int64_t rows, bool keep, std::span<const std::byte* const> bytes);
-  /// Adds the share of one row to the gradient of its shard.
-  void back(std::int64_t row, Room& room, float* gradient) noexcept;
-  /// Adds the shards up, and writes the sums to their places.
-  void add_shards(std::int64_t shards, std::span<float> gradient);
-  float* kept(std::size_t layer, std::int64_t row) noexcept;
-  const float* kept(std::size_t layer, std::int64_t row) const noexcept;
+  void run_all(std::int64_t rows, bool keep, float* features, std::int64_t stride);
+  /// Adds the shards up, to the first.
+  void add_shards(std::int64_t shards);
 
+  const ImageTower tower_;
   const Parameters& parameters_;
   const MlpKernels& kernels_;
   ThreadTeam& team_;
-  std::vector<Convolution> convolutions_;
-  WideLinear linear_;
+  const std::int64_t gradient_size_;
   bool forward_packed_ = false, backward_packed_ = false;
-  std::vector<Room> rooms_;              // of each thread
-  std::int64_t flat_size_;               // what the linear layer takes
-  std::int64_t flat_capacity_ = 0;       // rows
-  AlignedFloats flat_;                   // [rows][flat_size_], in torch's order
-  std::int64_t capacity_ = 0;            // rows that what is kept has room for
-  std::vector<AlignedFloats> kept_;      // of each layer but the last: [rows][its output]
-  AlignedFloats d_flat_;                 // [rows][flat_size_]
-  std::vector<const std::byte*> bytes_;  // the images of the last forward_train()
-  std::int64_t gradient_size_ = 0;       // of the convolutions, of one shard
+  std::vector<const std::byte*> bytes_;  // the images of the last rows
   AlignedFloats shard_gradients_;        // [shards][gradient_size_]
 };
 

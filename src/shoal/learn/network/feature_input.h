@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/convolution_tower.h"
 #include "shoal/learn/network/mlp_chain.h"
-#include "shoal/learn/network/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/thread_team.h"
@@ -50,7 +50,7 @@ class FeatureInput {
   const MlpKernels& kernels_;
   const std::int64_t width_;          // padded
   std::unique_ptr<ThreadTeam> team_;  // with images only
-  std::vector<ConvolutionTower> towers_;
+  std::vector<std::unique_ptr<ConvolutionTower>> towers_;
   std::int64_t rows_ = 0;  // of the last forward_train()
   std::int64_t capacity_ = 0;
   AlignedFloats input_;       // [rows][width_]

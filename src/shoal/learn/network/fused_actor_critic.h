@@ -4,10 +4,10 @@
 // them to 1e-5 of the gradient's norm).
 #pragma once
 
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/actor_critic.h"
 #include "shoal/learn/network/feature_input.h"
 #include "shoal/learn/network/mlp_chain.h"
-#include "shoal/learn/network/mlp_kernels.h"
 #include "shoal/learn/network/thread_team.h"
 
 namespace shoal::learn {

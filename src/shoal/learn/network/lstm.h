@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/mlp_chain.h"
-#include "shoal/learn/network/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/philox.h"

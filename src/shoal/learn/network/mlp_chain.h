@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "shoal/learn/config/learner_config.h"
-#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 

@@ -112,8 +112,14 @@ void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns
   }
 }
 
-Features Features::create(const collect::ObservationEncoder& obs, Parameters& parameters) {
-  Features features{.dense = obs.dense(), .width = obs.dense(), .images = {}};
+Features Features::create(const collect::ObservationEncoder& obs, Precision precision,
+                          Parameters& parameters) {
+  if (precision == Precision::kBfloat16 && obs.image_paths().empty())
+    throw InvalidArgument(
+        "configure training: precision = bfloat16; it is for observations with pictures, and these "
+        "have none: choose float32");
+  Features features{
+      .dense = obs.dense(), .width = obs.dense(), .images = {}, .precision = precision};
   for (std::size_t i = 0; i < obs.image_paths().size(); ++i) {
     const auto& spec = obs.specs()[i + (obs.has_dense() ? 1 : 0)];
     features.images.push_back(
@@ -132,12 +138,22 @@ void Features::initialize(Parameters& parameters, bool orthogonal_init,
   }
 }
 
+void require_fast(Precision precision, const MlpKernels& kernels) {
+  if (precision == Precision::kFloat32 || kernels.bfloat16_is_faster) return;
+  throw InvalidArgument(
+      "configure training: precision = bfloat16; on this processor it is slower than float32 (it "
+      "is "
+      "faster on AMD's with AVX512_BF16, from Zen 4 on): choose float32. A policy that was trained "
+      "with "
+      "it acts here as anywhere");
+}
+
 Network Network::create(const collect::ObservationEncoder& obs,
                         const collect::ActionDecoder& actions, const LearnerConfig& config,
                         Parameters& parameters, const Recurrence& recurrence) {
   Network net;
   net.activation = config.activation;
-  net.features = Features::create(obs, parameters);
+  net.features = Features::create(obs, config.precision, parameters);
   net.head = actions.is_continuous() ? actions.spec().shape[0]
                                      : std::accumulate(actions.categories().begin(),
                                                        actions.categories().end(), std::int64_t{0});

@@ -26,6 +26,7 @@
 #include "shoal/collect/action_decoder.h"
 #include "shoal/collect/observation_encoder.h"
 #include "shoal/learn/config/learner_config.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/philox.h"
 
@@ -73,9 +74,11 @@ struct Features {
   std::int64_t dense = 0;  // elements of the dense vector
   std::int64_t width = 0;  // of both, concatenated
   std::vector<ImageTower> images;
+  Precision precision = Precision::kFloat32;  // of the images' layers
 
-  /// Declares the images' parameters.
-  static Features create(const collect::ObservationEncoder& obs, Parameters& parameters);
+  /// Declares the images' parameters. Throws InvalidArgument for bfloat16 without images.
+  static Features create(const collect::ObservationEncoder& obs, Precision precision,
+                         Parameters& parameters);
   void initialize(Parameters& parameters, bool orthogonal_init, const Philox& random) const;
 };
 
@@ -97,6 +100,10 @@ struct Network {
   /// Initial values: a function of the seed alone.
   void initialize(Parameters& parameters, const LearnerConfig& config, const Philox& random) const;
 };
+
+/// Throws InvalidArgument where learning with this precision would be slower than with float32:
+/// `kernels` are the processor's.
+void require_fast(Precision precision, const MlpKernels& kernels = mlp_kernels().front());
 
 /// Fills `weight` ([rows, columns], row-major) with a random matrix whose rows or columns,
 /// whichever are fewer, are orthogonal and of length `gain` (Saxe et al., 2013).

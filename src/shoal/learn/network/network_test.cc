@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "shoal/os/error.h"
+
 namespace shoal::learn {
 namespace {
 
@@ -123,6 +125,38 @@ TEST(Network, InitialValuesAreAFunctionOfTheSeed) {
   Built other(kFourNumbers, env::Discrete{.n = 2});
   other.network.initialize(other.parameters, other.config, Philox(2));
   EXPECT_FALSE(std::ranges::equal(one.parameters.flat(), other.parameters.flat()));
+}
+
+/// What it says when it refuses; "" where it does not.
+template <class Call>
+std::string refusal(Call&& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Network, Bfloat16IsForPictures) {
+  const LearnerConfig config{.precision = Precision::kBfloat16};
+  const std::string said = refusal([&] { Built(kFourNumbers, env::Discrete{.n = 2}, config); });
+  EXPECT_NE(said.find("precision = bfloat16"), std::string::npos) << said;
+  EXPECT_NE(said.find("choose float32"), std::string::npos) << said;
+  const env::Space pictures = env::Box{{DType::kU8, {1, 36, 36}}, {0}, {255}};
+  EXPECT_EQ(Built(pictures, env::Discrete{.n = 2}, config).network.features.precision,
+            Precision::kBfloat16);
+}
+
+TEST(Network, LearningInBfloat16IsRefusedWhereItWouldBeSlower) {
+  for (const MlpKernels& kernels : mlp_kernels()) {
+    EXPECT_EQ(refusal([&] { require_fast(Precision::kFloat32, kernels); }), "");
+    const std::string said = refusal([&] { require_fast(Precision::kBfloat16, kernels); });
+    EXPECT_EQ(said.empty(), kernels.bfloat16_is_faster) << kernels.name << ": " << said;
+    if (said.empty()) continue;
+    EXPECT_NE(said.find("AVX512_BF16"), std::string::npos) << said;
+    EXPECT_NE(said.find("choose float32"), std::string::npos) << said;
+  }
 }
 
 TEST(Parameters, BeginOnCacheLinesWithZerosBetween) {

@@ -8,26 +8,31 @@
 namespace shoal::learn {
 namespace {
 constexpr std::size_t kLineBytes = 64;
-constexpr std::size_t kLine = kLineBytes / sizeof(float);
+constexpr std::size_t kLine = kLineBytes / 4;  // numbers
 constexpr std::size_t round_up(std::size_t n) { return (n + kLine - 1) / kLine * kLine; }
 }  // namespace
 
-AlignedFloats::AlignedFloats(std::size_t size) : size_(size) {
-  void* bytes =
-      ::operator new(std::max(round_up(size), kLine) * sizeof(float), std::align_val_t{kLineBytes});
-  data_.reset(static_cast<float*>(bytes));
-  std::fill_n(data_.get(), std::max(round_up(size), kLine), 0.0F);
+template <class Number>
+Aligned<Number>::Aligned(std::size_t size) : size_(size) {
+  const std::size_t count = std::max(round_up(size), kLine);
+  void* bytes = ::operator new(count * sizeof(Number), std::align_val_t{kLineBytes});
+  data_.reset(static_cast<Number*>(bytes));
+  std::fill_n(data_.get(), count, Number{});
 }
 
-float* AlignedFloats::room(std::int64_t size) {
-  if (static_cast<std::int64_t>(size_) < size)
-    *this = AlignedFloats(static_cast<std::size_t>(size));
+template <class Number>
+Number* Aligned<Number>::room(std::int64_t size) {
+  if (static_cast<std::int64_t>(size_) < size) *this = Aligned(static_cast<std::size_t>(size));
   return data();
 }
 
-void AlignedFloats::Free::operator()(float* p) const noexcept {
+template <class Number>
+void Aligned<Number>::Free::operator()(Number* p) const noexcept {
   ::operator delete(p, std::align_val_t{kLineBytes});
 }
+
+template class Aligned<float>;
+template class Aligned<Bfloat16Pair>;
 
 std::size_t Parameter::numel() const noexcept {
   std::size_t n = 1;

@@ -14,29 +14,35 @@
 #include <string_view>
 #include <vector>
 
+#include "shoal/learn/kernels/bfloat16.h"
+
 namespace shoal::learn {
 
-/// Floats on a cache line of their own; zero at first.
-class AlignedFloats {
+/// Numbers of four bytes on cache lines of their own; zero at first.
+template <class Number>
+class Aligned {
  public:
-  explicit AlignedFloats(std::size_t size = 0);
+  explicit Aligned(std::size_t size = 0);
 
   std::size_t size() const noexcept { return size_; }
-  float* data() noexcept { return data_.get(); }
-  const float* data() const noexcept { return data_.get(); }
-  std::span<float> span() noexcept { return {data_.get(), size_}; }
-  std::span<const float> span() const noexcept { return {data_.get(), size_}; }
+  Number* data() noexcept { return data_.get(); }
+  const Number* data() const noexcept { return data_.get(); }
+  std::span<Number> span() noexcept { return {data_.get(), size_}; }
+  std::span<const Number> span() const noexcept { return {data_.get(), size_}; }
 
-  /// Room for `size` floats. Where it grows, what it held is lost.
-  float* room(std::int64_t size);
+  /// Room for `size` numbers. Where it grows, what it held is lost.
+  Number* room(std::int64_t size);
 
  private:
   struct Free {
-    void operator()(float* p) const noexcept;
+    void operator()(Number* p) const noexcept;
   };
-  std::unique_ptr<float[], Free> data_;
+  std::unique_ptr<Number[], Free> data_;
   std::size_t size_;
 };
+
+using AlignedFloats = Aligned<float>;
+using AlignedPairs = Aligned<Bfloat16Pair>;
 
 struct Parameter {
   std::string name;  // as in the state_dict of the equivalent torch.nn.Module

@@ -6,11 +6,11 @@
 
 #include <vector>
 
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/actor_critic.h"
 #include "shoal/learn/network/feature_input.h"
 #include "shoal/learn/network/lstm.h"
 #include "shoal/learn/network/mlp_chain.h"
-#include "shoal/learn/network/mlp_kernels.h"
 #include "shoal/learn/network/thread_team.h"
 
 namespace shoal::learn {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/thread_team.h"

@@ -64,6 +64,7 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.activation = Activation::kRelu;
   config.orthogonal_init = false;
   config.log_std_init = -1;
+  config.precision = Precision::kBfloat16;
   config.log_interval = 2;
   config.optimizer = OptimizerKind::kRmsPropTf;
   config.rmsprop_alpha = 0.95;

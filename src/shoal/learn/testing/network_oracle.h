@@ -1,4 +1,5 @@
-// For tests: a network's outputs and gradients by the definition of its layers, in double precision.
+// For tests: a network's outputs and gradients by the definition of its layers, in double precision. Where the
+// network multiplies bfloat16, factors are rounded on the way forward, with a slope of 1.
 #pragma once
 
 #include <cstdint>
@@ -66,10 +67,13 @@ class NetworkOracle {
   static Number sigmoid(Tape& tape, Number x);
   void lstm(Tape& tape, const LstmLayer& layer, const Vector& x, Memory& memory) const;
   Number parameter(std::size_t index, std::int64_t element) const;
-  Vector linear(Tape& tape, const Layer& layer, const Vector& x) const;
+  /// The layer's weights as it multiplies them; x: `scale` times what it is given.
+  Vector weights(Tape& tape, const Layer& layer, float scale) const;
+  Number rounded(Tape& tape, Number x, float scale = 1.0F) const;
+  Vector linear(Tape& tape, const Layer& layer, const Vector& x, bool of_image = false) const;
   Vector mlp(Tape& tape, const Mlp& layers, Vector x) const;
-  Vector convolution(Tape& tape, const Layer& layer, const Vector& x, std::int64_t& height,
-                     std::int64_t& width) const;
+  Vector convolution(Tape& tape, const Layer& layer, float scale, const Vector& x,
+                     std::int64_t& height, std::int64_t& width) const;
   Vector features(Tape& tape, std::span<const shm::TensorView> obs, std::int32_t row) const;
 
   const Network& network_;
@@ -83,13 +87,33 @@ inline NetworkOracle::Number NetworkOracle::parameter(std::size_t index,
           static_cast<std::int32_t>(element)};
 }
 
-inline NetworkOracle::Vector NetworkOracle::linear(Tape& tape, const Layer& layer,
-                                                   const Vector& x) const {
+inline NetworkOracle::Number NetworkOracle::rounded(Tape& tape, Number x, float scale) const {
+  const float y = scale * static_cast<float>(tape[x]);
+  return tape.of(x, static_cast<double>(from_bfloat16(to_bfloat16(y))), static_cast<double>(scale));
+}
+
+inline NetworkOracle::Vector NetworkOracle::weights(Tape& tape, const Layer& layer,
+                                                    float scale) const {
+  Vector all;
+  for (std::size_t k = 0; k < parameters_[layer.weight].numel(); ++k) {
+    all.push_back(parameter(layer.weight, static_cast<std::int64_t>(k)));
+    if (network_.features.precision == Precision::kBfloat16)
+      all.back() = rounded(tape, all.back(), scale);
+  }
+  return all;
+}
+
+inline NetworkOracle::Vector NetworkOracle::linear(Tape& tape, const Layer& layer, const Vector& x,
+                                                   bool of_image) const {
   Vector y;
   std::vector<std::pair<Number, Number>> factors(x.size());
+  const Vector of_layer = of_image ? weights(tape, layer, 1.0F) : Vector();
   for (std::int64_t o = 0; o < layer.out; ++o) {
-    for (std::size_t i = 0; i < x.size(); ++i)
-      factors[i] = {parameter(layer.weight, o * layer.in + static_cast<std::int64_t>(i)), x[i]};
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::int64_t at = o * layer.in + static_cast<std::int64_t>(i);
+      factors[i] = {of_image ? of_layer[static_cast<std::size_t>(at)] : parameter(layer.weight, at),
+                    x[i]};
+    }
     y.push_back(tape.dot(factors, parameter(layer.bias, o)));
   }
   return y;
@@ -104,13 +128,14 @@ inline NetworkOracle::Vector NetworkOracle::mlp(Tape& tape, const Mlp& layers, V
   return x;
 }
 
-inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer& layer,
+inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer& layer, float scale,
                                                         const Vector& x, std::int64_t& height,
                                                         std::int64_t& width) const {
   const std::int64_t k = layer.kernel;
   const std::int64_t out_height = (height - k) / layer.stride + 1;
   const std::int64_t out_width = (width - k) / layer.stride + 1;
   Vector y;
+  const Vector of_layer = weights(tape, layer, scale);
   std::vector<std::pair<Number, Number>> factors;
   for (std::int64_t o = 0; o < layer.out; ++o) {
     for (std::int64_t row = 0; row < out_height; ++row) {
@@ -121,8 +146,9 @@ inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer&
             for (std::int64_t j = 0; j < k; ++j) {
               const std::int64_t from =
                   (c * height + row * layer.stride + i) * width + column * layer.stride + j;
-              factors.push_back({parameter(layer.weight, ((o * layer.in + c) * k + i) * k + j),
-                                 x[static_cast<std::size_t>(from)]});
+              const std::int64_t at = ((o * layer.in + c) * k + i) * k + j;
+              factors.push_back(
+                  {of_layer[static_cast<std::size_t>(at)], x[static_cast<std::size_t>(from)]});
             }
           }
         }
@@ -148,11 +174,18 @@ inline NetworkOracle::Vector NetworkOracle::features(Tape& tape,
   for (const ImageTower& tower : network_.features.images) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(obs[leaf++].row_data(row));
     auto [channels, height, width] = tower.shape;
+    const bool rounds = network_.features.precision == Precision::kBfloat16;
     Vector x;
     for (std::int64_t i = 0; i < channels * height * width; ++i)
-      x.push_back(tape.add(bytes[i] / 255.0));
-    for (const Layer& layer : tower.convolutions) x = convolution(tape, layer, x, height, width);
-    for (Number y : linear(tape, tower.linear, x)) all.push_back(tape.relu(y));
+      x.push_back(tape.add(rounds ? bytes[i] : bytes[i] / 255.0));
+    float scale = 1.0F / 255.0F;  // of rounded weights, since bytes are not rounded
+    for (const Layer& layer : tower.convolutions) {
+      x = convolution(tape, layer, scale, x, height, width);
+      scale = 1.0F;
+      if (!rounds) continue;
+      for (Number& y : x) y = rounded(tape, y);
+    }
+    for (Number y : linear(tape, tower.linear, x, true)) all.push_back(tape.relu(y));
   }
   return all;
 }

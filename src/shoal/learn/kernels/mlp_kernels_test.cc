@@ -1,4 +1,4 @@
-#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 
 #include <gtest/gtest.h>
 

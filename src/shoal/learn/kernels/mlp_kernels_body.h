@@ -5,12 +5,16 @@
 //   SHOAL_VECTOR_FLOATS                   floats in a vector register
 //   SHOAL_TILE_ROWS, SHOAL_TILE_VECTORS   accumulators of the inner loop: rows, at most, times
 //                                         registers
+//   SHOAL_MULTIPLIES_BFLOAT16             where an instruction multiplies pairs of bfloat16
 //
 // Nothing from the standard library is used in here but types: an inline function compiled for
 // AVX-512 could become the one copy that the whole program uses, on every processor.
 #include <cstdint>
 
-#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
+#ifdef SHOAL_MULTIPLIES_BFLOAT16
+#include <immintrin.h>
+#endif
 
 namespace shoal::learn::SHOAL_KERNELS {
 namespace {
@@ -19,9 +23,43 @@ constexpr std::int64_t kWidth = SHOAL_VECTOR_FLOATS;
 constexpr float kByteScale = 1.0F / 255.0F;
 typedef float Vec __attribute__((vector_size(SHOAL_VECTOR_FLOATS * 4), aligned(4), may_alias));
 
+typedef std::uint32_t Bits
+    __attribute__((vector_size(SHOAL_VECTOR_FLOATS * 4), aligned(4), may_alias));
+typedef std::uint16_t Halves
+    __attribute__((vector_size(SHOAL_VECTOR_FLOATS * 2), aligned(2), may_alias));
+typedef std::uint16_t Half __attribute__((may_alias));
+constexpr std::uint32_t kUpper = 0xffff0000U;
+
 inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Vec*>(p) = v; }
 inline Vec fill(float x) { return x - Vec{}; }
+inline Bits load(const Bfloat16Pair* p) { return *reinterpret_cast<const Bits*>(p); }
+inline Bits fill(Bfloat16Pair x) { return x - Bits{}; }
+
+inline void add_product(Vec& sum, Vec a, Vec b) { sum += a * b; }
+
+// The second numbers first, as the instruction does it.
+inline void add_product(Vec& sum, Bits a, Bits b) {
+#ifdef SHOAL_MULTIPLIES_BFLOAT16
+  sum = (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+  sum += (Vec)(a & kUpper) * (Vec)(b & kUpper);
+  sum += (Vec)(a << 16) * (Vec)(b << 16);
+#endif
+}
+
+template <class Element>
+struct LanesOf;
+template <>
+struct LanesOf<float> {
+  using Type = Vec;
+};
+template <>
+struct LanesOf<Bfloat16Pair> {
+  using Type = Bits;
+};
+template <class Element>
+using Lanes = typename LanesOf<Element>::Type;
 
 // A rational function of degrees 11 and 6, fitted to tanh on [-8.7, 8.7] for the least relative
 // error (4e-8 before rounding).
@@ -66,9 +104,9 @@ inline Vec finished(Vec sum, const float* bias, const float* activation) {
 }
 
 // A tile's sums, from registers to c. `i` and `j`: its first row and column.
-template <Epilogue kEpilogue, int kRows, int kVectors>
-inline void finish_as(const Product& p, const Vec (&sum)[kRows][kVectors], float* c, std::int64_t i,
-                      std::int64_t j) {
+template <Epilogue kEpilogue, class Element, int kRows, int kVectors>
+inline void finish_as(const ProductOf<Element>& p, const Vec (&sum)[kRows][kVectors], float* c,
+                      std::int64_t i, std::int64_t j) {
   const float* activation = p.activation + i * p.activation_row + j;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r, c += p.c_row, activation += p.activation_row) {
@@ -80,7 +118,8 @@ inline void finish_as(const Product& p, const Vec (&sum)[kRows][kVectors], float
 }
 
 // tanh is long: a loop over what was stored keeps the code short.
-void take_tanh(const Product& p, float* c, std::int64_t rows, std::int64_t j,
+template <class Element>
+void take_tanh(const ProductOf<Element>& p, float* c, std::int64_t rows, std::int64_t j,
                std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r, c += p.c_row) {
     for (std::int64_t k = 0; k < columns; k += kWidth)
@@ -88,9 +127,9 @@ void take_tanh(const Product& p, float* c, std::int64_t rows, std::int64_t j,
   }
 }
 
-template <int kRows, int kVectors>
-inline void finish(const Product& p, const Vec (&sum)[kRows][kVectors], float* c, std::int64_t i,
-                   std::int64_t j) {
+template <class Element, int kRows, int kVectors>
+inline void finish(const ProductOf<Element>& p, const Vec (&sum)[kRows][kVectors], float* c,
+                   std::int64_t i, std::int64_t j) {
   switch (p.epilogue) {
     case Epilogue::kBias:
       return finish_as<Epilogue::kBias>(p, sum, c, i, j);
@@ -110,9 +149,9 @@ inline void finish(const Product& p, const Vec (&sum)[kRows][kVectors], float* c
 
 // kRows rows from row i on and kVectors vectors of columns from column j on: sums are in registers
 // over the whole depth.
-template <int kRows, int kVectors>
-void tile(const Product& p, const float* from, const float* b, float* c, std::int64_t i,
-          std::int64_t j) {
+template <class Element, int kRows, int kVectors>
+void tile(const ProductOf<Element>& p, const Element* from, const Element* b, float* c,
+          std::int64_t i, std::int64_t j) {
   Vec sum[kRows][kVectors] = {};
   if (p.accumulate) {
 #pragma GCC unroll 16
@@ -125,62 +164,64 @@ void tile(const Product& p, const float* from, const float* b, float* c, std::in
   const std::int64_t a_step = p.a_step;
   const std::int64_t b_row = p.b_row;
   for (std::int64_t s = 0; s < p.segments; ++s, from += p.a_segment) {
-    const float* a = from;
+    const Element* a = from;
     for (std::int64_t k = 0; k < p.depth; ++k, a += a_step, b += b_row) {
-      Vec row[kVectors];
+      Lanes<Element> row[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const Vec x = fill(a[r * a_row]);
+        const Lanes<Element> x = fill(a[r * a_row]);
 #pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sum[r][v] += x * row[v];
+        for (int v = 0; v < kVectors; ++v) add_product(sum[r][v], x, row[v]);
       }
     }
   }
   finish(p, sum, c, i, j);
 }
 
-using Tile = void (*)(const Product&, const float* a, const float* b, float* c, std::int64_t i,
-                      std::int64_t j);
+template <class Element>
+using Tile = void (*)(const ProductOf<Element>&, const Element* a, const Element* b, float* c,
+                      std::int64_t i, std::int64_t j);
 
-template <int kRows, int kVectors>
-constexpr void list_tiles(Tile* tiles) {
+template <class Element, int kRows, int kVectors>
+constexpr void list_tiles(Tile<Element>* tiles) {
   if constexpr (kRows > 0) {
-    list_tiles<kRows - 1, kVectors>(tiles);
-    tiles[kRows] = tile<kRows, kVectors>;
+    list_tiles<Element, kRows - 1, kVectors>(tiles);
+    tiles[kRows] = tile<Element, kRows, kVectors>;
   }
 }
 
-template <int kVectors>
+template <class Element, int kVectors>
 struct Tiles {
-  constexpr Tiles() { list_tiles<SHOAL_TILE_ROWS, kVectors>(of_rows); }
-  Tile of_rows[SHOAL_TILE_ROWS + 1] = {};
+  constexpr Tiles() { list_tiles<Element, SHOAL_TILE_ROWS, kVectors>(of_rows); }
+  Tile<Element> of_rows[SHOAL_TILE_ROWS + 1] = {};
 };
-template <int kVectors>
-constexpr Tiles<kVectors> kTiles;
+template <class Element, int kVectors>
+constexpr Tiles<Element, kVectors> kTiles;
 
 // Rows of a group in as few tiles as can be, of sizes that differ by one at most.
-template <int kVectors>
-void column_block(const Product& p, std::int64_t j) {
+template <class Element, int kVectors>
+void column_block(const ProductOf<Element>& p, std::int64_t j) {
   const std::int64_t count = (p.m + SHOAL_TILE_ROWS - 1) / SHOAL_TILE_ROWS;
-  const float* b = p.b + j / kPanel * p.b_panel + j % kPanel;
+  const Element* b = p.b + j / kPanel * p.b_panel + j % kPanel;
   for (std::int64_t g = 0; g < p.groups; ++g) {
-    const float* a = p.a + g * p.a_group;
+    const Element* a = p.a + g * p.a_group;
     float* c = p.c + g * p.c_group + j;
     for (std::int64_t t = 0, i = 0; t < count; ++t) {
       const std::int64_t rows = p.m * (t + 1) / count - i;
-      kTiles<kVectors>.of_rows[rows](p, a + i * p.a_row, b, c + i * p.c_row, i, j);
+      kTiles<Element, kVectors>.of_rows[rows](p, a + i * p.a_row, b, c + i * p.c_row, i, j);
       i += rows;
     }
   }
 }
 
-void product(const Product& p) noexcept {
+template <class Element>
+void product(const ProductOf<Element>& p) noexcept {
   std::int64_t j = 0;
   for (; j + SHOAL_TILE_VECTORS * kWidth <= p.n; j += SHOAL_TILE_VECTORS * kWidth)
-    column_block<SHOAL_TILE_VECTORS>(p, j);
-  for (; j < p.n; j += kWidth) column_block<1>(p, j);
+    column_block<Element, SHOAL_TILE_VECTORS>(p, j);
+  for (; j < p.n; j += kWidth) column_block<Element, 1>(p, j);
 }
 
 void column_sums(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t n,
@@ -212,13 +253,107 @@ void unpack_image(const std::uint8_t* bytes, std::int64_t channels, std::int64_t
   }
 }
 
+// A rounded number in the lower half of each lane.
+inline Bits rounded(Vec x) {
+  const Bits bits = (Bits)x;
+  const Bits up = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
+  return x == x ? up : (bits >> 16 | 0x40U);
+}
+
+inline void store_lower(Half* to, Bits x) {
+  *reinterpret_cast<Halves*>(to) = __builtin_convertvector(x, Halves);
+}
+
+void round(const float* x, std::int64_t n, Bfloat16Pair* out) noexcept {
+  Half* to = reinterpret_cast<Half*>(out);
+  for (std::int64_t i = 0; i < n; i += kWidth) store_lower(to + i, rounded(load(x + i)));
+}
+
+void round_relu_slope(const float* x, const Bfloat16Pair* activation, std::int64_t n,
+                      Bfloat16Pair* out) noexcept {
+  const Half* of = reinterpret_cast<const Half*>(activation);
+  Half* to = reinterpret_cast<Half*>(out);
+  for (std::int64_t i = 0; i < n; i += kWidth) {
+    const Halves halves = *reinterpret_cast<const Halves*>(of + i);
+    const Vec a = (Vec)(__builtin_convertvector(halves, Bits) << 16);
+    const Vec v = load(x + i);
+    store_lower(to + i, rounded(a > 0.0F ? v : Vec{}));
+  }
+}
+
+void pair_rows(const Bfloat16Pair* in, std::int64_t stride, std::int64_t rows, std::int64_t width,
+               Bfloat16Pair* __restrict out) noexcept {
+  for (; rows > 1; rows -= 2, in += 2 * stride, out += 2 * width) {
+    const Bfloat16Pair* second = in + stride;
+    for (std::int64_t j = 0; j < width; ++j) {
+      out[2 * j] = (in[j] & ~kUpper) | second[j] << 16;
+      out[2 * j + 1] = in[j] >> 16 | (second[j] & kUpper);
+    }
+  }
+  for (std::int64_t j = 0; j < rows * width; ++j) {
+    out[2 * j] = in[j] & ~kUpper;
+    out[2 * j + 1] = in[j] >> 16;
+  }
+}
+
+// A byte is a bfloat16 as it is; here in the upper half.
+inline std::uint32_t upper(std::uint8_t byte) {
+  return __builtin_bit_cast(std::uint32_t, static_cast<float>(byte));
+}
+
+template <std::int64_t kPairs>
+void unpack_pairs_of_channels(const std::uint8_t* bytes, std::int64_t pixels,
+                              Bfloat16Pair* __restrict out) {
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for (std::int64_t c = 0; c < kPairs; ++c)
+      out[p * kPairs + c] =
+          upper(bytes[2 * c * pixels + p]) >> 16 | upper(bytes[(2 * c + 1) * pixels + p]);
+  }
+}
+
+void unpack_pairs(const std::uint8_t* bytes, std::int64_t channels, std::int64_t pixels,
+                  std::int64_t stride, Bfloat16Pair* out) noexcept {
+  if (channels == 4 && stride == 4) return unpack_pairs_of_channels<2>(bytes, pixels, out);
+  Half* to = reinterpret_cast<Half*>(out);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t p = 0; p < pixels; ++p)
+      to[p * stride + c] = static_cast<std::uint16_t>(upper(bytes[c * pixels + p]) >> 16);
+  }
+}
+
+template <std::int64_t kChannels>
+void unpack_channels_of_two(const std::uint8_t* first, const std::uint8_t* second,
+                            std::int64_t pixels, Bfloat16Pair* __restrict out) {
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for (std::int64_t c = 0; c < kChannels; ++c)
+      out[p * kChannels + c] = upper(first[c * pixels + p]) >> 16 | upper(second[c * pixels + p]);
+  }
+}
+
+void unpack_two(const std::uint8_t* first, const std::uint8_t* second, std::int64_t channels,
+                std::int64_t pixels, std::int64_t stride, Bfloat16Pair* out) noexcept {
+  if (channels == 4 && stride == 4) return unpack_channels_of_two<4>(first, second, pixels, out);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t p = 0; p < pixels; ++p)
+      out[p * stride + c] = upper(first[c * pixels + p]) >> 16 | upper(second[c * pixels + p]);
+  }
+}
+
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef std::int32_t FourWhich __attribute__((vector_size(16)));
 
-inline Four load_four(const float* p) { return *reinterpret_cast<const Four*>(p); }
-inline void store_four(float* p, Four v) { *reinterpret_cast<Four*>(p) = v; }
+// Of whatever has four bytes: they are moved, no more.
+template <class Element>
+inline Four load_four(const Element* p) {
+  return *reinterpret_cast<const Four*>(p);
+}
+template <class Element>
+inline void store_four(Element* p, Four v) {
+  *reinterpret_cast<Four*>(p) = v;
+}
 
-inline void transpose_four(const float* in, std::int64_t stride, float* out,
+template <class Element>
+inline void transpose_four(const Element* in, std::int64_t stride, Element* out,
                            std::int64_t out_stride) {
   const Four a = load_four(in), b = load_four(in + stride);
   const Four c = load_four(in + 2 * stride), d = load_four(in + 3 * stride);
@@ -231,8 +366,9 @@ inline void transpose_four(const float* in, std::int64_t stride, float* out,
   store_four(out + 3 * out_stride, __builtin_shuffle(ab_high, cd_high, second));
 }
 
-void transpose(const float* in, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-               float* out, std::int64_t out_stride) noexcept {
+template <class Element>
+void transpose(const Element* in, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+               Element* out, std::int64_t out_stride) noexcept {
   const std::int64_t whole_rows = rows / 4 * 4;
   const std::int64_t whole_columns = columns / 4 * 4;
   for (std::int64_t j = 0; j < whole_columns; j += 4) {
@@ -302,7 +438,22 @@ void lstm_step_back(const LstmStepBack& s) noexcept {
 }  // namespace
 
 extern const MlpKernels kKernels;
-const MlpKernels kKernels{SHOAL_KERNELS_NAME, product, column_sums, unpack_image,  transpose,
-                          relu_slope,         add,     lstm_step,   lstm_step_back};
+const MlpKernels kKernels{SHOAL_KERNELS_NAME,
+                          false,
+                          product<float>,
+                          product<Bfloat16Pair>,
+                          column_sums,
+                          unpack_image,
+                          transpose<float>,
+                          transpose<Bfloat16Pair>,
+                          round,
+                          round_relu_slope,
+                          pair_rows,
+                          unpack_pairs,
+                          unpack_two,
+                          relu_slope,
+                          add,
+                          lstm_step,
+                          lstm_step_back};
 
 }  // namespace shoal::learn::SHOAL_KERNELS

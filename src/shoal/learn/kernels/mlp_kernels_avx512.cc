@@ -3,4 +3,4 @@
 #define SHOAL_VECTOR_FLOATS 16
 #define SHOAL_TILE_ROWS 14
 #define SHOAL_TILE_VECTORS 2
-#include "shoal/learn/network/mlp_kernels_body.h"
+#include "shoal/learn/kernels/mlp_kernels_body.h"

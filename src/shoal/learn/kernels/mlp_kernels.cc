@@ -1,10 +1,13 @@
-#include "shoal/learn/network/mlp_kernels.h"
+#include "shoal/learn/kernels/mlp_kernels.h"
 
 #include <vector>
 
 namespace shoal::learn {
 
 // Each in a source file of its own, compiled for its instruction set.
+namespace avx512_bf16 {
+extern const MlpKernels kKernels;
+}
 namespace avx512 {
 extern const MlpKernels kKernels;
 }
@@ -21,6 +24,11 @@ std::span<const MlpKernels> mlp_kernels() noexcept {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+      if (__builtin_cpu_supports("avx512bf16")) {
+        list.push_back(avx512_bf16::kKernels);
+        // Intel's have the instruction, too, but do half as much by it as in float32.
+        list.back().bfloat16_is_faster = __builtin_cpu_is("amd");
+      }
       list.push_back(avx512::kKernels);
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))

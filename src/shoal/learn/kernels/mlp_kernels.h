@@ -5,11 +5,17 @@
 // widths are padded to 16 floats with zeros, so that no loop has a tail. An element's sum runs over
 // k in ascending order, whatever the number of rows: a row's result does not depend on the rows
 // beside it. Instruction sets differ in bits (fused multiply-add), not in more.
+//
+// Products come in float32 and in bfloat16 (bfloat16.h), whose factors are rounded before and whose
+// sums are float32: twice as fast on processors that are made for it. Elsewhere the same is made of
+// float32, slower than float32 itself, so that what was learned on one processor acts on any.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "shoal/learn/kernels/bfloat16.h"
 
 namespace shoal::learn {
 
@@ -38,14 +44,15 @@ constexpr std::int64_t panels(std::int64_t columns) noexcept {
 /// The second half makes more of it. In `segments` parts of a sum, each `depth` long, a lies
 /// elsewhere: element (i, s, k) at a[i * a_row + s * a_segment + k * a_step], times row
 /// s * depth + k of b. The whole is done for `groups` groups of m rows each.
-struct Product {
+template <class Element>
+struct ProductOf {
   std::int64_t m = 0;
   std::int64_t n = 0;  // a multiple of kPad
   std::int64_t depth = 0;
-  const float* a = nullptr;  // element (i, k) at a[i * a_row + k * a_step]
+  const Element* a = nullptr;  // element (i, k) at a[i * a_row + k * a_step]
   std::int64_t a_row = 0;
   std::int64_t a_step = 1;
-  const float* b = nullptr;  // row k at b + k * b_row
+  const Element* b = nullptr;  // row k at b + k * b_row
   std::int64_t b_row = 0;
   float* c = nullptr;
   std::int64_t c_row = 0;
@@ -62,6 +69,13 @@ struct Product {
   std::int64_t c_group = 0;
   bool accumulate = false;  // the sums begin with what c holds
 };
+
+using Product = ProductOf<float>;
+
+/// a[i][k] * b[k][j] is here of two pairs: the products of their second numbers and of their first are
+/// added, in this order. So `depth` and distances in a count pairs. A number below 2^-126, or a
+/// sum that comes there, may count as 0.
+using PairProduct = ProductOf<Bfloat16Pair>;
 
 /// A step of LSTM cells (Hochreiter and Schmidhuber, 1997), of rows beside each other; `width` is a
 /// multiple of kPad.
@@ -91,8 +105,10 @@ struct LstmStepBack {
 };
 
 struct MlpKernels {
-  const char* name;  // "avx512", "avx2", "generic"
+  const char* name;         // "avx512_bf16", "avx512", "avx2", "generic"
+  bool bfloat16_is_faster;  // pair_product, than product
   void (*product)(const Product&) noexcept;
+  void (*pair_product)(const PairProduct&) noexcept;
   /// sums[j] = sum over rows of x[row * stride + j], j < n (a multiple of kPad).
   void (*column_sums)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t n,
                       float* sums) noexcept;
@@ -103,6 +119,24 @@ struct MlpKernels {
   /// `out_stride`.
   void (*transpose)(const float* in, std::int64_t rows, std::int64_t columns, std::int64_t stride,
                     float* out, std::int64_t out_stride) noexcept;
+  void (*transpose_pairs)(const Bfloat16Pair* in, std::int64_t rows, std::int64_t columns,
+                          std::int64_t stride, Bfloat16Pair* out, std::int64_t out_stride) noexcept;
+  /// n numbers (a multiple of kPad) rounded, to n / 2 pairs of neighbours.
+  void (*round)(const float* x, std::int64_t n, Bfloat16Pair* out) noexcept;
+  /// The same, but 0 where activation's number is not above 0: the slope of ReLU.
+  void (*round_relu_slope)(const float* x, const Bfloat16Pair* activation, std::int64_t n,
+                           Bfloat16Pair* out) noexcept;
+  /// Makes pairs of rows from pairs of neighbours: out[r][j] has number j of row 2r, then that of row
+  /// 2r + 1, where there is none 0. A row of `in` is `width` pairs, one every `stride`.
+  void (*pair_rows)(const Bfloat16Pair* in, std::int64_t stride, std::int64_t rows,
+                    std::int64_t width, Bfloat16Pair* out) noexcept;
+  /// Number c of pixel p, which begins at every `stride` numbers, is bytes[c][p]: pairs of neighbours.
+  /// Numbers of no channel are left as they are.
+  void (*unpack_pairs)(const std::uint8_t* bytes, std::int64_t channels, std::int64_t pixels,
+                       std::int64_t stride, Bfloat16Pair* out) noexcept;
+  /// The same of two images, as pairs of first and second.
+  void (*unpack_two)(const std::uint8_t* first, const std::uint8_t* second, std::int64_t channels,
+                     std::int64_t pixels, std::int64_t stride, Bfloat16Pair* out) noexcept;
   /// x[i] = 0 where activation[i] is not above 0: the slope of ReLU.
   void (*relu_slope)(float* x, const float* activation, std::int64_t n) noexcept;
   /// x[i] += y[i].

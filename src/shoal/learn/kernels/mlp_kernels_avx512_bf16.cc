@@ -1,0 +1,7 @@
+#define SHOAL_KERNELS avx512_bf16
+#define SHOAL_KERNELS_NAME "avx512_bf16"
+#define SHOAL_VECTOR_FLOATS 16
+#define SHOAL_TILE_ROWS 14
+#define SHOAL_TILE_VECTORS 2
+#define SHOAL_MULTIPLIES_BFLOAT16
+#include "shoal/learn/kernels/mlp_kernels_body.h"
