@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+BFLOAT16_IS_FASTER = all(word in Path("/proc/cpuinfo").read_text() for word in ("avx512_bf16", "AuthenticAMD"))
+learns_in_bfloat16 = pytest.mark.skipif(not BFLOAT16_IS_FASTER, reason="it is no AMD processor with AVX512_BF16")
+PRECISIONS = ["float32", pytest.param("bfloat16", marks=learns_in_bfloat16)]
+
 
 def arrays(run_dir: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((run_dir / "checkpoints/last").glob("*.safetensors"))}

@@ -9,7 +9,7 @@ import pytest
 
 import shoal
 from learn_envs import Spot
-from learn_runs import arrays, lines
+from learn_runs import PRECISIONS, arrays, lines
 
 SMALL = {
     "num_envs": 4,
@@ -79,9 +79,12 @@ def test_the_number_of_workers_does_not_change_a_bit(tmp_path, small):
     assert arrays(tmp_path / "0") == arrays(tmp_path / "2")
 
 
-def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads_and_across_a_resume(tmp_path, monkeypatch):
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads_and_across_a_resume(
+    tmp_path, monkeypatch, precision
+):
     options = {**SMALL, **OF["dqn"][1], "num_envs": 3, "total_steps": 240, "buffer_size": 150, "normalize_obs": False}
-    options |= {"eval_every": 0}
+    options |= {"eval_every": 0, "precision": precision}
     del options["policy_hidden"]
     for workers, threads in ((0, 1), (2, 3)):
         monkeypatch.setenv("OMP_NUM_THREADS", str(threads))

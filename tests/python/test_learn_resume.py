@@ -14,6 +14,7 @@ import pytest
 
 import learn_envs
 import shoal
+from learn_runs import PRECISIONS, arrays
 
 SMALL = {
     "num_envs": 5,
@@ -140,8 +141,11 @@ def test_a_run_with_an_option_that_is_no_more_resumes(tmp_path, whole):
     assert digest(tmp_path) == digest(whole)
 
 
-def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads(tmp_path, monkeypatch):
-    options = {"num_envs": 6, "total_steps": 288, "num_steps": 16, "batch_size": 48, "epochs": 2, "seed": 3}
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads(tmp_path, monkeypatch, algorithm, precision):
+    options = {"num_envs": 6, "total_steps": 288, "num_steps": 16, "seed": 3, "precision": precision}
+    options |= {"algorithm": algorithm} | ({"batch_size": 48, "epochs": 2} if algorithm == "ppo" else {})
     digests = []
     for workers, threads in ((0, 1), (2, 3), (3, 2)):
         monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
@@ -150,3 +154,8 @@ def test_pictures_give_the_same_bits_for_any_number_of_workers_and_threads(tmp_p
         shoal.learn.train(learn_envs.Spot, run_dir=run_dir, **run)
         digests.append(hashlib.sha256((run_dir / "checkpoints/last/policy.safetensors").read_bytes()).hexdigest())
     assert len(set(digests)) == 1
+    for pause in (100, None):  # and across a resume
+        run = {"run_dir": tmp_path / "parts", "pause_at_step": pause, "num_workers": 0}
+        run |= {"resume": True} if pause is None else {**options, "eval_every": 0, "final_episodes": 0}
+        shoal.learn.train(learn_envs.Spot, **run)
+    assert arrays(tmp_path / "parts") == arrays(tmp_path / "0 workers")

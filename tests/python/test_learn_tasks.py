@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import shoal
+from learn_runs import PRECISIONS
 from shoal.cli import main
 
 SMALL: dict[str, Any] = {
@@ -56,12 +57,22 @@ def test_gymnasiums_cartpole_by_the_command_of_the_readme(seed, tmp_path, monkey
     assert shoal.learn.evaluate(run, episodes=20, seed=12).mean_return >= 450
 
 
-def test_a_task_of_pictures(tmp_path):
-    assert mean_return("Spot", tmp_path / "run", total_steps=2048, epochs=4, final_episodes=20) >= 9
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_task_of_pictures(tmp_path, precision):
+    options = {"total_steps": 2048, "epochs": 4, "final_episodes": 20, "precision": precision}
+    assert mean_return("Spot", tmp_path / "run", **options) >= 9
 
 
-def test_a_task_of_pictures_by_dqn(tmp_path):
-    options = {"algorithm": "dqn", "policy_hidden": [], "buffer_size": 4000, "learning_starts": 200, "num_steps": 16}
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_task_of_pictures_by_dqn(tmp_path, precision):
+    options = {
+        "precision": precision,
+        "algorithm": "dqn",
+        "policy_hidden": [],
+        "buffer_size": 4000,
+        "learning_starts": 200,
+        "num_steps": 16,
+    }
     exploring = {"exploration_fraction": 0.5, "target_update_interval": 100}
     run = mean_return("Spot", tmp_path / "run", total_steps=3200, final_episodes=20, **options, **exploring)
     assert run >= 9

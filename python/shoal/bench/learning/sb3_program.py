@@ -36,6 +36,7 @@ ALWAYS: dict[str, Any] = {
     "shared_hidden": False,
     "sign_reward": False,
     "value_gain": 1.0,
+    "precision": "float32",
 }
 OF_ALGORITHM: dict[str, dict[str, Any]] = {
     "ppo": {"optimizer": "adam"},

@@ -27,7 +27,7 @@ __all__ = ["OF_SHOALS_UPDATES", "Session", "check_options"]
 _SMALL = 1_000_000
 """Parameters below which a network without convolutions computes no faster on several threads than on one."""
 _OF_SHOALS_NETWORKS = (
-    "policy_hidden value_hidden shared_hidden activation orthogonal_init value_gain log_std_init".split()
+    "policy_hidden value_hidden shared_hidden activation orthogonal_init value_gain log_std_init precision".split()
 )
 OF_SHOALS_UPDATES = ("recompute_advantages", "normalize_returns")
 """Switches of PPO that modules are trained without, whatever a preset says of them."""
