@@ -1,6 +1,5 @@
 #include "shoal/learn/network/thread_team.h"
 
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

@@ -1,6 +1,5 @@
 #include "shoal/process/self/pollable_wait.h"
 
-
 #include <utility>
 
 #include "shoal/os/process/signals.h"

@@ -21,8 +21,7 @@ constexpr double kHelpNs = 15'000;
 
 AsyncLocalVectorEnv::AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers,
                                          const Options& options)
-    : AsyncVectorEnv(options),
-      board_(count_envs(steppers), static_cast<int>(steppers.size())) {
+    : AsyncVectorEnv(options), board_(count_envs(steppers), static_cast<int>(steppers.size())) {
   board_.set_backend(steppers.size() == 1 ? "serial async" : "thread async");
   Hello spaces = common_spaces(steppers);
   std::vector<Share> shares;
