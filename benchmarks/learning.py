@@ -4,7 +4,7 @@
     ./shoal bench learning --json >RESULT.json
     python benchmarks/learning.py RESULT.json…              prints the table of these runs
     python benchmarks/learning.py --keep RESULT.json…       keeps their rows in benchmarks/results/learning, in the place of the same rows there
-    python benchmarks/learning.py --write                   both files' tables anew, from all that is kept
+    python benchmarks/learning.py --write                   both files' tables and docs/images/learning.png anew, from all that is kept
 
 Every row of `shoal.bench.learning` stands in the table; one that nobody ran says how long it would take.
 """
@@ -21,6 +21,7 @@ from marked import write_between
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks/results/learning/rows.json"
+PICTURE = ROOT / "docs/images/learning.png"
 BEGIN, END = "<!-- learning: made by benchmarks/learning.py -->", "<!-- end of learning -->"
 # Of README.md: what one looks for first.
 SHORT = [
@@ -134,6 +135,44 @@ def pages(found: dict[Key, dict[str, Any]]) -> dict[Path, str]:
     }
 
 
+def curves(row: dict[str, Any], points: int = 100) -> tuple[Any, Any]:
+    """Returns of the training episodes, where all seeds have one: steps [points], returns [seeds, points] (linear between what was logged)."""
+    import numpy as np
+
+    logged = [np.array(seed["training"], float) for seed in row["seeds"]]
+    steps = np.linspace(max(one[0, 0] for one in logged), min(one[-1, 0] for one in logged), points)
+    return steps, np.array([np.interp(steps, one[:, 0], one[:, 1]) for one in logged])
+
+
+def draw(names: list[str], found: dict[Key, dict[str, Any]], out: Path) -> None:
+    """A panel for each row that was run: the interquartile mean of its seeds, and the range of the seeds within it."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from shoal.bench.learning import ROWS, interquartile_mean
+
+    names = [name for name in names if (name, "shoal") in found]
+    figure = Figure(figsize=(12, 2.7 * -(-len(names) // 4)), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(-(-len(names) // 4), 4, squeeze=False).ravel()
+    for axes, name in zip(panels, names, strict=False):
+        row = ROWS[name]
+        steps, returns = curves(found[name, "shoal"])
+        low, high = np.percentile(returns, [25, 75], axis=0)
+        axes.fill_between(steps / 1000, low, high, alpha=0.25, linewidth=0)
+        axes.plot(steps / 1000, [interquartile_mean(column) for column in returns.T], linewidth=1.6)
+        if row.target is not None:
+            axes.axhline(row.target, color="black", linewidth=0.8, linestyle=":")
+        axes.set_title(f"{row.task.rpartition('/')[2]}, {row.algorithm}", fontsize=10)
+        axes.set_xlabel("thousand steps", fontsize=9)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    figure.savefig(out, metadata={"Software": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("results", type=Path, nargs="*", metavar="RESULT.json")
@@ -152,6 +191,7 @@ def main() -> None:
     if options.write:
         for path, text in pages(kept()).items():
             write_between(path, BEGIN, END, text)
+        draw(SHORT, kept(), PICTURE)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 # No fused multiply-add behind the author's back: trajectories are the same bits on every x86-64 and aarch64 machine.
 target_compile_options(shoal_settings INTERFACE -ffp-contract=off)
+# Nobody puts another function in the place of one of ours: calls within libshoal.so are direct ones, and may be inlined.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(shoal_settings INTERFACE $<BUILD_INTERFACE:-fno-semantic-interposition>)
+endif()
 if(SHOAL_WERROR)
   target_compile_options(shoal_settings INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()

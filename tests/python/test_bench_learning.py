@@ -139,6 +139,16 @@ def test_the_table_has_every_row_and_says_which_nobody_ran(script, tmp_path, mon
         script.rows_of(Path(__file__))
 
 
+def test_the_picture_is_of_steps_that_all_seeds_have(script, tmp_path):
+    seeds = [{"training": [[0, 0.0], [4, 4.0]]}, {"training": [[2, 10.0], [6, 10.0]]}]
+    steps, returns = script.curves({"seeds": seeds}, points=3)
+    assert list(steps) == [2, 3, 4]
+    assert returns.tolist() == [[2, 3, 4], [10, 10, 10]]
+    out = tmp_path / "learning.png"
+    script.draw(script.SHORT, script.kept(), out)
+    assert out.read_bytes()[:4] == b"\x89PNG"
+
+
 def test_the_best_of_the_mean_curve_is_of_steps_that_all_seeds_have():
     runs = [
         {"evaluations": [[1, 10.0], [2, 0.0]], "return": 0, "training": [], "steps": 2, "seconds": 1},

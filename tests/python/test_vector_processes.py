@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -38,6 +39,20 @@ class DyingEnv(CounterEnv):
         if action == 1:
             time.sleep(3600)
         return super().step(action)
+
+
+def slice_ns() -> int:
+    """How long the scheduler lets this thread run at a time; 0 where the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^se\.slice\s*:\s*(\d+)", Path("/proc/thread-self/sched").read_text(), re.M)
+        return int(found[1]) if found else 0
+    return 0
+
+
+class SliceEnv(CounterEnv):
+    def reset(self, **options: Any) -> Any:
+        obs, _ = super().reset(**options)
+        return obs, {"slice": slice_ns()}
 
 
 def pids(envs: shoal.VectorEnv) -> list[int]:
@@ -450,3 +465,15 @@ def test_workers_are_not_confined_when_cpus_are_left_over_or_threads_need_them()
     for envs in (one_too_few, threads):
         assert all(os.sched_getaffinity(pid) == cpus for pid in pids(envs))
         envs.close()
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_workers_have_short_time_slices_and_the_caller_keeps_its_own(start_method: str) -> None:
+    before = slice_ns()
+    release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if before == 0 or release < (6, 12):
+        pytest.skip("this kernel has no time slices of threads, or does not tell")
+    with shoal.make_vec([SliceEnv] * 2, num_workers=2, context=start_method) as envs:
+        _, infos = envs.reset(seed=0)
+        assert list(infos["slice"]) == [100_000] * 2
+    assert slice_ns() == before

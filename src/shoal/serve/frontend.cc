@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -25,8 +24,7 @@ bool has_hung_up(int socket) {
 }  // namespace
 
 Frontend::Frontend()
-    : pid_(::getpid()),
-      address_(fresh_address()),
+    : address_(fresh_address()),
       clients_(listen_at(address_)),
       servers_(listen_at(address_ + ".link")),
       loop_(new process::EventLoop) {
@@ -37,7 +35,7 @@ Frontend::Frontend()
 }
 
 Frontend::~Frontend() {
-  if (::getpid() != pid_) return;  // a forked child: the thread is not here
+  if (!maker_.is_this()) return;  // the thread is not here
   close("the model service is closed");
   delete loop_;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/os/socket/socket.h"
 #include "shoal/process/supervise/event_loop.h"
 #include "shoal/serve/server_segment.h"
@@ -86,7 +87,7 @@ class Frontend {
   void hand_out();
   void send_end_notices();
 
-  const int pid_;
+  const os::MakingProcess maker_;
   const std::string address_;
   os::Fd clients_;
   os::Fd servers_;

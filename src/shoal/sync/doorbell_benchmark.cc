@@ -21,7 +21,8 @@ struct Pair {
 struct FixedSpin {
   std::chrono::nanoseconds spin;
   std::chrono::nanoseconds budget() noexcept { return spin; }
-  void record(std::chrono::nanoseconds, std::chrono::nanoseconds, bool) noexcept {}
+  void record(std::chrono::nanoseconds, std::chrono::nanoseconds, bool,
+              std::chrono::nanoseconds) noexcept {}
 };
 
 /// Answers every ring until it is killed.

@@ -21,6 +21,7 @@ SpinPolicy::SpinPolicy(SpinOptions options) : SpinPolicy(options, CpuLoad(), os:
 SpinPolicy::SpinPolicy(SpinOptions options, CpuLoad load, int allowed_cpus)
     : cap_(options.group_size > allowed_cpus ? nanoseconds::zero() : options.cap),
       gap_(cap_),
+      patience_(options.patience),
       load_(std::move(load)) {}
 
 nanoseconds SpinPolicy::budget() noexcept {
@@ -32,12 +33,13 @@ nanoseconds SpinPolicy::budget() noexcept {
   return std::min(std::max(2 * gap_, kWakeUp), cap_);
 }
 
-void SpinPolicy::record(nanoseconds gap, nanoseconds budget, bool paid) noexcept {
+void SpinPolicy::record(nanoseconds gap, nanoseconds budget, bool paid,
+                        nanoseconds longest_turn) noexcept {
   // The newest wait counts a quarter; a wait far beyond the cap says no more than that it was too
   // long.
   gap_ += (std::min(gap, 4 * cap_) - gap_) / 4;
   if (budget <= nanoseconds::zero()) return;
-  if (paid) {
+  if (paid && longest_turn < patience_) {
     misses_ = 0;
     return;
   }

@@ -21,6 +21,9 @@ struct SpinOptions {
   /// Threads that may run at the same time in this group of waiters, all processes together: with
   /// more than allowed_cpus() of them nobody spins. 1 when unknown.
   int group_size = 1;
+  /// A spin during which another thread of this CPU ran for so long at a time does not pay: for
+  /// waiters that do not wait for threads of their own CPU.
+  std::chrono::nanoseconds patience = std::chrono::nanoseconds::max();
 };
 
 /// What one waiter has learned; process-local.
@@ -37,12 +40,14 @@ class SpinPolicy {
   std::chrono::nanoseconds budget() noexcept;
 
   /// How the wait that budget() was asked for went: how long it lasted in all, and whether it ended
-  /// while spinning.
-  void record(std::chrono::nanoseconds gap, std::chrono::nanoseconds budget, bool paid) noexcept;
+  /// while spinning. `longest_turn`: of another thread on this CPU, meanwhile.
+  void record(std::chrono::nanoseconds gap, std::chrono::nanoseconds budget, bool paid,
+              std::chrono::nanoseconds longest_turn = {}) noexcept;
 
  private:
   std::chrono::nanoseconds cap_;
   std::chrono::nanoseconds gap_;
+  std::chrono::nanoseconds patience_;
   CpuLoad load_;
   int misses_ = 0;  // spins in a row that did not pay
   int skip_ = 0;    // waits that will not spin before the next try

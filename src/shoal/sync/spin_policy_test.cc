@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "shoal/os/limits/affinity.h"
 #include "shoal/os/testing/child.h"
 #include "shoal/sync/spin_wait.h"
 
@@ -74,6 +78,27 @@ TEST(SpinPolicy, SpinsAgainOnceTheyPay) {
   spins_in(policy, 1000, 5ms);
   spins_in(policy, 500, 20us);
   EXPECT_EQ(spins_in(policy, 100, 20us), 100);
+}
+
+TEST(SpinPolicy, SpinsBesideAThreadThatComputesBecomeRareWhereTheyAreAskedTo) {
+  SpinOptions patient = kOptions;
+  patient.patience = 30us;
+  for (const SpinOptions& options : {patient, kOptions}) {
+    SpinPolicy policy = policy_with(options);
+    int spins = 0;
+    for (int i = 0; i < 2000; ++i) {
+      const nanoseconds budget = policy.budget();
+      if (budget > 0ns) ++spins;
+      policy.record(50us, budget, true, 31us);
+    }
+    if (options.patience == 30us)
+      EXPECT_LE(spins, 20);
+    else
+      EXPECT_EQ(spins, 2000);
+  }
+  SpinPolicy policy = policy_with(patient);
+  for (int i = 0; i < 100; ++i) policy.record(50us, policy.budget(), true, 29us);
+  EXPECT_GT(policy.budget(), 0ns);
 }
 
 /// Two who answer each other, each in half a microsecond, but for one answer that takes `hiccup`;
@@ -185,14 +210,16 @@ struct FakePolicy {
   int asked = 0;
   nanoseconds gap{};
   bool paid = false;
+  nanoseconds longest_turn{};
 
   nanoseconds budget() noexcept {
     ++asked;
     return allowed;
   }
-  void record(nanoseconds g, nanoseconds, bool p) noexcept {
+  void record(nanoseconds g, nanoseconds, bool p, nanoseconds turn) noexcept {
     gap = g;
     paid = p;
+    longest_turn = turn;
   }
 };
 
@@ -213,6 +240,30 @@ TEST(SpinThenPark, WhatBecomesReadyWhileSpinningPaid) {
   EXPECT_EQ(outcome, WaitOutcome::kReady);
   EXPECT_TRUE(policy.paid);
   EXPECT_GT(policy.gap, 0ns);
+}
+
+TEST(SpinThenPark, TellsForHowLongAnotherThreadHadTheCpu) {
+  const std::vector<int> cpus = os::cpu_set();
+  const int one[] = {cpus.front()};
+  os::testing::Child child([&] {
+    os::set_cpu_set(one);
+    std::atomic<bool> goes_on = true;
+    std::thread computes([&] {
+      while (goes_on.load(std::memory_order_relaxed)) {
+      }
+    });
+    FakePolicy policy{.allowed = 1h};
+    const auto begin = os::Clock::now();
+    static_cast<void>(spin_then_park(
+        policy, os::kNoDeadline, [&] { return os::Clock::now() - begin > 100ms; },
+        [] { return WaitOutcome::kTimedOut; }));
+    goes_on = false;
+    computes.join();
+    return policy.longest_turn > 100us ? 0 : 1;
+  });
+  const auto end = child.join();
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 0);
 }
 
 TEST(SpinThenPark, ParksWhenTheBudgetIsSpent) {

@@ -14,7 +14,8 @@ namespace shoal::sync {
 
 /// Spins on `ready` within the policy's budget, else calls `park`, and tells the policy how it
 /// went. Who spins gives its CPU to any thread that wants to run there: the one that it waits for
-/// may be among them.
+/// may be among them. If it is another one, which computes, it keeps the CPU for milliseconds,
+/// while a sleeper is woken at once; so the policy learns how long others ran.
 ///
 /// `ready() -> bool` is a load with acquire; `park() -> WaitOutcome` sleeps until the deadline at
 /// the latest.
@@ -26,23 +27,27 @@ template <class Policy, class Ready, class Park>
   if (ready()) return WaitOutcome::kReady;
   const os::Deadline start = os::Clock::now();
   const std::chrono::nanoseconds budget = policy.budget();
+  std::chrono::nanoseconds longest_turn{0};  // of another thread
   if (budget > std::chrono::nanoseconds::zero()) {
     const os::Deadline spin_end = std::min(deadline, start + budget);
     for (;;) {
       for (int i = 0; i < kPausesPerLookAtTheClock; ++i) {
         if (ready()) {
-          policy.record(os::Clock::now() - start, budget, true);
+          policy.record(os::Clock::now() - start, budget, true, longest_turn);
           return WaitOutcome::kReady;
         }
         pause();
       }
       const os::Deadline now = os::Clock::now();
       if (now >= spin_end) break;
-      if (now - start > kYieldAfter) std::this_thread::yield();
+      if (now - start > kYieldAfter) {
+        std::this_thread::yield();
+        longest_turn = std::max<std::chrono::nanoseconds>(longest_turn, os::Clock::now() - now);
+      }
     }
   }
   const WaitOutcome outcome = park();
-  policy.record(os::Clock::now() - start, budget, false);
+  policy.record(os::Clock::now() - start, budget, false, longest_turn);
   return outcome;
 }
 

@@ -94,13 +94,12 @@ MessageClient::MessageClient(Options options)
 MessageClient::~MessageClient() {
   leave({"it leaves", true});
   if (!thread_.joinable()) return;
-  // A forked child: the thread, and what it works on, are its parent's.
-  static_cast<void>(new auto(std::move(thread_)));
-  static_cast<void>(new auto(std::move(stream_)));
+  os::abandon(std::move(thread_));
+  os::abandon(std::move(stream_));
 }
 
 void MessageClient::leave(const Farewell& farewell) noexcept {
-  if (::getpid() != pid_ || !thread_.joinable()) return;
+  if (!maker_.is_this() || !thread_.joinable()) return;
   leave_ = farewell;
   ending_.store(true, std::memory_order_release);
   wake_.notify();

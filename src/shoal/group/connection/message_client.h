@@ -22,6 +22,7 @@
 #include "shoal/group/member.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/eventfd.h"
+#include "shoal/os/process/making_process.h"
 
 namespace shoal::group {
 
@@ -84,7 +85,7 @@ class MessageClient {
   void end(std::exception_ptr why);
   std::exception_ptr lost(const std::string& cause) const;
 
-  const int pid_ = ::getpid();
+  const os::MakingProcess maker_;
   Options options_;
   Admission admission_;
   std::optional<MessageStream> stream_;  // the thread's, which closes it at its end

@@ -40,9 +40,8 @@ MessageServer::MessageServer(Options options)
 MessageServer::~MessageServer() {
   close({"it has ended", false});
   if (!thread_.joinable()) return;
-  // A forked child: the thread, and what it works on, are its parent's.
-  static_cast<void>(new auto(std::move(thread_)));
-  static_cast<void>(new auto(std::move(clients_)));
+  os::abandon(std::move(thread_));
+  os::abandon(std::move(clients_));
 }
 
 void MessageServer::start(Owner& owner) {
@@ -52,7 +51,7 @@ void MessageServer::start(Owner& owner) {
 }
 
 void MessageServer::close(const Farewell& farewell) noexcept {
-  if (::getpid() != pid_) return;
+  if (!maker_.is_this()) return;
   if (thread_.joinable()) {
     farewell_ = farewell;
     ending_.store(true, std::memory_order_release);

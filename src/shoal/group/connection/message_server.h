@@ -19,6 +19,7 @@
 #include "shoal/group/connection/hello.h"
 #include "shoal/group/connection/message_stream.h"
 #include "shoal/os/eventfd.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/os/socket/stream.h"
 
 namespace shoal::group {
@@ -105,7 +106,7 @@ class MessageServer {
   void say_farewell();
   void see_off(Client& client);
 
-  const int pid_ = ::getpid();
+  const os::MakingProcess maker_;
   const Options options_;
   std::optional<os::StreamListener> listener_;  // until close()
   const int port_;

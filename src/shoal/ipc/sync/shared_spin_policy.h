@@ -23,9 +23,10 @@ class SharedSpinPolicy {
     const std::unique_lock held(mutex_, std::try_to_lock);
     return held ? policy_.budget() : std::chrono::nanoseconds::zero();
   }
-  void record(std::chrono::nanoseconds gap, std::chrono::nanoseconds budget, bool paid) noexcept {
+  void record(std::chrono::nanoseconds gap, std::chrono::nanoseconds budget, bool paid,
+              std::chrono::nanoseconds longest_turn) noexcept {
     const std::unique_lock held(mutex_, std::try_to_lock);
-    if (held) policy_.record(gap, budget, paid);
+    if (held) policy_.record(gap, budget, paid, longest_turn);
   }
 
  private:

@@ -1,7 +1,5 @@
 #include "shoal/learn/network/thread_team.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -28,7 +26,6 @@ int compute_threads() {
 
 ThreadTeam::ThreadTeam(int threads)
     : threads_(std::clamp(threads, 1, kMaxThreads)),
-      owner_pid_(::getpid()),
       chunks_(std::make_unique<sync::ChunkRange>()),
       doorbell_(std::make_unique<sync::Doorbell>()),
       gather_(std::make_unique<sync::Gather>()),
@@ -36,10 +33,8 @@ ThreadTeam::ThreadTeam(int threads)
 
 ThreadTeam::~ThreadTeam() {
   if (helpers_.empty()) return;
-  if (owner_pid_ != ::getpid()) {
-    // A forked copy: there is nothing to join, and a std::thread that is joinable must not be
-    // destroyed.
-    static_cast<void>(new std::vector<std::thread>(std::move(helpers_)));
+  if (!maker_.is_this()) {
+    os::abandon(std::move(helpers_));
     return;
   }
   quit_.store(true, std::memory_order_relaxed);  // relaxed: no data goes with it
@@ -58,7 +53,7 @@ void ThreadTeam::start_helpers() {
 
 void ThreadTeam::run(int tasks, const Task& task) {
   SHOAL_CHECK(tasks <= kMaxTasks, "a round of at most kMaxTasks");
-  if (threads_ == 1 || tasks <= 1 || owner_pid_ != ::getpid()) {
+  if (threads_ == 1 || tasks <= 1 || !maker_.is_this()) {
     for (int i = 0; i < tasks; ++i) task(i, 0);
     return;
   }

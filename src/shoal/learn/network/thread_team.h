@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/sync/chunk_range.h"
 #include "shoal/sync/doorbell.h"
 #include "shoal/sync/gather.h"
@@ -51,7 +52,7 @@ class ThreadTeam {
   void help(int thread);
 
   const int threads_;
-  const int owner_pid_;
+  const os::MakingProcess maker_;
   const std::unique_ptr<sync::ChunkRange> chunks_;
   const std::unique_ptr<sync::Doorbell> doorbell_;
   const std::unique_ptr<sync::Gather> gather_;

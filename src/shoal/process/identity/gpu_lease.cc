@@ -1,7 +1,6 @@
 #include "shoal/process/identity/gpu_lease.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -25,7 +24,7 @@ void check(std::span<const std::string> devices) {
 }  // namespace
 
 GpuLease::GpuLease(os::Fd socket, std::string device, int place)
-    : socket_(std::move(socket)), owner_(::getpid()), device_(std::move(device)), place_(place) {}
+    : socket_(std::move(socket)), device_(std::move(device)), place_(place) {}
 
 GpuLease GpuLease::take(std::span<const std::string> devices) {
   check(devices);
@@ -37,11 +36,11 @@ GpuLease GpuLease::take(std::span<const std::string> devices) {
   }
 }
 
-GpuLease::operator bool() const noexcept { return socket_ && owner_ == ::getpid(); }
+GpuLease::operator bool() const noexcept { return socket_ && maker_.is_this(); }
 
 void GpuLease::release() noexcept {
   if (!socket_) return;
-  if (owner_ != ::getpid()) {  // closed when this child was forked; the number may be another's
+  if (!maker_.is_this()) {  // closed when this child was forked; the number may be another's
     static_cast<void>(socket_.release());
     return;
   }

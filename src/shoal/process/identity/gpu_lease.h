@@ -6,12 +6,11 @@
 // namespace are counted.
 #pragma once
 
-#include <sys/types.h>
-
 #include <span>
 #include <string>
 
 #include "shoal/os/fd.h"
+#include "shoal/os/process/making_process.h"
 
 namespace shoal::process {
 
@@ -45,7 +44,7 @@ class GpuLease {
   GpuLease(os::Fd socket, std::string device, int place);
 
   os::Fd socket_;
-  pid_t owner_;
+  os::MakingProcess maker_;
   std::string device_;
   int place_;
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -88,7 +87,7 @@ PortRange PortRange::standard() {
 
 PortLease::PortLease(PortLease&& other) noexcept
     : socket_(std::move(other.socket_)),
-      owner_(other.owner_),
+      maker_(other.maker_),
       order_(std::move(other.order_)),
       port_(other.port_),
       kind_(other.kind_) {}
@@ -97,7 +96,7 @@ PortLease& PortLease::operator=(PortLease&& other) noexcept {
   if (this == &other) return *this;
   release();
   socket_ = std::move(other.socket_);
-  owner_ = other.owner_;
+  maker_ = other.maker_;
   order_ = std::move(other.order_);
   port_ = other.port_;
   kind_ = other.kind_;
@@ -130,7 +129,6 @@ PortLease PortLease::take(std::shared_ptr<PortOrder> order, PortRange range, Por
     order->touch(port);
     PortLease lease;
     lease.socket_ = std::move(socket);
-    lease.owner_ = ::getpid();
     lease.order_ = std::move(order);
     lease.port_ = port;
     lease.kind_ = kind;
@@ -139,11 +137,11 @@ PortLease PortLease::take(std::shared_ptr<PortOrder> order, PortRange range, Por
   throw_exhausted(range, kind, refusals);
 }
 
-PortLease::operator bool() const noexcept { return socket_ && owner_ == ::getpid(); }
+PortLease::operator bool() const noexcept { return socket_ && maker_.is_this(); }
 
 void PortLease::release() noexcept {
   if (!socket_) return;
-  if (owner_ != ::getpid()) {  // closed when this child was forked; the number may be another's
+  if (!maker_.is_this()) {  // closed when this child was forked; the number may be another's
     static_cast<void>(socket_.release());
     return;
   }

@@ -7,11 +7,10 @@
 // free for whoever is to bind it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 
 #include "shoal/os/fd.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/identity/port_order.h"
 
 namespace shoal::process {
@@ -57,7 +56,7 @@ class PortLease {
 
  private:
   os::Fd socket_;
-  pid_t owner_ = 0;
+  os::MakingProcess maker_;
   std::shared_ptr<PortOrder> order_;
   int port_ = 0;
   PortKind kind_ = PortKind::kTcp;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/boot/become_worker.h"
 #include "shoal/process/boot/environment.h"
 #include "shoal/process/launch/launchers.h"
@@ -42,13 +43,13 @@ class ForkLauncher final : public Launcher {
   }
 
   ~ForkLauncher() override {
-    if (!owner_.is_this_process()) static_cast<void>(new std::shared_ptr(std::move(supervisor_)));
+    if (!maker_.is_this()) os::abandon(std::move(supervisor_));
   }
 
   std::vector<std::unique_ptr<WorkerProcess>> start(std::vector<WorkerSpec> specs,
                                                     std::function<void(int)> on_exit,
                                                     const Greet& greet) override {
-    owner_.require("this launcher");
+    maker_.require("this launcher");
     refuse_hazards(options_);
     require_descriptors(StartMethod::kFork, specs.size());
     const std::lock_guard lock(mutex_);
@@ -136,7 +137,7 @@ class ForkLauncher final : public Launcher {
     become_worker(options_.fork_hooks->entries, entry, std::move(context));
   }
 
-  const Owner owner_;
+  const os::MakingProcess maker_;
   const LaunchOptions options_;
   std::shared_ptr<Supervisor> supervisor_;
   std::mutex mutex_;

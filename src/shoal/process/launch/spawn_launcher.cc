@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/boot/spawn_program.h"
 #include "shoal/process/boot/wire.h"
 #include "shoal/process/launch/launchers.h"
@@ -20,13 +21,13 @@ class SpawnLauncher final : public Launcher {
         supervisor_(std::make_shared<Supervisor>(options_.relay_output, options_.on_worker_end)) {}
 
   ~SpawnLauncher() override {
-    if (!owner_.is_this_process()) static_cast<void>(new std::shared_ptr(std::move(supervisor_)));
+    if (!maker_.is_this()) os::abandon(std::move(supervisor_));
   }
 
   std::vector<std::unique_ptr<WorkerProcess>> start(std::vector<WorkerSpec> specs,
                                                     std::function<void(int)> on_exit,
                                                     const Greet& greet) override {
-    owner_.require("this launcher");
+    maker_.require("this launcher");
     require_descriptors(StartMethod::kSpawn, specs.size());
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<WorkerProcess>> handles;
@@ -88,7 +89,7 @@ class SpawnLauncher final : public Launcher {
     static_cast<void>(control.send(wire::encode(start, 0), {&fd, 1}));
   }
 
-  const Owner owner_;
+  const os::MakingProcess maker_;
   const LaunchOptions options_;
   const Environment environment_;
   std::shared_ptr<Supervisor> supervisor_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/launch/launchers.h"
 #include "shoal/process/supervise/worker_handle.h"
 #include "shoal/process/zygote/zygote_group.h"
@@ -25,7 +26,7 @@ class ZygoteLauncher final : public Launcher {
   }
 
   void begin(std::vector<std::string> preload, std::vector<std::byte> bootstrap) override {
-    owner_.require("this launcher");
+    maker_.require("this launcher");
     const std::lock_guard lock(mutex_);
     if (!options_.ahead) return Launcher::begin({}, {});
     options_.ahead = false;
@@ -35,16 +36,16 @@ class ZygoteLauncher final : public Launcher {
   }
 
   ~ZygoteLauncher() override {
-    if (!owner_.is_this_process()) {
+    if (!maker_.is_this()) {
       static_cast<void>(new std::shared_ptr(std::move(group_)));
-      static_cast<void>(new std::shared_ptr(std::move(supervisor_)));
+      os::abandon(std::move(supervisor_));
     }
   }
 
   std::vector<std::unique_ptr<WorkerProcess>> start(std::vector<WorkerSpec> specs,
                                                     std::function<void(int)> on_exit,
                                                     const Greet& greet) override {
-    owner_.require("this launcher");
+    maker_.require("this launcher");
     const std::lock_guard lock(mutex_);
     const os::Deadline deadline = os::deadline_after(options_.start_timeout);
     if (options_.ahead) {
@@ -71,7 +72,7 @@ class ZygoteLauncher final : public Launcher {
   }
 
   bool ready_by(os::Deadline until) override {
-    owner_.require("this launcher");
+    maker_.require("this launcher");
     const std::lock_guard lock(mutex_);
     if (options_.ahead) return true;
     if (!group_->usable()) {
@@ -175,7 +176,7 @@ class ZygoteLauncher final : public Launcher {
     });
   }
 
-  const Owner owner_;
+  const os::MakingProcess maker_;
   LaunchOptions options_;  // changed by begin() alone
   const Environment environment_;
   std::shared_ptr<Supervisor> supervisor_;

@@ -1,7 +1,5 @@
 #include "shoal/process/self/pollable_wait.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "shoal/os/process/signals.h"
@@ -9,14 +7,10 @@
 
 namespace shoal::process {
 
-PollableWait::PollableWait() : owner_(::getpid()) {}
-
 PollableWait::~PollableWait() {
   if (!thread_.joinable()) return;
-  if (owner_ != ::getpid()) {
-    // A forked copy: there is nothing to join, and a std::thread that is joinable must not be
-    // destroyed.
-    static_cast<void>(new std::thread(std::move(thread_)));
+  if (!maker_.is_this()) {
+    os::abandon(std::move(thread_));
     return;
   }
   {

@@ -1,8 +1,6 @@
 // A wait that poll() can wait for: a thread waits, and makes a descriptor readable.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -11,6 +9,7 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/eventfd.h"
+#include "shoal/os/process/making_process.h"
 
 namespace shoal::process {
 
@@ -29,7 +28,7 @@ class PollableWait {
   static constexpr std::chrono::milliseconds kSlice{20};
 
   /// Throws SystemError.
-  PollableWait();
+  PollableWait() = default;
   ~PollableWait();
   PollableWait(const PollableWait&) = delete;
   PollableWait& operator=(const PollableWait&) = delete;
@@ -47,7 +46,7 @@ class PollableWait {
   void run();
 
   os::EventFd event_;
-  const pid_t owner_;
+  const os::MakingProcess maker_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Wait wait_;  // null: nothing is armed

@@ -1,7 +1,6 @@
 #include "shoal/process/supervise/worker_handle.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <utility>
@@ -15,29 +14,12 @@ namespace {
 // SIGKILL ends a process at once, unless it waits for a device; then it is left to the kernel.
 constexpr std::chrono::milliseconds kKillGrace{5'000};
 
-/// Keeps an object for ever, because its destructor cannot run in this process.
-template <class T>
-void abandon(std::shared_ptr<T> object) {
-  static_cast<void>(new std::shared_ptr<T>(std::move(object)));
-}
-
 }  // namespace
 
-Owner::Owner() noexcept : pid_(::getpid()) {}
-
-bool Owner::is_this_process() const noexcept { return ::getpid() == pid_; }
-
-void Owner::require(const std::string& what) const {
-  if (is_this_process()) return;
-  throw InvalidState(fmt::format(
-      "{} belongs to process {} and cannot be used in its forked child {}; make a new one here",
-      what, pid_, ::getpid()));
-}
-
 WorkerHandle::~WorkerHandle() {
-  if (!owner_.is_this_process()) {
-    abandon(std::move(keep_alive_));
-    abandon(std::move(record_));
+  if (!maker_.is_this()) {
+    os::abandon(std::move(keep_alive_));
+    os::abandon(std::move(record_));
     channel_.abandon();
     return;
   }
@@ -48,12 +30,12 @@ WorkerHandle::~WorkerHandle() {
 }
 
 std::optional<ExitStatus> WorkerHandle::join(std::chrono::milliseconds timeout) {
-  owner_.require(record_->spec().name);
+  maker_.require(record_->spec().name);
   return record_->wait_ended(os::deadline_after(timeout));
 }
 
 void WorkerHandle::kill(int signal) noexcept {
-  if (owner_.is_this_process()) record_->send_signal(signal);
+  if (maker_.is_this()) record_->send_signal(signal);
 }
 
 }  // namespace shoal::process

@@ -1,32 +1,16 @@
 // The WorkerProcess that launchers give out.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/supervise/supervisor.h"
 #include "shoal/process/supervise/worker_record.h"
 
 namespace shoal::process {
-
-/// Remembers which process made an object: in another one, the object is a forked child's copy. A
-/// value.
-/// Threads: any.
-/// Processes, death: it names the process that made it, and ends with it.
-class Owner {
- public:
-  Owner() noexcept;
-  bool is_this_process() const noexcept;
-  /// Throws InvalidState naming `what` in a forked child.
-  void require(const std::string& what) const;
-
- private:
-  pid_t pid_;
-};
 
 /// Keeps alive the supervisor, and whatever else the worker needs. A resource.
 /// Threads, processes, death: as WorkerProcess (launcher.h).
@@ -49,7 +33,7 @@ class WorkerHandle final : public WorkerProcess {
   std::vector<std::string> log_tail() const override { return record_->tail().lines(); }
 
  private:
-  const Owner owner_;
+  const os::MakingProcess maker_;
   std::shared_ptr<void> keep_alive_;
   std::shared_ptr<WorkerRecord> record_;
   Channel channel_;

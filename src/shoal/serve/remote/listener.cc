@@ -1,7 +1,6 @@
 #include "shoal/serve/remote/listener.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 
 #include "shoal/os/error.h"
 #include "shoal/os/log.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/serve/remote/guest.h"
 #include "shoal/serve/server.h"
 #include "shoal/shm/board.h"
@@ -141,7 +141,7 @@ struct Listener::Impl final : MessageServer::Owner {
     set(kReceivedBytes, server.received_bytes());
   }
 
-  const int pid = ::getpid();
+  const os::MakingProcess maker;
   const Options options;
   const Terms terms;
   shm::Board board;
@@ -159,11 +159,10 @@ struct Listener::Impl final : MessageServer::Owner {
 
 Listener::Listener(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Listener::~Listener() {
-  if (::getpid() != impl_->pid) {  // a forked child: the threads are not here
-    static_cast<void>(impl_.release());
-    return;
-  }
-  close("the model service has ended");
+  if (impl_->maker.is_this())
+    close("the model service has ended");
+  else
+    os::abandon(std::move(impl_));
 }
 
 void Listener::start() { impl_->server.start(*impl_); }
@@ -171,7 +170,7 @@ int Listener::port() const { return impl_->server.port(); }
 
 void Listener::close(const std::string& why) noexcept {
   Impl& me = *impl_;
-  if (::getpid() != me.pid) return;
+  if (!me.maker.is_this()) return;
   const std::lock_guard lock(me.closing);
   me.server.close({why, true});
   for (const auto& [id, visit] : me.visits) visit.guest->end();

@@ -1,7 +1,6 @@
 #include "shoal/serve/remote/relay.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "shoal/group/connection/message_client.h"
 #include "shoal/os/error.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/self/own_thread.h"
 #include "shoal/serve/remote/env_numbers.h"
 #include "shoal/serve/server.h"
@@ -71,7 +71,7 @@ struct Relay::Impl {
   void ask_for_queue(const Probe& probe);
   bool hear_of_queue(const Probe& probe, Bytes& message);
 
-  const int pid_ = ::getpid();
+  const os::MakingProcess maker_;
   const std::string where_;  // "host:port"
   mutable std::mutex mutex_;
   std::unique_ptr<Server> server_;  // the thread's; taken away by it under the mutex
@@ -92,11 +92,10 @@ struct Relay::Impl {
 Relay::Relay(Options options) : impl_(std::make_unique<Impl>(options)) {}
 
 Relay::~Relay() {
-  if (::getpid() != impl_->pid_) {  // a forked child: the threads are not here
-    static_cast<void>(impl_.release());
-    return;
-  }
-  impl_->close();
+  if (impl_->maker_.is_this())
+    impl_->close();
+  else
+    os::abandon(std::move(impl_));
 }
 
 const Terms& Relay::terms() const noexcept { return impl_->terms_; }
@@ -107,7 +106,7 @@ std::string Relay::end_reason() const {
 }
 
 void Relay::close() noexcept {
-  if (::getpid() == impl_->pid_) impl_->close();
+  if (impl_->maker_.is_this()) impl_->close();
 }
 
 group::MessageClient::Options Relay::Impl::connection(const Options& options) {

@@ -1,7 +1,6 @@
 #include "shoal/vector/async/async_local_vector_env.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,9 +21,7 @@ constexpr double kHelpNs = 15'000;
 
 AsyncLocalVectorEnv::AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers,
                                          const Options& options)
-    : AsyncVectorEnv(options),
-      board_(count_envs(steppers), static_cast<int>(steppers.size())),
-      owner_pid_(::getpid()) {
+    : AsyncVectorEnv(options), board_(count_envs(steppers), static_cast<int>(steppers.size())) {
   board_.set_backend(steppers.size() == 1 ? "serial async" : "thread async");
   Hello spaces = common_spaces(steppers);
   std::vector<Share> shares;
@@ -190,10 +187,8 @@ std::vector<std::vector<std::byte>> AsyncLocalVectorEnv::request_wait(
 
 void AsyncLocalVectorEnv::stop() noexcept {
   if (workers_.empty() || !workers_[0]->thread.joinable()) return;
-  if (owner_pid_ != ::getpid()) {
-    // A forked copy: there is nothing to join, and a std::thread that is joinable must not be
-    // destroyed.
-    static_cast<void>(new std::vector<std::unique_ptr<LocalWorker>>(std::move(workers_)));
+  if (!maker_.is_this()) {
+    os::abandon(std::move(workers_));
     workers_.clear();
     return;
   }

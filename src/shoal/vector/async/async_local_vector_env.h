@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/sync/doorbell.h"
 #include "shoal/vector/async/async_vector_env.h"
 #include "shoal/vector/async/async_worker.h"
@@ -80,7 +81,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   EnvBoard board_;
   std::vector<std::unique_ptr<LocalWorker>> workers_;
   std::size_t next_worker_ = 0;  // where the caller looks first
-  const int owner_pid_;
+  const os::MakingProcess maker_;
   std::atomic<bool> quit_{false};
   double order_ns_ = 0;  // of one order, smoothed; 0: not known yet
   int unstarted_ = 0;    // orders sent since the last ring

@@ -1,7 +1,6 @@
 #include "shoal/vector/local/thread_pool.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -29,7 +28,6 @@ ThreadPool::ThreadPool(int items, int threads, Run run)
     : items_(items),
       run_(std::move(run)),
       workers_(static_cast<std::size_t>(std::max(1, std::min(threads, items)))),
-      owner_pid_(::getpid()),
       policy_(items, this->threads(), os::allowed_cpus()),
       spinners_(policy_.limit() + 1),
       gather_(std::make_unique<sync::Gather>()),
@@ -238,10 +236,8 @@ std::exception_ptr ThreadPool::take_failure() {
 
 void ThreadPool::stop() noexcept {
   if (threads_.empty()) return;
-  if (owner_pid_ != ::getpid()) {
-    // A forked copy: there is nothing to join, and a std::thread that is joinable must not be
-    // destroyed.
-    static_cast<void>(new std::vector<std::thread>(std::move(threads_)));
+  if (!maker_.is_this()) {
+    os::abandon(std::move(threads_));
     threads_.clear();
     return;
   }

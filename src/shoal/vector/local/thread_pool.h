@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/sync/chunk_range.h"
 #include "shoal/sync/doorbell.h"
 #include "shoal/sync/gather.h"
@@ -100,7 +101,7 @@ class ThreadPool {
   const Run run_;
   std::vector<Worker> workers_;
   std::vector<std::thread> threads_;  // element 0 is worker 1's
-  const int owner_pid_;
+  const os::MakingProcess maker_;
   SharePolicy policy_;
   const int spinners_;  // threads that may spin at the same time
   std::unique_ptr<sync::Gather> gather_;

@@ -10,6 +10,7 @@
 
 #include "shoal/os/clock.h"
 #include "shoal/os/log.h"
+#include "shoal/os/process/time_slice.h"
 #include "shoal/process/identity/welcome.h"
 #include "shoal/sync/spin_policy.h"
 #include "shoal/sync/spin_wait.h"
@@ -28,6 +29,8 @@ namespace {
 constexpr std::chrono::seconds kParkSlice{1};
 // Orders of one session before the next one's turn.
 constexpr int kTurn = 16;
+// A thread that runs for longer beside a worker that spins computes, and keeps the CPU.
+constexpr std::chrono::microseconds kPatience{30};
 // For a parent that has not taken what was said before.
 constexpr std::chrono::seconds kTellTimeout{1};
 
@@ -122,9 +125,9 @@ bool PoolWorker::join() {
   bell_ = &door_->bell;
   rounds_ = join.flag;
   const DoorHeader& header = own_door_.header();
-  spin_policy_ =
-      sync::SpinPolicy(sync::SpinOptions{.group_size = static_cast<int>(header.num_workers)},
-                       sync::CpuLoad(), static_cast<int>(header.cpus));
+  spin_policy_ = sync::SpinPolicy(
+      sync::SpinOptions{.group_size = static_cast<int>(header.num_workers), .patience = kPatience},
+      sync::CpuLoad(), static_cast<int>(header.cpus));
   if (!rounds_) return true;
   serving(kRoundSession);
   open({.kind = PoolKind::kOpen,
@@ -372,6 +375,7 @@ sync::WaitOutcome PoolWorker::wait(std::uint32_t seen) {
 
 void run_pool_worker(process::Channel& channel, const process::Identity& identity,
                      const PoolWorkerHooks& hooks) {
+  static_cast<void>(os::shorten_time_slices());
   trace::open(fmt::format("worker {}", identity.place().index));
   PoolWorker(channel, identity, hooks).run();
 }

@@ -1,7 +1,6 @@
 #include "shoal/vector/workers/worker_pool.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -24,8 +23,7 @@ constexpr std::chrono::milliseconds kEndTimeout{1000};
 
 WorkerPool::WorkerPool(std::shared_ptr<process::Launcher> launcher,
                        std::vector<process::WorkerSpec> specs, PoolOptions options)
-    : owner_pid_(::getpid()),
-      launcher_(std::move(launcher)),
+    : launcher_(std::move(launcher)),
       options_(std::move(options)),
       exits_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       cpus_(options_.cpus, options_.pin_workers, specs.size()) {
@@ -326,10 +324,7 @@ void WorkerPool::give_up(Incarnation incarnation) noexcept {
 
 void WorkerPool::close_within(std::chrono::milliseconds timeout) noexcept {
   if (closed_.exchange(true)) return;
-  if (owner_pid_ != ::getpid()) {
-    // A forked copy: the workers are not its own.
-    return;
-  }
+  if (!maker_.is_this()) return;  // the workers are not its own
   const std::lock_guard lock(mutex_);
   const os::Deadline deadline = os::deadline_after(timeout);
   for (Slot& at : slots_) {

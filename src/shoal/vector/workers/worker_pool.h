@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/process/identity/shared_state.h"
 #include "shoal/process/launcher.h"
 #include "shoal/process/worker_died.h"
@@ -194,7 +195,7 @@ class WorkerPool {
   Slot& slot(int worker) { return slots_[static_cast<std::size_t>(worker)]; }
   const Slot& slot(int worker) const { return slots_[static_cast<std::size_t>(worker)]; }
 
-  const int owner_pid_;
+  const os::MakingProcess maker_;
   std::shared_ptr<process::Launcher> launcher_;
   PoolOptions options_;
   std::shared_ptr<std::atomic<std::uint64_t>> exits_;  // counted by the supervisor thread

@@ -1,7 +1,6 @@
 #include "shoal/vector/workers/worker_set.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -61,7 +60,6 @@ WorkerSet::WorkerSet(std::shared_ptr<WorkerPool> pool, std::vector<Payload> payl
                      const Options& options, CallState& state, WorkerEngine& engine, bool owns_pool)
     : pool_(std::move(pool)),
       owns_pool_(owns_pool),
-      owner_pid_(::getpid()),
       session_(pool_->new_session()),
       options_(options),
       state_(state),
@@ -548,7 +546,7 @@ void WorkerSet::close(std::chrono::milliseconds timeout) noexcept {
     health_.change(worker, [](WorkerHealth& health) { health.state = WorkerState::kClosed; });
   }
   const std::shared_ptr<WorkerPool> pool = std::exchange(pool_, nullptr);
-  if (owner_pid_ != ::getpid()) return;  // a forked copy: the workers are not its own
+  if (!maker_.is_this()) return;  // the workers are not its own
   board_.end();
   if (!pool->closed()) close_session(*pool, deadlines);
   if (owns_pool_) {

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/vector/call_state.h"
 #include "shoal/vector/closing.h"
 #include "shoal/vector/env_board.h"
@@ -159,7 +160,7 @@ class WorkerSet {
 
   std::shared_ptr<WorkerPool> pool_;
   const bool owns_pool_;
-  const int owner_pid_;
+  const os::MakingProcess maker_;
   const std::uint32_t session_;
   const Options& options_;
   CallState& state_;
