@@ -218,6 +218,17 @@ def test_an_exception_in_reset_or_step_names_environment_action_and_seed(make: M
         envs.reset()
 
 
+@pytest.mark.parametrize("when", ["init", "step"])
+def test_a_gpu_that_a_worker_does_not_see_is_explained(when: str) -> None:
+    error = RuntimeError("No CUDA GPUs are available")
+    with pytest.raises(RuntimeError, match="No CUDA GPUs") as caught:
+        with shoal.make_vec(functools.partial(FaultyEnv, **{when: error}), 2, num_workers=2) as envs:
+            envs.reset()
+            envs.step([0, 0])
+    assert "environment 0" in notes(caught.value) or "environment 1" in notes(caught.value)
+    assert "shoal.WorkerOptions(gpu='own')" in str(caught.value.__cause__)
+
+
 def test_the_workers_traceback_is_the_cause() -> None:
     envs = shoal.make_vec(functools.partial(FaultyEnv, step=ValueError("bad luck")), 2, num_workers=2)
     envs.reset()
