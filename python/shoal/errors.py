@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 __all__ = [
@@ -26,6 +27,12 @@ __all__ = [
 
 class Error(RuntimeError):
     """Base of Shoal's own exceptions. Where Python has a fitting one (ValueError, TimeoutError), that is raised."""
+
+
+_OF_SIGKILL = (
+    "\nSIGKILL that nobody sent is mostly the kernel's, where memory is short: dmesg tells. "
+    "docs/reference/errors.md has under WorkerDied how to go on."
+)
 
 
 class WorkerDied(Error):
@@ -54,7 +61,7 @@ class WorkerDied(Error):
         log_tail: tuple[str, ...] = (),
         kind: str = "killed",
     ) -> None:
-        super().__init__(message)
+        super().__init__(message + _OF_SIGKILL if exitcode == -signal.SIGKILL and kind == "killed" else message)
         self.worker = worker
         self.index = index
         self.env_indices = env_indices

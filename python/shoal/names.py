@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["names_of"]
+__all__ = ["names_of", "needs_torch"]
 
 
 def names_of(
@@ -55,3 +56,14 @@ def names_of(
         raise AttributeError(text)
 
     return find
+
+
+@contextmanager
+def needs_torch(what: str) -> Iterator[None]:
+    """Within, torch is imported for `what`; where it is not installed, the error names the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors"):
+            raise
+        raise ModuleNotFoundError(f"{what} needs torch:  pip install 'shoal[torch]'", name=error.name) from error

@@ -308,6 +308,21 @@ def test_a_wrong_setting_is_named_with_the_nearest(shoal, arguments, parts):
     assert not Path("runs").exists()
 
 
+def test_an_option_without_its_value_is_not_called_unknown(shoal):
+    assert_one_line(shoal("train", "shoal/CartPole-v1", "--run-dir"), 2, "option '--run-dir' requires an argument")
+    assert_one_line(
+        shoal("train", "shoal/CartPole-v1", "--run-dri", "x"), 2, "no such option", "did you mean --run-dir?"
+    )
+
+
+def test_an_environment_that_is_not_registered_says_how_it_becomes_one(shoal, tmp_path):
+    (tmp_path / "own_tasks.py").write_text("class Task: pass\n")
+    registers = "gymnasium.register('Task-v0', entry_point='own_tasks:Task')"
+    assert_one_line(shoal("train", "own_tasks:Task"), 2, registers, "own_tasks:Task-v0")
+    assert_one_line(shoal("train", "own_tasks:Other-v0"), 2, "register('Other-v0', entry_point='own_tasks:CLASS')")
+    assert_one_line(shoal("train", "mine/Walk-v0"), 2, "one of a plug-in needs --plugin")
+
+
 def test_a_folder_that_holds_a_run_is_not_trained_into(shoal, trained):
     assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", trained), 2, "already holds a run")
 
@@ -463,7 +478,7 @@ def test_several_processes_train_as_one(shoal) -> None:
         "train", "shoal/CartPole-v1", *SHORT, "--nproc", "2", "--num-workers", "0", "--run-dir", "run"
     )
     assert status == 0
-    assert "trained for 512 steps" in out
+    assert re.search(r"trained for 512 steps in [\d.]+ s on 2 ranks: ", out)
     dqn = ("--algorithm", "dqn", "--set=learning_starts=100")
     refused = shoal("train", "shoal/CartPole-v1", *SHORT, "--nproc", "2", *dqn, "--run-dir", "other")
     assert_one_line(refused, 2, "dqn does not learn on 2 ranks together; ppo and a2c do")

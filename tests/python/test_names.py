@@ -12,7 +12,7 @@ import pytest
 
 import shoal.compat.cleanrl
 import shoal.compat.gymnasium
-from shoal.names import names_of
+from shoal.names import names_of, needs_torch
 
 
 @pytest.mark.parametrize("package", [shoal.compat.gymnasium, shoal.compat.cleanrl])
@@ -74,3 +74,13 @@ except ModuleNotFoundError as error:
         "False",
         "shoal.compat.tianshou needs tianshou:  pip install 'shoal[tianshou]'",
     ], done.stderr
+
+
+def test_what_needs_torch_names_the_command_that_installs_it() -> None:
+    with (
+        pytest.raises(ModuleNotFoundError, match=r"policy= needs torch:  pip install 'shoal\[torch\]'"),
+        needs_torch("policy="),
+    ):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'other'"), needs_torch("policy="):
+        raise ModuleNotFoundError("No module named 'other'", name="other")

@@ -60,8 +60,24 @@ def test_an_unknown_id_names_the_nearest(env_id: str, nearest: str) -> None:
 
 
 def test_an_id_of_a_module_that_is_not_there_names_the_module() -> None:
-    with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
+    with pytest.raises(
+        ModuleNotFoundError, match="no module 'no_such_module_at_all' to import: run the program in the folder"
+    ):
         shoal.make_vec("no_such_module_at_all:Env-v0", 2)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "text"),
+    [
+        ("sample_envs:CounterEnv", r"as a class.*register\('CounterEnv-v0', entry_point='sample_envs:CounterEnv'\)"),
+        ("sample_envs:Counter-v3", r"no environment 'Counter-v3'. Write into it: gymnasium.register\('Counter-v3', "),
+        ("sample_envs:CartPol-v1", "Did you mean 'CartPole-v1'"),
+        ("mine/Walk-v0", r"One of a plug-in is there after shoal.envs.load_plugin\(…\)"),
+    ],
+)
+def test_an_id_that_nobody_registered_says_how_it_becomes_one(env_id: str, text: str) -> None:
+    with pytest.raises(gymnasium.error.NameNotFound, match=text):
+        shoal.make_vec(env_id, 2)
 
 
 def test_an_id_without_version_is_the_newest() -> None:
@@ -146,6 +162,8 @@ def test_wrong_worker_options_are_named(arguments: dict[str, Any], text: str) ->
 def test_a_factory_must_return_one_environment(make: Make) -> None:
     with pytest.raises(TypeError, match="environment 0: its factory must return a gymnasium.Env.*returned None"):
         make(lambda: None, 2)
+    with pytest.raises(TypeError, match=r"returned the class CounterEnv: call it there, CounterEnv\(…\)"):
+        make(lambda: CounterEnv, 2)
     with pytest.raises(TypeError, match="must return a single gymnasium.Env"):
         make(functools.partial(gymnasium.make_vec, "CartPole-v1", 2), 2)
 
@@ -198,6 +216,17 @@ def test_an_exception_in_reset_or_step_names_environment_action_and_seed(make: M
     assert ("action np.int64(1)" in notes(caught.value)) == (method == "step")
     with pytest.raises(RuntimeError):
         envs.reset()
+
+
+@pytest.mark.parametrize("when", ["init", "step"])
+def test_a_gpu_that_a_worker_does_not_see_is_explained(when: str) -> None:
+    error = RuntimeError("No CUDA GPUs are available")
+    with pytest.raises(RuntimeError, match="No CUDA GPUs") as caught:
+        with shoal.make_vec(functools.partial(FaultyEnv, **{when: error}), 2, num_workers=2) as envs:
+            envs.reset()
+            envs.step([0, 0])
+    assert "environment 0" in notes(caught.value) or "environment 1" in notes(caught.value)
+    assert "shoal.WorkerOptions(gpu='own')" in str(caught.value.__cause__)
 
 
 def test_the_workers_traceback_is_the_cause() -> None:

@@ -79,6 +79,7 @@ def test_a_worker_that_dies_is_a_worker_died_with_all_that_is_known(how: str, ex
     assert (died.worker, died.index, died.pid, died.exitcode) == ("worker 1", 1, pid, exitcode)
     assert died.env_indices == range(2, 4)
     assert any("these are my last words" in line for line in died.log_tail)
+    assert ("where memory is short: dmesg tells" in str(died)) == (how == "kill")
     with pytest.raises(RuntimeError):
         envs.step([0, 0, 0, 0])
     envs.close()

@@ -77,7 +77,8 @@ def _usage_line(error: Any) -> str:
     """A usage error as one line, with the nearest option or command."""
     context = getattr(error, "ctx", None)
     message = re.sub(r"\s+", " ", error.format_message()).rstrip(".")
-    if option := getattr(error, "option_name", None):
+    option = getattr(error, "option_name", None)
+    if option and type(error).__name__ == "NoSuchOption":  # others have one, too: an option without its value
         known = [name for parameter in context.command.params for name in parameter.opts] if context else []
         message = f"no such option {option}" + did_you_mean(option, known)
     elif match := re.match(r"No such command '([^']*)'", message):

@@ -137,7 +137,16 @@ def _wrong_id(env_id: str, name: str) -> NoReturn:
     if versions := _versions(name):
         wrong_use(f"there is no {name}; the versions of it are {', '.join(versions)}")
     known = [*native_ids(), *gymnasium_ids(older=False)]
-    own = "" if ":" in env_id else f"; one that a module of yours registers is MODULE:{name}"
+    if module := env_id.rpartition(":")[0]:
+        env_class = getattr(sys.modules[module], name, None)
+        new, entry = (f"{name}-v0", name) if callable(env_class) else (name, "CLASS")
+        wrong_use(
+            f"{module} registers no environment {name!r}{did_you_mean(name, known)}: write into it  "
+            f"gymnasium.register({new!r}, entry_point='{module}:{entry}')  and name {module}:{new}"
+        )
+    own = f"; one that a module of yours registers is MODULE:{name}" + (
+        ", one of a plug-in needs --plugin" if "/" in name else ""
+    )
     wrong_use(f"there is no environment {env_id!r}{did_you_mean(name, known)} (shoal envs lists them{own})")
 
 

@@ -43,7 +43,7 @@ def export(
     except (FileNotFoundError, ValueError) as error:
         fail(str(error))
     except ImportError as error:
-        fail(f"--to {to} needs torch: pip install 'shoal[torch]' ({error})")
+        fail(str(error))
     card = file.with_suffix(".md")
     note(f"{file}: {file.stat().st_size:,} bytes; {card} tells what it is and how it is used")
     if json:

@@ -19,7 +19,7 @@ def train(
     env: str = typer.Argument(
         None,
         metavar="ENV",
-        help="Any id that gymnasium.make takes, or a native one.",
+        help="Any id that gymnasium.make takes, or a native one; MODULE:ID imports the module first, which registers it.",
         autocompletion=completion.env_ids,
     ),
     algorithm: str = typer.Option(
@@ -36,9 +36,13 @@ def train(
         " arguments [default: a network of Shoal's].",
     ),
     device: str = typer.Option(None, "--device", help="Where a --policy computes: cpu, cuda:0, … [default: cpu]."),
-    total_steps: int = typer.Option(None, "--total-steps", min=1, help="Environment steps, over all environments."),
+    total_steps: int = typer.Option(
+        None, "--total-steps", min=1, help="Environment steps, over all environments [default: the preset's]."
+    ),
     seed: int = typer.Option(None, "--seed", min=0, help="Of everything random [default: 0]."),
-    num_envs: int = typer.Option(None, "--num-envs", min=1, help="Environments that are trained on."),
+    num_envs: int = typer.Option(
+        None, "--num-envs", min=1, help="Environments that are trained on [default: the preset's]."
+    ),
     num_workers: int = typer.Option(
         None, "--num-workers", min=0, help="Processes they run in; 0: this one [default: what the environment needs]."
     ),

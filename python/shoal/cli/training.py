@@ -80,9 +80,10 @@ class Training:
             except (KeyboardInterrupt, Terminated) as signalled:
                 raise CommandError("stopped before the first step", _status_of(signalled)) from None
             with trainer:
+                ranks = len(trainer.members)
                 result = _conduct(trainer, quiet)
         if trainer.rank == 0:
-            _report(result, json)
+            _report(result, json, ranks)
 
     def _trainer(self) -> Trainer:
         from shoal.learn import Trainer
@@ -91,9 +92,9 @@ class Training:
             with _warnings_as_notes() if "config" in self._settings else nullcontext():
                 return Trainer(**self._settings, run_dir=self._run_dir, resume=self._resume)
         except ModuleNotFoundError as error:
-            if "config" not in self._settings:
+            if "config" not in self._settings and error.name not in ("torch", "safetensors"):
                 raise
-            fail(str(error))  # of what reads the file
+            fail(str(error))  # of what reads the file, or trains a torch module
         except (TypeError, ValueError, FileNotFoundError) as error:
             if isinstance(error, TypeError) and (unknown := _UNKNOWN_KEYWORD.search(str(error))):
                 wrong_use(f"--env-kwargs: {self._settings.get('env', 'the environment')} takes no {unknown[1]}")
@@ -174,9 +175,9 @@ def _status_of(signalled: BaseException) -> int:
     return 130 if isinstance(signalled, KeyboardInterrupt) else 143
 
 
-def _report(result: Result, json: bool) -> None:
+def _report(result: Result, json: bool, ranks: int) -> None:
     tell = note if json else say
-    tell(_summary(result))
+    tell(_summary(result, ranks))
     curve = _curve(result)
     tell(f"  results   {result.run_dir}" + (f"   curve {curve}" if curve else ""))
     tell(f"  evaluate  {command('eval', result.run_dir)}")
@@ -202,9 +203,11 @@ def _report(result: Result, json: bool) -> None:
         )
 
 
-def _summary(result: Result) -> str:
+def _summary(result: Result, ranks: int) -> str:
     ending = {"budget": "trained for", "target": "reached its target after", "stopped": "stopped after"}[result.ending]
-    line = f"{result.env} {ending} {result.steps:,} steps in {result.seconds:.1f} s"
+    line = f"{result.env} {ending} {result.steps:,} steps in {result.seconds:.1f} s" + (
+        f" on {ranks} ranks" if ranks > 1 else ""
+    )
     if result.mean_return is None:
         return f"{line}; no episode has ended"
     of = f"{result.evaluated_episodes} fresh episodes" if result.evaluated_episodes else "the last training episodes"

@@ -70,7 +70,9 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = names_of(__name__, _MODULE_OF)
+__getattr__ = names_of(
+    __name__, _MODULE_OF, needs="shoal.learn.torch_policy needs torch:  pip install 'shoal[torch]'", roots=["torch"]
+)
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ from shoal._version import __version__
 from shoal.learn.onnx_policy import input_names, policy_graph
 from shoal.learn.policy import load_policy
 from shoal.learn.spaces import leaves, space_from
+from shoal.names import needs_torch
 from shoal.runs import checkpoint_dir, is_of_module
 
 if TYPE_CHECKING:
@@ -72,9 +73,10 @@ def _write_onnx(directory: Path, state: dict[str, Any], file: Path) -> None:
 
 
 def _write_torch(directory: Path, state: dict[str, Any], file: Path) -> None:
-    import torch
+    with needs_torch("to='torch'"):
+        import torch
 
-    from shoal.learn.torch_module import torch_policy
+        from shoal.learn.torch_module import torch_policy
 
     class Acting(torch.nn.Module):
         """predict() as forward()."""

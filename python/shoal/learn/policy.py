@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal import _learn
 from shoal.learn.spaces import leaves, space_from
+from shoal.names import needs_torch
 from shoal.runs import checkpoint_dir, is_of_module
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def load_policy(
     """
     directory = checkpoint_dir(run_dir, which)
     if is_of_module(directory):
-        from shoal.learn.modules.policy import load
+        with needs_torch("a policy that is a torch module"):
+            from shoal.learn.modules.policy import load
 
         return load(directory, policy, device)
     for name, value in (("policy", policy), ("device", device)):

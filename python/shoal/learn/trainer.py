@@ -17,6 +17,7 @@ from shoal.learn import environments, ranks
 from shoal.learn.ranks import Ranks
 from shoal.learn.remote import Listening
 from shoal.learn.run_plan import Request, RunPlan
+from shoal.names import needs_torch
 
 if TYPE_CHECKING:
     from shoal.atari.preprocessing import AtariPreprocessing
@@ -311,7 +312,8 @@ class Trainer:
 
     def _begin_with(self, plan: RunPlan, where: dict[str, Any]) -> None:
         """With a network of the user's."""
-        from shoal.learn.modules.session import OF_SHOALS_UPDATES, Session, check_options
+        with needs_torch("policy="):
+            from shoal.learn.modules.session import OF_SHOALS_UPDATES, Session, check_options
 
         check_options(self.config["algorithm"], plan.overrides)
         self.config |= {name: False for name in OF_SHOALS_UPDATES if name in self.config}

@@ -43,6 +43,19 @@ def _explain_missing_names(exception: BaseException) -> str | None:
         return None
 
 
+def _explain_hidden_gpus(exception: BaseException, message: str, where: str) -> str | None:
+    """What torch cannot know: environments' workers are shown no GPU unless their options say so."""
+    places = [where, *getattr(exception, "__notes__", ())]
+    if "No CUDA GPUs are available" not in message or not any(
+        str(place).startswith("environment ") for place in places
+    ):
+        return None
+    return (
+        "Workers of environments see no GPU, unless worker=shoal.WorkerOptions(gpu='own') shows them those of the program. "
+        "One model on the GPU for all of them is a shoal.ModelService(…, device='cuda')."
+    )
+
+
 def _pickled(exception: BaseException) -> bytes:
     """The exception itself, or a recipe that makes it without calling its constructor (which may want other arguments
     than `exception.args`); empty where neither gives the same exception again."""
@@ -95,7 +108,7 @@ def unpack_exception(
         exception = _like(kind, message, code)
     if where and hasattr(exception, "add_note") and not getattr(exception, "__notes__", ()):
         exception.add_note(where)
-    hint = _explain_missing_names(exception)
+    hint = _explain_missing_names(exception) or _explain_hidden_gpus(exception, message, where)
     if hint is not None:
         if hasattr(exception, "add_note"):
             exception.add_note(hint)

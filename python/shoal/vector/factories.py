@@ -168,7 +168,7 @@ def _instance_error(env: Any, got: str = "make_vec() got") -> TypeError:
 
 def _spec_of(module: str, name: str) -> registration.EnvSpec:
     if module:
-        importlib.import_module(module)
+        _import(module, name)
     provide(name)
     spec = registration.registry.get(name) or _latest(name)
     if need := lacks(spec.id if spec else name):
@@ -176,8 +176,21 @@ def _spec_of(module: str, name: str) -> registration.EnvSpec:
             f"{name!r} needs {need}, which is not installed:  {sys.executable} -m pip install '{need}'"
         )
     if spec is None:
-        raise _unknown_id(name)
+        raise _unknown_id(module, name)
     return spec
+
+
+def _import(module: str, name: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ModuleNotFoundError(
+            f"{module}:{name}: there is no module {error.name!r} to import: run the program in the folder that has it, or put "
+            "that folder into PYTHONPATH",
+            name=error.name,
+        ) from None
 
 
 def _latest(name: str) -> registration.EnvSpec | None:
@@ -192,14 +205,31 @@ def _latest(name: str) -> registration.EnvSpec | None:
     return registration.registry.get(registration.get_env_id(namespace, base, newest))
 
 
-def _unknown_id(name: str) -> gymnasium.error.NameNotFound:
+def _unknown_id(module: str, name: str) -> gymnasium.error.NameNotFound:
+    if module:
+        return gymnasium.error.NameNotFound(_not_registered(module, name))
     known = [*registration.registry, *(spec.id for spec in _core.env.registered())]
     by_lower = {known_id.lower(): known_id for known_id in known}
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(by_lower[n]) for n in nearest)}?" if nearest else ""
+    plugin = " One of a plug-in is there after shoal.envs.load_plugin(…)." if "/" in name else ""
     return gymnasium.error.NameNotFound(
-        f"There is no environment {name!r}.{hint} An id of another package is written 'package:{name}'; "
+        f"There is no environment {name!r}.{hint}{plugin} An id of another package is written 'package:{name}'; "
         "`shoal envs` lists what is there."
+    )
+
+
+def _not_registered(module: str, name: str) -> str:
+    if callable(getattr(sys.modules[module], name, None)):
+        return (
+            f"{module!r} registers no environment {name!r}; it has that as a class or a function, which make_vec() takes as it "
+            f"is, not as text. For an id, write into the module: gymnasium.register('{name}-v0', entry_point='{module}:{name}')"
+        )
+    near = difflib.get_close_matches(name, registration.registry, n=1, cutoff=0.8)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    return (
+        f"{module!r} registers no environment {name!r}.{meant} Write into it: gymnasium.register({name!r}, entry_point='{module}:…'), "
+        "with the environment's class after the colon"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,11 @@ def _note(error: BaseException, note: str) -> None:
 
 
 def _check(env: Any, factory: Callable[[], Any], index: int) -> None:
+    if inspect.isclass(env):
+        raise TypeError(
+            f"environment {index}: its factory must return a gymnasium.Env; {factory!r} returned the class {env.__name__}: "
+            f"call it there, {env.__name__}(…), or give the class to make_vec() as it is"
+        )
     missing = [name for name in _REQUIRED if not hasattr(env, name)]
     if missing:
         raise TypeError(

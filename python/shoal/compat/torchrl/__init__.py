@@ -49,7 +49,7 @@ __getattr__ = names_of(
     },
     ["torchrl.envs", "torchrl.collectors"],
     "shoal.compat.torchrl needs TorchRL:  pip install 'shoal[torchrl]'",
-    ["torchrl", "tensordict"],
+    ["torchrl", "tensordict", "torch"],
 )
 
 

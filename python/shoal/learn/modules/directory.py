@@ -36,7 +36,7 @@ class RunDirectory:
         if resume and not is_there:
             raise ValueError(f"{path} holds no run to resume: there is no {self.last}")
         if not resume and is_there:
-            raise ValueError(f"{path} already holds a run: resume it, or choose another directory")
+            raise ValueError(f"{path} already holds a run: go on with it by resume=True, or choose another directory")
         path.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

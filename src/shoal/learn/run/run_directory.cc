@@ -54,7 +54,8 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
         fmt::format("{} holds no run to resume: there is no {}", path_.string(), last().string()));
   if (mode == Mode::kNew && fs::exists(find_directory(last())))
     throw InvalidArgument(fmt::format(
-        "{} already holds a run: resume it, or choose another directory", path_.string()));
+        "{} already holds a run: go on with it by resume=True, or choose another directory",
+        path_.string()));
   fs::create_directories(path_, error);
   if (error) throw SystemError("make the directory " + path_.string(), error.value());
   lock_fd_ = open_or_throw(path_ / "lock", O_RDWR | O_CREAT);
