@@ -55,6 +55,7 @@ TrainConfig small_config(const std::string& algorithm = "ppo") {
                   config);
   const auto has = [&](const char* option) { return to_flat_json(config).contains(option); };
   if (has("value_hidden")) apply_overrides({{"value_hidden", {16}}}, config);
+  if (has("lstm_size")) apply_overrides({{"lstm_size", 16}}, config);
   if (has("buffer_size"))
     apply_overrides(
         {{"buffer_size", 600}, {"batch_size", 16}, {"prioritized", true}, {"n_step", 2}}, config);
