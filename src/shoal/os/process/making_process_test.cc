@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 
 #include "shoal/os/error.h"
 #include "shoal/os/testing/child.h"
@@ -33,26 +32,26 @@ TEST(MakingProcess, AForkedChildIsAnother) {
   EXPECT_EQ(*end, (ProcessEnd{.code = 0}));
 }
 
-TEST(MakingProcess, AThreadThatIsNotHereIsAbandoned) {
-  struct Worker {
-    ~Worker() {
-      if (made.is_this())
-        thread.join();
-      else
-        abandon(std::move(thread));
-    }
-    MakingProcess made;
-    std::thread thread;
-  };
-  const auto worker = std::make_unique<Worker>();
-  worker->thread = std::thread([] {});
-  Child child([&] {
-    worker->~Worker();
-    return 0;
-  });
-  const auto end = child.join();
-  ASSERT_TRUE(end.has_value());
-  EXPECT_EQ(*end, (ProcessEnd{.code = 0}));
+/// Tells when the object that holds its content is destroyed.
+struct Held {
+  explicit Held(int& its_ends) : ends(&its_ends) {}
+  Held(Held&& other) noexcept : ends(std::exchange(other.ends, nullptr)) { last = this; }
+  ~Held() {
+    if (ends != nullptr) ++*ends;
+  }
+  int* ends;
+  static inline const Held* last = nullptr;  // so that it is no leak
+};
+
+TEST(Abandon, WhatWasMovedIsNeverDestroyed) {
+  int ends = 0;
+  {
+    Held held(ends);
+    abandon(std::move(held));
+    ASSERT_NE(Held::last, nullptr);
+    EXPECT_EQ(Held::last->ends, &ends);
+  }
+  EXPECT_EQ(ends, 0);
 }
 
 }  // namespace
