@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "shoal/learn/network/bfloat16_convolution.h"
 #include "shoal/learn/network/bfloat16_linear.h"
+#include "shoal/learn/network/convolution.h"
 #include "shoal/learn/testing/random_floats.h"
 
 namespace shoal::learn {
@@ -88,7 +88,7 @@ class Bfloat16ConvolutionOf
   const Layer layer_{
       .in = case_.channels, .out = case_.out, .kernel = case_.kernel, .stride = case_.stride};
   const ImageShape shape_{case_.padded_channels, case_.height, case_.width};
-  Bfloat16Convolution convolution_{layer_, shape_, 1.0F, kernels_};
+  Bfloat16Convolution convolution_{layer_, shape_, kernels_};
   const Floats weight_ =
       random_bfloat16(case_.out * case_.channels * case_.kernel * case_.kernel, 1);
   const Floats bias_ = random_floats(index(case_.out), 2);
@@ -148,7 +148,7 @@ TEST_P(Bfloat16ConvolutionOf, TheInputsGradientEqualsTheDefinition) {
 }
 
 TEST_P(Bfloat16ConvolutionOf, AScaleIsOfWeightsAndOfTheirGradient) {
-  Bfloat16Convolution scaled(layer_, shape_, 0.25F, kernels_);
+  Bfloat16Convolution scaled(layer_, shape_, kernels_, 0.25F);
   scaled.pack_forward(weight_, Floats(bias_.size()));
   convolution_.pack_forward(weight_, Floats(bias_.size()));
   Floats ours(index(scaled.out().size())), whole(ours.size());

@@ -19,16 +19,10 @@ std::vector<Bfloat16Convolution> convolutions_of(const ImageTower& tower,
   if (channels * width % 2 != 0) ++channels;  // lines of whole pairs
   ImageShape in{channels, height, width};
   for (const Layer& layer : tower.convolutions) {
-    convolutions.emplace_back(layer, in, convolutions.empty() ? kByteScale : 1.0F, kernels);
+    convolutions.emplace_back(layer, in, kernels, convolutions.empty() ? kByteScale : 1.0F);
     in = convolutions.back().out();
   }
   return convolutions;
-}
-
-std::int64_t gradient_size_of(const std::vector<Bfloat16Convolution>& convolutions) {
-  std::int64_t size = 0;
-  for (const auto& c : convolutions) size += c.gradient_size();
-  return size;
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "shoal/learn/network/bfloat16_convolution.h"
 #include "shoal/learn/network/bfloat16_linear.h"
+#include "shoal/learn/network/convolution.h"
 #include "shoal/learn/network/convolution_tower.h"
 
 namespace shoal::learn {

@@ -18,6 +18,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <vector>
 
 #include "shoal/learn/kernels/mlp_kernels.h"
 #include "shoal/learn/network/network.h"
@@ -64,11 +66,22 @@ void for_blocks_of_lines(const ImageShape& out, Visit&& visit) {
   }
 }
 
-class Convolution {
+/// `Element`: float, or Bfloat16Pair, two rounded numbers whose products are added as floats. What are
+/// pairs:
+///
+///   forward, input gradient   neighbours: a sum runs over the channels of a patch or an output, which
+///                             lie beside each other
+///   weight gradient           the same number of two images: a sum runs over the outputs of both, so
+///                             that each is read as floats are
+template <class Element>
+class ConvolutionOf {
  public:
   /// `layer` reads images of `in`, whose channels may be padded beyond the layer's own; input_gradient()
-  /// needs a multiple of kPad.
-  Convolution(const Layer& layer, const ImageShape& in, const MlpKernels& kernels);
+  /// needs a multiple of kPad. The layer takes `scale` times the image: weights are scaled before they
+  /// are rounded, so that pairs can take bytes as they are. Of pairs, a patch's line and a line of `in`
+  /// have even numbers of channels.
+  ConvolutionOf(const Layer& layer, const ImageShape& in, const MlpKernels& kernels,
+                float scale = 1.0F);
 
   const Layer& layer() const noexcept { return layer_; }
   const ImageShape& in() const noexcept { return in_; }
@@ -80,21 +93,25 @@ class Convolution {
   void pack_backward(std::span<const float> weight) noexcept;
 
   /// max(convolution + bias, 0) of one image.
-  void forward(const float* in, float* out) const noexcept;
+  void forward(const Element* in, float* out) const noexcept;
 
   /// Floats of a gradient by the parameters as add_gradient() makes it.
   std::int64_t gradient_size() const noexcept { return (patch() + 1) * out_.channels; }
-  /// Adds one image's share. `delta`: the loss's derivative by the sums, before ReLU.
-  void add_gradient(const float* in, const float* delta, float* gradient) const noexcept;
+  /// Adds the share of one image, or of two, which are pairs of both. `delta`: the loss's derivative by
+  /// the sums, before ReLU.
+  void add_gradient(const Element* in, const Element* delta, float* gradient) const noexcept;
   /// Such a gradient in torch's layouts.
   void unpack_gradient(const float* gradient, std::span<float> weight,
                        std::span<float> bias) const noexcept;
 
-  /// Overwrites `d_in` with the derivative by the input, `delta` as above.
-  void input_gradient(const float* delta, float* d_in) const noexcept;
+  /// Overwrites `d_in` with the derivative by the input; `delta` is of one image.
+  void input_gradient(const Element* delta, float* d_in) const noexcept;
 
  private:
-  /// Elements that an output reads.
+  /// Numbers of an element.
+  static constexpr std::int64_t kNumbers = std::is_same_v<Element, Bfloat16Pair> ? 2 : 1;
+
+  /// Numbers that an output reads.
   std::int64_t patch() const noexcept { return layer_.kernel * run(); }
   /// Those that lie beside each other.
   std::int64_t run() const noexcept { return layer_.kernel * in_.channels; }
@@ -102,10 +119,26 @@ class Convolution {
   Layer layer_;
   ImageShape in_, out_;
   const MlpKernels& kernels_;
-  AlignedFloats forward_;   // panels over the outputs' channels: [panel][patch][kPanel]
-  AlignedFloats backward_;  // for each place of the kernel panels over the inputs' channels:
-                            // [kernel][kernel][panel][padded out][kPanel]
-  AlignedFloats bias_;      // [padded out]
+  float scale_;
+  Aligned<Element>
+      forward_;  // panels over the outputs' channels: [panel][patch / kNumbers][kPanel]
+  Aligned<Element> backward_;  // for each place of the kernel panels over the inputs' channels:
+                               // [kernel][kernel][panel][padded out / kNumbers][kPanel]
+  AlignedFloats bias_;         // [padded out]
 };
+
+using Convolution = ConvolutionOf<float>;
+using Bfloat16Convolution = ConvolutionOf<Bfloat16Pair>;
+
+extern template class ConvolutionOf<float>;
+extern template class ConvolutionOf<Bfloat16Pair>;
+
+/// Floats of the gradient of them all, one after the other.
+template <class Element>
+std::int64_t gradient_size_of(const std::vector<ConvolutionOf<Element>>& convolutions) noexcept {
+  std::int64_t size = 0;
+  for (const auto& c : convolutions) size += c.gradient_size();
+  return size;
+}
 
 }  // namespace shoal::learn

@@ -17,12 +17,6 @@ std::vector<Convolution> convolutions_of(const ImageTower& tower, const MlpKerne
   return convolutions;
 }
 
-std::int64_t gradient_size_of(const std::vector<Convolution>& convolutions) {
-  std::int64_t size = 0;
-  for (const auto& c : convolutions) size += c.gradient_size();
-  return size;
-}
-
 }  // namespace
 
 FloatTower::FloatTower(const ImageTower& tower, const Parameters& parameters,

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "shoal/learn/network/bfloat16_convolution.h"
 #include "shoal/learn/network/bfloat16_linear.h"
 #include "shoal/learn/network/convolution.h"
 #include "shoal/learn/network/fused_actor_critic.h"
@@ -120,14 +119,6 @@ constexpr bool kIsBfloat16 =
 template <class Layers>
 using ElementOf = std::conditional_t<kIsBfloat16<Layers>, Bfloat16Pair, float>;
 
-template <class Layers>
-Layers convolution_of(const Layer& layer, const ImageShape& shape) {
-  if constexpr (kIsBfloat16<Layers>)
-    return Layers(layer, shape, 1.0F, mlp_kernels().front());
-  else
-    return Layers(layer, shape, mlp_kernels().front());
-}
-
 /// One layer over `rows` images that lie one after the other.
 template <class Layers>
 struct OneLayer {
@@ -137,7 +128,7 @@ struct OneLayer {
       : tower(Atari(1).network.features.images[0]),
         layer(tower.convolutions[which]),
         shape{kConvolutions[which][0], kConvolutions[which][1], kConvolutions[which][2]},
-        convolution(convolution_of<Layers>(layer, shape)),
+        convolution(layer, shape, mlp_kernels().front()),
         in(elements<ElementOf<Layers>>(rows * shape.size())),
         delta(elements<ElementOf<Layers>>(rows * convolution.out().size())),
         out(numbers(rows * convolution.out().size())),
