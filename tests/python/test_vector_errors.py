@@ -303,7 +303,7 @@ def test_values_that_the_dtype_cannot_hold_are_refused(make: Make, value: float)
     [
         (
             (np.zeros(2), 1.0, False, {}),
-            r"must return \(observation, reward, terminated, truncated, info\).*tuple of 4",
+            r"must return \(observation, reward, terminated, truncated, info\).*tuple of 4: those of old gym",
         ),
         (np.zeros(2), "returned numpy.ndarray"),
         ((np.zeros(2), 1.0, False, False, None), "a dict as info, it returned NoneType"),

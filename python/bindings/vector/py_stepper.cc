@@ -294,8 +294,9 @@ void PyStepper::take_step_result(int i, nb::object result) {
   nb::object tuple = tuple_of(result, 5);
   if (!tuple) {
     throw InvalidArgument(fmt::format(
-        "{} must return (observation, reward, terminated, truncated, info), it returned {}",
-        where(row, "step"), what_it_is(result)));
+        "{} must return (observation, reward, terminated, truncated, info), it returned {}{}",
+        where(row, "step"), what_it_is(result),
+        tuple_of(result, 4) ? ": those of old gym, whose done is two values in Gymnasium" : ""));
   }
   PyObject* reward_object = PyTuple_GET_ITEM(tuple.ptr(), 1);
   const double reward = PyFloat_AsDouble(reward_object);

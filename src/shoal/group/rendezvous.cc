@@ -43,6 +43,22 @@ std::string channel_name(const Launch& launch) {
   return fmt::format("shoal/group/{}/{}", ::geteuid(), hex);
 }
 
+std::string attempt_of(const Launch& launch) {
+  return fmt::format("join a group of {} as rank {} ({}, attempt '{}')", launch.size, launch.rank,
+                     launch.launcher.empty() ? "by arguments" : launch.launcher, launch.attempt);
+}
+
+bool rank_0_is_on_loopback(const Launch& launch) {
+  try {
+    return os::is_loopback(launch.address);
+  } catch (const Error& error) {
+    throw Error(
+        fmt::format("{}: {}; that is where rank 0 is said to be: name another host by "
+                    "SHOAL_GROUP_ADDR=host:port",
+                    attempt_of(launch), error.what()));
+  }
+}
+
 class Rendezvous {
  public:
   Rendezvous(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes)
@@ -69,11 +85,7 @@ class Rendezvous {
   };
   using Connect = std::function<std::optional<Link>()>;
 
-  std::string describe() const {
-    return fmt::format("join a group of {} as rank {} ({}, attempt '{}')", launch_.size,
-                       launch_.rank, launch_.launcher.empty() ? "by arguments" : launch_.launcher,
-                       launch_.attempt);
-  }
+  std::string describe() const { return attempt_of(launch_); }
 
   Greeting greeting(bool for_data) const {
     return {.attempt = launch_.attempt,
@@ -214,7 +226,7 @@ class Rendezvous {
   }
 
   os::StreamListener listen() {
-    const bool loopback = os::is_loopback(launch_.address);
+    const bool loopback = rank_0_is_on_loopback(launch_);
     for (const int port : launch_.ports)
       if (auto listener = os::StreamListener::bind(loopback, port)) return std::move(*listener);
     throw Error(
@@ -465,7 +477,7 @@ class Rendezvous {
     };
     const std::string whom =
         fmt::format("rank 0 at {}, port {}", launch_.address, fmt::join(launch_.ports, ", "));
-    auto listener = os::StreamListener::bind(os::is_loopback(launch_.address), 0);
+    auto listener = os::StreamListener::bind(rank_0_is_on_loopback(launch_), 0);
     if (!listener) throw Error(describe() + ": no port of this host is free");
     Greeting greets = greeting(false);
     greets.members = here;
@@ -622,7 +634,7 @@ JoinOptions JoinOptions::from_environment() {
 
 Meeting meet(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes) {
   validate(launch);
-  if (!launch.one_host())
+  if (!launch.one_host() && !rank_0_is_on_loopback(launch))
     require_secret(launch.address, options.secret,
                    fmt::format("join a group of {} ranks on several hosts", launch.size),
                    "for all ranks");

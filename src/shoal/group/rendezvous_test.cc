@@ -91,6 +91,13 @@ TEST(Rendezvous, BeyondTheLoopbackASecretIsNeeded) {
   EXPECT_THAT(outcome(launches[0], {.timeout = 50ms}), HasSubstr("SHOAL_GROUP_SECRET"));
 }
 
+TEST(Rendezvous, ARank0WhoseAddressIsUnknownIsAnErrorThatSaysWhereItComesFrom) {
+  auto launches = testing::launches({1, 1});
+  launches[1].address = "no-such-host.invalid";
+  EXPECT_THAT(outcome(launches[1], {.timeout = 50ms}),
+              AllOf(HasSubstr("no-such-host.invalid"), HasSubstr("SHOAL_GROUP_ADDR=host:port")));
+}
+
 TEST(Rendezvous, APortThatAnotherProgramHasIsPassedOver) {
   const auto launches = testing::launches({1, 1});
   const auto taken = os::StreamListener::bind(true, launches[0].ports[0]);

@@ -32,10 +32,17 @@ std::optional<ErrorReport> unread_report(Channel& channel) {
 
 }  // namespace
 
+std::string DeathCertificate::headline() const {
+  return fmt::format("{} (pid {}{}) ended with {}", worker, pid, describe_envs(first_env, num_envs),
+                     status.describe());
+}
+
 std::string DeathCertificate::describe() const {
-  std::string text = fmt::format("{} (pid {}{}) ended with {}", worker, pid,
-                                 describe_envs(first_env, num_envs), status.describe());
-  if (!cause.empty()) text += "\n" + cause;
+  std::string text = headline();
+  if (cause.starts_with(text))
+    text = cause;
+  else if (!cause.empty())
+    text += "\n" + cause;
   if (!stack.empty()) text += "\nIts stack:\n" + stack;
   while (text.ends_with('\n')) text.pop_back();
   if (report) text += "\nIt reported: " + report->describe();

@@ -20,13 +20,15 @@ struct DeathCertificate {
   int num_envs = 0;
   int pid = -1;
   ExitStatus status;
-  std::string cause;            // why it ended, where this side knows more than the status says
+  std::string cause;            // what this side knows beyond the status; may begin with headline()
   std::string kind = "killed";  // vector::FaultKind by name
   std::string stack;            // where it was, when it was asked before its end
   std::optional<ErrorReport> report;  // that it sent before it ended
   std::vector<std::string> log_tail;  // its last lines, oldest first
 
-  /// Several lines: who, how it ended, its traceback, its last lines.
+  /// "worker 1 (pid 4711, environments 4 to 7) ended with signal 9 (SIGKILL)".
+  std::string headline() const;
+  /// Several lines: the headline, the cause, its traceback, its last lines.
   std::string describe() const;
 
   /// Of a worker that has ended or is about to: waits up to `grace` for its exit status. Looks in

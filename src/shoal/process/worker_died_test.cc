@@ -47,6 +47,17 @@ TEST(WorkerDied, SaysAllThatIsKnown) {
   EXPECT_EQ(error.certificate().pid, 4711);
 }
 
+TEST(WorkerDied, ACauseThatGoesOnFromTheHeadlineDoesNotRepeatIt) {
+  DeathCertificate certificate;
+  certificate.worker = "worker 3";
+  certificate.status = {.signal = 9};
+  const std::string headline = certificate.headline();
+  certificate.cause = headline + " in environment 12";
+  EXPECT_EQ(certificate.describe(), headline + " in environment 12");
+  certificate.cause = "environment 12 did not finish its step";
+  EXPECT_EQ(certificate.describe(), headline + "\nenvironment 12 did not finish its step");
+}
+
 TEST(WorkerDied, ASingleEnvironmentIsNamedInTheSingular) {
   DeathCertificate certificate;
   certificate.worker = "worker 0";

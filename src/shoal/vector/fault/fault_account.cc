@@ -103,9 +103,8 @@ FaultRecord account_of_death(const FaultScene& scene, const process::DeathCertif
     record.message = headline(*certificate.report);
   } else {
     const auto& status = certificate.status;
-    record.message = fmt::format("{} (pid {}) ended with {}", scene.describe(), certificate.pid,
-                                 status.describe()) +
-                     (env >= 0 ? fmt::format(" in environment {}", env) : "");
+    record.message =
+        certificate.headline() + (env >= 0 ? fmt::format(" in environment {}", env) : "");
     if (status.known && status.signal == 0) record.kind = FaultKind::kExit;
     record.cause = status.zygote;
     if (const auto evidence = oom_evidence.of(status)) {
