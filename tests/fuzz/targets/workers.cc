@@ -42,6 +42,23 @@ vector::Options options() {
 
 /// In an action: the input lies before the workers do what they were told, not only before the parent looks.
 constexpr std::uint8_t kLiesFirst = 8;
+/// The workers sleep until their parent has looked in vain.
+constexpr std::uint8_t kSleep = 16;
+
+/// Lets the input lie, and the workers do what they were told: before, after, or too late for the first `look`.
+template <class Lies, class Look>
+auto act(std::uint8_t action, Lies&& lies, Look&& look) {
+  const bool sleep = (action & kSleep) != 0;
+  if (!sleep && (action & kLiesFirst) == 0) launcher()->run_workers();
+  lies();
+  if (!sleep) launcher()->run_workers();
+  try {
+    return look();
+  } catch (const TimedOut&) {
+    launcher()->run_workers();
+    return look();
+  }
+}
 
 /// What the parent alone writes, and workers that are of this process obey, stays as it is.
 using IsOrder = std::function<bool(std::size_t offset)>;
@@ -93,11 +110,11 @@ void play_rounds(Input& input) {
   for (int acts = 0; acts < 8 && !input.empty(); ++acts) {
     const auto action = input.take<std::uint8_t>();
     envs.step_async();
-    if ((action & kLiesFirst) == 0) launcher()->run_workers();
-    if (action % 4 == 0) launcher()->say(0, input.take_part());
-    if (action % 2 == 0) lie(shared, input, is_order);
-    launcher()->run_workers();
-    use(envs.wait(0ms));
+    const auto lies = [&] {
+      if (action % 4 == 0) launcher()->say(0, input.take_part());
+      if (action % 2 == 0) lie(shared, input, is_order);
+    };
+    use(act(action, lies, [&] { return envs.wait(0ms); }));
     if (action % 2 == 1) lie(shared, input, is_order);
     for (int worker = 0; worker < 2; ++worker) {
       std::uint8_t sum = 0;
@@ -124,11 +141,11 @@ void play_async(Input& input) {
   use(envs.recv(0ms).batch);
   for (int acts = 0; acts < 8 && !input.empty(); ++acts) {
     const auto action = input.take<std::uint8_t>();
-    if ((action & kLiesFirst) == 0) launcher()->run_workers();
-    if (action % 4 == 0) launcher()->say(0, input.take_part());
-    lie(shared, input, is_order);
-    launcher()->run_workers();
-    const vector::Arrivals arrivals = envs.recv(0ms);
+    const auto lies = [&] {
+      if (action % 4 == 0) launcher()->say(0, input.take_part());
+      lie(shared, input, is_order);
+    };
+    const vector::Arrivals arrivals = act(action, lies, [&] { return envs.recv(0ms); });
     use(arrivals.batch);
     for (const auto& info : arrivals.infos) {
       std::uint8_t sum = 0;
@@ -178,7 +195,7 @@ std::vector<Bytes> seeds() {
                              .put(std::uint8_t{4})
                              .put(std::uint32_t{2})
                              .take()};
-  for (const std::uint8_t order : {std::uint8_t{0}, kLiesFirst}) {
+  for (const std::uint8_t order : {std::uint8_t{0}, kLiesFirst, kSleep}) {
     const auto lie = [&](std::uint8_t kind, std::uint32_t at, std::uint32_t value) {
       all.push_back(lie_in(kind, order, at, value));
     };
@@ -186,7 +203,9 @@ std::vector<Bytes> seeds() {
     lie(rounds, cell(offsetof(WorkerCell, env_now)), 99);
     lie(rounds, 32, 0x7fffffff);
     lie(rounds, 256, 0);
-    for (std::uint32_t at = 0; at <= 8192; at += 512) lie(async, at, 1000);
+    for (const std::uint32_t at : {0U, 128U, 256U, 384U, 512U, 1024U, 4096U, 8192U}) {
+      lie(async, at, 1000);
+    }
   }
   return all;
 }
