@@ -1,5 +1,7 @@
 // Workers that lie to their parent: in the words and rows that they share, and in what they send. The parent
 // may raise, or end the worker's episodes as faults; it neither crashes nor waits beyond its deadline.
+#include <unistd.h>
+
 #include <functional>
 
 #include "../fiber_launcher.h"
@@ -159,6 +161,36 @@ void play_async(Input& input) {
 
 }  // namespace
 
+namespace {
+
+/// Where the blocks of asynchronous CartPoles say that a row failed, and that its info is elsewhere.
+std::vector<std::uint32_t> words_of_blocks() {
+  const vector::Hello spaces{env::float_box({-1, -1, -1, -1}, {1, 1, 1, 1}), env::Discrete{2}, {}};
+  const auto segment =
+      vector::AsyncSegment::create(spaces, {.num_workers = 2,
+                                            .num_envs = kEnvs,
+                                            .most_envs = 2,
+                                            .batch_size = 2,
+                                            .num_blocks = 7,
+                                            .mode = vector::AutoresetMode::kNextStep});
+  const auto shared =
+      os::Mapping::map(os::Memfd::open(os::Fd(::dup(segment.fd()))), "asynchronous environments");
+  vector::AsyncHeader header;
+  std::memcpy(&header, shared.data() + shm::kArenaHeaderBytes, sizeof header);
+  const std::byte* const begin =
+      reinterpret_cast<const std::byte*>(&segment.cell(0)) - vector::AsyncSegment::cells_at(header);
+  std::vector<std::uint32_t> all;
+  for (int b = 0; b < 3; ++b) {
+    const vector::AsyncBlock& block = segment.block(b);
+    for (const auto word : {std::as_bytes(block.rows.fault), std::as_bytes(block.info_sizes)}) {
+      all.push_back(static_cast<std::uint32_t>(word.data() - begin));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<Bytes> seeds() {
   os::set_log_level(os::LogLevel::kOff);
   using vector::WorkerCell;
@@ -203,6 +235,7 @@ std::vector<Bytes> seeds() {
     lie(rounds, cell(offsetof(WorkerCell, env_now)), 99);
     lie(rounds, 32, 0x7fffffff);
     lie(rounds, 256, 0);
+    for (const std::uint32_t at : words_of_blocks()) lie(async, at, 0xffff'ffff);
     for (const std::uint32_t at : {0U, 128U, 256U, 384U, 512U, 1024U, 4096U, 8192U}) {
       lie(async, at, 1000);
     }
