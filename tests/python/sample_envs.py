@@ -205,6 +205,14 @@ class GatedEnv(CounterEnv):
         return super().step(action)
 
 
+class TellingGatedEnv(GatedEnv):
+    """Makes the file `begun` beside the gate when it is stepped."""
+
+    def step(self, action: Any) -> Any:
+        self.gate.with_name("begun").touch()
+        return super().step(action)
+
+
 class GatedResetEnv(GatedEnv):
     """All its resets but the first wait for the gate, too."""
 

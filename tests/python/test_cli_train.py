@@ -309,7 +309,11 @@ def test_a_wrong_setting_is_named_with_the_nearest(shoal, arguments, parts):
 
 
 def test_an_option_without_its_value_is_not_called_unknown(shoal):
-    assert_one_line(shoal("train", "shoal/CartPole-v1", "--run-dir"), 2, "option '--run-dir' requires an argument")
+    assert_one_line(
+        shoal("train", "shoal/CartPole-v1", "--run-dir"),
+        2,
+        "option '--run-dir' requires an argument (shoal train --help",
+    )
     assert_one_line(
         shoal("train", "shoal/CartPole-v1", "--run-dri", "x"), 2, "no such option", "did you mean --run-dir?"
     )

@@ -35,7 +35,8 @@ from torchrl.objectives.value import GAE
 from torchrl.testing.mocking_classes import CountingEnv, NestedCountingEnv
 
 import shoal
-from sample_envs import CounterEnv
+from interrupting import interrupted_once_there
+from sample_envs import CounterEnv, TellingGatedEnv
 from shoal.compat.torchrl import (
     Collector,
     MultiAsyncCollector,
@@ -385,6 +386,19 @@ def test_a_call_that_was_interrupted_leaves_nothing_to_the_next(
         with pytest.raises(KeyboardInterrupt):
             CALLS[call](envs)
     assert list(envs.max_steps) == [4, 4] and list(envs.state_dict()) == ["worker0", "worker1"]
+    assert envs.rollout(3).shape == (2, 3)
+    envs.close()
+
+
+def test_a_step_that_ctrl_c_interrupted_is_waited_for_by_the_next_call(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = ParallelEnv(2, lambda: GymWrapper(TellingGatedEnv(gate)))
+    td = envs.reset()
+    td["action"] = torch.tensor([[0, 1], [0, 1]])
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(td)
+    gate.touch()
+    assert torch.equal(envs.reset()["observation"][:, 1], torch.zeros(2))
     assert envs.rollout(3).shape == (2, 3)
     envs.close()
 

@@ -18,9 +18,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import AlreadyPendingCallError
 
 import shoal
-from sample_envs import CounterEnv, GatedEnv, SpaceEnv
+from interrupting import interrupted_once_there
+from sample_envs import CounterEnv, GatedEnv, SpaceEnv, TellingGatedEnv
 
 
 class DyingEnv(CounterEnv):
@@ -180,6 +182,21 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     )
     errors = interrupted(script)
     assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"batch_size": 2}], ids=["synchronous", "asynchronous"])
+def test_after_a_step_that_ctrl_c_interrupted_a_reset_begins_anew(arguments: dict[str, Any], tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = shoal.make_vec(functools.partial(TellingGatedEnv, gate), 2, num_workers=2, **arguments)
+    envs.reset()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step([1, 1])
+    with pytest.raises(AlreadyPendingCallError):
+        envs.reset(options={"reset_mask": np.array([True, False])})
+    gate.touch()
+    assert envs.reset()[0].tolist() == [[2, 0], [2, 0]]
+    assert envs.step([0, 0])[0].tolist() == [[2, 1], [2, 1]]
+    envs.close()
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def _take_help_literally() -> None:
 _take_help_literally()
 
 
-def _usage_line(error: Any) -> str:
+def _usage_line(error: Any, arguments: list[str]) -> str:
     """A usage error as one line, with the nearest option or command."""
     context = getattr(error, "ctx", None)
     message = re.sub(r"\s+", " ", error.format_message()).rstrip(".")
@@ -85,7 +85,8 @@ def _usage_line(error: Any) -> str:
         message = f"no such command {match[1]!r}" + (
             did_you_mean(match[1], COMMANDS) or f"; one of {', '.join(COMMANDS)}"
         )
-    path = context.command_path if context else "shoal"
+    named = [word for word in arguments[:1] if word in COMMANDS]  # click forgets it where an option lacks its value
+    path = context.command_path if context else " ".join(["shoal", *named])
     return f"{message[0].lower() + message[1:]} ({path} --help lists what there is)"
 
 
@@ -99,7 +100,7 @@ def run(arguments: list[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
             return 0
-        return _failed(_usage_line(error), 2)
+        return _failed(_usage_line(error, sys.argv[1:] if arguments is None else arguments), 2)
     except ClickException as error:
         return _failed(error.format_message(), error.exit_code)
     except CommandError as error:

@@ -136,6 +136,8 @@ class AsyncVectorEnv(VectorEnv):
         self._io.discard(self.timeout if timeout is None else timeout)
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self._interrupted:
+            self._finish_interrupted(options)
         if self._engine.in_flight and "reset_mask" not in (options or {}):
             self.discard()
         observations, infos = super().reset(seed=seed, options=options)

@@ -94,6 +94,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._sends_actions = self._io.sends_actions
         self._first_seed = seed
         self._pending: str | None = None
+        self._interrupted = False  # whether Ctrl-C left the wait for it
         self._parts: dict[int, Any] = {}  # actions that wait for the others, by environment
         self._own_answer: Callable[[], list[Any]] | None = None  # to a call under way, where _group gives it
         self._was_reset = False
@@ -107,8 +108,10 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             options: given to every environment's reset, without the mask.
 
         Actions that were sent for some environments, and wait for the others, are thrown away; with a mask they are an
-        AlreadyPendingCallError.
+        AlreadyPendingCallError. So is a call that Ctrl-C has interrupted: it is waited for, and what it returns is thrown away.
         """
+        if self._interrupted:
+            self._finish_interrupted(options)
         if self._parts and "reset_mask" in (options or {}):
             raise AlreadyPendingCallError(
                 f"reset(): environments {sorted(self._parts)} are in flight; send() the others and recv() first", "send"
@@ -132,8 +135,12 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps every environment with its action; what has ended is reset as `autoreset_mode` says."""
-        self.step_async(actions)
-        return self.step_wait()
+        try:
+            self.step_async(actions)
+            return self.step_wait()
+        except KeyboardInterrupt:
+            self._interrupted = self._pending is not None
+            raise
 
     def step_async(self, actions: Any) -> None:
         if self._pending is not None or self._parts or not self._was_reset or self.closed:
@@ -421,14 +428,25 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _finish_pending(self, timeout: float | None) -> bool:
         """Waits for the call under way and drops what comes of it; False when it did not end in time."""
-        wait = {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
         try:
-            wait(timeout)
+            self._wait_of_pending()(timeout)
         except TimeoutError:
             return False
         except Exception:  # the environments are closed anyway
             pass
         return True
+
+    def _wait_of_pending(self) -> Any:
+        return {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
+
+    def _finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
+        """Waits for the call that Ctrl-C has left under way, if it still is, before a reset of all environments: what it
+        returns is dropped, and what it raises is raised."""
+        if "reset_mask" in (options or {}):
+            return
+        if self._pending is not None:
+            self._wait(self._wait_of_pending(), None)
+        self._interrupted = False
 
     def _wait(self, wait: Any, timeout: float | None) -> Any:
         try:
@@ -436,6 +454,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         except (TimeoutError, KeyboardInterrupt) as error:
             if not self._is_under_way(error):
                 self._pending = None
+            elif isinstance(error, KeyboardInterrupt):
+                self._interrupted = True
             raise
         except BaseException:
             self._pending = None

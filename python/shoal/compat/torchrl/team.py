@@ -91,6 +91,11 @@ class Team(WarnsAtClose, VectorEnv):
     def _ranges(self) -> list[tuple[int, int]]:
         return self._shares
 
+    def _check_idle(self, call: str) -> None:
+        if self._interrupted and not self.closed:
+            self._finish_interrupted()
+        super()._check_idle(call)
+
     def _check_open(self, call: str) -> None:
         if self.closed:
             raise ClosedEnvironmentError(f"{call}: this ParallelEnv is closed")

@@ -1,0 +1,31 @@
+"""Ctrl-C at a moment that a test chooses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@contextlib.contextmanager
+def interrupted_once_there(file: Path) -> Iterator[None]:
+    """Ctrl-C in the block, as soon as there is a file; it is to raise KeyboardInterrupt."""
+
+    def interrupt() -> None:
+        while not file.exists():
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        thread.join()
