@@ -74,7 +74,7 @@ class BasicArrivalSlots {
   /// The most slots of one claim.
   static constexpr std::uint32_t kMaxRun = 1 << 14;
   /// Of a claim: far more than others can overtake it.
-  static constexpr std::uint32_t kMostTries = 1 << 24;
+  static constexpr std::uint32_t kMostTries = 1 << 16;
 
   using Word64 = typename Atomics::Word64;
   using Word = typename Atomics::Word;

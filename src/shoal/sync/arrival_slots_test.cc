@@ -274,6 +274,16 @@ TEST(ArrivalSlots, TheRestOfADeadClaimersRunIsFilledInAnyOrder) {
   EXPECT_TRUE(slots.is_ready({0, 0, 1}));
 }
 
+TEST(ArrivalSlots, AClaimAmongWordsThatOthersWroteOverEndsWithoutAPlace) {
+  Words words{};
+  ArrivalSlots slots = words.slots();
+  slots.open(0, 0);
+  const SlotWord lie{.sequence = 1000, .claimer = 5, .state = SlotState::kReady, .more = 0};
+  for (auto& word : words.words) word.store(lie.packed());
+  EXPECT_EQ(slots.claim_run(1, 2).count, 0U);
+  for (const auto& word : words.words) EXPECT_EQ(word.load(), lie.packed());
+}
+
 TEST(SpscIndices, WritableAndReadableAddUpToTheCapacity) {
   SpscIndices indices{};
   EXPECT_EQ(indices.writable(4), 4U);

@@ -1,6 +1,9 @@
 // What `shoal stat` and `shoal trace` map of other processes: boards, the cells of workers, recorders.
-#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <array>
+#include <optional>
 
 #include "../input.h"
 #include "shoal/os/memory/memfd.h"
@@ -16,41 +19,62 @@ enum class What : std::uint8_t { kBoard, kWorkers, kRecorder };
 
 constexpr std::size_t kSlots = 16;  // of a recorder's ring
 
+/// Zeroed memory of so many pages, up to kMostPages. It is kept: making it takes longer than reading it.
+constexpr std::size_t kMostPages = 4;
+struct Memory {
+  explicit Memory(std::size_t pages)
+      : memfd(os::Memfd::create("fuzz", pages * 4096)), mapping(os::Mapping::map(memfd, "fuzz")) {}
+  os::Fd fd() const { return os::Fd(::dup(memfd.fd())); }
+
+  static const Memory& zeroed(std::size_t pages) {
+    static std::array<std::optional<Memory>, kMostPages> all;
+    auto& one = all[pages - 1];
+    if (!one) one.emplace(pages);
+    std::memset(one->mapping.data(), 0, one->mapping.size());
+    return *one;
+  }
+
+  const os::Memfd memfd;
+  const os::Mapping mapping;
+};
+
 void write(const os::Mapping& mapping, std::size_t at, std::span<const std::byte> bytes) {
   at = std::min(at, mapping.size());
   std::copy_n(bytes.begin(), std::min(bytes.size(), mapping.size() - at), mapping.data() + at);
 }
 
 /// The recorder is this process's own, as far as its head says; the rest is the input's.
-void listen(const os::Memfd& memfd, const os::Mapping& mapping, Input& input) {
+void listen(const Memory& memory, Input& input) {
+  static const std::uint64_t born = shm::start_of_process(::getpid());
+  const os::Mapping& mapping = memory.mapping;
   auto& header = *reinterpret_cast<trace::RecorderHeader*>(mapping.data());
   header.pid = ::getpid();
-  header.born = shm::start_of_process(header.pid);
+  header.born = born;
   const bool stops = header.name[0] == 's';
   trace::Capture capture;
-  if (!capture.add(os::Fd(::dup(memfd.fd())))) return;
+  if (!capture.add(memory.fd())) return;
   while (!input.empty()) {
     const std::size_t at = input.below(mapping.size());
     write(mapping, at, input.take_bytes(64));
     static_cast<void>(capture.poll());
   }
-  if (stops) capture.stop();  // it takes its time
+  if (stops) capture.stop();
 }
 
 /// What is mapped: its size (a u8, in pages), and its beginning (a part); then more.
 void read(Input input) {
   const auto what = static_cast<What>(input.take<std::uint8_t>() % 3);
-  const std::size_t pages = 1 + input.take<std::uint8_t>() % 4;
-  const os::Memfd memfd = os::Memfd::create("fuzz", pages * 4096);
-  const os::Mapping mapping = os::Mapping::map(memfd, "fuzz");
+  const std::size_t pages = 1 + input.take<std::uint8_t>() % kMostPages;
+  const Memory& memory = Memory::zeroed(pages);
+  const os::Mapping& mapping = memory.mapping;
   const bool in_arena = what != What::kRecorder;
   write(mapping, in_arena ? shm::kArenaHeaderBytes : 0, input.take_part());
-  if (what == What::kRecorder) return listen(memfd, mapping, input);
+  if (what == What::kRecorder) return listen(memory, input);
   write(mapping, shm::kArenaHeaderBytes + 128, input.rest());
   if (what == What::kBoard) {
-    static_cast<void>(shm::Board::read(os::Fd(::dup(memfd.fd()))));
+    static_cast<void>(shm::Board::read(memory.fd()));
   } else {
-    static_cast<void>(vector::observe_workers(os::Fd(::dup(memfd.fd()))));
+    static_cast<void>(vector::observe_workers(memory.fd()));
   }
 }
 
@@ -102,6 +126,9 @@ std::vector<Bytes> seeds() {
 }
 
 }  // namespace shoal::fuzz
+
+/// In the place of libc's. Capture::stop() sleeps until writers have seen that it stops, of which there are none here.
+extern "C" int nanosleep(const timespec* /*time*/, timespec* /*left*/) { return 0; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   return shoal::fuzz::refused_at_most([&] { shoal::fuzz::read({data, size}); });

@@ -1,6 +1,9 @@
 // Shared memory that another process made: whatever lies in it, attaching to it succeeds or is refused.
 #include <unistd.h>
 
+#include <array>
+#include <optional>
+
 #include "../input.h"
 #include "shoal/collect/replay/replay.h"
 #include "shoal/collect/weight_store.h"
@@ -164,6 +167,34 @@ void attach(What what, os::Fd fd) {
   }
 }
 
+/// A segment of one kind, which every input finds as the process that made it left it.
+class Pristine {
+ public:
+  explicit Pristine(What what)
+      : memfd_(os::Memfd::open(segment(what))),
+        mapping_(os::Mapping::map(memfd_, "a segment")),
+        content_(mapping_.data(), mapping_.data() + mapping_.size()) {}
+
+  const os::Mapping& restored() const {
+    std::memcpy(mapping_.data(), content_.data(), content_.size());
+    return mapping_;
+  }
+  os::Fd fd() const { return os::Fd(::dup(memfd_.fd())); }
+
+  /// Making one takes longer than all that an input does with it.
+  static const Pristine& of(What what) {
+    static std::array<std::optional<Pristine>, kKinds> all;
+    auto& one = all[static_cast<std::size_t>(what)];
+    if (!one) one.emplace(what);
+    return *one;
+  }
+
+ private:
+  const os::Memfd memfd_;
+  const os::Mapping mapping_;
+  const Bytes content_;
+};
+
 /// A lock that somebody holds is waited for.
 bool is_in_lock(What what, std::size_t at) {
   constexpr std::size_t kLock = shm::kArenaHeaderBytes + 128;
@@ -173,19 +204,16 @@ bool is_in_lock(What what, std::size_t at) {
 /// Which one, then changes of it: where (u32), and what is written there (a part).
 void read(Input input) {
   const auto what = static_cast<What>(input.take<std::uint8_t>() % kKinds);
-  os::Fd fd = segment(what);
-  {
-    const os::Memfd memfd = os::Memfd::open(os::Fd(::dup(fd.get())));
-    os::Mapping mapping = os::Mapping::map(memfd, "a segment");
-    while (!input.empty()) {
-      std::size_t at = input.take<std::uint32_t>() % mapping.size();
-      for (const std::byte byte : input.take_bytes(input.take<std::uint8_t>())) {
-        if (at < mapping.size() && !is_in_lock(what, at)) mapping.data()[at] = byte;
-        ++at;
-      }
+  const Pristine& segment = Pristine::of(what);
+  const os::Mapping& mapping = segment.restored();
+  while (!input.empty()) {
+    std::size_t at = input.take<std::uint32_t>() % mapping.size();
+    for (const std::byte byte : input.take_bytes(input.take<std::uint8_t>())) {
+      if (at < mapping.size() && !is_in_lock(what, at)) mapping.data()[at] = byte;
+      ++at;
     }
   }
-  attach(what, std::move(fd));
+  attach(what, segment.fd());
 }
 
 }  // namespace
