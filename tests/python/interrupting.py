@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,12 @@ import pytest
 def interrupted_once_there(file: Path) -> Iterator[None]:
     """Ctrl-C in the block, as soon as there is a file; it is to raise KeyboardInterrupt."""
 
+    left = threading.Event()
+
     def interrupt() -> None:
         while not file.exists():
-            time.sleep(0.001)
+            if left.wait(0.001):
+                return
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -28,4 +30,5 @@ def interrupted_once_there(file: Path) -> Iterator[None]:
         with pytest.raises(KeyboardInterrupt):
             yield
     finally:
+        left.set()
         thread.join()

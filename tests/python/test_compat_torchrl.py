@@ -394,7 +394,7 @@ def test_a_step_that_ctrl_c_interrupted_is_waited_for_by_the_next_call(tmp_path:
     gate = tmp_path / "gate"
     envs = ParallelEnv(2, lambda: GymWrapper(TellingGatedEnv(gate)))
     td = envs.reset()
-    td["action"] = torch.tensor([[0, 1], [0, 1]])
+    td["action"] = torch.tensor([[0, 1, 0], [0, 1, 0]])
     with interrupted_once_there(tmp_path / "begun"):
         envs.step(td)
     gate.touch()

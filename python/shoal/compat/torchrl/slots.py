@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Sequence
+from multiprocessing.synchronize import Lock
 from typing import Any
 
 import gymnasium
@@ -24,7 +25,6 @@ NOTHING, STEP, STEP_AND_MAYBE_RESET = range(3)
 """What a slot is given as its action: what to do with what is in the buffer."""
 
 _ROW = np.zeros(1, np.uint8)
-_LOCK = type(torch.multiprocessing.get_context("spawn").Lock())
 
 
 class Slot:
@@ -206,6 +206,6 @@ def _answer(slot: Slot, command: Any, data: Any) -> Any:
 
 def _without_locks(state: OrderedDict[str, Any]) -> OrderedDict[str, Any]:
     return OrderedDict(
-        (key, _without_locks(part) if isinstance(part, OrderedDict) else None if isinstance(part, _LOCK) else part)
+        (key, _without_locks(part) if isinstance(part, OrderedDict) else None if isinstance(part, Lock) else part)
         for key, part in state.items()
     )
