@@ -92,7 +92,7 @@ os::Fd segment(What what) {
     case What::kCredits:
       return copy(process::CreditCells::create().fd());
     case What::kDoor:
-      return copy(vector::PoolDoor::create(2).fd());
+      return copy(vector::PoolDoor::create(2, 1).fd());
     case What::kReplay:
       return copy(collect::Replay::create(replay_spec()).fd());
   }

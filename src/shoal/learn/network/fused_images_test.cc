@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <ostream>
 #include <random>
@@ -185,8 +186,9 @@ TEST_P(FusedImages, ChangedParametersAreSeen) {
   }
 }
 
-TEST_P(FusedImages, Bfloat16IsNearFloat32) {
-  if (case_.config.precision == Precision::kFloat32) GTEST_SKIP() << "float32 itself";
+class FusedImagesInBfloat16 : public FusedImages {};
+
+TEST_P(FusedImagesInBfloat16, AreNearFloat32) {
   ImageCase in_floats = case_;
   in_floats.config.precision = Precision::kFloat32;
   constexpr std::int64_t kCount = 64;
@@ -234,13 +236,26 @@ const ImageCase kCases[] = {
      {.policy_hidden = {24}, .shared_hidden = true, .precision = Precision::kBfloat16}},
 };
 
+std::vector<ImageCase> cases_in(Precision precision) {
+  std::vector<ImageCase> cases;
+  std::ranges::copy_if(kCases, std::back_inserter(cases), [&](const ImageCase& image_case) {
+    return image_case.config.precision == precision;
+  });
+  return cases;
+}
+
+std::string name_of(const testing::TestParamInfo<FusedImages::ParamType>& info) {
+  return std::get<0>(info.param).name + "_" + mlp_kernels()[std::get<1>(info.param)].name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, FusedImages,
                          testing::Combine(testing::ValuesIn(kCases),
                                           testing::Range(std::size_t{0}, mlp_kernels().size())),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).name + "_" +
-                                  mlp_kernels()[std::get<1>(info.param)].name;
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Networks, FusedImagesInBfloat16,
+                         testing::Combine(testing::ValuesIn(cases_in(Precision::kBfloat16)),
+                                          testing::Range(std::size_t{0}, mlp_kernels().size())),
+                         name_of);
 
 TEST(FusedImage, GradientsEqualFiniteDifferences) {
   const LearnerConfig config{

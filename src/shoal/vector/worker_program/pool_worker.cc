@@ -106,7 +106,7 @@ class PoolWorker {
   bool rounds_ = false;
   std::uint64_t read_ = 0;  // messages
   std::map<std::uint32_t, Session> sessions_;
-  sync::SpinPolicy spin_policy_;
+  std::optional<sync::SpinPolicy> spin_policy_;  // once it has joined
 };
 
 bool PoolWorker::join() {
@@ -368,7 +368,7 @@ sync::WaitOutcome PoolWorker::wait(std::uint32_t seen) {
     return outcome;
   };
   return sync::spin_then_park(
-      spin_policy_, deadline, [&] { return bell_->generation() != seen; }, park);
+      *spin_policy_, deadline, [&] { return bell_->generation() != seen; }, park);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class PoolWorkerTest : public ::testing::Test {
       run_pool_worker(channel, identity, hooks);
       ended_ = true;
     });
-    door_ = PoolDoor::create(1);
+    door_ = PoolDoor::create(1, 1);
     const int fd = door_.fd();
     ASSERT_EQ(
         channel_.send(PoolMessage{.kind = PoolKind::kJoin, .flag = true, .bytes = {}}.encode(),

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "shoal/os/limits/affinity.h"
 #include "shoal/shm/arena.h"
 #include "shoal/sync/doorbell.h"
 
@@ -43,13 +42,14 @@ static_assert(sizeof(DoorWords) == 256);
 class PoolDoor {
  public:
   PoolDoor() = default;
-  /// Of one of `num_workers` workers. Throws SystemError when memory is short.
-  static PoolDoor create(int num_workers) {
+  /// Of one of `num_workers` workers, whose parent may use `cpus`. Throws SystemError when memory
+  /// is short.
+  static PoolDoor create(int num_workers, int cpus) {
     PoolDoor door(shm::Arena::create("shoal pool door", kFirst + sizeof(DoorWords)));
     auto* header = door.arena_.at<DoorHeader>(0);
     std::memcpy(header->magic, kMagic, sizeof kMagic);
     header->num_workers = static_cast<std::uint32_t>(num_workers);
-    header->cpus = static_cast<std::uint32_t>(os::allowed_cpus());
+    header->cpus = static_cast<std::uint32_t>(cpus);
     return door;
   }
   /// Throws Error when `arena` holds something else.

@@ -49,10 +49,11 @@ void WorkerPool::start(std::span<Slot*> slots) {
   };
   // A door has a descriptor until it is sent: there are never many at a time.
   std::vector<std::shared_ptr<PoolDoor>> doors(slots.size());
+  const int cpus = os::allowed_cpus();
   const auto greet = [&](process::WorkerProcess& process) {
     for (std::size_t i = 0; i < slots.size(); ++i) {
       if (slots[i]->spec.index != process.spec().index) continue;
-      doors[i] = std::make_shared<PoolDoor>(PoolDoor::create(num_workers()));
+      doors[i] = std::make_shared<PoolDoor>(PoolDoor::create(num_workers(), cpus));
       welcome(process, *doors[i]);
     }
   };
