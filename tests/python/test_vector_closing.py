@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from gymnasium import spaces
 
 import shoal
+from interrupting import interrupted_once_there
 from sample_envs import CounterEnv
 from shoal.compat.gymnasium import AsyncVectorEnv, SyncVectorEnv
 
@@ -173,19 +173,8 @@ def test_ctrl_c_in_an_environments_close_keeps_none_from_being_closed(
 def test_ctrl_c_while_workers_close_ends_them(arguments: dict[str, Any], tmp_path: Path) -> None:
     envs = shoal.make_vec(factories(tmp_path, env1="wait"), num_workers=2, **arguments)
     pids = [worker["pid"] for worker in envs.stats()["workers"]]
-
-    def interrupt_when_it_waits() -> None:
-        while not (tmp_path / "closed 1").exists():
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt_when_it_waits)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            envs.close(timeout=1e6)  # who waits for the environment waits for ever
-    finally:
-        thread.join()
+    with interrupted_once_there(tmp_path / "closed 1"):
+        envs.close(timeout=1e6)  # who waits for the environment waits for ever
     assert envs.closed
     for pid in pids:
         with pytest.raises(ProcessLookupError):

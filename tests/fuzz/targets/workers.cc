@@ -159,10 +159,6 @@ void play_async(Input& input) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// Where the blocks of asynchronous CartPoles say that a row failed, and that its info is elsewhere.
 std::vector<std::uint32_t> words_of_blocks() {
   const vector::Hello spaces{env::float_box({-1, -1, -1, -1}, {1, 1, 1, 1}), env::Discrete{2}, {}};
