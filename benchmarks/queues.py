@@ -4,13 +4,17 @@
     python benchmarks/queues.py int list                   # some of them
     python benchmarks/queues.py --contestant torch --contestant shoal
 
+    python benchmarks/queues.py cuda "kept cuda"           # tensors on a CUDA device, beside torch's
+
 stream: batches of at most 64 objects are put, then the other process says that it has them all.
-trip: an object goes there and comes back. Both processes are forks without other work. A ratio is of one round's two figures.
+trip: an object goes there and comes back; of a tensor on a device, a clone of it, since torch sends none that it was sent. Both
+processes are forks without other work; with a device they are spawned. A ratio is of one round's two figures.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import os
 import statistics
@@ -43,6 +47,12 @@ CONTESTANTS: dict[str, Callable[[], Any]] = {
 DEFAULT_CONTESTANTS = ("shoal", "cpython", "torch")
 
 
+def spawned(name: str) -> tuple[Any, Callable[[], Any]]:
+    """The context of a contestant whose processes have a device, and what makes its queues."""
+    context = importlib.import_module(f"{name.partition('.')[0]}.multiprocessing").get_context("spawn")
+    return context, context.Queue if name.endswith("Queue") else context.SimpleQueue
+
+
 def new_array(nbytes: int) -> Make:
     import numpy as np
 
@@ -54,6 +64,17 @@ def new_tensor(nbytes: int) -> Make:
 
     torch.set_num_threads(1)
     return lambda: torch.zeros(nbytes, dtype=torch.uint8)
+
+
+def new_on_device(nbytes: int) -> Make:
+    import torch
+
+    return lambda: torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+
+
+def kept_on_device(nbytes: int) -> Make:
+    tensor = new_on_device(nbytes)()
+    return lambda: tensor
 
 
 def kept_tensor(nbytes: int) -> Make:
@@ -75,25 +96,22 @@ PAYLOADS: dict[str, tuple[int, Callable[[], Make]]] = {
     **{f"kept tensor {name}": (size, lambda size=size: kept_tensor(size)) for name, size in SIZES.items()},
 }
 """Name: bytes of one, and what gets ready to make them."""
+ON_A_DEVICE: dict[str, tuple[int, Callable[[], Make]]] = {
+    **{f"cuda tensor {name}": (size, lambda size=size: new_on_device(size)) for name, size in SIZES.items()},
+    **{f"kept cuda tensor {name}": (size, lambda size=size: kept_on_device(size)) for name, size in SIZES.items()},
+}
+"""The same, of those that need a CUDA device, and are measured where they are asked for."""
 
 
 class Pair:
     """This process and another one, with a queue each way."""
 
-    def __init__(self, make_queue: Callable[[], Any]) -> None:
+    def __init__(self, context: Any, make_queue: Callable[[], Any], clones: bool) -> None:
         self.there, self.back = make_queue(), make_queue()
-        self.control, theirs = fork.Pipe()
-        self.peer = fork.Process(target=self._serve, args=(theirs,), daemon=True)
+        self.control, theirs = context.Pipe()
+        self.peer = context.Process(target=serve, args=(self.there, self.back, theirs, clones), daemon=True)
         self.peer.start()
-
-    def _serve(self, control: Any) -> None:
-        for what, count, batch in iter(control.recv, None):
-            for i in range(1, count + 1):
-                obj = self.there.get()
-                if what == "trip":
-                    self.back.put(obj)
-                elif i % batch == 0:
-                    self.back.put(None)
+        self.trip(lambda: None, 1, 1)  # it has started
 
     def stream(self, make: Make, count: int, batch: int) -> float:
         """Seconds for `count` objects, a multiple of `batch`."""
@@ -118,6 +136,16 @@ class Pair:
         self.peer.join()
 
 
+def serve(there: Any, back: Any, control: Any, clones: bool) -> None:
+    for what, count, batch in iter(control.recv, None):
+        for i in range(1, count + 1):
+            obj = there.get()
+            if what == "trip":
+                back.put(obj.clone() if clones and obj is not None else obj)
+            elif i % batch == 0:
+                back.put(None)
+
+
 def measure(run: Callable[[int], float], batch: int, seconds: float) -> float:
     """Seconds for one, of as many as take about `seconds`."""
     count = batch
@@ -130,10 +158,14 @@ def measure(run: Callable[[int], float], batch: int, seconds: float) -> float:
 
 
 def compare(payload: str, contestants: list[str], seconds: float, rounds: int) -> None:
-    nbytes, prepare = PAYLOADS[payload]
+    nbytes, prepare = (PAYLOADS | ON_A_DEVICE)[payload]
+    on_a_device = payload in ON_A_DEVICE
     batch = max(1, min(64, 2**25 // nbytes))
     makes = {name: prepare() for name in contestants}  # torch moves what it sends to its own shared memory
-    pairs = {name: Pair(CONTESTANTS[name]) for name in contestants}
+    pairs = {
+        name: Pair(*(spawned(name) if on_a_device else (fork, CONTESTANTS[name])), clones=on_a_device)
+        for name in contestants
+    }
     found: dict[str, dict[str, list[float]]] = {what: {name: [] for name in pairs} for what in ("stream", "trip")}
     for _ in range(rounds):
         for what, times in found.items():
@@ -163,16 +195,21 @@ def spread(figures: list[float], form: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("payload", nargs="*", help=f"of {', '.join(PAYLOADS)}; the first word is enough for all sizes")
+    parser.add_argument(
+        "payload", nargs="*", help=f"of {', '.join(PAYLOADS | ON_A_DEVICE)}; the first word is enough for all sizes"
+    )
     parser.add_argument("--contestant", action="append", choices=CONTESTANTS)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     wanted = args.payload or list(PAYLOADS)
-    names = [name for name in PAYLOADS if any(name == word or name.startswith(f"{word} ") for word in wanted)]
+    names = [
+        name for name in PAYLOADS | ON_A_DEVICE if any(name == word or name.startswith(f"{word} ") for word in wanted)
+    ]
     print(f"shoal {shoal.__version__}, {os.cpu_count()} CPUs")
     for name in names:
-        compare(name, args.contestant or list(DEFAULT_CONTESTANTS), args.seconds, args.rounds)
+        contestants = args.contestant or [c for c in DEFAULT_CONTESTANTS if name in PAYLOADS or c != "cpython"]
+        compare(name, contestants, args.seconds, args.rounds)
 
 
 if __name__ == "__main__":

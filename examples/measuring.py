@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
-__all__ = ["asleep", "cpu_seconds", "descendants", "descriptors", "hang", "memory", "memory_of_tree", "positive"]
+__all__ = [
+    "asleep",
+    "cpu_seconds",
+    "descendants",
+    "descriptors",
+    "gpu_mib",
+    "hang",
+    "memory",
+    "memory_of_tree",
+    "positive",
+]
 
 
 def positive(text: str) -> int:
@@ -44,6 +56,14 @@ def memory(pid: int) -> int:
 def memory_of_tree() -> int:
     """Of this process and all below it, in bytes."""
     return sum(map(memory, [os.getpid(), *descendants()]))
+
+
+def gpu_mib() -> int:
+    """What all processes together hold of the memory of this machine's GPUs, in MiB; 0 where there are none."""
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return sum(map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()))
 
 
 def descriptors(pid: int | None = None) -> int:

@@ -7,8 +7,12 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from measuring import gpu_mib
 
 __all__ = ["held_mib", "stand_in", "synchronize"]
 
@@ -63,7 +67,4 @@ def held_mib(pids: list[int]) -> int:
     if "STAND_IN_CONTEXTS" in os.environ:
         contexts = set(map(int, Path(os.environ["STAND_IN_CONTEXTS"]).read_text().split()))
         return CONTEXT_MIB * len(contexts & set(pids))
-    if shutil.which("nvidia-smi") is None:
-        return 0
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    return sum(map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()))
+    return gpu_mib()

@@ -30,19 +30,20 @@ class SegmentedWorld(World):
     Args:
         segmenter: "own": a model of this environment's; "service": the one that the workers' model service calls "segment";
             "truth": no model, but the true mask.
+        model: "unet" or "maskrcnn": which one, where it is the environment's own.
         render_mode: None or "rgb_array".
 
     Attributes:
         predicted: the last predicted mask, uint8 [128, 128]; `mask` is the true one.
     """
 
-    def __init__(self, segmenter: str = "own", render_mode: str | None = None) -> None:
+    def __init__(self, segmenter: str = "own", model: str = "unet", render_mode: str | None = None) -> None:
         super().__init__(render_mode)
         self.observation_space = spaces.Box(-4.0, 4.0, (6,), np.float32)
         if segmenter == "own":
             from segmenter import InProcess, load_segmenter  # torch, which nobody else needs
 
-            self._segment: Any = InProcess(load_segmenter())
+            self._segment: Any = InProcess(load_segmenter(model))
         elif segmenter == "service":
             self._segment = shoal.worker().model("segment")
         elif segmenter == "truth":
@@ -64,11 +65,11 @@ class SegmentedWorld(World):
         return features(self.predicted), reward, terminated, truncated, info
 
 
-def load_model() -> Any:
+def load_model(kind: str = "unet") -> Any:
     """What a model service loads, in its own process: no other one imports torch."""
     from segmenter import load_segmenter
 
-    return load_segmenter()
+    return load_segmenter(kind)
 
 
 def features(mask: np.ndarray) -> np.ndarray:

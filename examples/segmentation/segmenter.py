@@ -70,7 +70,7 @@ class UNet(nn.Module):
 class MaskRCNN(nn.Module):
     """torchvision's Mask R-CNN (He et al., 2017, arXiv:1703.06870) behind the same interface.
 
-    Its instances are painted over each other, the surest last; what no instance of at least `threshold` covers is ground.
+    Its instances are painted over each other, the surest last; what no instance surer than `threshold` covers is ground.
 
     Args:
         weights: a state_dict of `maskrcnn_resnet50_fpn(num_classes=5)`; None begins with random ones.
@@ -83,8 +83,9 @@ class MaskRCNN(nn.Module):
         super().__init__()
         from torchvision.models.detection import maskrcnn_resnet50_fpn
 
-        self.net = maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=len(CLASSES))
-        self.threshold = threshold
+        self.net = maskrcnn_resnet50_fpn(
+            weights=None, weights_backbone=None, num_classes=len(CLASSES), box_score_thresh=threshold
+        )
         if weights is not None:
             self.net.load_state_dict(weights)
 
@@ -93,8 +94,7 @@ class MaskRCNN(nn.Module):
         pictures = list(frames.permute(0, 3, 1, 2).float() / 255)
         for mask, found in zip(masks, self.net(pictures), strict=True):
             for i in found["scores"].argsort():
-                if found["scores"][i] >= self.threshold:
-                    mask[found["masks"][i, 0] >= 0.5] = found["labels"][i].to(torch.uint8)
+                mask[found["masks"][i, 0] >= 0.5] = found["labels"][i].to(torch.uint8)
         return masks
 
 

@@ -1,4 +1,4 @@
-"""The model of test_serve_backends.py in the forms that backends take. `python backend_models.py FILE.pt2` compiles it."""
+"""The model of test_serve_backends.py in the forms that backends take. `python backend_models.py FILE.pt2 [DEVICE]` compiles it."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ def example() -> tuple[Any, ...]:
     return torch.zeros(4, 3), more
 
 
-def exported() -> Any:
+def exported(device: str = "cpu") -> Any:
     import torch
 
+    x, more = example()
+    arguments = (x.to(device), {name: value.to(device) for name, value in more.items()})
     rows = torch.export.Dim("rows", min=2, max=64)
     shapes = ({0: rows}, {"image": {0: rows}, "index": {0: rows}})
-    return torch.export.export(module(), example(), dynamic_shapes=shapes)
+    return torch.export.export(module().to(device), arguments, dynamic_shapes=shapes)
 
 
-def compile_package(file: Path) -> None:
+def compile_package(file: Path, device: str = "cpu") -> None:
     import torch
 
     configs = {
@@ -68,7 +70,7 @@ def compile_package(file: Path) -> None:
         "aot_inductor.precompile_headers": False,
         "cpp_cache_precompile_headers": False,
     }
-    torch._inductor.aoti_compile_and_package(exported(), package_path=str(file), inductor_configs=configs)
+    torch._inductor.aoti_compile_and_package(exported(device), package_path=str(file), inductor_configs=configs)
 
 
 def write_onnx(file: Path) -> None:
@@ -92,4 +94,4 @@ def write_onnx(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    compile_package(Path(sys.argv[1]))
+    compile_package(Path(sys.argv[1]), *sys.argv[2:])

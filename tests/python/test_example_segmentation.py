@@ -126,6 +126,7 @@ def test_mask_rcnn_paints_the_surest_instance_last(monkeypatch: pytest.MonkeyPat
 
         def __init__(self, **arguments: Any) -> None:
             super().__init__()
+            self.threshold = arguments.pop("box_score_thresh")
             assert arguments == {"weights": None, "weights_backbone": None, "num_classes": len(CLASSES)}
 
         def forward(self, pictures: list[Any]) -> list[dict[str, Any]]:
@@ -133,7 +134,8 @@ def test_mask_rcnn_paints_the_surest_instance_last(monkeypatch: pytest.MonkeyPat
             masks = torch.zeros(3, 1, 128, 128)
             masks[0, 0, :20, :20] = masks[1, 0, :20, 10:30] = masks[2, 0, 40:60, 40:60] = 0.9
             found = {"masks": masks, "labels": torch.tensor([FRUIT, THORN, 1]), "scores": torch.tensor([0.9, 0.8, 0.3])}
-            return [found] * len(pictures)
+            sure = found["scores"] > self.threshold
+            return [{name: values[sure] for name, values in found.items()}] * len(pictures)
 
     detection = ModuleType("torchvision.models.detection")
     detection.maskrcnn_resnet50_fpn = StandIn  # type: ignore[attr-defined]

@@ -29,6 +29,10 @@ DRIVER = (Path(__file__).parents[2] / "examples" / "many_collectors" / "stand_in
 
 TORCH = ["torch"]  # imported once for all workers
 
+needs_the_stand_in = pytest.mark.skipif(
+    bool(visible_gpus()), reason="a torch for CUDA loads the driver of the GPU that is here: test_gpu_hygiene_gpu.py"
+)
+
 
 @pytest.fixture
 def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -74,11 +78,14 @@ class Synchronizing(gymnasium.Env[np.ndarray, int]):
         import torch
 
         self.torch = torch
-        torch.cuda = StandInCuda()
+        self.replace_driver()
         self.careful, self.shows, self.at, self.steps = careful, shows, at, 0
         if at == "init":
             self.choose_a_gpu()
             self.sync()
+
+    def replace_driver(self) -> None:
+        self.torch.cuda = StandInCuda()
 
     def choose_a_gpu(self) -> None:
         if self.shows is not None:
@@ -121,6 +128,7 @@ def test_code_that_synchronises_with_a_gpu_makes_no_context_in_workers_without_o
     assert contexts.read_text() == ""
 
 
+@needs_the_stand_in
 def test_collectors_make_no_context_and_one_that_would_is_an_error(contexts: Path) -> None:
     def collect(**kwargs: Any) -> None:
         with shoal.Collector(
@@ -140,6 +148,7 @@ def test_the_stand_in_counts_the_contexts_of_workers_with_gpus(contexts: Path) -
     assert len(set(contexts.read_text().split())) == 2
 
 
+@needs_the_stand_in
 def test_an_environment_that_shows_itself_a_gpu_is_an_error_that_names_it(contexts: Path) -> None:
     with pytest.raises(RuntimeError) as caught:
         play(shoal.WorkerOptions(preload=TORCH), shows="0")
@@ -149,6 +158,7 @@ def test_an_environment_that_shows_itself_a_gpu_is_an_error_that_names_it(contex
     assert "libcuda.so.1 was loaded here" in text and "StandInCuda()" in text
 
 
+@needs_the_stand_in
 def test_a_gpu_that_is_taken_later_is_seen_too(contexts: Path) -> None:
     with pytest.raises(RuntimeError, match=r"uses a GPU[\s\S]*in choose_a_gpu"):
         play(shoal.WorkerOptions(preload=TORCH), steps=10_000_000, shows="0", at=40)

@@ -67,7 +67,7 @@ def forget(name: str) -> None:
 
 
 def form(t: Any) -> Any:
-    return t.dtype, tuple(t.shape), t.stride(), t.requires_grad, type(t).__name__, t.cpu()
+    return t.dtype, tuple(t.shape), t.stride(), t.requires_grad, type(t).__name__, t.detach().cpu()
 
 
 def allocated() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import backend_models  # noqa: E402
 import shoal  # noqa: E402
 from served_modules import AnswersOnHost, Drifts, Looks, Moves, MovesBuffer, Nested, Scale  # noqa: E402
 from shoal.errors import Error  # noqa: E402
@@ -98,6 +102,34 @@ def test_a_service_on_the_device(context: str, capfd: pytest.CaptureFixture[str]
     told = capfd.readouterr().err
     assert "Scale cannot be captured" not in told
     assert context != "thread" or "Looks cannot be captured" in told
+
+
+@pytest.mark.parametrize("context", ["thread", "forkserver"])
+@pytest.mark.parametrize("kind", ["pt", "pt2"])
+def test_a_model_of_a_file_on_the_device(tmp_path: Path, kind: str, context: str) -> None:
+    file = tmp_path / f"model.{kind}"
+    if kind == "pt":
+        torch.jit.script(backend_models.module()).save(str(file))
+    else:  # in a process of its own: compiling leaves threads
+        program = [sys.executable, backend_models.__file__, str(file), "cuda"]
+        subprocess.run(program, check=True, capture_output=True, timeout=300)
+        program = [sys.executable, "-c", f"import torch; torch._inductor.aoti_load_package({str(file)!r})"]
+        if subprocess.run(program, capture_output=True).returncode < 0:
+            pytest.skip("torch itself crashes at packages that this machine's compiler makes for the device")
+    random = np.random.default_rng(0)
+    with shoal.ModelService({"file": str(file)}, device="cuda", max_batch=16, context=context) as service:
+        model = service.model("file")
+        for scale in (1.0, 2.0):
+            for count in (2, 5, 16):
+                x, index = random.normal(size=(count, 3)).astype(np.float32), random.integers(5, size=count)
+                image = random.integers(256, size=(count, 2, 2)).astype(np.uint8)
+                linear, more = model.batch(x, {"image": image, "index": index})
+                wanted = backend_models.answers(x, image, index)
+                np.testing.assert_allclose(linear, wanted[0] * scale, rtol=1e-4, atol=1e-5)
+                for name, value in zip(("image", "row", "double"), wanted[1:], strict=True):
+                    np.testing.assert_allclose(more[name], value, rtol=1e-6)
+            new = {"linear.weight": 2 * backend_models.WEIGHT, "linear.bias": 2 * backend_models.BIAS}
+            service.update("file", backend_models.state() | new)
 
 
 def test_a_failed_device_costs_one_server() -> None:

@@ -101,7 +101,7 @@ class OnCuda(InPython):
             self._captured = frozenset()
             print(
                 f"model service: a {type(self.model).__name__} cannot be captured as a CUDA graph and runs without: "
-                f"{(str(error).splitlines() or [type(error).__name__])[0]}. ModelService(buckets=()) does not try",
+                f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}. ModelService(buckets=()) does not try",
                 file=sys.stderr,
                 flush=True,
             )
