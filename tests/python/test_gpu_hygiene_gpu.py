@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -13,29 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import shoal  # noqa: E402
+from gpu_envs import Named, OnDevice  # noqa: E402
 from shoal.errors import ForkRefused  # noqa: E402
-from test_gpu_hygiene import TORCH, Synchronizing  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device, or a torch that was built without"),
 ]
-
-
-class OnDevice(Synchronizing):
-    def replace_driver(self) -> None:
-        pass
-
-    def gpu(self) -> tuple[str | None, str]:
-        return shoal.worker().gpu, os.environ["CUDA_VISIBLE_DEVICES"]
-
-
-class Named(OnDevice):
-    """Its model is on the GPU, whether there is one or not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.model = self.torch.nn.Linear(3, 3).to("cuda")
 
 
 @pytest.fixture
@@ -60,17 +43,17 @@ def contexts_of(worker: shoal.WorkerOptions, contexts: Callable[[], int], make: 
 
 @pytest.mark.parametrize("careful", [True, False])
 def test_workers_without_a_gpu_hold_none(contexts: Callable[[], int], careful: bool) -> None:
-    options = shoal.WorkerOptions(preload=TORCH)
+    options = shoal.WorkerOptions(preload=["torch"])
     assert contexts_of(options, contexts, lambda: OnDevice(careful=careful)) == 0
 
 
 @pytest.mark.parametrize("gpu", ["own", "lease"])
 def test_workers_with_a_gpu_hold_a_context_each(contexts: Callable[[], int], gpu: str) -> None:
-    assert contexts_of(shoal.WorkerOptions(gpu=gpu, preload=TORCH), contexts, Named) == 2
+    assert contexts_of(shoal.WorkerOptions(gpu=gpu, preload=["torch"]), contexts, Named) == 2
 
 
 def test_a_leased_gpu_is_the_one_that_is_shown() -> None:
-    with shoal.make_vec(OnDevice, 2, num_workers=2, worker=shoal.WorkerOptions(gpu="lease", preload=TORCH)) as envs:
+    with shoal.make_vec(OnDevice, 2, num_workers=2, worker=shoal.WorkerOptions(gpu="lease", preload=["torch"])) as envs:
         leased = envs.call("gpu")
         assert all(gpu is not None and gpu == shown for gpu, shown in leased)
 
@@ -78,7 +61,7 @@ def test_a_leased_gpu_is_the_one_that_is_shown() -> None:
 def test_collectors_hold_none(contexts: Callable[[], int]) -> None:
     with shoal.Collector(
         OnDevice, lambda obs: np.zeros(len(obs), np.int64), num_envs=16, frames_per_batch=64, total_frames=128,
-        mode="multi_sync", num_collectors=8, worker=shoal.WorkerOptions(preload=TORCH),
+        mode="multi_sync", num_collectors=8, worker=shoal.WorkerOptions(preload=["torch"]),
     ) as collector:  # fmt: skip
         for _ in collector:
             assert contexts() == 0
@@ -86,7 +69,7 @@ def test_collectors_hold_none(contexts: Callable[[], int]) -> None:
 
 def test_an_environment_that_shows_itself_a_gpu_is_an_error_that_names_it() -> None:
     with pytest.raises(RuntimeError, match="uses a GPU") as caught:
-        contexts_of(shoal.WorkerOptions(preload=TORCH), lambda: 0, lambda: OnDevice(shows="0"))
+        contexts_of(shoal.WorkerOptions(preload=["torch"]), lambda: 0, lambda: OnDevice(shows="0"))
     text = str(caught.value)
     assert "sees 1 device" in text and 'gpu="lease"' in text
     assert "CUDA_VISIBLE_DEVICES=0 was set here" in text and "in choose_a_gpu" in text

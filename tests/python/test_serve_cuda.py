@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -173,14 +175,23 @@ def test_an_answer_of_the_host_is_made_anew(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr().err.count("AnswersOnHost cannot be captured as a CUDA graph") == 1
 
 
+def fails_with(model: OnCuda, tensor: Any) -> None:
+    model([rows(1)], {"more": {"y": tensor.numpy()}})
+
+
 def test_a_lost_device_ends_the_server() -> None:
     cuda = StandIn()
     model = OnCuda(Nested(), "cpu", (1,), cuda)
     with pytest.raises(RuntimeError, match="size of tensor"):
         model([rows(1)], {"more": {"y": np.ones((1, 7), np.float32)}})
     cuda.lost = True
-    with pytest.raises(DeviceLost, match="size of tensor"):
-        model([rows(1)], {"more": {"y": np.ones((1, 7), np.float32)}})
+    tensor = torch.ones(1, 7)
+    freed = weakref.ref(tensor)
+    with pytest.raises(DeviceLost, match="size of tensor") as caught:
+        fails_with(model, tensor)
+    del caught, tensor
+    gc.collect()
+    assert freed() is not None  # torch would end the process
     assert not isinstance(DeviceLost(), Exception)
 
 

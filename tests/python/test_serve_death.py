@@ -39,6 +39,12 @@ class TestDeath:
         with shoal.ModelService({"deadly": deadly}, on_fault="restart") as service:
             with pytest.raises(ServiceDied):
                 service.model("deadly")(13)
+            assert service.model("deadly")(1) == 1
+            for _ in range(3):
+                with pytest.raises(ServiceDied):
+                    service.model("deadly")(13)
+            with pytest.raises(ServiceDied, match="signal 9"):
+                service.model("deadly")(1)
 
     def test_close_ends_the_server(self) -> None:
         service = shoal.ModelService({"pid": pid})

@@ -13,7 +13,7 @@ from shoal.serve.structure import answer_from, pack_arguments
 
 __all__ = ["Directory", "Reply", "ServiceModel"]
 
-_RETRIES = 3
+RETRIES = 3
 """How often a call is made again whose server has died, where the service starts another."""
 
 
@@ -204,11 +204,11 @@ class ServiceModel:
         return [reply.result(timeout) for reply in replies]
 
     def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, reset: bool = False) -> Any:
-        for attempt in range(_RETRIES + 1):
+        for attempt in range(RETRIES + 1):
             try:
                 return self._submit(args, kwargs, batched, timeout, reset).result()
             except ServiceDied:
-                if not self._directory.restarts or attempt == _RETRIES:
+                if not self._directory.restarts or attempt == RETRIES:
                     raise
         raise AssertionError
 

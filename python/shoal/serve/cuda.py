@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,17 @@ Kind = tuple[int, str]
 
 
 class DeviceLost(BaseException):
-    """Nothing more can be computed on the device in this process, which is to end: another one can."""
+    """Nothing more can be computed on the device in this process, which is to end: another one can.
+
+    It is kept for ever, and with it the frames that it came through: torch aborts a process in which a tensor of a lost device is freed,
+    before anybody has been told why it ends.
+    """
+
+    _kept: ClassVar[list[DeviceLost]] = []
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self._kept.append(self)
 
 
 class OnCuda(InPython):

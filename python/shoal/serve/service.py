@@ -14,7 +14,7 @@ from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel
 from shoal.serve import server
-from shoal.serve.client import Directory, drop_ended
+from shoal.serve.client import RETRIES, Directory, drop_ended
 from shoal.serve.face import ServiceFace, open_services
 from shoal.serve.loading import check, load
 from shoal.serve.remote import RemoteService
@@ -28,8 +28,9 @@ __all__ = ["ModelService"]
 _CONTEXTS = ("auto", "fork", "forkserver", "spawn", "thread")
 _GRACE = 5.0
 """Seconds for a server to end by itself once it is told to, before it is killed."""
-_HOPELESS = 3
-"""Servers that die in a row without having answered a row: no other is started."""
+_HOPELESS = 2 * (RETRIES + 1)
+"""Servers that die in a row without having answered a row: no other is started. One call on which every server dies costs
+half of them, and its caller gets the error."""
 
 
 class ModelService(ServiceFace):
