@@ -289,6 +289,16 @@ def _pythons() -> dict[int, str]:
     return found
 
 
+_SENDS_AN_ARRAY = """
+import numpy
+import shoal.multiprocessing as mp
+
+with mp.Pool(1) as pool:
+    print(pool.apply(lambda array: array.sum(), (numpy.ones(3),)))
+"""
+"""With whichever NumPy pip takes there: the newest, and not the one that the other tests are pinned to."""
+
+
 def _trained(job: Job, python: str, name: str, package: Path) -> str:
     """Installs a package into an empty environment, trains and evaluates CartPole there: its mean return and steps."""
     home, elsewhere = job.folder / f"environment-{name}", job.folder / f"installed-{name}"
@@ -301,6 +311,9 @@ def _trained(job: Job, python: str, name: str, package: Path) -> str:
     (where,) = job.run([home / "bin/python", "-c", "import shoal; print(shoal.__file__)"], cwd=elsewhere, **away)
     if not Path(where).is_relative_to(home):
         raise Failed(f"the installed package is not used, but {where}")
+    (sent,) = job.run([home / "bin/python", "-c", _SENDS_AN_ARRAY], cwd=elsewhere, **away)
+    if sent != "3.0":
+        raise Failed(f"a process that was sent an array answered {sent!r}")
     train = [home / "bin/shoal", "train", "CartPole-v1", "--seed", "1", "--run-dir", "run", "--quiet", "--json"]
     trained = json.loads(job.run(train, cwd=elsewhere, **away)[-1])
     evaluate = [home / "bin/shoal", "eval", "run", "--episodes", "20", "--seed", "2", "--json"]

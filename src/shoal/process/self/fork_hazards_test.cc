@@ -86,6 +86,20 @@ TEST(ForkHazards, AThreadThatWasJoinedIsNone) {
   }
 }
 
+TEST(ForkHazards, APoolThatEndsItselfBeforeAForkIsNone) {
+  in_child([] {
+    void* openblas = load("libscipy_openblas64_.so");
+    EXPECT_THAT(fork_hazards(), ::testing::IsEmpty());
+    reinterpret_cast<void (*)(int)>(::dlsym(openblas, "scipy_openblas_set_num_threads64_"))(2);
+    std::promise<void> leave;
+    std::thread other([&] { leave.get_future().get(); });
+    EXPECT_THAT(fork_hazards(), ::testing::ElementsAre(HasSubstr("1 other thread is alive")));
+    leave.set_value();
+    other.join();
+    EXPECT_THAT(fork_hazards(), ::testing::IsEmpty());
+  });
+}
+
 TEST(ForkHazards, ADeclaredThreadCountsOnlyWhileItIsDeclared) {
   std::promise<void> declared;
   std::promise<void> undeclare;

@@ -5,11 +5,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -31,8 +33,10 @@ constexpr int kSlots = 1024;
 std::array<std::atomic<pid_t>, kSlots> slots;
 
 /// OpenBLAS ends its pool itself in a handler before every fork, and starts it again on demand.
-/// Doing so now leaves those threads to be counted that would be alive at a fork.
-void stop_openblas_pools() {
+/// Doing so now leaves those threads to be counted that would be alive at a fork. False where one of
+/// those that are loaded hides the function that does it, as NumPy's does from 2.5 on.
+bool stop_openblas_pools() {
+  bool all = true;
   for (const std::string& path : loaded_libraries()) {
     if (file_name(path).find("openblas") == std::string_view::npos) continue;
     void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -40,8 +44,19 @@ void stop_openblas_pools() {
     using Shutdown = int (*)();
     if (auto shutdown = reinterpret_cast<Shutdown>(::dlsym(library, "blas_thread_shutdown_"))) {
       shutdown();
+    } else {
+      all = false;
     }
     ::dlclose(library);
+  }
+  return all;
+}
+
+/// Has libraries do what they do before every fork, by a fork whose child ends at once.
+void run_fork_handlers() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  while (child > 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
@@ -123,8 +138,9 @@ std::vector<pid_t> own_threads() {
   return ids;
 }
 
-std::vector<std::string> foreign_threads() {
-  stop_openblas_pools();
+namespace {
+
+std::vector<std::string> threads_of_others() {
   const auto own = own_threads();
   const auto caller = static_cast<pid_t>(::syscall(SYS_gettid));
   std::vector<std::string> names;
@@ -137,6 +153,16 @@ std::vector<std::string> foreign_threads() {
     if (!is_exiting(task)) names.push_back(fmt::format("{} ({})", tid, thread_name(task)));
   }
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> foreign_threads() {
+  const bool stopped = stop_openblas_pools();
+  std::vector<std::string> names = threads_of_others();
+  if (stopped || names.empty()) return names;
+  run_fork_handlers();
+  return threads_of_others();
 }
 
 }  // namespace shoal::process

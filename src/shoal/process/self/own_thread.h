@@ -37,7 +37,7 @@ std::vector<pid_t> own_threads();
 
 /// The other threads that are alive now, "id (name)" each: neither the caller nor declared.
 /// OpenBLAS's idle threads do not count: it stops them itself before every fork, and this call does
-/// so too.
+/// so too, by a fork whose child ends at once where OpenBLAS lets nobody else do it.
 std::vector<std::string> foreign_threads();
 
 }  // namespace shoal::process
