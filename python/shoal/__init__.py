@@ -105,7 +105,9 @@ _SUBMODULES = frozenset(
 )
 
 
-_find = names_of("shoal", _MODULE_OF)
+_find = names_of(
+    "shoal", _MODULE_OF, needs="shoal.share_module needs torch:  pip install 'shoal[torch]'", roots=["torch"]
+)
 
 
 def __getattr__(name: str) -> Any:

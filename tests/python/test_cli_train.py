@@ -359,8 +359,11 @@ def test_an_environment_that_fails_shows_its_own_traceback(shoal, tmp_path):
 # --- interruption
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, sent, status):
+@pytest.mark.parametrize(
+    ("sent", "status", "to"),
+    [(signal.SIGINT, 130, "the group"), (signal.SIGTERM, 143, "the process"), (signal.SIGTERM, 143, "the group")],
+)
+def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, sent, status, to):
     command = [sys.executable, "-m", "shoal.cli", "train"]
     arguments = ["CartPole-v1", "--total-steps", "100000000", "--num-workers", "2", "--run-dir", "run"]
     arguments += ["--set", "target_return=null", "--set", "eval_every=0", "--json"]
@@ -377,10 +380,9 @@ def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, se
     while not (progress.exists() and progress.stat().st_size) and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    if sent == signal.SIGINT:
-        os.killpg(process.pid, sent)  # a terminal sends it to the workers as well
-    else:
-        process.send_signal(sent)
+    (os.killpg if to == "the group" else os.kill)(
+        process.pid, sent
+    )  # the group's is that of a terminal, and of `timeout`
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (status, ""), err
     assert re.fullmatch(

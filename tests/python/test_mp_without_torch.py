@@ -63,6 +63,16 @@ for name in ("SharedTensor", "share_module"):
         assert "torch" in str(error)
     else:
         raise AssertionError(name)
+for ask, what in (
+    (lambda: shoal.share_module, "shoal.share_module"),
+    (lambda: shoal.Collector("CartPole-v1", None, num_envs=1, frames_per_batch=8, total_frames=8, device="cuda"), "device='cuda'"),
+):
+    try:
+        ask()
+    except ImportError as error:
+        assert str(error) == f"{what} needs torch:  pip install 'shoal[torch]'", error
+    else:
+        raise AssertionError(what)
 with open("/proc/self/maps") as maps:
     libraries = maps.read()
 assert "_core" in libraries

@@ -24,6 +24,35 @@ def notes(error: BaseException) -> str:
     return "\n".join(getattr(error, "__notes__", ()))
 
 
+class ThirdStep(CounterEnv):
+    """Fails at its third step, in one way or another."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.count = how, 0
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        if self.count < 3:
+            return super().step(action)
+        if self.how == "raises":
+            raise ValueError("what it raises")
+        if self.how == "returns too little":
+            return super().step(action)[:3]
+        observation, *rest, info = super().step(action)
+        return (observation, *rest, None) if self.how == "has no info" else (np.zeros(77), *rest, info)
+
+
+@pytest.mark.parametrize("how", ["raises", "returns too little", "has no info", "does not fit"])
+def test_the_step_that_failed_is_counted_from_one(how: str) -> None:
+    with shoal.make_vec(lambda: ThirdStep(how), 1, num_workers=1) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(ValueError) as caught:
+            for _ in range(5):
+                envs.step(envs.action_space.sample())
+    assert "step 3 of its episode" in notes(caught.value)
+
+
 # What is to be built
 
 
@@ -36,6 +65,11 @@ def test_an_instance_is_refused_with_the_fix() -> None:
         shoal.make_vec([CounterEnv, CounterEnv()])
     with pytest.raises(TypeError, match=r"env_kwargs=\{'render_mode': 'rgb_array'\}"):
         shoal.make_vec(gymnasium.make("CartPole-v1", render_mode="rgb_array"), 2)
+    with pytest.raises(TypeError, match=r"make_vec\(lambda: TimeLimit\(CounterEnv\(…\), …\), …\)"):
+        shoal.make_vec(gymnasium.wrappers.TimeLimit(CounterEnv(), 5), 2)
+    around = gymnasium.wrappers.FrameStackObservation(gymnasium.make("CartPole-v1"), 4)
+    with pytest.raises(TypeError, match=r"lambda: FrameStackObservation\(gymnasium.make\('CartPole-v1'\), …\)"):
+        shoal.make_vec(around, 2)
     with pytest.raises(TypeError, match=r"generator object.*write make_vec\(list\(…\)\)"):
         shoal.make_vec(CounterEnv for _ in range(2))
 

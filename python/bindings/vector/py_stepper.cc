@@ -290,7 +290,6 @@ void PyStepper::take_reset_result(int i, nb::object result) {
 
 void PyStepper::take_step_result(int i, nb::object result) {
   const int row = lo_ + i;
-  ++envs_[static_cast<std::size_t>(i)].steps;
   nb::object tuple = tuple_of(result, 5);
   if (!tuple) {
     throw InvalidArgument(fmt::format(
@@ -313,11 +312,10 @@ void PyStepper::take_step_result(int i, nb::object result) {
   episodes_.stepped(i, i + 1);
   const bool cut = rows_.truncated[static_cast<std::size_t>(row)] != 0;
   PyObject* info = PyTuple_GET_ITEM(tuple.ptr(), 4);
-  if (!autoreset_.ended(i, terminated != 0, cut)) {
-    keep_info(row, false, info, "step");
-    return;
-  }
-  keep_info(row, true, info, "step");
+  const bool ended = autoreset_.ended(i, terminated != 0, cut);
+  keep_info(row, ended, info, "step");
+  ++envs_[static_cast<std::size_t>(i)].steps;
+  if (!ended) return;
   keep_final(row, PyTuple_GET_ITEM(tuple.ptr(), 0));
   autoreset_env(i);
 }
@@ -483,8 +481,10 @@ process::ErrorReport PyStepper::describe_exception() const {
   const Env& env = envs_[static_cast<std::size_t>(row_ - lo_)];
   report.env_index = row_;
   report.last_seed = env.last_seed;
-  report.episode_step = env.steps;
-  if (std::strcmp(method_, "step") == 0) report.last_action = action_text(row_);
+  if (std::strcmp(method_, "step") == 0) {
+    report.episode_step = env.steps;
+    report.last_action = action_text(row_);
+  }
   return report;
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.names import needs_torch
 from shoal.serve.client import ServiceModel
 from shoal.serve.local import LocalModel
 from shoal.serve.service import ModelService
@@ -107,8 +108,8 @@ def output_and_device(output: str, device: Any) -> tuple[str, Any]:
     if device is not None:
         if output == "numpy":
             raise ValueError(f"device={device!r} is of tensors, and output='numpy' gives arrays: leave one of them out")
-        import torch
-
+        with needs_torch(f"device={device!r}"):
+            import torch
         device = torch.device(device)
         output = "torch" if output == "auto" else output
     if output == "tensordict":

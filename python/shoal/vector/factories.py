@@ -156,7 +156,13 @@ def _instance_error(env: Any, got: str = "make_vec() got") -> TypeError:
     inner = getattr(env, "unwrapped", env)
     name = type(inner).__name__
     spec = getattr(env, "spec", None)
-    if spec is not None:
+    wrappers = _wrappers_of(env, spec)
+    if wrappers:
+        base = f"gymnasium.make({spec.id!r})" if spec is not None else f"{name}(…)"
+        for wrapper in wrappers:  # the innermost first
+            base = f"{wrapper}({base}, …)"
+        fix = f"make_vec(lambda: {base}, …)"
+    elif spec is not None:
         kwargs = f", env_kwargs={spec.kwargs!r}" if spec.kwargs else ""
         fix = f"make_vec({spec.id!r}, …{kwargs})"
     else:
@@ -164,6 +170,17 @@ def _instance_error(env: Any, got: str = "make_vec() got") -> TypeError:
     return TypeError(
         f"{got} an environment (a {name}) where it needs a way to build them: each worker builds its own. Write  {fix}"
     )
+
+
+def _wrappers_of(env: Any, spec: Any) -> list[str]:
+    """The names of an environment's wrappers, the innermost first; of one that gymnasium.make() has made, of those around it."""
+    if spec is not None:
+        return [wrapper.name for wrapper in spec.additional_wrappers]
+    names: list[str] = []
+    while isinstance(env, gymnasium.Wrapper):
+        names.insert(0, type(env).__name__)
+        env = env.env
+    return names
 
 
 def _spec_of(module: str, name: str) -> registration.EnvSpec:

@@ -73,7 +73,11 @@ Zygote::~Zygote() = default;
 int Zygote::serve(const ForkHooks& hooks) {
   const os::BlockSignals blocked{SIGCHLD, SIGTERM};
   child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM});
-  if (!kind_.plain) adopt_orphans();
+  if (!kind_.plain) {
+    adopt_orphans();
+    // A signal to the program's group is the program's affair: it may still want its workers.
+    if (!is_sub_zygote_) ::setpgid(0, 0);
+  }
   if (!is_sub_zygote_) ::prctl(PR_GET_NAME, name_of_program_.data());
   // For ps, and the doctor; at most 15 characters.
   ::prctl(PR_SET_NAME, is_sub_zygote_ ? "shoal-subzygote" : "shoal-zygote");
