@@ -143,6 +143,16 @@ def test_a_reader_that_leaves_is_no_error():
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed, tmp_path):
+    words = "train shoal/CartPole-v1 --total-steps 512 --run-dir run --set final_episodes=2"
+    result = subprocess.run(
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m shoal.cli {words} {closed}"], cwd=tmp_path, timeout=60
+    )
+    assert result.returncode == 0
+    assert (tmp_path / "run/result.json").exists()
+
+
 # --- envs
 
 
@@ -259,6 +269,13 @@ def test_a_missing_settings_file_names_the_nearest(shoal, tmp_path):
     )
 
 
+def test_a_missing_yaml_file_is_missed_before_its_reader(shoal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert_one_line(shoal("train", "CartPole-v1", "--config", "ppo.yml:CartPole-v1"), 2, "there is no file ppo.yml")
+    Path("ppo.yml").write_text("CartPole-v1: {}\n")
+    assert_one_line(shoal("train", "CartPole-v1", "--config", "ppo.yml"), 1, "needs PyYAML")
+
+
 def test_a_settings_file_that_is_not_toml_says_where(shoal, tmp_path):
     (tmp_path / "bad.toml").write_text("seed = \n")
     assert_one_line(shoal("train", "--config", "bad.toml"), 2, "'bad.toml' is not TOML", "line 1")
@@ -337,6 +354,17 @@ def test_plot_refuses_formats_and_axes_that_it_lacks(shoal, tmp_path):
     assert_one_line(shoal("plot", run, "--out", tmp_path / "no" / "x.png"), 1, "cannot write", "No such file")
 
 
+def test_plot_leaves_out_runs_that_have_measured_nothing(shoal, tmp_path):
+    run_of(tmp_path / "runs/a", RECORDS)
+    run_of(tmp_path / "runs/b", [])
+    run_of(tmp_path / "runs/c", [])
+    (tmp_path / "runs/c/progress.jsonl").unlink()
+    left_out = [f"left out: 'runs/{name}' has measured nothing yet" for name in "bc"]
+    assert shoal("plot", "runs/b", "runs/a", "runs/c") == (0, "curves.png\n", "\n".join(left_out) + "\n")
+    assert_one_line(shoal("plot", "runs/b"), 1, "'runs/b' has measured nothing yet")
+    assert_one_line(shoal("plot", "runs/b", "runs/c"), 1, "'runs/b', 'runs/c' have measured nothing yet")
+
+
 # --- test
 
 
@@ -350,7 +378,16 @@ def test_test_refuses_an_expression(shoal):
 
 def test_test_outside_a_source_folder_says_so(shoal, monkeypatch, tmp_path):
     monkeypatch.setattr("shoal.cli.test_command.__file__", str(tmp_path / "lib/python/shoal/cli/test_command.py"))
-    assert_one_line(shoal("test"), 1, "source folder of Shoal")
+    assert_one_line(shoal("test"), 1, "the tests", "run ./shoal test in a source folder of Shoal")
+    assert_one_line(shoal("lint"), 1, "the sources that it checks", "run ./shoal lint in a source folder of Shoal")
+
+
+def test_an_installed_package_does_not_list_what_it_refuses(shoal, monkeypatch, tmp_path):
+    app = importlib.import_module("shoal.cli.app")
+    assert not [command.name for command in app.app.registered_commands if command.hidden]
+    monkeypatch.setattr("shoal.cli.test_command.__file__", str(tmp_path / "lib/python/shoal/cli/test_command.py"))
+    assert set(app.COMMANDS) - set(app.listed_commands()) == {"test", "lint", "docs"}
+    assert "bench, " not in shoal("weather")[2] and shoal("weather")[2].rstrip().count("lint") == 0
 
 
 # --- bench

@@ -30,7 +30,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("src/shoal/os", "python/shoal"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "python/shoal/__init__.py").write_text("")
-    monkeypatch.setattr("shoal.cli.lint_command.source_folder", lambda: tmp_path)
+    monkeypatch.setattr("shoal.cli.lint_command.source_folder", lambda *_: tmp_path)
     return tmp_path
 
 

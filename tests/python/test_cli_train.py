@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import pty
@@ -328,7 +330,12 @@ def test_an_environment_that_is_not_registered_says_how_it_becomes_one(shoal, tm
 
 
 def test_a_folder_that_holds_a_run_is_not_trained_into(shoal, trained):
-    assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", trained), 2, "already holds a run")
+    assert_one_line(
+        shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", trained),
+        2,
+        "already holds a run",
+        f"shoal train --resume {trained}",
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_named(shoal, tmp_path):
@@ -354,6 +361,23 @@ def test_an_environment_that_fails_shows_its_own_traceback(shoal, tmp_path):
     assert 'raise KeyError("the lost key")' in err and "bad_tasks.py" in err
     assert err.splitlines()[-1].startswith("shoal: KeyError: 'the lost key'")
     assert "shoal/cli" not in err
+
+
+def test_a_folder_that_cannot_be_written_is_said_with_the_remedy(shoal, monkeypatch, trained):
+    def refused(*_, **__):
+        raise OSError(errno.EROFS, "cannot open run/lock: Read-only file system (errno 30)")
+
+    monkeypatch.setattr("shoal.learn.Trainer", refused)
+    status, _, err = shoal("train", "shoal/CartPole-v1", *SHORT)
+    assert status == 1 and "Read-only" in err  # this folder can be written: what failed is told as it is
+    access = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: mode == os.R_OK and access(path, mode))
+    train = ["train", "shoal/CartPole-v1", *SHORT]
+    assert_one_line(shoal(*train), 1, "cannot write to 'runs': permission denied; name another folder by --run-dir")
+    assert_one_line(shoal(*train, "--run-dir", "a/b"), 1, "cannot write to 'a/b'")
+    assert_one_line(shoal("train", "--resume", trained), 1, "make it writable, or copy it")
+    assert_one_line(shoal("export", trained, "--to", "onnx"), 1, "permission denied; name a file elsewhere by --output")
+    assert_one_line(shoal("eval", trained, "--gif", "x.gif"), 1, "cannot write 'x.gif'")
 
 
 # --- interruption
@@ -412,6 +436,31 @@ def test_resume_refuses_another_environment_and_folder(shoal, trained, tmp_path)
     assert_one_line(shoal("train", "--resume", "nowhere"), 2, "there is no folder 'nowhere'")
 
 
+def test_resuming_what_is_over_says_so(shoal):
+    train = ["shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
+    assert shoal("train", *train, "--set", "target_return=1", "--set", "eval_every=128")[0] == 0
+    status, out, err = shoal("train", "--resume", "run", "--total-steps", "1024", "--quiet")
+    first, second = out.splitlines()[:2]
+    assert (status, err) == (0, "") and "reached its target_return already" in first, out
+    assert "--set target_return=null" in first and "reached its target after" in second
+    status, out, _ = shoal("train", "--resume", "run", "--total-steps", "1024", "--set", "target_return=null", "-q")
+    assert status == 0 and "already" not in out and "trained for 1,024 steps" in out
+    status, out, err = shoal("train", "--resume", "run", "--json", "--quiet")
+    assert status == 0 and json.loads(out)["steps"] == 1024
+    assert err.startswith("The run had made its 1,024 steps already")
+
+
+def test_resuming_before_the_first_checkpoint_says_how_to_begin_anew(shoal, trained):
+    Path("run").mkdir()
+    Path("run/config.json").write_bytes((trained / "config.json").read_bytes())
+    anew = "shoal train shoal/CartPole-v1 --run-dir run --set save_every_seconds=10"
+    parts = ["ended before its first checkpoint", "save_every_seconds (60) seconds", anew]
+    assert_one_line(shoal("train", "--resume", "run"), 2, *parts)
+    with Path("run/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert_one_line(shoal("train", "--resume", "run"), 2, "another process is training in 'run'")
+
+
 # --- eval
 
 
@@ -447,6 +496,12 @@ def test_eval_draws_an_episode(shoal, trained, tmp_path):
     assert re.search(r"episode.gif   an episode of return ([\d.]+)\n", out)
     with Image.open(tmp_path / "episode.gif") as image:
         assert image.n_frames > 5 and image.size == (600, 400)
+
+
+def test_eval_says_that_drawing_lacks_a_package_before_it_plays(shoal, trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    monkeypatch.setattr("shoal.learn.evaluate", lambda *_, **__: pytest.fail("it has played"))
+    assert_one_line(shoal("eval", trained, "--gif", "x.gif"), 1, "drawing needs another package", "classic-control")
 
 
 def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):

@@ -78,6 +78,23 @@ def test_a_low_limit_of_open_files_is_noticed():
     assert finding.status == "warn" and "ulimit -n" in finding.advice and finding.value.startswith("256 ")
 
 
+@pytest.mark.parametrize(
+    ("limits", "value", "says", "leaves_out"),
+    [
+        ((64, 64), "64 (the hard limit)", "ulimit -Hn", "ulimit -n "),
+        ((64, 128), "64 (may be raised to 128)", "ulimit -n 128, and", "65536"),
+        ((64, 4096), "64 (may be raised to 4096)", "ulimit -n 4096", "-Hn"),
+        ((64, -1), "64 (may be raised to unlimited)", "ulimit -n 65536", "-Hn"),
+    ],
+)
+def test_files_are_raised_as_far_as_the_hard_limit_and_then_by_who_set_it(monkeypatch, limits, value, says, leaves_out):
+    limit = resource.getrlimit
+    monkeypatch.setattr("resource.getrlimit", lambda of: limits if of == resource.RLIMIT_NOFILE else limit(of))
+    finding = find(processes.examine(), "open files")
+    assert (finding.status, finding.value) == ("warn", value)
+    assert says in finding.advice and leaves_out not in finding.advice
+
+
 def test_launcher_variables_are_named(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     monkeypatch.setenv("LOCAL_RANK", "0")

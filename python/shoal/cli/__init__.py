@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status (0 done, 1 failed, 2 wrong use, 130 interrupted)."""
+    _open_closed_streams()
     try:
         from shoal.cli.app import run
 
         return run(arguments)
     except KeyboardInterrupt:
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Gives a stream that was closed by who started this process (`2>&-`) to /dev/null: Python has None in its place, and
+    the next file that is opened would get its number, to which workers and libraries write."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        if null == fd:
+            os.set_inheritable(fd, True)
+        setattr(sys, name, open(null, mode, closefd=False))

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from shoal.cli.console import CommandError, did_you_mean
+from shoal.cli.test_command import in_source_folder
 
 UsageError: Any
 ClickException: Any
@@ -51,8 +52,18 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
         raise typer.Exit()
 
 
+OF_THE_SOURCES = ("test", "lint", "docs")  # commands that an installed package refuses, and does not list
+
 for _name in COMMANDS:
     importlib.import_module(f"shoal.cli.{_name}_command").register(app)
+
+
+def listed_commands() -> list[str]:
+    return [name for name in COMMANDS if in_source_folder() or name not in OF_THE_SOURCES]
+
+
+for _command in app.registered_commands:
+    _command.hidden = _command.name not in listed_commands()
 
 
 def _take_help_literally() -> None:
@@ -83,7 +94,7 @@ def _usage_line(error: Any, arguments: list[str]) -> str:
         message = f"no such option {option}" + did_you_mean(option, known)
     elif match := re.match(r"No such command '([^']*)'", message):
         message = f"no such command {match[1]!r}" + (
-            did_you_mean(match[1], COMMANDS) or f"; one of {', '.join(COMMANDS)}"
+            did_you_mean(match[1], listed_commands()) or f"; one of {', '.join(listed_commands())}"
         )
     named = [word for word in arguments[:1] if word in COMMANDS]  # click forgets it where an option lacks its value
     path = context.command_path if context else " ".join(["shoal", *named])

@@ -34,13 +34,15 @@ def evaluate(
 ) -> None:
     """Evaluate the policy of a run on fresh episodes."""
     from shoal.cli.environments import resolve
-    from shoal.cli.runs import read_config
+    from shoal.cli.runs import read_config, why_unwritable
 
     plugins.load(plugin)
     if checkpoint is not None and checkpoint not in _CHECKPOINTS:
         wrong_use(f"--checkpoint takes best or last, not {checkpoint!r}{did_you_mean(checkpoint, _CHECKPOINTS)}")
     if gif is not None and not gif.parent.is_dir():
         wrong_use(f"cannot write {str(gif)!r}: there is no folder {str(gif.parent)!r}")
+    if gif is not None and (why := why_unwritable(gif)):
+        fail(f"cannot write {str(gif)!r}: {why}; name another file by --gif")
     recorded = read_config(run)
     if env is None and not recorded.get("env_is_id", True):
         wrong_use(f"the run was trained on {recorded['env']}, which is not an id: give one by --env")
@@ -50,7 +52,10 @@ def evaluate(
     from shoal.errors import Error
     from shoal.learn.environments import EnvOptions
 
+    drawn = None
     try:
+        if gif is not None:  # first: what drawing lacks is said before many episodes are played
+            drawn = _draw(run, checkpoint, env_id, EnvOptions.of_run(recorded), gif, seed, stochastic)
         result = learn.evaluate(
             run,
             episodes,
@@ -67,8 +72,8 @@ def evaluate(
         fail(str(error))
     tell = note if json else say
     tell(f"{env_id}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes")
-    if gif is not None:
-        tell(_draw(run, checkpoint, env_id, EnvOptions.of_run(recorded), gif, seed, stochastic))
+    if drawn is not None:
+        tell(drawn)
     if json:
         closing_json(
             {

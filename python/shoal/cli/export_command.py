@@ -8,7 +8,7 @@ import typer
 
 from shoal.cli import completion
 from shoal.cli.console import closing_json, did_you_mean, fail, note, wrong_use
-from shoal.cli.runs import read_config
+from shoal.cli.runs import read_config, why_unwritable
 
 
 def register(app: typer.Typer) -> None:
@@ -38,12 +38,16 @@ def export(
     if output is not None and not output.parent.is_dir():
         wrong_use(f"there is no folder {str(output.parent)!r} to write {output.name} to (--output)")
     read_config(run_dir)
+    if why := why_unwritable(output or run_dir):
+        fail(f"cannot write to {str(output or run_dir)!r}: {why}; name a file elsewhere by --output")
     try:
         file = write(run_dir, to, output, which)
     except (FileNotFoundError, ValueError) as error:
         fail(str(error))
     except ImportError as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"cannot write the policy to {error.filename!r}: {error.strerror}; name a file elsewhere by --output")
     card = file.with_suffix(".md")
     note(f"{file}: {file.stat().st_size:,} bytes; {card} tells what it is and how it is used")
     if json:

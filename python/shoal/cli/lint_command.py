@@ -56,7 +56,7 @@ def lint(
     for name in only or ():
         if name not in names:
             wrong_use(f"there is no check {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
-    source = source_folder()
+    source = source_folder("sources that it checks", "lint")
     failed = [check for check in CHECKS if (not only or check.name in only) and not passes(check, source, fix)]
     if failed:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from shoal.cli import completion
-from shoal.cli.console import did_you_mean, fail, say, wrong_use
+from shoal.cli.console import did_you_mean, fail, note, say, wrong_use
 
 
 def register(app: typer.Typer) -> None:
@@ -39,18 +39,28 @@ def plot(
     if out.suffix not in FORMATS:
         wrong_use(f"--out takes a name that ends in {', '.join(FORMATS)}, not {str(out)!r}")
     drawn = {}
+    empty = []  # runs that have measured nothing yet
     for run in runs:
         read_config(run)
         try:
-            drawn[str(run)] = read_curves(run, metric)
-            if not drawn[str(run)]:
-                fail(f"{str(run)!r} has no {metric!r}{did_you_mean(metric, scalar_names(run))}")
+            if curves := read_curves(run, metric):
+                drawn[str(run)] = curves
+            elif metric in (known := scalar_names(run)) or len(known) == 1:
+                empty.append(run)
+            else:
+                fail(f"{str(run)!r} has no {metric!r}{did_you_mean(metric, known)}")
         except FileNotFoundError:
-            fail(f"{str(run)!r} has measured nothing yet")
+            empty.append(run)
         except (OSError, ValueError, KeyError) as error:
             fail(f"cannot read {str(run / 'progress.jsonl')!r}: {error}")
+    if not drawn:
+        fail(
+            f"{', '.join(repr(str(run)) for run in empty)} {'has' if len(empty) == 1 else 'have'} measured nothing yet"
+        )
+    for run in empty:
+        note(f"left out: {str(run)!r} has measured nothing yet")
     try:
         draw(drawn, out, axis, runs[0].name if len(runs) == 1 else "", metric)
     except OSError as error:
-        fail(f"cannot write {str(out)!r}: {error.strerror}")
+        fail(f"cannot write {str(out)!r}: {error.strerror}; name another file by --out")
     say(str(out))

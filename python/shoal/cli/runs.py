@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,30 @@ def read_config(run_dir: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or config.get("format") != "shoal.run":
         fail(f"{str(file)!r} was not written by Shoal")
     return config
+
+
+def why_unwritable(path: Path) -> str | None:
+    """Why this user cannot write the file `path`, or into the folder `path`, which need not be there yet; None: it is to be had."""
+    there = path.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if there.is_file() and there != path.absolute():
+        return f"{str(there)!r} is no folder"
+    if os.access(there, os.W_OK | (os.X_OK if there.is_dir() else 0)):
+        return None
+    return "the file system is read-only" if os.statvfs(there).f_flag & os.ST_RDONLY else "permission denied"
+
+
+def is_trained_in(run_dir: Path) -> bool:
+    """Whether a process trains in the folder of a run now."""
+    try:
+        with (run_dir / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def command(*words: str | Path) -> str:

@@ -99,9 +99,17 @@ class Result:
     ran: bool  # whether any test matched
 
 
+def in_source_folder() -> bool:
+    return (_root() / "CMakePresets.json").is_file()
+
+
+def _root() -> Path:
+    return Path(__file__).resolve().parents[3]
+
+
 def source_folder(what: str = "tests", command: str = "test") -> Path:
-    root = Path(__file__).resolve().parents[3]
-    if not (root / "CMakePresets.json").is_file():
+    root = _root()
+    if not in_source_folder():
         fail(f"the {what} are not part of an installed package; run ./shoal {command} in a source folder of Shoal")
     return root
 

@@ -64,6 +64,9 @@ class Training:
             if env is not None and env != recorded["env"]:
                 wrong_use(f"{str(self._run_dir)!r} is a run on {recorded['env']}, not on {env}")
             env = recorded["env"] if recorded.get("env_is_id", True) else env
+            _check_checkpoint(self._run_dir, recorded)
+        elif self._resume is False and self._run_dir is not None:
+            _check_new(self._run_dir)
         if env is None:
             wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
         env = environments.resolve(env)
@@ -74,16 +77,36 @@ class Training:
 
     def go(self, json: bool, quiet: bool) -> None:
         """Trains, shows how it goes on stderr, and what came of it on stdout."""
-        with terminable():
-            try:
-                trainer = self._trainer()
-            except (KeyboardInterrupt, Terminated) as signalled:
-                raise CommandError("stopped before the first step", _status_of(signalled)) from None
-            with trainer:
-                ranks = len(trainer.members)
-                result = _conduct(trainer, quiet)
-        if trainer.rank == 0:
-            _report(result, json, ranks)
+        try:
+            with terminable():
+                try:
+                    trainer = self._trainer()
+                except (KeyboardInterrupt, Terminated) as signalled:
+                    raise CommandError("stopped before the first step", _status_of(signalled)) from None
+                began_at = trainer.status()["step"]
+                with trainer:
+                    ranks = len(trainer.members)
+                    result = _conduct(trainer, quiet)
+            if trainer.rank == 0:
+                if self._resume and result.steps == began_at and (was_over := _why_over(result)):
+                    (note if json else say)(was_over)
+                _report(result, json, ranks)
+        except OSError as error:
+            if error.__cause__ is None:
+                self._check_folder()
+            raise
+
+    def _check_folder(self) -> None:
+        """Fails with one line where results cannot be written."""
+        from shoal.cli.runs import why_unwritable
+
+        folder = self._run_dir or Path("runs")
+        lock = folder / "lock"  # the first file that is opened; another user's, where a run was another user's
+        why = why_unwritable(folder) or (why_unwritable(lock) if lock.exists() else None)
+        if why and self._resume is True:
+            fail(f"cannot write to {str(folder)!r}: {why}; make it writable, or copy it elsewhere and resume the copy")
+        if why:
+            fail(f"cannot write to {str(folder)!r}: {why}; name another folder by --run-dir")
 
     def _trainer(self) -> Trainer:
         from shoal.learn import Trainer
@@ -118,6 +141,44 @@ def _check_algorithm(algorithm: str) -> None:
     if algorithm not in names:
         nearest = did_you_mean(algorithm, names) or f"; there is {', '.join(names)}"
         wrong_use(f"there is no algorithm {algorithm!r}{nearest}")
+
+
+def _check_new(run_dir: Path) -> None:
+    """Fails with one line where there is a run already."""
+    from shoal.learn.config import holds_run
+
+    if holds_run(run_dir):
+        again = command("train", "--resume", run_dir)
+        wrong_use(f"{str(run_dir)!r} already holds a run; go on with it by  {again}  or name another --run-dir")
+
+
+def _check_checkpoint(run_dir: Path, recorded: dict[str, Any]) -> None:
+    """Fails with one line where the run has no checkpoint to go on from."""
+    from shoal.cli.runs import is_trained_in
+    from shoal.learn.config import holds_run
+
+    if holds_run(run_dir):
+        return
+    if is_trained_in(run_dir):
+        wrong_use(f"another process is training in {str(run_dir)!r}, and has written no checkpoint yet")
+    seconds = recorded.get("config", {}).get("save_every_seconds", 60)
+    settings = ["--set", "save_every_seconds=10"] if seconds > 10 else []
+    again = command("train", recorded["env"], "--run-dir", run_dir, *settings)
+    wrong_use(
+        f"{str(run_dir)!r} ended before its first checkpoint, which is written every save_every_seconds ({seconds:g}) seconds; "
+        f"start it anew, with the flags that it had:  {again}"
+    )
+
+
+def _why_over(result: Result) -> str | None:
+    """Of a run that was resumed and made no step: what it had reached before."""
+    if result.ending == "target":
+        return (
+            "The run had reached its target_return already, and made no step; --set target_return=null goes on past it."
+        )
+    if result.ending == "budget":
+        return f"The run had made its {result.steps:,} steps already, and made none; a greater --total-steps goes on."
+    return None
 
 
 def _conduct(trainer: Trainer, quiet: bool) -> Result:

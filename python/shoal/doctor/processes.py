@@ -103,10 +103,18 @@ def _pidfd() -> Finding:
 
 def _open_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    value = f"{_limit(soft)} (may be raised to {_limit(hard)})"
+    value = f"{_limit(soft)} (" + ("the hard limit)" if soft == hard else f"may be raised to {_limit(hard)})")
     if soft != resource.RLIM_INFINITY and soft < _FILES_ENOUGH:
         wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-        advice = f"Shoal needs 2 a worker; other libraries want more: ulimit -n {wanted}"
+        advice = "Shoal needs 2 a worker; other libraries want more: "
+        if wanted > soft:
+            advice += f"ulimit -n {wanted}"
+        if wanted < _FILES_ENOUGH:
+            advice += ", and for more than that " if wanted > soft else ""
+            advice += (
+                "the hard limit (ulimit -Hn) is raised by who started this: root's /etc/security/limits.conf, "
+                "LimitNOFILE= of a systemd unit, docker run --ulimit nofile="
+            )
         return Finding(_AREA, "open files", value, "warn", advice)
     return Finding(_AREA, "open files", value)
 

@@ -121,14 +121,18 @@ def _split(file: str) -> tuple[Path, str | None]:
 
 def _loaded(path: Path) -> Mapping[str, Any]:
     try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as YAML of plain values: {error}") from None
+    try:
         import yaml
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"reading {path} needs PyYAML:  pip install pyyaml", name=error.name) from None
     try:
-        entries = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        entries = yaml.safe_load(text)
+    except yaml.YAMLError as error:
         raise ValueError(f"{path} cannot be read as YAML of plain values: {error}") from None
     if not isinstance(entries, Mapping):
         raise ValueError(f"{path} is no file of rl-baselines3-zoo's: it has no entries by environment")
