@@ -38,12 +38,8 @@ def test_two_workers_train_cartpole_to_475(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_two_collectors_train_cartpole_to_475(tmp_path: Path) -> None:
-    assert (
-        mean_return(
-            told("ray_collectors", "--collectors", "2", "--total-steps", "1000000", "--run-dir", str(tmp_path / "run"))
-        )
-        >= 475
-    )
+    options = ("--collectors", "2", "--total-steps", "1000000", "--run-dir", str(tmp_path / "run"))
+    assert mean_return(told("ray_collectors", *options)) >= 475
 
 
 @pytest.mark.timeout(300)

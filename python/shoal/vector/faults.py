@@ -17,8 +17,8 @@ class FaultPolicy:
 
     Whatever the policy, the rows of a fault are no transitions: `truncated` is True, the reward 0, the observation the last
     one (zeros where it was half written), and `infos["fault"]` holds a `shoal.Fault`. All other environments go on as if
-    nothing had happened. Where an environment raises in its reset or step, it alone is lost; where its worker ends or has
-    to be killed, all environments of that worker are.
+    nothing had happened. Where an environment raises in its reset or step, it alone is lost (of native ones, whose batch refuses
+    an action, all of that worker); where its worker ends or has to be killed, all environments of that worker are.
 
     Attributes:
         on_fault: "raise" raises the environment's own exception, or `shoal.WorkerDied`; the environments are then of no
