@@ -199,6 +199,32 @@ def test_after_a_step_that_ctrl_c_interrupted_a_reset_begins_anew(arguments: dic
     envs.close()
 
 
+@pytest.mark.parametrize("call", ["step", "reset"])
+def test_ctrl_c_may_come_when_a_call_has_just_begun(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = tmp_path / "gate"
+    envs = shoal.make_vec(functools.partial(TellingGatedEnv, gate), 2, num_workers=2)
+    envs.reset()
+    io = envs._io
+
+    class Begins:
+        """The engine's calls, after whose beginning there is Ctrl-C."""
+
+        def __getattr__(self, name: str) -> Any:
+            def begin(*arguments: Any) -> None:
+                getattr(io, name)(*arguments)
+                raise KeyboardInterrupt
+
+            return begin if name == f"{call}_async" else getattr(io, name)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(envs, "_io", Begins())
+        envs.step([1, 1]) if call == "step" else envs.reset()
+    gate.touch()
+    assert envs.reset()[0].shape == (2, 2)
+    assert envs.step([0, 0])[0].shape == (2, 2)
+    envs.close()
+
+
 @pytest.mark.parametrize(
     "start",
     [

@@ -117,14 +117,22 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                 f"reset(): environments {sorted(self._parts)} are in flight; send() the others and recv() first", "send"
             )
         self._parts = {}
-        self.reset_async(seed=seed, options=options)
-        return self.reset_wait()
+        try:
+            self.reset_async(seed=seed, options=options)
+            return self.reset_wait()
+        except KeyboardInterrupt:
+            self._interrupted = self._pending is not None
+            raise
 
     def reset_async(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
         self._check_idle("reset_async")
         seeds, mask, options = self._reset_arguments_of(seed, options)
         self._send_reset_arguments(options, seeds)
-        self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
+        try:
+            self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
+        except KeyboardInterrupt:
+            self._keep_if_begun("reset")
+            raise
         self._pending = "reset"
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
@@ -151,12 +159,16 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                     "send",
                 )
             raise ResetNeeded("Cannot call step() before reset() has been called.")
-        if self._sends_actions:
-            rows = self._io.store_actions(actions)
-            self._ask("set_actions", [(rows[lo:hi],) for lo, hi in self._ranges()])
-            self._io.step_stored()
-        else:
-            self._io.step_async(actions)
+        try:
+            if self._sends_actions:
+                rows = self._io.store_actions(actions)
+                self._ask("set_actions", [(rows[lo:hi],) for lo, hi in self._ranges()])
+                self._io.step_stored()
+            else:
+                self._io.step_async(actions)
+        except KeyboardInterrupt:
+            self._keep_if_begun("step")
+            raise
         self._pending = "step"
 
     def _step_async_whole(self, actions: Sequence[Any]) -> None:
@@ -438,6 +450,17 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _wait_of_pending(self) -> Any:
         return {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
+
+    def _keep_if_begun(self, call: str) -> None:
+        """After Ctrl-C, which comes between the beginning of a call and its being known here at times."""
+        if self._pending is not None or self.closed:
+            return
+        try:
+            (self._io.reset_wait if call == "reset" else self._io.step_wait)(0.0)
+        except TimeoutError:
+            self._pending = call
+        except Exception:  # it had not begun; or it failed, which the next call tells
+            pass
 
     def _finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
         """Waits for the call that Ctrl-C has left under way, if it still is, before a reset of all environments: what it
