@@ -101,6 +101,7 @@ ON_A_DEVICE: dict[str, tuple[int, Callable[[], Make]]] = {
     **{f"kept cuda tensor {name}": (size, lambda size=size: kept_on_device(size)) for name, size in SIZES.items()},
 }
 """The same, of those that need a CUDA device, and are measured where they are asked for."""
+ALL = PAYLOADS | ON_A_DEVICE
 
 
 class Pair:
@@ -158,7 +159,7 @@ def measure(run: Callable[[int], float], batch: int, seconds: float) -> float:
 
 
 def compare(payload: str, contestants: list[str], seconds: float, rounds: int) -> None:
-    nbytes, prepare = (PAYLOADS | ON_A_DEVICE)[payload]
+    nbytes, prepare = ALL[payload]
     on_a_device = payload in ON_A_DEVICE
     batch = max(1, min(64, 2**25 // nbytes))
     makes = {name: prepare() for name in contestants}  # torch moves what it sends to its own shared memory
@@ -195,17 +196,13 @@ def spread(figures: list[float], form: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "payload", nargs="*", help=f"of {', '.join(PAYLOADS | ON_A_DEVICE)}; the first word is enough for all sizes"
-    )
+    parser.add_argument("payload", nargs="*", help=f"of {', '.join(ALL)}; the first word is enough for all sizes")
     parser.add_argument("--contestant", action="append", choices=CONTESTANTS)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     wanted = args.payload or list(PAYLOADS)
-    names = [
-        name for name in PAYLOADS | ON_A_DEVICE if any(name == word or name.startswith(f"{word} ") for word in wanted)
-    ]
+    names = [name for name in ALL if any(name == word or name.startswith(f"{word} ") for word in wanted)]
     print(f"shoal {shoal.__version__}, {os.cpu_count()} CPUs")
     for name in names:
         contestants = args.contestant or [c for c in DEFAULT_CONTESTANTS if name in PAYLOADS or c != "cpython"]

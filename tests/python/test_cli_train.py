@@ -404,9 +404,8 @@ def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, se
     while not (progress.exists() and progress.stat().st_size) and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    (os.killpg if to == "the group" else os.kill)(
-        process.pid, sent
-    )  # the group's is that of a terminal, and of `timeout`
+    # A terminal and `timeout` send it to the group.
+    (os.killpg if to == "the group" else os.kill)(process.pid, sent)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (status, ""), err
     assert re.fullmatch(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -220,7 +219,7 @@ def test_many_collectors_can_be_interrupted() -> None:
 
 def test_segmentation_waited_for_threads_that_a_fork_does_not_copy() -> None:
     pytest.importorskip("torch")
-    if visible_gpus(os.environ):
+    if visible_gpus():
         assert "Cannot re-initialize CUDA in forked subprocess" in run("segmentation/original.py", "--envs", "2").stderr
     else:
         assert hangs("segmentation/original.py", "--envs", "2", OMP_NUM_THREADS="2")
@@ -234,7 +233,7 @@ def test_segmentation_works(arguments: list[str]) -> None:
     assert re.fullmatch(r"first observations after \d+\.\d s", first)
     assert re.fullmatch(r"\d+ steps/s, \d+ MiB all together", figures)
     assert re.fullmatch(r"\d+ MiB of the GPU are held", held)
-    assert visible_gpus(os.environ) or held.startswith("0 ")
+    assert visible_gpus() or held.startswith("0 ")
 
 
 def test_segmentation_with_a_service_can_be_interrupted() -> None:

@@ -174,7 +174,11 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _step_async_whole(self, actions: Sequence[Any]) -> None:
         """step_async() with one action an environment, which gets it as it is."""
         self._ask("set_whole_actions", [(list(actions[lo:hi]),) for lo, hi in self._ranges()])
-        self._io.step_stored()
+        try:
+            self._io.step_stored()
+        except KeyboardInterrupt:
+            self._keep_if_begun("step")
+            raise
         self._pending = "step"
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
