@@ -31,6 +31,7 @@ using group::MessageKind;
 enum class What : std::uint8_t { kMessages, kReception, kWatch };
 
 const std::string kSecret = "secret";
+constexpr int kMostActs = 32;
 
 /// With the seal of one who knows the secret.
 Bytes sealed(std::span<const std::byte> body, const Challenge& against) {
@@ -128,7 +129,7 @@ void receive(Input input) {
     static_cast<void>(reception.admit_until([&] { return ++rounds > 3; },
                                             os::deadline_after(std::chrono::seconds(5)), [] {}));
   };
-  while (!input.empty()) {
+  for (int acts = 0; acts < kMostActs && !input.empty(); ++acts) {
     const auto action = input.take<std::uint8_t>() % 6;
     if (action == 0 && outside.size() < 4) {
       Connection fresh = connect();
@@ -170,7 +171,7 @@ void watch(Input input) {
   children.push_back({1, Link(std::move(ours))});
   std::atomic<bool> lost = false;
   group::Watch watch(0, {{0, "a", 1}, {1, "a", 2}}, {}, std::move(children), [&] { lost = true; });
-  while (!input.empty()) {
+  for (int acts = 0; acts < kMostActs && !input.empty(); ++acts) {
     if (theirs.send(input.take_part(), {}, os::Clock::now()) != os::SendOutcome::kSent) break;
   }
   theirs.shutdown();

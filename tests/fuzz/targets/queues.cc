@@ -32,26 +32,52 @@ void get(Queue& queue) {
   message->clear();
 }
 
-void scribble(const Queue& queue, Input& input) {
-  constexpr std::size_t kRingBytes = ipc::RecordRing::bytes_of(ipc::layout::kSmallestRingLog);
-  const bool in_ring = input.take<std::uint8_t>() % 2 == 0;
-  const auto word = reinterpret_cast<const QueueWords*>(queue.block().data())->ring.load();
-  static thread_local std::byte* ring = nullptr;
-  if ((word & 63) == ipc::layout::kSmallestRingLog) ring = Heap::here()->at(word & ~63ULL);
-  std::byte* const begin = in_ring ? ring : queue.block().data();
-  const std::size_t size = in_ring ? kRingBytes : sizeof(QueueWords);
-  std::size_t at = input.below(size);
-  for (const std::byte byte : input.take_bytes(input.take<std::uint8_t>() % 33)) {
-    const bool in_lock = !in_ring && at >= offsetof(QueueWords, lock) &&
-                         at < offsetof(QueueWords, lock) + sizeof(sync::RobustLock);
-    if (at < size && !in_lock) begin[at] = byte;
-    ++at;
+/// A queue, and where another process knows its ring to be.
+class Scribbled {
+ public:
+  explicit Scribbled(Queue& queue) : queue_(queue) { learn_ring(); }
+
+  void scribble(Input& input) {
+    const bool in_ring = input.take<std::uint8_t>() % 2 == 0;
+    if (!in_ring) return write(input, queue_.block().data(), sizeof(QueueWords));
+    learn_ring();
+    if (ring_ != nullptr)
+      write(input, ring_, ipc::RecordRing::bytes_of(ipc::layout::kSmallestRingLog));
   }
-}
+
+ private:
+  const QueueWords& words() const {
+    return *reinterpret_cast<const QueueWords*>(queue_.block().data());
+  }
+  /// What the queue wrote; once that was written over, its ring is where it was.
+  void learn_ring() {
+    const std::uint64_t word = words().ring.load();
+    if (is_overwritten_) return;
+    const bool is_small = (word & 63) == ipc::layout::kSmallestRingLog;
+    ring_ = is_small ? Heap::here()->at(word & ~63ULL) : nullptr;
+  }
+  void write(Input& input, std::byte* begin, std::size_t size) {
+    const std::size_t begin_of_lock = offsetof(QueueWords, lock);
+    const bool in_words = begin == queue_.block().data();
+    std::size_t at = input.below(size);
+    for (const std::byte byte : input.take_bytes(input.take<std::uint8_t>() % 33)) {
+      const bool in_lock =
+          in_words && at >= begin_of_lock && at < begin_of_lock + sizeof(sync::RobustLock);
+      if (in_words && at / 8 == offsetof(QueueWords, ring) / 8) is_overwritten_ = true;
+      if (at < size && !in_lock) begin[at] = byte;
+      ++at;
+    }
+  }
+
+  Queue& queue_;
+  std::byte* ring_ = nullptr;  // of the smallest size
+  bool is_overwritten_ = false;
+};
 
 void play(Input input) {
   Queue queue = Queue::create({.max_items = input.take<std::uint8_t>() % 4U});
-  while (!input.empty()) {
+  Scribbled shared(queue);
+  for (int acts = 0; acts < 32 && !input.empty(); ++acts) {
     try {
       switch (input.take<std::uint8_t>() % 8) {
         case 0:
@@ -70,7 +96,7 @@ void play(Input input) {
           static_cast<void>(queue.poll(kAtOnce));
           break;
         default:
-          scribble(queue, input);
+          shared.scribble(input);
       }
     } catch (const Error&) {
     }

@@ -304,6 +304,15 @@ bool Heap::lives(Offset payload, std::uint64_t serial) const noexcept {
   return blocks_.is_live(payload, serial);
 }
 
+bool Heap::is_given(Offset payload, Offset holder, BlockKind kind) const noexcept {
+  const HeapLock lock(segment_);
+  if (!blocks_.is_live(payload, 0)) return false;
+  const std::uint64_t block = payload - sizeof(BlockWords);
+  const std::uint64_t tag = block_tag(static_cast<std::uint64_t>(kind), BlockState::kLive);
+  return segment_.load(block + offsetof(BlockWords, tag)) == tag &&
+         references_.is_given(block, Holder::block(holder - sizeof(BlockWords)));
+}
+
 bool Heap::is_sole_holder(Offset payload) noexcept {
   const std::lock_guard guard(mutex_);
   const std::uint64_t block = payload - sizeof(BlockWords);

@@ -42,7 +42,7 @@ struct HeapOptions {
   std::uint64_t bytes = 0;  // of address space; 0: four times the machine's memory
 };
 
-/// What a block is for; in statistics only.
+/// What a block is for.
 enum class BlockKind : std::uint8_t { kData = 0, kMessage = 1, kQueue = 2, kSync = 3 };
 inline constexpr std::size_t kBlockKinds = 4;
 
@@ -146,6 +146,10 @@ class Heap {
   /// Makes a block that was given to `holder` a reference of this process, and changes these words,
   /// in one transaction. Throws InvalidState when it was not given.
   void take(Offset block, Offset holder, std::span<const Write> writes = {});
+
+  /// Whether `block` is one of this kind that was given to `holder`, who has it still. For offsets that anybody may have
+  /// written: no bytes of a block are taken for what the heap knows.
+  bool is_given(Offset block, Offset holder, BlockKind kind) const noexcept;
 
   /// Changes these words: all, or none.
   void write(std::span<const Write> writes) noexcept;

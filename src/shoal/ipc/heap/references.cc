@@ -48,6 +48,16 @@ std::uint64_t References::drop(Transaction& change, std::uint64_t ref) const {
   return left;
 }
 
+bool References::is_given(std::uint64_t block, Holder holder) const noexcept {
+  const std::uint64_t ref = segment_->load(block + offsetof(BlockWords, given));
+  const std::uint64_t begin = segment_->header().refs_at;
+  const std::uint64_t made = segment_->load(SHOAL_HEAP_WORD(refs_made));
+  return ref >= begin && (ref - begin) % sizeof(RefWords) == 0 &&
+         (ref - begin) / sizeof(RefWords) < made &&
+         segment_->load(ref + offsetof(RefWords, block)) == block &&
+         segment_->load(ref + offsetof(RefWords, holder)) == holder.word();
+}
+
 void References::link(Transaction& change, std::uint64_t ref, Holder holder) const {
   const std::uint64_t head = change.get(holder.list_place());
   change.set(ref + offsetof(RefWords, holder), holder.word());

@@ -48,6 +48,9 @@ class References {
   /// Drops a reference and returns how many its block has left.
   std::uint64_t drop(Transaction& change, std::uint64_t ref) const;
 
+  /// Whether `block` was given to `holder`, by the references alone: what lies at `block` may be no block.
+  bool is_given(std::uint64_t block, Holder holder) const noexcept;
+
   std::uint64_t block(const Transaction& change, std::uint64_t ref) const {
     return change.get(ref + offsetof(layout::RefWords, block));
   }

@@ -108,15 +108,19 @@ void Queue::recover() noexcept {
   }
 }
 
+/// Under the lock. Somebody may have written any number there: where a record is written must be this queue's.
 RecordRing Queue::ring() const {
   const std::uint64_t word = words().ring.load(kRelaxed);
   const auto log = static_cast<std::uint32_t>(word & kLogMask);
-  const std::byte* const begin = heap().base() + (word & ~kLogMask);
-  const bool good = log >= layout::kSmallestRingLog && log <= layout::kLargestRingLog &&
-                    word < std::uint64_t{1} << 62 && heap().contains(begin) &&
-                    heap().contains(begin + RecordRing::bytes_of(log) - 1);
-  if (!good) throw_overwritten();
-  return {heap().at(word & ~kLogMask), log};
+  const Offset begin = word & ~kLogMask;
+  if (word != known_ring_) {
+    const bool good = log >= layout::kSmallestRingLog && log <= layout::kLargestRingLog &&
+                      heap().is_given(begin, block_.offset(), BlockKind::kData) &&
+                      heap().size_of(begin) >= RecordRing::bytes_of(log);
+    if (!good) throw_overwritten();
+    known_ring_ = word;
+  }
+  return {heap().at(begin), log};
 }
 
 /// From the oldest record to behind the last.
@@ -126,7 +130,7 @@ std::uint32_t Queue::used_units(const RecordRing& records) const {
   return units;
 }
 
-void Queue::discard_spare_ring() noexcept {
+void Queue::discard_spare_ring() {
   const Offset spare = words().spare_ring.load(kRelaxed);
   if (spare == 0) return;
   const Write forget[] = {{place(words().spare_ring), 0}};
@@ -160,10 +164,9 @@ void Queue::replace_ring(std::uint32_t log) {
 /// Under the lock, when it is empty: after a burst the queue does not keep the memory of a large
 /// ring.
 void Queue::give_ring_back() noexcept {
-  if (ring().log() < layout::kPassingRingLog) return;
   try {
-    replace_ring(layout::kSmallestRingLog);
-  } catch (const OutOfMemory&) {  // the large one does as well
+    if (ring().log() >= layout::kPassingRingLog) replace_ring(layout::kSmallestRingLog);
+  } catch (const Error&) {  // no memory: the large one does as well; overwritten: the next call says so
   }
 }
 
@@ -267,8 +270,9 @@ void Queue::read_record(Message& message) {
   const std::uint32_t at = records.skip_filler(begin.position);
   const layout::RecordHeader header = records.header(at);
   const bool is_inline = header.kind == RecordKind::kInline;
+  const Offset ring_itself = known_ring_ & ~kLogMask;
   if (is_inline ? header.bytes > Message::kMaxInlineBytes || !records.has_room(at, header.bytes)
-                : header.kind != RecordKind::kBlock) {
+                : header.kind != RecordKind::kBlock || header.block == ring_itself) {
     throw_overwritten();
   }
   begin = {begin.items + 1, at + RecordRing::units_of(is_inline ? header.bytes : 0)};
@@ -282,7 +286,10 @@ void Queue::read_record(Message& message) {
     SHOAL_FAULT_POINT("queue.get.block");
     heap().take(header.block, block_.offset(), count);
     message.block_ = Block::adopt(block_.heap(), header.block);
-    if (header.bytes > message.block_.size()) throw_overwritten();
+    if (header.bytes > message.block_.size()) {
+      message.clear();
+      throw_overwritten();
+    }
   }
   message.bytes_ = header.bytes;
   SHOAL_FAULT_POINT("queue.get.counted");

@@ -145,7 +145,7 @@ class Queue {
   std::uint32_t used_units(const RecordRing& records) const;
   void replace_ring(std::uint32_t log);
   void give_ring_back() noexcept;
-  void discard_spare_ring() noexcept;
+  void discard_spare_ring();
   bool has_items() const noexcept;
   bool at_end(const Token* peer) noexcept;
   bool has_room(std::size_t bytes) const noexcept;
@@ -158,6 +158,7 @@ class Queue {
   QueueOutcome with_message(const QueueWait& how, Act act);
 
   Block block_;
+  mutable std::uint64_t known_ring_ = 0;  // the word of a ring that was found to be this queue's
   QueuePollers pollers_;
 };
 

@@ -249,6 +249,90 @@ TEST_F(QueueTest, ABlockThatIsNoQueueIsRefused) {
   EXPECT_THROW(Queue(Block::allocate(1)), Error);
 }
 
+layout::QueueWords& words_of(const Queue& queue) {
+  return *reinterpret_cast<layout::QueueWords*>(queue.block().data());
+}
+
+/// A queue of another process, as far as this handle knows it: it has read nothing yet.
+Queue again(const Queue& queue) { return Queue(Block::acquire(queue.block().offset())); }
+
+TEST_F(QueueTest, ARingThatIsNotItsOwnIsRefused) {
+  const Queue queue = Queue::create();
+  Queue other = Queue::create();
+  ASSERT_EQ(put(other, std::string(10'000, 'x')), QueueOutcome::kDone);
+  const Block block = Block::allocate(10'000);
+  std::atomic<std::uint64_t>& word = words_of(queue).ring;
+  const std::uint64_t ring = word;
+  const std::uint64_t places[] = {0,
+                                  ring + 64,
+                                  ring + 1,  // twice its size
+                                  (ring & ~std::uint64_t{63}) | 63,
+                                  block.offset() | 8,
+                                  words_of(other).ring.load(),
+                                  queue.block().offset() | 8,
+                                  std::uint64_t{1} << 62 | 8,
+                                  UINT64_MAX};
+  for (const std::uint64_t place : places) {
+    word = place;
+    Queue here = again(queue);
+    EXPECT_THROW(put(here, "a"), Error) << place;
+  }
+  word = ring;
+  Queue here = again(queue);
+  ASSERT_EQ(put(here, "a"), QueueOutcome::kDone);
+  for (const std::uint64_t place : places) {
+    word = place;
+    EXPECT_THROW(get(here), Error) << place;
+  }
+  word = ring;
+  EXPECT_EQ(get(here), "a");
+  EXPECT_EQ(get(other), std::string(10'000, 'x'));
+}
+
+TEST_F(QueueTest, AMessageOfItsOwnIsNoRing) {
+  Queue queue = Queue::create();
+  ASSERT_EQ(put(queue, std::string(10'000, 'x')), QueueOutcome::kDone);
+  const std::uint64_t ring = words_of(queue).ring;
+  const auto* record = reinterpret_cast<const layout::RecordHeader*>(
+      heap_->at(ring & ~std::uint64_t{63}));
+  words_of(queue).ring = record->block | 8;
+  Queue here = again(queue);
+  EXPECT_THROW(put(here, "a"), Error);
+  words_of(queue).ring = ring;
+  EXPECT_EQ(get(queue), std::string(10'000, 'x'));
+}
+
+TEST_F(QueueTest, ARecordThatLiesCostsItsMessageAtMost) {
+  Queue queue = Queue::create();
+  ASSERT_EQ(put(queue, std::string(10'000, 'x')), QueueOutcome::kDone);
+  const Offset ring = words_of(queue).ring & ~std::uint64_t{63};
+  auto* record = reinterpret_cast<layout::RecordHeader*>(heap_->at(ring));
+  const layout::RecordHeader honest = *record;
+  record->block = ring;
+  EXPECT_THROW(get(queue), Error);
+  *record = honest;
+  record->bytes = 10'001;
+  Message message;
+  EXPECT_THROW(queue.get(message, {kNow}), Error);
+  EXPECT_TRUE(message.bytes().empty());
+  ASSERT_EQ(put(queue, "next"), QueueOutcome::kDone);
+  EXPECT_EQ(get(queue), "next");
+}
+
+TEST_F(QueueTest, ALieAboutASpareRingDoesNotOutliveItsWriter) {
+  Queue queue = Queue::create();
+  const Block block = Block::allocate(100);
+  ASSERT_EQ(put(queue, "a"), QueueOutcome::kDone);
+  Child child([&] {
+    words_of(queue).spare_ring = block.offset();
+    return words_of(queue).lock.spin_lock() == sync::LockOutcome::kLocked ? 0 : 1;
+  });
+  ASSERT_EQ(child.join(), os::ProcessEnd{});
+  EXPECT_EQ(get(queue), "a");
+  ASSERT_EQ(put(queue, "b"), QueueOutcome::kDone);
+  EXPECT_EQ(get(queue), "b");
+}
+
 /// One process is killed at the nth pass of a named point, while it puts (or gets) numbered
 /// messages; the numbers come out in order, without a duplicate, and at most one is missing.
 class QueueDeath : public QueueTest, public ::testing::WithParamInterface<const char*> {};
