@@ -176,7 +176,7 @@ void watch(Input input) {
   }
   theirs.shutdown();
   try {
-    for (int looks = 0; looks < 40 && !lost; ++looks) {
+    for (int looks = 0; looks < 8 && !lost; ++looks) {
       watch.check();
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
