@@ -105,7 +105,7 @@ nlohmann::json parse_args(std::string_view args) {
   }
   try {
     return nlohmann::json::parse(args.empty() ? "{}" : args);
-  } catch (const nlohmann::json::parse_error& error) {
+  } catch (const nlohmann::json::exception& error) {  // or a number beyond all that there are
     throw InvalidArgument(fmt::format("environment arguments are not JSON: {}", error.what()));
   }
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <stdexcept>
 
 namespace shoal::process {
@@ -42,6 +43,12 @@ TEST(ErrorReport, AbsentSeedStaysAbsent) {
   ErrorReport sent = full_report();
   sent.last_seed.reset();
   EXPECT_FALSE(ErrorReport::decode(sent.encode())->last_seed);
+}
+
+TEST(ErrorReport, TheLastNumberOfAStepIsASteps) {
+  ErrorReport report = full_report();
+  report.episode_step = INT32_MAX;
+  EXPECT_THAT(report.describe(), HasSubstr("step 2147483648 of its episode"));
 }
 
 TEST(ErrorReport, OtherMessagesAreNotReports) {

@@ -22,7 +22,7 @@ std::string headline(const process::ErrorReport& report) {
   text += fmt::format(" raised {}", report.type);
   if (!report.message.empty()) text += ": " + report.message.substr(0, report.message.find('\n'));
   if (report.episode_step >= 0)
-    text += fmt::format(" (step {} of its episode", report.episode_step + 1);
+    text += fmt::format(" (step {} of its episode", std::int64_t{report.episode_step} + 1);
   if (report.episode_step >= 0 && !report.last_action.empty())
     text += ", action " + report.last_action;
   if (report.episode_step >= 0 && report.last_seed)
