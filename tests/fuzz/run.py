@@ -48,7 +48,9 @@ def main() -> int:
     def run(name: str) -> bool:
         words = command(options.build, name, options.runs, options.seconds, options.seed, found)
         environment = {"ASAN_OPTIONS": QUICK, **os.environ}
-        done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        done = subprocess.run(
+            words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
         lines = done.stdout.strip().splitlines()
         if done.returncode == 0 and lines:
             print(f"{name}: {lines[-1]}", flush=True)

@@ -108,8 +108,9 @@ TEST(Registry, ArgumentOfTheWrongTypeIsRefused) {
   EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 1, "[1]"); }),
               HasSubstr("JSON object"));
   EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 1, "{"); }), HasSubstr("not JSON"));
-  EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 1, R"({"max_episode_steps": 1e999})"); }),
-              HasSubstr("not JSON"));
+  EXPECT_THAT(
+      message_of([] { make_batch("shoal/CartPole-v1", 1, R"({"max_episode_steps": 1e999})"); }),
+      HasSubstr("not JSON"));
   EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 0); }), HasSubstr("at least one"));
 }
 

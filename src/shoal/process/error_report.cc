@@ -99,7 +99,8 @@ std::string ErrorReport::describe() const {
   std::string text = message.empty() ? type : fmt::format("{}: {}", type, message);
   if (env_index >= 0) text += fmt::format("\n  environment {}", env_index);
   if (last_seed) text += fmt::format("\n  last seed {}", *last_seed);
-  if (episode_step >= 0) text += fmt::format("\n  step {} of its episode", std::int64_t{episode_step} + 1);
+  if (episode_step >= 0)
+    text += fmt::format("\n  step {} of its episode", std::int64_t{episode_step} + 1);
   if (!last_action.empty()) text += fmt::format("\n  last action {}", last_action);
   if (!traceback.empty()) text += "\n" + traceback;
   while (text.ends_with('\n')) text.pop_back();

@@ -166,7 +166,8 @@ void Queue::replace_ring(std::uint32_t log) {
 void Queue::give_ring_back() noexcept {
   try {
     if (ring().log() >= layout::kPassingRingLog) replace_ring(layout::kSmallestRingLog);
-  } catch (const Error&) {  // no memory: the large one does as well; overwritten: the next call says so
+  } catch (
+      const Error&) {  // no memory: the large one does as well; overwritten: the next call says so
   }
 }
 

@@ -293,8 +293,8 @@ TEST_F(QueueTest, AMessageOfItsOwnIsNoRing) {
   Queue queue = Queue::create();
   ASSERT_EQ(put(queue, std::string(10'000, 'x')), QueueOutcome::kDone);
   const std::uint64_t ring = words_of(queue).ring;
-  const auto* record = reinterpret_cast<const layout::RecordHeader*>(
-      heap_->at(ring & ~std::uint64_t{63}));
+  const auto* record =
+      reinterpret_cast<const layout::RecordHeader*>(heap_->at(ring & ~std::uint64_t{63}));
   words_of(queue).ring = record->block | 8;
   Queue here = again(queue);
   EXPECT_THROW(put(here, "a"), Error);
