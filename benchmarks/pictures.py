@@ -9,7 +9,7 @@
     .venv/bin/python benchmarks/pictures.py train --precision bfloat16   # in both, alternating
     .venv/bin/python benchmarks/pictures.py train --overlap --step-ms 0.5 1 [--waiting]   # in turns and with overlap, alternating
 
-bfloat16 is left out where it is no AMD processor with AVX512_BF16. `pong` needs Atari's packages, which `./shoal train ALE/Pong-v5` installs;
+bfloat16 is left out where the processor has neither AMX nor AMD's AVX512_BF16. `pong` needs Atari's packages, which `./shoal train ALE/Pong-v5` installs;
 it compares with Stable-Baselines3 where `benchmarks/peers/setup sb3` was run. All have the settings of the preset zoo_atari.
 
 `layers` and `precision` need the micro-benchmarks: cmake --preset release -DSHOAL_BUILD_BENCHMARKS=ON, then
@@ -35,7 +35,8 @@ from in_turns import compared, rates_of, show
 
 ROOT = Path(__file__).parents[1]
 SB3 = Path(os.environ.get("SHOAL_PEERS") or ROOT / "build/peers") / "sb3/bin/python"
-HAS_BFLOAT16 = all(word in Path("/proc/cpuinfo").read_text() for word in ("avx512_bf16", "AuthenticAMD"))
+CPU = Path("/proc/cpuinfo").read_text()
+HAS_BFLOAT16 = "amx_bf16" in CPU or all(word in CPU for word in ("avx512_bf16", "AuthenticAMD"))
 PROGRAM = ROOT / "build/release/src/shoal/learn/learn_fused_actor_critic_benchmark"
 MACS = {"convolution_1": 3_276_800, "convolution_2": 2_654_208, "convolution_3": 1_806_336, "linear": 1_605_632}
 FORWARD = 2 * (sum(MACS.values()) + 7 * 512)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-BFLOAT16_IS_FASTER = all(word in Path("/proc/cpuinfo").read_text() for word in ("avx512_bf16", "AuthenticAMD"))
-learns_in_bfloat16 = pytest.mark.skipif(not BFLOAT16_IS_FASTER, reason="it is no AMD processor with AVX512_BF16")
+CPU = Path("/proc/cpuinfo").read_text()
+BFLOAT16_IS_FASTER = "amx_bf16" in CPU or all(word in CPU for word in ("avx512_bf16", "AuthenticAMD"))
+learns_in_bfloat16 = pytest.mark.skipif(
+    not BFLOAT16_IS_FASTER, reason="the processor has neither AMX nor AMD's AVX512_BF16"
+)
 PRECISIONS = ["float32", pytest.param("bfloat16", marks=learns_in_bfloat16)]
 
 

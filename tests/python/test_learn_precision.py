@@ -69,7 +69,7 @@ def test_a_policy_acts_on_any_processor(tmp_path: Path) -> None:
     assert (policy.predict(pictures(64)) == before).mean() >= 0.9
 
 
-@pytest.mark.skipif(BFLOAT16_IS_FASTER, reason="it is an AMD processor with AVX512_BF16")
+@pytest.mark.skipif(BFLOAT16_IS_FASTER, reason="the processor is made for it")
 def test_learning_is_refused_where_it_would_be_slower(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"precision = bfloat16; on this processor it is slower .*AVX512_BF16.*choose float32"

@@ -106,11 +106,34 @@ TEST_P(Bfloat16KernelsOf, ProductsEqualTheDefinition) {
   }
 }
 
+/// a times b as tiles make it (tile_products.h), of floats.
+std::vector<float> by_tiles(const Pairs& a, const Pairs& b, std::int64_t rows, std::int64_t depth,
+                            std::int64_t columns) {
+  std::vector<float> c;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      float sum = 0;
+      for (std::int64_t tile = 0; tile < depth; tile += 16) {
+        float first = 0, second = 0;
+        for (std::int64_t k = tile; k < std::min(tile + 16, depth); ++k) {
+          const Bfloat16Pair x = a[index(i * depth + k)], y = b[index(k * columns + j)];
+          first = std::fma(first_of(x), first_of(y), first);
+          second = std::fma(second_of(x), second_of(y), second);
+        }
+        sum += first + second;
+      }
+      c.push_back(sum);
+    }
+  }
+  return c;
+}
+
 TEST_P(Bfloat16KernelsOf, SumsHaveTheBitsOfThoseMadeOfFloats) {
   // In the order that PairProduct promises; the last kernels make it of floats.
   constexpr std::int64_t kRows = 29, kDepth = 200, kColumns = 48;
   const auto a = random_pairs(kRows * kDepth, 5);
   const auto b = random_pairs(kDepth * kColumns, 6);
+  const bool tiles = std::string(kernels_.name) == "amx";
   const auto run = [&](const MlpKernels& kernels, std::int64_t first, std::int64_t rows) {
     std::vector<float> c(index(rows * kColumns));
     kernels.pair_product({.m = rows,
@@ -125,10 +148,61 @@ TEST_P(Bfloat16KernelsOf, SumsHaveTheBitsOfThoseMadeOfFloats) {
     return c;
   };
   const auto all = run(kernels_, 0, kRows);
-  EXPECT_EQ(all, run(mlp_kernels().back(), 0, kRows));
+  EXPECT_EQ(all,
+            tiles ? by_tiles(a, b, kRows, kDepth, kColumns) : run(mlp_kernels().back(), 0, kRows));
   for (std::int64_t i = 0; i < kRows; ++i) {
     const auto one = run(kernels_, i, 1);
     ASSERT_TRUE(std::equal(one.begin(), one.end(), all.begin() + i * kColumns)) << "row " << i;
+  }
+}
+
+TEST_P(Bfloat16KernelsOf, AProductOfPartsIsOneOfTheWhole) {
+  // As convolutions ask for it: segments, groups, panels, and rows or columns that lie beside each other.
+  constexpr std::int64_t kSegments = 3, kGroups = 2;
+  for (const auto& [m, depth, n] : {std::array<std::int64_t, 3>{20, 16, 32},
+                                    {9, 64, 64},
+                                    {7, 5, 96},
+                                    {33, 21, 80},
+                                    {16, 20, 16}}) {
+    for (const bool a_transposed : {false, true}) {
+      const std::int64_t pairs = m * depth;
+      const auto a = random_pairs(index(kGroups * kSegments * pairs), 13);
+      const auto b = random_pairs(index(kSegments * depth * panels(n) * kPanel), 14);
+      const auto before = random_floats(index(kGroups * m * n), 15);
+      std::vector<float> c = before;
+      const PairProduct product{.m = m,
+                                .n = n,
+                                .depth = depth,
+                                .a = a.data(),
+                                .a_row = a_transposed ? 1 : depth,
+                                .a_step = a_transposed ? m : 1,
+                                .b = b.data(),
+                                .b_row = kPanel,
+                                .c = c.data(),
+                                .c_row = n,
+                                .segments = kSegments,
+                                .a_segment = pairs,
+                                .b_panel = kSegments * depth * kPanel,
+                                .groups = kGroups,
+                                .a_group = kSegments * pairs,
+                                .c_group = m * n,
+                                .accumulate = true};
+      kernels_.pair_product(product);
+      for (std::int64_t at = 0; at < kGroups * m * n; ++at) {
+        const std::int64_t g = at / (m * n), i = at / n % m, j = at % n;
+        double sum = before[index(at)], length = 1;
+        for (std::int64_t k = 0; k < kSegments * depth; ++k) {
+          const Bfloat16Pair x = a[index(g * product.a_group + k / depth * pairs +
+                                         i * product.a_row + k % depth * product.a_step)];
+          const Bfloat16Pair y = b[index(j / kPanel * product.b_panel + k * kPanel + j % kPanel)];
+          const double one = static_cast<double>(first_of(x)) * first_of(y);
+          const double other = static_cast<double>(second_of(x)) * second_of(y);
+          sum += one + other;
+          length += std::abs(one) + std::abs(other);
+        }
+        ASSERT_NEAR(c[index(at)], sum, 1e-6 * length) << m << " x " << n << ", " << at;
+      }
+    }
   }
 }
 
@@ -229,14 +303,20 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, Bfloat16KernelsOf,
                          });
 
 TEST(Bfloat16Kernels, OnlyAnInstructionMakesItFaster) {
+  const MlpKernels& fastest = mlp_kernels().front();
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16")) {
-    EXPECT_EQ(std::string(mlp_kernels().front().name), "avx512_bf16");
-    EXPECT_EQ(mlp_kernels().front().bfloat16_is_faster, __builtin_cpu_is("amd") != 0);
+  if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd")) {
+    EXPECT_EQ(std::string(fastest.name), "avx512_bf16");
+    EXPECT_TRUE(fastest.bfloat16_is_faster);
   }
 #endif
-  for (const MlpKernels& kernels : mlp_kernels())
-    EXPECT_TRUE(!kernels.bfloat16_is_faster || std::string(kernels.name) == "avx512_bf16");
+  if (std::string(fastest.name) == "amx") {
+    EXPECT_TRUE(fastest.bfloat16_is_faster);
+  }
+  for (const MlpKernels& kernels : mlp_kernels()) {
+    const std::string name = kernels.name;
+    EXPECT_TRUE(!kernels.bfloat16_is_faster || name == "amx" || name == "avx512_bf16") << name;
+  }
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ struct ProductOf {
 using Product = ProductOf<float>;
 
 /// a[i][k] * b[k][j] is here of two pairs: the products of their second numbers and of their first are
-/// added, in this order. So `depth` and distances in a count pairs. A number below 2^-126, or a
-/// sum that comes there, may count as 0.
+/// added, in this order; "amx" has another (tile_products.h). So `depth` and distances in a count
+/// pairs. A number below 2^-126, or a sum that comes there, may count as 0.
 using PairProduct = ProductOf<Bfloat16Pair>;
 
 /// A step of LSTM cells (Hochreiter and Schmidhuber, 1997), of rows beside each other; `width` is a
@@ -105,7 +105,7 @@ struct LstmStepBack {
 };
 
 struct MlpKernels {
-  const char* name;         // "avx512_bf16", "avx512", "avx2", "generic"
+  const char* name;         // "amx", "avx512_bf16", "avx512", "avx2", "generic"
   bool bfloat16_is_faster;  // pair_product, than product
   void (*product)(const Product&) noexcept;
   void (*pair_product)(const PairProduct&) noexcept;

@@ -6,6 +6,7 @@
 //   SHOAL_TILE_ROWS, SHOAL_TILE_VECTORS   accumulators of the inner loop: rows, at most, times
 //                                         registers
 //   SHOAL_MULTIPLIES_BFLOAT16             where an instruction multiplies pairs of bfloat16
+//   SHOAL_MULTIPLIES_TILES                where one multiplies whole tiles of them (tile_products.h)
 //
 // Nothing from the standard library is used in here but types: an inline function compiled for
 // AVX-512 could become the one copy that the whole program uses, on every processor.
@@ -224,6 +225,13 @@ void product(const ProductOf<Element>& p) noexcept {
   for (; j < p.n; j += kWidth) column_block<Element, 1>(p, j);
 }
 
+#ifdef SHOAL_MULTIPLIES_TILES
+#include "shoal/learn/kernels/tile_products.h"
+constexpr auto kPairProduct = product_by_tiles;
+#else
+constexpr auto kPairProduct = product<Bfloat16Pair>;
+#endif
+
 void column_sums(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t n,
                  float* sums) noexcept {
   for (std::int64_t j = 0; j < n; j += kWidth) {
@@ -441,7 +449,7 @@ extern const MlpKernels kKernels;
 const MlpKernels kKernels{SHOAL_KERNELS_NAME,
                           false,
                           product<float>,
-                          product<Bfloat16Pair>,
+                          kPairProduct,
                           column_sums,
                           unpack_image,
                           transpose<float>,

@@ -142,8 +142,8 @@ void require_fast(Precision precision, const MlpKernels& kernels) {
   if (precision == Precision::kFloat32 || kernels.bfloat16_is_faster) return;
   throw InvalidArgument(
       "configure training: precision = bfloat16; on this processor it is slower than float32 "
-      "(it is faster on AMD's with AVX512_BF16, from Zen 4 on): choose float32. A policy that "
-      "was trained with it acts here as anywhere");
+      "(it is faster on AMD's with AVX512_BF16, from Zen 4 on, and on Intel's with AMX): choose "
+      "float32. A policy that was trained with it acts here as anywhere");
 }
 
 Network Network::create(const collect::ObservationEncoder& obs,

@@ -155,6 +155,7 @@ TEST(Network, LearningInBfloat16IsRefusedWhereItWouldBeSlower) {
     EXPECT_EQ(said.empty(), kernels.bfloat16_is_faster) << kernels.name << ": " << said;
     if (said.empty()) continue;
     EXPECT_NE(said.find("AVX512_BF16"), std::string::npos) << said;
+    EXPECT_NE(said.find("AMX"), std::string::npos) << said;
     EXPECT_NE(said.find("choose float32"), std::string::npos) << said;
   }
 }
