@@ -37,7 +37,7 @@ bool may_use_tiles() noexcept {
   constexpr unsigned kTilesOfBfloat16 = 1U << 22, kTiles = 1U << 24;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   if ((d & kTilesOfBfloat16) == 0 || (d & kTiles) == 0) return false;
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // asm/prctl.h; Linux 5.16
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, Linux 5.16
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
