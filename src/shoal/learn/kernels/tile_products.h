@@ -327,6 +327,7 @@ void product_of_columns(const PairProduct& p) {
 }
 
 void product_by_tiles(const PairProduct& p) noexcept {
+  if (p.m == 0) return;
   if (p.a_step == 1) {
     product_of_rows(p);
   } else if (p.a_row == 1) {
