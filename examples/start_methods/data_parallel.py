@@ -65,9 +65,8 @@ def train(rank: int, processes: int, port: int, epochs: int, loaders: Any, resul
                 seen += rows.tolist()
     weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().cpu()
     results.put((rank, seen, first, last, weights.numpy()))
-    if (
-        has_gpus
-    ):  # Gloo's ends with the process: freed here, it waits with the GIL for threads of its own, which may want it
+    # Gloo's group ends with the process: freed here, it waits with the GIL for threads of its own, which may want it.
+    if has_gpus:
         dist.destroy_process_group()
 
 

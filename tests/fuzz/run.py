@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Each of the two costs a third of the inputs that are made in a second. Who tries an input that was found by itself has both: the
+# The two cost a third to a half of the inputs that are made in a second. Who tries an input that was found by itself has both: the
 # programs' own options (watchdog.cc), which `ctest` tries the corpus with.
 QUICK = "detect_stack_use_after_return=0:malloc_context_size=1"
 

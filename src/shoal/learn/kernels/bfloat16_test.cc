@@ -56,6 +56,26 @@ class Bfloat16KernelsOf : public testing::TestWithParam<std::size_t> {
   const MlpKernels& kernels_ = mlp_kernels()[GetParam()];
 };
 
+/// An element's sum by the definition of ProductOf, and what its rounding is measured by.
+struct Definition {
+  double sum = 0;
+  double length = 1;
+};
+
+Definition defined(const PairProduct& p, std::int64_t g, std::int64_t i, std::int64_t j) {
+  Definition all;
+  for (std::int64_t k = 0; k < p.segments * p.depth; ++k) {
+    const Bfloat16Pair x =
+        p.a[g * p.a_group + k / p.depth * p.a_segment + i * p.a_row + k % p.depth * p.a_step];
+    const Bfloat16Pair y = p.b[j / kPanel * p.b_panel + k * p.b_row + j % kPanel];
+    const double one = static_cast<double>(first_of(x)) * first_of(y);
+    const double other = static_cast<double>(second_of(x)) * second_of(y);
+    all.sum += one + other;
+    all.length += std::abs(one) + std::abs(other);
+  }
+  return all;
+}
+
 TEST_P(Bfloat16KernelsOf, ProductsEqualTheDefinition) {
   for (const auto& [m, n, depth] : {std::array<std::int64_t, 3>{1, 16, 1},
                                     {5, 16, 4},
@@ -85,15 +105,7 @@ TEST_P(Bfloat16KernelsOf, ProductsEqualTheDefinition) {
         kernels_.pair_product(product);
         for (std::int64_t i = 0; i < m; ++i) {
           for (std::int64_t j = 0; j < n; ++j) {
-            double sum = 0, length = 1;
-            for (std::int64_t k = 0; k < depth; ++k) {
-              const Bfloat16Pair x = a[index(i * product.a_row + k * product.a_step)];
-              const Bfloat16Pair y = b[index(k * n + j)];
-              const double one = static_cast<double>(first_of(x)) * first_of(y);
-              const double other = static_cast<double>(second_of(x)) * second_of(y);
-              sum += one + other;
-              length += std::abs(one) + std::abs(other);
-            }
+            const auto [sum, length] = defined(product, 0, i, j);
             const std::size_t at = index(i * n + j);
             const double expected =
                 accumulate ? sum + before[at] : std::max(sum + bias[index(j)], 0.0);
@@ -190,17 +202,9 @@ TEST_P(Bfloat16KernelsOf, AProductOfPartsIsOneOfTheWhole) {
       kernels_.pair_product(product);
       for (std::int64_t at = 0; at < kGroups * m * n; ++at) {
         const std::int64_t g = at / (m * n), i = at / n % m, j = at % n;
-        double sum = before[index(at)], length = 1;
-        for (std::int64_t k = 0; k < kSegments * depth; ++k) {
-          const Bfloat16Pair x = a[index(g * product.a_group + k / depth * pairs +
-                                         i * product.a_row + k % depth * product.a_step)];
-          const Bfloat16Pair y = b[index(j / kPanel * product.b_panel + k * kPanel + j % kPanel)];
-          const double one = static_cast<double>(first_of(x)) * first_of(y);
-          const double other = static_cast<double>(second_of(x)) * second_of(y);
-          sum += one + other;
-          length += std::abs(one) + std::abs(other);
-        }
-        ASSERT_NEAR(c[index(at)], sum, 1e-6 * length) << m << " x " << n << ", " << at;
+        const auto [sum, length] = defined(product, g, i, j);
+        ASSERT_NEAR(c[index(at)], before[index(at)] + sum, 1e-6 * length)
+            << m << " x " << n << ", " << at;
       }
     }
   }
