@@ -89,6 +89,7 @@ struct A3c::Impl {
   void end() noexcept { arena.board().give_order(A3cBoard::Order::kEnd); }
 
   void start();
+  void take_over(ActorLine line);
   void wait_for_updates();
   void take_episodes(IterationStats& stats);
   void take_measurements(IterationStats& stats);
@@ -144,10 +145,17 @@ void A3c::Impl::start() {
                  .arena_fd = arena.fd(),
                  .order = [this](int actor, int gone) { return order_of(actor, gone); },
                  .signs = [this](int actor) { return arena.line(actor).signs(); },
-                 .begins = [this](int actor) { arena.line(actor).forget_signs(); },
+                 .begins = [this](int actor) { take_over(arena.line(actor)); },
                  .step_timeout = milliseconds_of(config.step_timeout),
                  .wake = [this] { arena.board().progress.change_and_wake_all(); },
                  .end = [this] { end(); }});
+}
+
+/// Of an actor that has died.
+void A3c::Impl::take_over(ActorLine line) {
+  line.forget_signs();
+  arena.board().give_back(line.under_way());
+  line.set_under_way(0);
 }
 
 std::vector<std::byte> A3c::Impl::order_of(int actor, int generation) const {
@@ -173,8 +181,7 @@ IterationStats A3c::iterate() {
   if (board.current_order() != A3cBoard::Order::kGo) board.give_order(A3cBoard::Order::kGo);
   me.wait_for_updates();
   me.has_snapshot = false;
-  // Relaxed: counts.
-  me.steps = static_cast<std::int64_t>(board.steps.load(std::memory_order_relaxed));
+  me.steps = board.finished_steps();
   me.iteration = static_cast<std::int64_t>(board.updates.load(std::memory_order_relaxed));
   if (!me.agent.policy().log_std().empty()) me.take_snapshot();  // whose deviation is reported
 
@@ -196,9 +203,8 @@ void A3c::Impl::wait_for_updates() {
   while (true) {
     const std::uint32_t seen = board.progress.generation();
     actors->watch();
-    const auto made = static_cast<std::int64_t>(board.steps.load(std::memory_order_relaxed));
-    if (board.updates.load(std::memory_order_relaxed) >= wanted || made >= config.total_steps ||
-        os::Clock::now() >= until)
+    if (board.updates.load(std::memory_order_relaxed) >= wanted ||
+        board.finished_steps() >= config.total_steps || os::Clock::now() >= until)
       return;
     static_cast<void>(board.progress.sleep(seen, until));
   }
@@ -291,6 +297,7 @@ void A3c::load_state(const LearnerState& state) {
   me.episodes = episodes;
   me.window.assign(window.begin(), window.end());
   A3cBoard& board = me.arena.board();
+  board.begun.store(static_cast<std::uint64_t>(steps), std::memory_order_relaxed);
   board.steps.store(static_cast<std::uint64_t>(steps), std::memory_order_relaxed);
   board.updates.store(static_cast<std::uint64_t>(iteration), std::memory_order_relaxed);
   me.has_snapshot = true;

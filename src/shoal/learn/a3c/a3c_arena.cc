@@ -27,6 +27,7 @@ constexpr std::size_t rounded(std::size_t bytes) { return (bytes + kLine - 1) / 
 
 // Within an actor's line.
 constexpr std::size_t kSignOffset = sizeof(sync::SpscIndices);
+constexpr std::size_t kUnderWayOffset = kSignOffset + sizeof(Word64);
 constexpr std::size_t kTotalsOffset = kSignOffset + kLine;
 constexpr std::size_t kTotalsWords =
     sync::VersionedSlots::words_needed(sizeof(ActorTotals), kTotalsSlots);
@@ -43,6 +44,28 @@ std::size_t arena_bytes(const A3cArena::Shape& shape) {
 }
 
 }  // namespace
+
+// The board
+
+bool A3cBoard::begin(std::int64_t rollout, std::int64_t total) noexcept {
+  std::uint64_t now = begun.load(std::memory_order_relaxed);
+  while (static_cast<std::int64_t>(now) < total) {
+    const std::uint64_t next = now + static_cast<std::uint64_t>(rollout);
+    if (begun.compare_exchange_weak(now, next, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+A3cBoard::Made A3cBoard::finish(std::int64_t rollout) noexcept {
+  const auto own = static_cast<std::uint64_t>(rollout);
+  const std::uint64_t made = 1 + updates.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t stepped = own + steps.fetch_add(own, std::memory_order_release);
+  return {.steps = static_cast<std::int64_t>(stepped), .updates = made};
+}
+
+void A3cBoard::give_back(std::int64_t rollout) noexcept {
+  begun.fetch_sub(static_cast<std::uint64_t>(rollout), std::memory_order_relaxed);
+}
 
 ActorTotals& ActorTotals::operator+=(const ActorTotals& more) noexcept {
   updates += more.updates;
@@ -82,6 +105,7 @@ std::size_t ActorLine::bytes() noexcept { return kLineBytes; }
 ActorLine::ActorLine(const shm::Arena& arena, std::size_t offset)
     : indices_(arena.at<sync::SpscIndices>(offset)),
       signs_(arena.at<Word64>(offset + kSignOffset)),
+      under_way_(arena.at<Word64>(offset + kUnderWayOffset)),
       totals_(arena.at<Word64>(offset + kTotalsOffset, kTotalsWords), sizeof(ActorTotals),
               kTotalsSlots),
       entries_(arena.at<Entry>(offset + kEntriesOffset, kEpisodes)) {}

@@ -26,7 +26,7 @@
 
 namespace shoal::learn {
 
-inline constexpr std::uint32_t kA3cArenaVersion = 1;
+inline constexpr std::uint32_t kA3cArenaVersion = 2;
 
 struct A3cHeader {
   char magic[8];  // "SHOALA3C"
@@ -39,19 +39,36 @@ struct A3cHeader {
 static_assert(sizeof(A3cHeader) == 32 && std::is_trivially_copyable_v<A3cHeader>);
 
 /// Threads, processes: any count, the learner orders and waits.
-/// Memory ordering: counts are relaxed: nothing is read on the strength of them. Orders and progress
-/// are waited for by the wake words.
-/// Death: what was counted stays.
+/// Memory ordering: counts are relaxed: nothing is read on the strength of them, but for finish() and
+/// finished_steps(). Orders and progress are waited for by the wake words.
+/// Death: what was counted stays; what was begun is given back by give_back().
 struct A3cBoard {
   enum class Order : std::uint32_t { kPause, kGo, kEnd };
 
-  sync::SystemAtomics::Word64 steps;            // of environments
-  sync::SystemAtomics::Word64 updates;          // rollouts that were learned from
+  sync::SystemAtomics::Word64 begun;    // steps of rollouts that were learned from, or will be
+  sync::SystemAtomics::Word64 steps;    // of environments, of rollouts that were learned from
+  sync::SystemAtomics::Word64 updates;  // rollouts that were learned from
   sync::SystemAtomics::Word64 optimizer_steps;  // that were begun
   sync::SystemAtomics::Word64 wake_at;          // who makes this update wakes the learner
   sync::WakeWord progress;                      // the learner waits here
   sync::WakeWord orders;                        // actors that pause wait here
   sync::SystemAtomics::Word order;
+
+  /// Begins a rollout of so many steps, unless those that are begun already make `total`: whoever sees
+  /// `total` steps finished sees that no rollout is under way.
+  bool begin(std::int64_t rollout, std::int64_t total) noexcept;
+  struct Made {
+    std::int64_t steps;
+    std::uint64_t updates;
+  };
+  /// It was learned from. Returns what all have made, with it.
+  Made finish(std::int64_t rollout) noexcept;
+  /// Nobody will learn from it.
+  void give_back(std::int64_t rollout) noexcept;
+  /// Of updates that are read afterwards, those of these steps are seen.
+  std::int64_t finished_steps() const noexcept {
+    return static_cast<std::int64_t>(steps.load(std::memory_order_acquire));
+  }
 
   Order current_order() const noexcept {
     return static_cast<Order>(order.load(std::memory_order_relaxed));  // as the counts
@@ -85,7 +102,7 @@ struct ActorTotals {
 ///
 /// Threads, processes: one actor writes, the learner reads.
 /// Death: of the actor: totals are of its last update, and episodes those that it published; a
-/// successor goes on behind both.
+/// successor goes on behind both. The steps that it had under way are given back to the board.
 class ActorLine {
  public:
   static constexpr std::uint32_t kEpisodes = 256;
@@ -105,6 +122,16 @@ class ActorLine {
   std::uint64_t signs() const noexcept { return signs_->load(std::memory_order_relaxed); }
   void forget_signs() noexcept { signs_->store(0, std::memory_order_relaxed); }
 
+  /// Steps of the rollout that its actor has begun on the board; 0: of none. Set before begin() and
+  /// cleared after finish(): a death between gives back what is not missing, which makes a run a
+  /// rollout longer. The other way round would leave it without an end.
+  void set_under_way(std::int64_t rollout) noexcept {
+    under_way_->store(static_cast<std::uint64_t>(rollout), std::memory_order_relaxed);
+  }
+  std::int64_t under_way() const noexcept {
+    return static_cast<std::int64_t>(under_way_->load(std::memory_order_relaxed));
+  }
+
   /// Zeros before the first.
   ActorTotals totals() const;
   void set_totals(const ActorTotals& totals);
@@ -117,6 +144,7 @@ class ActorLine {
  private:
   sync::SpscIndices* indices_;
   sync::SystemAtomics::Word64* signs_;
+  sync::SystemAtomics::Word64* under_way_;
   sync::VersionedSlots totals_;
   Entry* entries_;
 };

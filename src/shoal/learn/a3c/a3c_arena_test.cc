@@ -76,6 +76,33 @@ TEST(A3cArena, AnotherMappingHasTheSame) {
   EXPECT_EQ(found[31], 231.5F);
 }
 
+TEST(A3cBoard, BeginsNoRolloutBeyondTheEndAndAnotherForOneThatIsGivenBack) {
+  const A3cArena arena = A3cArena::create(kShape);
+  A3cBoard& board = arena.board();
+  EXPECT_TRUE(board.begin(40, 100));
+  EXPECT_TRUE(board.begin(40, 100));
+  EXPECT_TRUE(board.begin(40, 100)) << "the last one passes the end";
+  EXPECT_FALSE(board.begin(40, 100));
+  EXPECT_EQ(board.finished_steps(), 0);
+  const A3cBoard::Made made = board.finish(40);
+  EXPECT_EQ(made.steps, 40);
+  EXPECT_EQ(made.updates, 1U);
+  board.finish(40);
+  EXPECT_FALSE(board.begin(40, 100)) << "the third is under way";
+  board.give_back(40);
+  EXPECT_TRUE(board.begin(40, 100));
+  EXPECT_EQ(board.finish(40).steps, 120);
+  EXPECT_EQ(board.finished_steps(), 120);
+}
+
+TEST(A3cBoard, GivingBackWhatWasNotBegunMakesARunLonger) {
+  const A3cArena arena = A3cArena::create(kShape);
+  A3cBoard& board = arena.board();
+  board.give_back(40);
+  for (int k = 0; k < 4; ++k) EXPECT_TRUE(board.begin(40, 100)) << k;
+  EXPECT_FALSE(board.begin(40, 100));
+}
+
 TEST(A3cArena, EpisodesWaitWhereTheRingIsFullAndComeInOrder) {
   const A3cArena arena = A3cArena::create(kShape);
   ActorLine line = arena.line(1);

@@ -160,10 +160,11 @@ TEST_P(A3cWith, TwoActorsLearnCartPole) {
     }
     if (episodes >= 100) best = std::max(best, stats.episode_return_mean);
   }
-  EXPECT_LT(a3c.steps(), 60'000 + 2 * 20) << "a rollout of each may be under way";
+  EXPECT_EQ(a3c.steps(), 60'000);
   EXPECT_EQ(a3c.steps(), a3c.iteration() * 20);
   EXPECT_GT(best, 100) << "a random policy has 22";
   const LearnerState after = a3c.state();
+  EXPECT_EQ(after.counters.at("optimizer_steps"), a3c.iteration()) << "none is under way";
   EXPECT_GT(policy_difference(before, after), 0.01);
   expect_finite(after);
 }
@@ -234,6 +235,23 @@ TEST(A3c, AnActorThatIsKilledIsReplacedAndTheRunGoesOn) {
   ASSERT_EQ(::kill(its->pids().at(0), SIGKILL), 0);
   EXPECT_THAT(error_of<vector::TooManyFaults>(a3c),
               AllOf(HasSubstr("fault number 4"), HasSubstr("SIGKILL")));
+}
+
+TEST(A3c, RolloutsOfActorsThatWereKilledAreMadeByOthers) {
+  const auto its = actors(processes(), 2);
+  auto config = config_of(20'000);
+  config.max_restarts = 100;
+  A3c a3c(its, config, 1);
+  int kills = 0;
+  for (std::int64_t next = 1'000; a3c.steps() < config.total_steps;) {
+    a3c.iterate();
+    if (a3c.steps() < next) continue;
+    next = a3c.steps() + 1'000;
+    for (const int pid : its->pids()) kills += ::kill(pid, SIGKILL) == 0 ? 1 : 0;
+  }
+  EXPECT_GT(kills, 4);
+  EXPECT_GE(a3c.steps(), 20'000);
+  EXPECT_LE(a3c.steps(), 20'000 + kills * 20);
 }
 
 TEST(A3c, ADeathIsSeenBetweenTwoIterations) {

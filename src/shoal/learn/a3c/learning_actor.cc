@@ -85,10 +85,10 @@ void LearningActor::run() {
   source_.begin(envs_, 0);
   line_.give_sign();
   source_.collector().after_each_step([this] { line_.give_sign(); });
-  for (std::int64_t rollout = 0; may_go_on(); ++rollout) learn_once(rollout);
+  for (std::int64_t rollout = 0; begin_rollout(); ++rollout) learn_once(rollout);
 }
 
-bool LearningActor::may_go_on() {
+bool LearningActor::begin_rollout() {
   // The learner's death ends this process; a slice is for a wake-up that died with its sender.
   constexpr std::chrono::milliseconds kSlice{100};
   A3cBoard& board = arena_.board();
@@ -96,8 +96,11 @@ bool LearningActor::may_go_on() {
     const std::uint32_t seen = board.orders.generation();
     const A3cBoard::Order now = board.current_order();
     if (now == A3cBoard::Order::kEnd) return false;
-    const auto steps = static_cast<std::int64_t>(board.steps.load(std::memory_order_relaxed));
-    if (now == A3cBoard::Order::kGo && steps < order_.config.total_steps) return true;
+    if (now == A3cBoard::Order::kGo) {
+      line_.set_under_way(steps_of_rollout_);
+      if (board.begin(steps_of_rollout_, order_.config.total_steps)) return true;
+      line_.set_under_way(0);
+    }
     tell_episodes();
     weights_ = -1;  // others may learn meanwhile
     line_.give_sign();
@@ -151,11 +154,10 @@ void LearningActor::report(const UpdateStats& update, double lag, double collect
   line_.set_totals(totals_);
   tell_episodes();
   A3cBoard& board = arena_.board();
-  const auto own = static_cast<std::uint64_t>(steps_of_rollout_);
-  const std::uint64_t steps = own + board.steps.fetch_add(own, std::memory_order_relaxed);
-  const std::uint64_t updates = 1 + board.updates.fetch_add(1, std::memory_order_relaxed);
-  if (updates == board.wake_at.load(std::memory_order_relaxed) ||
-      static_cast<std::int64_t>(steps) >= order_.config.total_steps)
+  const A3cBoard::Made made = board.finish(steps_of_rollout_);
+  line_.set_under_way(0);
+  if (made.updates == board.wake_at.load(std::memory_order_relaxed) ||
+      made.steps >= order_.config.total_steps)
     board.progress.change_and_wake_all();
 }
 

@@ -44,7 +44,7 @@ class LearningActor {
   void run();
 
  private:
-  bool may_go_on();
+  bool begin_rollout();  // waits until it may; false: it is to end
   void take_weights();
   void learn_once(std::int64_t rollout);
   void report(const UpdateStats& update, double lag, double collect_seconds, double update_seconds);
