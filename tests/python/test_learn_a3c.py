@@ -54,7 +54,9 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("env", ["CartPole-v1", "shoal/CartPole-v1"])
 def test_cartpole_is_learned_and_its_policy_acts(tmp_path, env):
     for seed in (3, 4, 5):  # which actor is first depends on timing, and some one run in twenty does not get there
-        result = shoal.learn.train(env, "a3c", seed=seed, num_workers=2, run_dir=tmp_path / f"run{seed}", target_return=475)
+        result = shoal.learn.train(
+            env, "a3c", seed=seed, num_workers=2, run_dir=tmp_path / f"run{seed}", target_return=475
+        )
         if result.ending == "target":
             break
     assert result.ending == "target"
