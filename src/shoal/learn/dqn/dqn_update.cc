@@ -60,10 +60,11 @@ void DqnUpdate::learn(const ReplayMinibatch& batch, const OffPolicyTime& time,
                                      .weights = batch.weights},
                                     config_.td_loss, d_q_, td_errors);
   online.backward(d_q_, gradient_.span());
-  const double length = norm(gradient_.span());
-  optimizer_->step(
-      policy_.parameters().flat(), gradient_.span(), clip_factor(length, config_.max_grad_norm),
-      scheduled(config_.learning_rate, config_.learning_rate_schedule, time.remaining));
+  const double length = norm(gradient_.span(), online.team());
+  optimizer_->step(policy_.parameters().flat(), gradient_.span(),
+                   clip_factor(length, config_.max_grad_norm),
+                   scheduled(config_.learning_rate, config_.learning_rate_schedule, time.remaining),
+                   online.team());
   online.parameters_changed();
   sums.value_loss += losses.loss;
   sums.q_value += losses.q_value;

@@ -64,7 +64,7 @@ void Minibatch::write_gradient(std::span<float> gradient) {
 
 double Minibatch::differentiate() {
   write_gradient(gradient_.span().first(size_));
-  return norm(gradient());
+  return norm(gradient(), policy_.model().team());
 }
 
 std::span<float> Minibatch::part_of_gradient(std::size_t part) {
@@ -84,12 +84,12 @@ void Minibatch::leave_out_part(std::size_t part) {
 
 double Minibatch::add_parts(const Shards& shards, std::span<double> numbers) {
   shards.sum(gradient_.span(), numbers);
-  return norm(gradient());
+  return norm(gradient(), policy_.model().team());
 }
 
 void Minibatch::step(Optimizer& optimizer, double norm, double learning_rate) {
   optimizer.step(policy_.parameters().flat(), gradient(), clip_factor(norm, config_.max_grad_norm),
-                 learning_rate);
+                 learning_rate, policy_.model().team());
   policy_.model().parameters_changed();
 }
 

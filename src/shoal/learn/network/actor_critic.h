@@ -12,6 +12,7 @@
 
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
+#include "shoal/learn/network/thread_team.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
@@ -55,6 +56,9 @@ class ActorCritic {
 
   /// Must be called when parameters were changed, before the next forward.
   virtual void parameters_changed() = 0;
+
+  /// The threads that it computes with; null where that is the calling one.
+  virtual ThreadTeam* team() noexcept { return nullptr; }
 };
 
 /// On own kernels, the fastest that this processor can run; with the network's LSTMs where it has

@@ -26,6 +26,8 @@ class FeatureInput {
                int threads);
 
   bool has_images() const noexcept { return !towers_.empty(); }
+  /// Null without images.
+  ThreadTeam* team() noexcept { return team_.get(); }
 
   /// Of rows [from, from + rows); valid until the next call of anything.
   FloatRows forward(std::span<const shm::TensorView> obs, std::int64_t from, std::int64_t rows);

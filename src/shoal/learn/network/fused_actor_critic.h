@@ -26,6 +26,7 @@ class FusedActorCritic final : public ActorCritic {
   void backward(std::span<const float> d_head, std::span<const float> d_value,
                 std::span<float> gradient) override;
   void parameters_changed() override;
+  ThreadTeam* team() noexcept override { return input_.team(); }
 
  private:
   /// Returns what the heads took.

@@ -60,6 +60,8 @@ class FusedQNetwork final : public QNetwork {
     for (MlpChain* chain : {&trunk_, &value_, &advantage_}) chain->parameters_changed();
   }
 
+  ThreadTeam* team() noexcept override { return input_.team(); }
+
  private:
   /// To the gradient of both streams' parameters, and to the trunk's delta where there is one.
   void back_through_streams(std::span<const float> d_q, std::span<float> gradient) {

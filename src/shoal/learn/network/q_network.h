@@ -21,6 +21,7 @@
 #include "shoal/learn/network/network.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/learn/network/philox.h"
+#include "shoal/learn/network/thread_team.h"
 #include "shoal/shm/tensor.h"
 
 namespace shoal::learn {
@@ -56,6 +57,8 @@ class QNetwork {
   virtual void backward(std::span<const float> d_q, std::span<float> gradient) = 0;
   /// To be told whenever they are.
   virtual void parameters_changed() = 0;
+  /// The threads that it computes with; null where that is the calling one.
+  virtual ThreadTeam* team() noexcept { return nullptr; }
 };
 
 /// Borrows both. On own kernels (mlp_chain.h, feature_input.h).

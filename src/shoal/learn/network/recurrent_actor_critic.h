@@ -29,6 +29,7 @@ class RecurrentActorCritic final : public ActorCritic {
   void backward(std::span<const float> d_head, std::span<const float> d_value,
                 std::span<float> gradient) override;
   void parameters_changed() override;
+  ThreadTeam* team() noexcept override { return input_.team(); }
 
  private:
   bool is_shared() const noexcept { return lstms_.size() == 1; }

@@ -29,8 +29,8 @@ void Adam::apply(float* parameters, const float* gradient, std::span<float* cons
   float* __restrict v = averages[1];
   for (std::size_t i = 0; i < size; ++i) {
     const float gi = g[i] * scale;
-    m[i] = beta1 * m[i] + rest1 * gi;
-    v[i] = beta2 * v[i] + rest2 * gi * gi;
+    m[i] = faded_to_zero(beta1 * m[i] + rest1 * gi);
+    v[i] = faded_to_zero(beta2 * v[i] + rest2 * gi * gi);
     p[i] -= step_size * m[i] / (std::sqrt(v[i]) * inverse_root + eps);
   }
 }

@@ -28,7 +28,7 @@ void RmsProp::apply(float* parameters, const float* gradient, std::span<float* c
   float* __restrict s = averages[0];
   for (std::size_t i = 0; i < size; ++i) {
     const float gi = g[i] * scale;
-    s[i] = alpha * s[i] + rest * gi * gi;
+    s[i] = faded_to_zero(alpha * s[i] + rest * gi * gi);
     p[i] -= rate * gi / (std::sqrt(s[i] + inside) + outside);
   }
 }

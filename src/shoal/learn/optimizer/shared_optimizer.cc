@@ -32,7 +32,7 @@ SharedOptimizer::SharedOptimizer(std::unique_ptr<Optimizer> formula, const Share
     : formula_(std::move(formula)), count_(formula_->averages().size()), shared_(shared) {}
 
 void SharedOptimizer::step(std::span<float> parameters, std::span<const float> gradient,
-                           double gradient_scale, double learning_rate) {
+                           double gradient_scale, double learning_rate, ThreadTeam*) {
   SHOAL_CHECK(parameters.size() == shared_.parameters.size(),
               "a step of shared parameters of another size");
   // Relaxed: a number for the formula, which orders nothing.

@@ -40,9 +40,11 @@ class SharedOptimizer final : public Optimizer {
   SharedOptimizer(std::unique_ptr<Optimizer> formula, const SharedParameters& shared);
 
   /// Steps the shared parameters along the gradient, and copies them to `parameters`, which are only
-  /// written. While nobody else steps, this is the formula's own step, bit for bit.
+  /// written. While nobody else steps, this is the formula's own step, bit for bit. The caller computes
+  /// it alone: other processes have the other CPUs.
   void step(std::span<float> parameters, std::span<const float> gradient, double gradient_scale,
-            double learning_rate) override;
+            double learning_rate, ThreadTeam* team) override;
+  using Optimizer::step;
 
   /// None: SharedParameters::read() has them.
   std::vector<Average> averages() noexcept override { return {}; }
