@@ -81,13 +81,23 @@ struct TileRows {
   std::int64_t first;
 };
 
-// Sums 0 and 1 are of the first rows, 2 and 3 of the second; factors 4 and 5 are rows, 6 and 7 columns.
+// Sums 0 and 1 are of the first rows, 2 and 3 of the second; factors 4 and 5 are rows, 6 and 7 columns. The unit
+// takes 16 cycles for other columns, and as many as there are rows for other rows: so columns change once.
 template <int kRows, int kColumns>
-inline void multiply_tiles() {
+inline void multiply_tiles(const Bfloat16Pair* const (&a)[2], std::int64_t a_bytes,
+                           const Bfloat16Pair* const (&b)[2], std::int64_t b_bytes) {
+  _tile_loadd(6, b[0], b_bytes);
+  _tile_loadd(4, a[0], a_bytes);
   _tile_dpbf16ps(0, 4, 6);
-  if constexpr (kColumns == 2) _tile_dpbf16ps(1, 4, 7);
-  if constexpr (kRows == 2) _tile_dpbf16ps(2, 5, 6);
-  if constexpr (kRows == 2 && kColumns == 2) _tile_dpbf16ps(3, 5, 7);
+  if constexpr (kRows == 2) {
+    _tile_loadd(5, a[1], a_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+  }
+  if constexpr (kColumns == 2) {
+    _tile_loadd(7, b[1], b_bytes);
+    _tile_dpbf16ps(1, 4, 7);
+    if constexpr (kRows == 2) _tile_dpbf16ps(3, 5, 7);
+  }
 }
 
 // kRows tiles of `rows` rows times kColumns tiles of columns from column j on.
@@ -111,11 +121,8 @@ void tiles_of_rows(const PairProduct& p, const TileRows* of, std::int64_t rows, 
   for (std::int64_t s = 0; s < p.segments; ++s) {
     const std::int64_t at = s * p.a_segment;
     for (std::int64_t k = 0; k < whole; k += kTile, b += kTile * p.b_row) {
-      _tile_loadd(4, of[0].a + at + k, a_bytes);
-      if constexpr (kRows == 2) _tile_loadd(5, of[1].a + at + k, a_bytes);
-      _tile_loadd(6, b, b_bytes);
-      if constexpr (kColumns == 2) _tile_loadd(7, b + kTile, b_bytes);
-      multiply_tiles<kRows, kColumns>();
+      multiply_tiles<kRows, kColumns>({of[0].a + at + k, of[kRows - 1].a + at + k}, a_bytes,
+                                      {b, b + kTile}, b_bytes);
     }
     if (left > 0) {
       alignas(64) Bfloat16Pair tile[4][kTile * kTile];
@@ -123,11 +130,7 @@ void tiles_of_rows(const PairProduct& p, const TileRows* of, std::int64_t rows, 
       for (int v = 0; v < kColumns; ++v)
         fill_tile(b + v * kTile, p.b_row, left, kTile, tile[2 + v]);
       memory_is_used();
-      _tile_loadd(4, tile[0], 64);
-      if constexpr (kRows == 2) _tile_loadd(5, tile[1], 64);
-      _tile_loadd(6, tile[2], 64);
-      if constexpr (kColumns == 2) _tile_loadd(7, tile[3], 64);
-      multiply_tiles<kRows, kColumns>();
+      multiply_tiles<kRows, kColumns>({tile[0], tile[1]}, 64, {tile[2], tile[3]}, 64);
       b += left * p.b_row;
     }
   }
@@ -145,10 +148,10 @@ void tiles_of_size(const PairProduct& p, std::int64_t size, std::int64_t j) {
   const std::int64_t count = (p.m + kTile - 1) / kTile;
   TileRows two[2];
   int waiting = 0;
-  for (std::int64_t g = 0; g < p.groups; ++g) {
-    for (std::int64_t t = 0; t < count; ++t) {
-      const std::int64_t first = p.m * t / count;
-      if (p.m * (t + 1) / count - first != size) continue;
+  for (std::int64_t t = 0; t < count; ++t) {
+    const std::int64_t first = p.m * t / count;
+    if (p.m * (t + 1) / count - first != size) continue;
+    for (std::int64_t g = 0; g < p.groups; ++g) {
       two[waiting++] = {p.a + g * p.a_group + first * p.a_row,
                         p.c + g * p.c_group + first * p.c_row + j, first};
       if (waiting < 2) continue;

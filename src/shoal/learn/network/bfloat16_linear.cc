@@ -69,8 +69,10 @@ void Bfloat16Linear::backward(const Bfloat16Pair* x, std::int64_t rows, const fl
   kernels_.column_sums(delta, rows, out, out, d_bias.data());
   Bfloat16Pair* rounded = delta_.room(rows * out / 2);
   kernels_.round(delta, rows * out, rounded);
-  Bfloat16Pair* paired = paired_delta_.room(paired_rows * out);
+  Bfloat16Pair* paired = paired_delta_.room(2 * paired_rows * out);
+  Bfloat16Pair* turned = paired + paired_rows * out;  // once, for every panel
   kernels_.pair_rows(rounded, out / 2, rows, out / 2, paired);
+  kernels_.transpose_pairs(paired, paired_rows, out, out, turned, paired_rows);
   for (AlignedPairs& of_thread : columns_) of_thread.room(std::max(paired_rows, out / 2) * kPanel);
   team_.run(static_cast<int>(panels(in)), [&](int panel, int thread) {
     const std::int64_t first = panel * kPanel;
@@ -80,9 +82,8 @@ void Bfloat16Linear::backward(const Bfloat16Pair* x, std::int64_t rows, const fl
     kernels_.pair_product({.m = out,
                            .n = width,
                            .depth = paired_rows,
-                           .a = paired,
-                           .a_row = 1,
-                           .a_step = out,
+                           .a = turned,
+                           .a_row = paired_rows,
                            .b = columns,
                            .b_row = width,
                            .c = d_weight.data() + first,

@@ -45,7 +45,7 @@ class Bfloat16Linear {
   AlignedPairs transposed_;            // [panel][in / 2][kPanel]
   AlignedFloats bias_;                 // [out]
   AlignedPairs delta_;                 // [rows][out / 2]
-  AlignedPairs paired_delta_;          // [rows / 2, up][out]
+  AlignedPairs paired_delta_;          // [rows / 2, up][out], and the same turned
   std::vector<AlignedPairs> columns_;  // of each thread: a panel of x, then of the weight
 };
 

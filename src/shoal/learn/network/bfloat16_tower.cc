@@ -53,7 +53,10 @@ Bfloat16Tower::Bfloat16Tower(std::vector<Bfloat16Convolution> convolutions, cons
     room.earlier_delta = AlignedPairs(index(largest));
     room.in = AlignedPairs(index(in));
     room.paired_delta = AlignedPairs(index(largest));
-    for (const auto& c : convolutions_) room.output.emplace_back(index(c.out().size() / 2));
+    for (const auto& c : convolutions_) {
+      room.output.emplace_back(index(c.out().size() / 2));
+      room.bordered.emplace_back(index(c.bordered_size()));
+    }
   }
 }
 
@@ -130,7 +133,7 @@ void Bfloat16Tower::back_rows(std::int64_t row, std::int64_t count, Room& room,
     gradient -= c.gradient_size();
     c.add_gradient(room.in.data(), room.paired_delta.data(), gradient);
     for (std::int64_t i = 0; i < count; ++i) {
-      c.input_gradient(room.delta.data() + i * pairs, room.sums.data());
+      c.input_gradient(room.delta.data() + i * pairs, room.bordered[k].data(), room.sums.data());
       kernels().round_relu_slope(room.sums.data(), kept(k - 1, row + i), c.in().size(),
                                  room.earlier_delta.data() + i * earlier);
     }

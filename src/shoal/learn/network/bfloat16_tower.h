@@ -24,12 +24,13 @@ class Bfloat16Tower final : public ConvolutionTower {
  private:
   // What a thread works with. All numbers of an image: of the largest layer.
   struct Room {
-    AlignedPairs image;                 // the first layer's input
-    AlignedFloats sums;                 // of an image: what a layer says, or a derivative by it
-    AlignedFloats flat;                 // the same of the last layer, in torch's order
-    std::vector<AlignedPairs> output;   // of each layer, where nothing is kept
-    AlignedPairs delta, earlier_delta;  // of two images: of a layer, and of the one before
-    AlignedPairs in, paired_delta;      // pairs of both
+    AlignedPairs image;                  // the first layer's input
+    AlignedFloats sums;                  // of an image: what a layer says, or a derivative by it
+    AlignedFloats flat;                  // the same of the last layer, in torch's order
+    std::vector<AlignedPairs> output;    // of each layer, where nothing is kept
+    std::vector<AlignedPairs> bordered;  // of each layer
+    AlignedPairs delta, earlier_delta;   // of two images: of a layer, and of the one before
+    AlignedPairs in, paired_delta;       // pairs of both
   };
 
   Bfloat16Tower(std::vector<Bfloat16Convolution> convolutions, const ImageTower& tower,

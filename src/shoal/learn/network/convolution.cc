@@ -40,6 +40,7 @@ ConvolutionOf<Element>::ConvolutionOf(const Layer& layer, const ImageShape& in,
     : layer_(layer),
       in_(in),
       out_(output_of(layer, in)),
+      phases_(phases_of(layer_, in_, out_)),
       kernels_(kernels),
       scale_(scale),
       forward_(index(panels(out_.channels) * patch() / kNumbers * kPanel)),
@@ -63,14 +64,42 @@ void ConvolutionOf<Element>::pack_forward(std::span<const float> weight,
 }
 
 template <class Element>
+auto ConvolutionOf<Element>::phases_of(const Layer& layer, const ImageShape& in,
+                                       const ImageShape& out) -> std::vector<Phase> {
+  const auto every = [&](std::int64_t from, std::int64_t end) {
+    return std::max<std::int64_t>(0, (end - from + layer.stride - 1) / layer.stride);
+  };
+  std::vector<Phase> phases;
+  std::int64_t weights = 0;
+  for (std::int64_t y = 0; y < layer.stride; ++y) {
+    for (std::int64_t x = 0; x < layer.stride; ++x) {
+      const Phase phase{.y = y,
+                        .x = x,
+                        .lines = every(y, in.height),
+                        .width = every(x, in.width),
+                        .kernel_y = every(y, layer.kernel),
+                        .kernel_x = every(x, layer.kernel),
+                        .weights = weights};
+      phases.push_back(phase);
+      weights +=
+          phase.kernel_y * phase.kernel_x * panels(in.channels) * out.channels / kNumbers * kPanel;
+    }
+  }
+  return phases;
+}
+
+template <class Element>
 void ConvolutionOf<Element>::pack_backward(std::span<const float> weight) noexcept {
   const std::int64_t width = panels(in_.channels);
-  const std::int64_t rows = out_.channels / kNumbers;
-  backward_.room(layer_.kernel * layer_.kernel * width * rows * kPanel);
+  backward_.room(layer_.kernel * layer_.kernel * width * out_.channels / kNumbers * kPanel);
   const float* from = weight.data();
   for_each_weight(layer_, [&](std::int64_t o, std::int64_t c, std::int64_t y, std::int64_t x) {
-    const std::int64_t panel = (y * layer_.kernel + x) * width + c / kPanel;
-    put(backward_.data() + panel * rows * kPanel, o, c % kPanel, scale_ * *from++);
+    const Phase& phase = phases_[index(y % layer_.stride * layer_.stride + x % layer_.stride)];
+    const std::int64_t rows = phase.kernel_y * phase.kernel_x * out_.channels;
+    const std::int64_t place = (phase.kernel_y - 1 - y / layer_.stride) * phase.kernel_x +
+                               (phase.kernel_x - 1 - x / layer_.stride);
+    put(backward_.data() + phase.weights + c / kPanel * rows / kNumbers * kPanel,
+        place * out_.channels + o, c % kPanel, scale_ * *from++);
   });
 }
 
@@ -140,27 +169,55 @@ void ConvolutionOf<Element>::unpack_gradient(const float* gradient, std::span<fl
 }
 
 template <class Element>
-void ConvolutionOf<Element>::input_gradient(const Element* delta, float* d_in) const noexcept {
-  std::fill_n(d_in, in_.size(), 0.0F);
-  const std::int64_t width = panels(in_.channels) * out_.channels / kNumbers * kPanel;
-  for (std::int64_t y = 0; y < layer_.kernel; ++y) {
-    for (std::int64_t x = 0; x < layer_.kernel; ++x) {
-      multiply(kernels_, ProductOf<Element>{.m = out_.width,
-                                            .n = in_.channels,
-                                            .depth = out_.channels / kNumbers,
-                                            .a = delta,
-                                            .a_row = out_.channels / kNumbers,
-                                            .b = backward_.data() + (y * layer_.kernel + x) * width,
-                                            .b_row = kPanel,
-                                            .c = d_in + (y * in_.width + x) * in_.channels,
-                                            .c_row = layer_.stride * in_.channels,
-                                            .b_panel = out_.channels / kNumbers * kPanel,
-                                            .groups = out_.height,
-                                            .a_group = out_.width * out_.channels / kNumbers,
-                                            .c_group = layer_.stride * in_.width * in_.channels,
-                                            .accumulate = true});
+void ConvolutionOf<Element>::input_gradient(const Element* delta, Element* bordered,
+                                            float* d_in) const noexcept {
+  const std::int64_t channels = out_.channels / kNumbers;
+  Element* to = bordered + (reach() - 1) * channels;
+  for (std::int64_t y = 0; y < out_.height; ++y) {
+    std::copy_n(delta + y * out_.width * channels, out_.width * channels, to);
+    to += bordered_width() * channels;
+  }
+  if (layer_.kernel < layer_.stride || (in_.height - layer_.kernel) % layer_.stride != 0)
+    std::fill_n(d_in, in_.size(), 0.0F);  // no output reads some of it
+  for (const Phase& phase : phases_) {
+    if (phase.kernel_y == 0 || phase.kernel_x == 0) continue;
+    // Lines that kernel_y lines of outputs read are one product; at the border fewer do.
+    const std::int64_t whole = phase.kernel_y - 1, end = out_.height + phase.kernel_y - 1;
+    for (std::int64_t line = 0, next = 0; line < end; line = next) {
+      next = line == whole ? std::max(out_.height, line + 1) : line + 1;
+      lines_of_input_gradient(phase, line, next, bordered, d_in);
     }
   }
+}
+
+template <class Element>
+void ConvolutionOf<Element>::lines_of_input_gradient(const Phase& phase, std::int64_t first,
+                                                     std::int64_t last, const Element* bordered,
+                                                     float* d_in) const noexcept {
+  const std::int64_t channels = out_.channels / kNumbers;
+  const std::int64_t line = bordered_width() * channels;
+  // Line k is read by the lines k - y of outputs, for places y of the kernel.
+  const std::int64_t top = std::max<std::int64_t>(0, first - phase.kernel_y + 1);
+  const std::int64_t bottom = std::min(first, out_.height - 1);
+  const std::int64_t depth = phase.kernel_x * channels;
+  const std::int64_t left_out = phase.kernel_y - 1 - (first - top);
+  multiply(kernels_,
+           ProductOf<Element>{
+               .m = phase.width,
+               .n = in_.channels,
+               .depth = depth,
+               .a = bordered + top * line + (reach() - phase.kernel_x) * channels,
+               .a_row = channels,
+               .b = backward_.data() + phase.weights + left_out * depth * kPanel,
+               .b_row = kPanel,
+               .c = d_in + ((first * layer_.stride + phase.y) * in_.width + phase.x) * in_.channels,
+               .c_row = layer_.stride * in_.channels,
+               .segments = bottom - top + 1,
+               .a_segment = line,
+               .b_panel = phase.kernel_y * depth * kPanel,
+               .groups = last - first,
+               .a_group = line,
+               .c_group = layer_.stride * in_.width * in_.channels});
 }
 
 template class ConvolutionOf<float>;

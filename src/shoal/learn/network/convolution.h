@@ -6,10 +6,11 @@
 //
 //   forward            rows: the outputs of a line      sum over the patch
 //   weight gradient    rows: the elements of a patch    sum over the outputs
-//   input gradient     rows: the outputs of a line      sum over their channels, for each place of
-//                                                       the kernel, added to where it looks
+//   input gradient     rows: the inputs of a line,      sum over the outputs that read them, and their
+//                      `stride` apart                   channels
 //
-// The channels of outputs are padded to kPad with channels that are always zero.
+// The channels of outputs are padded to kPad with channels that are always zero. For the input gradient
+// the lines of outputs are copied to where zeros are beside them, so that inputs at the border are as others.
 //
 // Threads: forward and the gradients by any number at once, on different memory, while no pack…()
 // runs.
@@ -104,8 +105,13 @@ class ConvolutionOf {
   void unpack_gradient(const float* gradient, std::span<float> weight,
                        std::span<float> bias) const noexcept;
 
+  /// Elements that input_gradient() copies the derivative to. They have to be zero at first, and nobody
+  /// else writes there.
+  std::int64_t bordered_size() const noexcept {
+    return out_.height * bordered_width() * out_.channels / kNumbers;
+  }
   /// Overwrites `d_in` with the derivative by the input; `delta` is of one image.
-  void input_gradient(const Element* delta, float* d_in) const noexcept;
+  void input_gradient(const Element* delta, Element* bordered, float* d_in) const noexcept;
 
  private:
   /// Numbers of an element.
@@ -116,15 +122,33 @@ class ConvolutionOf {
   /// Those that lie beside each other.
   std::int64_t run() const noexcept { return layer_.kernel * in_.channels; }
 
+  /// Inputs whose lines and places in a line are those of `y` and `x` and every stride-th after them: the same places
+  /// of the kernel read them, from outputs that lie beside each other.
+  struct Phase {
+    std::int64_t y, x;
+    std::int64_t lines, width;        // inputs
+    std::int64_t kernel_y, kernel_x;  // places of the kernel
+    std::int64_t weights;             // where they begin in backward_
+  };
+  static std::vector<Phase> phases_of(const Layer& layer, const ImageShape& in,
+                                      const ImageShape& out);
+  void lines_of_input_gradient(const Phase& phase, std::int64_t first, std::int64_t last,
+                               const Element* bordered, float* d_in) const noexcept;
+  /// Outputs that may read an input are on so many lines at most, beside each other.
+  std::int64_t reach() const noexcept { return (layer_.kernel - 1) / layer_.stride + 1; }
+  std::int64_t bordered_width() const noexcept { return (in_.width - 1) / layer_.stride + reach(); }
+
   Layer layer_;
   ImageShape in_, out_;
+  std::vector<Phase> phases_;
   const MlpKernels& kernels_;
   float scale_;
   Aligned<Element>
       forward_;  // panels over the outputs' channels: [panel][patch / kNumbers][kPanel]
-  Aligned<Element> backward_;  // for each place of the kernel panels over the inputs' channels:
-                               // [kernel][kernel][panel][padded out / kNumbers][kPanel]
-  AlignedFloats bias_;         // [padded out]
+  Aligned<Element>
+      backward_;  // for each phase panels over the inputs' channels: [panel][kernel_y][kernel_x]
+                  // [padded out / kNumbers][kPanel], the last place of the kernel first
+  AlignedFloats bias_;  // [padded out]
 };
 
 using Convolution = ConvolutionOf<float>;

@@ -35,6 +35,7 @@ FloatTower::FloatTower(std::vector<Convolution> convolutions, const ImageTower& 
     for (const auto& c : convolutions_) {
       room.output.emplace_back(index(c.out().size()));
       room.delta.emplace_back(index(c.out().size()));
+      room.bordered.emplace_back(index(c.bordered_size()));
     }
   }
 }
@@ -99,7 +100,7 @@ void FloatTower::back_row(std::int64_t row, Room& room, float* gradient) noexcep
     const float* in = kept(k - 1, row);
     gradient -= c.gradient_size();
     c.add_gradient(in, room.delta[k].data(), gradient);
-    c.input_gradient(room.delta[k].data(), room.delta[k - 1].data());
+    c.input_gradient(room.delta[k].data(), room.bordered[k].data(), room.delta[k - 1].data());
     kernels().relu_slope(room.delta[k - 1].data(), in, c.in().size());
   }
   const Convolution& first = convolutions_.front();

@@ -19,10 +19,11 @@ class FloatTower final : public ConvolutionTower {
  private:
   // What a thread works with.
   struct Room {
-    AlignedFloats image;                // the input in floats
-    std::vector<AlignedFloats> output;  // of each layer; of the last one always, else where
-                                        // nothing is kept
-    std::vector<AlignedFloats> delta;   // of each layer
+    AlignedFloats image;                  // the input in floats
+    std::vector<AlignedFloats> output;    // of each layer; of the last one always, else where
+                                          // nothing is kept
+    std::vector<AlignedFloats> delta;     // of each layer
+    std::vector<AlignedFloats> bordered;  // of each layer
   };
 
   FloatTower(std::vector<Convolution> convolutions, const ImageTower& tower,

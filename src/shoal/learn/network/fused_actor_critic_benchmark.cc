@@ -131,6 +131,7 @@ struct OneLayer {
         convolution(layer, shape, mlp_kernels().front()),
         in(elements<ElementOf<Layers>>(rows * shape.size())),
         delta(elements<ElementOf<Layers>>(rows * convolution.out().size())),
+        bordered(static_cast<std::size_t>(convolution.bordered_size())),
         out(numbers(rows * convolution.out().size())),
         d_in(static_cast<std::size_t>(shape.size())),
         gradient(static_cast<std::size_t>(convolution.gradient_size())),
@@ -152,7 +153,7 @@ struct OneLayer {
   Layer layer;
   ImageShape shape;
   Layers convolution;
-  Aligned<ElementOf<Layers>> in, delta;
+  Aligned<ElementOf<Layers>> in, delta, bordered;
   std::vector<float> out, d_in, gradient;
   double flop;
 };
@@ -183,7 +184,7 @@ void layer_input_gradient(benchmark::State& state, std::size_t which) {
   OneLayer<Layers> one(which, state.range(0));
   for (auto _ : state) {
     for (std::int64_t r = 0; r < state.range(0); ++r)
-      one.convolution.input_gradient(one.derivative(r), one.d_in.data());
+      one.convolution.input_gradient(one.derivative(r), one.bordered.data(), one.d_in.data());
   }
   count(state, one.flop);
 }
