@@ -143,6 +143,21 @@ def test_an_unknown_argument_is_refused() -> None:
         shoal.make_vec(CounterEnv, 2, num_wokers=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("start_method", "as Stable-Baselines3's SubprocVecEnv has: say context='forkserver', 'spawn' or 'fork'"),
+        ("num_threads", "as EnvPool has: say num_workers"),
+        ("wait_num", "as tianshou's BaseVectorEnv has: say batch_size"),
+        ("vectorization_mode", "as gymnasium.make_vec() has: say backend='process'"),
+    ],
+)
+def test_arguments_of_others_are_refused_with_what_stands_for_them(name: str, says: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        shoal.make_vec(CounterEnv, 2, **{name: 1})
+    assert str(caught.value).startswith(f"make_vec() has no argument {name!r}, {says}")
+
+
 def test_a_preload_is_there_before_the_environments() -> None:
     class Env(CounterEnv):
         def __init__(self) -> None:

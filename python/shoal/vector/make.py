@@ -125,17 +125,37 @@ def make_vec(
     return build_vec(**arguments)
 
 
-_GYMNASIUMS = {
-    "vectorization_mode": "say backend='process' for \"async\", backend='serial' for \"sync\", or leave it out",
-    "vector_kwargs": "what is in it are arguments of make_vec() itself (autoreset_mode, copy, context, …)",
+_ELSEWHERE = {
+    "vectorization_mode": (
+        "gymnasium.make_vec()",
+        "say backend='process' for \"async\", backend='serial' for \"sync\", or leave it out",
+    ),
+    "vector_kwargs": (
+        "gymnasium.make_vec()",
+        "what is in it are arguments of make_vec() itself (autoreset_mode, copy, context, …)",
+    ),
+    "shared_memory": ("Gymnasium's AsyncVectorEnv", "leave it out: observations cross in shared memory"),
+    "start_method": (
+        "Stable-Baselines3's SubprocVecEnv",
+        "say context='forkserver', 'spawn' or 'fork', or leave it out",
+    ),
+    "vec_env_cls": (
+        "Stable-Baselines3's make_vec_env()",
+        "say backend='process' or 'serial', or leave it out; shoal.compat.sb3 has its VecEnv",
+    ),
+    "wrapper_class": ("Stable-Baselines3's make_vec_env()", "say wrappers=[…]"),
+    "monitor_dir": ("Stable-Baselines3's make_vec_env()", "say episode_statistics=True"),
+    "num_threads": ("EnvPool", "say num_workers"),
+    "wait_num": ("tianshou's BaseVectorEnv", "say batch_size"),
 }
-"""What stands for each argument that gymnasium.make_vec has under another name."""
+"""Arguments of others: who has them, and what stands for them here."""
 
 
 def _no_such_argument(name: str, value: Any) -> TypeError:
     text = f"make_vec() has no argument {name!r}"
-    if name in _GYMNASIUMS:
-        return TypeError(f"{text}, as gymnasium.make_vec() has: {_GYMNASIUMS[name]}")
+    if name in _ELSEWHERE:
+        whose, instead = _ELSEWHERE[name]
+        return TypeError(f"{text}, as {whose} has: {instead}")
     if near := difflib.get_close_matches(name, inspect.signature(make_vec).parameters, n=1, cutoff=0.8):
         return TypeError(f"{text}. Did you mean {near[0]!r}?")
     return TypeError(f"{text}. What the environments take goes into env_kwargs: env_kwargs={{{name!r}: {value!r}}}")
