@@ -75,7 +75,6 @@ auto ConvolutionOf<Element>::phases_of(const Layer& layer, const ImageShape& in,
     for (std::int64_t x = 0; x < layer.stride; ++x) {
       const Phase phase{.y = y,
                         .x = x,
-                        .lines = every(y, in.height),
                         .width = every(x, in.width),
                         .kernel_y = every(y, layer.kernel),
                         .kernel_x = every(x, layer.kernel),

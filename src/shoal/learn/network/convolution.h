@@ -122,11 +122,11 @@ class ConvolutionOf {
   /// Those that lie beside each other.
   std::int64_t run() const noexcept { return layer_.kernel * in_.channels; }
 
-  /// Inputs whose lines and places in a line are those of `y` and `x` and every stride-th after them: the same places
-  /// of the kernel read them, from outputs that lie beside each other.
+  /// Inputs from line `y` and place `x` on, every stride-th of both: the same places of the kernel read
+  /// them, from outputs that lie beside each other.
   struct Phase {
     std::int64_t y, x;
-    std::int64_t lines, width;        // inputs
+    std::int64_t width;               // inputs of a line
     std::int64_t kernel_y, kernel_x;  // places of the kernel
     std::int64_t weights;             // where they begin in backward_
   };
