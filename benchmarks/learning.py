@@ -28,6 +28,8 @@ SHORT = [
     "ppo/CartPole-v1",
     "ppo/LunarLander-v3",
     "ppo/HalfCheetah-v5",
+    "ppo/Hopper-v5",
+    "ppo/Walker2d-v5",
     "dqn/CartPole-v1",
     "dqn/LunarLander-v3",
     "sac/Pendulum-v1",
@@ -83,6 +85,10 @@ def steps_said(steps: int) -> str:
     return f"{steps / 1e6:.3g} M" if steps >= 999_500 else f"{steps / 1e3:.3g} k"
 
 
+def maker(cpu: str) -> str:
+    return next((name for name in ("AMD", "Intel") if cpu.startswith(name)), cpu)
+
+
 def reached(row: dict[str, Any]) -> str:
     low, high = row["interval"]
     return f"{number(row['iqm'])} ({number(low)} – {number(high)})"
@@ -99,14 +105,15 @@ def cells(name: str, found: dict[Key, dict[str, Any]]) -> list[str]:
     title = [row.task, f"{row.algorithm}, `{row.preset}`"]
     if own is None:
         return [*title, f"not run here: about {row.hours:g} h a seed", "", "", "", "", published]
-    solved = "" if own["solved"] is None else f"{own['solved']} of {len(own['seeds'])} ≥ {row.target:g}"
+    seeds = len(own["seeds"])
+    solved = f"{seeds} seeds" if own["solved"] is None else f"{own['solved']} of {seeds} ≥ {row.target:g}"
     other = ""
     if theirs is not None and theirs["missing"]:
         other = f"has not {', '.join(theirs['missing'])}"
     elif theirs is not None:
         other = f"{reached(theirs)} in {duration(theirs['seconds'])}"
     training = "" if own["training"] is None else number(own["training"])
-    time = f"{steps_said(own['steps'])} in {duration(own['seconds'])}"
+    time = f"{steps_said(own['steps'])} in {duration(own['seconds'])}, {maker(own['cpu'])}"
     return [*title, reached(own), solved, training, time, other, published]
 
 
@@ -115,7 +122,7 @@ def table(names: list[str], found: dict[Key, dict[str, Any]]) -> str:
         "task",
         "algorithm, preset",
         "last policy",
-        "seeds solved",
+        "seeds, solved",
         "training",
         "steps, time of a seed",
         "Stable-Baselines3, same settings",
