@@ -132,7 +132,7 @@ def test_the_table_has_every_row_and_says_which_nobody_ran(script, tmp_path, mon
     lines = [line for line in table.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + len(ROWS)
     (row,) = (line for line in lines if line.startswith("| CartPole-v1 | dqn, `CartPole-v1`"))
-    assert "| 500 (470 – 500) | 3 of 4 ≥ 475 | 90.0 | 10 k in 3.0 s | has not double_dqn=True |" in row
+    assert "| 500 (470 – 500) | 3 of 4 ≥ 475 | 90.0 | 10 k in 3.0 s, a CPU | has not double_dqn=True |" in row
     assert "rl-baselines3-zoo: 500 ± 0 after 50 k (one run, ± over episodes)" in row
     assert sum("not run here: about" in line for line in lines) == len(ROWS) - 1
     with pytest.raises(SystemExit, match="does not end with the JSON line"):
