@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -114,6 +115,7 @@ def test_an_exception_that_cannot_travel_is_told_as_text(launcher: Launcher) -> 
 def test_worker_died_says_all_that_is_known(launcher: Launcher) -> None:
     def die(context: WorkerContext) -> None:
         print("my last words", flush=True)
+        faulthandler.disable()  # pytest's, which a fork inherits: its report would stand among the tests' progress
         os.kill(os.getpid(), signal.SIGSEGV)
 
     worker = start(launcher, die)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -84,6 +84,9 @@ def test(
     for reason in left_out(source / "build" / (sanitize or "release"), sanitize):
         say(f"left out: {reason}")
     for result in results:
+        for failure in result.failures:
+            say(failure)
+    for result in results:
         say(f"{result.runner:7} {result.summary}")
     if keyword and not any(result.ran for result in results):
         fail(f"no test has {keyword!r} in its name")
@@ -97,6 +100,7 @@ class Result:
     summary: str  # the runner's own closing line
     passed: bool
     ran: bool  # whether any test matched
+    failures: list[str] = field(default_factory=list)  # a line each
 
 
 def in_source_folder() -> bool:
@@ -155,7 +159,7 @@ def run_cpp(source: Path, sanitize: str | None, keyword: str | None, jobs: int, 
         return Result("C++", "0 tests" if status == 0 else f"ctest left with status {status}", status == 0, False)
     for line in skipped(report):
         say(line)
-    return Result("C++", lines[-1], status == 0, True)
+    return Result("C++", lines[-1], status == 0, True, failed(report))
 
 
 def skipped(report: Path) -> list[str]:
@@ -167,6 +171,17 @@ def skipped(report: Path) -> list[str]:
             reason = re.search(r": Skipped\n(.*)", output)
             lines.append(f"SKIPPED [1] {case.get('name')}: {reason[1].strip() if reason else 'it gives no reason'}")
     return lines
+
+
+def failed(report: Path) -> list[str]:
+    """The C++ tests that failed, as pytest names its own."""
+    failures: list[str] = []
+    for case in ElementTree.parse(report).iter("testcase") if report.is_file() else ():
+        if case.find("failure") is not None:
+            reason = re.search(r"^(\S+:\d+): Failure\n(.*)", case.findtext("system-out") or "", re.MULTILINE)
+            why = f"{reason[1]}: {reason[2].strip()}" if reason else "its output, above, has no failed expectation"
+            failures.append(f"FAILED {case.get('name')} - {why}")
+    return failures
 
 
 def left_out(build: Path, sanitize: str | None) -> list[str]:
@@ -195,9 +210,10 @@ def left_out(build: Path, sanitize: str | None) -> list[str]:
 
 
 def run_python(source: Path, keyword: str | None, jobs: int, environment: dict[str, str]) -> Result:
-    status, summary = run_pytest(source, keyword, jobs, environment)
-    nothing = status == NO_TESTS
-    return Result("Python", summary, status == 0 or (nothing and keyword is not None), not nothing)
+    outcome = run_pytest(source, keyword, jobs, environment)
+    nothing = outcome.status == NO_TESTS
+    passed = outcome.status == 0 or (nothing and keyword is not None)
+    return Result("Python", outcome.summary, passed, not nothing, outcome.failures)
 
 
 def jobs_that_fit(jobs: int) -> int:

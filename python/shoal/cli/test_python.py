@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 NO_TESTS = 5
 """pytest's status where it ran none."""
@@ -26,16 +26,26 @@ class Run:
 
     process: subprocess.Popen[str]
     report: list[str] = field(default_factory=list)  # its lines after those of progress, without the closing one
+    failures: list[str] = field(default_factory=list)  # the lines of its summary that name them
     counts: dict[str, int] | None = None  # of its closing line
 
 
-def run_pytest(source: Path, keyword: str | None, processes: int, environment: dict[str, str]) -> tuple[int, str]:
-    """Runs the Python tests in view of the user; returns pytest's status and its closing counts over all processes.
+class Outcome(NamedTuple):
+    """Of all processes."""
+
+    status: int  # pytest's
+    summary: str  # its closing counts
+    failures: list[str]  # 'FAILED' or 'ERROR', the test, and the first line of the reason
+
+
+def run_pytest(source: Path, keyword: str | None, processes: int, environment: dict[str, str]) -> Outcome:
+    """Runs the Python tests in view of the user.
 
     Progress is shown as it comes, what each process reports at its end in one piece.
     """
     colour = "yes" if sys.stdout.isatty() else "no"
     command = [sys.executable, "-m", "pytest", "-ra", f"--color={colour}", "-o", "console_output_style=classic"]
+    command += ["-vv", "-o", "verbosity_test_cases=0"]  # reasons in full, and still one character a test
     if keyword:
         command += ["-k", keyword]
     start = time.monotonic()
@@ -47,10 +57,11 @@ def run_pytest(source: Path, keyword: str | None, processes: int, environment: d
     total = _told([run.counts for run in runs if run.counts is not None], time.monotonic() - start)
     summary = "; ".join([total, *without])
     sys.stdout.write(f"{f' {summary} ':=^100}\n")
+    failures = [failure for run in runs for failure in run.failures]
     statuses = {run.process.returncode for run in runs}
     if statuses <= {0, NO_TESTS}:
-        return min(statuses), summary
-    return next(status for status in statuses if status not in (0, NO_TESTS)), summary
+        return Outcome(min(statuses), summary, failures)
+    return Outcome(next(status for status in statuses if status not in (0, NO_TESTS)), summary, failures)
 
 
 def _side_by_side(command: list[str], processes: int, folder: Path, environment: dict[str, str]) -> list[Run]:
@@ -100,6 +111,8 @@ def _take(run: Run, line: str) -> None:
         run.counts = {word if word in COUNTED else word.removesuffix("s"): int(count) for count, word in counts}
     elif run.report or re.match(r"=+ (?!test session starts)", plain):
         run.report.append(line)
+        if re.match(r"(FAILED|ERROR) \S+\.py", plain):
+            run.failures.append(plain)
     else:
         sys.stdout.write(line)
         sys.stdout.flush()
