@@ -271,7 +271,8 @@ def test_a_worker_that_dies_in_a_step_is_told_with_its_last_words() -> None:
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_a_lost_environment_is_replaced_where_that_is_asked(mode: AutoresetMode) -> None:
     fault = shoal.FaultPolicy("restart", backoff=0.0)
-    envs = compat.AsyncVectorEnv([functools.partial(MortalEnv, 100)] * 2, autoreset_mode=mode, on_fault=fault)
+    length = 1_000_000  # steps are short: thousands pass until another worker is up
+    envs = compat.AsyncVectorEnv([functools.partial(MortalEnv, length)] * 2, autoreset_mode=mode, on_fault=fault)
     envs.reset(seed=1)
     envs.step([0, 0])
     _, rewards, terminated, truncated, infos = envs.step([1, 2])
@@ -282,7 +283,7 @@ def test_a_lost_environment_is_replaced_where_that_is_asked(mode: AutoresetMode)
     while "down" in (infos := (result := envs.step(np.array([1, 1])))[4]):
         assert infos["down"].tolist() == [False, True] and result[3][1]
     assert result[0][1].tolist() == [1, 0] and not result[3].any()
-    assert result[0][0, 0] == 1 and envs.get_attr("length") == (100, 100)
+    assert result[0][0, 0] == 1 and envs.get_attr("length") == (length, length)
     envs.close()
 
 
