@@ -42,7 +42,7 @@ std::string where(const process::ErrorReport& report) {
   if (report.env_index < 0) return "";
   std::string text = fmt::format("environment {}", report.env_index);
   if (report.episode_step >= 0) {
-    text += fmt::format(", step {} of its episode", report.episode_step + 1);
+    text += fmt::format(", step {} of its episode", std::int64_t{report.episode_step} + 1);
   }
   if (!report.last_action.empty()) text += ", action " + report.last_action;
   if (report.last_seed) text += fmt::format(", last seed {}", *report.last_seed);

@@ -60,7 +60,7 @@ def test_each_file_runs_once_and_whole_whatever_the_processes(source: Path, proc
 def test_counts_are_added_and_reports_stay_whole(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(
         source,
-        a="import pytest\ndef test_good(): pass\ndef test_bad(): assert 'a' == 'b' * 99\n@pytest.mark.skip(reason='why')\ndef test_no(): pass",
+        a="import pytest\ndef test_good(): pass\ndef test_bad():\n print('FAILED tests/test_z.py')\n assert 'a' == 'b' * 99\n@pytest.mark.skip(reason='why')\ndef test_no(): pass",
         b="import pytest\n@pytest.fixture\ndef broken(): raise OSError('gone')\ndef test_error(broken): pass\n"
         "@pytest.mark.xfail\ndef test_known(): assert 0",
         c="import warnings\ndef test_loud(): warnings.warn('one')\ndef test_louder(): warnings.warn('two')",
@@ -73,7 +73,7 @@ def test_counts_are_added_and_reports_stay_whole(source: Path, capsys: pytest.Ca
     bad = f"FAILED tests/test_a.py::test_bad - AssertionError: assert 'a' == '{'b' * 99}'"
     error = "ERROR tests/test_b.py::test_error - OSError: gone"
     assert sorted(failures) == [error, bad]
-    for line in (bad, error, "SKIPPED [1] tests/test_a.py:4: why"):
+    for line in (bad, error, "SKIPPED [1] tests/test_a.py:6: why"):
         assert line in shown
 
 
@@ -85,10 +85,14 @@ def test_cpp_tests_that_failed_are_named_with_their_first_reason(tmp_path: Path)
 /src/heap_test.cc:12: Failure
 Expected equality of these values:
 /src/heap_test.cc:13: Failure</system-out></testcase>
+        <testcase name="Heap.Throws" status="fail"><failure message=""/><system-out>[ RUN ] Heap.Throws
+unknown file: Failure
+C++ exception with description "gone" thrown in the test body.</system-out></testcase>
         <testcase name="Heap.Dies" status="fail"><failure message=""/><system-out>[ RUN ] Heap.Dies</system-out></testcase>
     </testsuite>""")
     assert failed(report) == [
         "FAILED Heap.Bad - /src/heap_test.cc:12: Expected equality of these values:",
+        'FAILED Heap.Throws - unknown file: C++ exception with description "gone" thrown in the test body.',
         "FAILED Heap.Dies - its output, above, has no failed expectation",
     ]
 
@@ -114,7 +118,7 @@ def test_a_process_that_dies_fails_the_run_and_the_others_go_on(source: Path) ->
 def test_a_file_that_cannot_be_imported_fails_the_run(source: Path) -> None:
     write(source, a="import nothing_of_this_name", b=MARK)
     status, _, failures = run_pytest(source, None, 2, dict(os.environ))
-    assert status == 2 and len(failures) >= 1
+    assert (status, len(failures)) == (2, 1) and failures[0].startswith("ERROR tests/test_a.py")
 
 
 def test_without_another_process_nothing_is_left_out(source: Path) -> None:

@@ -178,7 +178,7 @@ def failed(report: Path) -> list[str]:
     failures: list[str] = []
     for case in ElementTree.parse(report).iter("testcase") if report.is_file() else ():
         if case.find("failure") is not None:
-            reason = re.search(r"^(\S+:\d+): Failure\n(.*)", case.findtext("system-out") or "", re.MULTILINE)
+            reason = re.search(r"^(.+): Failure\n(.*)", case.findtext("system-out") or "", re.MULTILINE)
             why = f"{reason[1]}: {reason[2].strip()}" if reason else "its output, above, has no failed expectation"
             failures.append(f"FAILED {case.get('name')} - {why}")
     return failures

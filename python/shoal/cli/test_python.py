@@ -57,7 +57,7 @@ def run_pytest(source: Path, keyword: str | None, processes: int, environment: d
     total = _told([run.counts for run in runs if run.counts is not None], time.monotonic() - start)
     summary = "; ".join([total, *without])
     sys.stdout.write(f"{f' {summary} ':=^100}\n")
-    failures = [failure for run in runs for failure in run.failures]
+    failures = list(dict.fromkeys(failure for run in runs for failure in run.failures))
     statuses = {run.process.returncode for run in runs}
     if statuses <= {0, NO_TESTS}:
         return Outcome(min(statuses), summary, failures)
@@ -111,7 +111,9 @@ def _take(run: Run, line: str) -> None:
         run.counts = {word if word in COUNTED else word.removesuffix("s"): int(count) for count, word in counts}
     elif run.report or re.match(r"=+ (?!test session starts)", plain):
         run.report.append(line)
-        if re.match(r"(FAILED|ERROR) \S+\.py", plain):
+        if re.fullmatch(r"=+ short test summary info =+", plain):
+            run.failures.clear()  # the last one is this run's: a test of this file shows others
+        elif re.match(r"(FAILED|ERROR) \S+\.py", plain):
             run.failures.append(plain)
     else:
         sys.stdout.write(line)

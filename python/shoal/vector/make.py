@@ -155,7 +155,8 @@ def _no_such_argument(name: str, value: Any) -> TypeError:
     text = f"make_vec() has no argument {name!r}"
     if name in _ELSEWHERE:
         whose, instead = _ELSEWHERE[name]
-        return TypeError(f"{text}, as {whose} has: {instead}")
+        own = f"for an environment's own, env_kwargs={{{name!r}: {value!r}}}"
+        return TypeError(f"{text}, as {whose} has: {instead}; {own}")
     if near := difflib.get_close_matches(name, inspect.signature(make_vec).parameters, n=1, cutoff=0.8):
         return TypeError(f"{text}. Did you mean {near[0]!r}?")
     return TypeError(f"{text}. What the environments take goes into env_kwargs: env_kwargs={{{name!r}: {value!r}}}")

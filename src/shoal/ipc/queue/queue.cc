@@ -113,12 +113,14 @@ RecordRing Queue::ring() const {
   const std::uint64_t word = words().ring.load(kRelaxed);
   const auto log = static_cast<std::uint32_t>(word & kLogMask);
   const Offset begin = word & ~kLogMask;
-  if (word != known_ring_) {
+  const bool known = word != 0 && word == known_ring_ && known_block_.held(heap());
+  if (!known) {
     const bool good = log >= layout::kSmallestRingLog && log <= layout::kLargestRingLog &&
                       heap().is_given(begin, block_.offset(), BlockKind::kData) &&
                       heap().size_of(begin) >= RecordRing::bytes_of(log);
     if (!good) throw_overwritten();
     known_ring_ = word;
+    known_block_ = {begin, heap().serial_of(begin)};
   }
   return {heap().at(begin), log};
 }
@@ -130,9 +132,16 @@ std::uint32_t Queue::used_units(const RecordRing& records) const {
   return units;
 }
 
+/// One that is not this queue's, or is its ring, is a lie: it is forgotten.
 void Queue::discard_spare_ring() {
   const Offset spare = words().spare_ring.load(kRelaxed);
   if (spare == 0) return;
+  const bool good = spare != (words().ring.load(kRelaxed) & ~kLogMask) &&
+                    heap().is_given(spare, block_.offset(), BlockKind::kData);
+  if (!good) {
+    words().spare_ring.store(0, kRelaxed);
+    return;
+  }
   const Write forget[] = {{place(words().spare_ring), 0}};
   heap().take(spare, block_.offset(), forget);
   heap().release(spare);

@@ -159,6 +159,7 @@ class Queue {
 
   Block block_;
   mutable std::uint64_t known_ring_ = 0;  // the word of a ring that was found to be this queue's
+  mutable Token known_block_;             // which that ring is
   QueuePollers pollers_;
 };
 

@@ -319,18 +319,40 @@ TEST_F(QueueTest, ARecordThatLiesCostsItsMessageAtMost) {
   EXPECT_EQ(get(queue), "next");
 }
 
-TEST_F(QueueTest, ALieAboutASpareRingDoesNotOutliveItsWriter) {
+TEST_F(QueueTest, ARingThatItHadIsRefused) {
   Queue queue = Queue::create();
+  Queue other = again(queue);
+  ASSERT_EQ(put(other, "a"), QueueOutcome::kDone);
+  const std::uint64_t first = words_of(queue).ring;
+  while (words_of(queue).ring == first) {
+    ASSERT_EQ(put(queue, std::string(4000, 'x')), QueueOutcome::kDone);
+  }
+  const std::uint64_t ring = words_of(queue).ring;
+  words_of(queue).ring = first;
+  EXPECT_THROW(get(other), Error);
+  words_of(queue).ring = ring;
+  EXPECT_EQ(get(other), "a");
+}
+
+TEST_F(QueueTest, ALieAboutASpareRingDoesNotOutliveItsWriter) {
+  Queue queue = Queue::create({.max_bytes = 10});
   const Block block = Block::allocate(100);
-  ASSERT_EQ(put(queue, "a"), QueueOutcome::kDone);
-  Child child([&] {
-    words_of(queue).spare_ring = block.offset();
-    return words_of(queue).lock.spin_lock() == sync::LockOutcome::kLocked ? 0 : 1;
-  });
-  ASSERT_EQ(child.join(), os::ProcessEnd{});
-  EXPECT_EQ(get(queue), "a");
-  ASSERT_EQ(put(queue, "b"), QueueOutcome::kDone);
-  EXPECT_EQ(get(queue), "b");
+  const Offset ring = words_of(queue).ring & ~std::uint64_t{63};
+  for (const Offset lie : {block.offset(), ring, Offset{64}, Offset{1} << 62}) {
+    ASSERT_EQ(put(queue, "a"), QueueOutcome::kDone);
+    Child child([&] {
+      words_of(queue).spare_ring = lie;
+      words_of(queue).bytes = 0;
+      return words_of(queue).lock.spin_lock() == sync::LockOutcome::kLocked ? 0 : 1;
+    });
+    ASSERT_EQ(child.join(), os::ProcessEnd{});
+    ASSERT_EQ(put(queue, "b"), QueueOutcome::kDone);
+    EXPECT_EQ(words_of(queue).spare_ring, 0u);
+    EXPECT_EQ(words_of(queue).bytes, 2u);
+    EXPECT_EQ(get(queue), "a");
+    EXPECT_EQ(get(queue), "b");
+  }
+  EXPECT_TRUE(heap_->is_given(ring, queue.block().offset(), BlockKind::kData));
 }
 
 /// One process is killed at the nth pass of a named point, while it puts (or gets) numbered

@@ -145,7 +145,7 @@ void A3c::Impl::start() {
                  .arena_fd = arena.fd(),
                  .order = [this](int actor, int gone) { return order_of(actor, gone); },
                  .signs = [this](int actor) { return arena.line(actor).signs(); },
-                 .begins = [this](int actor) { take_over(arena.line(actor)); },
+                 .ended = [this](int actor) { take_over(arena.line(actor)); },
                  .step_timeout = milliseconds_of(config.step_timeout),
                  .wake = [this] { arena.board().progress.change_and_wake_all(); },
                  .end = [this] { end(); }});

@@ -65,6 +65,7 @@ A3cBoard::Made A3cBoard::finish(std::int64_t rollout) noexcept {
 
 void A3cBoard::give_back(std::int64_t rollout) noexcept {
   begun.fetch_sub(static_cast<std::uint64_t>(rollout), std::memory_order_relaxed);
+  orders.change_and_wake_all();
 }
 
 ActorTotals& ActorTotals::operator+=(const ActorTotals& more) noexcept {

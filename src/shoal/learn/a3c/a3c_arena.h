@@ -51,11 +51,11 @@ struct A3cBoard {
   sync::SystemAtomics::Word64 optimizer_steps;  // that were begun
   sync::SystemAtomics::Word64 wake_at;          // who makes this update wakes the learner
   sync::WakeWord progress;                      // the learner waits here
-  sync::WakeWord orders;                        // actors that pause wait here
+  sync::WakeWord orders;                        // actors that pause, or have no room, wait here
   sync::SystemAtomics::Word order;
 
-  /// Begins a rollout of so many steps, unless those that are begun already make `total`: whoever sees
-  /// `total` steps finished sees that no rollout is under way.
+  /// Begins a rollout of so many steps, unless those that are begun already make `total`: where no
+  /// actor has died, whoever sees `total` steps finished sees that no rollout is under way.
   bool begin(std::int64_t rollout, std::int64_t total) noexcept;
   struct Made {
     std::int64_t steps;
@@ -63,7 +63,7 @@ struct A3cBoard {
   };
   /// It was learned from. Returns what all have made, with it.
   Made finish(std::int64_t rollout) noexcept;
-  /// Nobody will learn from it.
+  /// Nobody will learn from it: who waits for room may make another.
   void give_back(std::int64_t rollout) noexcept;
   /// Of updates that are read afterwards, those of these steps are seen.
   std::int64_t finished_steps() const noexcept {

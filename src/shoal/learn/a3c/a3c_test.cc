@@ -172,20 +172,21 @@ TEST_P(A3cWith, TwoActorsLearnCartPole) {
 TEST_P(A3cWith, GoesOnFromItsState) {
   LearnerState saved;
   {
-    A3c whole(actors(launcher(), 2), config_of(50'000), 3);
+    A3c whole(actors(launcher(), 2), config_of(1'000'000'000), 3);
     iterate_until(whole, 8'000);
     saved = whole.state();
     EXPECT_EQ(whole.state(), saved) << "of one snapshot";
     EXPECT_EQ(saved.counters.at("steps"), whole.steps());
     expect_finite(saved);
   }
-  A3c resumed(actors(launcher(), 2), config_of(50'000), 99);
+  A3c resumed(actors(launcher(), 2), config_of(1'000'000'000), 99);
   resumed.load_state(saved);
   EXPECT_EQ(resumed.state(), saved);
-  EXPECT_EQ(resumed.steps(), saved.counters.at("steps"));
+  const auto steps = saved.counters.at("steps").get<std::int64_t>();
+  EXPECT_EQ(resumed.steps(), steps);
   const IterationStats stats = resumed.iterate();
   EXPECT_GE(stats.episodes, saved.counters.at("episodes").get<std::int64_t>());
-  iterate_until(resumed, 16'000);
+  iterate_until(resumed, steps + 8'000);
   EXPECT_GT(policy_difference(resumed.state(), saved), 1e-4);
   EXPECT_THROW(resumed.load_state(saved), InvalidState);
 }
@@ -254,6 +255,28 @@ TEST(A3c, RolloutsOfActorsThatWereKilledAreMadeByOthers) {
   EXPECT_LE(a3c.steps(), 200'000 + kills * 20);
 }
 
+TEST(A3c, WhatAnActorLeavesIsToldBeforeAnotherTakesItsPlace) {
+  const auto its = actors(processes(), 1, "build for ever");
+  const os::Fd arena(::dup(STDERR_FILENO));
+  constexpr std::chrono::hours kNever{1};
+  std::vector<int> ended;
+  its->start({.faults = {.backoff = kNever, .max_backoff = kNever},
+              .arena_fd = arena.get(),
+              .order = [](int, int) { return std::vector<std::byte>(1); },
+              .signs = [](int) { return 0; },
+              .ended = [&](int actor) { ended.push_back(actor); },
+              .wake = {},
+              .end = [] {}});
+  for (std::size_t deaths = 1; deaths <= 2; ++deaths) {
+    while (its->pids().empty()) its->watch();  // at once after the first death, then in an hour
+    ASSERT_EQ(::kill(its->pids().at(0), SIGKILL), 0);
+    while (ended.size() < deaths) its->watch();
+  }
+  EXPECT_EQ(ended, std::vector<int>({0, 0}));
+  EXPECT_EQ(its->replaced(), 1);
+  EXPECT_THAT(its->pids(), testing::IsEmpty());
+}
+
 TEST(A3c, ADeathIsSeenBetweenTwoIterations) {
   const auto its = actors(processes(), 2);
   A3c a3c(its, config_of(1'000'000'000), 1);
@@ -267,22 +290,22 @@ TEST(A3c, ADeathIsSeenBetweenTwoIterations) {
 TEST(A3c, AnActorThatDoesNotGoOnIsAnErrorThatNamesIt) {
   const auto its = actors(processes(), 2);
   auto config = config_of(1'000'000'000);
-  config.step_timeout = 0.2;
+  config.step_timeout = 2;  // longer than other processes keep an actor from its CPU
   A3c a3c(its, config, 1);
   iterate_until(a3c, 1'000);
   const int pid = its->pids().at(1);
   ASSERT_EQ(::kill(pid, SIGSTOP), 0);
   EXPECT_THAT(error_of<TimedOut>(a3c), AllOf(HasSubstr("actor 1 (pid " + std::to_string(pid) + ")"),
-                                             HasSubstr("for 0.2 s, which step_timeout allows")));
+                                             HasSubstr("for 2 s, which step_timeout allows")));
 }
 
 TEST(A3c, ActorsThatPauseAreNotTakenForHung) {
   auto config = config_of(1'000'000'000);
-  config.step_timeout = 0.3;
+  config.step_timeout = 2;
   A3c a3c(actors(processes(), 2), config, 1);
   iterate_until(a3c, 1'000);
   a3c.rest();
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2200));
   iterate_until(a3c, a3c.steps() + 1'000);
 }
 

@@ -133,7 +133,6 @@ void ActorProcesses::watch() {
       due.push_back(actor);
   }
   if (due.empty()) return;
-  for (const int actor : due) orders_.begins(actor);
   launch(due);
   const std::lock_guard lock(mutex_);
   for (const int actor : due) {
@@ -149,6 +148,7 @@ void ActorProcesses::take_leave(int actor) {
     const std::lock_guard lock(mutex_);
     ended = std::move(place.process);
   }
+  orders_.ended(actor);
   DeathCertificate certificate = DeathCertificate::of(*ended);
   if (certificate.report) throw process::RemoteError(certificate.worker, *certificate.report);
   if (orders_.faults.max_restarts == 0) throw process::WorkerDied(std::move(certificate));

@@ -47,7 +47,7 @@ class ActorProcesses {
     std::function<std::vector<std::byte>(int actor, int generation)> order;
     /// How often an actor has said that it goes on; 0: it has not begun.
     std::function<std::uint64_t(int actor)> signs;
-    std::function<void(int actor)> begins;      // another process takes this place
+    std::function<void(int actor)> ended;       // its process; another may take its place
     std::chrono::milliseconds step_timeout{0};  // between two signs; 0: no bound
     std::function<void()> wake;                 // an actor has ended; any thread, until close()
     std::function<void()> end;                  // tells all actors to end

@@ -131,6 +131,7 @@ void tiles_of_rows(const PairProduct& p, const TileRows* of, std::int64_t rows, 
         fill_tile(b + v * kTile, p.b_row, left, kTile, tile[2 + v]);
       memory_is_used();
       multiply_tiles<kRows, kColumns>({tile[0], tile[1]}, 64, {tile[2], tile[3]}, 64);
+      memory_is_used();
       b += left * p.b_row;
     }
   }

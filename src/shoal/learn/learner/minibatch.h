@@ -9,7 +9,8 @@
 // Of a minibatch that is in parts, take() and differentiate_part() are called for each part, and
 // then add_parts().
 //
-// Threads: one at a time. Allocates only when there are more rows than ever before.
+// Threads: one at a time. Allocates when there are more rows than ever before; and the norm of a
+// gradient of more than 65,536 floats takes some numbers.
 #pragma once
 
 #include <cstddef>

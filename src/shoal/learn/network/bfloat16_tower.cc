@@ -55,7 +55,8 @@ Bfloat16Tower::Bfloat16Tower(std::vector<Bfloat16Convolution> convolutions, cons
     room.paired_delta = AlignedPairs(index(largest));
     for (const auto& c : convolutions_) {
       room.output.emplace_back(index(c.out().size() / 2));
-      room.bordered.emplace_back(index(c.bordered_size()));
+      // Of the first there is no gradient by its input.
+      room.bordered.emplace_back(index(room.bordered.empty() ? 0 : c.bordered_size()));
     }
   }
 }

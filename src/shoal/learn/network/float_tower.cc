@@ -35,7 +35,8 @@ FloatTower::FloatTower(std::vector<Convolution> convolutions, const ImageTower& 
     for (const auto& c : convolutions_) {
       room.output.emplace_back(index(c.out().size()));
       room.delta.emplace_back(index(c.out().size()));
-      room.bordered.emplace_back(index(c.bordered_size()));
+      // Of the first there is no gradient by its input.
+      room.bordered.emplace_back(index(room.bordered.empty() ? 0 : c.bordered_size()));
     }
   }
 }

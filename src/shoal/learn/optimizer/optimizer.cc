@@ -73,6 +73,7 @@ std::unique_ptr<Optimizer> make_optimizer(const LearnerConfig& config, std::size
 }
 
 double norm(std::span<const float> gradient, ThreadTeam* team) {
+  if (gradient.size() <= kPart) return std::sqrt(sum_of_squares(gradient));
   std::vector<double> sums(parts(gradient.size()));
   for_each_part(gradient.size(), team, [&](std::size_t k, std::size_t first, std::size_t floats) {
     sums[k] = sum_of_squares(gradient.subspan(first, floats));
