@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from promise import await_that
+
 
 def pytest_configure() -> None:
     """Ctrl-C is as a terminal has it, also where a shell that runs the tests in the background ignores it."""
@@ -58,6 +60,7 @@ def _descendants() -> set[int]:
 
 
 def _name(pid: int) -> str:
+    """What it runs; '' where it has ended, and its parent has not reaped it yet."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:120]
     except OSError:
@@ -77,7 +80,14 @@ def no_process_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("keeps_processes"):
         return
-    left = {pid: _name(pid) for pid in _descendants() - before}
+    left: dict[int, str] = {}
+
+    def only_living() -> bool:
+        nonlocal left
+        left = {pid: _name(pid) for pid in _descendants() - before}
+        return all(left.values())
+
+    await_that(only_living, "a zygote to reap its workers")
     assert not left, f"the test left processes: {left}"
 
 
