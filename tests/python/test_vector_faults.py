@@ -211,6 +211,22 @@ def test_an_environment_that_raises_in_its_reset_is_a_fault_of_that_reset(make: 
     assert observation[:, 0].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("way", [{}, {"num_workers": 0}, {"batch_size": 1}, {"batch_size": 2, "num_workers": 1}])
+def test_after_a_failure_every_call_says_why_the_environments_are_closed(make: Make, way: dict[str, Any]) -> None:
+    envs = make(Troubled, 2, **way)
+    envs.reset(seed=0)
+    envs.send(np.array([0, RAISE]), [0, 1])
+    with pytest.raises(ValueError, match="bad luck"):
+        for _ in range(2):
+            envs.recv()
+    sync = {"step": [np.array([0, 0])], "recv": [], "reset": [], "reset_wait": [], "step_wait": [], "call_wait": []}
+    for name, arguments in sync.items():
+        with pytest.raises(RuntimeError, match=r"these environments are closed, because .* failed") as caught:
+            getattr(envs, name)(*arguments)
+        said = str(caught.value).partition(":")[0]
+        assert said == name or (name, said) == ("step", "send")
+
+
 def test_a_hang_raises_with_the_python_stack(make: Make) -> None:
     envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("raise", step_timeout=1))
     envs.reset(seed=0)

@@ -323,6 +323,10 @@ void bind_vector(nb::module_& module) {
           "title"_a, "What the environments are, for `shoal stat`.")
       .def("health", &health)
       .def("faults", &faults)
+      .def(
+          "require_open",
+          [](const VectorEnv& envs, const std::string& call) { envs.require_open(call.c_str()); },
+          "call"_a, "A RuntimeError where close() or a failure has ended them, which says why.")
       .def("close", &close, "timeout"_a = nb::none());
   module.def(
       "has_objects",

@@ -139,6 +139,7 @@ class AsyncVectorEnv(VectorEnv):
         if self._interrupted:
             self._finish_interrupted(options)
         if self._engine.in_flight and "reset_mask" not in (options or {}):
+            self._engine.require_open("reset")
             self.discard()
         observations, infos = super().reset(seed=seed, options=options)
         if not self._whole:

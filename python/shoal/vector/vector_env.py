@@ -244,6 +244,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             result = self.step_wait(timeout)
         else:
             self._check_idle("recv")
+            self._engine.require_open("recv")
             missing = [i for i in range(self.num_envs) if i not in self._parts]
             raise NoAsyncCallError(
                 f"recv: waits for all {self.num_envs} environments, of which {missing} are not in flight; send() them "
@@ -607,4 +608,5 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _check_pending(self, call: str) -> None:
         self._check_open(call)
         if self._pending != call:
+            self._engine.require_open(f"{call}_wait")
             raise NoAsyncCallError(f"Calling `{call}_wait` without any prior call to `{call}_async`.", call)

@@ -35,12 +35,16 @@ void check_length(std::span<Element> values, int num_envs, const char* what) {
 
 }  // namespace
 
-void CallState::require_idle(const char* what) const {
+void CallState::require_open(const char* what) const {
   if (!failure_.empty()) {
     throw InvalidState(fmt::format(
         "{}: these environments are closed, because {}; make new ones to go on", what, failure_));
   }
   if (closed_) throw InvalidState(fmt::format("{}: these environments are closed", what));
+}
+
+void CallState::require_idle(const char* what) const {
+  require_open(what);
   if (call_ != Call::kNone) {
     throw InvalidState(
         fmt::format("{}: a {} is still under way; wait() for it first", what, name_of(call_)));

@@ -37,6 +37,8 @@ class CallState {
   void begin_request();
   /// The same checks without beginning anything. `what` is the name for the message.
   void require_idle(const char* what) const;
+  /// Refuses after close() and after a failure.
+  void require_open(const char* what) const;
 
   /// Refuses when neither a reset nor a step is under way; returns which one is.
   Call require_pending() const;

@@ -249,6 +249,9 @@ class VectorEnv {
   /// next one.
   virtual std::span<const RowFaultRecord> faults() const { return {}; }
 
+  /// Throws InvalidState where close() or a failure has ended them; `call` is the name for the
+  /// message, which says why.
+  virtual void require_open(const char* /*call*/) const {}
   /// Ends the workers. Idempotent; called by the destructor.
   virtual void close() noexcept = 0;
   /// close(), but a worker that has not ended within `timeout` is killed.

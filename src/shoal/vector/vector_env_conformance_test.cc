@@ -12,6 +12,7 @@
 namespace shoal::vector::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -201,11 +202,14 @@ TEST_P(VectorEnvConformance, CloseIsIdempotentAndFinal) {
   EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("closed"));
   EXPECT_THAT(expect_invalid_state([&] { envs->reset_async({}); }), HasSubstr("closed"));
   EXPECT_THAT(expect_invalid_state([&] { envs->wait(); }), HasSubstr("closed"));
+  EXPECT_THAT(expect_invalid_state([&] { envs->require_open("recv"); }),
+              HasSubstr("recv: these environments are closed"));
 }
 
 TEST_P(VectorEnvConformance, CanBeClosedWhileACallIsUnderWay) {
   auto envs = toys(2, 2);
   envs->reset_async({});
+  EXPECT_NO_THROW(envs->require_open("recv"));
   envs->close();
 }
 
@@ -223,6 +227,8 @@ TEST_P(VectorEnvConformance, AnEnvironmentsFailureIsThrownAndFinal) {
     EXPECT_THAT(error.what(), HasSubstr("toy 3 refuses"));
   }
   EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("failed"));
+  EXPECT_THAT(expect_invalid_state([&] { envs->require_open("recv"); }),
+              AllOf(HasSubstr("recv: these environments are closed"), HasSubstr("failed")));
   envs->close();
 }
 

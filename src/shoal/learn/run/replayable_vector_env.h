@@ -58,6 +58,7 @@ class ReplayableVectorEnv final : public vector::VectorEnv {
     return envs_->request_wait(timeout);
   }
   vector::Stats stats() const override { return envs_->stats(); }
+  void require_open(const char* call) const override { envs_->require_open(call); }
   void close() noexcept override { envs_->close(); }
   void close_within(std::chrono::milliseconds timeout) noexcept override {
     envs_->close_within(timeout);

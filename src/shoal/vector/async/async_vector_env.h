@@ -95,6 +95,7 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   const std::vector<Arrivals::Info>& home_infos() const noexcept { return home_infos_; }
 
   Stats stats() const override;
+  void require_open(const char* call) const override { state_.require_open(call); }
   /// Of the last result of recv() or wait(); `row` is the place in it.
   std::span<const RowFaultRecord> faults() const override { return row_faults_; }
 

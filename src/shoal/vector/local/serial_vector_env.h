@@ -55,6 +55,7 @@ class SerialVectorEnv final : public VectorEnv, public Boarded {
       std::optional<std::chrono::nanoseconds> timeout = {}) override;
   Stats stats() const override;
   EnvBoard& board() noexcept override { return board_; }
+  void require_open(const char* call) const override { state_.require_open(call); }
   void close() noexcept override;
 
   /// For the face that put it there: its infos without a detour through bytes. Not after close().

@@ -100,6 +100,7 @@ class ProcessVectorEnv final : public VectorEnv, public Boarded, private WorkerE
   std::vector<WorkerHealth> health() const override { return set_.health(); }
   /// Of the last reset or step: which rows it lost, and to what.
   std::span<const RowFaultRecord> faults() const override { return faults_; }
+  void require_open(const char* call) const override { state_.require_open(call); }
   void close() noexcept override { close_within(options_.close_timeout); }
   CloseOutcome take_close_outcome() override { return set_.take_close_outcome(); }
   void close_within(std::chrono::milliseconds timeout) noexcept override { set_.close(timeout); }
