@@ -52,6 +52,10 @@ def pool(make: Callable[..., Pool]) -> Pool:
     return make(2)
 
 
+def hold(item: Any) -> None:
+    time.sleep(LONG)
+
+
 def square(x: int) -> int:
     return x * x
 
@@ -305,6 +309,33 @@ def test_an_initializer_that_raises_is_an_error_of_every_call(make: Callable[...
         assert isinstance(raised.value.__cause__, LookupError)
     with pytest.raises(BrokenPool):
         pool.apply_async(square, (1,)).get(LONG)
+
+
+def test_callbacks_are_called_of_a_pool_that_has_stopped(make: Callable[..., Pool]) -> None:
+    pool = make(2, initializer=fail_to_begin, initargs=("no data",))
+    with pytest.raises(BrokenPool):
+        pool.map(square, range(10))
+    pool._manager._keeper.join(LONG)
+    told: list[BaseException] = []
+    for result in (
+        pool.apply_async(square, (1,), error_callback=told.append),
+        pool.map_async(square, range(3), error_callback=told.append),
+        pool.map_async(len, [b"x" * 2**24] * 9, chunksize=1, error_callback=told.append),  # a thread feeds them
+    ):
+        with pytest.raises(BrokenPool):
+            result.get(LONG)
+    assert len(told) == 3 and {type(error) for error in told} == {BrokenPool}
+
+
+def test_a_call_that_is_still_being_fed_ends_with_the_pool(make: Callable[..., Pool]) -> None:
+    pool = make(1)
+    told: list[BaseException] = []
+    items = [b"x" * 2**24] * 9  # more than a pool holds at once
+    result = pool.map_async(hold, items, chunksize=1, error_callback=told.append)
+    pool.terminate()
+    with pytest.raises(BrokenPool):
+        result.get(LONG)
+    assert [type(error) for error in told] == [BrokenPool]
 
 
 def test_workers_that_end_before_they_begin_are_not_started_without_end(make: Callable[..., Pool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 
 import shoal
 from served_models import TotalEnv, pid
-from shoal.errors import ModelError
-from shoal.serve import server
+from shoal.errors import DeadlineExceeded, ModelError
+from shoal.serve import client, server
 
 
 def total(x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -49,6 +50,52 @@ class TestRecurrent:
         with pytest.raises(ModelError):
             model(-1.0)
         assert model(1.0) == 2
+
+    @pytest.mark.parametrize("way", ["service", "local"])
+    def test_dicts_and_keywords_are_one_row_and_a_state_that_is_not_by_rows_is_the_models_error(self, way: str) -> None:
+        def of_dicts(x: Any, state: Any) -> Any:
+            return x["a"] + x["b"] + state, state + 1
+
+        def of_keywords(state: Any, x: Any) -> Any:
+            return x + state, state + 1
+
+        def without_rows(x: Any, state: Any) -> Any:
+            return x, np.float64(1)
+
+        models = {
+            name: shoal.serve.Recurrent(model, np.zeros(()))
+            for name, model in {"dicts": of_dicts, "keywords": of_keywords, "without_rows": without_rows}.items()
+        }
+        with contextlib.ExitStack() as stack:
+            if way == "local":
+                shoal.serve.use(models)
+                stack.callback(shoal.serve.use, None)
+                find = shoal.worker().model
+            else:
+                find = stack.enter_context(shoal.ModelService(models, context="thread")).model
+            assert [find("dicts")({"a": 1.0, "b": 2.0}) for _ in range(2)] == [3, 4]
+            assert [find("keywords")(x=1.0) for _ in range(2)] == [1, 2]
+            with pytest.raises(ModelError, match=r"shape \(\): the first dimension of a state"):
+                find("without_rows")(1.0)
+
+    def test_a_row_that_had_no_time_leaves_the_state_and_one_that_ended_the_connection_is_made_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Failing:
+            def __init__(self, error: type[BaseException], alive: bool) -> None:
+                self.error, self.alive = error, alive
+
+            def submit(self, *_: Any, **__: Any) -> Any:
+                raise self.error("now")
+
+        with shoal.ModelService({"total": shoal.serve.Recurrent(total, np.zeros(()))}, context="thread") as service:
+            model = service.model("total")
+            assert model(1.0) == 1
+            for error, alive, after in ((DeadlineExceeded, True, 3), (KeyboardInterrupt, False, 2)):
+                with monkeypatch.context() as patch, pytest.raises(error):
+                    patch.setattr(client, "_client", lambda *_, error=error, alive=alive: Failing(error, alive))
+                    model(5.0)
+                assert model(2.0) == after
 
     def test_a_reset_holds_also_where_its_row_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unreadable(*_: Any) -> Any:

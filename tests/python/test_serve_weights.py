@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shoal
+from promise import await_that
 from served_models import double, linear, pid
+from shoal.errors import DeadlineExceeded, ServiceDied
 
 
 class Filled:
@@ -28,6 +33,16 @@ class Filled:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return np.repeat([[*self.weights["a"][:5], *self.weights["b"][:5]]], len(x), axis=0)
+
+
+class Gated(Filled):
+    """Is loaded once there is no file `shut`; makes the file `loading` before."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        while (folder / "shut").exists():
+            (folder / "loading").touch()
+            time.sleep(0.001)
 
 
 def filled(version: int) -> dict[str, np.ndarray]:
@@ -124,3 +139,43 @@ class TestWeights:
             model = service.model("filled")
             assert set(model(0)) == {7.0}
             assert model.version == 7
+
+    def test_a_server_that_loads_meanwhile_gets_an_update_too(self, tmp_path: Path) -> None:
+        make = functools.partial(Gated, tmp_path)
+        with shoal.ModelService({"filled": make, "pid": pid}, on_fault="restart") as service:
+            (tmp_path / "shut").touch()
+            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
+            await_that((tmp_path / "loading").exists, "another server to load")
+            with pytest.raises(ServiceDied):
+                service.update("filled", filled(8), version=8)
+            (tmp_path / "shut").unlink()
+            model = service.model("filled")
+            await_that(lambda: set(model(0)) == {8.0}, "the weights of version 8")
+
+    def test_a_close_waits_for_no_server_that_loads(self, tmp_path: Path) -> None:
+        make = functools.partial(Gated, tmp_path)
+        with shoal.ModelService({"filled": make, "pid": pid}, on_fault="restart", start_timeout=1000) as service:
+            (tmp_path / "shut").touch()
+            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
+            await_that((tmp_path / "loading").exists, "another server to load")
+
+    def test_a_stopped_server_does_not_lose_updates_without_a_word(self) -> None:
+        with shoal.ModelService({"filled": Filled, "pid": pid}) as service:
+            stopped = int(service.model("pid")(0))
+            os.kill(stopped, signal.SIGSTOP)
+            with pytest.raises(DeadlineExceeded, match="takes no commands"):
+                for _ in range(10_000):
+                    service.update("filled", filled(2), mode="latest")
+            os.kill(stopped, signal.SIGCONT)
+            version = service.update("filled", filled(3))
+            model = service.model("filled")
+            assert set(model(0)) == {3.0} and model.version == version
+
+    def test_ctrl_c_ends_an_update(self) -> None:
+        with shoal.ModelService({"filled": Filled, "pid": pid}) as service:
+            stopped = int(service.model("pid")(0))
+            os.kill(stopped, signal.SIGSTOP)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                service.update("filled", filled(2))
+            os.kill(stopped, signal.SIGCONT)

@@ -211,6 +211,42 @@ def test_an_environment_that_raises_in_its_reset_is_a_fault_of_that_reset(make: 
     assert observation[:, 0].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("way", [{}, {"num_workers": 0}, {"batch_size": 2}])
+def test_options_of_a_reset_that_did_not_begin_are_not_the_next_ones(
+    make: Make, way: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = make(Troubled, 2, **way)
+    envs.reset(seed=0)
+
+    class Interrupted:
+        def reset_async(self, *_: Any) -> None:
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(io, name)
+
+    io = envs._io
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(envs, "_io", Interrupted())
+        envs.reset(options={"raise": True})
+    assert envs.reset()[0][:, 0].tolist() == [0, 0]
+
+
+class Asked(Troubled):
+    """Tells in its infos with which options it was reset."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return super().reset(seed=seed)[0], {"options": str(options)}
+
+
+def test_options_of_a_reset_without_a_dropped_environment_are_not_the_next_ones(make: Make) -> None:
+    envs = make(Asked, 3, num_workers=1, batch_size=3, on_fault="drop")
+    envs.reset(seed=0)
+    envs.step(np.array([0, RAISE, 0]))
+    for options in ({"x": 1}, None, None):
+        assert set(envs.reset(options=options)[1]["options"][[0, 2]]) == {str(options)}
+
+
 @pytest.mark.parametrize("way", [{}, {"num_workers": 0}, {"batch_size": 1}, {"batch_size": 2, "num_workers": 1}])
 def test_after_a_failure_every_call_says_why_the_environments_are_closed(make: Make, way: dict[str, Any]) -> None:
     envs = make(Troubled, 2, **way)

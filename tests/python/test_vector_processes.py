@@ -22,6 +22,7 @@ from gymnasium.error import AlreadyPendingCallError
 
 import shoal
 from interrupting import interrupted_once_there
+from promise import await_pids_ended
 from sample_envs import CounterEnv, GatedEnv, SpaceEnv, TellingGatedEnv
 
 
@@ -199,30 +200,84 @@ def test_after_a_step_that_ctrl_c_interrupted_a_reset_begins_anew(arguments: dic
     envs.close()
 
 
-@pytest.mark.parametrize("call", ["step", "reset"])
-def test_ctrl_c_may_come_when_a_call_has_just_begun(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Begins:
+    """The engine's calls, after the beginning of one of which there is Ctrl-C."""
+
+    def __init__(self, engine: Any, call: str) -> None:
+        self.engine, self.call = engine, call
+
+    def __getattr__(self, name: str) -> Any:
+        def begin(*arguments: Any) -> None:
+            getattr(self.engine, name)(*arguments)
+            raise KeyboardInterrupt
+
+        return begin if name == self.call else getattr(self.engine, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "batch_size"), [("step", None), ("reset", None), ("reset", 2), ("call", None), ("call", 2)]
+)
+def test_ctrl_c_may_come_when_a_call_has_just_begun(
+    call: str, batch_size: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = tmp_path / "gate"
-    envs = shoal.make_vec(functools.partial(TellingGatedEnv, gate), 2, num_workers=2)
+    envs = shoal.make_vec(functools.partial(TellingGatedEnv, gate), 2, num_workers=2, batch_size=batch_size)
     envs.reset()
-    io = envs._io
-
-    class Begins:
-        """The engine's calls, after whose beginning there is Ctrl-C."""
-
-        def __getattr__(self, name: str) -> Any:
-            def begin(*arguments: Any) -> None:
-                getattr(io, name)(*arguments)
-                raise KeyboardInterrupt
-
-            return begin if name == f"{call}_async" else getattr(io, name)
-
+    asks = call == "call"
+    engine, begin = ("_engine", "request_async") if asks else ("_io", f"{call}_async")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(envs, "_io", Begins())
-        envs.step([1, 1]) if call == "step" else envs.reset()
+        patch.setattr(envs, engine, Begins(getattr(envs, engine), begin))
+        envs.call("pass_gate") if asks else envs.step([1, 1]) if call == "step" else envs.reset()
     gate.touch()
     assert envs.reset()[0].shape == (2, 2)
     assert envs.step([0, 0])[0].shape == (2, 2)
     envs.close()
+
+
+def test_actions_of_a_step_that_ctrl_c_has_left_under_way_are_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = tmp_path / "gate"
+    envs = shoal.make_vec(functools.partial(TellingGatedEnv, gate), 2, num_workers=2)
+    envs.reset()
+    envs.send([1], [0])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(envs, "_io", Begins(envs._io, "step_async"))
+        envs.send([1], [1])
+    gate.touch()
+    assert envs.recv()[0].tolist() == [[1, 1], [1, 1]]
+    assert envs.in_flight == 0 and envs.step([0, 0])[0].tolist() == [[1, 2], [1, 2]]
+    envs.close()
+
+
+def test_ctrl_c_in_a_close_that_waits_for_a_call_ends_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(timeout: float) -> bool:
+        raise KeyboardInterrupt
+
+    envs = shoal.make_vec(functools.partial(TellingGatedEnv, tmp_path / "gate"), 2, num_workers=2)
+    envs.reset()
+    workers = [worker["pid"] for worker in envs.health()]
+    envs.step_async([1, 1])
+    monkeypatch.setattr(envs, "_finish_pending", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        envs.close(timeout=1)
+    await_pids_ended(workers)
+    assert envs.closed
+
+
+@pytest.mark.parametrize("wrong", [{"options": 5}, {"options": {"reset_mask": np.zeros(3, bool)}}])
+@pytest.mark.parametrize("way", [{"num_workers": 0}, {"num_workers": 2}, {"num_workers": 2, "batch_size": 2}])
+def test_a_reset_that_was_refused_leaves_the_first_seed(way: dict[str, Any], wrong: dict[str, Any]) -> None:
+    first = []
+    for refused in (False, True):
+        with shoal.make_vec("CartPole-v1", 2, seed=3, **way) as envs:
+            if refused:
+                with pytest.raises((TypeError, ValueError)):
+                    envs.reset(**wrong)
+            first.append(envs.reset()[0].tolist())
+    assert first[0] == first[1]
 
 
 @pytest.mark.parametrize(

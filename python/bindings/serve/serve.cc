@@ -343,7 +343,10 @@ void bind_frontend(nb::module_& module) {
             {
               const os::Deadline end = deadline(timeout);
               const nb::gil_scoped_release unlocked;
-              answer = self.command(instance, content, end);
+              answer = self.command(instance, content, end, [] {
+                const nb::gil_scoped_acquire locked;
+                check_signals();
+              });
             }
             return answer ? nb::object(to_bytes(*answer)) : nb::none();
           },

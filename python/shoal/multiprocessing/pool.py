@@ -37,7 +37,7 @@ from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIte
 from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
 from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy
 from shoal.multiprocessing.start_methods import default_context
-from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager, feed
+from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager
 
 __all__ = [
     "ApplyResult",
@@ -236,7 +236,7 @@ class Pool:
         manager.scheduler.open(result._job)
         messages = _chunks(MAP, func, iterable, chunksize, manager.by_handle)
         if isinstance(iterable, (list, tuple, range)) and len(iterable) <= _MAX_INLINE * chunksize:
-            feed(manager.scheduler, result._job, messages)
+            manager.feed(result._job, messages)
         else:
             manager.feed_later(result._job, messages)
         return result
@@ -260,9 +260,9 @@ class Pool:
                 if not manager.scheduler.add(result._job, count - 1, payload, blocks):
                     break
         except BaseException:
-            manager.scheduler.seal(result._job, count)
+            manager.seal(result._job, count)
             raise
-        manager.scheduler.seal(result._job, count, manager.ticket(result))
+        manager.seal(result._job, count, result)
 
     def _check_running(self) -> None:
         if self._state != RUN:

@@ -23,7 +23,7 @@ from shoal.multiprocessing.start_methods import StartMethod
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import LogRelay
 
-__all__ = ["GRACE", "MAX_PENDING_BYTES", "BrokenPool", "WorkerManager", "feed"]
+__all__ = ["GRACE", "MAX_PENDING_BYTES", "BrokenPool", "WorkerManager"]
 
 MAX_PENDING_BYTES = 64 * 2**20  # of tasks that no worker was given: more are not pickled
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -69,6 +69,7 @@ class WorkerManager:
         self._terminated = False
         self._tickets: dict[int, ApplyResult] = {}
         self._next_ticket = itertools.count(1)
+        self._unheard = threading.Event()  # the keeper listens no more
         self._threads: dict[str, tuple[threading.Thread, SimpleQueue[Any]]] = {}
         self._segment = Descriptor(self.scheduler.segment_fd)
         try:
@@ -116,6 +117,11 @@ class WorkerManager:
         except BaseException as error:  # nobody would hear of it, and everybody would wait
             self.scheduler.stop(dump_exception(BrokenPool(f"the pool's own thread failed: {error!r}"), remote=False))
             raise
+        finally:
+            self._unheard.set()
+            while (event := self.scheduler.pump()).kind != _EventKind.FINISHED:  # what came just before
+                if event.kind == _EventKind.NOTIFY and (result := self._tickets.pop(event.ticket, None)):
+                    self._hand_to("callbacks", self._call_back, result)
 
     def _look_after(self, event: _core.pool.Event) -> None:
         if event.kind == _EventKind.NOTIFY:
@@ -197,17 +203,45 @@ class WorkerManager:
         self, job: Any, payloads: Iterator[Message], first: int = 0, result: ApplyResult | None = None
     ) -> None:
         """Adds the tasks of an open job in a thread."""
-        scheduler = self.scheduler
-        ticket = self.ticket(result) if result else 0
-        self._hand_to("feeder", lambda run: run(), lambda: feed(scheduler, job, payloads, first, ticket, True))
+        self._hand_to("feeder", lambda run: run(), lambda: self.feed(job, payloads, first, result, wait=True))
 
-    def ticket(self, result: ApplyResult) -> int:
-        """By which the scheduler tells of the end of a result that has callbacks."""
-        if result._event is None:
-            return 0
-        number = next(self._next_ticket)
-        self._tickets[number] = result
-        return number
+    def feed(
+        self,
+        job: Any,
+        payloads: Iterator[Message],
+        first: int = 0,
+        result: ApplyResult | None = None,
+        *,
+        wait: bool = False,
+    ) -> None:
+        """Adds tasks until there are no more; what the iterable raises, or pickling it, is the outcome of the task after."""
+        count = first
+        try:
+            for payload, blocks in payloads:
+                if wait:
+                    self.scheduler.wait_for_room(MAX_PENDING_BYTES)
+                count += 1
+                if not self.scheduler.add(job, count - 1, payload, blocks):
+                    break
+        except Exception as error:
+            self.scheduler.put(job, count, False, dump_exception(error, remote=False))
+            count += 1
+        finally:
+            self.seal(job, count, result)
+
+    def seal(self, job: Any, count: int, result: ApplyResult | None = None) -> None:
+        """The job has so many tasks. Of a result that has callbacks the scheduler tells the keeper when it is there."""
+        if result is None or result._event is None:
+            self.scheduler.seal(job, count)
+            return
+        ticket = next(self._next_ticket)
+        self._tickets[ticket] = result
+        self.scheduler.seal(job, count, ticket)
+        if self._unheard.is_set() and self._tickets.pop(ticket, None) is not None:
+            if self._terminated:  # and its threads have ended
+                self._call_back(result)
+            else:
+                self._hand_to("callbacks", self._call_back, result)
 
     @staticmethod
     def _call_back(result: ApplyResult) -> None:
@@ -262,25 +296,6 @@ def _serve(items: SimpleQueue[Any], what: Callable[[Any], None]) -> None:
         except BaseException:  # of a callback: the others are not to suffer
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
         del item
-
-
-def feed(
-    scheduler: Any, job: Any, payloads: Iterator[Message], first: int = 0, ticket: int = 0, wait: bool = False
-) -> None:
-    """Adds tasks until there are no more; what the iterable raises, or pickling it, is the outcome of the task after."""
-    count = first
-    try:
-        for payload, blocks in payloads:
-            if wait:
-                scheduler.wait_for_room(MAX_PENDING_BYTES)
-            count += 1
-            if not scheduler.add(job, count - 1, payload, blocks):
-                break
-    except Exception as error:
-        scheduler.put(job, count, False, dump_exception(error, remote=False))
-        count += 1
-    finally:
-        scheduler.seal(job, count, ticket)
 
 
 def _have_the_heap(ctx: Any) -> bool:

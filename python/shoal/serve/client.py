@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
 from shoal import _core
-from shoal.errors import DeadlineExceeded, ServiceDied
+from shoal.errors import ServiceDied
 from shoal.serve.structure import answer_from, pack_arguments
 
 __all__ = ["Directory", "Reply", "ServiceModel"]
@@ -204,9 +205,11 @@ class ServiceModel:
         return [reply.result(timeout) for reply in replies]
 
     def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, reset: bool = False) -> Any:
+        timeout = self._directory.timeout if timeout is None else timeout
+        end = None if timeout is None else time.monotonic() + timeout
         for attempt in range(RETRIES + 1):
             try:
-                return self._submit(args, kwargs, batched, timeout, reset).result()
+                return self._submit(args, kwargs, batched, _left(end), reset).result()
             except ServiceDied:
                 if not self._directory.restarts or attempt == RETRIES:
                     raise
@@ -218,7 +221,9 @@ class ServiceModel:
         leaves, structure = pack_arguments(args, kwargs)
         if timeout is None:
             timeout = self._directory.timeout
+        end = None if timeout is None else time.monotonic() + timeout
         env = _core.process.this_worker_env()
+        client = None
         try:
             client = _client(self._directory.address, timeout)
             future = client.submit(
@@ -230,10 +235,11 @@ class ServiceModel:
                 env=env,
                 reset=reset,
                 wait_for_room=wait,
-                timeout=timeout,
+                timeout=_left(end),
             )
-        except (ServiceDied, DeadlineExceeded):
-            self.forget_connection()
+        except BaseException as error:  # one that is whole stays: the states of Recurrent models go with it
+            if isinstance(error, ServiceDied) or (client is not None and not client.alive):
+                self.forget_connection()
             raise
         return Reply(self, future, batched)
 
@@ -246,3 +252,8 @@ class ServiceModel:
 
     def __repr__(self) -> str:
         return f"<model {self.name!r} of a service at {self._directory.address}>"
+
+
+def _left(end: float | None) -> float | None:
+    """Seconds until then."""
+    return None if end is None else max(0.0, end - time.monotonic())

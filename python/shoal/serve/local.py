@@ -13,7 +13,7 @@ from shoal import _core
 from shoal.errors import Cancelled, DeadlineExceeded, ModelError
 from shoal.serve.loaded import Loaded
 from shoal.serve.loading import check, load
-from shoal.serve.recurrent import States
+from shoal.serve.recurrent import States, rows_of
 from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments
 
 __all__ = ["LocalModel", "LocalModels"]
@@ -100,7 +100,8 @@ class LocalModel:
             )
         rows = [array if batched else array[None] for array in arrays]
         try:
-            made, shape = pack_answer(self._call(*arguments_from(rows, structure), reset))
+            count = len(rows[0]) if rows else 1
+            made, shape = pack_answer(self._call(*arguments_from(rows, structure), reset, count))
         except Exception as error:
             failure = ModelError(f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
             failure.__cause__ = error
@@ -114,13 +115,12 @@ class LocalModel:
             raise late
         return answer_from([np.array(array if batched else array[0]) for array in made], shape)
 
-    def _call(self, args: list[Any], kwargs: dict[str, Any], reset: bool) -> Any:
+    def _call(self, args: list[Any], kwargs: dict[str, Any], reset: bool, rows: int) -> Any:
         if self._model.initial_state is None:
             return self._model(args, kwargs)
-        keys = [(0, _core.process.this_worker_env())] * len(args[0])
-        answer, after = self._model([*args, self._states.stacked(keys, [reset] * len(keys), len(keys))], kwargs)
-        leaves, structure = pack_answer(after)
-        self._states.keep(keys, answer_from(leaves, structure))
+        keys = [(0, _core.process.this_worker_env())] * rows
+        answer, after = self._model([*args, self._states.stacked(keys, [reset] * rows, rows)], kwargs)
+        self._states.keep(keys, rows_of(after, rows))
         return answer
 
 

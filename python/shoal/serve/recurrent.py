@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.serve.structure import tree_map
+from shoal.serve.structure import answer_from, pack_rows, tree_map
 
-__all__ = ["Recurrent", "States"]
+__all__ = ["Recurrent", "States", "rows_of"]
 
 Key = tuple[int, int]
 """A client, and an environment of that client."""
@@ -26,7 +26,7 @@ class Recurrent:
     Args:
         model: as ModelService takes it.
         initial_state: of one environment, which has had no row yet or whose row says `reset`: an array, or a tuple or dict
-            of arrays. The model gets and returns them stacked.
+            of arrays. The model gets and returns them stacked, the rows as the first dimension of each.
     """
 
     def __init__(self, model: Any, initial_state: Any) -> None:
@@ -57,13 +57,22 @@ class States:
         self._of.pop(key, None)
 
     def keep(self, keys: Sequence[Key], states: Any) -> None:
-        """After the model has answered."""
+        """Those that the model has left, as rows_of() has checked them."""
         for row, key in enumerate(keys):
             self._of[key] = _row(states, row)
 
     def forget(self, client: int) -> None:
         for key in [key for key in self._of if key[0] == client]:
             del self._of[key]
+
+
+def rows_of(states: Any, rows: int) -> Any:
+    """The states that a model has returned with its answer, as arrays.
+
+    Raises:
+        ValueError: where they are not one for each row. torch's hidden states have the layers first, and the rows second.
+    """
+    return answer_from(*pack_rows(states, rows, "a state (torch's have it second: transpose them)"))
 
 
 def _stack(states: list[Any]) -> Any:

@@ -15,8 +15,8 @@ from shoal import _core
 from shoal.process._importing import importing
 from shoal.serve.loaded import Loaded
 from shoal.serve.loading import load
-from shoal.serve.recurrent import States
-from shoal.serve.structure import answer_from, arguments_from, pack_answer
+from shoal.serve.recurrent import States, rows_of
+from shoal.serve.structure import arguments_from, pack_rows
 from shoal.serve.weights import Weights, unpack_state
 
 __all__ = ["Executor", "Plan", "run"]
@@ -142,13 +142,13 @@ class Executor:
         size = inputs[0].shape[0] if inputs else count
         states = self._states[batch.model]
         if states is None:
-            answer, _ = _pack_rows(model(args, kwargs), size)
+            answer, _ = pack_rows(model(args, kwargs), size)
             batch.reply(answer, model.version, first, count)
             return
         keys, resets = batch.envs[first : first + count], batch.resets[first : first + count]
         made, after = model([*args, states.stacked(keys, resets, size)], kwargs)
-        answer, _ = _pack_rows(made, size)
-        kept = _as_arrays(after)
+        answer, _ = pack_rows(made, size)
+        kept = rows_of(after, size)
         batch.reply(answer, model.version, first, count)
         states.keep(keys, kept)
 
@@ -170,7 +170,10 @@ class Executor:
             if states is not None:
                 args = [*args, states.stacked([(0, 0)], [True], size)]
             made = model(args, kwargs)
-            answer, structure = _pack_rows(made if states is None else made[0], size)
+            if states is not None:
+                made, after = made
+                rows_of(after, size)
+            answer, structure = pack_rows(made, size)
         except Exception as error:
             probe.refuse(f"{type(error).__name__}: {error}", traceback.format_exc())
             return
@@ -191,20 +194,3 @@ class Executor:
             failure = (str(error), traceback.format_exc())
             print(f"model service: {name} failed: {error}", file=sys.stderr, flush=True)
         command.answer(pickle.dumps(failure))
-
-
-def _pack_rows(answer: Any, rows: int) -> tuple[list[np.ndarray[Any, Any]], bytes]:
-    """pack_answer(), of as many rows as were asked for."""
-    arrays, structure = pack_answer(answer)
-    for array in arrays:
-        if array.ndim == 0 or len(array) != rows:
-            raise ValueError(
-                f"the model answered a batch of {rows} rows with an array of shape {array.shape}: the first dimension of an "
-                "answer is the rows"
-            )
-    return arrays, structure
-
-
-def _as_arrays(states: Any) -> Any:
-    leaves, structure = pack_answer(states)
-    return answer_from(leaves, structure)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import shoal.process
 from shoal import _core
-from shoal.errors import RemoteTraceback, ServiceDied, StartFailed
+from shoal.errors import DeadlineExceeded, RemoteTraceback, ServiceDied, StartFailed
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel
 from shoal.serve import server
@@ -230,6 +230,7 @@ class ModelService(ServiceFace):
         Raises:
             ValueError: for weights that do not fit the model, which goes on with the old ones.
             ServiceDied: no server was there to take them; one that is started later does.
+            DeadlineExceeded: with "latest", a server takes nothing, since it is stopped or far behind.
         """
         if mode not in ("barrier", "latest"):
             raise ValueError(f"update(mode=…) takes 'barrier' or 'latest', got {mode!r}")
@@ -259,14 +260,15 @@ class ModelService(ServiceFace):
         for instance in range(self._instances):
             try:
                 answer = self._frontend.command(instance, message, None if wait else 0.0)
-            except ServiceDied as error:
-                failure = failure or error
+            except (ServiceDied, DeadlineExceeded) as error:
+                if isinstance(error, DeadlineExceeded) or failure is None:
+                    failure = error
                 continue
             reached += 1
             if answer is not None and (told := pickle.loads(answer)) is not None:
                 raise ValueError(told[0]) from RemoteTraceback("\n\n" + told[1], told[1])
         try:
-            if reached == 0 and failure is not None:
+            if failure is not None and (reached == 0 or isinstance(failure, DeadlineExceeded)):
                 raise failure
         finally:
             failure = None  # else it and this frame keep each other, and the service
@@ -346,7 +348,7 @@ class ModelService(ServiceFace):
 
     def _start_processes(self) -> None:
         try:
-            calls = [self._call(i) for i in range(self._instances)]
+            calls = [self._call(i, {}) for i in range(self._instances)]
             self._workers = list(self._launcher.start(calls))
             for i in range(self._instances):
                 self._wait_ready(i, 1)
@@ -359,8 +361,8 @@ class ModelService(ServiceFace):
             watcher.start()
             self._watchers.append(watcher)
 
-    def _call(self, instance: int) -> tuple[Any, ...]:
-        return server.run, self.address, instance, self._packed, self._plan, list(self._updates.values())
+    def _call(self, instance: int, updates: Mapping[int, server.Update]) -> tuple[Any, ...]:
+        return server.run, self.address, instance, self._packed, self._plan, list(updates.values())
 
     def _wait_ready(self, instance: int, generation: int) -> None:
         worker = self._workers[instance]
@@ -368,6 +370,9 @@ class ModelService(ServiceFace):
         waited = 0.0
         while not self._frontend.wait_ready(instance, generation, 0.1):
             waited += 0.1
+            if self._closing:
+                worker.kill()
+                raise ServiceDied("closed")
             if not worker.is_alive:
                 worker.recv()  # raises what it reported
                 raise StartFailed(_obituary(worker, "before its models were loaded"))
@@ -405,13 +410,19 @@ class ModelService(ServiceFace):
         return sum(model["rows"] for model in self.stats().values())
 
     def _restart(self, instance: int, generation: int) -> None:
-        (worker,) = self._launcher.start([self._call(instance)])
+        with self._updating:
+            told = dict(self._updates)
+        (worker,) = self._launcher.start([self._call(instance, told)])
         with self._lock:
             if self._closing:
                 worker.kill()
                 raise ServiceDied("closed")
             self._workers[instance] = worker
         self._wait_ready(instance, generation)
+        with self._updating:  # what came while it loaded
+            for number, update in self._updates.items():
+                if told.get(number) != update:
+                    self._frontend.command(instance, pickle.dumps(("update", update)), None)
 
     def _give_up(self, instance: int, reason: str) -> None:
         others = [worker for i, worker in enumerate(self._workers) if i != instance and worker is not None]

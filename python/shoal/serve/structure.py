@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "tree_map"]
+__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "pack_rows", "tree_map"]
 
 _LEAF = "*"
 _PLAIN = (str, int, bool, bytes, type(None))
@@ -51,6 +51,22 @@ def pack_answer(answer: Any) -> tuple[list[np.ndarray[Any, Any]], bytes]:
         return [array], b""
     leaves: list[Any] = []
     return leaves, _packed(_flatten(answer, leaves, _checked_array))
+
+
+def pack_rows(answer: Any, rows: int, what: str = "an answer") -> tuple[list[np.ndarray[Any, Any]], bytes]:
+    """pack_answer() of what a model made of so many rows.
+
+    Raises:
+        ValueError: for an array that has another number of rows.
+    """
+    arrays, structure = pack_answer(answer)
+    for array in arrays:
+        if array.ndim == 0 or len(array) != rows:
+            raise ValueError(
+                f"the model answered a batch of {rows} rows with an array of shape {array.shape}: the first dimension of "
+                f"{what} is the rows"
+            )
+    return arrays, structure
 
 
 def answer_from(leaves: Sequence[Any], structure: bytes) -> Any:

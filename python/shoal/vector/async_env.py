@@ -101,7 +101,7 @@ class AsyncVectorEnv(VectorEnv):
             self._check_resettable(selected)
         self._send_reset_arguments(options, seeds, mask)
         self._io.send_reset(seeds.values, None if mask is None else mask.view(np.uint8))
-        self._was_reset = True
+        self._was_reset, self._first_seed = True, None
 
     def recv(self, timeout: float | None = None) -> Result:
         """The next `batch_size` results.
@@ -153,7 +153,11 @@ class AsyncVectorEnv(VectorEnv):
         if self.in_flight:
             self._io.reset_async(None, None)  # raises
         self._send_reset_arguments(options, seeds, mask)
-        self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
+        try:
+            self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
+        except KeyboardInterrupt:
+            self._keep_if_begun("reset")
+            raise
         self._pending = "reset"
 
     def _check_resettable(self, selected: np.ndarray) -> None:
@@ -162,15 +166,17 @@ class AsyncVectorEnv(VectorEnv):
 
     def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any, mask: np.ndarray | None = None) -> None:
         options = options or None
-        if (options is None and not seeds.large) or self._native:
+        if self._native:
             super()._send_reset_arguments(options, seeds)
             return
         selected = np.ones(self.num_envs, bool) if mask is None else mask
         # Environments are reset one by one, each of which takes the arguments.
-        arguments = [
-            (options, seeds.large and seeds.large[lo:hi], int(selected[lo:hi].sum())) for lo, hi in self._ranges()
-        ]
-        self._ask("set_reset_arguments", arguments)
+        self._tell_reset_arguments(
+            options is None and not seeds.large,
+            lambda: [
+                (options, seeds.large and seeds.large[lo:hi], int(selected[lo:hi].sum())) for lo, hi in self._ranges()
+            ],
+        )
 
     def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:
         return super()._infos(extra, self._all_rows if batch is None else batch)

@@ -99,6 +99,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._own_answer: Callable[[], list[Any]] | None = None  # to a call under way, where _group gives it
         self._was_reset = False
         self._native_options = False  # whether the engine has some
+        self._told_arguments = False  # whether the workers may have some of a reset before
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment, or in those that `options["reset_mask"]` selects.
@@ -138,7 +139,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         self._check_pending("reset")
         observations, extra = self._wait(self._io.reset_wait, timeout)
-        self._was_reset = True
+        self._was_reset, self._first_seed = True, None
         return observations, self._infos(extra) if extra else {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -231,7 +232,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         try:
             self.step_async(batch_of_parts(parts, self.single_action_space))
         except BaseException:
-            self._parts = before
+            if self._pending is None:  # it has not begun
+                self._parts = before
             raise
 
     def recv(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -387,15 +389,20 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         All are closed, whatever some of them raise. Then the first exception is raised here, with notes of the others. Ctrl-C
         kills the workers that are not done, and is raised as well.
         """
-        if self._pending is not None:
-            logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
-            if timeout is not None and not terminate:
-                terminate = not self._finish_pending(timeout)
-        self._pending = None
         failures: list[BaseException] = []
         try:
-            if self._group is not None:
-                failures = [failure for _, failure in self._group.close()]
+            try:
+                if self._pending is not None:
+                    logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
+                    if timeout is not None and not terminate:
+                        terminate = not self._finish_pending(timeout)
+            except BaseException:
+                terminate = True
+                raise
+            finally:
+                self._pending = None
+                if self._group is not None:
+                    failures = [failure for _, failure in self._group.close()]
         finally:
             try:
                 self._engine.close(0.0 if terminate else timeout)
@@ -460,12 +467,14 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         """After Ctrl-C, which comes between the beginning of a call and its being known here at times."""
         if self._pending is not None or self.closed:
             return
+        self._pending = call
         try:
-            (self._io.reset_wait if call == "reset" else self._io.step_wait)(0.0)
+            self._wait_of_pending()(0.0)
         except TimeoutError:
-            self._pending = call
+            return
         except Exception:  # it had not begun; or it failed, which the next call tells
             pass
+        self._pending = None
 
     def _finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
         """Waits for the call that Ctrl-C has left under way, if it still is, before a reset of all environments: what it
@@ -526,9 +535,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self, seed: Seeds, options: dict[str, Any] | None
     ) -> tuple[CheckedSeeds, np.ndarray | None, dict[str, Any] | None]:
         """The seeds, by default those of make_vec for the first reset; the mask, or None; the options without it."""
-        if seed is None:
-            seed, self._first_seed = self._first_seed, None
-        seeds = seeds_of(seed, self.num_envs)
+        seeds = seeds_of(self._first_seed if seed is None else seed, self.num_envs)
         mask = None
         if options is not None and not isinstance(options, Mapping):
             raise TypeError(f"reset(options=…) takes a dict, got {options!r}")
@@ -543,10 +550,18 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             if seeds.large:
                 raise ValueError(f"native environments take seeds from 0 to 2**64 - 1, got {seeds.large}")
             return
-        if options is None and not seeds.large:
+        plain = options is None and not seeds.large
+        self._tell_reset_arguments(
+            plain, lambda: [(options, seeds.large and seeds.large[lo:hi]) for lo, hi in self._ranges()]
+        )
+
+    def _tell_reset_arguments(self, plain: bool, arguments: Callable[[], Sequence[tuple[Any, ...]]]) -> None:
+        """None are told, too, where some of a reset before may have stayed: one that failed, or that left environments out."""
+        if plain and not self._told_arguments:
             return
-        arguments = [(options, seeds.large and seeds.large[lo:hi]) for lo, hi in self._ranges()]
-        self._ask("set_reset_arguments", arguments)
+        self._told_arguments = True
+        self._ask("set_reset_arguments", arguments())
+        self._told_arguments = not plain
 
     def _send_native_options(self, options: dict[str, Any] | None) -> None:
         """The engine keeps them until it is told others: those of the last reset must not stay."""
@@ -568,7 +583,13 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                 f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}"
             )
         else:
-            self._engine.request_async([cloudpickle.dumps((method, own)) for own in arguments])
+            messages = [cloudpickle.dumps((method, own)) for own in arguments]
+            try:
+                self._engine.request_async(messages)
+            except KeyboardInterrupt:
+                self._keep_if_begun("call")
+                self._interrupted = self._pending is not None
+                raise
         self._pending = "call"
 
     def _answers(self, timeout: float | None) -> tuple[Any, ...]:

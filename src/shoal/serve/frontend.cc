@@ -15,6 +15,7 @@ namespace shoal::serve {
 namespace {
 
 constexpr std::chrono::seconds kReadsAtOnce{5};
+constexpr std::chrono::milliseconds kLook{50};
 
 bool has_hung_up(int socket) {
   pollfd entry{socket, POLLRDHUP, 0};
@@ -178,7 +179,8 @@ bool Frontend::wait_gone(std::uint32_t number, os::Deadline deadline) {
 
 std::optional<std::vector<std::byte>> Frontend::command(std::uint32_t number,
                                                         std::span<const std::byte> bytes,
-                                                        os::Deadline deadline) {
+                                                        os::Deadline deadline,
+                                                        const std::function<void()>& look) {
   std::unique_lock lock(mutex_);
   Instance& instance = instances_[number];
   const std::shared_ptr<os::SeqPacket> link = instance.link;
@@ -186,10 +188,25 @@ std::optional<std::vector<std::byte>> Frontend::command(std::uint32_t number,
   if (!link) throw ServiceDied("the model service has no server now");
   auto& answer = instance.answers[id];
   const auto forget = [&] { instance.answers.erase(id); };
+  const auto over = [&] { return answer || instance.current != link; };
   const Command said{id, {bytes.begin(), bytes.end()}};
   const auto outcome = link->send(said.encode(MessageKind::kCommand), {}, deadline);
-  if (outcome == os::SendOutcome::kSent) {
-    changed_.wait_until(lock, deadline, [&] { return answer || instance.current != link; });
+  if (outcome == os::SendOutcome::kTimedOut) {
+    forget();
+    throw DeadlineExceeded("a server of the model service takes no commands: is it stopped?");
+  }
+  while (outcome == os::SendOutcome::kSent) {
+    const os::Deadline turn = look ? std::min(deadline, os::deadline_after(kLook)) : deadline;
+    if (changed_.wait_until(lock, turn, over) || os::Clock::now() >= deadline) break;
+    lock.unlock();
+    try {
+      look();
+    } catch (...) {
+      lock.lock();
+      forget();
+      throw;
+    }
+    lock.lock();
   }
   std::optional<std::vector<std::byte>> result = std::move(answer);
   forget();

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,10 +48,13 @@ class Frontend {
   [[nodiscard]] bool wait_gone(std::uint32_t instance, os::Deadline deadline);
 
   /// Sends a command to the executor of the server; returns its answer, or nothing when the
-  /// deadline passed first. Throws ServiceDied when the server ends before it has answered.
+  /// deadline passed first. `look` is called every 50 ms meanwhile, without a lock; what it throws
+  /// ends the wait. Throws ServiceDied when the server ends before it has answered,
+  /// DeadlineExceeded when it takes no command in time.
   std::optional<std::vector<std::byte>> command(std::uint32_t instance,
                                                 std::span<const std::byte> bytes,
-                                                os::Deadline deadline);
+                                                os::Deadline deadline,
+                                                const std::function<void()>& look = {});
 
   /// The counters of the server of `instance`, also after its end; nullptr before the first server.
   std::shared_ptr<const ServerSegment> segment(std::uint32_t instance) const;

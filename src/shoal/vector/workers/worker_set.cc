@@ -104,6 +104,7 @@ void WorkerSet::settle_in(WorkerSlot& slot, WorkerPool::Entry entry) {
   slot.door = std::move(entry.door);
   slot.scene.pid = pool_->pid(slot.incarnation);
   slot.memory_bytes = 0;
+  slot.answered = slot.asked;  // what the one before was asked, nobody answers
 }
 
 bool WorkerSet::send(int worker, const PoolMessage& message, os::Deadline deadline) {
