@@ -62,15 +62,21 @@ Group::Group(Launch launch, const JoinOptions& options) : launch_(std::move(laun
     if (lost_) network_->shutdown();
   }
   if (launch_.local_size > 1)
-    host_ = std::make_unique<HostExchange>(std::move(meeting.arena), launch_.local_size,
-                                           launch_.local_rank, *watch_);
+    host_ = std::make_unique<HostExchange>(std::move(meeting.arena), here(), launch_.local_rank,
+                                           *watch_);
 }
 
 Group::~Group() { leave(); }
 
+std::vector<int> Group::here() const {
+  return *std::ranges::find_if(
+      hosts_, [&](const auto& ranks) { return std::ranges::find(ranks, rank()) != ranks.end(); });
+}
+
 void Group::leave() noexcept {
   has_left_ = true;
   watch_.reset();  // first: its thread uses the network
+  if (network_) network_->shutdown();
   no_fork_.reset();
 }
 

@@ -84,6 +84,8 @@ class Group {
 
  private:
   Group(Launch launch, const JoinOptions& options);
+  /// The ranks of this host.
+  std::vector<int> here() const;
   void check_there() const;
 
   const Launch launch_;

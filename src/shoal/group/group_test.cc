@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "shoal/group/pairwise_sum.h"
@@ -199,19 +202,52 @@ TEST(Group, HostsThatCannotReachEachOtherAddThroughRankZeroToTheSameBits) {
   EXPECT_EQ(sums[0], sums[1]);
 }
 
-TEST(Group, AnOperationOnWhatHasLeftIsAnError) {
-  const auto launches = testing::launches({2});
-  std::jthread leaves([&] { Group::join(launches[1])->barrier(); });
-  const auto group = Group::join(launches[0]);
-  group->barrier();
-  leaves.join();
+void expect_left(Group& group, int rank) {
   try {
-    group->barrier();
+    group.barrier();
     FAIL() << "passed a barrier alone";
   } catch (const PeerLost& lost) {
-    EXPECT_EQ(lost.member().rank, 1);
+    EXPECT_EQ(lost.member().rank, rank);
     EXPECT_NE(std::string(lost.what()).find("has left the group"), std::string::npos)
         << lost.what();
+  }
+}
+
+TEST(Group, AnOperationOnWhatHasLeftIsAnErrorOfAllThatWait) {
+  for (const Layout& layout : {Layout{2}, Layout{3}, Layout{1, 1}, Layout{2, 1}, Layout{1, 1, 1}}) {
+    for (const bool stays : {false, true}) {  // as an object
+      const auto launches = testing::launches(layout);
+      const int last = static_cast<int>(launches.size()) - 1;
+      std::shared_ptr<Group> left;
+      std::vector<std::jthread> threads;
+      for (const Launch& launch : launches)
+        threads.emplace_back([&, launch] {
+          auto group = Group::join(launch);
+          group->barrier();
+          if (launch.rank != last) return expect_left(*group, last);
+          group->leave();
+          if (stays) left = std::move(group);
+        });
+    }
+  }
+}
+
+TEST(Group, WhoIsDoneMayLeaveWhileOthersGoOn) {
+  for (const Layout& layout : {Layout{2, 1}, Layout{2, 2}, Layout{3, 1, 2}}) {
+    const auto launches = testing::launches(layout);
+    const std::vector<std::byte> mine(100);
+    std::vector<std::jthread> threads;
+    for (const Launch& launch : launches)
+      threads.emplace_back([&, launch] {
+        const auto group = Group::join(launch);
+        group->barrier();
+        if (launch.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        const auto all =
+            group->gather(mine);  // rank 0 waits for rank 1, the other hosts for nobody
+        if (launch.rank == 0) {
+          EXPECT_EQ(all.size(), launches.size());
+        }
+      });
   }
 }
 

@@ -35,23 +35,29 @@ std::size_t HostExchange::arena_bytes(int ranks) {
   return static_cast<std::size_t>(ranks) * (sizeof(sync::Doorbell) + 2 * sizeof(Slot));
 }
 
-HostExchange::HostExchange(shm::Arena arena, int ranks, int index, Watch& watch)
+HostExchange::HostExchange(shm::Arena arena, std::vector<int> ranks, int index, Watch& watch)
     : arena_(std::move(arena)),
-      ranks_(ranks),
+      here_(std::move(ranks)),
+      ranks_(static_cast<int>(here_.size())),
       index_(index),
       watch_(watch),
-      slots_(arena_.at<Slot>(static_cast<std::size_t>(ranks) * sizeof(sync::Doorbell),
-                             static_cast<std::size_t>(ranks) * 2)),
-      steps_(arena_.at<sync::Doorbell>(0, static_cast<std::size_t>(ranks)),
-             static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(index)),
-      policy_({.group_size = ranks}) {
+      slots_(arena_.at<Slot>(here_.size() * sizeof(sync::Doorbell), here_.size() * 2)),
+      steps_(arena_.at<sync::Doorbell>(0, here_.size()), static_cast<std::uint32_t>(ranks_),
+             static_cast<std::uint32_t>(index)),
+      policy_({.group_size = ranks_}) {
   arena_.close_fd();
 }
 
 void HostExchange::step() {
   steps_.arrive();
-  while (steps_.wait(policy_, os::deadline_after(kSlice)) != sync::WaitOutcome::kReady)
-    watch_.check();
+  while (steps_.wait(policy_, os::deadline_after(kSlice)) != sync::WaitOutcome::kReady) {
+    try {
+      watch_.check(here_);
+    } catch (const PeerLost&) {  // which may have arrived before
+      if (steps_.wait(policy_, os::Deadline::min()) == sync::WaitOutcome::kReady) return;
+      throw;
+    }
+  }
 }
 
 void HostExchange::sum(std::span<float> floats, std::span<double> doubles) {

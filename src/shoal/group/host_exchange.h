@@ -37,8 +37,8 @@ class HostExchange {
   static constexpr std::size_t kSlotBytes = 256 * 1024;
   static std::size_t arena_bytes(int ranks);
 
-  /// Borrows the watch. `index` is this rank's among the host's.
-  HostExchange(shm::Arena arena, int ranks, int index, Watch& watch);
+  /// Borrows the watch. `ranks`: those of this host; `index` is this one's among them.
+  HostExchange(shm::Arena arena, std::vector<int> ranks, int index, Watch& watch);
 
   /// Each element becomes the sum of all ranks', in the order of add_parts(): the same bits
   /// everywhere.
@@ -70,6 +70,7 @@ class HostExchange {
   std::size_t share(std::size_t size, int index) const noexcept;
 
   shm::Arena arena_;
+  const std::vector<int> here_;  // this host's
   const int ranks_;
   const int index_;
   Watch& watch_;

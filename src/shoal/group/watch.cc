@@ -22,7 +22,11 @@ constexpr std::chrono::milliseconds kSending{200};   // with a neighbour whose b
 
 Watch::Watch(int rank, std::vector<Member> members, std::optional<Neighbour> parent,
              std::vector<Neighbour> children, std::function<void()> on_loss)
-    : rank_(rank), is_root_(!parent), members_(std::move(members)), on_loss_(std::move(on_loss)) {
+    : rank_(rank),
+      is_root_(!parent),
+      members_(std::move(members)),
+      on_loss_(std::move(on_loss)),
+      has_left_(members_.size()) {
   const auto now = os::Clock::now();
   if (parent) peers_.push_back({parent->rank, std::move(parent->link), now});
   for (Neighbour& child : children) peers_.push_back({child.rank, std::move(child.link), now});
@@ -76,10 +80,9 @@ void Watch::hear(Peer& peer, os::Clock::time_point now) {
     }
     lose({peer.rank, "its connection has ended: it was killed, or ended without a farewell",
           os::seconds_between(peer.heard, now)},
-         false, &peer);
-  } catch (const std::exception& error) {
-    lose({peer.rank, fmt::format("its connection is of no use: {}", error.what()), 0}, false,
          &peer);
+  } catch (const std::exception& error) {
+    lose({peer.rank, fmt::format("its connection is of no use: {}", error.what()), 0}, &peer);
   }
   drop(peer);
 }
@@ -92,11 +95,11 @@ void Watch::drop(Peer& peer) {
 void Watch::take(Peer& peer, std::span<const std::byte> message) {
   switch (kind_of(message)) {
     case MessageKind::kLost:
-      return lose(unpack_loss(message), false, &peer);
+      return lose(unpack_loss(message), &peer);
     case MessageKind::kFarewell: {
       const int rank = unpack_farewell(message);
       if (rank == peer.rank) drop(peer);
-      return lose({rank, "it has left the group", 0}, true, &peer);
+      return take_leave(rank, &peer);
     }
     case MessageKind::kArrived:
       return arrive(unpack_round(message, MessageKind::kArrived));
@@ -122,29 +125,43 @@ void Watch::look_for_silence(os::Clock::time_point now) {
     drop(peer);
     lose({peer.rank, "it does not answer: it was stopped, or its host is gone",
           os::seconds_between(peer.heard, now)},
-         false, &peer);
+         &peer);
   }
 }
 
-void Watch::lose(const Loss& loss, bool left, const Peer* from) {
-  if (loss.rank < 0 || loss.rank >= static_cast<int>(members_.size()))
-    throw Error(fmt::format("it tells of rank {}, and there are {}", loss.rank, members_.size()));
+void Watch::lose(const Loss& loss, const Peer* from) {
+  check_rank(loss.rank);
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!loss_ || (left_ && !left)) {
-      first = !left;
+    if (!loss_) {
+      first = true;
       loss_ = loss;
-      left_ = left;
       lost_at_ = os::Clock::now();
     }
   }
   changed_.store(true, std::memory_order_release);
   {
     const std::lock_guard lock(sending_);
-    send_to_others(left ? pack_farewell(loss.rank) : pack(loss), from);
+    send_to_others(pack(loss), from);
   }
   if (first) on_loss_();
+}
+
+void Watch::take_leave(int rank, const Peer* from) {
+  check_rank(rank);
+  {
+    const std::lock_guard lock(mutex_);
+    has_left_[static_cast<std::size_t>(rank)] = true;
+  }
+  changed_.store(true, std::memory_order_release);
+  const std::lock_guard lock(sending_);
+  send_to_others(pack_farewell(rank), from);
+}
+
+void Watch::check_rank(int rank) const {
+  if (rank < 0 || rank >= static_cast<int>(members_.size()))
+    throw Error(fmt::format("it tells of rank {}, and there are {}", rank, members_.size()));
 }
 
 void Watch::send_to_others(std::span<const std::byte> message, const Peer* except) {
@@ -192,17 +209,31 @@ void Watch::fail(const std::string& why) noexcept {
   }
 }
 
-void Watch::throw_loss() const {
-  const std::lock_guard lock(mutex_);
-  throw PeerLost(members_.at(static_cast<std::size_t>(loss_->rank)), loss_->cause,
-                 loss_->silent_seconds + os::seconds_between(lost_at_, os::Clock::now()));
+// Whoever waits for this rank needs what it waits for: a rank that left and is needed is lost to
+// all.
+void Watch::look_for_losses(std::span<const int> needed) {
+  std::optional<int> left;
+  {
+    const std::lock_guard lock(mutex_);
+    if (loss_) {
+      throw PeerLost(members_.at(static_cast<std::size_t>(loss_->rank)), loss_->cause,
+                     loss_->silent_seconds + os::seconds_between(lost_at_, os::Clock::now()));
+    }
+    const auto found = std::ranges::find_if(
+        needed, [&](int rank) { return has_left_.at(static_cast<std::size_t>(rank)); });
+    if (found == needed.end()) return;
+    left = *found;
+  }
+  lose({*left, "it has left the group", 0}, nullptr);
+  look_for_losses({});
 }
 
 void Watch::throw_why(int rank) {
   const auto deadline = os::deadline_after(kReason);
-  while (!changed_.load(std::memory_order_acquire) && os::Clock::now() < deadline)
+  do {
+    check({&rank, 1});
     std::this_thread::sleep_for(5ms);
-  check();
+  } while (os::Clock::now() < deadline);
   throw PeerLost(members_.at(static_cast<std::size_t>(rank)), "its data connection has ended", 0);
 }
 

@@ -37,8 +37,8 @@ class Watch {
   static constexpr std::chrono::milliseconds kHeartbeat{500};
   static constexpr std::chrono::milliseconds kSilence{3'500};
 
-  /// Takes over the tree of connections. `on_loss` is called once, from its thread, when a rank is
-  /// lost otherwise than by a farewell.
+  /// Takes over the tree of connections. `on_loss` is called once, from any thread, when a rank is
+  /// lost. One that has taken its leave is lost once somebody still needs it.
   Watch(int rank, std::vector<Member> members, std::optional<Neighbour> parent,
         std::vector<Neighbour> children, std::function<void()> on_loss);
   /// Takes leave of the neighbours.
@@ -46,9 +46,9 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  /// Throws PeerLost once a rank is lost, or has left: for who waits for it.
-  void check() const {
-    if (changed_.load(std::memory_order_acquire)) throw_loss();
+  /// Throws PeerLost once any rank is lost, or one of `needed` has left: for who waits for these.
+  void check(std::span<const int> needed) {
+    if (changed_.load(std::memory_order_acquire)) look_for_losses(needed);
   }
   /// The same, for who has found a connection closed: waits a while for the reason.
   [[noreturn]] void throw_why(int rank);
@@ -80,9 +80,12 @@ class Watch {
   void beat();
   void look_for_silence(os::Clock::time_point now);
   void count(const Round& round);
-  void lose(const Loss& loss, bool left, const Peer* from);
+  /// `from`: who told, if anybody did; it goes to all others.
+  void lose(const Loss& loss, const Peer* from);
+  void take_leave(int rank, const Peer* from);
   void send_to_others(std::span<const std::byte> message, const Peer* except);
-  [[noreturn]] void throw_loss() const;
+  void look_for_losses(std::span<const int> needed);
+  void check_rank(int rank) const;
 
   const int rank_;
   const bool is_root_;
@@ -91,9 +94,9 @@ class Watch {
   std::mutex sending_;
   std::vector<Peer> peers_;
   mutable std::mutex mutex_;
-  std::optional<Loss> loss_;  // the first; one that left gives way to one that is lost
-  bool left_ = false;         // of loss_: by a farewell
+  std::optional<Loss> loss_;  // the first
   os::Clock::time_point lost_at_{};
+  std::vector<bool> has_left_;             // by rank
   Round round_;                            // of rank 0: the one that is counted,
   std::uint32_t arrived_ = 0;              // and how many are through with it
   std::atomic<std::uint64_t> enough_ = 0;  // after the last round with enough
