@@ -183,6 +183,13 @@ def test_what_a_key_means(tmp_path: Path, text: str, found: dict[str, Any]) -> N
     assert entry(tmp_path / "ppo.yml", text) == found
 
 
+def test_an_optimisers_eps_is_torchs_where_its_arguments_have_none(tmp_path: Path) -> None:
+    kwargs = 'policy_kwargs: "dict(optimizer_kwargs=dict(betas=(0.8, 0.9)))"'
+    betas = {"adam_beta1": 0.8, "adam_beta2": 0.9}
+    assert entry(tmp_path / "ppo.yml", kwargs) == {**betas, "adam_eps": 1e-8}
+    assert "adam_eps" not in entry(tmp_path / "dqn.yml", kwargs)  # whose policy sets none
+
+
 def test_a2cs_optimiser(tmp_path: Path) -> None:
     path = tmp_path / "a2c.yml"
     kwargs = 'policy_kwargs: "dict(optimizer_kwargs=dict(eps=1e-6), optimizer_class=RMSpropTFLike)"'
@@ -200,7 +207,9 @@ def test_recurrent_policies(tmp_path: Path) -> None:
     text = f'policy: MlpLstmPolicy\nn_steps: 32\npolicy_kwargs: "{kwargs}"'
     assert entry(path, text) == {"num_steps": 32, "orthogonal_init": False, "activation": "relu", "lstm_size": 64}
     assert zoo.read(path, "Mine-v0").algorithm == "recurrent_ppo"
-    assert entry(path, 'policy_kwargs: "dict(shared_lstm=True, enable_critic_lstm=False)"') == {"shared_lstm": True}
+    shared = 'policy_kwargs: "dict(shared_lstm=True, enable_critic_lstm=False)"'
+    assert entry(path, shared) == {"shared_lstm": True}
+    assert "from the policy alone" in "".join(zoo.read(path, "Mine-v0").notes)
     for refused in (
         "policy: MlpPolicy",
         'policy_kwargs: "dict(enable_critic_lstm=False)"',

@@ -370,8 +370,12 @@ class _Reader:
             self._set(key, value, "activation", str(value).rpartition(".")[2].lower())
         elif name == "log_std_init":
             self._set(key, value, "log_std_init", value)
-        elif name in ("lstm_hidden_size", "shared_lstm"):
-            self._set(key, value, "lstm_size" if name == "lstm_hidden_size" else name, value)
+        elif name == "lstm_hidden_size":
+            self._set(key, value, "lstm_size", value)
+        elif name == "shared_lstm":
+            self._set(key, value, name, value)
+            if value:
+                self._note(key, value, "it learns from the values, too; there, from the policy alone")
         elif name == "ortho_init":
             self._set(key, value, "orthogonal_init", value)
         elif name == "optimizer_class" and str(value).rpartition(".")[2] in _OPTIMIZERS:
@@ -397,6 +401,8 @@ class _Reader:
                 self._set(key, value, names[name], value)
             elif name != "weight_decay" or value:
                 self._refuse(f"{key}: {name}", value)
+        if "eps" not in kwargs and self._entry.algorithm in _OWN_EPS:
+            self._entry.arguments[names["eps"]] = 1e-8  # torch's: there, the algorithm's own is for no arguments at all
 
     def _net_arch(self, key: str, value: Any) -> None:
         if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
@@ -409,6 +415,8 @@ class _Reader:
             self._refuse(key, value, "widths, or dict(pi=[…], vf=[…])")
 
 
+_OWN_EPS = ("ppo", "a2c", "recurrent_ppo")
+"""Whose policies set Adam's eps there, where they are given no `optimizer_kwargs`."""
 _OPTIMIZERS = {"Adam": "adam", "RMSprop": "rmsprop", "RMSpropTFLike": "rmsprop_tf"}
 
 
