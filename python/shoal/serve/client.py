@@ -255,5 +255,8 @@ class ServiceModel:
 
 
 def _left(end: float | None) -> float | None:
-    """Seconds until then."""
-    return None if end is None else max(0.0, end - time.monotonic())
+    """Seconds until then, 0 or more; what is no number stays so."""
+    if end is None:
+        return None
+    left = end - time.monotonic()
+    return 0.0 if left < 0.0 else left

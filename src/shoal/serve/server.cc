@@ -44,23 +44,29 @@ Server::Server(ServerOptions options)
       hello_(Hello{names(options_.models)}.encode()),
       own_pid_(os::PidFd::open(::getpid())),
       spin_(spin_policy(1, os::allowed_cpus())),
-      cpus_(os::allowed_cpus()) {
+      cpus_(os::allowed_cpus()),
+      loop_(std::make_unique<process::EventLoop>()) {
   link_ = connect_to(options_.address + ".link");
   const int segment = segment_.fd();
   const auto outcome = link_.send(Ready{options_.instance}.encode(), {&segment, 1});
   if (outcome != os::SendOutcome::kSent) {
     throw ServiceDied("the process that started this server of models has ended");
   }
-  loop_.call([this] { watch_link(); });
+  loop_->call([this] { watch_link(); });
   trace::open("model service");
 }
 
 Server::~Server() {
-  loop_.call([this] {
-    if (link_) loop_.unwatch(link_.fd());
+  if (!maker_.is_this()) {
+    os::abandon(std::move(peers_));
+    os::abandon(std::move(loop_));  // whose thread is not here
+    return;
+  }
+  loop_->call([this] {
+    if (link_) loop_->unwatch(link_.fd());
     for (const auto& [id, peer] : peers_) {
-      loop_.unwatch(peer->socket.fd());
-      loop_.unwatch(peer->process.fd());
+      loop_->unwatch(peer->socket.fd());
+      loop_->unwatch(peer->process.fd());
       peer->socket.shutdown();
     }
     peers_.clear();

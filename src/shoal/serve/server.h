@@ -25,6 +25,7 @@
 #include <variant>
 #include <vector>
 
+#include "shoal/os/process/making_process.h"
 #include "shoal/os/process/pidfd.h"
 #include "shoal/os/socket/socket.h"
 #include "shoal/process/supervise/event_loop.h"
@@ -250,7 +251,8 @@ class Server {
   // The loop's thread.
   std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
   std::uint32_t next_client_ = 1;
-  process::EventLoop loop_;  // last: its thread uses the rest
+  const os::MakingProcess maker_;
+  std::unique_ptr<process::EventLoop> loop_;  // last: its thread uses the rest
 };
 
 }  // namespace shoal::serve

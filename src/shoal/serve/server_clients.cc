@@ -47,13 +47,13 @@ void Server::interrupt() {
 }
 
 void Server::watch_link() {
-  loop_.watch(link_.fd(), POLLIN, [this] {
+  loop_->watch(link_.fd(), POLLIN, [this] {
     os::Message message;
     try {
       const os::RecvOutcome outcome = link_.recv(message, os::Clock::now());
       if (outcome == os::RecvOutcome::kTimedOut) return;
       if (outcome == os::RecvOutcome::kClosed) {
-        loop_.unwatch(link_.fd());
+        loop_->unwatch(link_.fd());
         post(ServerEnd{});
         return;
       }
@@ -86,8 +86,8 @@ void Server::admit_here(os::Fd socket) {
   peer->id = next_client_++;
   peers_[peer->id] = peer;
   segment_.set_clients(static_cast<std::uint32_t>(peers_.size()));
-  loop_.watch(peer->socket.fd(), POLLIN, [this, peer] { hear(peer); });
-  loop_.watch(peer->process.fd(), POLLIN, [this, peer] { lose(peer); });
+  loop_->watch(peer->socket.fd(), POLLIN, [this, peer] { hear(peer); });
+  loop_->watch(peer->process.fd(), POLLIN, [this, peer] { lose(peer); });
 }
 
 void Server::hear(const std::shared_ptr<Peer>& peer) {
@@ -119,8 +119,8 @@ void Server::hear(const std::shared_ptr<Peer>& peer) {
 void Server::lose(const std::shared_ptr<Peer>& peer) {
   if (peers_.erase(peer->id) == 0) return;
   segment_.set_clients(static_cast<std::uint32_t>(peers_.size()));
-  loop_.unwatch(peer->socket.fd());
-  loop_.unwatch(peer->process.fd());
+  loop_->unwatch(peer->socket.fd());
+  loop_->unwatch(peer->process.fd());
   peer->socket.shutdown();
   post(ClientGone{peer->id});
 }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "shoal/os/socket/packet.h"
+#include "shoal/os/testing/child.h"
 #include "shoal/serve/errors.h"
 #include "shoal/serve/testing/echo_service.h"
 
@@ -248,6 +249,18 @@ TEST_F(ByHand, RowsThatCameMeanwhileGoTogether) {
   echo(batch);
   EXPECT_EQ(one->result(first), 1);
   EXPECT_EQ(two->result(second), 2);
+}
+
+TEST(Server, OfAForkedParentIsLeftToIt) {
+  Frontend frontend;
+  auto server = std::make_unique<Server>(echo_options(frontend.address(), 4));
+  os::testing::Child child([&] {
+    server.reset();
+    return 0;
+  });
+  ASSERT_EQ(child.join(), os::ProcessEnd{});
+  EXPECT_TRUE(frontend.wait_ready(0, 1, test_deadline()));
+  EXPECT_FALSE(frontend.wait_gone(0, os::Clock::now()));
 }
 
 TEST_F(ByHand, AFullBatchIsOverCapacityForWhoDoesNotWait) {
