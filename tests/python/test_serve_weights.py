@@ -163,7 +163,7 @@ class TestWeights:
         with shoal.ModelService({"filled": Filled, "pid": pid}) as service:
             stopped = int(service.model("pid")(0))
             os.kill(stopped, signal.SIGSTOP)
-            with pytest.raises(DeadlineExceeded, match="takes no commands"):
+            with pytest.raises(DeadlineExceeded, match="taken no command"):
                 for _ in range(10_000):
                     service.update("filled", filled(2), mode="latest")
             os.kill(stopped, signal.SIGCONT)

@@ -230,7 +230,7 @@ class ModelService(ServiceFace):
         Raises:
             ValueError: for weights that do not fit the model, which goes on with the old ones.
             ServiceDied: no server was there to take them; one that is started later does.
-            DeadlineExceeded: with "latest", a server takes nothing, since it is stopped or far behind.
+            DeadlineExceeded: a server has taken nothing for 5 s, since it is stopped.
         """
         if mode not in ("barrier", "latest"):
             raise ValueError(f"update(mode=…) takes 'barrier' or 'latest', got {mode!r}")

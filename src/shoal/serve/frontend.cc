@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds kReadsAtOnce{5};
 constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::seconds kTaking{5};  // until a server that is alive has taken a command
 
 bool has_hung_up(int socket) {
   pollfd entry{socket, POLLRDHUP, 0};
@@ -190,10 +191,13 @@ std::optional<std::vector<std::byte>> Frontend::command(std::uint32_t number,
   const auto forget = [&] { instance.answers.erase(id); };
   const auto over = [&] { return answer || instance.current != link; };
   const Command said{id, {bytes.begin(), bytes.end()}};
-  const auto outcome = link->send(said.encode(MessageKind::kCommand), {}, deadline);
+  const auto outcome =
+      link->send(said.encode(MessageKind::kCommand), {}, os::deadline_after(kTaking));
   if (outcome == os::SendOutcome::kTimedOut) {
     forget();
-    throw DeadlineExceeded("a server of the model service takes no commands: is it stopped?");
+    throw DeadlineExceeded(
+        fmt::format("a server of the model service has taken no command for {} s: is it stopped?",
+                    kTaking.count()));
   }
   while (outcome == os::SendOutcome::kSent) {
     const os::Deadline turn = look ? std::min(deadline, os::deadline_after(kLook)) : deadline;

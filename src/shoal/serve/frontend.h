@@ -50,7 +50,7 @@ class Frontend {
   /// Sends a command to the executor of the server; returns its answer, or nothing when the
   /// deadline passed first. `look` is called every 50 ms meanwhile, without a lock; what it throws
   /// ends the wait. Throws ServiceDied when the server ends before it has answered,
-  /// DeadlineExceeded when it takes no command in time.
+  /// DeadlineExceeded when it takes no command for 5 s.
   std::optional<std::vector<std::byte>> command(std::uint32_t instance,
                                                 std::span<const std::byte> bytes,
                                                 os::Deadline deadline,
