@@ -162,10 +162,15 @@ def run_cpp(source: Path, sanitize: str | None, keyword: str | None, jobs: int, 
     return Result("C++", lines[-1], status == 0, True, failed(report))
 
 
+def _cases(report: Path) -> list[ElementTree.Element]:
+    """The tests in a report of ctest's, if there is one."""
+    return list(ElementTree.parse(report).iter("testcase")) if report.is_file() else []
+
+
 def skipped(report: Path) -> list[str]:
     """The C++ tests that skipped themselves, as pytest tells of its own: ctest names them without the reason."""
     lines = []
-    for case in ElementTree.parse(report).iter("testcase") if report.is_file() else ():
+    for case in _cases(report):
         if case.find("skipped") is not None:
             output = case.findtext("system-out") or ""
             reason = re.search(r": Skipped\n(.*)", output)
@@ -176,7 +181,7 @@ def skipped(report: Path) -> list[str]:
 def failed(report: Path) -> list[str]:
     """The C++ tests that failed, as pytest names its own."""
     failures: list[str] = []
-    for case in ElementTree.parse(report).iter("testcase") if report.is_file() else ():
+    for case in _cases(report):
         if case.find("failure") is not None:
             reason = re.search(r"^(.+): Failure\n(.*)", case.findtext("system-out") or "", re.MULTILINE)
             why = f"{reason[1]}: {reason[2].strip()}" if reason else "its output, above, has no failed expectation"
@@ -198,8 +203,8 @@ def left_out(build: Path, sanitize: str | None) -> list[str]:
     if sanitize is not None:
         told.append(NOT_SANITIZED)
     report = build / "ctest.xml"
-    if sanitize == "thread" and report.is_file():
-        cases = [case.findtext("system-out") or "" for case in ElementTree.parse(report).iter("testcase")]
+    if sanitize == "thread":
+        cases = [case.findtext("system-out") or "" for case in _cases(report)]
         count = sum("[ CHILDREN ]" in output for output in cases)
         if count:
             told.append(
