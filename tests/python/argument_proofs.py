@@ -77,8 +77,8 @@ PROOF: dict[str, dict[str, str]] = {
         "unknown": f"{OWN}::test_an_unknown_argument_is_refused",
     },
     "AtariPreprocessing": {
-        "noop_max frame_skip max_pool terminal_on_life_loss fire_reset screen_size grayscale_obs frame_stack clip_reward pixels"
-        " padding_type whole_games": f"{ATARI}::test_every_switch_changes_what_is_seen_or_when_an_episode_ends",
+        "noop_max frame_skip max_pool terminal_on_life_loss stop_at_life_loss fire_reset screen_size grayscale_obs frame_stack"
+        " clip_reward pixels padding_type whole_games": f"{ATARI}::test_every_switch_changes_what_is_seen_or_when_an_episode_ends",
     },
     "AtariPreprocessing.like": {"library switches": f"{ATARI}::test_like_takes_switches_and_says_all_of_them"},
     "atari.AtariEnv": {

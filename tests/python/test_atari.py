@@ -136,6 +136,39 @@ def test_each_switch_is_gymnasiums(
     assert_plays_the_same(ours("Breakout", AtariPreprocessing.like("gymnasium", **switches), **of_game), theirs, 150)
 
 
+@pytest.mark.parametrize("frame_skip", [1, 2, 4])
+@pytest.mark.parametrize("game", ["Breakout", "Frogger"])
+def test_a_step_that_loses_a_life_is_gymnasiums(game: str, frame_skip: int) -> None:
+    """It stops with that frame. Frogger shows 0 lives for a while, whose loss counts, too. Only resets differ: none is made."""
+    switches: dict[str, Any] = {"terminal_on_life_loss": True, "frame_skip": frame_skip}
+    mine = ours(game, AtariPreprocessing.like("gymnasium", **switches))
+    theirs = FrameStackObservation(GymnasiumsPreprocessing(raw(game), **switches), 4)
+    np.testing.assert_array_equal(mine.reset(seed=3)[0], theirs.reset(seed=3)[0])
+    left = []
+    for step, action in enumerate(actions_of(mine, 10_000 // frame_skip, seed=7)):
+        seen, *results, info = mine.step(action)
+        expected, *known, other = theirs.step(action)
+        assert (results, info) == (known, other), f"step {step}"
+        np.testing.assert_array_equal(seen, expected, err_msg=f"step {step}")
+        if results[1]:
+            left.append(info["lives"])
+            if mine.ale.game_over():
+                break
+    begun = {"Breakout": 5, "Frogger": 4}[game]
+    assert left == [*range(begun - 1, -1, -1), *([0] if game == "Frogger" else [])]
+
+
+def test_the_seed_of_the_last_reset_is_known_and_asking_changes_nothing() -> None:
+    asked, silent = ours("Breakout", "gymnasium"), ours("Breakout", "gymnasium")
+    for env in (asked, silent):
+        env.reset(seed=3)
+    assert asked.np_random_seed == 3
+    np.testing.assert_array_equal(asked.reset()[0], silent.reset()[0])
+    assert asked.np_random.bit_generator.state == silent.np_random.bit_generator.state
+    asked.np_random = np.random.default_rng(5)
+    assert asked.np_random_seed == asked.game.np_random_seed == -1
+
+
 def test_without_a_stack_there_is_no_axis_for_it_and_without_pooling_the_last_frame_counts() -> None:
     mine, theirs = ours("Pong", {"like": "gymnasium", "frame_stack": None}), GymnasiumsPreprocessing(raw("Pong"))
     assert_plays_the_same(mine, theirs, steps=100)
@@ -174,6 +207,7 @@ def test_every_switch_changes_what_is_seen_or_when_an_episode_ends() -> None:
         frame_skip=3,
         max_pool=False,
         terminal_on_life_loss=False,
+        stop_at_life_loss=True,
         fire_reset=False,
         screen_size=42,
         grayscale_obs=False,

@@ -328,6 +328,83 @@ def test_gymnasium_env_refuses_what_it_does_not_know():
     assert gymnasium.spec("shoal/CartPole-v1").reward_threshold == 475.0
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wrapper"),
+    [
+        ("episode_statistics", True, "RecordEpisodeStatistics"),
+        ("max_episode_steps", 3, "TimeLimit"),
+        ("reward_clip", [-0.1, 0], "ClipReward"),
+    ],
+)
+def test_what_wrappers_do_around_a_single_environment_is_refused(name, value, wrapper):
+    assert hasattr(gymnasium.wrappers, wrapper)
+    with pytest.raises(ValueError, match=rf"no {name} .*gymnasium\.wrappers\.{wrapper}.*make_vec.*{name}=…"):
+        shoal.envs.native.NativeEnv("shoal/Pendulum-v1", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("CartPole-v1", [0.9, np.float32(1), np.array([1]), [1], None, "1", 2, -1, 2**70], [1, True, np.int8(1)]),
+        ("Pendulum-v1", [[1, 2], None, "fast", {}], [[1], np.array([0.5]), np.array([1])]),
+    ],
+)
+def test_an_action_that_is_none_of_the_environments_is_named(name, wrong, right):
+    env = shoal.envs.native.NativeEnv(f"shoal/{name}")
+    env.reset(seed=1)
+    state = env.state.tolist()
+    for action in wrong:
+        with pytest.raises(ValueError) as refused:
+            env.step(action)
+        assert str(action) in str(refused.value) and repr(env.action_space) in str(refused.value)
+    assert env.state.tolist() == state, "a refused action was played"
+    for action in right:
+        env.step(action)
+
+
+@pytest.mark.parametrize("asks_first", [False, True])
+def test_the_seed_of_a_first_reset_without_one_gives_the_same_again(asks_first):
+    env, again = gymnasium.make("shoal/CartPole-v1"), gymnasium.make("shoal/CartPole-v1")
+    asked = env.np_random_seed if asks_first else None
+    first, _ = env.reset()
+    assert 0 <= env.np_random_seed < 2**64 and asked in (None, env.np_random_seed)
+    assert again.np_random_seed != env.np_random_seed
+    assert again.reset(seed=env.np_random_seed)[0].tobytes() == first.tobytes()
+    assert again.reset()[0].tobytes() == env.reset()[0].tobytes() != first.tobytes()
+    env.reset(seed=3)
+    assert env.np_random_seed == 3
+
+
+def test_a_generator_of_the_callers_leaves_the_seed_unknown():
+    env = shoal.envs.native.NativeEnv("shoal/CartPole-v1")
+    env.np_random = np.random.default_rng(1)
+    env.reset()
+    assert env.np_random_seed == -1
+
+
+def test_a_seed_beyond_64_bits_is_refused_and_changes_nothing():
+    env, other = gymnasium.make("shoal/CartPole-v1"), gymnasium.make("shoal/CartPole-v1")
+    env.reset(seed=2**64 - 1)
+    other.reset(seed=2**64 - 1)
+    with pytest.raises(ValueError, match=r"seeds from 0 to 2\*\*64 - 1, got 18446744073709551616"):
+        env.reset(seed=2**64)
+    assert env.np_random_seed == 2**64 - 1
+    assert env.reset()[0].tobytes() == other.reset()[0].tobytes()
+
+
+def test_a_plugins_path_with_a_colon_is_refused(tmp_path, monkeypatch):
+    """SHOAL_PLUGINS has colons between paths: no worker would find it."""
+    monkeypatch.setenv("SHOAL_PLUGINS", "")
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    (folder / "some.so").write_bytes(b"no library")
+    (tmp_path / "link.so").symlink_to(folder / "some.so")
+    for path in (folder / "some.so", tmp_path / "link.so"):
+        with pytest.raises(ValueError, match=r"a:b/some\.so has a ':'.*SHOAL_PLUGINS"):
+            shoal.envs.load_plugin(path)
+    assert os.environ["SHOAL_PLUGINS"] == ""
+
+
 def test_importing_the_engine_loads_neither_numpy_nor_torch():
     code = "import sys, shoal._core; print([m for m in ('numpy', 'torch', 'gymnasium') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

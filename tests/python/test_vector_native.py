@@ -58,6 +58,21 @@ def test_keyword_arguments_reach_the_environments(make: Make) -> None:
         make("shoal/CartPole-v1", 2, env_kwargs={"max_episode_steps": object()})
 
 
+@pytest.mark.parametrize(("limit", "told"), [(7, 7), (-1, None), (None, 500)])
+def test_the_spec_has_the_time_limit_that_holds(make: Make, limit: int | None, told: int | None) -> None:
+    spec = make("shoal/CartPole-v1", 1, env_kwargs={"max_episode_steps": limit}).spec
+    assert spec is not None and spec.max_episode_steps == told
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("episode_statistics", True), ("frame_stack", 2), ("reward_clip", [-1, 1])]
+)
+def test_what_the_engine_does_is_no_argument_of_an_environment(make: Make, name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"env_kwargs=.*'{name}'.*say make_vec\({name}=…\)"):
+        make("shoal/CartPole-v1", 2, env_kwargs={name: value})
+    make("shoal/CartPole-v1", 2, **{name: value}).reset(seed=0)
+
+
 def test_a_mask_resets_what_it_selects(make: Make) -> None:
     envs = make("shoal/CartPole-v1", 3)
     first = envs.reset(seed=0)[0]

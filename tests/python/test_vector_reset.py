@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.error import AlreadyPendingCallError
 
 from sample_envs import CounterEnv
 from vector_backends import PYTHON_BACKENDS, Make, make_on
@@ -50,6 +51,40 @@ def test_the_seed_of_make_vec_serves_the_first_reset_only(make: Make) -> None:
     assert envs.reset()[1]["seed"].tolist() == [20, 21]
     assert envs.reset()[1] == {}
     assert make(CounterEnv, 2, seed=20).reset(seed=1)[1]["seed"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("seeds", [[20, 21, 22], [2**64 + 5, 21, None]])
+@pytest.mark.parametrize("one_by_one", [{}, {"batch_size": 3}])
+def test_an_environment_that_a_mask_left_out_keeps_its_seed_of_make_vec(
+    make: Make, one_by_one: dict[str, int], seeds: list[int | None]
+) -> None:
+    envs = make(CounterEnv, 3, seed=seeds, **one_by_one)
+
+    def seeds_of_reset(**arguments: Any) -> tuple[Any, ...]:
+        envs.set_attr("seed", "not reset")
+        envs.reset(**arguments)
+        return envs.get_attr("seed")
+
+    first = {"reset_mask": np.array([True, False, False])}
+    with pytest.raises(TypeError, match="numpy array"):
+        envs.reset(options={"reset_mask": [True, False, False]})
+    assert seeds_of_reset(options=first) == (seeds[0], "not reset", "not reset")
+    assert seeds_of_reset(options=first) == (None, "not reset", "not reset")
+    assert seeds_of_reset(seed=7, options=first) == (7, "not reset", "not reset")
+    assert seeds_of_reset() == (None, *seeds[1:])
+    assert seeds_of_reset() == (None, None, None)
+
+
+def test_a_mask_of_async_reset_leaves_the_other_seeds_of_make_vec(make: Make) -> None:
+    envs = make(CounterEnv, 2, seed=20, batch_size=1)
+    for env, others in ((1, [True, False]), (0, [False, True])):
+        envs.async_reset(options={"reset_mask": ~np.array(others)})
+        with pytest.raises(AlreadyPendingCallError):
+            envs.async_reset(options={"reset_mask": ~np.array(others)})
+        infos = envs.recv()[-1]
+        assert (infos["env_id"].tolist(), infos["seed"].tolist()) == ([env], [20 + env])
+    envs.async_reset()
+    assert not any("seed" in envs.recv()[-1] for _ in range(2))
 
 
 def test_autoresets_carry_no_seed_and_no_options(make: Make) -> None:

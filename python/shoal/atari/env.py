@@ -87,6 +87,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
         self._pools = pools
         # At a game's end Gymnasium's wrapper looks at no more frames; the others look at the last one.
         self._stops_early = how.pixels == "gymnasium"
+        self._stops_at_life_loss = how.terminal_on_life_loss and how.stop_at_life_loss
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -154,6 +155,16 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
     def _np_random(self, value: np.random.Generator | None) -> None:
         self.game._np_random = value
 
+    @property
+    def _np_random_seed(self) -> int | None:
+        """The seed of the game's last reset with one: what Gymnasium's np_random_seed gives."""
+        seed: int | None = self.game._np_random_seed
+        return seed
+
+    @_np_random_seed.setter
+    def _np_random_seed(self, value: int | None) -> None:
+        self.game._np_random_seed = value
+
     def _info(self) -> dict[str, Any]:
         info: dict[str, Any] = self.game._get_info()
         return info
@@ -186,26 +197,38 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
         return reward
 
     def _play(self, action: Any) -> float:
-        """An action for frame_skip frames, or until the game is over; the picture is of them. The reward of it."""
+        """An action for frame_skip frames, or until the game is over, or a life where steps stop at its loss; the picture is of
+        them. The reward of it."""
         reward = self._frames(action)
-        lives = self.ale.lives()
         self._over = self.ale.game_over()
+        if self._stops_at_life_loss:
+            self._lost = self._lost and not self._over
+            return reward
+        lives = self.ale.lives()
         # Qbert shows 0 lives for some frames before the game is over.
         self._lost = self.preprocessing.terminal_on_life_loss and not self._over and 0 < lives < self._lives
         self._lives = lives
         return reward
 
+    def _life_or_game_over(self) -> bool:
+        """Whether this frame lost a life, be it the last one, or ended the game. To be asked once after each frame."""
+        lives = self.ale.lives()
+        self._lost = lives < self._lives
+        self._lives = lives
+        return self._lost or bool(self.ale.game_over())
+
     def _frames(self, action: Any) -> float:
         act: Callable[[Any], int] = self.ale.act
-        over, screen = self.ale.game_over, self._screen
+        ends: Callable[[], bool] = self._life_or_game_over if self._stops_at_life_loss else self.ale.game_over
+        screen = self._screen
         reward = 0.0
         for _ in self._unseen:
             reward += act(action)
-            if over():
+            if ends():
                 return reward
         if self._pools:
             reward += act(action)
-            ended = over()
+            ended = ends()
             if ended and self._stops_early:
                 return reward
             self._see(0)
@@ -213,7 +236,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
                 screen.pool()
                 return reward
         reward += act(action)
-        if self._stops_early and over():
+        if ends() and self._stops_early:
             if self._pools:
                 screen.pool_more()
             return reward

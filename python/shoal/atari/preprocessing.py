@@ -27,6 +27,9 @@ class AtariPreprocessing:
         max_pool: a picture is the larger of the last two of these frames, pixel by pixel (sprites flicker); False: the last.
         terminal_on_life_loss: a lost life ends an episode (terminated). The next goes on with the game after one no-op, until
             it is over; a reset with a seed begins a new game.
+        stop_at_life_loss: where a lost life ends an episode, lives are looked at after each frame, and a step stops with the
+            frame that loses one, be it the last, as in Gymnasium; False: after all frames of a step, and a game that shows
+            no lives goes on until it is over, as in Stable-Baselines3 and CleanRL.
         fire_reset: where the game has FIRE as its second action, an episode begins with FIRE and the action after it, each
             for frame_skip frames.
         screen_size: columns and rows of a picture, one number for both; None: as the emulator has them. At most those.
@@ -48,6 +51,7 @@ class AtariPreprocessing:
     frame_skip: int = 4
     max_pool: bool = True
     terminal_on_life_loss: bool = True
+    stop_at_life_loss: bool = False
     fire_reset: bool = True
     screen_size: int | tuple[int, int] | None = 84
     grayscale_obs: bool = True
@@ -100,7 +104,12 @@ class AtariPreprocessing:
 
 
 _LIBRARIES: dict[str, dict[str, Any]] = {
-    "gymnasium": {"terminal_on_life_loss": False, "fire_reset": False, "clip_reward": False},
+    "gymnasium": {
+        "terminal_on_life_loss": False,
+        "stop_at_life_loss": True,
+        "fire_reset": False,
+        "clip_reward": False,
+    },
     "sb3": {"pixels": "sb3", "padding_type": "zero"},
     "cleanrl": {"pixels": "cleanrl"},
 }

@@ -44,10 +44,17 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
 
     Raises:
         ValueError: for a file that is not there, is no plug-in, was built for another Shoal, needs what is missing, or
-            registers an id that is taken. Nothing is registered then.
+            registers an id that is taken, and for a path with a colon, which SHOAL_PLUGINS has between paths. Nothing is
+            registered then.
     """
     from shoal import _core
 
+    where = os.path.realpath(os.fspath(path))
+    if ":" in where:
+        raise ValueError(
+            f"load_plugin({os.fspath(path)!r}): {where} has a ':', which separates the paths of SHOAL_PLUGINS, by which worker "
+            "processes find a plug-in; move it, or rename what has the ':'"
+        )
     ids = _core.env.load_plugin(os.fspath(path))
     named = [name for name in os.environ.get("SHOAL_PLUGINS", "").split(":") if name]
     missing = [name for name in _core.env.loaded_plugins() if name not in named]

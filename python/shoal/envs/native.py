@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import operator
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import seeding
 
 from shoal import _core
 from shoal.vector.episodes import options_text
@@ -28,35 +31,60 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         kwargs: the environment's own arguments.
 
     Raises:
-        ValueError: for an unknown id or argument, or a render mode where nothing can draw it.
+        ValueError: for an unknown id or argument, an argument that is a wrapper's here, or a render mode where nothing can
+            draw it.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
 
     def __init__(self, env_id: str, render_mode: str | None = None, **kwargs: Any) -> None:
+        for name, wrapper in _OF_WRAPPERS.items():
+            if name in kwargs:
+                raise ValueError(
+                    f"{env_id} takes no {name} as a single environment: wrap it in gymnasium.wrappers.{wrapper}, or say "
+                    f"shoal.make_vec({env_id!r}, …, {name}=…)"
+                )
         self._batch = _core.env.BatchEnv(env_id, 1, json.dumps({**kwargs, "max_episode_steps": -1}))
         self.observation_space = self._batch.observation_space
         self.action_space = self._batch.action_space
         self.render_mode = render_mode
         self._obs = self._batch.obs
         self._actions = self._batch.actions
+        self._choice = self._actions[0] if isinstance(self.action_space, spaces.Discrete) else None
         self._action: Any = None
+        self._np_random, self._np_random_seed = seeding.np_random(secrets.randbits(64))
+        self._was_reset = False
         self._painter = _painter(env_id, render_mode) if render_mode is not None else None
         if self._painter is not None:
             self.metadata = self._painter.metadata
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode. The same seed gives the episode that Gymnasium's environment of the name would begin."""
+        """Begins an episode. The same seed gives the episode that Gymnasium's environment of the name would begin.
+
+        Args:
+            seed: from 0 to 2**64 - 1. A first reset without one draws it: `np_random_seed` says which.
+            options: the environment's own.
+        """
+        if isinstance(seed, int) and seed >= 2**64:
+            raise ValueError(f"native environments take seeds from 0 to 2**64 - 1, got {seed}")
         super().reset(seed=seed)
+        if not self._was_reset and self._np_random_seed != -1:  # which it is where np_random was set
+            seed = self._np_random_seed
         self._batch.reset(0, seed, options_text(options))
+        self._was_reset = True
         self._action = None
         if self.render_mode == "human":
             self.render()
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        for row, part in zip(self._actions, _parts(self.action_space, action), strict=True):
-            row[0] = part
+        try:
+            if self._choice is not None:
+                self._choice[0] = operator.index(action)
+            else:
+                self._store(action)
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+            raise ValueError(f"step(): action {action!r} is not in {self.action_space}") from None
         self._batch.step()
         self._action = action
         if self.render_mode == "human":
@@ -90,10 +118,23 @@ class NativeEnv(gymnasium.Env[Any, Any]):
     def state(self, values: Any) -> None:
         self._batch.set_state([float(value) for value in values])
 
+    def _store(self, action: Any) -> None:
+        """Raises an error of NumPy's or Python's for what is no such action."""
+        for row, part in zip(self._actions, _parts(self.action_space, action), strict=True):
+            if np.asarray(part).dtype.kind not in ("biuf" if row.dtype.kind == "f" else "biu"):
+                raise TypeError("not of the numbers that the space has")
+            row[0] = part
+
     def _observation(self) -> Any:
         return _sample(self.observation_space, iter(self._obs))
 
 
+# What the engine of shoal.make_vec does around native environments, and does not here: Gymnasium's wrappers for it.
+_OF_WRAPPERS = {
+    "episode_statistics": "RecordEpisodeStatistics",
+    "max_episode_steps": "TimeLimit",
+    "reward_clip": "ClipReward",
+}
 # Environments whose state another one of Gymnasium's draws than that of their name.
 _DRAWN_BY = {"shoal/CartPoleNoVel-v1": "CartPole-v1"}
 # What makes an environment observe the picture that it renders as.

@@ -101,7 +101,7 @@ class AsyncVectorEnv(VectorEnv):
             self._check_resettable(selected)
         self._send_reset_arguments(options, seeds, mask)
         self._io.send_reset(seeds.values, None if mask is None else mask.view(np.uint8))
-        self._was_reset, self._first_seed = True, None
+        self._note_reset(mask)
 
     def recv(self, timeout: float | None = None) -> Result:
         """The next `batch_size` results.
@@ -153,6 +153,7 @@ class AsyncVectorEnv(VectorEnv):
         if self.in_flight:
             self._io.reset_async(None, None)  # raises
         self._send_reset_arguments(options, seeds, mask)
+        self._resets = mask
         try:
             self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
         except KeyboardInterrupt:

@@ -67,7 +67,7 @@ def make_vec(
             environments, processes for several Python environments, serial for one.
         autoreset_mode: "next_step", "same_step" or "disabled", or Gymnasium's AutoresetMode.
         env_kwargs: keyword arguments of every environment.
-        seed: for the first reset() that is given none.
+        seed: for the first reset of each environment, where that reset is given none.
         copy: True gives observations that are the caller's own for as long as it holds them. Large ones of worker
             processes are lent, not copied: their memory is used again when the last view of it is gone. Writing into them
             is fine; only a later masked reset takes the rows that it leaves alone from there. False gives views that the

@@ -72,8 +72,16 @@ def description(engine: _core.VectorEnv, plan: Plan) -> dict[str, Any]:
     """What a vector environment must know of its environments."""
     native_id, kwargs = plan.recipe.native_id, plan.env_kwargs
     known = _core.env.find(native_id)
-    limit = kwargs.get("max_episode_steps", known.max_episode_steps) or None
-    spec = EnvSpec(native_id, reward_threshold=known.reward_threshold, max_episode_steps=limit, kwargs=kwargs)
+    limit = kwargs.get("max_episode_steps")
+    if limit is None:
+        limit = known.max_episode_steps
+    has_limit = limit > 0  # 0 of an id, and -1 as an argument, are none
+    spec = EnvSpec(
+        native_id,
+        reward_threshold=known.reward_threshold,
+        max_episode_steps=limit if has_limit else None,
+        kwargs=kwargs,
+    )
     return {
         "observation_space": engine.single_observation_space,
         "action_space": engine.single_action_space,

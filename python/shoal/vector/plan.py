@@ -281,6 +281,12 @@ def _refuse_for_native(asked: Asked, options: WorkerOptions, config: Any) -> Non
                 "see it. Tell them what they need by env_kwargs=…, by the options of reset(), or by environment variables, "
                 "which workers inherit and WorkerOptions(env=…) sets"
             )
+    for name in ("episode_statistics", "frame_stack", "reward_clip"):
+        if name in (asked.env_kwargs or {}):
+            raise ValueError(
+                f"make_vec(env_kwargs={{{name!r}: …}}): the engine does that around every environment, which has no such "
+                f"argument; say make_vec({name}=…)"
+            )
 
 
 def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CheckedSeeds", "Seeds", "reset_mask_of", "seeds_of"]
+__all__ = ["CheckedSeeds", "Seeds", "reset_mask_of", "seeds_left", "seeds_of"]
 
 Seeds = int | Sequence[int | None] | None
 
@@ -44,6 +44,15 @@ def seeds_of(seed: Seeds, num_envs: int) -> CheckedSeeds:
     return CheckedSeeds(None, seeds)
 
 
+def seeds_left(seed: Seeds, mask: np.ndarray | None, num_envs: int) -> Seeds:
+    """The seeds of those environments that a reset with `mask` left out; a reset without one leaves none."""
+    if seed is None or mask is None or mask.all():
+        return None
+    checked = seeds_of(seed, num_envs)
+    seeds = checked.values if checked.large is None else checked.large
+    return [None if was_reset else own for own, was_reset in zip(seeds or (), mask, strict=True)]
+
+
 def reset_mask_of(mask: Any, num_envs: int) -> np.ndarray:
     """`options["reset_mask"]`: a bool array, True for at least one environment."""
     if not isinstance(mask, np.ndarray):
@@ -56,4 +65,4 @@ def reset_mask_of(mask: Any, num_envs: int) -> np.ndarray:
         raise ValueError(
             f"`options['reset_mask']` must contain a boolean array with at least one True value, got reset_mask={mask}"
         )
-    return np.ascontiguousarray(mask)
+    return np.array(mask)  # which the caller may change while the reset is under way

@@ -24,7 +24,7 @@ from shoal.ipc.sharing import Parcel
 from shoal.vector import infos as info_batches
 from shoal.vector.action_parts import batch_of_parts, checked_ids, with_part
 from shoal.vector.episodes import add_statistics, options_text
-from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_of
+from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_left, seeds_of
 from shoal.vector.snapshots import Snapshots
 from shoal.vector.worker import EnvGroup
 
@@ -92,7 +92,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             engine, self.single_observation_space, self.single_action_space, copy, exact, episode_statistics
         )
         self._sends_actions = self._io.sends_actions
-        self._first_seed = seed
+        self._first_seed = seed  # of those that were not reset yet
+        self._resets: np.ndarray | None = None  # the mask of the reset under way
         self._pending: str | None = None
         self._interrupted = False  # whether Ctrl-C left the wait for it
         self._parts: dict[int, Any] = {}  # actions that wait for the others, by environment
@@ -129,6 +130,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._check_idle("reset_async")
         seeds, mask, options = self._reset_arguments_of(seed, options)
         self._send_reset_arguments(options, seeds)
+        self._resets = mask
         try:
             self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
         except KeyboardInterrupt:
@@ -139,7 +141,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         self._check_pending("reset")
         observations, extra = self._wait(self._io.reset_wait, timeout)
-        self._was_reset, self._first_seed = True, None
+        self._note_reset(self._resets)
         return observations, self._infos(extra) if extra else {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -534,7 +536,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _reset_arguments_of(
         self, seed: Seeds, options: dict[str, Any] | None
     ) -> tuple[CheckedSeeds, np.ndarray | None, dict[str, Any] | None]:
-        """The seeds, by default those of make_vec for the first reset; the mask, or None; the options without it."""
+        """The seeds, by default those of make_vec for each environment's first reset; the mask, or None; the options without
+        it."""
         seeds = seeds_of(self._first_seed if seed is None else seed, self.num_envs)
         mask = None
         if options is not None and not isinstance(options, Mapping):
@@ -543,6 +546,11 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             options = dict(options)
             mask = reset_mask_of(options.pop("reset_mask"), self.num_envs)
         return seeds, mask, options
+
+    def _note_reset(self, mask: np.ndarray | None) -> None:
+        """After a reset: the environments that it left out keep their seeds of make_vec."""
+        self._was_reset = True
+        self._first_seed = seeds_left(self._first_seed, mask, self.num_envs)
 
     def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any) -> None:
         if self._native:
