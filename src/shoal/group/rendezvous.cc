@@ -59,6 +59,14 @@ bool rank_0_is_on_loopback(const Launch& launch) {
   }
 }
 
+/// Whether no rank can come from another machine. Rank 0's own name may stand for the loopback on its machine, and for an
+/// address of the network on all others, which have the secret.
+bool stays_on_loopback(const Launch& launch, const JoinOptions& options) {
+  const std::string& address = launch.address;
+  const bool says_so = address == "localhost" || address.starts_with("127.") || address == "::1";
+  return rank_0_is_on_loopback(launch) && (options.secret.empty() || says_so);
+}
+
 class Rendezvous {
  public:
   Rendezvous(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes)
@@ -66,6 +74,8 @@ class Rendezvous {
         options_(options),
         arena_bytes_(arena_bytes),
         deadline_(os::deadline_after(options.timeout)),
+        answer_deadline_(deadline_ > os::kNoDeadline - kAnswer ? os::kNoDeadline
+                                                               : deadline_ + kAnswer),
         me_{launch.rank, this_host(), static_cast<int>(::getpid())} {}
 
   Meeting run() {
@@ -137,7 +147,7 @@ class Rendezvous {
           auto channel = listener->accept(os::Deadline::min());
           return channel ? std::optional<Link>(std::move(*channel)) : std::nullopt;
         },
-        [&](const Greeting& guest) { return local_objection(guest); }, "");
+        [&](const Greeting& guest) { return local_objection(guest, reception.guests()); }, "");
     auto& guests = reception.guests();
     const auto complete = [&] { return admitted(guests) + 1 == launch_.local_size; };
     const auto tell = [&] { tell_missing([&] { return missing_locals(guests); }); };
@@ -150,7 +160,7 @@ class Rendezvous {
     return std::move(guests);
   }
 
-  std::string local_objection(const Greeting& guest) const {
+  std::string local_objection(const Greeting& guest, const std::vector<Guest>& others) const {
     if (guest.attempt != launch_.attempt) return other_attempt(guest);
     if (guest.size != launch_.size) return other_size(guest);
     if (guest.members.size() != 1 || guest.members.front().rank != guest.rank || guest.rank < 0 ||
@@ -158,6 +168,10 @@ class Rendezvous {
       return fmt::format("rank {} is none of {}", guest.rank, launch_.size);
     if (guest.local_rank < 1 || guest.local_rank >= launch_.local_size)
       return fmt::format("local rank {} is none of {}", guest.local_rank, launch_.local_size);
+    for (const Guest& other : others)
+      if (other.greeting && other.greeting->local_rank == guest.local_rank)
+        return fmt::format("local rank {} is rank {} already, so it is not rank {}",
+                           guest.local_rank, other.greeting->rank, guest.rank);
     return "";
   }
 
@@ -225,10 +239,16 @@ class Rendezvous {
         std::move(objection), options_.secret);
   }
 
+  /// Where others come to; nobody where the port (0: any) is taken.
+  std::optional<os::StreamListener> listen_at(int port) const {
+    return stays_on_loopback(launch_, options_)
+               ? os::StreamListener::bind_host(launch_.address, port)
+               : os::StreamListener::bind(false, port);
+  }
+
   os::StreamListener listen() {
-    const bool loopback = rank_0_is_on_loopback(launch_);
     for (const int port : launch_.ports)
-      if (auto listener = os::StreamListener::bind(loopback, port)) return std::move(*listener);
+      if (auto listener = listen_at(port)) return std::move(*listener);
     throw Error(
         fmt::format("{}: none of the ports {} of this host is free; name another by "
                     "SHOAL_GROUP_ADDR=host:port",
@@ -257,7 +277,10 @@ class Rendezvous {
     for (Guest& guest : guests) {
       if (!guest.greeting->for_data) continue;
       meeting_.data.push_back(guest.link.take_stream());
-      welcome.places.push_back({meeting_.data.back().peer_address(), guest.greeting->port});
+      welcome.places.push_back({stays_on_loopback(launch_, options_)
+                                    ? launch_.address
+                                    : meeting_.data.back().peer_address(),
+                                guest.greeting->port});
     }
     for (Guest& guest : guests) {
       if (guest.greeting->for_data) continue;
@@ -477,7 +500,7 @@ class Rendezvous {
     };
     const std::string whom =
         fmt::format("rank 0 at {}, port {}", launch_.address, fmt::join(launch_.ports, ", "));
-    auto listener = os::StreamListener::bind(rank_0_is_on_loopback(launch_), 0);
+    auto listener = listen_at(0);
     if (!listener) throw Error(describe() + ": no port of this host is free");
     Greeting greets = greeting(false);
     greets.members = here;
@@ -548,7 +571,7 @@ class Rendezvous {
   Welcome await_welcome(Admission& admission, os::Message& message, const std::string& whom,
                         const std::string& secret, const std::function<void()>& meanwhile) {
     for (;;) {
-      const auto slice = std::min(deadline_ + kAnswer, os::deadline_after(kLook));
+      const auto slice = std::min(answer_deadline_, os::deadline_after(kLook));
       const auto outcome = await(admission.link, message, slice);
       if (outcome == os::RecvOutcome::kMessage) {
         Welcome welcome = unpack_welcome(
@@ -561,8 +584,7 @@ class Rendezvous {
         throw Error(
             fmt::format("{}: {} ended, or gave up, before all ranks had come", describe(), whom));
       meanwhile();
-      if (os::Clock::now() >=
-          deadline_ + kAnswer)  // it has the same deadline, and says who is missing
+      if (os::Clock::now() >= answer_deadline_)
         throw TimedOut(
             fmt::format("{}: some ranks did not come within {} s", describe(), seconds()));
     }
@@ -615,6 +637,7 @@ class Rendezvous {
   const JoinOptions& options_;
   const std::size_t arena_bytes_;
   const os::Deadline deadline_;
+  const os::Deadline answer_deadline_;  // for what a peer with the same deadline says of it
   const os::Deadline started_ = os::Clock::now();
   const Member me_;
   std::chrono::milliseconds pause_ = kShortestPause;

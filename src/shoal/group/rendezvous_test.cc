@@ -148,6 +148,53 @@ TEST(Rendezvous, ASecondRankOfTheSameNumberIsRefused) {
   EXPECT_THAT(twin, HasSubstr("rank 1 is there already"));
 }
 
+TEST(Rendezvous, ASecondRankOfTheSameLocalNumberIsRefused) {
+  auto launches = testing::launches({3});
+  launches[2].local_rank = 1;
+  std::vector<std::string> ends(3);
+  std::vector<std::jthread> ranks;
+  ranks.emplace_back([&] { ends[0] = outcome(launches[0], {.timeout = 1s}); });
+  for (const std::size_t i : {1, 2})
+    ranks.emplace_back([&, i] { ends[i] = outcome(launches[i], {.timeout = 700ms}); });
+  ranks.clear();
+  EXPECT_THAT(ends[0], HasSubstr("local rank 2 did not come"));
+  EXPECT_THAT(ends[1] + ends[2], HasSubstr("local rank 1 is rank "));
+}
+
+bool is_of_this_machine(const char* address) {
+  try {
+    return os::StreamListener::bind_host(address, 0).has_value();
+  } catch (const Error&) {  // a machine without IPv6
+    return false;
+  }
+}
+
+TEST(Rendezvous, EveryAddressOfTheLoopbackWillDo) {
+  for (const char* address : {"127.0.1.1", "::1", "localhost"}) {
+    if (!is_of_this_machine(address)) continue;
+    auto launches = testing::launches({1, 1, 1});
+    for (Launch& launch : launches) launch.address = address;
+    std::vector<std::jthread> ranks;
+    for (const Launch& launch : launches)
+      ranks.emplace_back([&] { EXPECT_EQ(outcome(launch, {.timeout = 60s}), "") << address; });
+  }
+}
+
+TEST(Rendezvous, ANameOfRank0ThatIsTheLoopbackOnItsOwnMachineOnlyIsHeardBeyondIt) {
+  auto launches = testing::launches({1, 1});
+  launches[0].address = "0x7f.1";     // as a name that its machine gives itself
+  launches[1].address = "127.0.0.2";  // as the address that others know
+  std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 60s, .secret = "a"}), ""); });
+  EXPECT_EQ(outcome(launches[1], {.timeout = 60s, .secret = "a"}), "");
+}
+
+TEST(Rendezvous, WhoeverWaitsWithoutEndIsFound) {
+  const auto launches = testing::launches({1, 1});
+  const auto endless = std::chrono::nanoseconds::max();
+  std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = endless}), ""); });
+  EXPECT_EQ(outcome(launches[1], {.timeout = endless}), "");
+}
+
 TEST(Rendezvous, OneThatIsKilledBeforeAllHaveComeMakesRoom) {
   const auto launches = testing::launches({3});
   const auto rank = [&](std::size_t i) {
