@@ -81,8 +81,10 @@ class FrameStack final : public BatchEnv {
         n_(static_cast<std::size_t>(n)),
         observation_space_(stacked(batch_->observation_space(), n)) {
     for (const Leaf& leaf : leaves(batch_->observation_space())) {
-      frames_.emplace_back(leaf.spec.bytes() * static_cast<std::size_t>(batch_->count()));
-      views_.push_back({frames_.back().data(), batch_->count(), leaf.spec});
+      const std::size_t bytes = leaf.spec.bytes() * static_cast<std::size_t>(batch_->count());
+      newest_.emplace_back(bytes);
+      views_.push_back({newest_.back().data(), batch_->count(), leaf.spec});
+      stacks_.emplace_back(bytes * n_);
     }
   }
 
@@ -95,6 +97,7 @@ class FrameStack final : public BatchEnv {
     batch_->reset_with(i, seed, options);
     for (std::size_t leaf = 0; leaf < views_.size(); ++leaf) {
       for (std::size_t frame = 0; frame < n_; ++frame) put(leaf, i, frame);
+      show(leaf, i);
     }
   }
   void check_reset_options(const ResetOptions& options) const override {
@@ -106,18 +109,40 @@ class FrameStack final : public BatchEnv {
     for (std::size_t leaf = 0; leaf < views_.size(); ++leaf) {
       const std::size_t bytes = views_[leaf].row_bytes();
       for (int i = lo; i < hi; ++i) {
-        std::byte* const row = rows().obs[leaf].row_data(i);
-        std::memmove(row, row + bytes, (n_ - 1) * bytes);
+        std::byte* const stack = stack_of(leaf, i);
+        std::memmove(stack, stack + bytes, (n_ - 1) * bytes);
         put(leaf, i, n_ - 1);
+        show(leaf, i);
       }
     }
   }
 
   std::vector<double> state(int i) const override { return batch_->state(i); }
   void set_state(int i, std::span<const double> state) override { batch_->set_state(i, state); }
-  // The frames are in the rows, which the engine keeps.
-  std::vector<std::byte> save(int i) const override { return batch_->save(i); }
-  void load(int i, std::span<const std::byte> state) override { batch_->load(i, state); }
+  /// The frames, then what the environment saves.
+  std::vector<std::byte> save(int i) const override {
+    std::vector<std::byte> all;
+    for (std::size_t leaf = 0; leaf < views_.size(); ++leaf) {
+      const std::byte* const stack = stack_of(leaf, i);
+      all.insert(all.end(), stack, stack + n_ * views_[leaf].row_bytes());
+    }
+    const auto own = batch_->save(i);
+    all.insert(all.end(), own.begin(), own.end());
+    return all;
+  }
+  void load(int i, std::span<const std::byte> state) override {
+    std::size_t frames = 0;
+    for (const shm::TensorView& view : views_) frames += n_ * view.row_bytes();
+    if (state.size() < frames)
+      throw InvalidArgument(
+          "load: these bytes are not the state of an environment with frame_stack");
+    batch_->load(i, state.subspan(frames));
+    for (std::size_t leaf = 0; leaf < views_.size(); ++leaf) {
+      const std::size_t bytes = n_ * views_[leaf].row_bytes();
+      std::memcpy(stack_of(leaf, i), state.data(), bytes);
+      state = state.subspan(bytes);
+    }
+  }
 
  protected:
   void attached() override {
@@ -127,17 +152,29 @@ class FrameStack final : public BatchEnv {
   }
 
  private:
-  /// The newest observation of environment i becomes frame `frame` of its row.
-  void put(std::size_t leaf, int i, std::size_t frame) const noexcept {
+  std::byte* stack_of(std::size_t leaf, int i) noexcept {
+    return stacks_[leaf].data() + static_cast<std::size_t>(i) * n_ * views_[leaf].row_bytes();
+  }
+  const std::byte* stack_of(std::size_t leaf, int i) const noexcept {
+    return const_cast<FrameStack*>(this)->stack_of(leaf, i);
+  }
+  /// The newest observation of environment i becomes frame `frame` of its stack.
+  void put(std::size_t leaf, int i, std::size_t frame) noexcept {
     const std::size_t bytes = views_[leaf].row_bytes();
-    std::memcpy(rows().obs[leaf].row_data(i) + frame * bytes, views_[leaf].row_data(i), bytes);
+    std::memcpy(stack_of(leaf, i) + frame * bytes, views_[leaf].row_data(i), bytes);
+  }
+  /// Into the row, which its reader may write to.
+  void show(std::size_t leaf, int i) const noexcept {
+    const std::size_t bytes = n_ * views_[leaf].row_bytes();
+    std::memcpy(rows().obs[leaf].row_data(i), stack_of(leaf, i), bytes);
   }
 
   std::unique_ptr<BatchEnv> batch_;
   std::size_t n_;
   Space observation_space_;
-  std::vector<std::vector<std::byte>> frames_;  // the newest observations, by leaf
+  std::vector<std::vector<std::byte>> newest_;  // observations of all environments, by leaf
   std::vector<shm::TensorView> views_;          // of them
+  std::vector<std::vector<std::byte>> stacks_;  // n frames of each environment, by leaf
 };
 
 }  // namespace

@@ -47,6 +47,35 @@ TEST(FrameStack, KeepsTheLastOnesAndAResetFillsAll) {
   EXPECT_EQ(row_zero[0], row_zero[4]);
 }
 
+TEST(FrameStack, WhatAReaderWritesOverItsRowIsNotInLaterOnes) {
+  const auto one = make_batch("shoal/CartPole-v1", 1, R"({"frame_stack": 3})");
+  const auto other = make_batch("shoal/CartPole-v1", 1, R"({"frame_stack": 3})");
+  BatchArrays kept(*one), spoilt(*other);
+  one->reset(0, 5);
+  other->reset(0, 5);
+  for (int t = 0; t < 4; ++t) {
+    for (float& value : spoilt.obs(0, 12)) value = -100;
+    one->step_range(0, 1);
+    other->step_range(0, 1);
+    EXPECT_THAT(spoilt.obs(0, 12), testing::ElementsAreArray(kept.obs(0, 12)));
+  }
+}
+
+TEST(FrameStack, IsPartOfTheState) {
+  const auto from = make_batch("shoal/CartPole-v1", 2, R"({"frame_stack": 3})");
+  const auto to = make_batch("shoal/CartPole-v1", 1, R"({"frame_stack": 3})");
+  BatchArrays a(*from), b(*to);
+  from->reset(1, 3);
+  to->reset(0, 4);
+  for (int t = 0; t < 2; ++t) from->step_range(1, 2);
+  const auto state = from->save(1);
+  to->load(0, state);
+  from->step_range(1, 2);
+  to->step_range(0, 1);
+  EXPECT_THAT(b.obs(0, 12), testing::ElementsAreArray(a.obs(1, 12)));
+  EXPECT_THROW(to->load(0, std::span(state).first(9)), InvalidArgument);
+}
+
 TEST(FrameStack, OptionsThatMeanNothingAreRefused) {
   for (const char* const bad :
        {R"({"frame_stack": 0})", R"({"frame_stack": 2.5})", R"({"reward_clip": [1, 0]})",

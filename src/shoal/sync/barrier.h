@@ -149,15 +149,17 @@ class BasicBarrier {
   /// Breaks it when a member is dead: `lives(Owner) -> bool`.
   template <class Lives>
   void check_members(Lives lives) noexcept {
-    Owner dead = kNobody;
     {
       const auto latched = latch();
+      Owner dead = kNobody;
       for (std::uint32_t i = 0; i < slots_; ++i) {
         const Owner owner = this->owner(members()[i]);
         if (owner != kNobody && !lives(owner)) dead = owner;
       }
+      if (dead == kNobody || broken()) return;
+      break_latched(dead);
     }
-    if (dead != kNobody) break_it(dead, nullptr);
+    wake_.change_and_wake_all();
   }
 
   /// `me` will not come again, and nobody is to wait for it. Its arrivals that still wait count.
@@ -200,10 +202,14 @@ class BasicBarrier {
     {
       const auto latched = latch();
       if (broken() || (only != nullptr && *only != round())) return;
-      culprit_.store(culprit, std::memory_order_relaxed);
-      core_.store(std::uint64_t{1} << 32 | round(), std::memory_order_release);  // [round]
+      break_latched(culprit);
     }
     wake_.change_and_wake_all();
+  }
+
+  void break_latched(Owner culprit) noexcept {
+    culprit_.store(culprit, std::memory_order_relaxed);
+    core_.store(std::uint64_t{1} << 32 | round(), std::memory_order_release);  // [round]
   }
 
   void next_round(bool broke) noexcept {

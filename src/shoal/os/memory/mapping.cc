@@ -17,6 +17,12 @@ Mapping Mapping::map(const Memfd& memfd, const std::string& name, Access access)
   return Mapping(static_cast<std::byte*>(data), memfd.bytes());
 }
 
+Mapping Mapping::of_this_process(std::size_t bytes, const std::string& name) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw SystemError(fmt::format("get the {} bytes of \"{}\"", bytes, name));
+  return Mapping(static_cast<std::byte*>(data), bytes);
+}
+
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   if (this != &other) {
     if (data_ != nullptr) ::munmap(data_, bytes_);

@@ -1,4 +1,4 @@
-// Bytes of a file in this process's address space.
+// Bytes of a file, or of this process alone, in its address space.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace shoal::os {
 
-/// A shared mapping of a whole file; a resource. It stays valid after the descriptor is closed.
+/// A mapping; a resource. One of a file stays valid after the descriptor is closed.
 ///
-/// Processes: every process maps at its own address.
-/// Fork: the child has the same mapping at the same address.
+/// Processes: every process maps a file at its own address.
+/// Fork: the child has the mapping at the same address; what is of a file is shared, what is private is a copy.
 class Mapping {
  public:
   enum class Access { kReadWrite, kReadOnly };
@@ -28,6 +28,9 @@ class Mapping {
   /// room.
   static Mapping map(const Memfd& memfd, const std::string& name,
                      Access access = Access::kReadWrite);
+
+  /// Zeroed memory of this process, in whole pages. `name` is for the error. Throws SystemError when there is no room.
+  static Mapping of_this_process(std::size_t bytes, const std::string& name);
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }

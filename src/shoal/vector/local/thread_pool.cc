@@ -3,9 +3,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "shoal/os/limits/affinity.h"
+#include "shoal/os/log.h"
 #include "shoal/os/process/signals.h"
 #include "shoal/process/self/own_thread.h"
 #include "shoal/sync/spin_wait.h"
@@ -71,12 +73,23 @@ void ThreadPool::start_round(const Share& share) {
 }
 
 void ThreadPool::wake(int worker) {
-  if (worker > static_cast<int>(threads_.size())) {
-    // Signals are for the program's own threads.
-    const os::BlockSignals block = os::BlockSignals::all();
+  const bool is_there = worker <= static_cast<int>(threads_.size()) || start_thread(worker);
+  if (is_there) workers_[static_cast<std::size_t>(worker)].doorbell.ring();
+}
+
+/// False: there is none to be had. The chunks that it would have begun with are there for the others to take.
+bool ThreadPool::start_thread(int worker) {
+  if (out_of_threads_) return false;
+  const os::BlockSignals block = os::BlockSignals::all();  // they are for the program's own threads
+  try {
     threads_.emplace_back([this, worker] { thread_main(worker); });
+  } catch (const std::system_error& error) {
+    out_of_threads_ = true;
+    os::log(os::LogLevel::kWarning, "vector",
+            "environments are stepped by {} threads instead of {}: another cannot be started: {}",
+            worker, threads(), error.what());
   }
-  workers_[static_cast<std::size_t>(worker)].doorbell.ring();
+  return !out_of_threads_;
 }
 
 bool ThreadPool::finish(os::Deadline deadline) {

@@ -93,6 +93,7 @@ class ThreadPool {
   void run_alone() noexcept;
   bool wait_for_threads(os::Deadline deadline);
   void wake(int worker);
+  bool start_thread(int worker);
   void thread_main(int worker);
   void finish_round();
   void give_up_round() noexcept;
@@ -116,6 +117,7 @@ class ThreadPool {
   std::uint64_t end_ns_ = 0;
   std::uint64_t caller_parks_ = 0;
   int until_sleep_check_ = 0;
+  bool out_of_threads_ = false;  // the system has no more
 };
 
 }  // namespace shoal::vector

@@ -3,13 +3,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "shoal/os/limits/affinity.h"
+#include "shoal/os/log.h"
+#include "shoal/os/memory/mapping.h"
+#include "shoal/os/testing/child.h"
 
 namespace shoal::vector {
 namespace {
@@ -217,6 +223,39 @@ TEST(ThreadVectorEnv, ACopyInAForkedChildEndsQuietly) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   EXPECT_NO_THROW(p.envs->step());
+}
+
+TEST(ThreadVectorEnv, ACopyInAForkedChildHasRowsOfItsOwn) {
+  Envs p(2, 1, 0us);
+  auto& action = p.envs->actions()[0].as<std::int64_t>()[0];
+  action = 1;
+  os::testing::Child child([&] {
+    const bool is_copy = action == 1;
+    action = 0;
+    return is_copy ? 0 : 1;
+  });
+  EXPECT_EQ(child.join(), (os::ProcessEnd{.code = 0}));
+  EXPECT_EQ(action, 1);
+}
+
+TEST(ThreadVectorEnv, WhereNoThreadCanBeStartedTheCallerStepsAll) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's memory has no limit";
+#else
+  os::testing::Child child([] {
+    os::set_log_level(os::LogLevel::kOff);
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    constexpr rlim_t kLessThanAStack = 1 << 20;
+    const rlim_t room = pages * os::page_size() + kLessThanAStack;
+    const rlimit limit{room, room};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) return 2;
+    Envs e(64, 4, 20us);
+    for (int t = 0; t < 20; ++t) e.envs->step();
+    return std::ranges::all_of(e.probe->steps, [](int steps) { return steps == 20; }) ? 0 : 1;
+  });
+  EXPECT_EQ(child.join(), (os::ProcessEnd{.code = 0}));
+#endif
 }
 
 }  // namespace

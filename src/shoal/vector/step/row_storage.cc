@@ -4,9 +4,8 @@ namespace shoal::vector {
 
 RowStorage::RowStorage(const env::Space& observation, const env::Space& action, int num_envs,
                        AutoresetMode mode) {
-  const std::string name = "shoal rows";
-  memory_ = os::Mapping::map(
-      os::Memfd::create(name, Rows::bytes(observation, action, num_envs, mode)), name);
+  memory_ =
+      os::Mapping::of_this_process(Rows::bytes(observation, action, num_envs, mode), "shoal rows");
   rows_ = Rows::map(memory_.data(), observation, action, num_envs, mode);
 }
 
