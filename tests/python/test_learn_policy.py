@@ -43,6 +43,7 @@ def batch_of(space, rows):
 
 SPACES = {
     "pictures": (learn_envs.Pictures, {"normalize_obs": True}),
+    "stacked pictures": (learn_envs.Pictures, {"normalize_obs": True, "frame_stack": 2}),
     "drift": (learn_envs.Drift, {"normalize_obs": True, "activation": "relu"}),
     "plain": ("shoal/CartPole-v1", {}),
     "shared": ("shoal/Acrobot-v1", {"shared_hidden": True}),

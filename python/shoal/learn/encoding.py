@@ -25,21 +25,27 @@ NATURE_FEATURES = 512
 VARIANCE_FLOOR = 1e-8
 """Added to the variance of normalised observations."""
 _MAX_CHANNELS = 32
+_MAX_FRAMES = 32
 _MIN_IMAGE_SIDE = 36
 
 
 def image_order(leaf: Leaf) -> str | None:
-    """Where the channels of an image are, "first" or "last"; None: the leaf is not an image."""
-    if leaf.description["type"] != "Box" or leaf.dtype != "uint8" or len(leaf.shape) != 3:
+    """Where the channels of an image, or of each of stacked images, are, "first" or "last"; None: the leaf is neither."""
+    if leaf.description["type"] != "Box" or leaf.dtype != "uint8":
         return None
-    if leaf.shape[0] <= _MAX_CHANNELS and min(leaf.shape[1:]) >= _MIN_IMAGE_SIDE:
+    shape = leaf.shape[1:] if len(leaf.shape) == 4 and leaf.shape[0] <= _MAX_FRAMES else leaf.shape
+    if len(shape) != 3:
+        return None
+    if shape[0] <= _MAX_CHANNELS and min(shape[1:]) >= _MIN_IMAGE_SIDE:
         return "first"
-    return "last" if leaf.shape[2] <= _MAX_CHANNELS and min(leaf.shape[:2]) >= _MIN_IMAGE_SIDE else None
+    return "last" if shape[2] <= _MAX_CHANNELS and min(shape[:2]) >= _MIN_IMAGE_SIDE else None
 
 
-def image_shape(leaf: Leaf) -> tuple[int, ...]:
-    shape = leaf.shape
-    return shape if image_order(leaf) == "first" else (shape[2], shape[0], shape[1])
+def image_shape(leaf: Leaf) -> tuple[int, int, int]:
+    """Of what the network takes: channels first, those of one frame after the other's."""
+    first, second, third = leaf.shape[-3:]
+    channels, height, width = (first, second, third) if image_order(leaf) == "first" else (third, first, second)
+    return numel(leaf.shape[:-3]) * channels, height, width
 
 
 def module_name(leaf: Leaf) -> str:

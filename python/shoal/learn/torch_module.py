@@ -206,8 +206,10 @@ class TorchPolicy(nn.Module):
         for leaf in self._leaves:
             value = torch.as_tensor(leaf.pick(observation))
             if image_order(leaf) is not None:
+                value = value.reshape(-1, *leaf.shape[-3:])
                 if image_order(leaf) == "last":
                     value = value.permute(0, 3, 1, 2)
+                value = value.reshape(-1, *image_shape(leaf))
                 images.append(self.cnn[module_name(leaf)](value.float() / 255))
             else:
                 flat = _dense(leaf, value)

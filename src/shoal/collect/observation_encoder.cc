@@ -15,14 +15,18 @@ namespace {
 
 constexpr std::int64_t kMinImageSide = 36;
 constexpr std::int64_t kMaxChannels = 32;
+constexpr std::int64_t kMaxFrames = 32;
 constexpr double kVarianceFloor = 1e-8;  // added to the variance, as SB3 and Gymnasium do
 
 enum class ImageOrder : std::uint8_t { kNone, kFirst, kLast };
 
-// Channels first when the first dimension is the smallest (a stack of frames), else last.
+// Of the last three dimensions: channels first when the first of them is the smallest (a stack of
+// frames), else last.
 ImageOrder image_order(const env::Box& box) {
-  const auto& shape = box.spec.shape;
-  if (box.spec.dtype != shm::DType::kU8 || shape.size() != 3) return ImageOrder::kNone;
+  std::span<const std::int64_t> shape = box.spec.shape;
+  if (box.spec.dtype != shm::DType::kU8) return ImageOrder::kNone;
+  if (shape.size() == 4 && shape[0] <= kMaxFrames) shape = shape.subspan(1);
+  if (shape.size() != 3) return ImageOrder::kNone;
   const bool first =
       shape[0] <= kMaxChannels && shape[1] >= kMinImageSide && shape[2] >= kMinImageSide;
   const bool last =
@@ -52,12 +56,23 @@ void one_hot(const T* in, std::span<const std::int64_t> n, std::span<const std::
   }
 }
 
-// [height, width, channels] to [channels, height, width].
-void channels_first(const std::byte* in, const shm::TensorSpec& out_spec, std::byte* out) {
-  const std::int64_t channels = out_spec.shape[0];
+// What an image of that order is stored as. The channels of stacked frames follow each other.
+std::vector<std::int64_t> stored_shape(std::span<const std::int64_t> shape, ImageOrder order) {
+  const std::int64_t frames = shape.size() == 4 ? shape[0] : 1;
+  const auto s = shape.last(3);
+  if (order == ImageOrder::kFirst) return {frames * s[0], s[1], s[2]};
+  return {frames * s[2], s[0], s[1]};
+}
+
+// [height, width, channels] to [channels, height, width], `frames` times.
+void channels_first(const std::byte* in, const shm::TensorSpec& out_spec, std::int64_t frames,
+                    std::byte* out) {
+  const std::int64_t channels = out_spec.shape[0] / frames;
   const std::int64_t pixels = out_spec.shape[1] * out_spec.shape[2];
-  for (std::int64_t c = 0; c < channels; ++c) {
-    for (std::int64_t p = 0; p < pixels; ++p) out[c * pixels + p] = in[p * channels + c];
+  for (std::int64_t f = 0; f < frames; ++f, in += channels * pixels, out += channels * pixels) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t p = 0; p < pixels; ++p) out[c * pixels + p] = in[p * channels + c];
+    }
   }
 }
 
@@ -91,11 +106,9 @@ void ObservationEncoder::add_leaf(const env::Leaf& leaf) {
   if (const auto* box = leaf.space.get_if<env::Box>()) {
     const ImageOrder order = image_order(*box);
     if (order != ImageOrder::kNone) {
-      const auto& s = box->spec.shape;
       plan.form = order == ImageOrder::kFirst ? Form::kImageFirst : Form::kImageLast;
       plan.image = static_cast<std::int64_t>(specs_.size());
-      specs_.push_back(
-          {shm::DType::kU8, order == ImageOrder::kFirst ? s : std::vector{s[2], s[0], s[1]}});
+      specs_.push_back({shm::DType::kU8, stored_shape(box->spec.shape, order)});
       image_paths_.push_back(leaf.path);
     } else {
       plan.form = box->spec.dtype == shm::DType::kU8 ? Form::kBytes : Form::kNumbers;
@@ -157,12 +170,13 @@ void ObservationEncoder::encode_leaf(const Plan& plan, const shm::TensorView& ra
   const std::int64_t numel = raw.row.numel();
   if (plan.form == Form::kImageFirst || plan.form == Form::kImageLast) {
     const auto& image = encoded[static_cast<std::size_t>(plan.image)];
+    const std::int64_t frames = raw.row.shape.size() == 4 ? raw.row.shape[0] : 1;
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::byte* in = raw.row_data(from + r);
       if (plan.form == Form::kImageFirst) {
         std::memcpy(image.row_data(to + r), in, image.row_bytes());
       } else {
-        channels_first(in, image.row, image.row_data(to + r));
+        channels_first(in, image.row, frames, image.row_data(to + r));
       }
     }
     return;

@@ -5,8 +5,8 @@
 // flattened (and, when asked, normalised by running moments and clipped; unsigned bytes scaled to
 // [0, 1] instead), a Discrete or MultiDiscrete as one-hot vectors, a MultiBinary as zeros and ones.
 // An image is a Box of unsigned bytes of rank 3 (height, width, channels or channels, height,
-// width) whose sides are at least 36, the least that the Nature CNN takes; it is stored as bytes,
-// channels first.
+// width) whose sides are at least 36, the least that the Nature CNN takes, or, of rank 4, a stack of
+// at most 32 of these; it is stored as bytes, channels first, those of one frame after the other's.
 //
 // Threads: one at a time.
 #pragma once

@@ -89,6 +89,26 @@ TEST(ObservationEncoder, FramesThatAreStackedFirstStayAsTheyAre) {
   EXPECT_EQ(encoder.specs()[0].shape, (std::vector<std::int64_t>{4, 84, 84}));
 }
 
+TEST(ObservationEncoder, ColouredFramesThatAreStackedAreChannelsOneFrameAfterTheOther) {
+  ObservationEncoder encoder(env::Space{env::Box{{DType::kU8, {2, 40, 36, 3}}, {0}, {255}}});
+  EXPECT_FALSE(encoder.has_dense());
+  EXPECT_EQ(encoder.specs()[0].shape, (std::vector<std::int64_t>{6, 40, 36}));
+  std::vector<std::uint8_t> frames;
+  const auto raw = view(frames, 1, {DType::kU8, {2, 40, 36, 3}});
+  for (std::size_t k = 0; k < frames.size(); ++k) frames[k] = static_cast<std::uint8_t>(k * 7);
+  std::vector<std::uint8_t> image;
+  const auto encoded = view(image, 1, encoder.specs()[0]);
+  encoder.encode({&raw, 1}, {&encoded, 1}, false);
+  for (std::size_t f : {0, 1}) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      EXPECT_EQ(image[((f * 3 + c) * 40 + 17) * 36 + 35],
+                frames[((f * 40 + 17) * 36 + 35) * 3 + c]);
+    }
+  }
+  const ObservationEncoder first(env::Space{env::Box{{DType::kU8, {2, 3, 40, 36}}, {0}, {255}}});
+  EXPECT_EQ(first.specs()[0].shape, (std::vector<std::int64_t>{6, 40, 36}));
+}
+
 TEST(ObservationEncoder, ImagesTooSmallForTheNetworkAreFlattened) {
   const ObservationEncoder encoder(env::Space{env::Box{{DType::kU8, {8, 8, 3}}, {0}, {255}}});
   EXPECT_TRUE(encoder.image_paths().empty());

@@ -45,6 +45,20 @@ std::string lines_until(const fs::path& path, std::int64_t step) {
   return kept;
 }
 
+/// What a run left that was killed before it had a checkpoint to go on from: none of it is the new run's.
+void remove_remains(const fs::path& directory) {
+  try {
+    static_cast<void>(read_run_config(directory));
+  } catch (const CorruptFile&) {
+    return;  // no run was here
+  }
+  std::error_code error;  // what cannot be removed is replaced, or stays
+  for (const auto& entry : fs::directory_iterator(directory / "checkpoints", error)) {
+    if (entry.path().filename().string().starts_with("best")) fs::remove_all(entry.path(), error);
+  }
+  fs::remove(directory / "result.json", error);
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
@@ -63,6 +77,7 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
     ::close(lock_fd_);
     throw InvalidState(fmt::format("another process is training in {}", path_.string()));
   }
+  if (mode == Mode::kNew) remove_remains(path_);
 }
 
 RunDirectory::~RunDirectory() { release(); }

@@ -26,7 +26,8 @@ namespace shoal::learn {
 class RunDirectory {
  public:
   enum class Mode {
-    kNew,     // throws InvalidArgument when a run is in the directory already
+    kNew,  // throws InvalidArgument when a run is in the directory already; removes what is left of one
+           // that has no checkpoint
     kResume,  // throws InvalidArgument when none is
   };
 

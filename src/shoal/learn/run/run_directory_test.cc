@@ -45,6 +45,22 @@ TEST_F(RunDirectoryTest, ANewRunDoesNotOverwriteOneAndAResumeNeedsOne) {
   EXPECT_NO_THROW(RunDirectory(run_, Mode::kResume));
 }
 
+TEST_F(RunDirectoryTest, ANewRunHasNothingOfOneThatWasKilledBeforeItsFirstCheckpoint) {
+  const auto leave = [&] {
+    for (const char* name : {"best", "best.old", "best.tmp-1"})
+      fs::create_directories(run_ / "checkpoints" / name);
+    std::ofstream(run_ / "result.json") << "{}";
+  };
+  leave();
+  static_cast<void>(RunDirectory(run_, Mode::kNew));
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints" / "best")) << "no run was in it";
+  RunDirectory(run_, Mode::kNew).write_config({{"config", json::object()}});
+  leave();
+  static_cast<void>(RunDirectory(run_, Mode::kNew));
+  EXPECT_TRUE(fs::is_empty(run_ / "checkpoints"));
+  EXPECT_FALSE(fs::exists(run_ / "result.json"));
+}
+
 TEST_F(RunDirectoryTest, AResumedRunDropsTheProgressThatItMakesAgain) {
   {
     RunDirectory directory(run_, Mode::kNew);

@@ -350,10 +350,22 @@ TEST_F(TrainerTest, EnvironmentsThatCannotBeReplayedAreRestartedAndItIsSaid) {
     arrays.envs.push_back({name, view.spec, copies.back()});
   }
   write_checkpoint(last, arrays, checkpoint.state);
+  // An evaluation after the last checkpoint, which will not be made again.
+  const auto best = run("a") / "checkpoints" / "best";
+  auto state = Checkpoint::read(best, Checkpoint::Part::kPolicy).state;
+  state["evaluation"]["best_return"] = 501;
+  state["evaluation"]["best_step"] = 1100;
+  arrays.optimizer.clear();
+  arrays.envs.clear();
+  write_checkpoint(best, arrays, state);
   config.pause_at_step.reset();
   const auto result = train(setup("a", config, true));
   EXPECT_EQ(resume_kind_, ResumeKind::kRestarted);
   EXPECT_EQ(result.steps, 2000);
+  EXPECT_EQ(result.best_return, 501);
+  EXPECT_EQ(result.best_step, 1100);
+  const auto kept = Checkpoint::read(best, Checkpoint::Part::kPolicy).state;
+  EXPECT_EQ(kept["evaluation"], state["evaluation"]);
 }
 
 TEST_F(TrainerTest, AnEarlyStopIsConfirmedByFreshEpisodes) {

@@ -189,7 +189,24 @@ void TrainingRun::place_environments() {
   } else {
     learner_->begin(*envs_);
   }
+  if (resume == ResumeKind::kAnew || resume == ResumeKind::kRestarted) stand_by_best();
   journal_.update([&](TrainStatus& status) { status.resume = resume; });
+}
+
+/// The evaluations after the last checkpoint will not be made again: what is best stays so.
+void TrainingRun::stand_by_best() {
+  if (!directory_) return;
+  try {
+    const auto best = Checkpoint::read(directory_->best(), Checkpoint::Part::kPolicy);
+    const auto& evaluation = best.state.at("evaluation");
+    const auto its_return = number_or_nothing(evaluation.at("best_return"));
+    if (!(its_return > standing_.best_return)) return;
+    standing_.best_return = its_return;
+    standing_.best_step = evaluation.at("best_step").get<std::int64_t>();
+  } catch (const CorruptFile&) {  // there is none, or it is damaged: the next is the best
+  } catch (const json::exception&) {
+  }
+  publish_standing();
 }
 
 TrainResult TrainingRun::run(const std::stop_token& stop) {

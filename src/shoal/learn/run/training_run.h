@@ -72,6 +72,7 @@ class TrainingRun {
   nlohmann::json state_json(const LearnerState& learner) const;
   TrainResult finish(TrainResult::Ending ending, const std::stop_token& stop);
   void final_evaluation(TrainResult& result, const std::stop_token& stop);
+  void stand_by_best();
   void publish_standing();
   void record(ScalarRecord scalars);
   double seconds() const;
