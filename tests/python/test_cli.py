@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from cli_calls import assert_one_line
 from shoal import __version__
 from shoal.cli import environments, main
+from shoal.cli.training import Terminated
 
 
 @pytest.fixture
@@ -135,6 +137,33 @@ def test_an_unforeseen_failure_is_no_stack_trace(shoal, monkeypatch):
     assert err.startswith("shoal: RuntimeError: the disk melted") and "Traceback" not in err
     monkeypatch.setenv("SHOAL_TRACEBACK", "1")
     assert "Traceback" in shoal("doctor")[2]
+
+
+def test_a_sigterm_that_no_command_has_seen_is_no_stack_trace(shoal, monkeypatch):
+    def terminated():
+        raise Terminated
+
+    monkeypatch.setattr("shoal.doctor.examine", terminated)
+    assert shoal("doctor") == (143, "", "")
+
+
+TRAIN = "train shoal/CartPole-v1 --total-steps 512 --set final_episodes=2"
+
+
+@pytest.mark.parametrize(("words", "shown"), [("train --help", "Usage"), ("doctor", " ok kernel"), (TRAIN, "return")])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_that_is_not_utf_8_has_a_mark_for_what_it_lacks(words, shown, encoding, tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "shoal.cli", *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        timeout=60,
+    )
+    out, err = result.stdout.decode(encoding), result.stderr.decode(encoding)
+    assert "UnicodeEncodeError" not in err
+    assert shown in out
+    assert result.returncode == 0 or (words == "doctor" and " stop Shoal" in out)
 
 
 def test_a_reader_that_leaves_is_no_error():

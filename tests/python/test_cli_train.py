@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,11 @@ from pathlib import Path
 
 import pytest
 
+import learn_envs
 from cli_calls import assert_one_line
+from shoal import learn
 from shoal.cli import main
+from shoal.cli.training import Terminated
 
 SHORT = ["--total-steps", "512", "--num-envs", "4", "--quiet"]
 SHORT += [
@@ -415,6 +419,103 @@ def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, se
     stopped_at = json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())
     assert stopped_at["format"] == "shoal.checkpoint"
     assert list((tmp_path / "run").glob("events.out.tfevents.*"))
+
+
+WAITING = """
+import gymnasium
+import learn_envs
+
+
+class Waiting(learn_envs.Drift):
+    # Says once that it is stepped, and goes on when it is told to.
+
+    has_waited = False
+
+    def step(self, action):
+        if not Waiting.has_waited:
+            Waiting.has_waited = True
+            open("stepped", "w").close()
+            open("go on").close()
+        return super().step(action)
+
+
+gymnasium.register("Waiting-v0", Waiting)
+"""
+
+
+def test_further_sigterms_do_not_disturb_the_first(tmp_path):
+    (tmp_path / "waiting_task.py").write_text(WAITING)
+    for name in ("stepped", "go on"):
+        os.mkfifo(tmp_path / name)
+    arguments = ["train", "waiting_task:Waiting-v0", *SHORT, "--num-workers", "0", "--run-dir", "run"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        (tmp_path / "stepped").open().close()  # waits until it is
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert process.stderr.readline() == "stopping after this iteration …\n"
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "go on").open("w").close()
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (143, "")
+    assert err == "shoal: stopped after 128 steps; go on with:  shoal train --resume run\n"
+
+
+def test_a_sigterm_beside_the_iterations_is_told_alike(shoal, monkeypatch):
+    def terminated(*_):
+        raise Terminated
+
+    train = ["train", "shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
+    with monkeypatch.context() as patched:
+        patched.setattr("shoal.learn.Trainer.start", terminated)
+        assert_one_line(shoal(*train), 143, "shoal: stopped before the first step\n")
+    monkeypatch.setattr("shoal.cli.events.EventLog.close", terminated)
+    assert_one_line(shoal(*train), 143, "shoal: stopped; go on with:  shoal train --resume run\n")
+
+
+def test_a_run_that_begins_in_the_folder_of_a_killed_one_has_its_own_events_alone(shoal, tmp_path):
+    train = ["train", "shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
+    Path("run").mkdir()
+    Path("run/events.out.tfevents.others").touch()
+    for number in range(2):
+        assert shoal(*train)[0] == 0
+        names = [path.name for path in Path("run").glob("events.out.tfevents.*")]
+        assert len(names) == 2 - number and ("events.out.tfevents.others" in names) == (number == 0)
+        shutil.rmtree("run/checkpoints/last")  # as of one that was killed before it was written
+
+
+def test_a_run_on_no_id_is_resumed_on_one_that_is_named(shoal, tmp_path):
+    learn.train(
+        learn_envs.Drift, run_dir="run", total_steps=64, num_envs=2, num_steps=16, num_workers=0, pause_at_step=32
+    )
+    named = "trained on Drift, which is not an id: name one,  shoal train MODULE:ID --resume run\n"
+    assert_one_line(shoal("train", "--resume", "run"), 2, named)
+    (tmp_path / "drift_task.py").write_text(
+        "import gymnasium, learn_envs\ngymnasium.register('Drift-v0', learn_envs.Drift)\n"
+    )
+    resumed = shoal("train", "drift_task:Drift", "--resume", "run", "--num-workers", "0", "--json", "-q")
+    assert resumed[0] == 0, resumed[2]
+    assert json.loads(resumed[1])["steps"] == 64
+    shutil.rmtree("run/checkpoints/last")
+    resumed = shoal("train", "drift_task:Drift", "--resume", "run")
+    assert_one_line(resumed, 2, "start it anew", "shoal train drift_task:Drift-v0 --run-dir run")
+
+
+def test_resume_takes_its_environment_as_a_new_run_does(shoal):
+    train = ["--run-dir", "run", "--num-workers", "0", "--set", "pause_at_step=128"]
+    assert shoal("train", "CartPole-v1", *SHORT, *train)[0] == 0
+    status, out, err = shoal("train", "CartPole", "--resume", "run", "--num-workers", "0", "--json", "-q")
+    assert status == 0, err
+    assert json.loads(out)["steps"] == 512
 
 
 def test_a_paused_run_goes_on(shoal, tmp_path):

@@ -258,6 +258,53 @@ def test_objects_keep_their_identity_where_that_can_be() -> None:
     assert merged(old_cycle, cycle, {}) is old_cycle
 
 
+class Node:
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self.parts: list[Any] = []
+
+
+def test_what_parts_refer_to_is_what_is_in_place() -> None:
+    from shoal.identity.restoring import merged, settled
+
+    old: dict[str, Any] = {
+        "nodes": [],
+        "node": Node(1),
+        "pair": None,
+        "table": {},
+        "slotted": Slotted(None),
+        "set": set(),
+    }
+    new: dict[str, Any] = {"nodes": [], "node": Node(2)}
+    child = Node(3)
+    child.parts = [new["node"], new]
+    new["node"].parts = [child, [{"back": (new["node"], child)}]]
+    new["nodes"] += [new["node"], child, new["nodes"]]
+    new |= {"pair": (new["node"], 1), "table": {"deep": [new["node"]]}, "set": {new["node"]}}
+    new["slotted"] = Slotted([new["node"]])
+    node, nodes = old["node"], old["nodes"]
+    memo: dict[int, Any] = {}
+    put = settled(merged(old, new, memo), memo, set())
+    assert put is old and put["node"] is node and node.value == 2 and put["nodes"] is nodes
+    assert nodes == [node, child, nodes] and child.parts == [node, old]
+    assert node.parts == [child, [{"back": (node, child)}]] and put["pair"] == (node, 1)
+    assert put["table"]["deep"] == [node] and put["set"] == {node} and put["slotted"].value == [node]
+
+
+def test_lists_refer_to_the_workers_own_objects(modules: Any) -> None:
+    settings, _ = modules
+    settings.NAMES[:] = [settings.config]
+    settings.Options.tags.append((settings.config, settings.Options.instance))
+    things = [shoal.Snapshot(settings, "LOCK"), settings.Options, settings.Options.instance]
+    packed = snapshots.take({"listed": [settings.config], **{str(i): thing for i, thing in enumerate(things)}})
+    settings.NAMES.clear()
+    settings.Options.tags.clear()
+    config, instance = settings.config, settings.Options.instance
+    restored = snapshots.restore(packed)
+    assert settings.config is config and settings.NAMES == [config] and restored["listed"] == [config]
+    assert settings.Options.instance is instance and settings.Options.tags == [(config, instance)]
+
+
 # setup=
 
 

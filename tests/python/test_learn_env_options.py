@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shoal
 from cli_calls import assert_one_line
+from shoal.atari.preprocessing import preprocessing_of
 from shoal.cli import main
+from shoal.learn.environments import EnvOptions
+from shoal.learn.ranks import Ranks
+from shoal.learn.run_plan import Request
 
 SHORT = ["--total-steps", "256", "--num-envs", "4", "--quiet"]
 SHORT += [
@@ -84,6 +90,15 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 def config_of(run: Path) -> dict[str, Any]:
     return json.loads((run / "config.json").read_text())
+
+
+def name_as_resumed(*asked: Any, **options: Any) -> str:
+    """What the environment of a run is called that would go on now."""
+    with shoal.learn.Trainer(*asked, num_workers=0, **options) as trainer:
+        name = trainer.env
+    del trainer
+    gc.collect()  # which gives the folder to the next
+    return name
 
 
 def test_a_run_keeps_its_environment_for_eval_drawings_and_resuming(call: Any, tmp_path: Path) -> None:
@@ -162,9 +177,106 @@ def test_what_cannot_be_recorded_is_warned_of_and_given_again(call: Any, tmp_pat
             max_episode_steps=5,
             wrappers=[times_four],
         )
-    assert result.mean_return == 20 and config_of(result.run_dir)["wrappers"] is None
-    assert shoal.learn.evaluate(result.run_dir, 1).mean_return == 5
-    assert shoal.learn.evaluate(result.run_dir, 1, wrappers=[times_four]).mean_return == 20
+    run = result.run_dir
+    assert result.mean_return == 20
+    assert (config_of(run)["wrappers"], config_of(run)["unrecorded"]) == (None, ["wrappers"])
+    again = r"wrappers= that its config.json could not hold: give them again, shoal.learn.{}, wrappers=…\)"
+    with pytest.raises(ValueError, match=again.format(r"evaluate\(…")):
+        shoal.learn.evaluate(run, 1)
+    for flags in ([], ["--gif", tmp_path / "episode.gif"]):
+        assert_one_line(call("eval", run, *flags), 1, "wrappers= that its config.json could not hold")
+    assert not (tmp_path / "episode.gif").exists()
+    assert shoal.learn.evaluate(run, 1, wrappers=[times_four]).mean_return == 20
+    assert shoal.learn.evaluate(run, 1, wrappers=[]).mean_return == 5
+    for resume in (True, "auto"):
+        with pytest.raises(ValueError, match=again.format(r"train\(…, resume=True")):
+            shoal.learn.train("worth_task:Worth-v0", run_dir=run, resume=resume)
+        with pytest.warns(RuntimeWarning, match="wrappers that no import path leads to are not recorded"):
+            name_as_resumed("worth_task:Worth-v0", run_dir=run, resume=resume, wrappers=[times_four])
+        assert config_of(run)["unrecorded"] == ["wrappers"]
+    assert_one_line(call("train", "--resume", run), 2, "wrappers= that its config.json could not hold")
+    name_as_resumed(run_dir=run, resume=True, wrappers=["worth_task:Times(by=4)"])
+    assert config_of(run)["unrecorded"] == []
+    assert shoal.learn.evaluate(run, 1).mean_return == 20
+
+
+def test_all_that_could_not_be_recorded_is_asked_for_again_but_what_evaluations_do_without(
+    call: Any, tmp_path: Path
+) -> None:
+    sys.path.append(str(tmp_path))
+    lost = {"env_kwargs": {"worth": np.float32(2)}, "reward_clip": (np.float32(0), np.float32(1))}
+    kept = {"num_envs": 2, "num_steps": 16, "num_workers": 0, "final_episodes": 0, "max_episode_steps": 5}
+    with pytest.warns(RuntimeWarning, match="that JSON cannot hold are not recorded"):
+        run = shoal.learn.train("worth_task:Worth-v0", total_steps=32, run_dir=tmp_path / "run", **kept, **lost).run_dir
+    with pytest.raises(ValueError, match="env_kwargs= and reward_clip= that its config.json could not hold"):
+        shoal.learn.train(run_dir=run, resume=True)
+    with pytest.raises(ValueError, match="with env_kwargs= that its config.json could not hold"):
+        shoal.learn.evaluate(run, 1)
+    assert shoal.learn.evaluate(run, 1, env_kwargs=lost["env_kwargs"]).mean_return == 10
+
+
+def test_a_run_of_before_they_were_named_is_evaluated_as_it_says(call: Any, tmp_path: Path) -> None:
+    status, _, err = call("train", "worth_task:Worth-v0", *SHORT, *FLAGS, "--num-workers", "0", "--run-dir", "run")
+    assert status == 0, err
+    config = config_of(Path("run"))
+    del config["unrecorded"]
+    Path("run/config.json").write_text(json.dumps({**config, "wrappers": None}))
+    assert shoal.learn.evaluate("run", 1).mean_return == 5 * 2
+    name_as_resumed(run_dir="run", resume=True)
+    assert config_of(Path("run"))["unrecorded"] == []
+
+
+# --- a run that goes on
+
+
+def test_a_run_that_goes_on_by_itself_has_the_environment_that_it_was_told(call: Any, tmp_path: Path) -> None:
+    train = ["train", "worth_task:Worth-v0", *SHORT, "--num-workers", "0", "--run-dir", "run", "--continue"]
+    assert call(*train, "--max-episode-steps", "5", "--set", "pause_at_step=128")[0] == 0
+    others = ["--max-episode-steps", "3", "--wrapper", "worth_task:Times", "--frame-stack", "2"]
+    status, out, err = call(*train, *others, "--json")
+    assert status == 0, err
+    assert json.loads(out)["mean_return"] == 5
+    told = config_of(Path("run"))
+    assert (told["max_episode_steps"], told["wrappers"], told["frame_stack"]) == (5, None, None)
+
+
+def test_a_run_goes_on_with_no_other_id_than_its_own(call: Any, tmp_path: Path) -> None:
+    train = ["train", *SHORT, "--num-workers", "0", "--run-dir", "run", "--continue"]
+    settings = ["--max-episode-steps", "5", "--set", "pause_at_step=128"]
+    assert call(*train, "worth_task:Worth-v0", *settings)[0] == 0
+    both = "was trained on worth_task:Worth-v0, and does not go on with {}: a run on that needs a run_dir"
+    for resume in (True, "auto"):
+        for env, name in (("CartPole-v1", "CartPole-v1"), (lambda: None, "<lambda>")):
+            with pytest.raises(ValueError, match=both.format(name)):
+                shoal.learn.train(env, run_dir="run", resume=resume)
+        assert name_as_resumed("Worth-v0", run_dir="run", resume=resume) == "worth_task:Worth-v0"
+    assert_one_line(call(*train, "CartPole-v1"), 2, both.format("CartPole-v1"))
+
+
+@pytest.mark.parametrize(
+    ("resume", "asked", "sign"),
+    [
+        ("auto", "sb3", False),
+        ("auto", "gymnasium", False),
+        (True, "sb3", False),
+        (True, {"like": "sb3", "noop_max": 7}, True),
+    ],
+)
+def test_the_sign_of_rewards_stays_unless_another_preprocessing_is_asked_for(
+    tmp_path: Path, resume: bool | str, asked: Any, sign: bool
+) -> None:
+    options = EnvOptions(atari="sb3")
+    config = {**shoal.learn.preset("zoo_atari"), "sign_reward": False}
+    run = {"format": "shoal.run", "env": "ALE/Pong-v5", "algorithm": "ppo", "config": config, **options.record()}
+    (tmp_path / "checkpoints/last").mkdir(parents=True)
+    (tmp_path / "config.json").write_text(json.dumps(run))
+    nothing = dict.fromkeys(("algorithm", "preset", "config", "policy", "device", "nproc", "num_workers", "listen"))
+    request = Request(
+        **nothing, env="ALE/Pong-v5", run_dir=tmp_path, resume=resume, options=EnvOptions(atari=asked), overrides={}
+    )
+    plan = request.plan(Ranks(1))
+    assert plan.config["sign_reward"] is sign
+    assert preprocessing_of(plan.options.atari) == preprocessing_of("sb3" if resume == "auto" else asked)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -351,6 +352,36 @@ def test_killed_while_a_checkpoint_is_replaced_the_older_one_counts(tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best", "last"]
 
 
+def test_a_run_that_begins_in_the_folder_of_a_killed_one_has_nothing_of_it(tmp_path: Path) -> None:
+    given = {"policy": ActorCritic, "run_dir": tmp_path, "num_workers": 0, **PPO}
+
+    def leave() -> None:
+        for name in ("best", "best.old", "best.tmp-1"):
+            shutil.copytree(tmp_path / "of another" / name, tmp_path / "checkpoints" / name)
+        (tmp_path / "result.json").write_text("{}")
+
+    for name in ("best", "best.old", "best.tmp-1"):
+        (tmp_path / "of another" / name).mkdir(parents=True)
+        (tmp_path / "of another" / name / "state.json").write_text("{}")
+    leave()
+    begun_alone(given)
+    assert (tmp_path / "checkpoints/best").exists(), "no run was in it"
+    shutil.rmtree(tmp_path / "checkpoints")
+    leave()
+    begun_alone(given)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    assert not (tmp_path / "result.json").exists()
+    with pytest.raises(FileNotFoundError, match="holds no policy"):
+        shoal.learn.load_policy(tmp_path)
+
+
+def begun_alone(given: dict[str, Any]) -> None:
+    """A run that has not made a step."""
+    with shoal.learn.Trainer(learn_envs.Drift, **given):
+        pass
+    gc.collect()  # which gives the folder to the next
+
+
 def step_of(state: Path) -> int:
     try:
         return json.loads(state.read_text())["step"]
@@ -363,8 +394,15 @@ def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_pa
     shoal.learn.train(
         learn_envs.Drift, policy=ActorCritic, env_kwargs={"entropy": True}, pause_at_step=600, **PPO, **given
     )
+    # An evaluation after the last checkpoint, which will not be made again.
+    best = tmp_path / "checkpoints/best/state.json"
+    state = json.loads(best.read_text())
+    state["evaluation"] |= {"best_return": 1e6, "best_step": 590}
+    best.write_text(json.dumps(state))
     with pytest.warns(RuntimeWarning, match="could not be brought back"):
-        assert shoal.learn.train(learn_envs.Drift, resume=True, **given).steps == 1500
+        result = shoal.learn.train(learn_envs.Drift, resume=True, **given)
+    assert (result.steps, result.best_return, result.best_step) == (1500, 1e6, 590)
+    assert json.loads(best.read_text()) == state
 
 
 def test_so_are_rollouts_of_another_length_and_their_weights_are_no_older_for_it(tmp_path: Path) -> None:

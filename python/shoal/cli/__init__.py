@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line and returns its exit status (0 done, 1 failed, 2 wrong use, 130 interrupted)."""
+    """Runs the command line and returns its exit status (0 done, 1 failed, 2 wrong use, 130 and 143 interrupted)."""
     _open_closed_streams()
+    _replace_what_cannot_be_shown()
     try:
         from shoal.cli.app import run
 
@@ -27,3 +29,12 @@ def _open_closed_streams() -> None:
         if null == fd:
             os.set_inheritable(fd, True)
         setattr(sys, name, open(null, mode, closefd=False))
+
+
+def _replace_what_cannot_be_shown() -> None:
+    """Where a stream's encoding lacks a character, "?" is written in its place."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if stream.errors == "strict" or not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="replace")

@@ -14,6 +14,7 @@ import typer
 
 from shoal.cli.console import CommandError, did_you_mean
 from shoal.cli.test_command import in_source_folder
+from shoal.cli.training import Terminated
 
 UsageError: Any
 ClickException: Any
@@ -118,6 +119,8 @@ def run(arguments: list[str] | None = None) -> int:
         return _failed(str(error), error.status)
     except typer.Abort:
         return 130
+    except Terminated:  # where no command has seen it
+        return 143
     except BrokenPipeError:
         # The reader of our output left. Python would complain once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

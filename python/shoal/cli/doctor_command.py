@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -38,7 +39,8 @@ def _print(findings: list[Finding]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    marks = {"ok": Text("✓", "green"), "warn": Text("!", "yellow"), "fail": Text("✗", "red")}
+    ok, wrong = ("✓", "✗") if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else ("ok", "x")
+    marks = {"ok": Text(ok, "green"), "warn": Text("!", "yellow"), "fail": Text(wrong, "red")}
     area = None
     console = Console(highlight=False, soft_wrap=False)
     for finding in findings:

@@ -55,7 +55,8 @@ def evaluate(
     drawn = None
     try:
         if gif is not None:  # first: what drawing lacks is said before many episodes are played
-            drawn = _draw(run, checkpoint, env_id, EnvOptions.of_run(recorded), gif, seed, stochastic)
+            options = EnvOptions().for_evaluation_of(recorded)
+            drawn = _draw(run, checkpoint, env_id, options, gif, seed, stochastic)
         result = learn.evaluate(
             run,
             episodes,

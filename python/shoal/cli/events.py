@@ -6,24 +6,32 @@ The learner names them as Stable-Baselines3 and CleanRL do, so that a run lies i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 
 class EventLog:
-    """Writes the event file of one run.
+    """Writes the event file of one run, in the place of those that `instead_of` names.
 
     Keeps what it is given until `open_after` seconds have passed, and only then imports tensorboard (0.2 s of a CPU): a
     run of a few seconds pays for that after its end.
     """
 
-    def __init__(self, run_dir: Path, resumed_at: int | None = None, open_after: float = 3.0):
+    def __init__(
+        self,
+        run_dir: Path,
+        resumed_at: int | None = None,
+        open_after: float = 3.0,
+        instead_of: Sequence[Path] = (),
+    ):
         self._run_dir = run_dir
         self._opens_at = time.monotonic() + open_after
         self._writer: Any = None
         self._kept: list[tuple[float, int, Mapping[str, float]]] = []
         self._resumed_at = resumed_at
+        for older in instead_of:
+            older.unlink(missing_ok=True)
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
         self._kept.append((time.time(), step, scalars))

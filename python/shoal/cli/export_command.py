@@ -28,7 +28,7 @@ def export(
 
     The observation normaliser is in it, and it gives the actions that the environment takes.
     """
-    from shoal.learn.exporting import FORMATS
+    from shoal.learn.exporting import FORMATS, card_of
     from shoal.learn.exporting import export as write
 
     if to not in FORMATS:
@@ -47,8 +47,8 @@ def export(
     except ImportError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"cannot write the policy to {error.filename!r}: {error.strerror}; name a file elsewhere by --output")
-    card = file.with_suffix(".md")
+        fail(f"cannot write to {str(output or run_dir)!r}: {error.strerror}; name a file elsewhere by --output")
+    card = card_of(file)
     note(f"{file}: {file.stat().st_size:,} bytes; {card} tells what it is and how it is used")
     if json:
         closing_json({"file": str(file), "card": str(card)})

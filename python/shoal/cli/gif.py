@@ -21,7 +21,7 @@ def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Pat
     """Plays one episode with `act(observation) -> action`, writes it to `out`, and returns its return.
 
     Args:
-        options: what the environment was trained with.
+        options: of its evaluations.
     """
     import gymnasium
 
@@ -62,7 +62,7 @@ def _made(env_id: str, options: EnvOptions) -> Any:
     given = {**(options.env_kwargs or {}), "render_mode": "rgb_array"}
     if options.max_episode_steps is not None:
         given["max_episode_steps"] = options.max_episode_steps
-    if (atari := preprocessing_of(options.for_evaluation().atari)) is not None:
+    if (atari := preprocessing_of(options.atari)) is not None:
         if options.frame_stack is not None:
             atari = replace(atari, frame_stack=options.frame_stack)
         return wrapped(lambda: AtariEnv(env_id, atari, **given), wrappers_of(options.wrappers))

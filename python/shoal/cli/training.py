@@ -7,7 +7,7 @@ import re
 import signal
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,16 +27,22 @@ class Terminated(BaseException):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Within, SIGTERM raises Terminated, as Ctrl-C raises KeyboardInterrupt."""
+    """Within, the first SIGTERM raises Terminated, as Ctrl-C raises KeyboardInterrupt. Further ones change nothing, until the process
+    ends: what stops a job may send several, to end what is ending."""
+    came = False
 
     def raise_terminated(*_: object) -> None:
-        raise Terminated
+        nonlocal came
+        if not came:
+            came = True
+            raise Terminated
 
     before = signal.signal(signal.SIGTERM, raise_terminated)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if not came:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Training:
@@ -61,10 +67,10 @@ class Training:
         if self._resume is True:
             assert self._run_dir is not None
             recorded = runs.read_config(self._run_dir)
-            if env is not None and env != recorded["env"]:
-                wrong_use(f"{str(self._run_dir)!r} is a run on {recorded['env']}, not on {env}")
-            env = recorded["env"] if recorded.get("env_is_id", True) else env
-            _check_checkpoint(self._run_dir, recorded)
+            if env is not None:
+                env = self._settings["env"] = environments.resolve(env)
+            env = _checked_env(self._run_dir, recorded, env)
+            _check_checkpoint(self._run_dir, recorded, env)
         elif self._resume is False and self._run_dir is not None:
             _check_new(self._run_dir)
         if env is None:
@@ -77,24 +83,37 @@ class Training:
 
     def go(self, json: bool, quiet: bool) -> None:
         """Trains, shows how it goes on stderr, and what came of it on stdout."""
+        trainer: Trainer | None = None
         try:
             with terminable():
-                try:
-                    trainer = self._trainer()
-                except (KeyboardInterrupt, Terminated) as signalled:
-                    raise CommandError("stopped before the first step", _status_of(signalled)) from None
+                older = self._events_of_another()
+                trainer = self._trainer()
                 began_at = trainer.status()["step"]
                 with trainer:
                     ranks = len(trainer.members)
-                    result = _conduct(trainer, quiet)
-            if trainer.rank == 0:
-                if self._resume and result.steps == began_at and (was_over := _why_over(result)):
-                    (note if json else say)(was_over)
-                _report(result, json, ranks)
+                    result = _conduct(trainer, quiet, older)
+                if trainer.rank == 0:
+                    if self._resume and result.steps == began_at and (was_over := _why_over(result)):
+                        (note if json else say)(was_over)
+                    _report(result, json, ranks)
+        except (KeyboardInterrupt, Terminated) as signalled:
+            raise CommandError(_how_to_go_on(trainer), _status_of(signalled)) from None
         except OSError as error:
             if error.__cause__ is None:
                 self._check_folder()
             raise
+
+    def _events_of_another(self) -> list[Path]:
+        """The event files of a run that was in the folder before this one, which begins anew there."""
+        from shoal.learn.config import holds_run, read_run
+
+        if self._run_dir is None or holds_run(self._run_dir):
+            return []
+        try:
+            read_run(self._run_dir)
+        except (OSError, ValueError):
+            return []  # no run was there: whose they are is unknown
+        return sorted(self._run_dir.glob("events.out.tfevents.*"))
 
     def _check_folder(self) -> None:
         """Fails with one line where results cannot be written."""
@@ -152,7 +171,20 @@ def _check_new(run_dir: Path) -> None:
         wrong_use(f"{str(run_dir)!r} already holds a run; go on with it by  {again}  or name another --run-dir")
 
 
-def _check_checkpoint(run_dir: Path, recorded: dict[str, Any]) -> None:
+def _checked_env(run_dir: Path, recorded: dict[str, Any], env: str | None) -> str:
+    """The id that a recorded run goes on with: its own, or of one that was trained on none the id that was given."""
+    from shoal.learn.environments import same_id
+
+    own: str = recorded["env"]
+    if not recorded.get("env_is_id", True):
+        again = command("train", "MODULE:ID", "--resume", run_dir)
+        return env or wrong_use(f"the run was trained on {own}, which is not an id: name one,  {again}")
+    if env is not None and not same_id(env, own):
+        wrong_use(f"{str(run_dir)!r} is a run on {own}, not on {env}")
+    return env or own
+
+
+def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str) -> None:
     """Fails with one line where the run has no checkpoint to go on from."""
     from shoal.cli.runs import is_trained_in
     from shoal.learn.config import holds_run
@@ -163,7 +195,7 @@ def _check_checkpoint(run_dir: Path, recorded: dict[str, Any]) -> None:
         wrong_use(f"another process is training in {str(run_dir)!r}, and has written no checkpoint yet")
     seconds = recorded.get("config", {}).get("save_every_seconds", 60)
     settings = ["--set", "save_every_seconds=10"] if seconds > 10 else []
-    again = command("train", recorded["env"], "--run-dir", run_dir, *settings)
+    again = command("train", env, "--run-dir", run_dir, *settings)
     wrong_use(
         f"{str(run_dir)!r} ended before its first checkpoint, which is written every save_every_seconds ({seconds:g}) seconds; "
         f"start it anew, with the flags that it had:  {again}"
@@ -181,14 +213,18 @@ def _why_over(result: Result) -> str | None:
     return None
 
 
-def _conduct(trainer: Trainer, quiet: bool) -> Result:
-    """Trains to the end. A signal stops the run after the iteration under way, resumable."""
+def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path]) -> Result:
+    """Trains to the end. A signal stops the run after the iteration under way, resumable.
+
+    Args:
+        older: event files that the run's take the place of.
+    """
     from shoal.cli.events import EventLog
     from shoal.cli.progress import make_progress
 
     resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
     first = trainer.rank == 0
-    log = EventLog(trainer.run_dir, resumed_at) if first else None
+    log = EventLog(trainer.run_dir, resumed_at, instead_of=older) if first else None
     if trainer.address is not None:
         note(f"collectors come by:  {command('collect', _seen_from_elsewhere(trainer.address))}")
     display = make_progress(trainer.status()["total_steps"], quiet or not first)
@@ -212,6 +248,15 @@ def _conduct(trainer: Trainer, quiet: bool) -> Result:
         again = command("train", "--resume", result.run_dir)
         raise CommandError(f"stopped after {result.steps:,} steps; go on with:  {again}", _status_of(signalled))
     return result
+
+
+def _how_to_go_on(trainer: Trainer | None) -> str:
+    """Of a run that a signal ended outside of its iterations: what to do about it."""
+    from shoal.learn.config import holds_run
+
+    if trainer is None or not holds_run(trainer.run_dir):
+        return "stopped before the first step"
+    return f"stopped; go on with:  {command('train', '--resume', trainer.run_dir)}"
 
 
 def _seen_from_elsewhere(address: str) -> str:

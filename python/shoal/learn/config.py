@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal import _learn
+from shoal.runs import checkpoint_dir
 
-__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run"]
+__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run", "run_of"]
 
 RUN_FORMAT = "shoal.run"
 
@@ -42,6 +43,12 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
 def holds_run(run_dir: Path) -> bool:
     """Whether there is a checkpoint to go on from; ".old" is one that was being replaced when its process ended."""
     return any((run_dir / "checkpoints" / name).exists() for name in ("last", "last.old"))
+
+
+def run_of(directory: str | Path) -> Path:
+    """The run that `directory` is, or is a checkpoint of."""
+    directory = Path(directory)
+    return directory.resolve().parent.parent if checkpoint_dir(directory) == directory else directory
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:

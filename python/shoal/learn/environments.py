@@ -14,7 +14,7 @@ from shoal.vector.make import make_vec
 from shoal.vector.vector_env import VectorEnv
 from shoal.vector.wrappers import Wrapper, import_path
 
-__all__ = ["EnvOptions", "build", "close", "factories_of", "name_of", "recorded_env"]
+__all__ = ["EnvOptions", "build", "close", "factories_of", "name_of", "recorded_env", "resumed_env", "same_id"]
 
 
 # Arguments of a game that describe its raw frames, and wrappers that preprocess them: who gives these does it himself.
@@ -53,6 +53,33 @@ class EnvOptions:
         """What the run's config.json says."""
         return cls(**{option.name: run.get(option.name) for option in fields(cls)})
 
+    def over_run(self, run: Mapping[str, Any], call: str, needless: Sequence[str] = ()) -> EnvOptions:
+        """These, and where they say nothing what the run's config.json says.
+
+        Args:
+            call: what takes them, for the error: "evaluate(…".
+            needless: those that are not asked for.
+
+        Raises:
+            ValueError: the run had some that config.json could not hold, and these say nothing of them.
+        """
+        lost = [f"{name}=" for name in run.get("unrecorded", ()) if name not in needless and not self.says(name)]
+        if lost:
+            what = f"{', '.join(lost[:-1])} and {lost[-1]}" if lost[1:] else lost[0]
+            again = ", ".join(f"{name}…" for name in lost)
+            raise ValueError(
+                f"the run was trained with {what} that its config.json could not hold: give them again, "
+                f"shoal.learn.{call}, {again})"
+            )
+        return self.over(EnvOptions.of_run(run))
+
+    def says(self, name: str) -> bool:
+        return getattr(self, name, None) is not None
+
+    def only(self, names: Sequence[str]) -> EnvOptions:
+        """Those of these that are named."""
+        return EnvOptions(**{name: value for name, value in vars(self).items() if name in names})
+
     def over(self, recorded: EnvOptions) -> EnvOptions:
         """These, and those of `recorded` where these say nothing."""
         return replace(recorded, **{name: value for name, value in vars(self).items() if value is not None})
@@ -64,20 +91,21 @@ class EnvOptions:
         return self.over(ours), {name: value for name, value in arguments.items() if name not in names}
 
     def record(self) -> dict[str, Any]:
-        """For config.json. Warns of what it cannot hold, which is left out."""
+        """For config.json. What it cannot hold is None there, is named under "unrecorded", and is warned of."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         if self.wrappers is not None:
             paths = [import_path(wrapper) for wrapper in self.wrappers]
             given["wrappers"] = None if None in paths else paths
         if (atari := preprocessing_of(self.atari)) is not None:
             given["atari"] = atari.as_dict()
-        record = {option.name: None for option in fields(self)}
+        record: dict[str, Any] = {**{option.name: None for option in fields(self)}, "unrecorded": []}
         for name, value in given.items():
             try:
                 record[name] = json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
             except (TypeError, ValueError):
                 pass
             if record[name] is None:
+                record["unrecorded"].append(name)
                 what = "that no import path leads to" if name == "wrappers" else "that JSON cannot hold"
                 warnings.warn(
                     f"{name} {what} are not recorded: give them again to resume or evaluate the run",
@@ -85,6 +113,10 @@ class EnvOptions:
                     stacklevel=6,
                 )
         return record
+
+    def for_evaluation_of(self, run: Mapping[str, Any]) -> EnvOptions:
+        """As `over_run`, without what is for training alone."""
+        return self.over_run(run, "evaluate(…", needless=["reward_clip"]).for_evaluation()
 
     def for_evaluation(self) -> EnvOptions:
         atari = preprocessing_of(self.atari)
@@ -102,6 +134,13 @@ class EnvOptions:
         if _RAW.intersection(self.env_kwargs or ()) or any(_preprocesses(wrapper) for wrapper in self.wrappers or ()):
             return self
         return replace(self, atari=_OF_PRESET.get(preset, True))
+
+
+def sign_of_rewards_now(options: EnvOptions, run: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """As `sign_of_rewards`, of a run that goes on with `options`: where these say another preprocessing than the run had."""
+    if options.atari is None or preprocessing_of(options.atari) == preprocessing_of(run.get("atari")):
+        return dict(overrides)
+    return sign_of_rewards(options, options.atari, {}, overrides)
 
 
 def sign_of_rewards(
@@ -164,6 +203,20 @@ def close(envs: VectorEnv) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def same_id(one: str, other: str) -> bool:
+    """Whether two ids are of one environment; a module in front is only where it is registered."""
+    return one.rpartition(":")[2] == other.rpartition(":")[2]
+
+
+def resumed_env(run: Mapping[str, Any], env: Any) -> Any:
+    """The environment that a recorded run goes on with: as `recorded_env`, but none other than the id that the run is on."""
+    if env is not None and run.get("env_is_id", True) and not (isinstance(env, str) and same_id(env, run["env"])):
+        raise ValueError(
+            f"the run was trained on {run['env']}, and does not go on with {name_of(env)}: a run on that needs a run_dir of its own"
+        )
+    return recorded_env(run, env)
 
 
 def recorded_env(run: Mapping[str, Any], env: Any) -> Any:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.learn import environments
-from shoal.learn.config import read_run
+from shoal.learn.config import read_run, run_of
 from shoal.learn.policy import load_policy
-from shoal.runs import checkpoint_dir
 
 if TYPE_CHECKING:
     from shoal.atari.preprocessing import AtariPreprocessing
@@ -70,17 +69,21 @@ def evaluate(
         atari: as in `train`; None: as the run was trained, with whole games and their own rewards.
         num_envs: how many environments share the episodes; None: one for each, at most 32.
         num_workers: as in `shoal.make_vec`.
+
+    Raises:
+        ValueError: for what the run had and could not record, and is not given here: `env` that was no id, wrappers that no
+            import path leads to, arguments that JSON cannot hold.
     """
     loaded = load_policy(run_dir, which, policy=policy, device=device)
     try:
-        run = read_run(_run_of(Path(run_dir)))
+        run = read_run(run_of(run_dir))
     except FileNotFoundError:  # a checkpoint that has left its run
         if env is None:
             raise
         run = {}
     env = environments.recorded_env(run, env)
     given = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, wrappers=wrappers, atari=atari)
-    options = given.over(environments.EnvOptions.of_run(run)).for_evaluation()
+    options = given.for_evaluation_of(run)
     if num_envs is None:
         num_envs = max(1, min(episodes, 32))
     envs = environments.build(env, num_envs, options, num_workers=num_workers)
@@ -89,8 +92,3 @@ def evaluate(
     finally:
         environments.close(envs)
     return Evaluation(**result)
-
-
-def _run_of(directory: Path) -> Path:
-    """The run that `directory` is, or is a checkpoint of."""
-    return directory.parent.parent if checkpoint_dir(directory) == directory else directory

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from shoal._version import __version__
-from shoal.learn.onnx_policy import input_names, policy_graph
+from shoal.learn.config import RUN_FORMAT, run_of
+from shoal.learn.durable import replace_file
+from shoal.learn.onnx_policy import input_names, input_paths, policy_graph
 from shoal.learn.policy import load_policy
 from shoal.learn.spaces import leaves, space_from
 from shoal.names import needs_torch
@@ -19,7 +22,7 @@ from shoal.runs import checkpoint_dir, is_of_module
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "card_of", "export"]
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
 """Of safetensors, as NumPy names them."""
@@ -35,44 +38,69 @@ def export(run_dir: str | Path, to: str, output: str | Path | None = None, which
             `load_policy(run_dir).module`.
         to: "onnx" (written without onnx or torch; opset 13), "torch" (a program of torch.export, for torch.export.load) or
             "safetensors" (the arrays under the names of `torch_policy(run_dir)`, and in the metadata what they belong to).
-        output: the file; by default `policy.onnx`, `policy.pt2` or `policy.safetensors` in `run_dir`. What is there is replaced.
+        output: the file; by default `policy.onnx`, `policy.pt2` or `policy.safetensors` in the run. What is there is replaced.
         which: "best" (of all evaluations) or "last"; None: the best where there is one.
 
     Returns:
-        The file. The card has its name, and ends with .md.
+        The file. The card has its name and .md behind it: `policy.onnx.md`.
 
     Raises:
         FileNotFoundError: there is no run, or no such policy in it.
-        ValueError: there is no such format, or the run trained a torch module, or what is recurrent is to be a program.
+        ValueError: there is no such format, or the run trained a torch module, or what is recurrent is to be a program; the
+            file cannot be at `output`.
     """
     if to not in FORMATS:
         raise ValueError(f"there is no format {to!r} to export to; there are {', '.join(FORMATS)}")
-    suffix, write, usage = FORMATS[to]
+    suffix, content, usage = FORMATS[to]
     directory = checkpoint_dir(run_dir, which)
     if is_of_module(directory):
         raise ValueError(
             f"{run_dir} trained a torch module of its own: shoal.learn.load_policy(…).module is it, and torch exports it"
         )
     load_policy(directory)  # refuses what is damaged
-    file = Path(output) if output is not None else Path(run_dir) / f"policy{suffix}"
+    run = run_of(run_dir)
+    if output is None and directory == Path(run_dir) and not _is_run(run):
+        raise ValueError(f"{run_dir} is a checkpoint in no run's folder: say by output= where the file goes")
+    file = Path(output) if output is not None else run / f"policy{suffix}"
+    _check_output(file)
     state = json.loads((directory / "state.json").read_text())
     if state["config"].get("algorithm") == "recurrent_ppo" and to != "safetensors":
         raise ValueError(
             f"{run_dir} has a recurrent policy, which acts by what it remembers, too: to='safetensors' exports its arrays, and "
             "shoal.learn.torch_policy(…) is a torch module that takes and returns what it remembers"
         )
-    write(directory, state, file)
-    card = _card(Path(run_dir), state, file, usage)
-    file.with_suffix(".md").write_text(card)
+    names = (input_names if to == "onnx" else input_paths)(state["observation_space"])
+    card = _card(run, state, names, usage.format(file=file.name, inputs=", ".join(f"{name!r}: …" for name in names)))
+    replace_file(file.resolve(), content(directory, state))
+    replace_file(card_of(file).resolve(), card.encode())
     return file
 
 
-def _write_onnx(directory: Path, state: dict[str, Any], file: Path) -> None:
+def card_of(file: Path) -> Path:
+    """The model card of an exported file."""
+    return file.with_name(f"{file.name}.md")
+
+
+def _check_output(file: Path) -> None:
+    """Raises ValueError where the file, or its card, would take the place of something else."""
+    if file.suffix.lower() == ".md":
+        raise ValueError(f"{file} is a model card's name: name the file otherwise, and its card has .md behind that")
+    if (file.resolve().parent / "state.json").exists():
+        raise ValueError(f"{file} is in the folder of a checkpoint, which has no other files: name one elsewhere")
+    for path in (file, card_of(file)):
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is no file that could be replaced: name another")
+    card = card_of(file)
+    if card.exists() and _LIBRARY not in card.read_text(errors="replace"):
+        raise ValueError(f"{card} is there already, and is no model card of Shoal's: name the file otherwise")
+
+
+def _onnx(directory: Path, state: dict[str, Any]) -> bytes:
     graph = policy_graph(_read_arrays(directory / "policy.safetensors")[0], state)
-    graph.write(file, _about(state))
+    return graph.as_bytes(_about(state))
 
 
-def _write_torch(directory: Path, state: dict[str, Any], file: Path) -> None:
+def _torch(directory: Path, state: dict[str, Any]) -> bytes:
     with needs_torch("to='torch'"):
         import torch
 
@@ -93,7 +121,9 @@ def _write_torch(directory: Path, state: dict[str, Any], file: Path) -> None:
     example = _mapped(lambda array: torch.as_tensor(np.stack([array, array])), space.sample())
     shapes = _mapped(lambda _: {0: rows}, space.sample())
     program = torch.export.export(Acting(), (example,), dynamic_shapes=(shapes,))
-    torch.export.save(program, file, extra_files=_about(state))
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files=_about(state))
+    return content.getvalue()
 
 
 def _mapped(change: Callable[[Any], Any], sample: Any) -> Any:
@@ -105,12 +135,12 @@ def _mapped(change: Callable[[Any], Any], sample: Any) -> Any:
     return change(np.asarray(sample))
 
 
-def _write_safetensors(directory: Path, state: dict[str, Any], file: Path) -> None:
+def _safetensors(directory: Path, state: dict[str, Any]) -> bytes:
     _, header, data = _read_arrays(directory / "policy.safetensors")
     header["__metadata__"] = {"format": "pt", **_about(state)}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return len(text).to_bytes(8, "little") + text + data
 
 
 def _read_arrays(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any], bytes]:
@@ -138,21 +168,30 @@ def _about(state: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _card(run_dir: Path, state: dict[str, Any], file: Path, usage: str) -> str:
-    """A model card: what hubs read of it (YAML) in front, and what people read."""
-    run, result = _read_json(run_dir / "config.json"), _read_json(run_dir / "result.json")
+def _is_run(directory: Path) -> bool:
+    return bool(_read_json(directory / "config.json").get("format") == RUN_FORMAT)
+
+
+def _card(run_dir: Path, state: dict[str, Any], names: Sequence[str], usage: str) -> str:
+    """A model card: what hubs read of it (YAML) in front, and what people read.
+
+    Args:
+        names: of the inputs.
+    """
+    run, result = (_read_json(run_dir / f"{name}.json") if _is_run(run_dir) else {} for name in ("config", "result"))
     config = state["config"]
     algorithm = config.get("algorithm", "ppo").upper()
     env = run.get("env") or "an environment without a name"
     mean, deviation, episodes = _evaluation(state, result)
     measured = mean is not None and deviation is not None
-    names = input_names(state["observation_space"])
+    space = state["observation_space"]
     inputs = [
         f"- `{name}`: {leaf.dtype.name}, shape {('n', *leaf.shape)}"
-        for name, leaf in zip(names, leaves(state["observation_space"]), strict=True)
+        + (f"; the observation's `{path}`, which something else is called here" if name != path else "")
+        for name, path, leaf in zip(names, input_paths(space), leaves(space), strict=True)
     ]
     front = [
-        "library_name: shoal",
+        _LIBRARY,
         "tags:",
         "- reinforcement-learning",
         f"- {json.dumps(env)}",
@@ -189,7 +228,7 @@ def _card(run_dir: Path, state: dict[str, Any], file: Path, usage: str) -> str:
             "Observations as the environment gives them, `n` of them in front; they are normalised inside"
             if config.get("normalize_obs")
             else "Observations as the environment gives them, `n` of them in front",
-            f"(space: `{space_from(state['observation_space'])}`).",
+            f"(space: `{space_from(space)}`).",
             "",
             *inputs,
             "",
@@ -199,7 +238,7 @@ def _card(run_dir: Path, state: dict[str, Any], file: Path, usage: str) -> str:
             "",
             "## Use",
             "",
-            usage.format(file=file.name, inputs=", ".join(f"{name!r}: …" for name in names)),
+            usage,
             "## Options",
             "",
             "```json",
@@ -230,6 +269,9 @@ def _read_json(file: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
+_LIBRARY = "library_name: shoal"
+"""What every card has in front."""
+
 _ONNX_USAGE = """```python
 import onnxruntime
 
@@ -259,9 +301,9 @@ arrays = load_file("{file}")
 ```
 """
 
-FORMATS: dict[str, tuple[str, Callable[[Path, dict[str, Any], Path], None], str]] = {
-    "onnx": (".onnx", _write_onnx, _ONNX_USAGE),
-    "torch": (".pt2", _write_torch, _TORCH_USAGE),
-    "safetensors": (".safetensors", _write_safetensors, _SAFETENSORS_USAGE),
+FORMATS: dict[str, tuple[str, Callable[[Path, dict[str, Any]], bytes], str]] = {
+    "onnx": (".onnx", _onnx, _ONNX_USAGE),
+    "torch": (".pt2", _torch, _TORCH_USAGE),
+    "safetensors": (".safetensors", _safetensors, _SAFETENSORS_USAGE),
 }
-"""Of each format its suffix, what writes it, and how the file is used."""
+"""Of each format its suffix, what makes it of a checkpoint, and how the file is used."""

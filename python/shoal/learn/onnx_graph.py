@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,15 @@ _INT, _INTS = 2, 7
 
 
 class Graph:
-    """A graph under construction. Values are named by strings, which node() and constant() return."""
+    """A graph under construction. Values are named by strings, which node() and constant() return.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        reserved: names of values that are still to come, which none that the graph finds itself will have.
+    """
+
+    def __init__(self, name: str, reserved: Iterable[str] = ()) -> None:
         self._name = name
+        self._taken = set(reserved)
         self._nodes: list[bytes] = []
         self._constants: list[bytes] = []
         self._inputs: list[bytes] = []
@@ -62,7 +68,7 @@ class Graph:
     def constant(self, value: Any, name: str = "") -> str:
         """An array of the file."""
         array = np.asarray(value)
-        name = name or self._new_name("constant")
+        name = self.unused(name) if name else self._new_name("constant")
         dims = [(1, size) for size in array.shape]
         data = np.ascontiguousarray(array).tobytes()
         self._constants.append(_message(*dims, (2, _DTYPES[array.dtype.name]), (8, name), (9, data)))
@@ -71,13 +77,21 @@ class Graph:
     def input(self, name: str, dtype: Any, shape: Sequence[int]) -> str:
         """Rows of this shape, as many as the caller has."""
         self._inputs.append(_rows(name, dtype, shape))
-        return name
+        return self._take(name)
 
     def output(self, name: str, dtype: Any, shape: Sequence[int]) -> None:
         """Rows of this shape: what a node has put out under this name."""
         self._outputs.append(_rows(name, dtype, shape))
 
+    def unused(self, name: str) -> str:
+        """`name`, or one like it where a value is called that already."""
+        return self._new_name(name) if name in self._taken else self._take(name)
+
     def write(self, file: str | os.PathLike[str], metadata: dict[str, str] | None = None) -> None:
+        Path(file).write_bytes(self.as_bytes(metadata))
+
+    def as_bytes(self, metadata: dict[str, str] | None = None) -> bytes:
+        """What the file has in it."""
         graph = _message(
             *((1, node) for node in self._nodes),
             (2, self._name),
@@ -87,12 +101,16 @@ class Graph:
         )
         about = [(14, _message((1, key), (2, value))) for key, value in (metadata or {}).items()]
         opset = _message((1, ""), (2, OPSET))
-        with open(file, "wb") as opened:
-            opened.write(_message((1, _IR_VERSION), (2, "shoal"), (7, graph), (8, opset), *about))
+        return _message((1, _IR_VERSION), (2, "shoal"), (7, graph), (8, opset), *about)
 
     def _new_name(self, stem: str) -> str:
         self._count += 1
-        return f"{stem}_{self._count}"
+        name = f"{stem}_{self._count}"
+        return self._new_name(stem) if name in self._taken else self._take(name)
+
+    def _take(self, name: str) -> str:
+        self._taken.add(name)
+        return name
 
 
 def _rows(name: str, dtype: Any, shape: Sequence[int]) -> bytes:

@@ -12,6 +12,7 @@ from shoal.learn.encoding import (
     VARIANCE_FLOOR,
     choices,
     image_order,
+    image_shape,
     is_normalized,
     module_name,
     numel,
@@ -19,16 +20,29 @@ from shoal.learn.encoding import (
 from shoal.learn.onnx_graph import Graph
 from shoal.learn.spaces import Leaf, leaves
 
-__all__ = ["input_names", "policy_graph"]
+__all__ = ["input_names", "input_paths", "policy_graph"]
 
+_OUTPUTS = ("action", "head", "value")
 _ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def input_names(observation_space: Mapping[str, Any]) -> list[str]:
-    """What the inputs are called: "observation", or the paths of the arrays of a Dict or Tuple space."""
+def input_paths(observation_space: Mapping[str, Any]) -> list[str]:
+    """The paths of the arrays of a Dict or Tuple space; of others "observation"."""
     return [leaf.path or "observation" for leaf in leaves(observation_space)]
+
+
+def input_names(observation_space: Mapping[str, Any]) -> list[str]:
+    """What the inputs are called: as their paths; where an output or another input is called that, with "observation/" in front."""
+    paths = input_paths(observation_space)
+    names: list[str] = []
+    for path in paths:
+        name = path
+        while name in _OUTPUTS or name in names or (name != path and name in paths):
+            name = f"observation/{name}"
+        names.append(name)
+    return names
 
 
 def policy_graph(arrays: Arrays, state: Mapping[str, Any]) -> Graph:
@@ -53,7 +67,7 @@ class _Builder:
         self._leaves = list(leaves(state["observation_space"]))
         self._names = input_names(state["observation_space"])
         (self._action,) = leaves(state["action_space"])
-        self._graph = Graph("policy")
+        self._graph = Graph("policy", reserved=[*self._names, *_OUTPUTS])
 
     def build(self) -> Graph:
         features = self._features()
@@ -136,8 +150,12 @@ class _Builder:
 
     def _tower(self, leaf: Leaf, value: str) -> str:
         graph = self._graph
+        is_stack = len(leaf.shape) == 4
         if image_order(leaf) == "last":
-            value = graph.node("Transpose", value, perm=(0, 3, 1, 2))
+            frames = self._reshape(value, (-1, *leaf.shape[1:])) if is_stack else value
+            value = graph.node("Transpose", frames, perm=(0, 3, 1, 2))
+        if is_stack:
+            value = self._reshape(value, (-1, *image_shape(leaf)))
         value = graph.node("Mul", graph.cast(value, np.float32), graph.constant(np.float32(1) / np.float32(255)))
         prefix = f"cnn.{module_name(leaf)}"
         for i, (_, kernel, stride) in enumerate(NATURE_CONVOLUTIONS):
@@ -188,7 +206,7 @@ class _Builder:
         sizes = choices(self._action)
         parts = [head]
         if len(sizes) > 1:
-            parts = [f"component_{i}" for i in range(len(sizes))]
+            parts = [graph.unused(f"component_{i}") for i in range(len(sizes))]
             graph.node("Split", head, graph.constant(np.array(sizes, np.int64)), outputs=parts, axis=1)
         best = self._concat([graph.node("ArgMax", part, axis=1, keepdims=1) for part in parts])
         start = np.asarray(self._action.description.get("start", 0), np.int64).reshape(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,8 @@ class Request:
     listen: str | None
     options: environments.EnvOptions
     overrides: dict[str, Any]
+    as_told: bool = field(default=False, init=False)
+    """The run goes on with what it was told when it began, whatever else is asked for."""
 
     def check(self) -> None:
         """Raises ValueError or TypeError for what is wrong whatever other ranks and the run's folder say."""
@@ -90,6 +92,7 @@ class Request:
         if self.resume == "auto":
             self.resume = ranks.same(lambda: holds_run(Path(str(self.run_dir))))
             if self.resume:
+                self.as_told = True
                 self.algorithm = self.preset = self.config = None
                 self.overrides = {}
         return self._recorded(ranks) if self.resume else self._anew(ranks)
@@ -145,17 +148,17 @@ class Request:
         )
 
     def _recorded(self, ranks: Ranks) -> RunPlan:
-        overrides = self.overrides
-        if self.options.atari is not None:
-            overrides = environments.sign_of_rewards(self.options, self.options.atari, {}, overrides)
-        about, config = ranks.same(lambda: _read(self.run_dir, overrides, self.preset or self.config, self.algorithm))
+        about, config = ranks.same(self._read)
+        if self.as_told:
+            self.options = self.options.only(about.get("unrecorded", []))
         policy, device = _network_of(about, self.policy, self.device)
         if policy is not None and ranks.size > 1:
             raise policy_on_ranks(ranks.size)
-        env = environments.recorded_env(about, self.env)
+        env = environments.resumed_env(about, self.env)
         num_workers = _recorded_workers(about, self.num_workers)
-        options = self.options.over(environments.EnvOptions.of_run(about))
-        about |= {name: value for name, value in self.options.record().items() if value is not None}
+        options = self.options.over_run(about, "train(…, resume=True")
+        given = self.options.record()
+        about |= {name: value for name, value in given.items() if self.options.says(name) or name == "unrecorded"}
         if self.listen is not None and "listen" not in about:
             raise ValueError(
                 "this run steps its environments itself, and does not go on with collectors: leave out listen="
@@ -166,7 +169,7 @@ class Request:
             options,
             about | {"shoal": __version__, "num_workers": num_workers},
             config,
-            overrides,
+            self.overrides,
             policy,
             device,
             Path(self.run_dir),
@@ -174,6 +177,23 @@ class Request:
             num_workers=num_workers,
             listen=self.listen if self.listen is not None else about.get("listen"),
         )
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the run's folder says of it, and its options with some changed."""
+        if self.run_dir is None:
+            raise TypeError("resume=True needs run_dir=, the directory of the run")
+        if self.preset is not None or self.config is not None:
+            raise ValueError("a resumed run keeps its options: leave out preset= and config=, and override single ones")
+        about = read_run(Path(self.run_dir))
+        its_own = about.get("algorithm", "ppo")
+        if self.algorithm not in (None, its_own):
+            raise ValueError(f"{self.run_dir} is a run of {its_own}, which does not become one of {self.algorithm}")
+        overrides = self.overrides
+        if not self.as_told:
+            overrides = environments.sign_of_rewards_now(self.options, about, overrides)
+        config = about.pop("config")
+        config["pause_at_step"] = None
+        return about, override(config, overrides)
 
 
 def _recorded_workers(run: Mapping[str, Any], num_workers: int | None) -> int | None:
@@ -209,23 +229,6 @@ def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
             f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=6
         )
     return entry
-
-
-def _read(
-    run_dir: str | Path | None, overrides: Mapping[str, Any], preset: Any, algorithm: str | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run directory says of its run, and its options with some changed."""
-    if run_dir is None:
-        raise TypeError("resume=True needs run_dir=, the directory of the run")
-    if preset is not None:
-        raise ValueError("a resumed run keeps its options: leave out preset= and config=, and override single ones")
-    about = read_run(Path(run_dir))
-    its_own = about.get("algorithm", "ppo")
-    if algorithm not in (None, its_own):
-        raise ValueError(f"{run_dir} is a run of {its_own}, which does not become one of {algorithm}")
-    config = about.pop("config")
-    config["pause_at_step"] = None
-    return about, override(config, overrides)
 
 
 def _network_of(about: Mapping[str, Any], policy: Any, device: Any) -> tuple[Any, Any]:

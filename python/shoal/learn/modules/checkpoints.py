@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from shoal.errors import Error
-from shoal.learn.modules.durable import found, replace_directory
+from shoal.learn.durable import found, replace_directory
 from shoal.runs import MODULE_FORMAT
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]

@@ -6,12 +6,13 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.learn.config import RUN_FORMAT
-from shoal.learn.modules.durable import found, replace_file
+from shoal.learn.config import RUN_FORMAT, read_run
+from shoal.learn.durable import found, replace_file
 
 __all__ = ["RunDirectory"]
 
@@ -19,7 +20,7 @@ _VERSION = 1
 
 
 class RunDirectory:
-    """Made where it is not there, and locked.
+    """Made where it is not there, and locked. A new run begins without what is left of one that has no checkpoint.
 
     Raises:
         ValueError: where it holds a run already, or holds none to resume.
@@ -44,6 +45,8 @@ class RunDirectory:
         except BlockingIOError:
             self.release()
             raise RuntimeError(f"another process is training in {path}") from None
+        if not resume:
+            _remove_remains(path)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         self._write("config.json", {**config, "format": RUN_FORMAT, "version": _VERSION})
@@ -76,6 +79,18 @@ class RunDirectory:
             if fd is not None:
                 os.close(fd)
         self._progress = self._lock = None
+
+
+def _remove_remains(path: Path) -> None:
+    """What a run left that was killed before it had a checkpoint to go on from: none of it is the new run's."""
+    try:
+        read_run(path)
+    except (OSError, ValueError):
+        return  # no run was here
+    for left in (path / "checkpoints").glob("best*"):
+        shutil.rmtree(left, ignore_errors=True)  # what cannot be removed is replaced, or stays
+    with contextlib.suppress(OSError):
+        (path / "result.json").unlink(missing_ok=True)
 
 
 def _until(line: bytes, step: int) -> bool:

@@ -162,7 +162,20 @@ class TrainingRun:
         else:
             resume = "exact" if self._learner.place(self._checkpoint.arrays) else "restarted"
         self._checkpoint = None
+        if resume == "restarted":
+            self._stand_by_best()
         self._journal.update(resume=resume)
+
+    def _stand_by_best(self) -> None:
+        """The evaluations after the last checkpoint will not be made again: what is best stays so."""
+        try:
+            kept = read_checkpoint(self._directory.best, resumable=False).state["evaluation"]
+        except Error:  # there is none, or it is damaged: the next is the best
+            return
+        standing = self._standing
+        if standing.best_return is None or kept["best_return"] > standing.best_return:
+            standing.best_return, standing.best_step = kept["best_return"], kept["best_step"]
+            self._publish()
 
     def _limit_replay(self) -> None:
         limit = self._config["replay_limit"]

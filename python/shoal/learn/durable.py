@@ -11,8 +11,12 @@ __all__ = ["found", "replace_directory", "replace_file"]
 
 def replace_file(path: Path, data: bytes) -> None:
     fresh = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    _write(fresh, data)
-    fresh.rename(path)
+    try:
+        _write(fresh, data)
+        fresh.rename(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
     _sync(path.parent)
 
 
