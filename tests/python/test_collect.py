@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 import shoal
 import shoal.multiprocessing as mp
-from collect_policies import CARTPOLE, POLICIES, batches, coin, zeros
+from collect_policies import CARTPOLE, MULTI, POLICIES, batches, coin, zeros
 from same import assert_same
 from sample_envs import CounterEnv, FaultyEnv, GatedEnv
 from shoal import _core
@@ -158,10 +158,21 @@ def test_the_first_frames_are_random_where_asked_for() -> None:
         CounterEnv, policy, num_envs=4, frames_per_batch=40, init_random_frames=57, num_workers=0, seed=1
     ) as collector:
         first, second = next(collector), next(collector)
-    assert set(first["action"].flat) == {0, 1, 2} and "log_prob" not in first
+    assert set(first["action"].flat) == {0, 1, 2} and np.isnan(first["log_prob"]).all()
     # 57 of rows of 4: 15 steps, of which 10 were in the first batch
     assert set(second["action"][:5].flat) == {0, 1, 2} and (second["action"][5:] == 2).all()
     assert np.isnan(second["log_prob"][:5]).all() and not second["log_prob"][5:].any()
+
+
+@pytest.mark.parametrize("mode", ["sync", *MULTI])
+def test_with_random_frames_every_batch_has_the_same_entries(mode: str) -> None:
+    arguments = {"num_envs": 4, "frames_per_batch": 16, "total_frames": 64, "init_random_frames": 32, "seed": 1}
+    more = {} if mode == "sync" else {"num_collectors": 1}
+    first, *others = batches(CARTPOLE, zeros, mode=mode, policy_batch=4, **more, **arguments)
+    assert all(list(batch) == list(first) for batch in others)
+    for batch in (first, *others):
+        assert np.isnan(batch["log_prob"]).all() and np.isnan(batch["value"]).all()
+    assert not {"log_prob", "value"} & batches(CARTPOLE, zeros, frames_per_batch=4, total_frames=4)[0].keys()
 
 
 def test_episodes_are_cut_at_max_frames_per_traj() -> None:
@@ -230,6 +241,21 @@ def test_a_state_dict_goes_on_with_the_same_batches(policy: str) -> None:
         first = next(another)
     assert_same(first, batches(CARTPOLE, POLICIES[policy](), num_envs=4, frames_per_batch=64, total_frames=64, seed=8,
                                init_random_frames=100, output="numpy")[0])  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["preset", "callable"])
+@pytest.mark.parametrize("mode", ["sync", "multi_sync"])
+def test_a_state_from_before_the_first_batch_begins_anew_wherever_it_is_loaded(policy: str, mode: str) -> None:
+    with shoal.Collector(
+        CARTPOLE, POLICIES[policy](), num_envs=4, frames_per_batch=64, init_random_frames=32, mode=mode, seed=7
+    ) as collector:
+        begun = collector.state_dict()
+        expected = [next(collector) for _ in range(2)]
+        episodes = collector.stats()["episodes"]
+        collector.load_state_dict(begun)
+        assert collector.stats()["episodes"] == 0
+        assert_same([next(collector) for _ in range(2)], expected)
+        assert collector.stats()["episodes"] == episodes > 0
 
 
 def test_after_a_failure_a_reset_makes_it_usable_again() -> None:

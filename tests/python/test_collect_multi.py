@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from collect_policies import (
     batches,
     coin,
     torch_policy,
+    weighted,
     zeros,
 )
 from same import assert_same
@@ -85,6 +87,11 @@ def test_states_of_a_recurrent_policy_are_those_of_all_environments() -> None:
     assert batch["state"].tolist() == [0] * 5
     with pytest.raises(ValueError, match=r"state has an array of shape \(1, 8\) for 8 environments"):
         collect(Shaped(1), mode="multi_sync", num_collectors=2)
+    with pytest.raises(ValueError, match=r"state has an array of shape \(1, 5\) for 5 environments"):
+        collect(Shaped(1), mode="multi_sync", num_collectors=2, policy_batch=5)
+    for more in ({"mode": "multi_sync", "num_collectors": 1}, {"mode": "multi_async", "num_collectors": 2}):
+        (batch, *_) = collect(Shaped(1), policy_batch=5 if more["num_collectors"] == 2 else 10, **more)
+        assert batch["state"]["length"].shape == (1, 10 // more["num_collectors"])
 
 
 def test_a_policy_is_asked_for_whole_groups_and_only_its_own_rows_count() -> None:
@@ -189,6 +196,42 @@ def test_a_collector_is_never_further_ahead_than_it_may() -> None:
             3,
         ]  # and nobody has asked for a batch
         assert next(collector)["reward"].size == 32
+
+
+def test_a_collector_that_is_told_nothing_waits_for_nothing() -> None:
+    with shoal.Collector(CounterEnv, zeros, frames_per_batch=2, total_frames=8, mode="multi_async") as collector:
+        next(collector)
+        collector.pause()
+        collector.resume()
+        source: Any = collector._source
+        source._left = 0
+        ready = source.pending
+        for _ in range(ready):
+            next(collector)
+        with pytest.raises(RuntimeError, match="no batch is under way"):
+            next(collector)
+
+
+def test_a_collector_that_reads_nothing_for_long_gets_all_that_it_was_told() -> None:
+    """What it had no room for was dropped after 5 s: batches never came, and weights did not reach it."""
+    with shoal.Collector(
+        CARTPOLE, weighted(0), num_envs=1, frames_per_batch=2, total_frames=62, mode="multi_async", num_collectors=1,
+        ahead=10,
+    ) as collector:  # fmt: skip
+        found = [next(collector)]
+        collector.pause()
+        collector.resume()
+        assert collector.stats()["pending"] == 10
+        (entry,) = collector.stats()["collectors"]
+        os.kill(entry["pid"], signal.SIGSTOP)
+        found += [next(collector) for _ in range(10)]
+        assert collector.stats()["collectors"][0]["orders"] == 10
+        collector.update_weights(weighted(1).state_dict())
+        os.kill(entry["pid"], signal.SIGCONT)
+        found += list(collector)
+    assert [batch["reward"].numel() for batch in found] == [2] * 31
+    assert all((batch["log_prob"] == batch["policy_version"]).all() for batch in found)
+    assert (found[-1]["policy_version"] == 1).all()
 
 
 def test_what_is_resumed_before_it_has_begun_begins_with_the_first_batch() -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from collect_policies import (
 )
 from same import assert_same
 from sample_envs import CounterEnv, FaultyEnv, GatedEnv
+from shoal.collect.processes import Processes
 
 pytestmark = pytest.mark.usefixtures("balanced_heap")
 
@@ -77,6 +79,49 @@ def test_with_restart_another_takes_its_place_and_every_row_comes(mode: str) -> 
     assert sum(entry["restarts"] for entry in stats["collectors"]) == killed >= 1
     assert sum(entry["frames"] for entry in stats["collectors"]) == 12_000 + stats["lost_with_collectors"]
     assert stats["policy_version"] == 1
+
+
+def check_episodes(found: list[dict[str, Any]], num_envs: int) -> None:
+    """Each environment's episodes have numbers of their own, which rise."""
+    for env in range(num_envs):
+        own = [(batch, np.flatnonzero(batch["env_id"][0] == env)) for batch in found]
+        rows = {
+            name: np.concatenate([batch[name][:, at[0]] for batch, at in own if len(at)])
+            for name in ("is_first", "episode_id")
+        }
+        assert rows["is_first"][0] and (rows["episode_id"] % num_envs == env).all()
+        steps = np.diff(rows["episode_id"])
+        assert (steps[rows["is_first"][1:]] > 0).all() and not steps[~rows["is_first"][1:]].any()
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_episodes_keep_their_numbers_and_counts_where_collectors_are_replaced(mode: str) -> None:
+    with shoal.Collector(
+        CounterEnv, zeros, num_envs=4, frames_per_batch=40, total_frames=800, mode=mode, num_collectors=2, seed=1,
+        on_fault=shoal.FaultPolicy("restart", max_restarts=10, backoff=0.0),
+    ) as collector:  # fmt: skip
+        found = [next(collector)]
+        collector.pause()
+        os.kill(collector.stats()["collectors"][1]["pid"], signal.SIGKILL)
+        collector.resume()
+        found += list(collector)
+        stats = collector.stats()
+    assert [entry["restarts"] for entry in stats["collectors"]] == [0, 1]
+    check_episodes(found, 4)
+    assert stats["episodes"] == sum(int(batch["terminated"].sum()) for batch in found)
+
+
+def test_episodes_keep_their_numbers_over_a_failure_and_a_reset() -> None:
+    with shoal.Collector(
+        CounterEnv, zeros, num_envs=4, frames_per_batch=40, mode="multi_sync", num_collectors=2, seed=1
+    ) as collector:
+        found = [next(collector)]
+        os.kill(collector.stats()["collectors"][1]["pid"], signal.SIGKILL)
+        with pytest.raises(shoal.WorkerDied):
+            next(collector)
+        collector.reset(seed=2)
+        found += [next(collector) for _ in range(2)]
+    check_episodes(found, 4)
 
 
 @pytest.mark.parametrize("mode", MULTI)
@@ -253,6 +298,92 @@ def test_a_state_that_was_interrupted_may_be_asked_for_again() -> None:
             collector.state_dict()
         assert collector.state_dict()["source"]["collectors"]
         assert next(collector)["valid"].all()
+
+
+def interrupt(*_: Any) -> None:
+    raise Interrupted
+
+
+@pytest.mark.parametrize("call", ["pause", "state_dict", "load_state_dict"])
+def test_batches_go_on_where_a_wait_for_them_was_interrupted(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collectors stayed paused, and the batch after the last one was waited for without end."""
+    with shoal.Collector(
+        CounterEnv, zeros, num_envs=2, frames_per_batch=8, total_frames=80, mode="multi_async", num_collectors=2
+    ) as collector:
+        arguments = [collector.state_dict()] if call == "load_state_dict" else []
+        next(collector)
+        with monkeypatch.context() as patched:
+            patched.setattr(Processes, "next_report", interrupt)
+            with pytest.raises(Interrupted):
+                getattr(collector, call)(*arguments)
+        assert sum(batch["reward"].size for batch in collector) == 72
+
+
+def test_a_reset_that_was_interrupted_while_it_started_a_collector_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The collector that was being started never learnt where the newest weights are."""
+    with shoal.Collector(
+        CARTPOLE, weighted(0), num_envs=2, frames_per_batch=4, mode="multi_sync", num_collectors=2, seed=1
+    ) as collector:
+        next(collector)
+        collector.update_weights(weighted(1).state_dict())
+        os.kill(collector.stats()["collectors"][1]["pid"], signal.SIGKILL)
+        with pytest.raises(shoal.WorkerDied):
+            next(collector)
+        for ask_for_a_batch in (False, True):
+            with monkeypatch.context() as patched:
+                patched.setattr(Processes, "_hello", interrupt)
+                with pytest.raises(Interrupted):
+                    collector.reset(seed=1)
+            if ask_for_a_batch:
+                with pytest.raises(RuntimeError, match=r"has not been started again.*call reset\(\) first"):
+                    next(collector)
+            collector.reset(seed=1)
+            batch = next(collector)
+            assert (batch["log_prob"] == 1).all() and (batch["policy_version"] == 1).all()
+            os.kill(collector.stats()["collectors"][0]["pid"], signal.SIGKILL)
+            with pytest.raises(shoal.WorkerDied):
+                next(collector)
+
+
+class Unsaved(CounterEnv):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_state_that_cannot_be_saved_costs_no_collector(mode: str) -> None:
+    with shoal.Collector(
+        Unsaved, zeros, num_envs=2, frames_per_batch=8, total_frames=80, mode=mode, num_collectors=2
+    ) as collector:
+        next(collector)
+        before = [entry["pid"] for entry in collector.stats()["collectors"]]
+        with pytest.raises(TypeError, match="lock"):
+            collector.state_dict()
+        assert sum(batch["reward"].size for batch in collector) == 72
+        assert [entry["pid"] for entry in collector.stats()["collectors"]] == before
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_state_that_cannot_be_loaded_costs_no_collector(mode: str) -> None:
+    arguments = {"num_envs": 2, "frames_per_batch": 8, "mode": mode, "num_collectors": 2}
+    with shoal.Collector("shoal/Acrobot-v1", zeros, **arguments) as other:
+        next(other)
+        saved = other.state_dict()
+    with shoal.Collector(CARTPOLE, weighted(0), **arguments) as collector:
+        collector.update_weights(weighted(1).state_dict())
+        next(collector)
+        before = [entry["pid"] for entry in collector.stats()["collectors"]]
+        with pytest.raises(ValueError):
+            collector.load_state_dict(saved)
+        with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+            for _ in range(10):  # "multi_async" has some ready
+                next(collector)
+        collector.reset(seed=1)
+        until(lambda: bool((next(collector)["log_prob"] == 1).all()))
+        assert [entry["pid"] for entry in collector.stats()["collectors"]] == before
 
 
 @pytest.mark.parametrize("mode", MULTI)

@@ -113,6 +113,37 @@ def test_a_model_service_is_asked_by_all_collectors(mode: str) -> None:
             assert np.array_equal(batch["action"][new], batch["obs"][new][:, 2] > 0) and not batch["action"][~new].any()
 
 
+class Counting:
+    """Modules of torch whose forward() puts another tensor in the place of a buffer."""
+
+    @staticmethod
+    def made() -> Any:
+        torch = pytest.importorskip("torch")
+
+        class Net(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("calls", torch.zeros(()))
+
+            def forward(self, obs: Any) -> Any:
+                self.calls = self.calls + 1
+                return obs[:, 0].long() * 0, self.calls.expand(len(obs))
+
+        return Net()
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_a_module_that_replaces_its_buffers_takes_new_weights(mode: str) -> None:
+    policy = Counting.made()
+    with shoal.Collector(
+        CARTPOLE, policy, num_envs=2, frames_per_batch=4, mode=mode, num_collectors=1, ahead=1
+    ) as collector:
+        assert next(collector)["log_prob"][:, 0].tolist() == [1, 2]
+        policy.calls.fill_(100)
+        collector.update_weights()
+        until(lambda: next(collector)["log_prob"][:, 0].tolist() == [101, 102])
+
+
 # --- going on
 
 
@@ -155,6 +186,20 @@ def test_weights_and_their_versions_are_in_the_state() -> None:
         assert (next(other)["log_prob"] == 3).all()
 
 
+def test_weights_that_the_collectors_have_taken_are_in_the_state() -> None:
+    """A collector whose state had the version of the weights beside it did not take them."""
+    policy = weighted(0)
+    make = functools.partial(shoal.Collector, CARTPOLE, num_envs=2, frames_per_batch=4, mode="multi_sync")
+    with make(policy) as collector:
+        collector.update_weights(weighted(1).state_dict())
+        assert (next(collector)["log_prob"] == 1).all()
+        saved = collector.state_dict()
+    with make(policy) as other:
+        other.load_state_dict(saved)
+        batch = next(other)
+        assert (batch["policy_version"] == 1).all() and (batch["log_prob"] == 1).all()
+
+
 def test_an_older_state_has_its_own_weights() -> None:
     with shoal.Collector(
         CARTPOLE, "sb3", num_envs=2, frames_per_batch=4, mode="multi_sync", num_collectors=2, seed=1
@@ -195,3 +240,36 @@ def test_what_multi_async_had_ready_is_in_its_state() -> None:
     for first, obs in found.items():  # who collects the last batches is a matter of time
         least = min(len(obs), len(expected[first]))
         assert least >= 30 and np.array_equal(obs[:least], expected[first][:least])
+
+
+def test_a_loaded_state_ends_with_the_total_frames_of_who_loads_it() -> None:
+    make = functools.partial(
+        shoal.Collector, CARTPOLE, zeros, num_envs=4, frames_per_batch=8, mode="multi_async", num_collectors=2
+    )
+
+    def rows(collector: shoal.Collector) -> int:
+        return sum(batch["reward"].size for batch in collector)
+
+    with make(total_frames=64) as collector:
+        next(collector)
+        halfway = collector.state_dict()
+        assert rows(collector) == 56
+        at_the_end = collector.state_dict()
+    assert len(halfway["source"]["pending"]) == 4
+    with make(total_frames=96) as longer:
+        longer.load_state_dict(at_the_end)
+        assert (longer.frames, rows(longer)) == (64, 32)
+        longer.load_state_dict(halfway)
+        assert (longer.frames, rows(longer)) == (8, 88)
+    with make(total_frames=48) as shorter:
+        shorter.load_state_dict(halfway)
+        assert rows(shorter) == 40
+        shorter.load_state_dict(at_the_end)
+        assert rows(shorter) == 0
+    with make(total_frames=32) as too_short:
+        with pytest.raises(ValueError, match="32 more are ready.*total_frames=32: give it 40 or more"):
+            too_short.load_state_dict(halfway)
+        assert rows(too_short) == 32
+    with make() as endless:
+        endless.load_state_dict(at_the_end)
+        assert next(endless)["valid"].all()

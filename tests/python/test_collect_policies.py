@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,33 @@ def test_the_callers_generators_are_left_alone() -> None:
     assert (np.random.rand(), torch.rand(1).item()) == expected
 
 
+def test_draws_on_devices_follow_the_seed_and_the_state_and_leave_the_callers_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    devices = (torch.Generator(), torch.Generator())  # what CUDA's do here, those of the CPU do as well
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "default_generators", devices)
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        return torch.randint(2, (len(obs),), generator=devices[1]).numpy()
+
+    make = functools.partial(shoal.Collector, CARTPOLE, policy, num_envs=4, frames_per_batch=64)
+    with make(seed=1) as collector:
+        expected = [next(collector)]
+        saved = pickle.loads(pickle.dumps(collector.state_dict()))
+        expected.append(next(collector))
+    for device in devices:
+        device.manual_seed(9)
+    outer = [device.get_state() for device in devices]
+    with make(seed=1) as same, make(seed=2) as other:
+        assert_same([next(same), next(same)], expected)
+        assert not np.array_equal(next(other)["action"], expected[0]["action"])
+        other.load_state_dict(saved)
+        assert_same(next(other), expected[1])
+    assert all(torch.equal(device.get_state(), state) for device, state in zip(devices, outer, strict=True))
+
+
 def test_a_module_gets_and_gives_tensors_without_gradients() -> None:
     torch = pytest.importorskip("torch")
     policy = torch_policy()
@@ -124,6 +152,43 @@ def test_the_policy_of_a_run_acts_as_it_learnt(run: Path) -> None:
     assert np.allclose(batch["value"].reshape(-1), values.numpy(), atol=1e-3)
     with pytest.raises(ValueError, match="was trained with observations"):
         shoal.Collector("shoal/Pendulum-v1", run, frames_per_batch=1)
+
+
+@pytest.fixture(scope="module")
+def recurrent_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "recurrent"
+    shoal.learn.train(
+        "shoal/CartPoleNoVel-v1", "recurrent_ppo", total_steps=256, num_envs=4, num_steps=32, batch_size=64, epochs=1,
+        lstm_size=12, policy_hidden=[8], value_hidden=[8], final_episodes=1, run_dir=directory,
+    )  # fmt: skip
+    return directory
+
+
+def test_groups_of_environments_remember_their_own_episodes(recurrent_run: Path) -> None:
+    """With one memory for all, a group went on with what the network remembered of another one."""
+    collect = functools.partial(
+        batches, "shoal/CartPoleNoVel-v1", recurrent_run, num_envs=4, frames_per_batch=20, total_frames=100,
+        policy_batch=2, seed=3,
+    )  # fmt: skip
+    expected = collect(mode="multi_sync", num_collectors=2)  # each has one group
+    assert_same(collect(mode="multi_sync", num_collectors=1), expected)
+    assert_same(collect(mode="multi_sync", num_collectors=4), expected)
+    assert_same(collect(), expected)
+
+
+@pytest.mark.parametrize("more", [{}, {"policy_batch": 2}, {"cohorts": 2, "num_workers": 2}, {"mode": "multi_sync"}])
+def test_what_a_network_remembers_is_in_the_state(recurrent_run: Path, more: dict[str, Any]) -> None:
+    make = functools.partial(
+        shoal.Collector, "shoal/CartPoleNoVel-v1", recurrent_run, num_envs=4, frames_per_batch=20, **more
+    )
+    with make(seed=3) as collector:
+        next(collector)
+        saved = pickle.loads(pickle.dumps(collector.state_dict()))
+        expected = [next(collector) for _ in range(3)]
+    assert not expected[0]["is_first"][0].any()
+    with make(seed=4) as other:
+        other.load_state_dict(saved)
+        assert_same([next(other) for _ in range(3)], expected)
 
 
 def test_actions_of_a_box_are_kept_as_chosen_and_clipped_for_the_environment() -> None:

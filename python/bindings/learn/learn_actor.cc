@@ -56,6 +56,19 @@ nb::dict weights(const NetworkActor& actor) {
   return result;
 }
 
+nb::object memory(const NetworkActor& actor) {
+  const auto bytes = std::as_bytes(actor.memory());
+  const nb::object flat = nb::module_::import_("numpy").attr("frombuffer")(
+      nb::bytes(bytes.data(), bytes.size()), "dtype"_a = "float32");
+  return flat.attr("copy")();
+}
+
+void load_memory(
+    NetworkActor& actor,
+    const nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& values) {
+  actor.load_memory({values.data(), values.size()});
+}
+
 void load_weights(NetworkActor& actor, const std::map<std::string, Array>& arrays) {
   std::vector<NamedArray> all;
   for (const auto& [name, array] : arrays) all.push_back(named(name, array));
@@ -84,6 +97,10 @@ void bind_learn_actor(nb::module_& module) {
           },
           "envs"_a, "checkpoint"_a, "seed"_a)
       .def("reseed", &NetworkActor::reseed, "seed"_a)
+      .def_prop_ro("memory_size", &NetworkActor::memory_size)
+      .def("memory", &memory, nb::sig("def memory(self) -> numpy.ndarray"))
+      .def("load_memory", &load_memory, "values"_a,
+           nb::sig("def load_memory(self, values: numpy.ndarray) -> None"))
       .def("weights", &weights)
       .def("load_weights", &load_weights, "weights"_a,
            nb::sig("def load_weights(self, weights: dict[str, numpy.ndarray]) -> None"));

@@ -20,6 +20,7 @@
 #include "shoal/os/error.h"
 #include "shoal/os/log.h"
 #include "shoal/vector/async/pool_vector_env.h"
+#include "shoal/vector/fault/fault_account.h"
 #include "shoal/vector/local/serial_vector_env.h"
 #include "shoal/vector/native/engine_request.h"
 #include "shoal/vector/sync/process_vector_env.h"
@@ -332,6 +333,10 @@ void bind_vector(nb::module_& module) {
       "has_objects",
       [](nb::handle space) { return env::first_opaque(space_from_python(space)) != nullptr; },
       "space"_a);
+  module.def(
+      "renewal_seed", &vector::renewal_seed, "seed"_a, "restarts"_a,
+      "The seed of a lost environment's successor. Args: seed: the last that its row was given. "
+      "restarts: how many successors there were before.");
   module.def("same_space", &same_space, "a"_a, "b"_a);
   module.def("serial_vector_env", &serial_vector_env, "envs"_a, "group"_a, "autoreset_mode"_a,
              "same_observations"_a = true, "exact"_a = false);

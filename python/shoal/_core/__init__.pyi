@@ -62,6 +62,11 @@ class VectorEnv:
     def close(self, timeout: float | None = None) -> None: ...
 
 def has_objects(space: object) -> bool: ...
+def renewal_seed(seed: int, restarts: int) -> int:
+    """
+    The seed of a lost environment's successor. Args: seed: the last that its row was given. restarts: how many successors there were before.
+    """
+
 def same_space(a: object, b: object) -> bool: ...
 def serial_vector_env(
     envs: list[Any], group: object, autoreset_mode: str, same_observations: bool = True, exact: bool = False

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -78,39 +78,60 @@ class Actor(ABC):
 
 
 class NetworkActor(Actor):
-    """A C++ network, of a run or new. What it draws follows from its seed, the row, and the step."""
+    """A C++ network, of a run or new. What it draws follows from its seed, the row, and the step.
+
+    Several may share a network, one at a time: each has a seed and, of a recurrent network, a memory of its own.
+
+    Attributes:
+        network: that of C++.
+    """
 
     asks_in_calls = True  # rows are numbered from 0
 
-    def __init__(self, native: Any, seed: int) -> None:
-        self._native = native
+    def __init__(self, network: Any, seed: int) -> None:
+        self.network = network
         self._seed = seed
+        self._remembers = network.memory_size > 0
+        self._memory = np.empty(0, np.float32)  # of the rows of its environments; empty: of no episode yet
+
+    def beside(self, seed: int) -> NetworkActor:
+        """Another one of the same network, for other environments."""
+        return NetworkActor(self.network, seed)
 
     @contextlib.contextmanager
     def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
-        yield self._native
+        self.network.reseed(self._seed)
+        if not self._remembers:
+            yield self.network
+            return
+        self.network.load_memory(self._memory)
+        try:
+            yield self.network
+        finally:
+            self._memory = self.network.memory()
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if weights is None:
             raise TypeError("update_weights() of a C++ network takes its weights: a dict from names to arrays")
-        self._native.load_weights({name: np.ascontiguousarray(array_of(value)) for name, value in weights.items()})
+        self.network.load_weights({name: np.ascontiguousarray(array_of(value)) for name, value in weights.items()})
         self.version += 1
 
     def weights(self) -> Mapping[str, Any]:
-        weights: dict[str, Any] = self._native.weights()
+        weights: dict[str, Any] = self.network.weights()
         return weights
 
-    def reseed(self, seed: int) -> None:
-        """Draws from `seed` from now on."""
-        self._seed = seed
-        self._native.reseed(seed)
-
     def state(self) -> dict[str, Any]:
-        return {"version": self.version, "seed": self._seed, "weights": self._native.weights()}
+        return {
+            "version": self.version,
+            "seed": self._seed,
+            "weights": self.network.weights(),
+            "memory": self._memory.copy(),
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._native.load_weights(state["weights"])
-        self.reseed(state["seed"])
+        self.network.load_weights(state["weights"])
+        self._memory = np.array(state["memory"], np.float32)
+        self._seed = state["seed"]
         self.version = state["version"]
 
 
@@ -145,6 +166,9 @@ class PythonActor(Actor):
         as_leaf = _tensor_of if self.wants_tensors else np.asarray
         self._obs = tree_map(lambda array: _Rows(as_leaf(array)), arrays["obs"])
         self._is_first = _Rows(as_leaf(arrays["is_first"]))
+        for name in OUTPUTS:
+            if name not in self.outputs:
+                arrays[name][:] = np.nan
         self._rows = {name: _Rows(as_leaf(arrays[name])) for name in ("action", *OUTPUTS)}
         torch = sys.modules.get("torch")
         try:
@@ -315,9 +339,7 @@ def actor_of(
         network_seed: what a new network's weights follow from; by default `seed`.
     """
     if isinstance(policy, str | Path):
-        network = NetworkActor(_network(policy, engine, seed if network_seed is None else network_seed), seed)
-        network.reseed(seed)
-        return network
+        return NetworkActor(_network(policy, engine, seed if network_seed is None else network_seed), seed)
     check_policy(policy)
     if isinstance(policy, ModelService):
         return ServiceActor(only_model(policy), policy, num_envs, seed)
@@ -431,12 +453,14 @@ def _described(answer: Any) -> str:
 
 
 class _Generators:
-    """The global generators of torch (where it is imported) and NumPy: inside of `with`, those of one user."""
+    """The global generators of torch (where it is imported; those of CUDA devices where CUDA is in use) and NumPy: inside of
+    `with`, those of one user."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._numpy = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed))).get_state(legacy=False)
         self._torch: Any = None
+        self._cuda: list[Any] = []  # by device
 
     def __enter__(self) -> None:
         self._outer = np.random.get_state(legacy=False)
@@ -446,6 +470,13 @@ class _Generators:
         if torch is not None:
             self._outer_torch = torch.get_rng_state()
             torch.set_rng_state(self._own_torch(torch))
+        self._of_devices = _generators_of_devices(torch)
+        self._outer_cuda = [generator.get_state() for generator in self._of_devices]
+        for device, generator in enumerate(self._of_devices):
+            if device < len(self._cuda):
+                generator.set_state(self._cuda[device])
+            else:
+                generator.manual_seed(self._seed)
 
     def __exit__(self, *_: object) -> None:
         self._numpy = np.random.get_state(legacy=False)
@@ -454,15 +485,32 @@ class _Generators:
             torch = sys.modules["torch"]
             self._torch = torch.get_rng_state()
             torch.set_rng_state(self._outer_torch)
+        if self._of_devices:
+            self._cuda = [generator.get_state() for generator in self._of_devices]
+            for generator, outer in zip(self._of_devices, self._outer_cuda, strict=True):
+                generator.set_state(outer)
 
     def state(self) -> dict[str, Any]:
-        return {"numpy": self._numpy, "torch": None if self._torch is None else self._torch.numpy().copy()}
+        return {
+            "numpy": self._numpy,
+            "torch": None if self._torch is None else self._torch.numpy().copy(),
+            "cuda": [state.numpy().copy() for state in self._cuda],
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
         self._numpy = state["numpy"]
         self._torch = None if state["torch"] is None else _tensor_of(state["torch"])
+        self._cuda = [_tensor_of(of_device) for of_device in state["cuda"]]
 
     def _own_torch(self, torch: Any) -> Any:
         if self._torch is None:
             self._torch = torch.Generator().manual_seed(self._seed).get_state()
         return self._torch
+
+
+def _generators_of_devices(torch: Any) -> Sequence[Any]:
+    """The global ones of CUDA devices. None where CUDA is not in use: whether a process uses it is not decided here."""
+    if torch is None or not torch.cuda.is_initialized():
+        return ()
+    generators: Sequence[Any] = torch.cuda.default_generators
+    return generators

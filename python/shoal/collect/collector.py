@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,8 @@ class Collector:
     - `action`: what the policy chose. Those of a Box of floats are clipped to its bounds for the environment, not here.
     - `reward` (float32), `terminated`, `truncated`, and `valid`: False where the row is no transition, which only a fault or
       `preemptive_threshold` makes. Environments are reset in the same step in which an episode ends.
-    - `log_prob`, `value` (float32): where the policy gives them; NaN in rows of `init_random_frames`.
+    - `log_prob`, `value` (float32): where the policy gives them. With `init_random_frames` every batch has both, NaN in those
+      rows, and in all of what the policy does not give.
     - `is_first`: whether `obs` is the first observation of an episode, where a recurrent policy begins anew.
     - `episode_id` (int64): the environment's episode, counted from 0, times `num_envs`, plus the environment; `env_id`.
     - `action_mask`, where one is named.
@@ -241,12 +243,26 @@ class Collector:
                 timeout,
                 action_mask,
                 cohorts or 1,
+                all_outputs=init_random_frames > 0,
             )
             self._source = InProcess(setup)
         else:
+            of_all = Setup(
+                env,
+                0,
+                self.num_envs,
+                self.num_envs,
+                make,
+                policy,
+                calls_of,
+                next_obs,
+                self.seed,
+                None,
+                action_mask,
+                all_outputs=init_random_frames > 0,
+            )
             setups = [
-                Setup(env, first, count, self.num_envs, make, policy, calls_of, next_obs, self.seed, None, action_mask)
-                for first, count in shares(self.num_envs, self.num_collectors)
+                replace(of_all, first=first, count=count) for first, count in shares(self.num_envs, self.num_collectors)
             ]
             self._source = self._multi(setups, policy, context, on_fault, timeout, worker, preemptive_threshold, ahead)
         self.single_observation_space = self._source.single_observation_space
@@ -431,13 +447,13 @@ class Collector:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next batch depends on: environments, counts, generators, and a C++ network's weights; those of other
-        policies are the caller's, or what update_weights() has given the collectors of the multi modes. It can be pickled,
+        """All that the next batch depends on: environments, counts, generators, states of recurrent policies, and a C++ network's
+        weights; those of other policies are the caller's, or what update_weights() has given the collectors of the multi modes. It can be pickled,
         and loaded into another collector with the same arguments. With "multi_async" it waits for the batches that are under
         way, and has those that were not taken yet.
 
         Raises:
-            TypeError: for environments that support no snapshots, with the reason.
+            TypeError: for environments that support no snapshots, with the reason. Batches go on.
         """
         return {
             "seed": self.seed,
@@ -449,16 +465,18 @@ class Collector:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where another collector stood, with the same batches.
+        """Goes on where another collector stood, with the same batches, until this one's `total_frames`.
 
         Raises:
-            ValueError: for the state of other environments, or of another mode or number of collectors.
+            ValueError: for the state of other environments, or of another mode or number of collectors, and where more rows
+                are ready than `total_frames` leaves room for. Once collectors in other processes have begun to load it, only
+                reset() and close() are of use.
         """
         if state["mode"] != self.mode:
             raise ValueError(
                 f"load a collector's state: it is of mode={state['mode']!r}, this one has mode={self.mode!r}"
             )
-        self._source.load_state(state["source"], state["seed"])
+        self._source.load_state(state["source"], state["seed"], state["frames"])
         self.seed = state["seed"]
         self.frames = state["frames"]
         self._batches = state["batches"]

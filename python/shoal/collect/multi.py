@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from shoal.collect import worker
 from shoal.collect.actors import only_model
 from shoal.collect.processes import Processes
 from shoal.collect.source import Raw, Source, given_outputs
-from shoal.collect.station import Counts, Setup
+from shoal.collect.station import Counts, Setup, check_rows
 from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 
@@ -46,6 +47,7 @@ class Multi(Source):
         self._layouts: dict[int, Any] = {}
         self._counts = [Counts(0, 0, 0, None, None)] * len(setups)
         self._before = list(self._counts)  # of processes that have ended
+        self._generations = [0] * len(setups)  # of those whose counts these are
         self._outputs: frozenset[str] = frozenset()
         self._lost_to_preemption = 0
 
@@ -58,7 +60,10 @@ class Multi(Source):
 
     def reset(self, seed: int | None) -> None:
         self.processes.recover()
-        self.processes.reports([self.processes.order(i, worker.Reset, seed) for i in range(len(self._setups))])
+        episodes = self.processes.episodes
+        self.processes.reports(
+            [self.processes.order(i, worker.Reset, seed, episodes[i]) for i in range(len(self._setups))]
+        )
         self.processes.begin()
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> int:
@@ -108,11 +113,11 @@ class Multi(Source):
 
     def take(self, report: worker.Report) -> None:
         """What a report says of its collector."""
-        counted = self._counts[report.place]
-        if report.counts.episodes < counted.episodes or report.counts.faults < counted.faults:
-            # Another process is in this place.
-            self._before[report.place] = Counts.of_all([self._before[report.place], counted])
-        self._counts[report.place] = report.counts
+        place = report.place
+        if report.generation != self._generations[place]:
+            self._before[place] = Counts.of_all([self._before[place], self._counts[place]])
+            self._generations[place] = report.generation
+        self._counts[place] = report.counts
         self._outputs |= frozenset(report.outputs)
         self._lost_to_preemption += report.missing
         if self._store is None:
@@ -165,7 +170,7 @@ class Multi(Source):
             "lost": (self._lost_to_preemption, self.processes.lost),
         }
 
-    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+    def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
         parts = state["collectors"]
         if len(parts) != len(self._setups):
             raise ValueError(
@@ -174,17 +179,25 @@ class Multi(Source):
             )
         self.pause()
         self.processes.recover()
+        try:
+            numbers = [self.processes.order(i, worker.LoadState, part, seed) for i, part in enumerate(parts)]
+            reports = self.processes.reports(numbers)
+        except BaseException as error:
+            # Some may have loaded it.
+            self.processes.require_reset(error)
+            if self._store is not None:
+                self.processes.share(self._store, self._base)
+            raise
         self.processes.share_no_more()
         self._store = None
-        numbers = [self.processes.order(i, worker.LoadState, part, seed) for i, part in enumerate(parts)]
         self._before = list(state["before"])
-        for report in self.processes.reports(numbers):
+        for report in reports:
             self._counts[report.place] = report.counts
+            self._generations[report.place] = report.generation
         self.version = state["version"]
         if state["weights"] is not None:
             self._publish(state["weights"], state["version"])
-        if any(group["engine"] is not None for part in parts for group in part["groups"]):
-            self.processes.begin()
+        self.processes.begin(any(group["engine"] is not None for part in parts for group in part["groups"]))
         self._lost_to_preemption, self.processes.lost = state["lost"]
 
     def close(self) -> None:
@@ -244,8 +257,8 @@ class MultiSync(Multi):
         done = None if self._done is None else (tree_map(np.copy, self._done.arrays), self._done.states)
         return state | {"pending": done}
 
-    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
-        super().load_state(state, seed)
+    def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
+        super().load_state(state, seed, frames)
         self._done = None if state["pending"] is None else Raw(*state["pending"])
 
     def _finish(self, round: _Round) -> None:
@@ -262,10 +275,17 @@ class MultiSync(Multi):
             round.reports[report.place] = report
             if len(round.reports) == enough < len(everyone):
                 self.processes.stop(list(round.numbers.values()))
-        states = [round.reports[place].answer for place in everyone]
-        arrays = self.arrays(round.experience, total)
-        self._done = Raw(arrays, tree_map(lambda *parts: np.concatenate(parts), *states))
+        states = tree_map(self._joined, *(round.reports[place].answer for place in everyone))
+        self._done = Raw(self.arrays(round.experience, total), states)
         self._round = None
+
+    def _joined(self, *parts: Any) -> Any:
+        """An array of a recurrent policy's state, of all environments."""
+        if len(parts) == 1:
+            return parts[0]
+        for setup, part in zip(self._setups, parts, strict=True):
+            check_rows(part, setup.count)
+        return np.concatenate(parts)
 
 
 class MultiAsync(Multi):
@@ -280,6 +300,7 @@ class MultiAsync(Multi):
     ) -> None:
         super().__init__(setups, policy, **more)
         self._frames = frames
+        self._total = total
         self._left = total  # rows that are still to be ordered; None: without an end
         self._random = random
         self._ahead = ahead
@@ -290,6 +311,8 @@ class MultiAsync(Multi):
     def next(self, steps: int, random: int) -> Raw:
         self._order()
         if not self._done:
+            if not self.processes.due_rows:
+                raise RuntimeError("no batch is under way, and none is to come: all rows of total_frames= were ordered")
             self._take_next()
         self._done_of.popleft()
         raw = self._done.popleft()
@@ -303,9 +326,13 @@ class MultiAsync(Multi):
         super().reset(seed)
 
     def pause(self) -> None:
-        self._paused = True
-        while any(self.processes.due(place) for place in range(len(self._setups))):
-            self._take_next()
+        before, self._paused = self._paused, True
+        try:
+            while any(self.processes.due(place) for place in range(len(self._setups))):
+                self._take_next()
+        except BaseException:
+            self._paused = before
+            raise
 
     def resume(self) -> None:
         self._paused = False
@@ -320,24 +347,38 @@ class MultiAsync(Multi):
         return super().telemetry() | {"pending": self.pending}
 
     def state(self) -> dict[str, Any]:
-        paused = self._paused
-        state = super().state()
-        self._paused = paused
+        with self._as_before():
+            state = super().state()
         copies = [Raw(tree_map(np.copy, raw.arrays), raw.states) for raw in self._done]
         return state | {
-            "left": self._left,
             "random": self._random,
             "pending": [tuple(raw) for raw in copies],
             "pending_of": list(self._done_of),
         }
 
-    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
-        paused = self._paused
-        super().load_state(state, seed)
-        self._paused = paused
-        self._left, self._random = state["left"], state["random"]
-        self._done = deque(Raw(*raw) for raw in state["pending"])
+    def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
+        ready = deque(Raw(*raw) for raw in state["pending"])
+        had = frames + sum(raw.rows for raw in ready)
+        if ready and self._total is not None and had > self._total:
+            raise ValueError(
+                f"load a collector's state: {frames} rows were handed out and {had - frames} more are ready, and this "
+                f"collector has total_frames={self._total}: give it {had} or more"
+            )
+        with self._as_before():
+            super().load_state(state, seed, frames)
+        self._left = None if self._total is None else self._total - had
+        self._random = state["random"]
+        self._done = ready
         self._done_of = deque(state["pending_of"])
+
+    @contextlib.contextmanager
+    def _as_before(self) -> Iterator[None]:
+        """Around what pauses the collectors for itself."""
+        paused = self._paused
+        try:
+            yield
+        finally:
+            self._paused = paused
 
     def _order(self) -> None:
         """Gives every collector what it may have."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 import shoal.process
 from shoal import _core
@@ -18,6 +19,7 @@ from shoal.collect.weights import Layout
 from shoal.errors import StartFailed, TooManyFaults, WorkerDied
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel, leave_fd
+from shoal.process.error_report import unpack_exception
 from shoal.vector.factories import Recipe
 from shoal.vector.faults import Backoff, FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -57,6 +59,7 @@ class Processes:
         hello: what the first one said of itself.
         lost: rows that were made and lost with their process.
         restarts: of processes.
+        episodes: by collector, the least number that the next episodes of its environments may have.
 
     Threads: one at a time.
     """
@@ -90,6 +93,9 @@ class Processes:
         self.lost = 0
         self._known = [0] * len(setups)  # rows that were reported or are lost
         self.restarts = [0] * len(setups)
+        self._generations = [0] * len(setups)  # processes that there were in each place
+        self.episodes = [np.zeros(setup.count, np.int64) for setup in setups]
+        self._waiting: list[deque[tuple[int, bytes]]] = [deque() for _ in setups]  # by collector: see _tell()
         self._board = _core.collect.ProgressBoard.create(len(setups))
         self._reports = _core.ipc.Queue()
         _core.ipc.open_broker()
@@ -165,7 +171,11 @@ class Processes:
 
     def reports(self, numbers: Sequence[int]) -> list[worker.Report]:
         """Those of these orders, in their order; no others are due. Where it is left early, by Ctrl-C, they are not wanted
-        any more."""
+        any more.
+
+        Raises:
+            What next_report() raises, and what the first of these orders has raised that could not be carried out.
+        """
         found: dict[int, worker.Report] = {}
         try:
             while len(found) < len(numbers):
@@ -174,6 +184,9 @@ class Processes:
         except BaseException:
             self._forget()
             raise
+        for report in found.values():
+            if report.failure is not None:
+                raise unpack_exception(f"collector {report.place}", *report.failure, "", 0, -1, [])
         return [found[number] for number in numbers]
 
     def stop(self, numbers: Sequence[int]) -> None:
@@ -185,6 +198,11 @@ class Processes:
     def _forget(self) -> None:
         """Nothing that is due is wanted any more: it ends early, its reports are dropped."""
         self.lost += sum(report.rows for report, _ in self._arrived)
+        for waiting in self._waiting:
+            unsent = [number for number, _ in waiting if self._due.pop(number, None) is not None]
+            kept = [entry for entry in waiting if entry[0] not in unsent]
+            waiting.clear()
+            waiting.extend(kept)
         for place, process in enumerate(self._workers):
             numbers = [number for number, due in self._due.items() if due.place == place]
             if numbers and process is not None and process.is_alive:
@@ -207,12 +225,18 @@ class Processes:
         self._forget()
         gone = [place for place, process in enumerate(self._workers) if process is None or not process.is_alive]
         self._again_at.clear()
-        self._broken = None
         if gone:
+            self._broken = "it has not been started again"
             _core.ipc.sweep()
             for place in gone:
                 self._lose(place)
             self._start(gone)
+        self._broken = None
+
+    def require_reset(self, error: BaseException) -> None:
+        """The collectors are left in the middle of something by this error."""
+        if self._broken is None:
+            self._broken = _first_line(error)
 
     # Weights
 
@@ -220,9 +244,9 @@ class Processes:
         """From here on the collectors take their weights from this store, whose first version is `base` + 1."""
         blocks: list[Any] = []
         self._weights = worker.Weights(0, leave_fd(store.fd, blocks), base), blocks
-        for process in self._workers:
-            if process is not None:
-                self._tell(process, self._weights[0])
+        for place, process in enumerate(self._workers):
+            if process is not None and place not in self._again_at:
+                self._tell(place, self._weights[0])
 
     def share_no_more(self) -> None:
         """Collectors whose state is loaded from now on have the weights of that state, until others are shared."""
@@ -232,9 +256,9 @@ class Processes:
     def layout(self) -> Layout | None:
         return self.hello.layout
 
-    def begin(self) -> None:
+    def begin(self, begun: bool = True) -> None:
         """The environments have been reset once: whoever takes a dead one's place resets its own."""
-        self._begun = True
+        self._begun = begun
 
     @property
     def is_ready(self) -> bool:
@@ -245,11 +269,13 @@ class Processes:
         """Ends the processes."""
         self._broken = _CLOSED
         running = [process for process in self._workers if process is not None and process.is_alive]
-        for place, process in enumerate(self._workers):
-            if process is not None:
-                self._board.stop(place, self._numbers)
-                self._tell(process, worker.End())
+        for place in range(len(self)):
+            self._board.stop(place, self._numbers)
+            self._waiting[place].clear()
         deadline = time.monotonic() + _GRACE
+        full = [process for process in running if not self._end(process, 0.0)]
+        for process in full:
+            self._end(process, max(0.0, deadline - time.monotonic()))
         for process in running:
             if not process.join(max(0.0, deadline - time.monotonic())):
                 process.kill()
@@ -268,12 +294,15 @@ class Processes:
         while self._reports.poll(0.0):
             report: worker.Report = pickle.loads(self._reports.get_bytes())
             self._known[report.place] += report.rows
+            if report.episodes is not None:
+                self.episodes[report.place] = report.episodes + 1
             due = self._due.pop(report.number, None)
             if due is not None:
                 self._arrived.append((report, due))
             else:
                 self._forgotten.pop(report.number, None)
                 self.lost += report.rows
+            self._send_on(report.place)
 
     def _require_open(self) -> None:
         if self._broken == _CLOSED:
@@ -288,21 +317,50 @@ class Processes:
         now = time.monotonic()
         return min([_SLICE, *(max(0.001, at - now) for at in self._again_at.values())])
 
-    @staticmethod
-    def _tell(process: Any, message: Any) -> None:
+    def _tell(self, place: int, message: Any) -> None:
+        """Sends it, after all that was told before. There is room for a few messages that a collector has not read. Others
+        wait here, with their numbers, until it reports, or until _look_after() looks."""
+        self._waiting[place].append((message.number, pickle.dumps(message)))
+        self._send_on(place)
+
+    def _send_on(self, place: int) -> None:
         """What is told to one that has just ended is lost with it: _look_after() sees to the end."""
-        with contextlib.suppress(WorkerDied, OSError, shoal.errors.Error):
-            process.send(pickle.dumps(message), 5.0)
+        waiting = self._waiting[place]
+        while waiting:
+            try:
+                self._workers[place].send(waiting[0][1], 0.0)
+            except TimeoutError:
+                return
+            except ConnectionError:
+                waiting.clear()
+                return
+            waiting.popleft()
+
+    @staticmethod
+    def _end(process: Any, seconds: float) -> bool:
+        """Tells it to end; returns whether it has been told, or has ended."""
+        try:
+            process.send(pickle.dumps(worker.End()), seconds)
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            pass
+        return True
 
     def _send(self, due: Due) -> None:
         self._seen[due.place] = self._board.signs(due.place), time.monotonic()
-        self._tell(self._workers[due.place], due.order)
+        self._tell(due.place, due.order)
 
     def _start(self, places: Sequence[int]) -> worker.Hello:
-        """Starts the processes of these places side by side; returns what the first of them says."""
+        """Starts the processes of these places side by side; returns what the first of them says. All of them are there, or
+        none."""
+        for place in places:
+            self._generations[place] += 1
+            self._waiting[place].clear()
         connections = [
             worker.Connection(
                 place,
+                self._generations[place],
                 _core.ipc.heap_id(),
                 (self._board.block.offset, self._board.block.serial),
                 (self._reports.block.offset, self._reports.block.serial),
@@ -313,13 +371,21 @@ class Processes:
             (worker.run, self._packed[place], self._preparation, connection)
             for place, connection in zip(places, connections, strict=True)
         ]
-        for place, process in zip(places, self._launcher.start(calls), strict=True):
-            self._workers[place] = process
-        deadline = time.monotonic() + self._start_timeout
-        hellos = [self._hello(place, deadline) for place in places]
-        if self._weights is not None:
-            for place in places:
-                self._tell(self._workers[place], self._weights[0])
+        try:
+            for place, process in zip(places, self._launcher.start(calls), strict=True):
+                self._workers[place] = process
+            deadline = time.monotonic() + self._start_timeout
+            hellos = [self._hello(place, deadline) for place in places]
+            if self._weights is not None:
+                for place in places:
+                    self._tell(place, self._weights[0])
+        except BaseException:
+            begun = [process for place in places if (process := self._workers[place]) is not None]
+            for process in begun:
+                process.kill()
+            for process in begun:
+                process.join()
+            raise
         return hellos[0]
 
     def _hello(self, place: int, deadline: float) -> worker.Hello:
@@ -327,7 +393,6 @@ class Processes:
         try:
             message = process.recv(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            process.kill()
             raise StartFailed(
                 f"collector {place} has not built its environments and policy after {self._start_timeout} s "
                 "(WorkerOptions(start_timeout=…))"
@@ -355,7 +420,10 @@ class Processes:
             elif now - self._seen[place][1] > (self._timeout or 0.0):
                 self._workers[place].kill()
                 self._workers[place].join()
+                self._take_in()
                 self._take_leave([place], f"collector {place} took no step for {self._timeout} s (timeout)")
+        for place in range(len(self)):
+            self._send_on(place)
         for place in [place for place, at in self._again_at.items() if at <= now]:
             self._start_again(place)
 
@@ -373,6 +441,7 @@ class Processes:
             self._put_off(place)
 
     def _put_off(self, place: int) -> None:
+        self._waiting[place].clear()
         now = time.monotonic()
         self._again_at[place] = now + self._backoffs[place].after_fault(now)
 
@@ -396,8 +465,6 @@ class Processes:
         try:
             self._start([place])
         except Exception as error:
-            if self._workers[place] is not None and self._workers[place].is_alive:
-                self._workers[place].kill()
             self._count_fault(error)
             self._put_off(place)
             return
@@ -405,7 +472,7 @@ class Processes:
         due = [due for due in self._due.values() if due.place == place]
         if self._begun and not any(isinstance(item.order, worker.Reset | worker.LoadState) for item in due):
             seed = (setup.seed + 7919 * self.restarts[place] * setup.total) % _SEEDS
-            self._tell(self._workers[place], worker.Reset(0, seed))  # nobody waits for its report
+            self._tell(place, worker.Reset(0, seed, self.episodes[place]))  # nobody waits for its report
         for item in due:
             self._send(item)
 

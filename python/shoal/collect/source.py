@@ -85,8 +85,8 @@ class Source(ABC):
         """What load_state() continues from."""
 
     @abstractmethod
-    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
-        """Goes on from `state`; `seed` is what reset() takes."""
+    def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
+        """Goes on from `state`; `seed` is what reset() takes, and `frames` rows were handed out before."""
 
     @abstractmethod
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Source(ABC):
 
 
 def given_outputs(arrays: dict[str, Any], outputs: frozenset[str]) -> dict[str, Any]:
-    """Without those of log_prob and value that the policy does not give."""
+    """Without those of log_prob and value that are not among `outputs`."""
     return {name: value for name, value in arrays.items() if name not in OUTPUTS or name in outputs}
 
 
@@ -141,7 +141,7 @@ class InProcess(Source):
     def state(self) -> dict[str, Any]:
         return self._station.state()
 
-    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+    def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
         self._station.load_state(state, seed)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -11,12 +12,12 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal import _core
-from shoal.collect.actors import Actor, NetworkActor, RandomActor, actor_of
+from shoal.collect.actors import OUTPUTS, Actor, NetworkActor, RandomActor, actor_of
 from shoal.serve.structure import tree_map
 from shoal.vector.build import build_vec
 from shoal.vector.plan import Asked
 
-__all__ = ["Counts", "Rows", "Setup", "Station", "check_masked"]
+__all__ = ["Counts", "Rows", "Setup", "Station", "check_masked", "check_rows"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Setup:
         calls_of: the policy is asked for so many environments at once, counted from environment 0.
         next_obs: whether experience has it.
         seed, timeout, action_mask, cohorts: as `Collector` takes them; several cohorts are groups of `calls_of`, one each.
+        all_outputs: batches have log_prob and value whether or not the policy gives them.
     """
 
     env: Any
@@ -45,6 +47,7 @@ class Setup:
     timeout: float | None
     action_mask: str | None = None
     cohorts: int = 1
+    all_outputs: bool = False
 
 
 class Rows(NamedTuple):
@@ -111,7 +114,7 @@ class Station:
     Attributes:
         single_observation_space, single_action_space: of one environment.
         version: of the policy's weights.
-        outputs: which of log_prob and value the policy gives.
+        outputs: which of log_prob and value batches have.
         wants_tensors: whether batches are torch tensors by default.
         is_recurrent: whether batches have a `state`.
     """
@@ -145,7 +148,7 @@ class Station:
 
     @property
     def outputs(self) -> frozenset[str]:
-        return self.actor.outputs
+        return frozenset(OUTPUTS) if self.setup.all_outputs else self.actor.outputs
 
     def reset(self, seed: int | None) -> None:
         """Resets all environments, environment i of all with `seed + i`."""
@@ -190,12 +193,12 @@ class Station:
         self.version = max(self.version, *(group.actor.version for group in self._groups))
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> int:
-        """Of the policy, which all groups share, or of the network that each has; returns their version."""
-        for actor in {id(group.actor): group.actor for group in self._groups}.values():
+        """Of the policy, which all groups share, or of each network that they have; returns their version."""
+        actors = [group.actor for group in self._groups]
+        networks = {id(actor.network): actor for actor in actors if isinstance(actor, NetworkActor)}
+        for actor in networks.values() or actors[:1]:
             actor.update_weights(weights)
-            if not isinstance(actor, NetworkActor):
-                break
-        self.set_version(self.actor.version)
+        self.set_version(max(actor.version for actor in actors))
         return self.version
 
     def set_version(self, version: int) -> None:
@@ -210,6 +213,15 @@ class Station:
             return self._groups[0].actor.extras()
         joined: dict[str, Any] = tree_map(_joined, *(group.own_states() for group in self._groups))
         return joined
+
+    def episodes(self) -> np.ndarray:
+        """The numbers of the episodes that are under way, one an environment; -1 before the first reset."""
+        return np.concatenate([group.episodes() for group in self._groups])
+
+    def begin_at(self, episodes: np.ndarray) -> None:
+        """After a reset: episodes are counted from these numbers, one an environment, where they are behind them."""
+        for group in self._groups:
+            group.begin_at(episodes[group.column : group.column + group.count])
 
     def counts(self) -> Counts:
         return Counts.of_all([group.counts() for group in self._groups])
@@ -246,8 +258,7 @@ class _Group:
         self.column = lo - setup.first
         self._stage_column = lo - begin
         self.is_whole = asked_for == self.count
-        self._number = number
-        self._seed = _derived(setup.seed, number)
+        own_seed = _derived(setup.seed, number)
         self._begun = False
         env = setup.env[lo:hi] if isinstance(setup.env, list | tuple) else setup.env
         given = {"env": env, "num_envs": self.count, "autoreset_mode": "same_step", "copy": False, **setup.make}
@@ -257,20 +268,21 @@ class _Group:
         try:
             engine = self.envs._engine
             both = self.envs.single_observation_space, self.envs.single_action_space
-            self.engine = _core.collect.Collector(engine, setup.timeout, lo, setup.total)
+            self._new_engine = functools.partial(_core.collect.Collector, engine, setup.timeout, lo, setup.total)
+            self.engine = self._new_engine()
             self.actor: Actor
             if network is None:
                 # A new network begins as the seed of all says, whichever group it is for.
-                self.actor = actor_of(setup.policy, engine, asked_for, self._seed, network_seed=setup.seed)
+                self.actor = actor_of(setup.policy, engine, asked_for, own_seed, network_seed=setup.seed)
             else:
-                self.actor = network
+                self.actor = network.beside(own_seed)
             self._stage: Any = None
             if not self.is_whole and self.actor.asks_in_calls:
                 layout = _core.collect.ExperienceLayout(*both, asked_for, False)
                 self._stage = layout.allocate(1)
                 self._stage_arrays = layout.arrays(self._stage)
             check_mask(setup.action_mask, *both)
-            self._random = RandomActor(both[1], asked_for, self._seed, setup.action_mask)
+            self._random = RandomActor(both[1], asked_for, own_seed, setup.action_mask)
             self._random_rows = slice(self._stage_column, self._stage_column + self.count)
         except BaseException:
             self.envs.close()
@@ -282,8 +294,6 @@ class _Group:
 
     def acting(self, arrays: Mapping[str, Any], rows: Rows) -> Any:
         """The context in which the policy chooses for rows; of a group that is the station's as a whole."""
-        if isinstance(self.actor, NetworkActor):
-            self.actor.reseed(self._seed)
         return self.actor.acting(self._own(arrays, rows))
 
     def _own(self, arrays: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
@@ -312,8 +322,6 @@ class _Group:
             self.engine.leave_out(experience, rows.first + random, rest, version, column)
             return done
         if rest:
-            if isinstance(self.actor, NetworkActor):
-                self.actor.reseed(self._seed)
             staged = {} if self._stage is None else {"stage": self._stage, "stage_column": self._stage_column}
             with self.actor.acting(own if self._stage is None else self._stage_arrays) as actor:
                 done += self.engine.collect(actor, experience, rows.first + random, rest, version, **more, **staged)
@@ -329,15 +337,19 @@ class _Group:
         asked_for = self._stage_arrays["is_first"].shape[1] if self._stage is not None else self.count
 
         def part(leaf: Any) -> Any:
-            shape = tuple(getattr(leaf, "shape", ()))
-            if not shape or shape[0] != asked_for:
-                raise ValueError(
-                    f"the policy's state has an array of shape {shape} for {asked_for} environments: with several "
-                    "collectors, or groups of environments, these must be its first dimension"
-                )
+            check_rows(leaf, asked_for)
             return leaf[self._stage_column : self._stage_column + self.count] if self._stage is not None else leaf
 
         return tree_map(part, states)
+
+    def episodes(self) -> np.ndarray:
+        return np.array(self.engine.state()["episode"] if self._begun else [-1] * self.count, np.int64)
+
+    def begin_at(self, episodes: np.ndarray) -> None:
+        state = self.engine.state()
+        numbers = np.maximum(state["episode"], episodes).tolist()
+        if numbers != state["episode"]:
+            self.engine.load_state({**state, "episode": numbers})
 
     def counts(self) -> Counts:
         engine = self.engine
@@ -360,16 +372,28 @@ class _Group:
         }
 
     def load_state(self, state: Mapping[str, Any], seed: int) -> None:
-        if state["engine"] is not None:
+        if state["engine"] is None:
+            self.engine = self._new_engine()  # of one that has not begun: its first reset is the first of all
+            self._begun = False
+        else:
             self.reset(seed)
             self.envs._engine.restore(list(range(self.count)), state["envs"])
             self.engine.load_state(state["engine"])
-        self._seed = _derived(seed, self._number)
         self.actor.load_state(state["actor"])
         self._random.load_state(state["random"])
 
 
 _NOT_GIVEN = {"context": "auto", "backend": "auto", "on_fault": "raise", "episode_statistics": False}
+
+
+def check_rows(leaf: Any, envs: int) -> None:
+    """Raises ValueError where the environments are not the first dimension of an array of a policy's state."""
+    shape = tuple(getattr(leaf, "shape", ()))
+    if not shape or shape[0] != envs:
+        raise ValueError(
+            f"the policy's state has an array of shape {shape} for {envs} environments: with several collectors, or groups "
+            "of environments, these must be its first dimension"
+        )
 
 
 def check_mask(name: str | None, observation_space: Any, action_space: Any) -> None:

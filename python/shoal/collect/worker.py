@@ -19,6 +19,7 @@ from shoal.collect.station import Counts, Rows, Setup, Station
 from shoal.collect.weights import Layout, layout_of
 from shoal.identity.models import set_models_here
 from shoal.process._importing import importing
+from shoal.process.error_report import pack_exception
 from shoal.serve.structure import tree_map
 from shoal.vector.preparation import Preparation, become_as_asked
 
@@ -30,11 +31,13 @@ class Connection(NamedTuple):
 
     Attributes:
         place: the number of the collector.
+        generation: of the process in that place, from 1 on.
         heap: of the family.
         board, reports: offset and serial.
     """
 
     place: int
+    generation: int
     heap: int
     board: tuple[int, int]
     reports: tuple[int, int]
@@ -63,10 +66,11 @@ class Collect(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """An order: environment i of all starts anew with seed + i."""
+    """An order: environment i of all starts anew with seed + i, and with an episode of this number or a later one."""
 
     number: int
     seed: int | None
+    episodes: Any
 
 
 class SaveState(NamedTuple):
@@ -95,17 +99,22 @@ class Report(NamedTuple):
         rows: of environments, that were made.
         missing: rows that are not valid because the order was stopped.
         version: of the weights of its rows.
+        episodes: of Collect and LoadState: the number of each environment's newest episode; -1: it has had none.
         answer: of SaveState; of Collect, the states of a recurrent policy, before the rows and after them.
+        failure: of SaveState and LoadState: what was raised instead, as pack_exception() has it.
     """
 
     place: int
+    generation: int
     number: int
     rows: int
     missing: int
     version: int
     outputs: tuple[str, ...]
     counts: Counts
+    episodes: Any = None
     answer: Any = None
+    failure: tuple[str, str, str, bytes] | None = None
 
 
 class End(NamedTuple):
@@ -141,10 +150,12 @@ class _Process:
     def __init__(self, context: Any, setup: Setup, connection: Connection) -> None:
         self._context = context
         self._place = connection.place
+        self._generation = connection.generation
         self._board = _core.collect.ProgressBoard(_core.ipc.acquire(*connection.board))
         self._reports = _core.ipc.Queue(_core.ipc.acquire(*connection.reports))
         self._store: _core.collect.WeightStore | None = None
         self._base = 0
+        self._taken = 0  # the version of the store that the policy has
         self._station = Station(setup, self._board, self._place)
         self._layouts: dict[int, Any] = {}
         weights = self._station.actor.weights()
@@ -166,7 +177,8 @@ class _Process:
                 if isinstance(order, End):
                     return
                 self._board.give_sign(self._place)
-                getattr(self, f"_{type(order).__name__.lower()}")(order)
+                with _inference():
+                    getattr(self, f"_{type(order).__name__.lower()}")(order)
         finally:
             self._station.close()
 
@@ -181,45 +193,63 @@ class _Process:
                 self._station.setup.next_obs,
             )
         experience = layout.attach(_core.ipc.acquire(*order.block), order.steps)
+        arrays = layout.arrays(experience)
         rows = Rows(experience, order.column, 0, order.steps, order.random, order.number)
-        with _inference():
-            missing = self._station.collect(layout.arrays(experience), rows)
+        missing = self._station.collect(arrays, rows)
         if self._context.hide_gpu:
             _core.process.check_gpu()
-        states = tree_map(_plain, self._station.states())
-        made = order.steps * self._station.setup.count - missing
-        self._report(order.number, made, missing, states)
+        setup = self._station.setup
+        last = arrays["episode_id"][order.steps - 1, order.column : order.column + setup.count]
+        self._report(
+            order.number,
+            rows=order.steps * setup.count - missing,
+            missing=missing,
+            episodes=last // setup.total,
+            answer=tree_map(_plain, self._station.states()),
+        )
 
     def _reset(self, order: Reset) -> None:
         self._station.reset(order.seed)
+        self._station.begin_at(order.episodes)
         self._report(order.number)
 
     def _savestate(self, order: SaveState) -> None:
-        self._report(order.number, answer=pickle.dumps(self._station.state()))
+        try:
+            answer = pickle.dumps(self._station.state())
+        except Exception as error:
+            self._report(order.number, failure=pack_exception(error))
+            return
+        self._report(order.number, answer=answer)
 
     def _loadstate(self, order: LoadState) -> None:
+        try:
+            self._station.load_state(order.state, order.seed)
+        except Exception as error:
+            self._report(order.number, failure=pack_exception(error))
+            return
         self._store = None  # whose weights were newer than this state, or older
-        self._station.load_state(order.state, order.seed)
-        self._report(order.number)
+        self._report(order.number, episodes=self._station.episodes())
 
     def _weights(self, order: Weights) -> None:
         self._store = _core.collect.WeightStore.attach(order.fd.detach())
         self._base = order.base
+        self._taken = 0
 
     def _take_weights(self) -> None:
         """The newest weights, for the rows that follow."""
-        if self._store is None or self._store.version + self._base == self._station.version:
+        if self._store is None or self._store.version == self._taken:
             return
         assert self._weights_layout is not None
         flat = np.empty(self._store.nbytes, np.uint8)
-        version = self._base + self._store.read(flat)
+        self._taken = self._store.read(flat)
         self._station.update_weights(self._weights_layout.unpack(flat))
-        self._station.set_version(version)
+        self._station.set_version(self._base + self._taken)
 
-    def _report(self, number: int, rows: int = 0, missing: int = 0, answer: Any = None) -> None:
+    def _report(self, number: int, rows: int = 0, missing: int = 0, **more: Any) -> None:
         station = self._station
+        outputs = tuple(station.outputs)
         report = Report(
-            self._place, number, rows, missing, station.version, tuple(station.outputs), station.counts(), answer
+            self._place, self._generation, number, rows, missing, station.version, outputs, station.counts(), **more
         )
         self._reports.put_bytes(pickle.dumps(report))
 

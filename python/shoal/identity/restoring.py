@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["merged"]
+__all__ = ["merged", "settled"]
 
 
 def merged(old: Any, new: Any, memo: dict[int, Any]) -> Any:
     """What is to stand where `old` stands: `old` itself with the state of `new` where that can be done, else `new`.
 
     In place are: dicts, lists and sets, arrays of the same shape, and objects of the same class whose state is their
-    attributes (not those that say by themselves how they are pickled).
+    attributes (not those that say by themselves how they are pickled). What is in lists and sets is not: those of `old` have
+    nothing to do with those of `new`. settled() sees to what they refer to.
 
     Args:
         memo: what has become of parts of `new` already, by id; the same for all parts of one snapshot.
@@ -26,6 +27,58 @@ def merged(old: Any, new: Any, memo: dict[int, Any]) -> Any:
     memo[id(new)] = (new, old)  # `new` too: while it lives its id is its own
     put(old, new, memo)
     return old
+
+
+def settled(thing: Any, memo: dict[int, Any], seen: set[int]) -> Any:
+    """What is to stand where `thing` stands once all parts of a snapshot are merged: in the place of a part of the snapshot
+    that another object has become, that object, here and inside of what `thing` is made of.
+
+    Inside of: dicts (their values), lists, sets and tuples, and objects whose state is their attributes. Named tuples, frozen
+    sets, keys, and objects that say by themselves how they are pickled keep what they refer to.
+
+    Args:
+        memo: merged()'s.
+        seen: ids of what is settled; the same for all parts of one snapshot.
+    """
+    if id(thing) in memo:
+        thing = memo[id(thing)][1]
+    if type(thing) is tuple:
+        parts = tuple(settled(part, memo, seen) for part in thing)
+        return thing if all(part is old for part, old in zip(parts, thing, strict=True)) else parts
+    if id(thing) in seen:
+        return thing
+    if isinstance(thing, dict):
+        seen.add(id(thing))
+        _settle_values(thing, memo, seen)
+    elif isinstance(thing, list):
+        seen.add(id(thing))
+        for i, part in enumerate(thing):
+            if (new := settled(part, memo, seen)) is not part:
+                thing[i] = new
+    elif isinstance(thing, set):
+        seen.add(id(thing))
+        parts_of_set = [(part, settled(part, memo, seen)) for part in thing]
+        if any(new is not part for part, new in parts_of_set):
+            thing.clear()
+            thing.update(new for _, new in parts_of_set)
+    elif _is_plain(thing):
+        seen.add(id(thing))
+        _settle_values(getattr(thing, "__dict__", {}), memo, seen)
+        of_slots = {name: getattr(thing, name) for name in _slots(type(thing)) if hasattr(thing, name)}
+        for name in _settle_values(of_slots, memo, seen):
+            object.__setattr__(thing, name, of_slots[name])
+    return thing
+
+
+def _settle_values(parts: dict[Any, Any], memo: dict[int, Any], seen: set[int]) -> list[Any]:
+    """Returns the keys of those that are others now."""
+    changed = []
+    for key, part in parts.items():
+        new = settled(part, memo, seen)
+        if new is not part:
+            parts[key] = new
+            changed.append(key)
+    return changed
 
 
 def _in_place_by_type(old: Any, new: Any) -> Any:

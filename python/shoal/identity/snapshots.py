@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from shoal.identity.restoring import merged
+from shoal.identity.restoring import merged, settled
 
 if TYPE_CHECKING:
     from shoal.ipc.sharing import Parcel
@@ -30,6 +30,9 @@ class Snapshot:
     """A thing for `config=` with parts that stay as each worker makes them.
 
         shoal.make_vec(…, config=[shoal.Snapshot(settings, leave_out=("LOCK", "connection"))])
+
+    What refers to a thing of `config=` refers to the worker's own thing there: attributes, and what is in lists, dicts, sets and
+    tuples. Named tuples, frozen sets, keys of dicts, and objects with a rule of pickling of their own refer to copies.
 
     Args:
         thing: a module, a class, or an object that a module has as a global.
@@ -81,13 +84,18 @@ def take(config: Any, parcel: Parcel | None = None) -> bytes:
 def restore(packed: bytes) -> Mapping[str, Any]:
     """Puts the state in place in this process; returns its own things by name (Worker.config)."""
     restored = {}
-    for name, taken in pickle.loads(packed).items():
+    memo: dict[int, Any] = {}
+    seen: set[int] = set()
+    everything: dict[str, _Taken] = pickle.loads(packed)
+    for name, taken in everything.items():
         try:
-            restored[name] = _put_in_place(taken)
+            restored[name] = _put_in_place(taken, memo, seen)
         except Exception as error:
             if hasattr(error, "add_note"):
                 error.add_note(f"config: while {name!r} was put in place in the worker")
             raise
+    for name, taken in everything.items():
+        restored[name] = _settled(taken, restored[name], memo, seen)
     return MappingProxyType(restored)
 
 
@@ -275,15 +283,23 @@ def _first_step(path: str) -> str:
 # In the worker
 
 
-def _put_in_place(taken: _Taken) -> Any:
+def _put_in_place(taken: _Taken, memo: dict[int, Any], seen: set[int]) -> Any:
+    """`memo` and `seen` are those of merged() and settled()."""
     kind, where, state, left_out = taken
     if kind == "value":
         return state
     if kind == "object":
-        module, path = where
-        return _restore_object(module, path, state, left_out)
+        holder, name = _holder(where)
+        old = getattr(holder, name, None)
+        parts = old if isinstance(old, dict) else getattr(old, "__dict__", {})
+        kept = {key: parts[key] for key in left_out if key in parts}
+        seen.update(map(id, kept.values()))
+        new = merged(old, state, memo)
+        if new is not old:
+            setattr(holder, name, new)
+        (new if isinstance(new, dict) else getattr(new, "__dict__", {})).update(kept)
+        return new
     target = _module(where) if kind == "module" else where
-    memo: dict[int, Any] = {}
     for name, value in state.items():
         old = vars(target).get(name)
         new = merged(old, value, memo)
@@ -292,19 +308,33 @@ def _put_in_place(taken: _Taken) -> Any:
     return target
 
 
-def _restore_object(module: str, path: tuple[str, ...], state: Any, left_out: tuple[str, ...]) -> Any:
-    *outer, name = path
+def _settled(taken: _Taken, thing: Any, memo: dict[int, Any], seen: set[int]) -> Any:
+    """What is put in place refers to what is in place."""
+    if taken.kind == "value":
+        return settled(thing, memo, seen)
+    if taken.kind == "object":
+        holder, name = _holder(taken.where)
+        _settle(holder, name, memo, seen)
+        return getattr(holder, name)
+    for name in taken.state:
+        _settle(thing, name, memo, seen)
+    return thing
+
+
+def _settle(holder: Any, name: str, memo: dict[int, Any], seen: set[int]) -> None:
+    old = getattr(holder, name)
+    new = settled(old, memo, seen)
+    if new is not old:
+        setattr(holder, name, new)
+
+
+def _holder(where: tuple[str, tuple[str, ...]]) -> tuple[Any, str]:
+    """The module or class that has an object, and under what name."""
+    module, (*outer, name) = where
     holder: Any = _module(module)
     for step in outer:
         holder = getattr(holder, step)
-    old = getattr(holder, name, None)
-    parts = old if isinstance(old, dict) else getattr(old, "__dict__", {})
-    kept = {key: parts[key] for key in left_out if key in parts}
-    new = merged(old, state, {})
-    if new is not old:
-        setattr(holder, name, new)
-    (new if isinstance(new, dict) else getattr(new, "__dict__", {})).update(kept)
-    return new
+    return holder, name
 
 
 def _module(name: str) -> types.ModuleType:

@@ -67,6 +67,8 @@ class EpisodeMemory {
     }
   }
 
+  void load(std::span<const float> values) { values_.assign(values.begin(), values.end()); }
+
   std::span<float> row(std::size_t r) { return all().subspan(r * row_size_, row_size_); }
   std::span<float> all() noexcept { return values_; }
   std::span<const float> all() const noexcept { return values_; }

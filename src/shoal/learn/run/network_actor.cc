@@ -56,6 +56,15 @@ void NetworkActor::act(const collect::Decision& decision) {
                  decision.log_prob, decision.value);
 }
 
+void NetworkActor::load_memory(std::span<const float> values) {
+  const std::size_t row = memory_size();
+  if (row == 0 ? !values.empty() : values.size() % row != 0)
+    throw InvalidArgument(
+        fmt::format("load the memory of a network: it has {} numbers a row, and these are {}", row,
+                    values.size()));
+  memory_.load(values);
+}
+
 std::vector<NamedArray> NetworkActor::weights() const {
   LearnerState state;
   agent_->save(state);

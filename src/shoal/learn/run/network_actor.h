@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shoal/collect/actor.h"
@@ -32,6 +33,14 @@ class NetworkActor final : public collect::Actor {
   void act(const collect::Decision& decision) override;
   /// Draws from `seed` from now on.
   void reseed(std::uint64_t seed) noexcept { agent_->reseed(seed); }
+
+  /// What it remembers of each row's episode: `memory_size()` numbers a row, 0 where it is not
+  /// recurrent; none before the first act(). Whoever lets it act for several sets of environments in
+  /// turn gives each its own back.
+  std::size_t memory_size() const { return agent_->memory_size(); }
+  std::span<const float> memory() const noexcept { return memory_.all(); }
+  /// Throws InvalidArgument for values that are not of whole rows.
+  void load_memory(std::span<const float> values);
 
   /// Parameters and the normaliser of observations, under the names of a checkpoint's
   /// policy.safetensors.

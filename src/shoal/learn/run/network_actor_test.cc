@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -108,6 +109,27 @@ TEST(NetworkActor, ADirectoryThatIsNoCheckpointIsRefused) {
   EXPECT_THROW(NetworkActor::load("/nowhere", envs->single_observation_space(),
                                   envs->single_action_space(), 1),
                CorruptFile);
+}
+
+TEST(NetworkActor, WhatItRemembersIsGivenBack) {
+  const auto envs = make("shoal/CartPoleNoVel-v1");
+  RecurrentPpoConfig config;
+  config.lstm_size = 4;
+  const auto actor = [&] {
+    return NetworkActor(envs->single_observation_space(), envs->single_action_space(), config, 3);
+  };
+  NetworkActor first = actor();
+  EXPECT_TRUE(first.memory().empty());
+  static_cast<void>(collected(*envs, first, 5));
+  const std::vector<float> memory(first.memory().begin(), first.memory().end());
+  EXPECT_EQ(memory.size(), kEnvs * first.memory_size());
+  NetworkActor second = actor();
+  second.load_memory(memory);
+  EXPECT_TRUE(std::ranges::equal(second.memory(), memory));
+  EXPECT_THROW(second.load_memory(std::span(memory).first(3)), InvalidArgument);
+  NetworkActor plain = actor_for(*envs);
+  EXPECT_EQ(plain.memory_size(), 0U);
+  EXPECT_THROW(plain.load_memory(memory), InvalidArgument);
 }
 
 }  // namespace
