@@ -724,8 +724,21 @@ PROOF: dict[str, dict[str, str]] = {
         "num_workers": f"{CLEANRL}::test_workers_share_environments_where_that_is_asked",
         "on_fault worker_options": f"{CLEANRL}::test_a_killed_worker_is_replaced_where_that_is_asked",
     },
+    "compat.cleanrl.SyncVectorEnv.step_wait": {
+        "timeout": Because("compat.gymnasium.SyncVectorEnv's: the infos are looked at when the step is there"),
+    },
     "compat.cleanrl.AsyncVectorEnv.step_wait": {
         "timeout": Because("compat.gymnasium.AsyncVectorEnv's: the infos are looked at when the step is there"),
+    },
+    "compat.cleanrl.AsyncVectorEnv.reset_async": {
+        "seed options": Because(
+            "compat.gymnasium.AsyncVectorEnv's: the seeds are kept, for environments that take the places of lost ones"
+        ),
+    },
+    "compat.cleanrl.AsyncVectorEnv.reset_wait": {
+        "timeout": Because(
+            "compat.gymnasium.AsyncVectorEnv's: what is lost meanwhile is looked at when the reset is there"
+        ),
     },
     # --- PettingZoo's
     "compat.pettingzoo.make_vec": {

@@ -48,7 +48,8 @@ HANDED_OUT = frozenset(
 """Classes whose objects users get, and do not make."""
 
 FOR_SHOAL = frozenset(
-    "FaultPolicy.settings learn.ModulePolicy.evaluate learn.Policy.evaluate Worker.scope Worker.set_seed WorkerPool.open multiprocessing.connection.Connection.send_raw"
+    "FaultPolicy.settings compat.pettingzoo.ParallelVectorEnv.reset_rows compat.pettingzoo.ParallelVectorEnv.said_by_row"
+    " compat.pettingzoo.ParallelVectorEnv.step_rows learn.ModulePolicy.evaluate learn.Policy.evaluate Worker.scope Worker.set_seed WorkerPool.open multiprocessing.connection.Connection.send_raw"
     " multiprocessing.pool.Pool.Process multiprocessing.synchronize.Barrier.complete process.Launcher.begin"
     " process.Launcher.pack process.Launcher.start_process".split()
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,7 +16,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 import shoal
 import shoal.compat.gymnasium as compat
 from same import assert_same
-from sample_envs import TOLD_OF_DEATH, CounterEnv, MortalEnv
+from sample_envs import TOLD_OF_DEATH, CounterEnv, MortalEnv, die
 from shoal.compat.cleanrl import AsyncVectorEnv, SyncVectorEnv, gym
 
 KINDS = pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
@@ -240,3 +241,76 @@ def test_a_worker_of_pipes_is_refused_and_not_another_class() -> None:
 
 def test_a_script_may_print_the_version() -> None:
     assert gym.__version__ == gymnasium.__version__
+
+
+class LostEnv(TellingEnv):
+    """Action 1 is an exception, action 2 ends its process. Environment 1 dies in its first reset after an exception, where `folder`
+    says that there was one."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(9)
+        self.folder = folder
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self.folder is not None and (self.folder / "failed").exists():
+            (self.folder / "failed").unlink()
+            die()
+        observation, info = super().reset(seed=seed, options=options)
+        return observation, {**info, "own": {"seed": seed or 0}}
+
+    def step(self, action: Any) -> Any:
+        if action == 2:
+            die()
+        if action == 1:
+            if self.folder is not None:
+                (self.folder / "failed").touch()
+            raise LookupError("bad luck")
+        return super().step(action)
+
+
+RESTART = shoal.FaultPolicy("restart", backoff=0.0)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize(("action", "kind"), [(1, "exception"), (2, "killed")])
+def test_a_step_that_loses_an_environment_begins_the_next_episode(action: int, kind: str, copy: bool) -> None:
+    seeds = []
+    for _ in range(2):
+        envs = AsyncVectorEnv([LostEnv] * 2, on_fault=RESTART, copy=copy)
+        envs.reset(seed=7)
+        envs.step([0, 0])
+        observations, rewards, terminated, truncated, infos = envs.step([0, action])
+        assert truncated.tolist() == [False, True] and not terminated.any() and rewards.tolist() == [0, 0]
+        assert observations.tolist() == [[1, 2], [1, 0]] and infos["final_observation"][1].tolist() == [1, 1]
+        assert infos["fault"][1].kind == kind and infos["_fault"].tolist() == [False, True]
+        assert infos["begun"].tolist() == [0, 1] and infos["_begun"].tolist() == [False, True]
+        assert infos["at"].tolist() == [2, 0] and infos["_at"].tolist() == [True, False]
+        seeds.append(int(infos["own"]["seed"][1]))
+        observations, _, terminated, truncated, infos = envs.step([0, 0])
+        assert observations.tolist() == [[1, 3], [1, 1]] and infos["at"].tolist() == [3, 1]
+        assert not terminated.any() and not truncated.any() and "final_observation" not in infos
+        envs.close()
+    assert seeds[0] == seeds[1] > 8, "it follows from the last one that the row was given"
+
+
+def test_those_that_are_lost_in_the_reset_of_another_are_cut_short(tmp_path: Path) -> None:
+    envs = AsyncVectorEnv([LostEnv, lambda: LostEnv(tmp_path), LostEnv], num_workers=1, on_fault=RESTART)
+    envs.reset()
+    observations, _, terminated, truncated, infos = envs.step([0, 1, 0])
+    assert truncated.all() and not terminated.any() and observations.tolist() == [[1, 0]] * 3
+    assert [fault.kind for fault in infos["fault"]] == ["killed", "exception", "killed"]
+    assert [last.tolist() for last in infos["final_observation"]] == [[1, 1], [1, 0], [1, 1]]
+    assert infos["begun"].tolist() == [1, 1, 1] and infos["at"].tolist() == [1, 0, 1]
+    assert envs.step([0, 0, 0])[0].tolist() == [[1, 1]] * 3
+    envs.close()
+
+
+def test_a_reset_that_loses_an_environment_returns_the_first_observation_of_a_new_one(tmp_path: Path) -> None:
+    envs = AsyncVectorEnv([LostEnv, lambda: LostEnv(tmp_path)], on_fault=RESTART)
+    (tmp_path / "failed").touch()
+    observations, infos = envs.reset(seed=3)
+    assert observations.tolist() == [[1, 0]] * 2 and infos["begun"].tolist() == [1, 1]
+    assert infos["fault"][1].kind == "killed" and infos["own"]["seed"][0] == 3
+    observations, _, _, truncated, _ = envs.step([0, 0])
+    assert observations.tolist() == [[1, 1]] * 2 and not truncated.any()
+    envs.close()

@@ -26,9 +26,10 @@ from ding.envs.env_manager.base_env_manager import EnvState
 
 import shoal
 from ding_calls import PROCESSES, counting, managers
+from interrupting import interrupted_once_there
 from same import assert_same
 from shoal.compat import ding as ours
-from timestep_envs import CountingEnv, GoodAtClosing
+from timestep_envs import CountingEnv, GoodAtClosing, TellingEnv
 
 
 @pytest.fixture
@@ -191,6 +192,20 @@ def test_steps_and_resets_that_take_too_long_are_interrupted(manager: Any) -> No
     envs.launch()
     with pytest.raises(RuntimeError, match=r"max retries\(2\).*0\.2 seconds"):
         envs.reset({0: {"command": "hang"}})
+
+
+@pytest.mark.parametrize("also", [{}, {1: 0}])
+def test_a_reset_waits_for_a_step_that_ctrl_c_has_left(manager: Any, also: dict[int, Any], tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = manager(ours.SyncSubprocessEnvManager, [functools.partial(TellingEnv, i, folder=tmp_path) for i in range(2)])
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step({0: f"wait for {gate}", **also})
+    gate.touch()
+    envs.reset()
+    assert sorted(envs.ready_obs) == [0, 1]
+    for steps in (1, 2):
+        timesteps = envs.step({0: 0, 1: 0})
+        assert [(timesteps[i].obs[2], timesteps[i].reward) for i in range(2)] == [(steps, steps)] * 2
 
 
 class AlarmedEnv(CountingEnv):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,8 +15,9 @@ from gymnasium import spaces
 
 import shoal
 import shoal.compat.envpool as envpool
+from promise import await_that
 from same import assert_same
-from sample_envs import TOLD_OF_DEATH, CounterEnv, MortalEnv, SpaceEnv
+from sample_envs import TOLD_OF_DEATH, CounterEnv, GatedEnv, MortalEnv, SpaceEnv
 
 ACTIONS = np.random.default_rng(3).integers(0, 2, (60, 4))
 
@@ -374,3 +376,55 @@ def test_a_reset_throws_away_the_step_that_is_under_way() -> None:
     assert infos["elapsed_step"].tolist() == [0, 0]
     assert envs.step(np.zeros(2, int))[4]["elapsed_step"].tolist() == [1, 1]
     envs.close()
+
+
+class EchoingEnv(GatedEnv):
+    """Its observation is its action, and how many steps it has made."""
+
+    given = 0
+
+    def step(self, action: Any) -> Any:
+        self.given = int(action)
+        return super().step(action)
+
+    def _observation(self) -> np.ndarray:
+        return np.array([self.given, self.steps], np.float64)
+
+
+def test_actions_reach_their_environments_in_whatever_order_the_last_results_came(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with (
+        shoal.WorkerPool(3) as pool,
+        envpool.make(lambda: EchoingEnv(gate), "gymnasium", num_envs=3, pool=pool) as env,
+    ):
+        env.reset()
+        env.send(np.array([1, 0, 2]))  # the first waits for the gate
+        health = env.vector_env.health
+        await_that(lambda: [worker["state"] == "idle" for worker in health()] == [False, True, True], "two results")
+        gate.touch()
+        assert env.recv()[0][:, 0].tolist() == [1, 0, 2]
+        observations, rewards, *_, infos = env.step(np.array([2, 0, 1]))
+        assert observations.tolist() == [[2, 2], [0, 2], [1, 2]] and rewards.tolist() == [2, 0, 1]
+        assert infos["env_id"].tolist() == [0, 1, 2]
+
+
+class FailingEnv(CounterEnv):
+    def step(self, action: Any) -> Any:
+        if action == 2:
+            raise LookupError("bad luck")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("autoreset_mode", ["next_step", "same_step"])
+def test_elapsed_steps_of_an_episode_that_begins_after_a_fault(make: Any, autoreset_mode: str) -> None:
+    fault = shoal.FaultPolicy("restart", backoff=0.0)
+    env = make(FailingEnv, num_envs=2, num_threads=1, on_fault=fault, autoreset_mode=autoreset_mode)
+    env.reset()
+    env.step(np.array([1, 1]))
+    trunc, info = env.step(np.array([1, 2]))[3:]
+    assert trunc.tolist() == [False, True] and info["fault"][1].kind == "exception"
+    while "down" in (info := (result := env.step(np.array([1, 1])))[4]):
+        pass
+    assert info["elapsed_step"][1] == result[0][1, 1] == 0
+    obs, *_, info = env.step(np.array([1, 1]))
+    assert info["elapsed_step"][1] == obs[1, 1] == 1

@@ -183,6 +183,28 @@ def test_a_killed_worker_is_replaced_where_that_is_asked(pool: Any) -> None:
     assert envs.step(1, actions(1, 1)).result()["state"][1, 0, 0] == 2
 
 
+class FailingEnv(OldEnv):
+    """Action 9 is an exception."""
+
+    def step(self, action: int) -> tuple[Any, ...]:
+        if action == 9:
+            raise LookupError("bad luck")
+        return super().step(action)
+
+
+def test_an_episode_begins_in_a_row_of_done_after_an_exception_too(pool: Any) -> None:
+    envs = pool(FailingEnv, 1, 2, 1, on_fault=shoal.FaultPolicy("restart", backoff=0.0))
+    envs.step(0, actions(0, 0)).result()
+    envs.step(0, actions(2, 3)).result()
+    obs = envs.step(0, actions(9, 1)).result()
+    assert obs["done"].tolist() == [True, False] and obs["reward"][0] == 0
+    last = obs
+    while (obs := envs.step(0, actions(1, 0)).result())["done"][0]:
+        last = obs
+    assert last["state"][:, 0, 0].tolist() == [0, 4] and not last["done"][1]
+    assert obs["state"][:, 0, 0].tolist() == [1, 4]
+
+
 def test_a_late_step_is_still_under_way_after_its_timeout(pool: Any, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     envs = pool(lambda: GatedEnv(gate), 1, 1, 1, timeout=0.05)

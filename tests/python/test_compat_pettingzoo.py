@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,6 +17,7 @@ import pytest
 from gymnasium import spaces
 
 import shoal
+from interrupting import interrupted_once_there
 from same import assert_same
 from sample_envs import TOLD_OF_DEATH, die
 from shoal.compat import pettingzoo
@@ -210,6 +214,96 @@ def test_a_dropped_environments_agents_are_gone_for_good(make_vec: Any) -> None:
         assert not rewards[1] and not terminated[1] and not truncated[1]
 
 
+class Fence(gymnasium.Wrapper):
+    """Ends the episode with its second step."""
+
+    def reset(self, **arguments: Any) -> Any:
+        self.steps = 0
+        return self.env.reset(**arguments)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observations, reward, terminated, truncated, info = self.env.step(action)
+        return observations, reward, terminated or self.steps == 2, truncated, info
+
+
+ENDS = {
+    "max_episode_steps": ({"max_episode_steps": 2}, "truncated"),
+    "TimeLimit": (
+        {"wrappers": [functools.partial(gymnasium.wrappers.TimeLimit, max_episode_steps=2)]},
+        "truncated",
+    ),
+    "a wrapper": ({"wrappers": [Fence]}, "terminated"),
+}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("name", ENDS)
+def test_what_ends_an_environments_episode_ends_it_for_the_agents_that_are_there(
+    make_vec: Any, name: str, num_workers: int
+) -> None:
+    options, which = ENDS[name]
+    envs = make_vec(Meadow, 2, num_workers=num_workers, env_kwargs={"limit": 10**6}, **options)
+    envs.reset()
+    actions = np.ones(6, np.int64)
+    _, _, terminated, truncated, infos = envs.step(actions)
+    assert not terminated.any() and not truncated.any() and infos["alive"].all()
+    observations, rewards, terminated, truncated, infos = envs.step(actions)  # the first of each is full
+    flags = {"terminated": [True, False, False] * 2, "truncated": [False] * 6}
+    flags[which] = [own or k % 3 > 0 for k, own in enumerate(flags[which])]
+    assert terminated.tolist() == flags["terminated"] and truncated.tolist() == flags["truncated"]
+    assert not infos["alive"].any() and rewards.all() and observations["seen"][:, 0].tolist() == [3.0] * 6
+    observations, rewards, terminated, truncated, infos = envs.step(actions)  # which resets
+    assert observations["seen"][:, 0].tolist() == [1.0] * 6 and infos["alive"].all()
+    assert not rewards.any() and not terminated.any() and not truncated.any()
+
+
+def test_agents_that_are_cut_short_stay_so_until_they_are_reset(make_vec: Any) -> None:
+    env_kwargs = {"limit": 10**6, "late": 2}
+    envs = make_vec(Meadow, 1, max_episode_steps=2, autoreset_mode="disabled", env_kwargs=env_kwargs)
+    envs.reset()
+    actions = np.ones(3, np.int64)
+    assert envs.step(actions)[4]["alive"].tolist() == [True, False, False]
+    _, _, terminated, truncated, infos = envs.step(actions)  # the others come when all is over
+    assert (terminated | truncated).tolist() == [True, False, False] and not infos["alive"].any()
+    _, _, terminated, truncated, infos = envs.step(actions)
+    assert not terminated.any() and not truncated.any() and not infos["alive"].any()
+    assert envs.reset()[1]["alive"].tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("autoreset_mode", ["next_step", "disabled"])
+def test_a_reset_of_some_leaves_those_that_are_over_as_they_are(make_vec: Any, autoreset_mode: str) -> None:
+    env_kwargs = {"limit": 10**6, "count": 1}
+    envs = make_vec(Meadow, 2, wrappers=[Fence], autoreset_mode=autoreset_mode, env_kwargs=env_kwargs)
+    envs.reset()
+    for _ in range(2):
+        infos = envs.step(np.ones(2, np.int64))[4]
+    assert infos["alive"].tolist() == [False, False]
+    assert envs.reset(options={"reset_mask": np.array([False, True])})[1]["alive"].tolist() == [False, True]
+
+
+class Burrow(Meadow):
+    """Environment 1 dies in its second reset."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        if shoal.worker().env_index == 1:
+            shoal.worker().counter("resets").add(1)
+            if shoal.worker().counter("resets").value == 2:
+                die()
+        return super().reset(seed, options)
+
+
+def test_agents_whose_environment_is_lost_in_its_reset_are_not_there(make_vec: Any) -> None:
+    fault = shoal.FaultPolicy("restart", backoff=0.0)
+    envs = make_vec(Burrow, 2, num_workers=2, on_fault=fault, env_kwargs={"limit": 10**6, "count": 2})
+    assert envs.reset()[1]["alive"].all()
+    infos = envs.reset()[1]
+    assert infos["_fault"].tolist() == infos["alive"].tolist()[::-1] == [False, False, True, True]
+    while "down" in (infos := (result := envs.step(np.ones(4, np.int64)))[4]):
+        assert not infos["alive"][2:].any()
+    assert infos["alive"][2:].all() and result[0]["seen"][2:, 0].tolist() == [1.0, 1.0]
+
+
 def test_environments_are_closed_in_time() -> None:
     with pettingzoo.make_vec(Meadow, 1, num_workers=0) as envs:
         inner = envs.vector_env.get_attr("env")[0]
@@ -253,6 +347,115 @@ def test_stable_baselines3_has_agents_as_rows(num_workers: int) -> None:
     assert envs.get_attr("limit") == [3, 3, 3, 9, 9, 9] and envs.get_attr("limit", 0) == [3]
     assert envs.env_method("observation_space", "sheep_0", indices=5) == [envs.observation_space]
     assert envs.env_is_wrapped(Monitor) == [True] * 6 and len(envs.get_images()) == 2
+    envs.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("name", ENDS)
+def test_stable_baselines3_learns_of_ends_that_no_agent_knows(name: str, num_workers: int) -> None:
+    pytest.importorskip("stable_baselines3")
+    options, which = ENDS[name]
+    base = {"base_class": "stable_baselines3", "num_workers": num_workers, "env_kwargs": {"limit": 10**6, "count": 2}}
+    envs = pettingzoo.make_vec(Meadow, 2, **base, **options)
+    envs.reset()
+    for _ in range(2):
+        assert not envs.step(np.ones(4, np.int64))[2].any()
+        observations, rewards, dones, infos = envs.step(np.ones(4, np.int64))
+        assert dones.all() and rewards.tolist() == [1.0] * 4 and observations["seen"][:, 0].tolist() == [1.0] * 4
+        assert [info["TimeLimit.truncated"] for info in infos] == [False, which == "truncated"] * 2
+        assert [info["terminal_observation"]["seen"][0] for info in infos] == [3.0] * 4
+        assert [info["episode"]["l"] for info in infos] == [2] * 4
+    envs.close()
+
+
+class Bleating(Meadow):
+    """Its agents say what no array has for all of them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.steps = np.zeros(1)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        observations, _ = super().reset(seed, options)
+        return observations, {agent: self.said(k) for k, agent in enumerate(self.agents)}
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        self.steps += 1
+        return *super().step(actions)[:4], {agent: self.said(k) for k, agent in enumerate(actions)}  # type: ignore[return-value]
+
+    def said(self, k: int) -> dict[str, Any]:
+        said = {"loud": [2, 0.5][k], "deep": {"who": [k], "more": {"at": self.at}}, "places": np.arange(k + 1)}
+        return {**said, "steps": self.steps, **({} if k else {"leads": True})}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stable_baselines3_has_every_agents_infos_as_they_were(num_workers: int) -> None:
+    pytest.importorskip("stable_baselines3")
+    options = {"base_class": "stable_baselines3", "num_workers": num_workers, "env_kwargs": {"count": 2, "limit": 2}}
+    envs = pettingzoo.make_vec(Bleating, 2, **options)
+    envs.reset()
+    single = Bleating(count=2, limit=2)
+    single.reset()
+    expected = [single.said(k % 2) for k in range(4)]
+    assert_same(envs.reset_infos, expected)
+    kept = []
+    for step in range(1, 3):
+        single.at, single.steps = step, np.full(1, float(step))
+        *_, infos = envs.step(np.ones(4, np.int64))
+        own = [{key: info[key] for key in expected[row]} for row, info in enumerate(infos)]
+        kept.append((own, [single.said(k % 2) for k in range(4)]))
+    for own, said in kept:
+        assert_same(own, said)
+    assert [info["deep"]["more"]["at"] for info in envs.reset_infos] == [0] * 4
+    envs.close()
+
+
+def test_stable_baselines3_gives_every_environment_options_of_its_own() -> None:
+    pytest.importorskip("stable_baselines3")
+    options = {"base_class": "stable_baselines3", "num_workers": 2, "env_kwargs": {"count": 2}, "max_episode_steps": 9}
+    envs = pettingzoo.make_vec(Meadow, 3, **options)
+
+    def paid() -> list[float]:
+        envs.reset()
+        return envs.step(np.zeros(6, np.int64))[1].tolist()
+
+    envs.set_options([{"hay": 1}, {"hay": 7}, {}, {"hay": 8}, {"hay": 3}, {}])
+    assert paid() == [1.0, 1.0, 0.0, 0.0, 3.0, 3.0]
+    assert paid() == [0.0] * 6, "they are of one reset"
+    envs.set_options({"hay": 4})
+    assert paid() == [4.0] * 6
+    envs.set_options([{}, {"hay": 1}, {"hay": 5}])
+    with pytest.raises(ValueError, match=r"set_options\(\) got 3 dicts for 6 rows"):
+        envs.reset()
+    envs.close()
+
+
+class Gated(Meadow):
+    """Its steps tell that they have begun, and wait for a gate."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(2)
+        self.folder = folder
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        (self.folder / "begun").touch()
+        while not (self.folder / "gate").exists():
+            time.sleep(0.001)
+        return super().step(actions)
+
+
+@pytest.mark.parametrize("options", [{"hay": 2}, [{"hay": 1}, {}, {"hay": 3}, {}]])
+def test_a_reset_for_stable_baselines3_waits_for_a_step_that_ctrl_c_has_left(options: Any, tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    envs = pettingzoo.make_vec(Gated, 2, num_workers=2, base_class="stable_baselines3", env_kwargs={"folder": tmp_path})
+    envs.reset()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(np.zeros(4, np.int64))
+    (tmp_path / "gate").touch()
+    envs.set_options(options)
+    assert envs.reset()["seen"][:, 0].tolist() == [1.0] * 4
+    paid = [2.0] * 4 if isinstance(options, dict) else [1.0, 1.0, 3.0, 3.0]
+    assert envs.step(np.zeros(4, np.int64))[1].tolist() == paid
     envs.close()
 
 

@@ -19,6 +19,7 @@ from ray_envs import FailingEnv, SlowEnv, WhereEnv
 
 ray: Any = pytest.importorskip("ray", reason="it is in an environment of its own: ./shoal test --only ray")
 import shoal.compat.ray  # noqa: E402
+from shoal.compat.ray import collector_actor  # noqa: E402
 
 pytestmark = [pytest.mark.keeps_processes, pytest.mark.timeout(240)]
 
@@ -259,6 +260,34 @@ def test_a_collector_that_is_killed_is_started_again_with_other_episodes(cluster
     assert later[-1]["episode_id"].min() > first[-1]["episode_id"].max()
     assert later[-1]["env_id"].max() == 1 and (later[-1]["episode_id"] % 2 == later[-1]["env_id"]).all()
     assert not any(np.array_equal(batch["obs"], first[0]["obs"]) for batch in later)
+
+
+def test_episodes_are_counted_over_the_actors_that_a_collector_has_had(cluster: None) -> None:
+    with shoal.compat.ray.RayCollector(WhereEnv, one, num_collectors=1, frames_per_batch=10, seed=1) as collector:
+        for batches in range(1, 4):
+            next(collector)
+            assert collector.stats()["episodes"] == 2 * batches
+        (told,) = collector.stats()["collectors"]
+        os.kill(told["pid"], signal.SIGKILL)
+        counts = []
+        while collector.stats()["collectors"][0]["pid"] == told["pid"]:
+            next(collector)
+            counts.append(collector.stats()["episodes"])
+        counts.append(collector.stats()["collectors"][0]["episodes"])
+    assert counts[:-1] == [6 + 2 * n for n in range(1, len(counts))] and counts[-1] == counts[-2]
+
+
+def test_an_actor_that_is_started_again_acts_by_its_policy_where_the_random_frames_are_over(cluster: None) -> None:
+    share = collector_actor.Share(WhereEnv, 0, 2, 2, 16, 1, {"init_random_frames": 20}, None)
+    remote = ray.remote(collector_actor.CollectorActor)
+
+    def random_rows(number: int) -> list[bool]:
+        """Of a new actor's first batch, by step."""
+        batch = ray.get(remote.remote(share, one).collect.remote(None, number)).batch
+        assert np.isnan(batch["value"]).all(), "batches have the same arrays, whoever fills them"
+        return [bool(rows.any()) for rows in batch["action"] == 0]
+
+    assert any(random_rows(0)) and not any(random_rows(1)[2:]) and not any(random_rows(2))
 
 
 def test_without_restarts_it_goes_on_with_the_others(cluster: None) -> None:

@@ -21,7 +21,8 @@ pytest.importorskip("tianshou", reason="it is in an environment of its own: ./sh
 
 
 import shoal
-from sample_envs import TOLD_OF_DEATH, CounterEnv, FaultyEnv, GatedEnv, MortalEnv, ShapedEnv
+from interrupting import interrupted_once_there
+from sample_envs import TOLD_OF_DEATH, CounterEnv, FaultyEnv, GatedEnv, MortalEnv, ShapedEnv, TellingGatedEnv
 from shoal.compat.tianshou import ShmemVectorEnv, SubprocVectorEnv
 
 IN_PROCESSES = {"subproc": SubprocVectorEnv, "shmem": ShmemVectorEnv}
@@ -114,6 +115,95 @@ def test_it_is_closed_in_the_middle_of_steps(tmp_path: Path) -> None:
     envs.close()
     process.join(30)
     assert not process.is_alive()
+
+
+# Ctrl-C
+
+
+class Telling(TellingGatedEnv):
+    """Makes the file `begun` in each reset but the first, too, which waits for the gate. Its rewards are ints."""
+
+    def reset(self, **arguments: Any) -> Any:
+        if self.resets > 0:
+            self.gate.with_name("begun").touch()
+            self.pass_gate()
+        return super().reset(**arguments)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, int(reward), *rest
+
+
+INTERRUPTED = {
+    "step": lambda envs: envs.step(np.array([1, 1, 1])),
+    "step of some": lambda envs: envs.step(np.array([1, 1]), [2, 1]),
+    "reset": lambda envs: envs.reset(),
+    "reset of some": lambda envs: envs.reset([1]),
+    "call": lambda envs: envs.render(),
+}
+
+
+@pytest.mark.parametrize("arguments", [{}, {"seed": 3}])
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_a_reset_waits_for_what_ctrl_c_has_left_under_way(
+    in_processes: Any, name: str, arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    class Env(Telling):
+        def render(self) -> Any:
+            self.gate.with_name("begun").touch()
+            return self.pass_gate()
+
+    gate = tmp_path / "gate"
+    envs = in_processes([functools.partial(Env, gate)] * 3)
+    envs.reset()
+    with interrupted_once_there(tmp_path / "begun"):
+        INTERRUPTED[name](envs)
+    gate.touch()
+    observations, infos = envs.reset(**arguments)
+    assert observations[:, 1].tolist() == [0, 0, 0] and (observations[:, 0] >= 2).all()
+    assert [info.get("seed") for info in infos] == [arguments.get("seed")] * 3
+    for steps in (1, 2):
+        observations, rewards, *_, infos = envs.step(np.array([0, 1, 2]))
+        assert observations[:, 1].tolist() == [steps] * 3 and [info["env_id"] for info in infos] == [0, 1, 2]
+        assert rewards.tolist() == [0, 1, 2] and rewards.dtype == np.int64, "which its first step had said"
+    assert envs.step(np.array([2, 1]), [2, 0])[1].tolist() == [2, 1]
+    envs.close()
+
+
+def test_a_step_that_ctrl_c_has_left_is_waited_for_by_the_next_call(in_processes: Any, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = in_processes([functools.partial(TellingGatedEnv, gate)] * 3)
+    envs.reset()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(np.array([1, 0, 0]))
+    gate.touch()
+    assert envs.get_env_attr("steps") == [1, 1, 1]
+    assert envs.step(np.array([0, 1, 2]))[0][:, 1].tolist() == [2, 2, 2]
+    gate.unlink()
+    (tmp_path / "begun").unlink()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(np.array([1, 0]), [1, 2])
+    gate.touch()
+    assert envs.step(np.array([2]), [0])[0].tolist() == [[1, 3]]
+    assert envs.get_env_attr("steps") == [3, 3, 3]
+    envs.close()
+
+
+def test_steps_that_are_asynchronous_are_there_after_ctrl_c(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    envs = SubprocVectorEnv([functools.partial(TellingGatedEnv, gate)] * 2, wait_num=1)
+    envs.reset()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(np.array([1, 1]))
+    assert sorted(envs.waiting_id) == [0, 1]
+    with pytest.raises(AssertionError, match="which is stepping now"):
+        envs.reset()
+    gate.touch()
+    seen = set()
+    while envs.waiting_id:
+        seen |= {info["env_id"] for info in envs.step(None)[4]}
+    assert seen == {0, 1} and envs.reset()[0].tolist() == [[2, 0], [2, 0]]
+    envs.close()
 
 
 # What is in processes

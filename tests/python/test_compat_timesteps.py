@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ import pytest
 from gymnasium import spaces
 
 import shoal
+from interrupting import interrupted_once_there
 from same import assert_same
 from shoal.compat.action_rows import HEADER, ActionReader, packed_actions
 from shoal.compat.timesteps.row_spaces import as_row, row_space
 from shoal.compat.timesteps.slot import Failure, ResetOrder, Rules, Slot
 from shoal.compat.timesteps.slots import Lost, Slots, Stepped, error_of, started
-from timestep_envs import CountingEnv, DictEnv, GoodAtClosing, OddEnv, ShyEnv, SizedEnv, Timestep
+from timestep_envs import CountingEnv, DictEnv, GoodAtClosing, OddEnv, ShyEnv, SizedEnv, TellingEnv, Timestep
 
 ACTIONS: dict[str, list[Any]] = {
     "arrays": [np.array([1.5, 2.5], np.float32), np.array([3.5, 4.5], np.float32)],
@@ -317,6 +318,43 @@ def test_a_reset_goes_on_beside_the_steps_of_others(tmp_path: Path) -> None:
             running.receive(0.0)
         go.touch()
         assert running.receive(30)[:2] == (0, "reset")
+
+
+INTERRUPTED: dict[str, Callable[[Slots, str], Any]] = {
+    "step": lambda running, command: running.step_all([command, 0]),
+    "call": lambda running, command: running.ask({0: ("call", "obey", command), 1: ("get", "steps")}),
+    "call of one": lambda running, command: running.ask({0: ("call", "obey", command)}),
+    "order of a reset": lambda running, command: all_reset(running, kwargs={"command": command}),
+}
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_what_ctrl_c_has_left_under_way_is_waited_for_by_the_next_call(name: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with slots([functools.partial(TellingEnv, i, folder=tmp_path) for i in range(2)]) as running:
+        all_reset(running)
+        with interrupted_once_there(tmp_path / "begun"):
+            INTERRUPTED[name](running, f"wait for {gate}")
+        gate.touch()
+        while running.is_busy:
+            assert running.receive(30)[1] == "reset"
+        first = all_reset(running, seed=(5,))
+        assert_same(first, {i: np.array([i, 5, 0], np.float32) for i in first})
+        for steps in (1, 2):
+            results = running.step_all([0, 1])
+            assert [result.reward for result in results] == [steps, steps]
+            assert all(type(result.reward) is int and type(result.obs) is np.ndarray for result in results)
+        assert running.ask({0: ("get", "steps"), 1: ("get", "steps")}) == {0: ("value", 2), 1: ("value", 2)}
+
+
+def test_a_step_in_the_place_of_one_that_ctrl_c_has_left_comes_after_it(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with slots([functools.partial(TellingEnv, i, folder=tmp_path) for i in range(2)]) as running:
+        all_reset(running)
+        with interrupted_once_there(tmp_path / "begun"):
+            running.step_all([f"wait for {gate}", 0])
+        gate.touch()
+        assert [result.reward for result in running.step_all([0, 0])] == [2, 2]
 
 
 def test_large_actions_and_observations_cross() -> None:

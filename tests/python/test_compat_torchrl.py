@@ -270,8 +270,8 @@ def test_environments_may_share_processes() -> None:
 class Failing(CounterEnv):
     """Step 3 of environment 1 raises, or ends its process."""
 
-    def __init__(self, by: str, flag: Path) -> None:
-        super().__init__(100)
+    def __init__(self, by: str, flag: Path, length: int = 100) -> None:
+        super().__init__(length)
         self.by, self.flag = by, flag
         self.calls = 0
 
@@ -286,8 +286,8 @@ class Failing(CounterEnv):
         return super().step(action)
 
 
-def failing(by: str, tmp_path: Path, **options: Any) -> ParallelEnv:
-    return ParallelEnv(2, lambda: GymWrapper(Failing(by, tmp_path / "failed")), **options)
+def failing(by: str, tmp_path: Path, length: int = 100, **options: Any) -> ParallelEnv:
+    return ParallelEnv(2, lambda: GymWrapper(Failing(by, tmp_path / "failed", length)), **options)
 
 
 def test_an_exception_of_an_environment_is_raised_with_its_place(tmp_path: Path) -> None:
@@ -326,6 +326,28 @@ def test_a_lost_environment_ends_its_episode_and_has_a_successor(by: str, tmp_pa
         else:
             out, td = envs.step_and_maybe_reset(envs.rand_action(td))
             assert not envs.faults and not out["next", "done"].any()
+    envs.close()
+
+
+@pytest.mark.parametrize(("by", "processes"), [("raise", 2), ("kill", 2), ("kill", 1)])
+def test_the_first_step_of_an_episode_that_is_lost_has_an_observation_of_its_own_episode(
+    by: str, processes: int, tmp_path: Path
+) -> None:
+    envs = failing(by, tmp_path, 2, num_processes=processes, on_fault="restart")
+    td = envs.reset()
+    for _ in range(2):
+        out, td = envs.step_and_maybe_reset(envs.rand_action(td))
+    assert out["next", "done"].all() and td["observation"].tolist() == [[2, 0], [2, 0]]
+    with pytest.warns(UserWarning, match="environment 1 was lost"):
+        out, td = envs.step_and_maybe_reset(envs.rand_action(td))
+    lost = [0, 1] if processes == 1 else [1]
+    assert sorted(envs.faults) == lost
+    for i in range(2):
+        assert out["next", "observation"][i].tolist() == [2, 0 if i in lost else 1]
+        assert bool(out["next", "truncated"][i]) == (i in lost) and not out["next", "terminated"][i]
+        assert td["observation"][i].tolist() == ([1, 0] if i in lost else [2, 1])
+    out, td = envs.step_and_maybe_reset(envs.rand_action(td))
+    assert out["next", "observation"][1].tolist() == [1, 1]
     envs.close()
 
 

@@ -86,6 +86,19 @@ class CountingEnv:
         pass
 
 
+class TellingEnv(CountingEnv):
+    """Makes the file `begun` in its folder before it waits. Its rewards are ints."""
+
+    def obey(self, command: str) -> Any:
+        if command.startswith("wait for "):
+            assert self.folder is not None
+            (self.folder / "begun").touch()
+        return super().obey(command)
+
+    def step(self, action: Any) -> Any:
+        return super().step(action)._replace(reward=self.steps)
+
+
 class OddEnv(CountingEnv):
     """Returns what it is told to; each result has another type."""
 

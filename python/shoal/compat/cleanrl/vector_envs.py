@@ -11,10 +11,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
+from shoal import _core
 from shoal.compat import gymnasium as compat
-from shoal.vector.faults import FaultPolicy
+from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.infos import Entry
 from shoal.vector.options import WorkerOptions
+from shoal.vector.seeding import seeds_of
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
@@ -30,11 +32,15 @@ class _InfosOfEach(VectorEnv):
         lost = terminated | truncated
         if "final_observation" in infos:
             lost &= ~infos["_final_observation"]
-        if lost.any():  # such an episode's last observation is the row's own
-            rows = list(iterate(self.observation_space, observations))
-            finals = {int(row): deepcopy(rows[row]) for row in np.flatnonzero(lost)}
-            infos = _with_finals(infos, finals, {}, self.num_envs)
+        infos = self._with_last_seen(infos, observations, np.flatnonzero(lost).tolist())
         return observations, rewards, terminated, truncated, infos
+
+    def _with_last_seen(self, infos: dict[str, Any], observations: Any, rows: Sequence[int]) -> dict[str, Any]:
+        """With the observations of these rows as the last ones of their episodes."""
+        if not rows:
+            return infos
+        each = list(iterate(self.observation_space, observations))
+        return _with_finals(infos, {row: deepcopy(each[row]) for row in rows}, {}, self.num_envs)
 
     def _batched_infos(
         self,
@@ -59,6 +65,25 @@ def _with_finals(
         found["final_observation"][row], found["final_info"][row] = observation, dict(of_rows.get(row, {}))
         mask[row] = True
     return {**infos, **found, **{f"_{key}": mask.copy() for key in found}}
+
+
+def _joined(infos: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Batched infos of two calls as those of one: what `more` says where `infos` say nothing."""
+    joined = dict(infos)
+    for key, value in more.items():
+        mask = more.get(f"_{key}")
+        if mask is None:  # it is one itself
+            continue
+        if key not in infos:
+            joined[key], joined[f"_{key}"] = value, mask
+            continue
+        untold = mask & ~infos[f"_{key}"]
+        if isinstance(value, dict):
+            joined[key] = _joined(infos[key], value)
+        else:
+            joined[key][untold] = value[untold]
+        joined[f"_{key}"][untold] = True
+    return joined
 
 
 def _check_given(envs: VectorEnv, observation_space: Any, action_space: Any) -> None:
@@ -96,6 +121,10 @@ class SyncVectorEnv(_InfosOfEach, compat.SyncVectorEnv):
 class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
     """Steps environments in worker processes. Resets and infos are those of SyncVectorEnv."""
 
+    _restarts = False
+    _lost: Mapping[int, Fault] = {}  # by row, of the last step or reset, where new ones take their places
+    _last_seeds: np.ndarray  # by row, of the last reset that was asked for; None without one
+
     def __new__(cls, *_: Any, **__: Any) -> AsyncVectorEnv:
         return object.__new__(cls)  # whatever `worker` is: Gymnasium's own class has not these infos
 
@@ -124,7 +153,8 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
             worker: None; what 0.29's own workers do by their pipes is not done here.
             num_workers: so many processes share the environments; by default each has one of its own.
             on_fault: as in `shoal.make_vec`: with "restart" the episode of an environment that was lost ends truncated, and
-                `infos["fault"]` has a `shoal.Fault`; its `final_observation` is the last that is known, its `final_info` empty.
+                `infos["fault"]` has a `shoal.Fault`; its `final_observation` is the last that is known, its `final_info` empty. The
+                same step begins an episode in the new environment, for which it waits.
             worker_options: how worker processes are set up.
 
         Raises:
@@ -146,4 +176,49 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
             on_fault=on_fault,
             worker_options=worker_options,
         )
+        self._last_seeds = np.full(self.num_envs, None, object)
+        self._restarts = getattr(on_fault, "on_fault", on_fault) == "restart"
         _check_given(self, observation_space, action_space)
+
+    def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
+        rows = (options or {}).get("reset_mask", slice(None))
+        super().reset_async(seed, options)
+        self._last_seeds[rows] = np.array(seeds_of(seed, self.num_envs).values or [None] * self.num_envs, object)[rows]
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        self._lost = {}
+        observations, infos = super().reset_wait(timeout)
+        while self._lost:
+            observations, begun = self._renewed()
+            infos = _joined(infos, begun)
+        return observations, infos
+
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        self._lost = {}
+        observations, rewards, terminated, truncated, infos = super().step_wait(timeout)
+        while self._lost:
+            observations, begun = self._renewed()
+            infos = _joined(infos, begun)
+            # These were lost with their worker, in the reset of another of its environments.
+            rows = [row for row in self._lost if not (terminated[row] or truncated[row])]
+            truncated[rows] = True
+            infos = self._with_last_seen(infos, observations, rows)
+        return observations, rewards, terminated, truncated, infos
+
+    def _renewed(self) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode in every environment that is in the place of a lost one, as the step does that ends an episode.
+        Returns the observations of all, and infos of those that begin."""
+        lost, self._lost = self._lost, {}
+        mask = np.zeros(self.num_envs, np.bool_)
+        seeds: list[int | None] = [None] * self.num_envs
+        for row, fault in lost.items():
+            mask[row] = True
+            if (seed := self._last_seeds[row]) is not None:
+                seeds[row] = _core.renewal_seed(seed, fault.restarts)
+        super().reset_async(seeds, {"reset_mask": mask})
+        return super().reset_wait()
+
+    def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:
+        if self._restarts and extra & _core.EXTRA_FAULT:
+            self._lost = dict(self._engine.faults())
+        return super()._infos(extra, batch)

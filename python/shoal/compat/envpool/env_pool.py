@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["EnvPool", "EnvSpec"]
@@ -156,12 +157,13 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any], gymnasium.Env[Any, Any]
             env_id: the environments; by default all, in order.
         """
         action, env_id = _of_dict(action, env_id, self.action_space)
-        if env_id is None and not self.is_async:
-            self.vector_env.send(action)
-            self._sent.append(self.all_env_ids)
-            return
         ids = self.all_env_ids if env_id is None else _ids(env_id)
-        self.vector_env.send(action, ids.astype(np.int64))
+        if env_id is None and not isinstance(
+            self.vector_env, AsyncVectorEnv
+        ):  # whose default is the last result's order
+            self.vector_env.send(action)
+        else:
+            self.vector_env.send(action, ids.astype(np.int64))
         self._sent.append(ids)
 
     def recv(self, reset: bool = False, return_info: bool = True, *, timeout: float | None = None) -> Any:
@@ -183,8 +185,9 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any], gymnasium.Env[Any, Any]
         self._begins[ids] = ended if self._mode is AutoresetMode.NEXT_STEP else False
         if self._mode is AutoresetMode.SAME_STEP:
             elapsed[ended] = 0
-        if "down" in infos:
-            self._begins[ids[infos["down"]]] = True
+        for key in ("_fault", "down"):  # a new environment begins with one of the next rows
+            if key in infos:
+                self._begins[ids[infos[key]]] = True
         self._elapsed[ids] = elapsed
         infos = self._infos(infos, ids.astype(np.int32), elapsed)
         rewards = rewards.astype(np.float32)

@@ -72,7 +72,7 @@ class _Batch:
     def __init__(self, vector_env: VectorEnv) -> None:
         self._vector_env = vector_env
         self._last: EnvStepperFuture | None = None
-        self._down = np.zeros(vector_env.num_envs, np.bool_)  # lost, and not there again yet
+        self._away = np.zeros(vector_env.num_envs, np.bool_)  # lost, and not there again yet
 
     def begin(self, actions: np.ndarray, index: int) -> EnvStepperFuture:
         begins = self._last is None
@@ -89,13 +89,14 @@ class _Batch:
         from torch import from_numpy
 
         if begins:
-            observations, _ = self._vector_env.reset_wait(timeout)
-            rewards, done = np.zeros(len(self._down)), np.zeros(len(self._down), np.bool_)
+            observations, infos = self._vector_env.reset_wait(timeout)
+            rewards, ended = np.zeros(len(self._away)), np.zeros(len(self._away), np.bool_)
         else:
             observations, rewards, terminated, truncated, infos = self._vector_env.step_wait(timeout)
-            down = infos.get("down", np.False_)
-            done = terminated | truncated | down | self._down  # an episode begins in the row that is there again
-            self._down = done & down
+            ended = terminated | truncated
+        away = infos.get("_fault", np.False_) | infos.get("down", np.False_)
+        done = ended | away | self._away  # an episode begins in the row that is there again
+        self._away = done & away
         parts = {**observations, "done": done, "reward": rewards.astype(np.float32)}
         return {key: from_numpy(part) for key, part in parts.items()}
 

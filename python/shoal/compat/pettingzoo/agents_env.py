@@ -21,6 +21,10 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
     act in the next step. An episode ends when no agent is left. infos["of"] is the infos of agents that said something, by
     row.
 
+    Attributes:
+        reset_options: options of the next reset alone, in the place of those that it is given; None: there are none.
+        is_asked: whether ask() is answered.
+
     Raises:
         ValueError: for agents whose spaces differ, and for spaces without arrays.
     """
@@ -44,11 +48,13 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
         self.metadata = dict(getattr(self.env, "metadata", {}))
         self.render_mode = getattr(self.env, "render_mode", None)
         self.is_asked = True
+        self.reset_options: dict[str, Any] | None = None
         self._zeros = next(iter(iterate(batch_space(self.single_observation_space, 1), self._room(1))))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        observations, infos = self.env.reset(seed=seed, options=options)
+        own, self.reset_options = self.reset_options, None
+        observations, infos = self.env.reset(seed=seed, options=options if own is None else own)
         return self._told(observations, {}, {}, {}), self._infos(infos)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

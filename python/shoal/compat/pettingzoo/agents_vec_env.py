@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from shoal.compat.arguments import rows_of
-from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv
+from shoal.compat.pettingzoo.parallel_vector_env import OF_ENVS, ParallelVectorEnv
 
 __all__ = ["AgentsVecEnv"]
 
@@ -23,8 +24,8 @@ class AgentsVecEnv(VecEnv):
 
     A row is done in the step in which its agent goes: `infos[row]` then has "terminal_observation", "TimeLimit.truncated" and
     "episode", as `Monitor` adds it. From then on the row has zeros, reward 0, and `infos[row]["acted"]` False: no transition.
-    The step after which no agent of an environment is left returns the next episode's first observations; rows that had gone
-    before are done once more then, without "episode".
+    The step after which no agent of an environment is left, or which meets a time limit, returns the next episode's first
+    observations; rows that had gone before are done once more then, without "episode".
 
     Attributes:
         envs: the environments as Gymnasium has them, a `ParallelVectorEnv`.
@@ -37,6 +38,7 @@ class AgentsVecEnv(VecEnv):
     def __init__(self, envs: ParallelVectorEnv) -> None:
         self.envs = envs
         self._actions: Any = None
+        self._tells_options = False  # whether environments may have options of a reset before
         self._alive = np.zeros(envs.num_envs, np.bool_)
         self._begun, self._returns = np.zeros(envs.num_envs), np.zeros(envs.num_envs)
         self._lengths = np.zeros(envs.num_envs, np.int64)
@@ -44,21 +46,22 @@ class AgentsVecEnv(VecEnv):
 
     def reset(self) -> Any:
         """Environment i gets the seed of `seed()` plus i, and the options of its first agent."""
-        options = next(filter(None, self._options), None)
-        observations, infos = self.envs.reset(seed=self._seeds[0], options=options)
+        observations, said = self.envs.reset_rows(self._seeds[0], self._common_options())
+        self._tells_options = False
         self._reset_seeds()
         self._reset_options()
-        self._begin(np.ones(self.num_envs, np.bool_), infos["alive"])
-        self.reset_infos = self._infos_of_rows(infos)
+        self._begin(np.ones(self.num_envs, np.bool_))
+        self.reset_infos = self._infos_of_rows(said)
         return observations
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        observations, rewards, terminated, truncated, told = self.envs.step(self._actions)
-        acted, alive = self._alive, told["alive"]
-        infos = self._infos_of_rows(told)
+        acted = self._alive
+        observations, rewards, terminated, truncated, said = self.envs.step_rows(self._actions)
+        alive = self.envs.alive
+        infos = self._infos_of_rows(said)
         dones = terminated | truncated
         self._returns += rewards
         self._lengths += acted
@@ -74,12 +77,11 @@ class AgentsVecEnv(VecEnv):
         for row in np.flatnonzero(dones).tolist():
             infos[row]["terminal_observation"] = _row_of(observations, row)
         if over.any():
-            observations, told = self.envs.reset(options={"reset_mask": over})
-            alive = told["alive"]
-            for row, info in enumerate(self._infos_of_rows(told)):
+            observations, said = self.envs.reset_rows(None, {"reset_mask": over})
+            for row, info in enumerate(self._infos_of_rows(said)):
                 if of_over[row]:
                     self.reset_infos[row] = info
-        self._begin(of_over | (alive & ~acted), alive)
+        self._begin(of_over | (self.envs.alive & ~acted))
         return observations, rewards, dones, infos
 
     def close(self) -> None:
@@ -117,16 +119,36 @@ class AgentsVecEnv(VecEnv):
         answers = vector_env.call("ask", how, name, *arguments)
         return [answers[row // count] for row in rows]
 
-    def _begin(self, rows: np.ndarray, alive: np.ndarray) -> None:
-        """Episodes of `rows`; `alive` are those that act next."""
-        self._begun[rows], self._returns[rows], self._lengths[rows] = time.perf_counter(), 0.0, 0
-        self._alive = alive
+    def _common_options(self) -> dict[str, Any] | None:
+        """Of the coming reset, where all environments have the same; otherwise each is told its own."""
+        if len(self._options) < self.num_envs:
+            raise ValueError(
+                f"reset(): set_options() got {len(self._options)} dicts for {self.num_envs} rows; it takes a dict for all, or one "
+                "for each row, of which that of an environment's first agent counts"
+            )
+        first, *others = options = self._options[: self.num_envs : len(self.envs.agents)]
+        are_own = any(options) and any(own is not first for own in others)
+        if are_own or self._tells_options:  # also after a reset that failed, which may have left some
+            self._tells_options = True
+            if self.envs.vector_env._interrupted:  # as its reset() does
+                self.envs.vector_env._finish_interrupted()
+            self.envs.vector_env.set_attr("reset_options", [(own or None) if are_own else None for own in options])
+        return None if are_own else (first or None)
 
-    def _infos_of_rows(self, told: dict[str, Any]) -> list[dict[str, Any]]:
+    def _begin(self, rows: np.ndarray) -> None:
+        """Episodes of `rows`."""
+        self._begun[rows], self._returns[rows], self._lengths[rows] = time.perf_counter(), 0.0, 0
+        self._alive = self.envs.alive
+
+    def _infos_of_rows(self, said: dict[str, Any]) -> list[dict[str, Any]]:
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for key, values in told.items():
-            for row in np.flatnonzero(told.get(f"_{key}", ())):
-                infos[row][key] = values[row]
+        is_here = self.envs.vector_env._group is not None  # then what environments say may be theirs
+        for row, own in self.envs.said_by_row(said):
+            infos[row] = copy.deepcopy(own) if is_here else own
+        for key in OF_ENVS:
+            for i in np.flatnonzero(said.get(f"_{key}", ())).tolist():
+                for row in range(i * len(self.envs.agents), (i + 1) * len(self.envs.agents)):
+                    infos[row][key] = said[key][i]
         return infos
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.vector_env import VectorEnv
 
-__all__ = ["ParallelVectorEnv"]
+__all__ = ["OF_ENVS", "ParallelVectorEnv"]
+
+OF_ENVS = ("fault", "down", "dropped")
+"""Infos of environments, which all of their rows have."""
 
 
 class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -21,7 +26,8 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     in the next step; actions of the others are not looked at. The step in which an agent goes returns its last observation
     and reward, with terminated or truncated set; from then on its row has zeros, reward 0 and False, until it is back.
     A row of a step is a transition where `infos["alive"]` was True before the step. What agents say in their own infos is
-    arrays with masks, as Gymnasium's, with a row an agent.
+    arrays with masks, as Gymnasium's, with a row an agent. A time limit or a wrapper that ends an episode ends it for every
+    agent that is there, with truncated or terminated set.
 
     Attributes:
         num_envs: rows: environments times agents.
@@ -42,6 +48,8 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.metadata = vector_env.metadata
         self.render_mode = vector_env.render_mode
         self._alive = np.zeros((vector_env.num_envs, len(self.agents)), np.bool_)
+        self._resets = vector_env.autoreset_mode is not AutoresetMode.DISABLED
+        self._over = np.zeros(vector_env.num_envs, np.bool_)  # environments that the caller has to reset
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment.
@@ -50,23 +58,57 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             seed: environment i, not row i, gets `seed + i`, or element i of a sequence.
             options: given to every environment; "reset_mask" has an element for each environment.
         """
-        told, infos = self.vector_env.reset(seed=seed, options=options)
-        self._alive = told["alive"].astype(np.bool_)
-        return self._rows(told["observation"]), self._infos(infos)
+        observations, said = self.reset_rows(seed, options)
+        return observations, self._infos(said)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action a row."""
-        told, _, _, _, infos = self.vector_env.step(self._by_env(self.single_action_space, actions))
+        *rows, said = self.step_rows(actions)
+        return (*rows, self._infos(said))
+
+    def reset_rows(self, seed: Any, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        """As reset(), with the infos that the environments gave, whose agents' own are those of said_by_row()."""
+        told, infos = self.vector_env.reset(seed=seed, options=options)
+        rows = (options or {}).get("reset_mask", slice(None))
+        self._over[rows] = False
+        self._alive[rows] = told["alive"][rows]
+        self._alive[self._away(infos)[0]] = False
+        return self._rows(told["observation"]), infos
+
+    def step_rows(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """As step(), with infos as those of reset_rows()."""
+        told, _, *flags, infos = self.vector_env.step(self._by_env(self.single_action_space, actions))
         rewards = told["reward"].copy()
         terminated, truncated, alive = (told[key].astype(np.bool_) for key in ("terminated", "truncated", "alive"))
-        nowhere = np.zeros(len(alive), np.bool_)
-        lost, down, dropped = (infos.get(key, nowhere) for key in ("_fault", "down", "dropped"))
-        away = lost | down | dropped  # their rows have nothing new
+        away, lost = self._away(infos)
+        away |= self._over  # their rows have nothing new
         rewards[away], terminated[away], alive[away] = 0.0, False, False
         truncated[away] = self._alive[away] & lost[away, None]
+        for own, ended in zip((terminated, truncated), flags, strict=True):  # what is around them may end episodes, too
+            own |= ended[:, None] & alive & self._alive
+        ended = flags[0] | flags[1]
+        alive[ended] = False
         self._alive = alive
-        rows = (rewards.reshape(-1), terminated.reshape(-1), truncated.reshape(-1))
-        return (self._rows(told["observation"]), *rows, self._infos(infos))
+        if not self._resets:
+            self._over |= ended & ~away
+        return (
+            self._rows(told["observation"]),
+            rewards.reshape(-1),
+            terminated.reshape(-1),
+            truncated.reshape(-1),
+            infos,
+        )
+
+    @property
+    def alive(self) -> np.ndarray:
+        """Which rows' agents act in the next step: a copy, bool of shape (num_envs,)."""
+        return self._alive.reshape(-1).copy()
+
+    def said_by_row(self, infos: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Of the agents that said something their rows and infos, in the order of the rows."""
+        for i in np.flatnonzero(infos.get("_of", ())).tolist():
+            for k, said in infos["of"][i]:
+                yield i * len(self.agents) + k, said
 
     def render(self) -> tuple[Any, ...]:
         """What every parallel environment renders."""
@@ -90,15 +132,19 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return told.reshape(self.num_envs, *told.shape[2:])
 
     def _infos(self, infos: dict[str, Any]) -> dict[str, Any]:
-        count = len(self.agents)
         by_row: dict[str, Any] = {}
-        for i in np.flatnonzero(infos.get("_of", ())):
-            for k, said in infos["of"][i]:
-                by_row = self._add_info(by_row, said, int(i) * count + k)
-        for key in ("fault", "down", "dropped"):
+        for row, said in self.said_by_row(infos):
+            by_row = self._add_info(by_row, said, row)
+        for key in OF_ENVS:
             if key in infos:
-                by_row[key], by_row[f"_{key}"] = (np.repeat(infos[name], count) for name in (key, f"_{key}"))
-        return {**by_row, "alive": self._alive.reshape(-1).copy()}
+                by_row[key], by_row[f"_{key}"] = (np.repeat(infos[name], len(self.agents)) for name in (key, f"_{key}"))
+        return {**by_row, "alive": self.alive}
+
+    def _away(self, infos: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Which environments are not there, and which of these this call has lost."""
+        nowhere = np.zeros(len(self._alive), np.bool_)
+        lost, down, dropped = (infos.get(key, nowhere) for key in ("_fault", "down", "dropped"))
+        return lost | down | dropped, lost
 
     def _by_env(self, space: gymnasium.Space[Any], rows: Any) -> Any:
         """Actions of agents as actions of environments."""

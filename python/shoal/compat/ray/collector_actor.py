@@ -128,5 +128,6 @@ class CollectorActor:
                 output="numpy",
                 **{"num_workers": workers_here(), **share.options},
             )
+            self._collector.frames = number * share.frames  # of which init_random_frames are the first
             self._episodes_before = number * (share.frames // share.count)  # one in each step, at most
         return self._collector

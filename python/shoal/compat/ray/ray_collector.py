@@ -148,6 +148,7 @@ class RayCollector:
         ] = {}  # batches that are under way, or ready, in the order in which they were asked for
         self._asked: dict[int, int] = {}  # of each collector how many batches
         self._told: dict[int, Filled] = {}  # of each collector the last that it said
+        self._episodes: dict[int, dict[tuple[str, int], int]] = {}  # of each, of its actors one after the other
         if init_random_frames < 0:
             raise ValueError(f"init_random_frames= takes a number of rows, got {init_random_frames!r}")
         options["init_random_frames"] = -(-init_random_frames // num_collectors)
@@ -265,6 +266,7 @@ class RayCollector:
                 )
             return None
         self._told[place] = filled
+        self._episodes.setdefault(place, {})[filled.node_id, filled.pid] = filled.stats["episodes"]
         return filled
 
     # Weights
@@ -301,9 +303,9 @@ class RayCollector:
     # Where it stands
 
     def stats(self) -> dict[str, Any]:
-        """Counts so far: `frames`, `batches`; `lost_batches`, that went with their actors or nodes; `episodes` that ended, and
-        `mean_return` and `mean_length` of the last 100 of each collector, as it said them with its last batch (None before the
-        first); `policy_version`, and `mean_staleness`: by how many versions the weights of a row were older than the newest
+        """Counts so far: `frames`, `batches`; `lost_batches`, that went with their actors or nodes; `episodes` that ended, those
+        of actors that have died among them, and `mean_return` and `mean_length` of the last 100 of each collector, as it said
+        them with its last batch (None before the first); `policy_version`, and `mean_staleness`: by how many versions the weights of a row were older than the newest
         when it was handed out; `in_flight`: batches that are under way, or ready and not taken; `seconds` spent in waiting for
         batches and `frames_per_second`; `collectors`: of each that is there and has said something its `number`, `pid`,
         `node_id` and `episodes`."""
@@ -314,7 +316,7 @@ class RayCollector:
             "total_frames": self.total_frames,
             "batches": self._batches,
             "lost_batches": self._lost,
-            "episodes": sum(each["episodes"] for each in counted),
+            "episodes": sum(sum(of_actors.values()) for of_actors in self._episodes.values()),
             "mean_return": _mean(counted, "mean_return"),
             "mean_length": _mean(counted, "mean_length"),
             "policy_version": self.policy_version,
@@ -323,7 +325,12 @@ class RayCollector:
             "seconds": self._seconds,
             "frames_per_second": self.frames / self._seconds if self._seconds else 0.0,
             "collectors": [
-                {"number": place, "pid": told.pid, "node_id": told.node_id, "episodes": told.stats["episodes"]}
+                {
+                    "number": place,
+                    "pid": told.pid,
+                    "node_id": told.node_id,
+                    "episodes": sum(self._episodes[place].values()),
+                }
                 for place, told in here.items()
             ],
         }

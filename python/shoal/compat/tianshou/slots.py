@@ -13,12 +13,12 @@ import numpy as np
 
 from shoal.compat.action_rows import packed_actions
 from shoal.compat.closing import WarnsAtClose
+from shoal.compat.interrupts import SettlesInterrupts
 from shoal.compat.observation_rows import NO_ROWS
 from shoal.compat.starting import preload_of, start
 from shoal.compat.tianshou.slot import Rules, Slot
 from shoal.errors import ForkRefused, SpacesDiffer
 from shoal.ipc.pickling import dumps
-from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
 
@@ -51,8 +51,15 @@ class Came(NamedTuple):
     faults: dict[int, Fault]
 
 
-class Slots(WarnsAtClose, AsyncVectorEnv):
-    """The engine, and what it brings as arrays of the environments' own."""
+_AWAITED = "awaited step"
+"""A step whose caller waits for it. Where the next call finds it under way, Ctrl-C has left it there; so it is with resets."""
+
+
+class Slots(WarnsAtClose, SettlesInterrupts):
+    """The engine, and what it brings as arrays of the environments' own.
+
+    After Ctrl-C the next call waits for what it has left under way, and throws it away; steps that begin_steps() has begun go on.
+    """
 
     def __init__(self, engine: Any, description: dict[str, Any], **common: Any) -> None:
         super().__init__(engine, description, whole=False, **common)
@@ -61,11 +68,11 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         self._dtypes = [_FLOAT] * self.num_envs  # of the rewards
         self._last: dict[int, Any] = {}  # observations of those whose last one came as an object
         self._reward: Any = 0.0  # the last one that came as an object, whosever it was
-        self._calls: dict[int, str] = {}  # what is in flight
         self._early: deque[Came] = deque()  # steps that ended while a reset was waited for
         self._shares = self._ranges()
         self._worker_of = [worker for worker, (lo, hi) in enumerate(self._shares) for _ in range(lo, hi)]
         self._everybody = list(range(self.num_envs))
+        self._asked = self._everybody  # whom the last reset of all was for
 
     @property
     def processes(self) -> list[int]:
@@ -75,18 +82,22 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
 
     def step_now(self, ids: list[int], actions: Any) -> Came:
         """Steps these environments, and waits for them. Nothing else is in flight."""
+        self.settle()
+        rows = self._packed(ids, actions)
         if ids != self._everybody:
-            self.begin_steps(ids, actions)
+            self._begin_some(ids, _AWAITED, lambda: self._io.send(rows, np.array(ids, np.int64)))
             return merged([self.next_step(None) for _ in ids], ids)
-        self._io.step_async(self._packed(ids, actions))
-        self._pending = "step"
-        observations, rewards, terminated, truncated, extra = self._wait(self._io.step_wait, None)
-        return self._came(ids, observations, rewards, terminated, truncated, extra)
+        self._begin_all("step", lambda: self._io.step_async(rows))
+        return self._read_all("step")
 
     def begin_steps(self, ids: list[int], actions: Any) -> None:
         """Begins a step of each of these environments, none of which is in flight."""
-        self._io.send(self._packed(ids, actions), np.array(ids, np.int64))
-        self._calls.update(dict.fromkeys(ids, "step"))
+        rows = self._packed(ids, actions)
+        self._begin_some(ids, "step", lambda: self._io.send(rows, np.array(ids, np.int64)))
+
+    def is_stepping(self, env_id: int) -> bool:
+        """Whether begin_steps() has begun its step, which no next_step() has returned."""
+        return self._calls.get(env_id) == "step" or any(env_id in came.ids for came in self._early)
 
     def next_step(self, timeout: float | None, wanted: int | None = None) -> Came:
         """The next environment whose step has ended, or the environment `wanted`.
@@ -107,6 +118,7 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
     def reset_now(self, ids: list[int], call: str = "reset", arguments: Mapping[int, Any] | None = None) -> Came:
         """Has the environments do what Slot's next reset can be, with an argument each, and waits for them; others may be
         in flight. Where one is lost meanwhile, or was before, it is done again with the new one."""
+        self.settle()
         if arguments is not None:
             self._answers_of({i: ("order_reset", call, arguments[i]) for i in ids})
         came = self._reset_once(ids)
@@ -121,20 +133,33 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         mask = np.zeros(self.num_envs, np.uint8)
         mask[ids] = 1
         if self._calls:
-            self._io.send_reset(None, mask)
-            self._calls.update(dict.fromkeys(ids, "reset"))
+            self._begin_some(ids, "reset", lambda: self._io.send_reset(None, mask))
             came: list[Came] = []
             while len(came) < len(ids):
                 kind, one = self._receive(None)
                 (came if kind == "reset" else self._early).append(one)
             return merged(came, ids)
-        self._io.reset_async(None, mask)
-        self._pending = "reset"
+        self._asked = ids
+        self._begin_all("reset", lambda: self._io.reset_async(None, mask))
+        whole = self._read_all("reset")
+        return whole if ids == self._everybody else merged([whole], ids)
+
+    def settle(self) -> None:
+        super().settle()
+        while any(call != "step" for call in self._calls.values()):
+            call, came = self._receive(None)
+            if call == "step":
+                self._early.append(came)
+
+    def _read_all(self, call: str) -> Came:
+        if call == "step":
+            observations, rewards, terminated, truncated, extra = self._wait(self._io.step_wait, None)
+            return self._came(self._everybody, observations, rewards, terminated, truncated, extra)
         observations, extra = self._wait(self._io.reset_wait, None)
         self._was_reset = True
         flags = np.zeros(self.num_envs, np.bool_)
-        whole = self._came(self._everybody, observations, np.zeros(self.num_envs), flags, flags, extra, ids)
-        return whole if ids == self._everybody else merged([whole], ids)
+        rewards = np.zeros(self.num_envs)
+        return self._came(self._everybody, observations, rewards, flags, flags, extra, self._asked)
 
     def ask(self, messages: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """What Slots answer, by environment: see Slot.tell(). Environments that are in flight answer when their worker is between two
@@ -152,6 +177,7 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
 
     def _answers_of(self, messages: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """As ask(), without those of environments that were lost."""
+        self.settle()
         workers = sorted({self._worker_of[i] for i in messages})
         packed = [b""] * self.num_workers
         for worker in workers:
@@ -160,9 +186,7 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         if len(workers) == 1:
             replies = {workers[0]: self._engine.request(workers[0], packed[workers[0]])}
         else:
-            self._engine.request_async(packed)
-            self._pending = "call"
-            replies = dict(enumerate(self._wait(self._engine.request_wait, None)))
+            replies = dict(enumerate(self._request_all(packed)))
         answers = {}
         for worker in workers:
             if replies[worker]:

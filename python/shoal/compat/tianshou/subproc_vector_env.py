@@ -175,9 +175,11 @@ class _OnSlots(HoldsEnvironments):
 
     def _begin(self, actions: Any, ids: list[int]) -> None:
         assert len(actions) == len(ids), f"step(): {len(actions)} actions for {len(ids)} environments"
-        self._slots.begin_steps(ids, actions)
-        self.waiting_id += ids
-        self.ready_id = [i for i in self.ready_id if i not in ids]
+        try:
+            self._slots.begin_steps(ids, actions)
+        finally:  # Ctrl-C may come when they have begun
+            self.waiting_id += [i for i in ids if self._slots.is_stepping(i) and i not in self.waiting_id]
+            self.ready_id = [i for i in self.ready_id if i not in self.waiting_id]
 
     def _ready_steps(self) -> list[Came]:
         """Steps that have ended: `wait_num` and more that have, fewer where the time is up, at least one."""

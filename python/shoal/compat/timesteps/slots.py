@@ -12,11 +12,11 @@ import numpy as np
 
 from shoal.compat.action_rows import packed_actions
 from shoal.compat.closing import WarnsAtClose
+from shoal.compat.interrupts import SettlesInterrupts
 from shoal.compat.starting import preload_of, start
 from shoal.compat.timesteps.slot import Failure, Manner, ResetOrder, Rules, Slot
 from shoal.errors import ForkRefused, RemoteError, RemoteTraceback, SpacesDiffer
 from shoal.ipc.pickling import dumps
-from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
 
@@ -47,9 +47,9 @@ class Lost(NamedTuple):
     fault: Fault
 
 
-class Slots(WarnsAtClose, AsyncVectorEnv):
+class Slots(WarnsAtClose, SettlesInterrupts):
     """As many environments as Slots in the workers. What comes back of a step is a Stepped, of a reset an observation; of either
-    a Failure or a Lost.
+    a Failure or a Lost. A call of all that Ctrl-C has left under way is waited for by the next one, and what came of it dropped.
 
     Attributes:
         spaces: the first environment's observation, action and reward space, as they are.
@@ -64,42 +64,49 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         self._bytes = int(self.single_action_space.shape[0])  # type: ignore[index]  # it is a Box
         self._manners = [Manner()] * self.num_envs
         self._told: list[Any] = [None] * self.num_envs
-        self._calls: dict[int, str] = {}  # what is in flight
         shares = self._ranges()
         self._worker_of = [worker for worker, (lo, hi) in enumerate(shares) for _ in range(lo, hi)]
         self.spaces: tuple[Any, ...] = self.ask({0: ("say_spaces",)})[0]
 
     def send_steps(self, actions: Mapping[int, Any]) -> None:
         """Begins a step of each of these environments, none of which is in flight."""
+        self.settle()
         ids = list(actions)
         rows = self._rows_of(ids, list(actions.values()))
-        self.send(rows, np.array(ids, np.int64))
-        self._calls.update(dict.fromkeys(ids, "step"))
+        self._begin_some(ids, "step", lambda: self.send(rows, np.array(ids, np.int64)))
 
     def step_all(self, actions: Sequence[Any]) -> list[Any]:
         """Steps all environments, none of which is in flight, and waits for them."""
-        self._io.step_async(self._rows_of(range(self.num_envs), actions))
-        self._pending = "step"
+        self.settle()
+        rows = self._rows_of(range(self.num_envs), actions)
+        self._begin_all("step", lambda: self._io.step_async(rows))
+        return self._read_all("step")
+
+    def _read_all(self, call: str) -> list[Any]:
         observations, rewards, dones, _, extra = self._wait(self._io.step_wait, None)
         said = self._said() if extra else {}
         faults = dict(self._engine.faults()) if extra else {}
         ids = range(self.num_envs)
-        return self._results(ids, dict.fromkeys(ids, "step"), observations, rewards, dones, said, faults)
+        return self._results(ids, dict.fromkeys(ids, call), observations, rewards, dones, said, faults)
 
     def send_resets(self, orders: Mapping[int, ResetOrder]) -> None:
         """Begins a reset of each of these environments, none of which is in flight."""
-        untold: dict[int, tuple[Any, ...]] = {}
-        for i, order in orders.items():
-            lasting = order._replace(seed=None)
-            if order.seed is not None or not _same(self._told[i], lasting):
-                untold[i] = ("take_order", order)
-                self._told[i] = lasting
+        self.settle()
+        lasting = {i: order._replace(seed=None) for i, order in orders.items()}
+        untold = {
+            i: ("take_order", order)
+            for i, order in orders.items()
+            if order.seed is not None or not _same(self._told[i], lasting[i])
+        }
         if untold:
+            for i in untold:
+                self._told[i] = None  # until it is known that they know
             self.ask(untold)
+            for i in untold:
+                self._told[i] = lasting[i]
         mask = np.zeros(self.num_envs, np.uint8)
         mask[list(orders)] = 1
-        self._io.send_reset(None, mask)
-        self._calls.update(dict.fromkeys(orders, "reset"))
+        self._begin_some(orders, "reset", lambda: self._io.send_reset(None, mask))
         self._was_reset = True
 
     def receive(self, timeout: float | None = None) -> tuple[int, str, Any]:
@@ -137,6 +144,7 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
         Raises:
             what an environment raised, the first of them.
         """
+        self.settle()
         packed = dict.fromkeys(range(self.num_workers), b"")
         for worker in {self._worker_of[i] for i in messages}:
             own = {i: message for i, message in messages.items() if self._worker_of[i] == worker}
@@ -146,9 +154,7 @@ class Slots(WarnsAtClose, AsyncVectorEnv):
             (worker,) = (worker for worker, message in packed.items() if message)
             replies = [self._engine.request(worker, packed[worker])]
         else:
-            self._engine.request_async(list(packed.values()))
-            self._pending = "call"
-            replies = self._wait(self._engine.request_wait, None)
+            replies = self._request_all(list(packed.values()))
         given = [answer for reply in replies if reply for answer in pickle.loads(reply) if answer is not None]
         answers: dict[int, Any] = {}
         for i, answer in zip(sorted(messages), given, strict=True):

@@ -246,6 +246,9 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
         if len(self._worker_indices) < team.num_envs:  # of a view
             orders[:] = NOTHING
             orders[self._worker_indices] = order
+        before = None
+        if self._shoal_faults.on_fault == "restart":
+            before = self._shared_tensordict_parent_root.select(*self._env_obs_keys, strict=False).clone()
         finish_writes(self.event)
         try:
             lost = team.carry_out(orders, self.BATCHED_PIPE_TIMEOUT)
@@ -256,16 +259,18 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
             ) from error
         self.__dict__["faults"] = lost
         if lost:
-            self._end_episodes(lost)
+            self._end_episodes(lost, before)
 
-    def _end_episodes(self, lost: Mapping[int, Fault]) -> None:
-        """The step of environments that were lost ends their episodes: reward 0, and the observation before. A new one's first
-        is at the root."""
+    def _end_episodes(self, lost: Mapping[int, Fault], before: Any) -> None:
+        """The step of environments that were lost ends their episodes: reward 0, and the observation that was at the root `before`
+        it. A new one's first is there now."""
         for i, fault in lost.items():
             warnings.warn(f"environment {i} was lost, and a new one is in its place: {fault.message}", stacklevel=4)
             if i not in self._worker_indices:
                 continue
-            following = self.shared_tensordicts[self._worker_indices.index(i)].get("next")
+            place = self._worker_indices.index(i)
+            following = self.shared_tensordicts[place].get("next")
+            following.update_(before[place])
             for key in self.reward_keys:
                 following.get(key).zero_()
             for key in self.done_keys:
