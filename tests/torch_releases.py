@@ -1,4 +1,4 @@
-"""Runs the tests of tensors with other releases of torch, on the extension modules that are built here.
+"""Runs the tests of tensors, and of policies that torch runs, with other releases of torch, on the extension modules that are built here.
 
     python tests/torch_releases.py                                  # 2.6.0, 2.9.1, 2.11.0 and the newest
     python tests/torch_releases.py 2.6.0 2.8.0 --keep               # these; their environments stay
@@ -33,6 +33,8 @@ TESTS = (
     "test_mp_pains.py",
     "test_mp_cuda.py",
     "test_mp_cuda_gpu.py",
+    "test_learn_export.py",
+    "test_learn_policy.py",
 )
 
 

@@ -111,10 +111,10 @@ def _torch(directory: Path, state: dict[str, Any]) -> bytes:
 
         def __init__(self) -> None:
             super().__init__()
-            self.policy = torch_policy(directory)
+            self.policy = torch_policy(directory).requires_grad_(False)
 
         def forward(self, observation: Any) -> torch.Tensor:
-            return cast("torch.Tensor", self.policy.predict(observation))
+            return cast("torch.Tensor", self.policy.best_actions(observation))
 
     space = space_from(state["observation_space"])
     rows = torch.export.Dim("rows")

@@ -185,6 +185,10 @@ class TorchPolicy(nn.Module):
     @torch.no_grad()
     def predict(self, observation: Any, memory: torch.Tensor | None = None) -> Any:
         """The deterministic actions for a batch, as the environment takes them; of recurrent PPO, what it remembers, too."""
+        return self.best_actions(observation, memory)
+
+    def best_actions(self, observation: Any, memory: torch.Tensor | None = None) -> Any:
+        """As predict(), and gradients are the caller's matter: what torch.export takes in every release."""
         head, _, *after = self(observation, memory)
         actions = self._actions(head)
         return (actions, *after) if after else actions
@@ -198,7 +202,9 @@ class TorchPolicy(nn.Module):
             return torch.maximum(torch.minimum(head, high), low).reshape(-1, *shape)
         best = torch.stack([part.argmax(-1) for part in head.split(self.choices, dim=-1)], dim=-1)
         start = description.get("start", 0)
-        return (best + torch.as_tensor(start).reshape(-1)).reshape(-1, *shape)
+        first = start if isinstance(start, int) else torch.as_tensor(start).reshape(-1)
+        actions: torch.Tensor = best + first
+        return actions.reshape(-1, *shape)
 
     def _features(self, observation: Any) -> torch.Tensor:
         dense, images = [], []

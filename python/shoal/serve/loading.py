@@ -18,7 +18,7 @@ __all__ = ["check", "load"]
 def check(models: Any, what: str) -> dict[str, Any]:
     """Refuses what no model can be loaded from, before any process starts."""
     if not isinstance(models, Mapping) or not models:
-        raise TypeError(f"{what} takes a dict from names to models, got {models!r}")
+        raise TypeError(f"{what} takes a dict from names to models, {{'NAME': model}}, got {models!r}")
     for name, model in models.items():
         if not isinstance(name, str):
             raise TypeError(f"{what}: a model's name is a str, got {name!r}")
