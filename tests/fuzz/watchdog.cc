@@ -94,8 +94,8 @@ void watch_for_crashes() {
 
 }  // namespace
 
-/// A thread that looks at how long the input takes. No timer: its signal would interrupt the system
-/// calls of the program.
+/// A thread that looks at how long the input takes, by its own looks: where it waits for a CPU, or is stopped, so is the
+/// input. No timer: its signal would interrupt the system calls of the program.
 class Watchdog::Clock {
  public:
   explicit Clock(std::chrono::seconds timeout) : timeout_(timeout), watched_(::pthread_self()) {
@@ -115,14 +115,16 @@ class Watchdog::Clock {
  private:
   void run() {
     std::unique_lock lock(mutex_);
+    constexpr std::chrono::milliseconds kLook{200};
     std::uint64_t seen = 0;
-    auto since = std::chrono::steady_clock::now();
-    while (!changed_.wait_for(lock, std::chrono::milliseconds(200), [this] { return over_; })) {
+    int looks = 0;  // at this input
+    while (!changed_.wait_for(lock, kLook, [this] { return over_; })) {
       const std::uint64_t now = number.load();
-      if (now != seen) since = std::chrono::steady_clock::now();
+      looks = now == seen ? looks + 1 : 0;
       seen = now;
-      if (now % 2 == 0 || std::chrono::steady_clock::now() - since < timeout_) continue;
+      if (now % 2 == 0 || looks * kLook < timeout_) continue;
       what_happened = "hang";
+      write_input();
       ::pthread_kill(watched_, SIGABRT);
       changed_.wait_for(lock, std::chrono::seconds(30), [this] { return over_; });
       std::_Exit(77);

@@ -117,7 +117,7 @@ def _torch(directory: Path, state: dict[str, Any]) -> bytes:
             return cast("torch.Tensor", self.policy.best_actions(observation))
 
     space = space_from(state["observation_space"])
-    rows = torch.export.Dim("rows")
+    rows = torch.export.Dim("rows", max=_MOST_ROWS)
     example = _mapped(lambda array: torch.as_tensor(np.stack([array, array])), space.sample())
     shapes = _mapped(lambda _: {0: rows}, space.sample())
     program = torch.export.export(Acting(), (example,), dynamic_shapes=(shapes,))
@@ -269,6 +269,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
+_MOST_ROWS = 2**31 - 1
+"""Of a batch of a program of torch.export, whose older releases refuse one without a limit."""
 _LIBRARY = "library_name: shoal"
 """What every card has in front."""
 

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kMinImageSide = 36;
 constexpr std::int64_t kMaxChannels = 32;
 constexpr std::int64_t kMaxFrames = 32;
+constexpr std::int64_t kMaxDense = std::int64_t{1} << 31;
 constexpr double kVarianceFloor = 1e-8;  // added to the variance, as SB3 and Gymnasium do
 
 enum class ImageOrder : std::uint8_t { kNone, kFirst, kLast };
@@ -116,24 +117,33 @@ void ObservationEncoder::add_leaf(const env::Leaf& leaf) {
         plan.moments = static_cast<std::int64_t>(normalized_.size());
         for (std::int64_t i = 0; i < numel; ++i) normalized_.push_back(dense_ + i);
       }
-      dense_ += numel;
+      widen(numel);
     }
   } else if (const auto* discrete = leaf.space.get_if<env::Discrete>()) {
     plan.form = Form::kOneHot;
     plan.n = {discrete->n};
     plan.start = {discrete->start};
-    dense_ += discrete->n;
+    widen(discrete->n);
   } else if (const auto* multi = leaf.space.get_if<env::MultiDiscrete>()) {
     plan.form = Form::kOneHot;
     plan.n = multi->nvec;
     plan.start = multi->start;
     plan.start.resize(plan.n.size(), 0);
-    for (const auto n : plan.n) dense_ += n;
+    for (const auto n : plan.n) widen(n);
   } else {
     plan.form = Form::kNumbers;  // MultiBinary
-    dense_ += numel;
+    widen(numel);
   }
   plans_.push_back(std::move(plan));
+}
+
+void ObservationEncoder::widen(std::int64_t elements) {
+  if (elements > kMaxDense - dense_)
+    throw InvalidArgument(fmt::format(
+        "learn from an observation space: as numbers its samples have more than {} elements, since "
+        "each choice of a Discrete is one",
+        kMaxDense));
+  dense_ += elements;
 }
 
 void ObservationEncoder::encode(std::span<const shm::TensorView> raw,

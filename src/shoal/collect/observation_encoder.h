@@ -77,6 +77,7 @@ class ObservationEncoder {
   };
 
   void add_leaf(const env::Leaf& leaf);
+  void widen(std::int64_t elements);
   void encode_leaf(const Plan& plan, const shm::TensorView& raw, std::int64_t from,
                    std::int64_t rows, std::span<const shm::TensorView> encoded,
                    std::int64_t to) const;

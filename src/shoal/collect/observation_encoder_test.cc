@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "shoal/os/error.h"
@@ -113,6 +114,13 @@ TEST(ObservationEncoder, ImagesTooSmallForTheNetworkAreFlattened) {
   const ObservationEncoder encoder(env::Space{env::Box{{DType::kU8, {8, 8, 3}}, {0}, {255}}});
   EXPECT_TRUE(encoder.image_paths().empty());
   EXPECT_EQ(encoder.dense(), 8 * 8 * 3);
+}
+
+TEST(ObservationEncoder, ChoicesThatNoVectorCanHoldAreRefused) {
+  const env::Space most = env::Discrete{.n = std::numeric_limits<std::int64_t>::max()};
+  const env::Space both = env::Tuple{{env::Discrete{.n = 13}, most}};
+  EXPECT_THROW(ObservationEncoder{most}, InvalidArgument);
+  EXPECT_THROW(ObservationEncoder{both}, InvalidArgument);
 }
 
 TEST(ObservationEncoder, NormalisesWithTheMomentsOfWhatItHasSeenAndClips) {
