@@ -90,7 +90,7 @@ def write_onnx(file: Path) -> None:
         ("double", np.int64, ()),
     ):
         graph.output(name, dtype, shape)
-    graph.write(file)
+    file.write_bytes(graph.as_bytes())
 
 
 if __name__ == "__main__":

@@ -44,23 +44,24 @@ NamedArray named(const std::string& name, const Array& array) {
   return named;
 }
 
+/// A one-dimensional NumPy array of its own.
+nb::object copied(std::span<const std::byte> bytes, const char* type) {
+  const nb::object view = nb::module_::import_("numpy").attr("frombuffer")(
+      nb::bytes(bytes.data(), bytes.size()), "dtype"_a = type);
+  return view.attr("copy")();
+}
+
 nb::dict weights(const NetworkActor& actor) {
   nb::dict result;
-  const nb::object numpy = nb::module_::import_("numpy");
   for (const NamedArray& array : actor.weights()) {
     const char* type = array.spec.dtype == shm::DType::kF64 ? "float64" : "float32";
-    nb::object flat = numpy.attr("frombuffer")(nb::bytes(array.bytes.data(), array.bytes.size()),
-                                               "dtype"_a = type);
-    result[array.name.c_str()] = flat.attr("reshape")(array.spec.shape).attr("copy")();
+    result[array.name.c_str()] = copied(array.bytes, type).attr("reshape")(array.spec.shape);
   }
   return result;
 }
 
 nb::object memory(const NetworkActor& actor) {
-  const auto bytes = std::as_bytes(actor.memory());
-  const nb::object flat = nb::module_::import_("numpy").attr("frombuffer")(
-      nb::bytes(bytes.data(), bytes.size()), "dtype"_a = "float32");
-  return flat.attr("copy")();
+  return copied(std::as_bytes(actor.memory()), "float32");
 }
 
 void load_memory(

@@ -227,40 +227,25 @@ class Collector:
         elif mode != "sync" or calls_of < self.num_envs:
             num_workers = num_workers or 0
         make["num_workers"] = num_workers
+        of_all = Setup(
+            env,
+            0,
+            self.num_envs,
+            self.num_envs,
+            make,
+            policy,
+            calls_of,
+            next_obs,
+            self.seed,
+            None,
+            action_mask,
+            all_outputs=init_random_frames > 0,
+        )
         self._source: Source
         if mode == "sync":
             make |= {"context": context, "on_fault": on_fault, "timeout": timeout, "worker": worker}
-            setup = Setup(
-                env,
-                0,
-                self.num_envs,
-                self.num_envs,
-                make,
-                policy,
-                calls_of,
-                next_obs,
-                self.seed,
-                timeout,
-                action_mask,
-                cohorts or 1,
-                all_outputs=init_random_frames > 0,
-            )
-            self._source = InProcess(setup)
+            self._source = InProcess(replace(of_all, timeout=timeout, cohorts=cohorts or 1))
         else:
-            of_all = Setup(
-                env,
-                0,
-                self.num_envs,
-                self.num_envs,
-                make,
-                policy,
-                calls_of,
-                next_obs,
-                self.seed,
-                None,
-                action_mask,
-                all_outputs=init_random_frames > 0,
-            )
             setups = [
                 replace(of_all, first=first, count=count) for first, count in shares(self.num_envs, self.num_collectors)
             ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,11 +85,8 @@ class Graph:
         """`name`, or one like it where a value is called that already."""
         return self._new_name(name) if name in self._taken else self._take(name)
 
-    def write(self, file: str | os.PathLike[str], metadata: dict[str, str] | None = None) -> None:
-        Path(file).write_bytes(self.as_bytes(metadata))
-
     def as_bytes(self, metadata: dict[str, str] | None = None) -> bytes:
-        """What the file has in it."""
+        """What an .onnx file has in it."""
         graph = _message(
             *((1, node) for node in self._nodes),
             (2, self._name),

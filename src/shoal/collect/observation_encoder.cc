@@ -57,9 +57,13 @@ void one_hot(const T* in, std::span<const std::int64_t> n, std::span<const std::
   }
 }
 
+std::int64_t frames_of(std::span<const std::int64_t> shape) {
+  return shape.size() == 4 ? shape[0] : 1;
+}
+
 // What an image of that order is stored as. The channels of stacked frames follow each other.
 std::vector<std::int64_t> stored_shape(std::span<const std::int64_t> shape, ImageOrder order) {
-  const std::int64_t frames = shape.size() == 4 ? shape[0] : 1;
+  const std::int64_t frames = frames_of(shape);
   const auto s = shape.last(3);
   if (order == ImageOrder::kFirst) return {frames * s[0], s[1], s[2]};
   return {frames * s[2], s[0], s[1]};
@@ -113,11 +117,11 @@ void ObservationEncoder::add_leaf(const env::Leaf& leaf) {
       image_paths_.push_back(leaf.path);
     } else {
       plan.form = box->spec.dtype == shm::DType::kU8 ? Form::kBytes : Form::kNumbers;
+      widen(numel);
       if (plan.form == Form::kNumbers && options_.normalize) {
         plan.moments = static_cast<std::int64_t>(normalized_.size());
-        for (std::int64_t i = 0; i < numel; ++i) normalized_.push_back(dense_ + i);
+        for (std::int64_t i = 0; i < numel; ++i) normalized_.push_back(plan.offset + i);
       }
-      widen(numel);
     }
   } else if (const auto* discrete = leaf.space.get_if<env::Discrete>()) {
     plan.form = Form::kOneHot;
@@ -180,7 +184,7 @@ void ObservationEncoder::encode_leaf(const Plan& plan, const shm::TensorView& ra
   const std::int64_t numel = raw.row.numel();
   if (plan.form == Form::kImageFirst || plan.form == Form::kImageLast) {
     const auto& image = encoded[static_cast<std::size_t>(plan.image)];
-    const std::int64_t frames = raw.row.shape.size() == 4 ? raw.row.shape[0] : 1;
+    const std::int64_t frames = frames_of(raw.row.shape);
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::byte* in = raw.row_data(from + r);
       if (plan.form == Form::kImageFirst) {

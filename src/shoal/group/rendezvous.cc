@@ -59,8 +59,8 @@ bool rank_0_is_on_loopback(const Launch& launch) {
   }
 }
 
-/// Whether no rank can come from another machine. Rank 0's own name may stand for the loopback on its machine, and for an
-/// address of the network on all others, which have the secret.
+/// Whether no rank can come from another machine. Rank 0's own name may stand for the loopback on its
+/// machine, and for an address of the network on all others, which have the secret.
 bool stays_on_loopback(const Launch& launch, const JoinOptions& options) {
   const std::string& address = launch.address;
   const bool says_so = address == "localhost" || address.starts_with("127.") || address == "::1";
@@ -76,6 +76,7 @@ class Rendezvous {
         deadline_(os::deadline_after(options.timeout)),
         answer_deadline_(deadline_ > os::kNoDeadline - kAnswer ? os::kNoDeadline
                                                                : deadline_ + kAnswer),
+        on_loopback_(!launch.one_host() && stays_on_loopback(launch, options)),
         me_{launch.rank, this_host(), static_cast<int>(::getpid())} {}
 
   Meeting run() {
@@ -241,9 +242,8 @@ class Rendezvous {
 
   /// Where others come to; nobody where the port (0: any) is taken.
   std::optional<os::StreamListener> listen_at(int port) const {
-    return stays_on_loopback(launch_, options_)
-               ? os::StreamListener::bind_host(launch_.address, port)
-               : os::StreamListener::bind(false, port);
+    return on_loopback_ ? os::StreamListener::bind_host(launch_.address, port)
+                        : os::StreamListener::bind(false, port);
   }
 
   os::StreamListener listen() {
@@ -277,10 +277,9 @@ class Rendezvous {
     for (Guest& guest : guests) {
       if (!guest.greeting->for_data) continue;
       meeting_.data.push_back(guest.link.take_stream());
-      welcome.places.push_back({stays_on_loopback(launch_, options_)
-                                    ? launch_.address
-                                    : meeting_.data.back().peer_address(),
-                                guest.greeting->port});
+      welcome.places.push_back(
+          {on_loopback_ ? launch_.address : meeting_.data.back().peer_address(),
+           guest.greeting->port});
     }
     for (Guest& guest : guests) {
       if (guest.greeting->for_data) continue;
@@ -638,6 +637,7 @@ class Rendezvous {
   const std::size_t arena_bytes_;
   const os::Deadline deadline_;
   const os::Deadline answer_deadline_;  // for what a peer with the same deadline says of it
+  const bool on_loopback_;              // asked once: it looks a name up
   const os::Deadline started_ = os::Clock::now();
   const Member me_;
   std::chrono::milliseconds pause_ = kShortestPause;
