@@ -93,6 +93,176 @@ def test_a_script_without_a_guard_that_has_to_run_again_is_an_error_and_no_recur
     assert printed.endswith("\n1\n")
 
 
+EVERY_METHOD = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("workers", ["Pool(1, begin, ('it',))", "Executor(1, ctx, begin, ('it',))"])
+def test_tasks_see_what_the_initializer_has_set(workers: str, method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        f"""
+        import sys
+        from concurrent.futures import ProcessPoolExecutor as Executor
+        import shoal.multiprocessing as mp
+        name = None
+        kept = {{}}
+        class Kept: value = None
+        def begin(value):
+            global name
+            name = kept["value"] = Kept.value = task.value = value
+        def task(x): return x, name, kept.get("value"), Kept.value, task.value
+        def other(x): return x, name, Kept.value
+        if __name__ == "__main__":
+            ctx = mp.get_context(sys.argv[1])
+            Pool = ctx.Pool
+            with {workers} as workers:
+                print(*workers.map(task, [1]))
+                print(*workers.map(other, [2]))
+            print(name, kept, Kept.value, hasattr(task, "value"))
+        """,
+        method,
+    )
+    assert printed.split("\n") == ["(1, 'it', 'it', 'it', 'it')", "(2, 'it', 'it')", "None {} None False", ""]
+
+
+@EVERY_METHOD
+def test_tasks_see_what_other_tasks_have_set(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys
+        import shoal.multiprocessing as mp
+        count = 0
+        def add(_, done=[]):
+            global count
+            count += 1
+            done.append(count)
+            return len(done)
+        def look(_): return count, add(None)
+        if __name__ == "__main__":
+            with mp.get_context(sys.argv[1]).Pool(1) as pool:
+                print(pool.map(add, [0, 0]), pool.map(look, [0]), pool.map(lambda _: count, [0]), count)
+        """,
+        method,
+    )
+    assert printed == "[1, 2] [(2, 3)] [3] 0\n"
+
+
+@EVERY_METHOD
+def test_tasks_see_what_the_program_has_changed_since(method: str, tmp_path: Path) -> None:
+    """As in a notebook, where a cell is changed and run again while the pool lives."""
+    printed = program(
+        tmp_path,
+        """
+        import sys
+        import numpy as np
+        import shoal.multiprocessing as mp
+        limit = 1
+        own = "program's"
+        settings = {"rate": 1}
+        class Scale: factor = 1
+        class Point:
+            def __init__(self, x): self.x, self.how = x, abs
+        point, array, mine = Point(1), np.zeros(3), np.zeros(3)
+        def step(x): return x + 1
+        def task(x, more=0):
+            global own
+            own = "worker's"
+            mine[:] += 1
+            return step(x) * Scale.factor + more, limit, settings["rate"], point.x, int(array[0]), int(mine[0])
+        def whose(_): return own
+        if __name__ == "__main__":
+            with mp.get_context(sys.argv[1]).Pool(1) as pool:
+                print(*pool.map(task, [1]))
+                first = step
+                def step(x): return x + 2
+                class Scale: factor = 10
+                task.__defaults__ = (5,)
+                limit, own, settings["rate"], point.x, array[:], mine[:] = 2, "changed", 2, 2, 2, 2
+                print(*pool.map(task, [1]), *pool.map(whose, [1]))
+                step = first
+                print(*pool.map(task, [1]))
+        """,
+        method,
+    )
+    if method == "fork":  # what a forked worker may have changed in place is its own
+        assert printed.split("\n") == ["(2, 1, 1, 1, 0, 1)", "(30, 2, 1, 1, 0, 2) worker's", "(20, 2, 1, 1, 0, 3)", ""]
+    else:
+        assert printed.split("\n") == ["(2, 1, 1, 1, 0, 1)", "(35, 2, 2, 2, 2, 2) worker's", "(25, 2, 2, 2, 2, 3)", ""]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_script_that_runs_again_keeps_what_has_come(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import functools, sys
+        import shoal.multiprocessing as mp
+        name = None
+        def begin(value):
+            global name
+            name = value
+        def task(_): return name, cached()
+        @functools.lru_cache
+        def cached(): return name
+        if __name__ == "__main__":
+            with mp.get_context(sys.argv[1]).Pool(1, begin, ("it",)) as pool:
+                print(pool.map(lambda _: name, [0]), pool.map(task, [0]), pool.map(begin, ["other"]), pool.map(task, [0]))
+        """,
+        method,
+    )
+    assert printed == "['it'] [('it', 'it')] [None] [('other', 'it')]\n"
+
+
+@EVERY_METHOD
+def test_what_a_worker_sends_back_changes_nothing_of_the_program(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys
+        import shoal.multiprocessing as mp
+        name = "program's"
+        def tell(): return name, extra
+        def task(_):
+            global name, extra
+            name = extra = "worker's"
+            return tell
+        if __name__ == "__main__":
+            with mp.get_context(sys.argv[1]).Pool(1) as pool:
+                [back] = pool.map(task, [0])
+            print(back(), name, "extra" in globals(), back is tell)
+        """,
+        method,
+    )
+    assert printed == '("worker\'s", "worker\'s") program\'s False False\n'
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_globals_that_cannot_be_compared_stay(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys
+        import shoal.multiprocessing as mp
+        class Strange:
+            def __init__(self): self.count = 0
+            def __reduce__(self):
+                if mp.current_process().name != "MainProcess": raise RuntimeError("never from here")
+                return Strange, ()
+        strange = Strange()
+        def task(_):
+            strange.count += 1
+            return strange.count
+        if __name__ == "__main__":
+            with mp.get_context(sys.argv[1]).Pool(1) as pool:
+                print(pool.map(task, [0, 0]), pool.map(lambda x: task(x), [0]))
+        """,
+        method,
+    )
+    assert printed == "[1, 2] [3]\n"
+
+
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 def test_launcher_variables_are_hidden_but_not_the_programs_own(method: str, tmp_path: Path) -> None:
     printed = program(

@@ -25,7 +25,7 @@ import cloudpickle
 
 from shoal import _core
 from shoal.ipc.pickling import explain
-from shoal.multiprocessing import reduction
+from shoal.multiprocessing import main_module, reduction
 from shoal.multiprocessing.settings import Settings
 from shoal.process.error_report import pack_exception, unpack_exception
 
@@ -102,16 +102,22 @@ class _Functions:
     """Unpickles functions, and keeps the last of them."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, Any] = {}
+        self._kept: dict[bytes, tuple[Any, main_module.Arrivals]] = {}
+        self._last = b""
 
     def load(self, data: bytes) -> Any:
-        function = self._kept.get(data)
-        if function is None:
-            function = loads(data)
+        if data in self._kept:
+            function, came = self._kept[data]
+            if data != self._last:
+                main_module.meet(came)
+        else:
+            with main_module.arrivals() as came:
+                function = loads(data)
             if isinstance(function, (FunctionType, BuiltinFunctionType, type)):  # others may have a state of their own
                 if len(self._kept) >= _KEPT_FUNCTIONS:
                     self._kept.pop(next(iter(self._kept)))
-                self._kept[data] = function
+                self._kept[data] = function, came
+        self._last = data
         return function
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from shoal import _core
 from shoal.errors import ForkRefused
 from shoal.ipc.pickling import explain
-from shoal.multiprocessing import child, reduction
+from shoal.multiprocessing import child, main_module, reduction
 from shoal.multiprocessing.start_methods import Options
 from shoal.process import _launcher
 from shoal.process._importing import refuse_to_start
@@ -196,6 +196,7 @@ class ForkPopen(popen_fork.Popen):
         parent = os.getpid()
         parent_sentinel = own_pidfd()
         code = 1
+        main_module.before_fork()
         self.pid = os.fork()
         if self.pid == 0:
             try:
