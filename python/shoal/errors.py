@@ -31,7 +31,8 @@ class Error(RuntimeError):
 
 _OF_SIGKILL = (
     "\nSIGKILL that nobody sent is mostly the kernel's, where memory is short: dmesg tells. "
-    "docs/reference/errors.md has under WorkerDied how to go on."
+    "Fewer workers take less, shoal.WorkerOptions(memory_limit=…) is a bound, and on_fault='restart' goes on without a stop: "
+    'the guide\'s page "Errors", WorkerDied.'
 )
 
 

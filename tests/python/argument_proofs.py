@@ -787,9 +787,17 @@ ALSO_CALLED: dict[str, tuple[str, ...]] = {
 
 # Flags of commands: the commands' own tests, by file.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "train": (ATARI, "test_cli", "test_cli_train", "test_learn_env_options", "test_examples_cpp", REMOTE),
+    "train": (
+        ATARI,
+        "test_cli",
+        "test_cli_train",
+        "test_cli_train_resume",
+        "test_learn_env_options",
+        "test_examples_cpp",
+        REMOTE,
+    ),
     "collect": (REMOTE,),
-    "evaluate": ("test_cli_train", "test_examples_cpp", OWN),
+    "evaluate": ("test_cli_eval", "test_examples_cpp", OWN),
     "plot": ("test_cli", "test_cli_train"),
     "envs": ("test_cli", "test_examples_cpp"),
     "doctor": ("test_doctor",),

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 import shoal.multiprocessing.reduction as reduction
-
-
-def skip_fork_beside_nccl(method):
-    """A torch with CUDA loads NCCL, beside which a fork is refused."""
-    if method == "fork" and torch.backends.cuda.is_built():
-        pytest.skip("a torch with CUDA loads NCCL, which does not survive a fork")
 
 
 def same_process(obj):

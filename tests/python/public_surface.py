@@ -49,7 +49,7 @@ HANDED_OUT = frozenset(
 
 FOR_SHOAL = frozenset(
     "FaultPolicy.settings compat.pettingzoo.ParallelVectorEnv.reset_rows compat.pettingzoo.ParallelVectorEnv.said_by_row"
-    " compat.pettingzoo.ParallelVectorEnv.step_rows learn.ModulePolicy.evaluate learn.Policy.evaluate learn.TorchPolicy.best_actions Worker.scope Worker.set_seed WorkerPool.open multiprocessing.connection.Connection.send_raw"
+    " compat.pettingzoo.ParallelVectorEnv.step_rows learn.ModulePolicy.evaluate learn.Policy.evaluate learn.TorchPolicy.best_actions VectorEnv.finish_interrupted Worker.scope Worker.set_seed WorkerPool.open multiprocessing.connection.Connection.send_raw"
     " multiprocessing.pool.Pool.Process multiprocessing.synchronize.Barrier.complete process.Launcher.begin"
     " process.Launcher.pack process.Launcher.start_process".split()
 )

@@ -264,9 +264,9 @@ def test_an_id_that_two_files_here_register_is_asked_about(shoal, tmp_path):
 @pytest.mark.parametrize(
     ("env", "module", "package"),
     [
-        ("LunarLander-v3", "Box2D", "gymnasium[box2d]"),
-        ("HalfCheetah-v5", "mujoco", "gymnasium[mujoco]"),
-        ("ALE/Pong-v5", "ale_py", "gymnasium[atari]"),
+        ("LunarLander-v3", "Box2D", "shoal[box2d]"),
+        ("HalfCheetah-v5", "mujoco", "shoal[mujoco]"),
+        ("ALE/Pong-v5", "ale_py", "shoal[atari]"),
     ],
 )
 def test_a_missing_extra_is_the_command_that_installs_it(shoal, monkeypatch, env, module, package):
@@ -461,13 +461,13 @@ def test_what_an_id_needs_is_installed_in_a_source_folder_and_named_elsewhere(sh
         installed.append((folder, pins, options))
         return True
 
-    monkeypatch.setattr(environments, "lacks", lambda name: "gymnasium[box2d]")
+    monkeypatch.setattr(environments, "lacks", lambda name: "shoal[box2d]")
     monkeypatch.setattr(environments, "install", install)
     monkeypatch.setattr(sys, "prefix", str(source / ".venv"))
     assert environments.resolve("LunarLander-v3") == "LunarLander-v3"
     assert installed == [(source, "requirements-box2d.txt", ("--only-binary", ":all:"))]
     monkeypatch.setattr(sys, "prefix", "/usr")
-    needs = "LunarLander-v3 needs gymnasium[box2d], which is not installed:"
+    needs = "LunarLander-v3 needs shoal[box2d], which is not installed:"
     assert_one_line(shoal("train", "LunarLander-v3"), 1, needs, "-m pip install")
     assert len(installed) == 1, "an environment of the user's own is left as it is"
 

@@ -1,55 +1,34 @@
-"""`shoal train` and `shoal eval` on short real runs: what they print, write, and do when they are interrupted."""
+"""`shoal train` on short real runs: what they print and write, and what is wrong use."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
+import logging
 import os
 import pty
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
-import learn_envs
-from cli_calls import assert_one_line
-from shoal import learn
-from shoal.cli import main
-from shoal.cli.training import Terminated
-
-SHORT = ["--total-steps", "512", "--num-envs", "4", "--quiet"]
-SHORT += [
-    f"--set={setting}"
-    for setting in ("final_episodes=6", "eval_episodes=2", "eval_envs=2", "eval_every=256", "num_steps=32")
-]
+from cli_calls import SHORT, assert_one_line, caller, trained_run
+from shoal.learn.config import rounded_steps
 
 
 @pytest.fixture
 def shoal(capsys, tmp_path, monkeypatch):
     """Calls the command in an empty folder: status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        status = main([str(argument) for argument in arguments])
-        return (status, *capsys.readouterr())
-
-    return call
+    return caller(capsys, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """The folder of a run that has ended. Not to be changed."""
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    assert main(["train", "shoal/CartPole-v1", *SHORT, "--seed", "3", "--run-dir", str(folder)]) == 0
-    return folder
+    return trained_run(tmp_path_factory.mktemp("trained"))
 
 
 # --- what a run leaves and says
@@ -214,6 +193,40 @@ def test_without_a_terminal_progress_is_lines_on_stderr(shoal, monkeypatch):
     assert "of 512 steps" not in out
 
 
+def test_steps_that_are_rounded_up_to_whole_iterations_are_told_at_the_start(shoal, caplog):
+    caplog.set_level(logging.INFO, "shoal.learn")
+    settings = ["--num-envs", "8", "--set", "num_steps=16", "--set", "final_episodes=1", "--run-dir", "run"]
+    settings += ["--set", "target_return=null"]
+    status, out, err = shoal("train", "shoal/CartPole-v1", "--total-steps", "300", *settings)
+    told = (
+        "total_steps=300 ends within an iteration, which is num_envs=8 times num_steps=16 steps; "
+        "the run makes whole ones, at most 384 steps"
+    )
+    assert status == 0 and err.splitlines()[0] == told and [record.getMessage() for record in caplog.records] == [told]
+    assert out.startswith("shoal/CartPole-v1 trained for 384 steps")
+    status, out, err = shoal("train", "--resume", "run", "--total-steps", "512")
+    assert status == 0 and "whole ones" not in err and "trained for 512 steps" in out
+    status, out, err = shoal("train", "--resume", "run", "--total-steps", "600", "--quiet")
+    assert status == 0 and "whole ones" not in err and "trained for 640 steps" in out
+
+
+@pytest.mark.parametrize(
+    ("changed", "end"),
+    [
+        ({}, "at most 2,048 steps"),
+        ({"total_steps": 2048}, None),
+        ({"total_steps": 1}, "at most 64 steps"),
+        ({"algorithm": "a3c"}, None),
+        ({"sync_fraction": 0.5}, None),
+    ],
+)
+def test_what_is_said_of_rounding_is_what_a_run_does(changed, end):
+    config = {"algorithm": "ppo", "total_steps": 2000, "num_envs": 2, "num_steps": 32, "sync_fraction": 1.0, **changed}
+    told = rounded_steps(config)
+    assert told is None if end is None else told.endswith(end)
+    assert rounded_steps(config, made=5000) is None
+
+
 def test_on_a_terminal_progress_is_a_bar(tmp_path):
     arguments = [argument for argument in SHORT if argument != "--quiet"]
     terminal, other_end = pty.openpty()
@@ -242,13 +255,6 @@ def read_terminal(descriptor: int) -> str:
         except OSError:  # EIO
             os.close(descriptor)
             return data.decode()
-
-
-def starts(events: Path) -> list[int]:
-    """The steps at which an event file says that a run was started anew."""
-    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
-    return [event.step for event in LegacyEventFileLoader(str(events)).Load() if event.HasField("session_log")]
 
 
 OWN_MODULE = """
@@ -382,253 +388,6 @@ def test_a_folder_that_cannot_be_written_is_said_with_the_remedy(shoal, monkeypa
     assert_one_line(shoal("train", "--resume", trained), 1, "make it writable, or copy it")
     assert_one_line(shoal("export", trained, "--to", "onnx"), 1, "permission denied; name a file elsewhere by --output")
     assert_one_line(shoal("eval", trained, "--gif", "x.gif"), 1, "cannot write 'x.gif'")
-
-
-# --- interruption
-
-
-@pytest.mark.parametrize(
-    ("sent", "status", "to"),
-    [(signal.SIGINT, 130, "the group"), (signal.SIGTERM, 143, "the process"), (signal.SIGTERM, 143, "the group")],
-)
-def test_a_signal_stops_with_a_checkpoint_and_the_command_to_resume(tmp_path, sent, status, to):
-    command = [sys.executable, "-m", "shoal.cli", "train"]
-    arguments = ["CartPole-v1", "--total-steps", "100000000", "--num-workers", "2", "--run-dir", "run"]
-    arguments += ["--set", "target_return=null", "--set", "eval_every=0", "--json"]
-    process = subprocess.Popen(
-        [*command, *arguments],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    progress = tmp_path / "run" / "progress.jsonl"
-    deadline = time.monotonic() + 60
-    while not (progress.exists() and progress.stat().st_size) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    # A terminal and `timeout` send it to the group.
-    (os.killpg if to == "the group" else os.kill)(process.pid, sent)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (status, ""), err
-    assert re.fullmatch(
-        r"stopping after this iteration …\nshoal: stopped after [\d,]+ steps; go on with:  shoal train --resume run\n",
-        err,
-    ), err
-    stopped_at = json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())
-    assert stopped_at["format"] == "shoal.checkpoint"
-    assert list((tmp_path / "run").glob("events.out.tfevents.*"))
-
-
-WAITING = """
-import gymnasium
-import learn_envs
-
-
-class Waiting(learn_envs.Drift):
-    # Says once that it is stepped, and goes on when it is told to.
-
-    has_waited = False
-
-    def step(self, action):
-        if not Waiting.has_waited:
-            Waiting.has_waited = True
-            open("stepped", "w").close()
-            open("go on").close()
-        return super().step(action)
-
-
-gymnasium.register("Waiting-v0", Waiting)
-"""
-
-
-def test_further_sigterms_do_not_disturb_the_first(tmp_path):
-    (tmp_path / "waiting_task.py").write_text(WAITING)
-    for name in ("stepped", "go on"):
-        os.mkfifo(tmp_path / name)
-    arguments = ["train", "waiting_task:Waiting-v0", *SHORT, "--num-workers", "0", "--run-dir", "run"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shoal.cli", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        (tmp_path / "stepped").open().close()  # waits until it is
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        assert process.stderr.readline() == "stopping after this iteration …\n"
-        process.send_signal(signal.SIGTERM)
-        (tmp_path / "go on").open("w").close()
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert (process.returncode, out) == (143, "")
-    assert err == "shoal: stopped after 128 steps; go on with:  shoal train --resume run\n"
-
-
-def test_a_sigterm_beside_the_iterations_is_told_alike(shoal, monkeypatch):
-    def terminated(*_):
-        raise Terminated
-
-    train = ["train", "shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
-    with monkeypatch.context() as patched:
-        patched.setattr("shoal.learn.Trainer.start", terminated)
-        assert_one_line(shoal(*train), 143, "shoal: stopped before the first step\n")
-    monkeypatch.setattr("shoal.cli.events.EventLog.close", terminated)
-    assert_one_line(shoal(*train), 143, "shoal: stopped; go on with:  shoal train --resume run\n")
-
-
-def test_a_run_that_begins_in_the_folder_of_a_killed_one_has_its_own_events_alone(shoal, tmp_path):
-    train = ["train", "shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
-    Path("run").mkdir()
-    Path("run/events.out.tfevents.others").touch()
-    for number in range(2):
-        assert shoal(*train)[0] == 0
-        names = [path.name for path in Path("run").glob("events.out.tfevents.*")]
-        assert len(names) == 2 - number and ("events.out.tfevents.others" in names) == (number == 0)
-        shutil.rmtree("run/checkpoints/last")  # as of one that was killed before it was written
-
-
-def test_a_run_on_no_id_is_resumed_on_one_that_is_named(shoal, tmp_path):
-    learn.train(
-        learn_envs.Drift, run_dir="run", total_steps=64, num_envs=2, num_steps=16, num_workers=0, pause_at_step=32
-    )
-    named = "trained on Drift, which is not an id: name one,  shoal train MODULE:ID --resume run\n"
-    assert_one_line(shoal("train", "--resume", "run"), 2, named)
-    (tmp_path / "drift_task.py").write_text(
-        "import gymnasium, learn_envs\ngymnasium.register('Drift-v0', learn_envs.Drift)\n"
-    )
-    resumed = shoal("train", "drift_task:Drift", "--resume", "run", "--num-workers", "0", "--json", "-q")
-    assert resumed[0] == 0, resumed[2]
-    assert json.loads(resumed[1])["steps"] == 64
-    shutil.rmtree("run/checkpoints/last")
-    resumed = shoal("train", "drift_task:Drift", "--resume", "run")
-    assert_one_line(resumed, 2, "start it anew", "shoal train drift_task:Drift-v0 --run-dir run")
-
-
-def test_resume_takes_its_environment_as_a_new_run_does(shoal):
-    train = ["--run-dir", "run", "--num-workers", "0", "--set", "pause_at_step=128"]
-    assert shoal("train", "CartPole-v1", *SHORT, *train)[0] == 0
-    status, out, err = shoal("train", "CartPole", "--resume", "run", "--num-workers", "0", "--json", "-q")
-    assert status == 0, err
-    assert json.loads(out)["steps"] == 512
-
-
-def test_a_paused_run_goes_on(shoal, tmp_path):
-    status, out, _ = shoal("train", "shoal/CartPole-v1", *SHORT, "--set", "pause_at_step=256", "--run-dir", "run")
-    assert status == 0 and "go on     shoal train --resume run\n" in out
-    status, out, err = shoal("train", "--resume", "run", "--json", "--quiet")
-    assert status == 0, err
-    assert json.loads(out)["steps"] == 512
-    first, second = sorted((tmp_path / "run").glob("events.out.tfevents.*"), key=lambda file: file.stat().st_mtime_ns)
-    assert starts(first) == [] and starts(second) == [256]  # from where TensorBoard drops what the first file has
-    steps = [json.loads(line)["step"] for line in (tmp_path / "run/progress.jsonl").read_text().splitlines()]
-    assert steps == sorted(steps) and steps[-1] == 512
-
-
-def test_resume_refuses_another_environment_and_folder(shoal, trained, tmp_path):
-    assert_one_line(shoal("train", "Pendulum-v1", "--resume", trained), 2, "is a run on shoal/CartPole-v1")
-    assert_one_line(shoal("train", "--resume", trained, "--run-dir", "x"), 2, "leave out --run-dir")
-    assert_one_line(shoal("train", "--resume", "nowhere"), 2, "there is no folder 'nowhere'")
-
-
-def test_resuming_what_is_over_says_so(shoal):
-    train = ["shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
-    assert shoal("train", *train, "--set", "target_return=1", "--set", "eval_every=128")[0] == 0
-    status, out, err = shoal("train", "--resume", "run", "--total-steps", "1024", "--quiet")
-    first, second = out.splitlines()[:2]
-    assert (status, err) == (0, "") and "reached its target_return already" in first, out
-    assert "--set target_return=null" in first and "reached its target after" in second
-    status, out, _ = shoal("train", "--resume", "run", "--total-steps", "1024", "--set", "target_return=null", "-q")
-    assert status == 0 and "already" not in out and "trained for 1,024 steps" in out
-    status, out, err = shoal("train", "--resume", "run", "--json", "--quiet")
-    assert status == 0 and json.loads(out)["steps"] == 1024
-    assert err.startswith("The run had made its 1,024 steps already")
-
-
-def test_resuming_before_the_first_checkpoint_says_how_to_begin_anew(shoal, trained):
-    Path("run").mkdir()
-    Path("run/config.json").write_bytes((trained / "config.json").read_bytes())
-    anew = "shoal train shoal/CartPole-v1 --run-dir run --set save_every_seconds=10"
-    parts = ["ended before its first checkpoint", "save_every_seconds (60) seconds", anew]
-    assert_one_line(shoal("train", "--resume", "run"), 2, *parts)
-    with Path("run/lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert_one_line(shoal("train", "--resume", "run"), 2, "another process is training in 'run'")
-
-
-# --- eval
-
-
-def test_eval_says_how_good_the_policy_is(shoal, trained):
-    status, out, err = shoal("eval", trained, "--episodes", "7")
-    assert (status, err) == (0, "")
-    assert re.fullmatch(r"shoal/CartPole-v1: mean return [\d.]+ ± [\d.]+ over 7 episodes\n", out)
-
-
-def test_eval_json_is_alone_on_stdout_and_the_same_each_time(shoal, trained):
-    answers = []
-    for workers in ("1", "2"):
-        status, out, _ = shoal("eval", trained, "--episodes", "8", "--seed", "11", "--num-workers", workers, "--json")
-        assert status == 0 and out.count("\n") == 1
-        answers.append(json.loads(out))
-    assert answers[0] == answers[1]
-    assert answers[0]["episodes"] == 8 and answers[0]["mean_return"] > 0 and answers[0]["std_return"] >= 0
-
-
-def test_eval_of_a_native_policy_on_gymnasiums_twin_is_the_same(shoal, trained):
-    native, twin = (
-        json.loads(shoal("eval", trained, "--episodes", "8", "--json", *more)[1])
-        for more in ([], ["--env", "CartPole-v1"])
-    )
-    assert native["mean_return"] == twin["mean_return"]
-
-
-def test_eval_draws_an_episode(shoal, trained, tmp_path):
-    from PIL import Image
-
-    status, out, err = shoal("eval", trained, "--episodes", "1", "--gif", "episode.gif")
-    assert (status, err) == (0, "")
-    assert re.search(r"episode.gif   an episode of return ([\d.]+)\n", out)
-    with Image.open(tmp_path / "episode.gif") as image:
-        assert image.n_frames > 5 and image.size == (600, 400)
-
-
-def test_eval_says_that_drawing_lacks_a_package_before_it_plays(shoal, trained, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pygame", None)
-    monkeypatch.setattr("shoal.learn.evaluate", lambda *_, **__: pytest.fail("it has played"))
-    assert_one_line(shoal("eval", trained, "--gif", "x.gif"), 1, "drawing needs another package", "classic-control")
-
-
-def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):
-    assert_one_line(shoal("eval", "nowhere"), 2, "there is no folder 'nowhere'")
-    assert_one_line(shoal("eval", trained, "--checkpoint", "bets"), 2, "best or last", "did you mean best?")
-    assert_one_line(shoal("eval", trained, "--gif", "no/x.gif"), 2, "no folder 'no'")
-    assert_one_line(shoal("eval", trained, "--env", "Pendulum-v1"), 1, "the policy was trained with")
-    assert_one_line(shoal("eval", trained, "--episodes", "0"), 2, "--episodes")
-
-
-def test_eval_of_a_damaged_checkpoint_says_so(shoal, trained, tmp_path):
-    import shutil
-
-    run = tmp_path / "damaged"
-    shutil.copytree(trained, run)
-    for file in run.glob("checkpoints/*/policy.safetensors"):
-        data = bytearray(file.read_bytes())
-        data[-1] ^= 1
-        file.write_bytes(data)
-    assert_one_line(shoal("eval", run), 1, "policy.safetensors")
-
-
-def test_eval_before_the_first_checkpoint_says_so(shoal, tmp_path, trained):
-    run = tmp_path / "young"
-    run.mkdir()
-    (run / "config.json").write_bytes((trained / "config.json").read_bytes())
-    assert_one_line(shoal("eval", run), 1, "holds no policy")
 
 
 # --- several processes

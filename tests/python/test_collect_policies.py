@@ -14,7 +14,7 @@ from gymnasium import spaces
 import shoal
 from collect_policies import CARTPOLE, POLICIES, Linear, Remembers, batches, coin, torch_policy, zeros
 from same import assert_same
-from sample_envs import CounterEnv
+from sample_envs import CounterEnv, SpaceEnv
 
 # --- policies
 
@@ -225,6 +225,46 @@ def test_a_policy_that_answers_wrongly_is_told_so(policy: Any, message: str) -> 
             next(collector)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: zeros, r"policy\(obs\).*<lambda>\(\) is not called so \(too many.*give what it returns"),
+        (lambda observation_space, action_space: zeros, r"is not called so \(missing a required.*give what it returns"),
+        (
+            lambda width: zeros,
+            r"gave no actions but 'function', which can be called itself: .* give policy= what it returns",
+        ),
+        (Remembers, r"got <class '.*Remembers'>, a class: give what is made of it, Remembers\(…\)"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["sync", "multi_sync"])
+def test_what_makes_a_policy_is_told_from_one(make: Any, message: str, mode: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        next(shoal.Collector(CARTPOLE, make, num_envs=2, frames_per_batch=4, mode=mode))
+
+
+def test_a_policy_that_carries_a_state_is_asked_with_it() -> None:
+    def policy(obs: np.ndarray) -> np.ndarray:
+        return zeros(obs)
+
+    policy.initial_state = np.zeros  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"policy\(obs, state, is_first\), .* is not called so \(too many positional"):
+        shoal.Collector(CounterEnv, policy, frames_per_batch=4)
+
+
+def test_wrong_actions_of_a_box_are_told_what_the_box_is() -> None:
+    def one(obs: np.ndarray) -> np.ndarray:
+        return space.sample()
+
+    space = SpaceEnv("box", "box_bounds").action_space
+    env = functools.partial(SpaceEnv, "box", "box_bounds")
+    with shoal.Collector(env, one, num_envs=2, frames_per_batch=4) as collector:
+        with pytest.raises(ValueError) as refused:
+            next(collector)
+    expected = f"return an action for each of the 2 environments, each of the action space's shape {space.shape}"
+    assert str(refused.value).endswith(expected)
+
+
 def test_a_model_service_is_a_policy_and_its_versions_are_those_of_the_rows() -> None:
     with shoal.ModelService({"policy": Linear}, context="thread") as service:
         with shoal.Collector(CARTPOLE, service, num_envs=4, frames_per_batch=16, seed=1) as collector:
@@ -247,9 +287,8 @@ def test_a_recurrent_policy_begins_anew_with_every_episode() -> None:
     assert first["action"][:, 0].tolist() == [0, 1, 2, 0] and second["action"][:, 0].tolist() == [1, 2, 0, 1]
     assert first["state"].tolist() == [0, 0] and second["state"].tolist() == [0, 0]
     assert first["next_state"].tolist() == [0, 0] and second["next_state"].tolist() == [1, 1]
-    with shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1) as other:
-        with pytest.raises(TypeError):
-            next(other)
+    with pytest.raises(TypeError, match=r"missing a required argument: 'state'.* one with an initial_state\(\) gets"):
+        shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1)
 
 
 # --- weights

@@ -255,6 +255,34 @@ def test_an_environment_that_raises_is_replaced_where_that_is_asked() -> None:
     envs.close()
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_new_environment_is_seeded_the_same_way_whenever_the_same_happens(is_killed: bool) -> None:
+    class Env(CounterEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            observation, info = super().reset(seed=seed, options=options)
+            return observation, {**info, "seed": seed}
+
+        def step(self, action: Any) -> Any:
+            if action == 2:
+                if is_killed:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise LookupError("bad luck")
+            return super().step(action)
+
+    seeds = []
+    for _ in range(2):
+        envs = SubprocVecEnv([Env] * 2, on_fault=shoal.FaultPolicy("restart", backoff=0.0))
+        envs.seed(7)
+        envs.reset()
+        assert [info["seed"] for info in envs.reset_infos] == [7, 8]
+        for _ in range(2):
+            envs.step(np.array([0, 2]))
+            seeds.append(envs.reset_infos[1]["seed"])
+        assert envs.reset_infos[0]["seed"] == 7
+        envs.close()
+    assert seeds[:2] == seeds[2:] and len({8, *seeds}) == 3, "it follows from the last one that the row was given"
+
+
 def test_an_environment_dropped_without_close_ends_its_workers() -> None:
     envs = SubprocVecEnv([CounterEnv] * 2)
     (process, _) = envs.processes

@@ -1,4 +1,4 @@
-"""shoal.compat.torchrl: the contract of TorchRL's batched environments and collectors, and what their users meet."""
+"""shoal.compat.torchrl: the contract of TorchRL's batched environments, and what their users meet."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import functools
 import gc
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -22,45 +19,17 @@ import torch
 
 pytest.importorskip("torchrl", reason="it is in an environment of its own: ./shoal test --only torchrl")
 
-import torchrl._utils
 from tensordict import LazyStackedTensorDict, TensorDict
-from tensordict.nn import TensorDictModule
-from torchrl import collectors as peer_collectors
 from torchrl import envs as peer
-from torchrl.envs import EnvBase, GymEnv, GymWrapper, TransformedEnv
-from torchrl.envs.transforms import RewardSum, StepCounter
-from torchrl.modules import ProbabilisticActor, RandomPolicy, ValueOperator
-from torchrl.objectives import ClipPPOLoss
-from torchrl.objectives.value import GAE
+from torchrl.envs import EnvBase, GymEnv, GymWrapper
 from torchrl.testing.mocking_classes import CountingEnv, NestedCountingEnv
 
 import shoal
-from interrupting import interrupted_once_there
-from sample_envs import CounterEnv, TellingGatedEnv
-from shoal.compat.torchrl import (
-    Collector,
-    MultiAsyncCollector,
-    MultiaSyncDataCollector,
-    MultiCollector,
-    MultiSyncCollector,
-    MultiSyncDataCollector,
-    ParallelEnv,
-    SerialEnv,
-    SyncDataCollector,
-    slots,
-)
+from sample_envs import CounterEnv
+from shoal.compat.torchrl import ParallelEnv, SerialEnv, slots
 from shoal.compat.torchrl.buffers import event_of, portrait_of, rebuilt
-from shoal.compat.torchrl.channels import Channel
 from shoal.compat.torchrl.gym_steps import GymSteps
-from test_gpu_hygiene import StandInCuda, Synchronizing, contexts  # noqa: F401  # a fixture
-
-
-def cartpole(**kwargs: Any) -> EnvBase:
-    return GymEnv("CartPole-v1", max_episode_steps=12, **kwargs)
-
-
-def transformed() -> EnvBase:
-    return TransformedEnv(cartpole(), torchrl.envs.Compose(StepCounter(), RewardSum()))
+from torchrl_makers import cartpole, transformed
 
 
 class InfoEnv(CounterEnv):
@@ -114,6 +83,8 @@ MAKERS: dict[str, Callable[[], EnvBase]] = {
     "batched": functools.partial(CountingEnv, max_steps=4, batch_size=(2,)),
     "nested": functools.partial(NestedCountingEnv, max_steps=4),
 }
+
+
 STEPPED_DIRECTLY = ("one_hot", "categorical", "box", "dict")
 
 
@@ -267,162 +238,11 @@ def test_environments_may_share_processes() -> None:
     ours.close()
 
 
-class Failing(CounterEnv):
-    """Step 3 of environment 1 raises, or ends its process."""
-
-    def __init__(self, by: str, flag: Path, length: int = 100) -> None:
-        super().__init__(length)
-        self.by, self.flag = by, flag
-        self.calls = 0
-
-    def step(self, action: Any) -> Any:
-        self.calls += 1
-        if shoal.worker().env_index == 1 and self.calls == 3 and not self.flag.exists():
-            self.flag.touch()
-            if self.by == "raise":
-                raise KeyError("of the environment")
-            print("the last words", flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().step(action)
-
-
-def failing(by: str, tmp_path: Path, length: int = 100, **options: Any) -> ParallelEnv:
-    return ParallelEnv(2, lambda: GymWrapper(Failing(by, tmp_path / "failed", length)), **options)
-
-
-def test_an_exception_of_an_environment_is_raised_with_its_place(tmp_path: Path) -> None:
-    envs = failing("raise", tmp_path)
-    with pytest.raises(KeyError, match="of the environment") as raised:
-        envs.rollout(5, break_when_any_done=False)
-    assert "environment 1" in "".join(getattr(raised.value, "__notes__", ["environment 1"]))
-    assert "in step" in str(raised.value.__cause__)
-    envs.close()
-
-
-def test_a_killed_worker_is_named_with_its_signal_and_last_lines(tmp_path: Path) -> None:
-    envs = failing("kill", tmp_path)
-    with pytest.raises(shoal.WorkerDied, match="SIGKILL") as raised:
-        envs.rollout(5, break_when_any_done=False)
-    assert raised.value.env_indices == range(1, 2) and raised.value.exitcode == -signal.SIGKILL
-    assert "the last words" in raised.value.log_tail
-    envs.close()
-
-
-@pytest.mark.parametrize("by", ["raise", "kill"])
-def test_a_lost_environment_ends_its_episode_and_has_a_successor(by: str, tmp_path: Path) -> None:
-    envs = failing(by, tmp_path, on_fault="restart")
-    td = envs.reset()
-    for step in range(1, 7):
-        before = td["observation"].clone()
-        if step == 3:
-            with pytest.warns(UserWarning, match="environment 1 was lost"):
-                out, td = envs.step_and_maybe_reset(envs.rand_action(td))
-            assert list(envs.faults) == [1] and envs.faults[1].kind == ("exception" if by == "raise" else "killed")
-            assert out["next", "done"].flatten().tolist() == [False, True]
-            assert out["next", "truncated"].flatten().tolist() == [False, True]
-            assert not out["next", "terminated"].any() and out["next", "reward"][1] == 0
-            assert torch.equal(out["next", "observation"][1], before[1])
-            assert not td["done"].any() and td["observation"][1].tolist() == [1, 0]  # its first reset
-        else:
-            out, td = envs.step_and_maybe_reset(envs.rand_action(td))
-            assert not envs.faults and not out["next", "done"].any()
-    envs.close()
-
-
-@pytest.mark.parametrize(("by", "processes"), [("raise", 2), ("kill", 2), ("kill", 1)])
-def test_the_first_step_of_an_episode_that_is_lost_has_an_observation_of_its_own_episode(
-    by: str, processes: int, tmp_path: Path
-) -> None:
-    envs = failing(by, tmp_path, 2, num_processes=processes, on_fault="restart")
-    td = envs.reset()
-    for _ in range(2):
-        out, td = envs.step_and_maybe_reset(envs.rand_action(td))
-    assert out["next", "done"].all() and td["observation"].tolist() == [[2, 0], [2, 0]]
-    with pytest.warns(UserWarning, match="environment 1 was lost"):
-        out, td = envs.step_and_maybe_reset(envs.rand_action(td))
-    lost = [0, 1] if processes == 1 else [1]
-    assert sorted(envs.faults) == lost
-    for i in range(2):
-        assert out["next", "observation"][i].tolist() == [2, 0 if i in lost else 1]
-        assert bool(out["next", "truncated"][i]) == (i in lost) and not out["next", "terminated"][i]
-        assert td["observation"][i].tolist() == ([1, 0] if i in lost else [2, 1])
-    out, td = envs.step_and_maybe_reset(envs.rand_action(td))
-    assert out["next", "observation"][1].tolist() == [1, 1]
-    envs.close()
-
-
-def test_restarts_need_buffers() -> None:
-    with pytest.raises(ValueError, match="use_buffers"):
-        ParallelEnv(1, cartpole, use_buffers=False, on_fault="restart").reset()
-
-
-def test_steps_have_the_peers_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchrl._utils, "BATCHED_PIPE_TIMEOUT", 0.5)
-    envs = ParallelEnv(1, lambda: GymWrapper(Hanging()))
-    td = envs.rand_action(envs.reset())
-    with pytest.raises(RuntimeError, match="BATCHED_PIPE_TIMEOUT"):
-        envs.step(td)
-    envs.close()
-
-
-CALLS: dict[str, Callable[[Any], Any]] = {
-    "attribute": lambda envs: list(envs.max_steps),
-    "reset": lambda envs: envs.reset(),
-    "state": lambda envs: envs.state_dict(),
-    "seed": lambda envs: envs.set_seed(3),
-}
-
-
 def partly_one(envs: Any) -> Any:
     """The action 1 for the last environment alone."""
     td = envs.reset()
     td.set("action", torch.ones_like(envs.action_spec.zero()))
     return td.set("_step", torch.arange(envs.num_workers) == envs.num_workers - 1)
-
-
-@pytest.mark.parametrize(
-    ("call", "where"),
-    [
-        ("attribute", "send"),
-        ("attribute", "recv"),
-        ("reset", "send"),
-        ("state", "send"),
-        ("state", "recv"),
-        ("seed", "recv"),
-    ],
-)
-def test_a_call_that_was_interrupted_leaves_nothing_to_the_next(
-    call: str, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    envs = ParallelEnv(2, lambda: CountingEnv(max_steps=4))
-    envs.reset()
-    with monkeypatch.context() as patched:
-        through = getattr(Channel, where)
-
-        def interrupted(channel: Channel, *message: Any) -> Any:
-            if channel is envs.parent_channels[1]:
-                raise KeyboardInterrupt
-            return through(channel, *message)
-
-        patched.setattr(Channel, where, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            CALLS[call](envs)
-    assert list(envs.max_steps) == [4, 4] and list(envs.state_dict()) == ["worker0", "worker1"]
-    assert envs.rollout(3).shape == (2, 3)
-    envs.close()
-
-
-def test_a_step_that_ctrl_c_interrupted_is_waited_for_by_the_next_call(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    envs = ParallelEnv(2, lambda: GymWrapper(TellingGatedEnv(gate)))
-    td = envs.reset()
-    td["action"] = torch.tensor([[0, 1, 0], [0, 1, 0]])
-    with interrupted_once_there(tmp_path / "begun"):
-        envs.step(td)
-    gate.touch()
-    assert torch.equal(envs.reset()["observation"][:, 1], torch.zeros(2))
-    assert envs.rollout(3).shape == (2, 3)
-    envs.close()
 
 
 class Noting:
@@ -479,11 +299,6 @@ def test_only_what_lies_on_a_gpu_has_an_event(monkeypatch: pytest.MonkeyPatch) -
     assert event_of(LazyStackedTensorDict(here, here)) is None and event_of(LazyStackedTensorDict(here, there))
 
 
-class Hanging(CounterEnv):
-    def step(self, action: Any) -> Any:
-        signal.pause()
-
-
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -507,204 +322,6 @@ def test_what_is_no_environment_is_named() -> None:
 
         with socket.socket() as held:
             ParallelEnv(1, lambda: held)
-
-
-def test_serial_environments_say_which_one_failed() -> None:
-    envs = SerialEnv(2, [cartpole_like, lambda: GymWrapper(Raising())])
-    with pytest.raises(KeyError) as raised:
-        envs.rollout(2)
-    if sys.version_info >= (3, 11):
-        assert any("environment 1" in note for note in raised.value.__notes__)
-
-
-def cartpole_like() -> EnvBase:
-    return GymWrapper(CounterEnv())
-
-
-# GPUs: story of many collectors on a machine that has one
-
-
-class Careless(Synchronizing):
-    """As Synchronizing; torch itself stays what it is, for TorchRL's sake."""
-
-    def __init__(self) -> None:
-        self.torch = SimpleNamespace(cuda=StandInCuda(), zeros=torch.zeros)  # type: ignore[assignment]
-        self.careful, self.shows, self.at, self.steps = True, None, "init", 0
-        self.sync()
-
-
-def careless() -> EnvBase:
-    return GymWrapper(Careless())
-
-
-def test_sixty_four_environments_hold_no_gpu_memory(contexts: Path) -> None:  # noqa: F811
-    envs = ParallelEnv(64, careless)
-    assert envs.rollout(5, break_when_any_done=False).shape == (64, 5)
-    envs.close()
-    assert contexts.read_text() == ""
-    envs = ParallelEnv(2, careless, worker=shoal.WorkerOptions(gpu="own"))
-    envs.rollout(2)
-    envs.close()
-    assert contexts.read_text().splitlines(), "the stand-in counts those that see a GPU"
-
-
-@pytest.mark.parametrize("kind", [MultiSyncCollector, MultiAsyncCollector])
-def test_collectors_on_the_cpu_hold_no_gpu_memory(contexts: Path, kind: Any) -> None:  # noqa: F811
-    policy = RandomPolicy(GymWrapper(CounterEnv()).action_spec)
-    for gpu in (None, True):
-        collector = kind([careless] * 4, policy, frames_per_batch=64, total_frames=256, gpu=gpu)
-        assert sum(batch.numel() for batch in collector) >= 256
-        collector.shutdown()
-        assert (contexts.read_text() == "") == (gpu is None)
-
-
-# Collectors
-
-
-def actor(spec: Any) -> ProbabilisticActor:
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
-    return ProbabilisticActor(
-        TensorDictModule(net, in_keys=["observation"], out_keys=["logits"]),
-        in_keys=["logits"],
-        spec=spec,
-        distribution_class=torch.distributions.OneHotCategorical,
-        return_log_prob=True,
-    )
-
-
-def test_older_names_are_the_same_classes() -> None:
-    assert SyncDataCollector is Collector and issubclass(Collector, peer_collectors.Collector)
-    assert MultiSyncDataCollector is MultiSyncCollector
-    assert MultiaSyncDataCollector is MultiAsyncCollector
-
-
-def test_synchronous_collectors_collect_what_the_peers_do() -> None:
-    batches: list[list[Any]] = []
-    for kind in (MultiSyncCollector, peer_collectors.MultiSyncCollector):
-        collector = kind([cartpole] * 2, actor(cartpole().action_spec), frames_per_batch=40, total_frames=120)
-        collector.set_seed(5)
-        batches.append([batch.clone() for batch in collector])
-        collector.shutdown()
-    for own, expected in zip(*batches, strict=True):
-        for key in ("observation", "action", ("next", "reward"), ("next", "done"), "logits"):
-            assert torch.equal(own.get(key), expected.get(key)), key
-
-
-def test_an_asynchronous_collector_keeps_what_nobody_has_taken_yet() -> None:
-    """The peer's collects over it: what it had stepped was lost."""
-    collector = MultiAsyncCollector(
-        [lambda: CountingEnv(max_steps=10**6)] * 3, ones_of, frames_per_batch=50, total_frames=900
-    )
-    counts: dict[int, list[int]] = {}
-    for i, batch in enumerate(collector):
-        if i == 0:
-            wait_until(lambda: collector.queue_out.qsize() == 3)
-        steps = batch["observation"].flatten().tolist()
-        counts.setdefault(int(batch["collector", "traj_ids"][0]), []).extend(steps)
-    collector.shutdown()
-    assert len(counts) == 3
-    for steps in counts.values():
-        assert steps == list(range(len(steps)))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def ones_of(td: Any) -> Any:
-    return td.set("action", torch.ones(*td.batch_size, 1, dtype=torch.int32))
-
-
-@pytest.mark.parametrize("kind", [MultiSyncCollector, MultiAsyncCollector])
-def test_a_killed_collector_is_named_with_its_signal(kind: Any) -> None:
-    collector = kind([cartpole] * 2, RandomPolicy(cartpole().action_spec), frames_per_batch=64, total_frames=10**6)
-    with pytest.raises(shoal.WorkerDied, match=r"collector 1 .*create_env_fn\[1\].*SIGKILL") as raised:
-        for i, _ in enumerate(collector):
-            if i == 2:
-                os.kill(collector.procs[1].pid, signal.SIGKILL)
-    assert raised.value.index == 1
-    collector.shutdown()
-
-
-class Raising(CounterEnv):
-    def step(self, action: Any) -> Any:
-        raise KeyError("of the environment")
-
-
-def test_what_a_collectors_environment_raised_is_among_its_last_lines() -> None:
-    def make() -> EnvBase:
-        return ParallelEnv(2, lambda: GymWrapper(Raising()))
-
-    collector = MultiSyncCollector([make], ones_of_three, frames_per_batch=64, total_frames=640)
-    with pytest.raises((shoal.WorkerDied, KeyError), match="of the environment"):
-        list(collector)
-    collector.shutdown()
-
-
-def ones_of_three(td: Any) -> Any:
-    return td.set("action", torch.eye(3, dtype=torch.int64)[torch.ones(td.batch_size, dtype=torch.int64)])
-
-
-def test_collectors_are_chosen_by_the_peers_arguments() -> None:
-    policy = RandomPolicy(cartpole().action_spec)
-    one = Collector(cartpole, policy, frames_per_batch=10, total_frames=20)
-    assert type(one) is Collector and [batch.shape for batch in one] == [(10,), (10,)]
-    one.shutdown()
-    several: list[tuple[Any, type]] = [
-        (Collector(cartpole, policy, frames_per_batch=10, num_collectors=2), MultiAsyncCollector),
-        (Collector([cartpole], policy, frames_per_batch=10, backend="process", sync=True), MultiSyncCollector),
-        (MultiCollector([cartpole], policy, frames_per_batch=10, sync=False), MultiAsyncCollector),
-    ]
-    for collector, kind in several:
-        assert type(collector) is kind and next(iter(collector)).numel() == 10
-        collector.shutdown()
-    with pytest.raises(ValueError, match="positive"):
-        Collector(cartpole, policy, frames_per_batch=10, num_collectors=0)
-
-
-# A training example, with both libraries' classes
-
-
-def trained(parallel_env: Any, collector: Any) -> list[torch.Tensor]:
-    """The parameters after three iterations of PPO, as in TorchRL's tutorial."""
-    torch.manual_seed(0)
-    envs = parallel_env(4, transformed)
-    envs.set_seed(7)
-    policy = actor(envs.action_spec)
-    critic = ValueOperator(
-        torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)), in_keys=["observation"]
-    )
-    advantage = GAE(gamma=0.99, lmbda=0.95, value_network=critic)
-    loss = ClipPPOLoss(policy, critic)
-    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3)
-    torch.manual_seed(1)
-    frames = collector(envs, policy, frames_per_batch=160, total_frames=480)
-    for batch in frames:
-        for _ in range(2):
-            advantage(batch)
-            values = loss(batch.reshape(-1))
-            sum(values[key] for key in ("loss_objective", "loss_critic", "loss_entropy")).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    frames.shutdown()
-    return [parameter.detach().clone() for parameter in loss.parameters()]
-
-
-def test_training_gives_the_peers_parameters_bit_for_bit() -> None:
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        ours = trained(ParallelEnv, Collector)
-        theirs = trained(peer.ParallelEnv, peer_collectors.Collector)
-    finally:
-        torch.set_num_threads(threads)
-    assert len(ours) == len(theirs) > 4
-    for own, expected in zip(ours, theirs, strict=True):
-        assert torch.equal(own, expected)
 
 
 # Leaving

@@ -115,6 +115,14 @@ def test_an_older_torch_than_tested_is_named_and_none_is_no_obstacle(monkeypatch
         assert find(software.examine(), "torch").status == status
 
 
+def test_a_package_that_is_not_there_is_named_by_shoals_own_extra(monkeypatch):
+    monkeypatch.setattr(software, "_version_of", lambda package: None)
+    findings = software.examine()
+    for name, extra in (("Box2D", "box2d"), ("mujoco", "mujoco"), ("ale-py", "atari")):
+        assert find(findings, name).advice.endswith(f"needs it: pip install 'shoal[{extra}]'")
+    assert "pip install 'shoal[torch]'" in find(findings, "torch").value
+
+
 @pytest.mark.parametrize(
     ("call", "module", "name"), [("os.memfd_create", memory, "memfd"), ("os.pidfd_open", processes, "pidfd")]
 )

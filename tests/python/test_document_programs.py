@@ -94,6 +94,25 @@ def test_a_command_is_one_that_exists(command: tuple[str, ...]) -> None:
         pytest.fail(f"{where}: {' '.join(command)}: {wrong}")
 
 
+@pytest.mark.parametrize("path", documents.documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_programs_and_the_commands_of_a_page_train_into_folders_of_their_own(path: Path) -> None:
+    """So that who does all of the page in one folder is not told that a run is there."""
+    assert not trained_twice(documents.blocks(path))
+
+
+def trained_twice(found: list[documents.Block]) -> set[str]:
+    """Folders that a program trains into and a command as well, or two commands."""
+    by_programs = {
+        folder
+        for block in found
+        if block.language == "python"
+        for folder in re.findall(r'\brun_dir="([^"]+)"', block.text)
+    }
+    calls = [" ".join(command.words) for command in documents.commands(found)]
+    by_commands = [match[1] for call in calls if (match := re.search(r"\btrain\b.* --run-dir (\S+)", call))]
+    return {folder for folder in by_commands if folder in by_programs or by_commands.count(folder) > 1}
+
+
 def what_is_wrong_with(words: tuple[str, ...]) -> str | None:
     program, *arguments = words
     if program in LAUNCHERS and "shoal" in arguments:
@@ -186,6 +205,15 @@ def test_blocks_of_a_page_share_a_program_and_guarded_ones_are_their_own() -> No
     assert "launch" not in shared.source + alone.source
     (command,) = documents.commands(found)
     assert command.words == ("shoal", "train", "CartPole-v1", "--seed", "1")
+
+
+def test_folders_that_are_trained_into_twice_are_found() -> None:
+    program = documents.Block("page.md", 1, "python", 'shoal.learn.train("CartPole-v1", run_dir="here")\n')
+    there = documents.Block("page.md", 5, "sh", "shoal train CartPole-v1 --run-dir there\n")
+    here = documents.Block("page.md", 9, "sh", "shoal train CartPole-v1 --run-dir here\nshoal eval here\n")
+    assert not trained_twice([program, there])
+    assert trained_twice([program, there, here]) == {"here"}
+    assert trained_twice([there, there]) == {"there"}
 
 
 def test_output_that_differs_is_found() -> None:

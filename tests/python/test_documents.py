@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -22,6 +23,9 @@ ROOMS = (
 SUFFIX = re.compile(r"\.(py|pyi|h|cc|md|txt|json|toml|cmake|png|safetensors)$")
 IN_MARKDOWN = re.compile(r"`([^`\n]+)`|\]\(([^)#\s]+)")
 IN_COMMENTS = re.compile(r"(?:^|[\s(,;])((?:[a-z_0-9]+/)*[a-z_0-9]+\.(?:h|cc|py|md))(?=$|[\s),;:.])")
+IN_QUOTES = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+OF_DOCUMENTS = re.compile(r"\bdocs/[\w/-]+\.md\b")
+PAGE = re.compile(r'page "([^"]+)"')
 NOT_OURS = {
     "tests/vector",  # Gymnasium's
     "ppo.py",  # CleanRL's, as the next two
@@ -101,6 +105,45 @@ def test_files_that_comments_name_exist(tree):
             text = (ROOT / name).read_text()
             lost += unresolved(name, text, paths_in_comments(text), tree)
     assert not lost, "\n".join(lost)
+
+
+def strings_of(text: str) -> list[tuple[int, str]]:
+    """Those of a Python module, docstrings included, and their lines; adjacent ones are one."""
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def of_the_package(tree: Tree) -> list[tuple[str, int, str]]:
+    names = [name for name in tree.files if name.startswith("python/shoal/") and name.endswith(".py")]
+    return [(name, line, text) for name in names for line, text in strings_of((ROOT / name).read_text())]
+
+
+def test_no_message_names_a_file_of_the_documents(tree: Tree) -> None:
+    """Who has installed a wheel has none of them; a page has a title."""
+    named = [f"{name}:{line}: {text}" for name, line, text in of_the_package(tree) if OF_DOCUMENTS.search(text)]
+    for name in tree.files:
+        if name.startswith(("src/", "python/bindings/")) and name.endswith((".h", ".cc")):
+            named += [
+                f"{name}: {text}" for text in IN_QUOTES.findall((ROOT / name).read_text()) if OF_DOCUMENTS.search(text)
+            ]
+    assert not named, "\n".join(named)
+    assert OF_DOCUMENTS.search("see docs/guides/faults.md") and IN_QUOTES.findall('f("see docs/a.md")') == [
+        "see docs/a.md"
+    ]
+
+
+def test_pages_that_messages_name_exist(tree: Tree) -> None:
+    titles = {(ROOT / name).read_text().partition("\n")[0] for name in tree.files if re.match(r"docs/.*\.md$", name)}
+    named = {
+        (f"{name}:{line}", title)
+        for name, line, text in of_the_package(tree)
+        for title in PAGE.findall(" ".join(text.split()))
+    }
+    assert named
+    assert not {(where, title) for where, title in named if f"# {title}" not in titles}
 
 
 def test_a_path_that_does_not_exist_is_found():

@@ -6,6 +6,7 @@ pass the argument. Arguments that no other test is about have one here, in test_
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -156,6 +157,15 @@ def test_arguments_of_others_are_refused_with_what_stands_for_them(name: str, sa
     with pytest.raises(TypeError) as caught:
         shoal.make_vec(CounterEnv, 2, **{name: 1})
     assert str(caught.value).startswith(f"make_vec() has no argument {name!r}, {says}")
+
+
+@pytest.mark.parametrize("option", dataclasses.fields(shoal.WorkerOptions), ids=lambda option: option.name)
+def test_an_option_of_workers_is_refused_with_where_it_belongs(option: Any) -> None:
+    if option.name in inspect.signature(shoal.make_vec).parameters:
+        return  # config is both
+    with pytest.raises(TypeError) as caught:
+        shoal.make_vec(CounterEnv, 2, **{option.name: True})
+    assert f"worker=shoal.WorkerOptions({option.name}=True)" in str(caught.value)
 
 
 def test_a_preload_is_there_before_the_environments() -> None:

@@ -88,11 +88,11 @@ def test_their_own_arguments_and_attributes_are_reached(env_id, kwargs):
 @pytest.mark.parametrize(
     ("env_id", "module", "package"),
     [
-        ("ALE/Pong-v5", "ale_py", "gymnasium[atari]"),
-        ("PongNoFrameskip-v4", "ale_py", "gymnasium[atari]"),
-        ("HalfCheetah-v5", "mujoco", "gymnasium[mujoco]"),
-        ("HalfCheetah", "mujoco", "gymnasium[mujoco]"),
-        ("LunarLander-v3", "Box2D", "gymnasium[box2d]"),
+        ("ALE/Pong-v5", "ale_py", "shoal[atari]"),
+        ("PongNoFrameskip-v4", "ale_py", "shoal[atari]"),
+        ("HalfCheetah-v5", "mujoco", "shoal[mujoco]"),
+        ("HalfCheetah", "mujoco", "shoal[mujoco]"),
+        ("LunarLander-v3", "Box2D", "shoal[box2d]"),
     ],
 )
 def test_a_missing_package_is_named_before_anything_starts(env_id, module, package, monkeypatch):

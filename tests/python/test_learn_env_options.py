@@ -7,6 +7,7 @@ import gc
 import json
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,33 @@ def test_native_environments_take_the_rest(call: Any, tmp_path: Path) -> None:
     assert status == 0, err
     status, out, _ = call("eval", tmp_path / "run", "--episodes", "20", "--json")
     assert status == 0 and 0 < json.loads(out)["mean_return"] <= 7
+
+
+@pytest.mark.parametrize(
+    ("more", "longest"),
+    [
+        ({"replay_limit": 1}, "10,000"),  # the least
+        ({"replay_limit": 60_000}, "15,000"),
+        ({"replay_limit": 80_000}, None),
+        ({"replay_limit": 0}, None),
+        ({"replay_limit": 1, "total_steps": 40_000}, None),  # none has as many
+        ({"replay_limit": 1, "max_episode_steps": 10_000}, None),
+    ],
+)
+@pytest.mark.parametrize("own_network", [False, True])
+def test_a_time_limit_that_no_episode_reaches_before_all_are_reset_is_warned_of(
+    own_network: bool, more: dict[str, Any], longest: str | None, tmp_path: Path
+) -> None:
+    if own_network:
+        pytest.importorskip("torch")
+        more = {**more, "policy": "learn_modules:ActorCritic"}
+    options = {"max_episode_steps": 20_000, "num_envs": 4, "total_steps": 1_000_000, "preset": "sb3", **more}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        shoal.learn.Trainer("CartPole-v1", num_workers=0, run_dir=tmp_path / "run", **options).close()
+    texts = [str(warning.message) for warning in told if warning.category is RuntimeWarning]
+    if longest is None:
+        assert not texts
+    else:
+        (text,) = texts
+        assert "may have 20,000 steps" in text and f"every {longest} steps of each" in text and "replay_limit=0" in text

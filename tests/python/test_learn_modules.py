@@ -213,6 +213,31 @@ def test_a_module_is_trained_where_it_is_and_given_again_to_load(tmp_path: Path)
     assert shoal.learn.evaluate(result.run_dir, policy=again, **given).episodes == 3
 
 
+def test_a_part_that_torch_export_made_stays_in_its_mode_and_the_others_change_theirs(tmp_path: Path) -> None:
+    modes: dict[str, set[bool]] = {"forward": set(), "evaluate_actions": set()}
+
+    class Encoded(ActorCritic):
+        def __init__(self, observation_space: Any, action_space: Any) -> None:
+            super().__init__(observation_space, action_space, 8)
+            rows = ({0: torch.export.Dim("rows")},)
+            example = torch.zeros(3, *observation_space.shape)
+            encoder = torch.export.export(torch.nn.Tanh(), (example,), dynamic_shapes=rows).module()
+            self.encoder = torch.nn.Sequential(encoder, torch.nn.Identity())
+
+        def forward(self, obs: Any) -> Any:
+            modes["forward"].add(self.encoder[1].training)
+            return super().forward(self.encoder(obs.float()))
+
+        def evaluate_actions(self, obs: Any, action: Any) -> Any:
+            if torch.is_grad_enabled():  # the first rollout is compared without
+                modes["evaluate_actions"].add(self.encoder[1].training)
+            return super().evaluate_actions(self.encoder(obs.float()), action)
+
+    shoal.learn.train(learn_envs.Drift, "a2c", policy=Encoded, run_dir=tmp_path, num_workers=0, **small("a2c"))
+    assert modes == {"forward": {False}, "evaluate_actions": {True}}
+    assert not shoal.learn.load_policy(tmp_path, policy=Encoded).module.encoder[1].training
+
+
 def test_observations_may_be_dicts(tmp_path: Path) -> None:
     shoal.learn.train(learn_envs.Pictures, policy=OfPictures, run_dir=tmp_path, num_workers=0, **PPO)
     policy = shoal.learn.load_policy(tmp_path, policy=OfPictures)
@@ -423,7 +448,7 @@ def test_the_replay_is_bounded_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     """All environments are reset once replay_limit steps were made, resumed or not; batches that wait stay."""
-    monkeypatch.setattr("shoal.learn.modules.run._LEAST_REPLAY", 100)
+    monkeypatch.setattr("shoal.learn.modules.run.LEAST_REPLAY", 100)
     options = {**PPO, "replay_limit": 1} | ({"preset": "default", "deterministic": True} if algorithm == "appo" else {})
     for name, pauses in (("whole", [None]), ("parts", [500, 1200, None])):
         for number, pause in enumerate(pauses):

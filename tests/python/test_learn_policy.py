@@ -86,6 +86,31 @@ def test_the_torch_class_does_not_hide_its_function():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_the_torch_module_takes_rows_and_says_how_one_observation_is_a_row(tmp_path):
+    import torch
+
+    module = shoal.learn.torch_policy(trained(tmp_path, "shoal/CartPole-v1"))
+    one = torch.zeros(4)
+    for takes in (module, module.predict, module.distribution):
+        with pytest.raises(ValueError) as refused:
+            takes(one)
+        assert "the observation has shape (4,); this module takes a batch, n rows of shape (n, 4)" in str(refused.value)
+        assert "observation[None]" in str(refused.value)
+    assert module.predict(one[None]).shape == (1,)
+    with pytest.raises(ValueError, match=r"has shape \(2, 5\); .* of shape \(n, 4\)$"):
+        module(torch.zeros(2, 5))
+
+
+@pytest.mark.parametrize("case", ["pictures", "start", "multi"])
+def test_one_observation_of_any_space_is_no_batch_for_the_torch_module(tmp_path, case):
+    env, options = SPACES[case]
+    run_dir = trained(tmp_path, env, **options)
+    space = shoal.learn.load_policy(run_dir).observation_space
+    space.seed(3)
+    with pytest.raises(ValueError, match=r"takes a batch, n rows of shape \(n,.*\[None\]"):
+        shoal.learn.torch_policy(run_dir)(tensors_of(space.sample()))
+
+
 def tensors_of(observations):
     import torch
 

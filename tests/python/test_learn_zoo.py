@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import learn_envs
 import shoal
 from shoal.cli import main
 from shoal.learn import zoo
@@ -327,6 +328,26 @@ def test_games_of_atari_have_one_entry_and_its_wrapper_is_ours(written: Any) -> 
 def test_a_file_that_cannot_be_used_is_one_clear_error(written: Any, name: str, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         shoal.learn.train("CartPole-v1", config=written(text, name))
+
+
+@pytest.mark.parametrize(("env", "name"), [("CartPole-v1", "ppo.yml"), ("shoal/CartPole-v1", "ppo_lstm.yml")])
+def test_a_policy_of_pictures_is_refused_where_there_are_none(
+    written: Any, tmp_path: Path, env: str, name: str
+) -> None:
+    policy = "CnnLstmPolicy" if "lstm" in name else "CnnPolicy"
+    file = written(CARTPOLE.replace("MlpPolicy", policy), name)
+    with pytest.raises(
+        ValueError, match=rf"{name}:CartPole-v1 says policy: {policy}, which is for pictures.*MlpPolicy"
+    ):
+        shoal.learn.train(env, config=file, run_dir=tmp_path / "run", final_episodes=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_of_pictures_learns_from_pictures(written: Any, tmp_path: Path) -> None:
+    file = written(CARTPOLE.replace("MlpPolicy", "CnnPolicy"))
+    options = {"eval_every": 0, "final_episodes": 1, "run_dir": tmp_path / "run"}
+    result = shoal.learn.train(learn_envs.Spot, config=f"{file}:CartPole-v1", **options)
+    assert result.steps == 64 and (tmp_path / "run/result.json").exists()
 
 
 def test_other_mistakes_are_told_before_anything_starts(written: Any, tmp_path: Path) -> None:

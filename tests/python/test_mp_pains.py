@@ -83,9 +83,6 @@ def test_start_does_not_wait_for_large_arguments_to_be_read(method: str) -> None
 @pytest.mark.parametrize("method", METHODS)
 def test_a_thousand_tensors_are_arguments_of_a_process(method: str) -> None:
     torch = pytest.importorskip("torch")
-    from mp_calls import skip_fork_beside_nccl
-
-    skip_fork_beside_nccl(method)
     ctx = mp.get_context(method)
     tensors = [torch.full((3,), i) for i in range(1000)]
 
@@ -120,9 +117,6 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("method", ["forkserver", "fork"])
 def test_few_descriptors_are_enough(method: str) -> None:
     pytest.importorskip("torch")
-    from mp_calls import skip_fork_beside_nccl
-
-    skip_fork_beside_nccl(method)
     done = run(f"""
         import resource, torch
         import shoal.multiprocessing as mp

@@ -6,6 +6,7 @@ import gc
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 
 from mp_peer import Peer, peer
@@ -165,6 +166,18 @@ def test_share_module_moves_parameters_and_buffers_and_keeps_ties(other: Peer):
     assert tensors.is_shared(module[0].weight)
 
 
+def test_share_module_takes_modules_alone_and_says_so():
+    for given, name in ((3, "an object of type int"), ([torch.ones(1)], "an object of type list")):
+        with pytest.raises(
+            TypeError, match=rf"^share_module\(\) takes a torch.nn.Module, not {name}\. A tensor is shared"
+        ):
+            tensors.share_module(given)
+    with pytest.raises(TypeError, match="not the class Linear"):
+        tensors.share_module(torch.nn.Linear)
+    with pytest.raises(TypeError, match=r"Tensor\. .*share_memory_\(\)"):
+        tensors.share_module(torch.ones(1))
+
+
 def test_an_array_that_was_made_of_a_tensor_stays_readable():
     t = torch.arange(1000.0)
     array = t.numpy()
@@ -173,6 +186,27 @@ def test_an_array_that_was_made_of_a_tensor_stays_readable():
     gc.collect()
     torch.zeros(1000)
     assert array.sum() == 499500
+
+
+def test_views_of_torch_follow_a_move_and_those_of_numpy_and_dlpack_do_not():
+    t, of = torch.zeros(4), np.zeros(4, np.float32)
+    made_of = torch.from_numpy(of)
+    views = [t[1:], t.view(2, 2), t.detach(), t.data, torch.as_tensor(t), torch.nn.Parameter(t)]
+    arrays, by_dlpack = [t.numpy(), np.asarray(t)], [np.from_dlpack(t), torch.from_dlpack(t)]
+    old = t.data_ptr()
+    same_process(t)
+    same_process(made_of)
+    assert t.data_ptr() != old and not t.is_shared() and tensors.is_shared(t)
+    t.fill_(5)
+    made_of.fill_(5)
+    assert all((view == 5).all() for view in views)
+    assert not any(array.any() for array in [*arrays, of])
+    arrays[0].fill(7)
+    assert (t == 5).all()
+    # Their bytes are given back, unless an array looks at them as well: they are not to be read.
+    assert by_dlpack[0].__array_interface__["data"][0] == by_dlpack[1].data_ptr() == old
+    for now in (t.numpy(), np.from_dlpack(t), torch.from_dlpack(t)):
+        assert (now == 5).all()
 
 
 def test_shared_storage_has_a_fixed_size():

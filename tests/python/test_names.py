@@ -76,6 +76,25 @@ except ModuleNotFoundError as error:
     ], done.stderr
 
 
+def test_a_library_that_would_replace_an_installed_torch_says_so() -> None:
+    program = """
+import sys
+sys.modules["torchrl"] = sys.modules["stable_baselines3"] = None
+import shoal.compat.sb3, shoal.compat.torchrl
+for package, name in ((shoal.compat.sb3, "SubprocVecEnv"), (shoal.compat.torchrl, "ParallelEnv")):
+    try:
+        getattr(package, name)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    of_sb3, of_torchrl = done.stdout.splitlines()
+    assert (
+        "pip install 'shoal[sb3]'  (2.9 of it needs torch 2.8: to keep an older torch, name its release too" in of_sb3
+    )
+    assert of_torchrl.endswith("pip install 'shoal[torchrl]'  (it needs torch 2.7, and replaces an older one)")
+
+
 def test_what_needs_torch_names_the_command_that_installs_it() -> None:
     with (
         pytest.raises(ModuleNotFoundError, match=r"policy= needs torch:  pip install 'shoal\[torch\]'"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shoal.ipc.pickling import PicklingError, dumps
+from shoal.ipc.sharing import Parcel
 
 
 class Config:
@@ -180,3 +181,56 @@ def test_a_tensor_on_a_gpu_is_refused_for_workers_that_see_none() -> None:
     )
     assert "Move it to the CPU first" in message and 'gpu="own"' in message
     assert pickle.loads(dumps(lambda: 3, gpu=False))() == 3
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_torchscript_within_is_named_and_goes_by_a_file() -> None:
+    torch = pytest.importorskip("torch")
+
+    @torch.jit.script
+    def double(numbers: torch.Tensor) -> torch.Tensor:
+        return numbers * 2
+
+    script = torch.jit.script(torch.nn.Linear(2, 2))
+    traced = torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2))
+    for module, where in (
+        (script, ""),
+        (traced, ""),
+        (double, ""),
+        (Config(net=script), ".net"),
+        (torch.nn.Sequential(torch.nn.Tanh(), script), "._modules['1']"),
+    ):
+        message = message_of(closure_over(module))
+        assert message.startswith(f"env.<closure>.cfg{where}: cannot pickle ")
+        assert "torch.jit.save()" in message and "torch.jit.load(path)" in message and "CPU" not in message
+
+
+def test_an_exported_module_is_named_and_goes_by_a_file() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(3, 2),)).module()
+    message = message_of(closure_over(torch.nn.Sequential(torch.nn.Tanh(), module)))
+    assert message.startswith("env.<closure>.cfg._modules['1']: cannot pickle ")
+    assert "torch.export.save()" in message and "torch.export.load(path).module()" in message
+
+
+def test_a_tensor_that_is_no_leaf_is_to_be_detached() -> None:
+    torch = pytest.importorskip("torch")
+    import shoal
+
+    weight = shoal.share_module(torch.nn.Linear(2, 2)).weight
+    parcel = Parcel()
+    message = message_of(closure_over({"sight": [weight.view(4)]}), parcel=parcel)
+    assert message.startswith("env.<closure>.cfg['sight'][0]: cannot pickle 'Tensor' object (RuntimeError: ")
+    assert message.endswith("Give tensor.detach(), which has the values alone.")
+    dumps(closure_over(weight.view(4).detach()), parcel=parcel)
+
+
+def test_what_else_of_torch_cannot_be_pickled_is_made_by_the_worker() -> None:
+    class Handle(Dummy):
+        is_cuda = False
+
+        def __reduce__(self) -> Any:
+            raise TypeError("cannot pickle 'Handle' object")
+
+    Handle.__module__ = "torch"
+    assert "Make the Handle inside the function" in message_of([Handle()])

@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import shoal
 from shoal.cli.test_command import SANITIZERS
@@ -134,6 +135,31 @@ def test_a_version_has_three_numbers(project: Path) -> None:
 
 def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {shoal.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def extras() -> dict[str, list[str]]:
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef]  # the same under its earlier name
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def test_an_installed_torch_may_stay_wherever_a_release_of_an_extras_library_goes_with_it() -> None:
+    (sb3,) = map(Requirement, extras()["sb3"])
+    assert [version for version in ("2.6.0", "2.7.1", "2.8.0", "2.9.2") if version not in sb3.specifier] == []
+    assert "2.5.0" not in sb3.specifier, "it needs an older Gymnasium than ours"
+    (torch,) = (need for need in map(Requirement, extras()["torch"]) if need.name == "torch")
+    assert "2.6.0" in torch.specifier
+
+
+def test_the_page_on_installing_has_every_extra_and_what_all_has_but_for_torchrl() -> None:
+    page = (ROOT / "docs/guides/installing.md").read_text()
+    table = page.partition("\n## Extras\n")[2].partition("\n## ")[0]
+    rows = {name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+    assert rows == extras().keys() - {"dev"}
+    (everything,) = extras()["all"]
+    assert f"`'{everything.replace(',torchrl]', ']')}'`" in page
 
 
 def commands(workflow: str) -> list[str]:

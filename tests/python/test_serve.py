@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -259,6 +260,70 @@ class TestTorch:
             torch.jit.trace(linear(), torch.zeros(1, 3)).save(str(path))
         with shoal.ModelService({"file": path}) as service:
             np.testing.assert_array_equal(service.model("file")(np.ones(3, np.float32)), [3, 3])
+
+    def test_what_torch_export_wrote_is_served_as_it_is(self, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch")
+        path = tmp_path / "model.pt2"
+        rows = ({0: torch.export.Dim("rows", max=64)},)
+        exported = torch.export.export(linear().eval(), (torch.zeros(3, 3),), dynamic_shapes=rows)
+        torch.export.save(exported, path)
+
+        def load() -> Any:
+            return torch.export.load(path).module()
+
+        with pytest.raises(NotImplementedError):
+            load().eval()
+        with shoal.ModelService({"made": load}) as service:
+            model = service.model("made")
+            np.testing.assert_array_equal(model(np.ones(3, np.float32)), [3, 3])
+            np.testing.assert_array_equal(model.batch(np.ones((4, 3), np.float32)), np.full((4, 2), 3))
+            version = service.update("made", {name: 2 * value for name, value in linear().state_dict().items()})
+            np.testing.assert_array_equal(model(np.ones(3, np.float32)), [6, 6])
+            assert model.version == version
+        with shoal.ModelService({"given": load()}, context="thread") as service:
+            np.testing.assert_array_equal(service.model("given")(np.ones(3, np.float32)), [3, 3])
+
+    def test_what_is_beside_a_part_that_cannot_be_switched_is_in_eval_mode(self) -> None:
+        torch = pytest.importorskip("torch")
+        exported = torch.export.export(torch.nn.Tanh(), (torch.zeros(1, 100),)).module()
+        before, inside, after = (
+            torch.nn.Dropout(),
+            torch.nn.Sequential(exported, torch.nn.Dropout()),
+            torch.nn.Dropout(),
+        )
+        net = torch.nn.Sequential(before, inside, after)  # all of them in train mode
+        with shoal.ModelService({"net": net}, context="thread") as service:
+            assert service.model("net")(np.ones(100, np.float32)).all()
+        assert not any(module.training for module in (net, before, inside, inside[1], after))
+
+    @pytest.mark.filterwarnings("ignore:torch.quantize:UserWarning")
+    def test_tensors_that_numpy_cannot_look_at_are_refused_with_the_remedy(self) -> None:
+        torch = pytest.importorskip("torch")
+        plain = torch.ones(3)
+        shoal.serve.use({"double": double})
+        try:
+            with shoal.ModelService({"double": double}, context="thread") as service:
+                for model in (service.model("double"), shoal.worker().model("double")):
+                    for given, what, remedy in (
+                        (plain.clone().requires_grad_(), "requires a gradient", "detach()"),
+                        (plain.bfloat16(), "is of torch.bfloat16, which NumPy has not", "float()"),
+                        (plain.to_sparse(), "has the layout torch.sparse_coo", "to_dense()"),
+                        (torch.quantize_per_tensor(plain, 1.0, 0, torch.qint8), "is quantized", "dequantize()"),
+                        (
+                            plain.bfloat16().requires_grad_(),
+                            "requires a gradient and is of torch.bfloat16, which NumPy has not",
+                            "detach().float()",
+                        ),
+                    ):
+                        message = f"the model 'double' takes .* a tensor that {what}: give tensor.{re.escape(remedy)}$"
+                        for call in (model, model.batch, model.submit):
+                            with pytest.raises(TypeError, match=message):
+                                call(given)
+                    np.testing.assert_array_equal(model(plain), [2, 2, 2])
+                    with pytest.raises(TypeError, match="requires a gradient: give"):
+                        model({"x": (plain, plain.clone().requires_grad_())})
+        finally:
+            shoal.serve.use(None)
 
 
 class TestLocal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -256,13 +257,41 @@ class TestFiles:
         (tmp_path / "text.pt").write_text("a model")
         for name, message in (
             ("weights.pt", r"weights.pt' is what torch.save\(\) wrote: give a function"),
-            ("exported.pt2", r"exported.pt2' is what torch.export.save\(\) wrote, which is not compiled"),
+            ("exported.pt2", r"exported.pt2' is what torch.export.save\(\) wrote"),
             ("text.pt", "text.pt' is no TorchScript file, no package"),
         ):
             with pytest.raises(ValueError, match=message):
                 shoal.ModelService({"model": tmp_path / name}, context="thread")
         with pytest.raises(FileNotFoundError, match=r"'model' is to be loaded from .*none\.pt2', which is no file"):
             shoal.ModelService({"model": tmp_path / "none.pt2"})
+
+    def test_what_torch_exports_comes_with_the_command_that_compiles_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = tmp_path / 'my "own" model.pt2'
+        torch.export.save(backend_models.exported(), file)
+        with pytest.raises(ValueError) as refused:
+            shoal.ModelService({"model": file}, context="thread")
+        before, _, command = str(refused.value).partition("the file to give instead: ")
+        assert "shoal export --to torch" in before
+        python, option, program = shlex.split(command)
+        assert (python, option) == ("python", "-c")
+        compiled = []
+        monkeypatch.setattr(
+            torch._inductor, "aoti_compile_and_package", lambda *args, **kwargs: compiled.append((args, kwargs))
+        )
+        exec(program, {})
+        (((exported,), packed),) = compiled
+        assert isinstance(exported, torch.export.ExportedProgram)
+        assert packed == {"package_path": str(tmp_path / 'my "own" model-compiled.pt2')}
+
+    def test_what_torch_before_2_8_exports_is_known_as_well(self, tmp_path: Path) -> None:
+        file = tmp_path / "exported.pt2"
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in ("serialized_exported_program.json", "serialized_state_dict.pt", "version"):
+                archive.writestr(name, b"")
+        with pytest.raises(ValueError, match=r"is what torch\.export\.save\(\) wrote"):
+            shoal.ModelService({"model": file}, context="thread")
 
     def test_a_damaged_file(self, folder: Path, tmp_path: Path) -> None:
         for form in (torchscript, package):

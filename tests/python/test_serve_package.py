@@ -253,7 +253,7 @@ class TestWithoutTorch:
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr(names[kind], b"")
         monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
-        with pytest.raises(ImportError, match=r"model.pt2' is .*pip install shoal\[torch\]") as caught:
+        with pytest.raises(ImportError, match=r"model.pt2' is .*pip install 'shoal\[torch\]'") as caught:
             shoal.ModelService({"model": file}, context="thread")
         assert "\n" not in str(caught.value)
 

@@ -316,8 +316,12 @@ def test_fork_is_refused_where_threads_live() -> None:
     thread = threading.Thread(target=release.wait, name="a thread of the caller")
     thread.start()
     try:
-        with pytest.raises(shoal.ForkRefused, match="thread"):
+        with pytest.raises(shoal.ForkRefused, match="thread") as refused:
             shoal.make_vec(CounterEnv, 2, num_workers=2, context="fork")
+        advice = "make_vec(…, context='fork', worker=shoal.WorkerOptions(allow_unsafe_fork=True))"
+        assert advice in str(refused.value)
+        options = shoal.WorkerOptions(allow_unsafe_fork=True)
+        shoal.make_vec(CounterEnv, 2, num_workers=2, context="fork", worker=options).close()
     finally:
         release.set()
         thread.join()

@@ -263,6 +263,39 @@ def test_what_only_a_worker_process_can_honour_is_refused_without_one(name: str,
         shoal.make_vec(CounterEnv, 1, **how, **of_make_vec(name))
 
 
+@pytest.mark.parametrize(
+    ("how", "advice"),
+    [
+        ({"num_workers": 0}, "For worker processes give num_workers=1 or more"),
+        ({"backend": "serial"}, 'For worker processes give backend="process"'),
+        (
+            {"num_workers": 0, "backend": "serial"},
+            'For worker processes give num_workers=1 or more and backend="process"',
+        ),
+    ],
+)
+@pytest.mark.parametrize("asked", [{"context": "forkserver"}, {"on_fault": "restart"}])
+def test_the_way_to_workers_that_is_named_leads_there(how: dict[str, Any], advice: str, asked: dict[str, Any]) -> None:
+    with pytest.raises(ValueError) as refused:
+        shoal.make_vec(CounterEnv, 1, **how, **asked)
+    assert str(refused.value).endswith(advice)
+    followed = {
+        "num_workers": 1 if "num_workers" in how else None,
+        "backend": "process" if "backend" in how else "auto",
+    }
+    envs = shoal.make_vec(CounterEnv, 1, **followed, **asked)
+    assert pids(envs) != [os.getpid()] and pids(envs)[0] > 0
+    envs.close()
+
+
+def test_several_options_without_workers_are_left_out_together() -> None:
+    options = shoal.WorkerOptions(env={"A": "b"})
+    with pytest.raises(
+        ValueError, match=r"context=… and WorkerOptions\(env=…\) would change nothing: leave them out\."
+    ):
+        shoal.make_vec(CounterEnv, 1, num_workers=0, context="spawn", worker=options)
+
+
 @pytest.mark.parametrize("name", [name for name in ONLY_PROCESSES if name != "preload"])
 def test_threads_refuse_it_too(name: str) -> None:
     with pytest.raises(ValueError, match=r"make_vec\(backend='thread'\).*would change nothing"):

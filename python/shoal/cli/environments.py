@@ -16,9 +16,9 @@ from shoal.vector.extras import lacks, provide
 
 # What ./shoal installs in a source folder once an id asks for it.
 _PINS = {
-    "gymnasium[box2d]": "requirements-box2d.txt",
-    "gymnasium[mujoco]": "requirements-mujoco.txt",
-    "gymnasium[atari]": "requirements-atari.txt",
+    "shoal[box2d]": "requirements-box2d.txt",
+    "shoal[mujoco]": "requirements-mujoco.txt",
+    "shoal[atari]": "requirements-atari.txt",
 }
 
 

@@ -103,5 +103,6 @@ def _frame(env: Any) -> Any:
     except gymnasium.error.DependencyNotInstalled as error:
         from shoal.cli.environments import install_command
 
-        fail(f"drawing needs another package ({error}):  {install_command('gymnasium[classic-control]')}")
+        what, _, _ = str(error).partition(", run ")  # a command for Gymnasium's own extra
+        fail(f"drawing needs another package ({what}):  {install_command('shoal[render]')}")
     return Image.fromarray(pixels).quantize(64, method=Image.Quantize.FASTOCTREE)

@@ -37,7 +37,10 @@ def train(
     ),
     device: str = typer.Option(None, "--device", help="Where a --policy computes: cpu, cuda:0, … [default: cpu]."),
     total_steps: int = typer.Option(
-        None, "--total-steps", min=1, help="Environment steps, over all environments [default: the preset's]."
+        None,
+        "--total-steps",
+        min=1,
+        help="Environment steps, over all environments, rounded up to whole iterations [default: the preset's].",
     ),
     seed: int = typer.Option(None, "--seed", min=0, help="Of everything random [default: 0]."),
     num_envs: int = typer.Option(

@@ -221,12 +221,15 @@ def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path]) -> Result:
     """
     from shoal.cli.events import EventLog
     from shoal.cli.progress import make_progress
+    from shoal.learn.config import rounded_steps
 
     resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
     first = trainer.rank == 0
     log = EventLog(trainer.run_dir, resumed_at, instead_of=older) if first else None
     if trainer.address is not None:
         note(f"collectors come by:  {command('collect', _seen_from_elsewhere(trainer.address))}")
+    if first and not quiet and (rounded := rounded_steps(trainer.config, trainer.status()["step"])):
+        note(rounded)
     display = make_progress(trainer.status()["total_steps"], quiet or not first)
     signalled: BaseException | None = None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -212,6 +213,11 @@ class PythonActor(Actor):
         self._take(answer, t)
 
     def _take(self, answer: Any, t: int) -> None:
+        if callable(answer):
+            raise TypeError(
+                f"the policy gave no actions but {_described(answer)}, which can be called itself: of a function that makes a "
+                "policy, give policy= what it returns"
+            )
         given = parts_of(answer)
         if "action" not in given:
             raise TypeError(f"the policy gave no action: {_described(answer)}")
@@ -365,7 +371,34 @@ def check_policy(policy: Any) -> None:
             raise TypeError(
                 "policy= takes the directory of a run, the name of a preset, a torch module or another callable, or a "
                 f"shoal.ModelService; got {policy!r}"
+                + (f", a class: give what is made of it, {policy.__name__}(…)" if isinstance(policy, type) else "")
             )
+        _check_call(policy)
+
+
+def _check_call(policy: Callable[..., Any]) -> None:
+    """Raises TypeError for a callable that cannot be called as a policy is, as most functions that make one."""
+    remembers = hasattr(policy, "initial_state")
+    given = "obs, state, is_first" if remembers else "obs"
+    try:
+        signature = inspect.signature(policy)
+    except (TypeError, ValueError):  # some of C
+        return
+    try:
+        signature.bind(*given.split(", "))
+    except TypeError as error:
+        raise TypeError(
+            f"policy= is called as policy({given}), with the observations of all environments, and returns their actions; "
+            f"{_named(policy)} is not called so ({error}). Of a function that makes a policy, give what it returns"
+            + ("" if remembers else "; one with an initial_state() gets its state and is_first, too")
+        ) from None
+
+
+def _named(function: Any) -> str:
+    try:
+        return f"{function.__qualname__}{inspect.signature(function)}"
+    except (AttributeError, TypeError, ValueError):
+        return repr(function)
 
 
 def _network(policy: str | Path, engine: _core.VectorEnv, seed: int) -> Any:
@@ -429,9 +462,15 @@ def _store(name: str, value: Any, row: Any) -> None:
             return
     raise ValueError(
         f"the policy gave {name} of shape {tuple(given.shape)} and {given.dtype}; for these environments it is of shape "
-        f"{tuple(row.shape)} and {row.dtype}"
-        + ("" if name != "action" else ": return the actions themselves, not scores of them, one for each environment")
+        f"{tuple(row.shape)} and {row.dtype}" + ("" if name != "action" else f": {_what_actions_are(row)}")
     )
+
+
+def _what_actions_are(row: Any) -> str:
+    count, *shape = row.shape
+    if "int" in str(row.dtype):
+        return "return the actions themselves, not scores of them, one for each environment"
+    return f"return an action for each of the {count} environments, each of the action space's shape {tuple(shape)}"
 
 
 def array_of(value: Any) -> np.ndarray:

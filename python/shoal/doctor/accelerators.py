@@ -65,9 +65,7 @@ def _this_process() -> Finding:
     maps = Path("/proc/self/maps").read_text()
     loaded = [library for library in ("libcuda.so", "libmpi.so", "libnccl.so") if library in maps]
     if loaded:
-        return Finding(
-            _AREA, "loaded libraries", ", ".join(loaded), "ok", "fork of this process is unsafe; auto does not fork it"
-        )
+        return Finding(_AREA, "loaded libraries", ", ".join(loaded))
     return Finding(_AREA, "loaded libraries", "none of CUDA, MPI, NCCL")
 
 

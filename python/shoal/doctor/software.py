@@ -51,7 +51,9 @@ def _core() -> Finding:
 def _torch() -> Finding:
     version = _version_of("torch")
     if version is None:
-        return Finding(_AREA, "torch", "not installed (tensors in queues and torch modules need it: pip install torch)")
+        return Finding(
+            _AREA, "torch", "not installed (tensors in queues and torch modules need it: pip install 'shoal[torch]')"
+        )
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     if numbers < _MINIMUM_TORCH:
         return Finding(
@@ -67,9 +69,9 @@ def _packages() -> list[Finding]:
         advice = "" if version else f"{need} needs it: pip install {name}"
         findings.append(Finding(_AREA, name, version or "not installed", "ok" if version else "fail", advice))
     for name, some, package in (
-        ("Box2D", "LunarLander", "'gymnasium[box2d]'"),
-        ("mujoco", "HalfCheetah", "'gymnasium[mujoco]'"),
-        ("ale-py", "Atari", "'gymnasium[atari]'"),
+        ("Box2D", "LunarLander", "'shoal[box2d]'"),
+        ("mujoco", "HalfCheetah", "'shoal[mujoco]'"),
+        ("ale-py", "Atari", "'shoal[atari]'"),
         ("onnxruntime", "a model service of .onnx files", "onnxruntime"),
     ):
         version = _version_of(name)

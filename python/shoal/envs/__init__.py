@@ -37,7 +37,7 @@ def register() -> None:
 
 
 def load_plugin(path: str | os.PathLike[str]) -> list[str]:
-    """Loads environments from a shared library of C++ (examples/plugin_env is one) and returns their ids.
+    """Loads environments from a shared library of C++ (`examples/plugin_env` of the sources is one) and returns their ids.
 
     `shoal.make_vec` and `gymnasium.make` know them from now on, here and in worker processes that start later: the path is
     added to the variable SHOAL_PLUGINS. A library that is loaded already is not loaded again.

@@ -14,7 +14,7 @@ import cloudpickle
 
 from shoal.ipc.sharing import Parcel
 
-__all__ = ["PicklingError", "dumps", "explain", "find_unpicklable"]
+__all__ = ["PicklingError", "dumps", "explain", "find_unpicklable", "is_of_pickling"]
 
 _MAX_DEPTH = 12
 _MAX_OBJECTS = 20_000
@@ -57,11 +57,18 @@ def dumps(obj: Any, name: str = "factory", *, gpu: bool = True, parcel: Parcel |
         return parcel.seal(data, count) if parcel else data
 
 
+def is_of_pickling(error: Exception) -> bool:
+    """Whether explain() can say more of it: pickle's own errors, and TorchScript's. Others are what objects say themselves."""
+    if isinstance(error, RuntimeError):
+        return str(error).startswith("Tried to serialize object __torch__")
+    return isinstance(error, TypeError | AttributeError | pickle.PicklingError)
+
+
 def explain(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str = "object") -> PicklingError:
     """What to raise where `dump(obj)` raised `error`, for an object that is sent to another process: it names the
     innermost part that cannot be pickled."""
     path, part, cause = _way_to_unpicklable(obj, name, error, dump)[-1]
-    return PicklingError(f"{path}: {_reason(part, cause)}. Another process cannot get it. {_advice(part)}", path)
+    return PicklingError(f"{path}: {_reason(part, cause)}. Another process cannot get it. {_advice(part, cause)}", path)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
@@ -159,7 +166,17 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
 
 def _speaks_for_itself(obj: Any) -> bool:
     """Whether its own error says more than one about a part of it."""
-    return type(obj).__module__.partition(".")[0] == "multiprocessing" or hasattr(obj, "single_action_space")
+    return (
+        type(obj).__module__.partition(".")[0] == "multiprocessing"
+        or _is_of(obj, "torch.jit")
+        or _is_of(obj, "torch.export")
+        or hasattr(obj, "single_action_space")
+    )
+
+
+def _is_of(obj: Any, package: str) -> bool:
+    """Whether its class, or one that it derives from, is of this package."""
+    return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(obj).__mro__)
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -217,10 +234,10 @@ def _explain(steps: list[_Step]) -> str:
             f"{text}. {env_path} is an environment, a {name} that exists already; each worker makes its own: write "
             f"{name}(…) inside the function."
         )
-    return f"{text}. Workers are other processes and get a copy of it. {_advice(part)}"
+    return f"{text}. Workers are other processes and get a copy of it. {_advice(part, cause)}"
 
 
-def _advice(part: Any) -> str:
+def _advice(part: Any, cause: Exception) -> str:
     kind = type(part)
     if isinstance(part, types.GeneratorType):
         return "Call the function that makes the generator inside the function that is sent."
@@ -231,7 +248,19 @@ def _advice(part: Any) -> str:
         )
     if hasattr(part, "single_action_space"):
         return f"Make the {kind.__name__} inside the function."
-    if kind.__module__.partition(".")[0] == "torch":
+    if _is_of(part, "torch.jit"):
+        return (
+            "Write it to a file with torch.jit.save(): a worker reads it with torch.jit.load(path), and a shoal.ModelService "
+            "takes the path."
+        )
+    if _is_of(part, "torch.export"):
+        return (
+            "Write its program to a file with torch.export.save(): a worker reads it with torch.export.load(path).module(), "
+            "and a shoal.ModelService takes a function without arguments that does so."
+        )
+    if "non-leaf tensor" in str(cause):
+        return "Give tensor.detach(), which has the values alone."
+    if kind.__module__.partition(".")[0] == "torch" and _is_on_gpu(part):
         return 'Move it to the CPU first, or give the workers a GPU with worker=shoal.WorkerOptions(gpu="own").'
     return (
         f"Make the {kind.__name__} inside the function (or on first use, in the worker), or give its class a __reduce__ that "

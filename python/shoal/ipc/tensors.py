@@ -40,10 +40,12 @@ _NON_LEAF = (
 
 def share_memory_(obj: _Shared) -> _Shared:
     """Moves the bytes of a tensor or storage to where all processes of the family see them, in place, and returns it.
-    All views of it follow. Nothing happens to what others may see already.
+    torch's views of it follow. Nothing happens to what others may see already.
 
-    On the CPU, sending a tensor does this by itself. A storage that is shared has a fixed size, and `Tensor.numpy()`
-    arrays made of it before keep the old bytes.
+    On the CPU, sending a tensor does this by itself. A storage that is shared has a fixed size. `Tensor.numpy()` arrays made
+    of it before, and the array that `torch.from_numpy()` made it of, keep the old bytes: they see nothing of what is
+    written afterwards. What DLPack made of it before must not be used any more: torch tells nobody of it, and the old bytes
+    are given back.
 
     On a CUDA device it moves, by a copy on the current stream, from the memory of torch's allocator to memory that
     lives as long as any process holds it, also when this one ends. (Sent without, it stays where it is, and goes with
@@ -66,7 +68,7 @@ def _share(part: torch.Tensor | torch.UntypedStorage) -> None:
 
 
 def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
-    """`data` as a tensor that several processes see: a tensor is moved in place and returned, what else
+    """`data` as a tensor that several processes see: a tensor is moved in place, as by share_memory_(), and returned, what else
     `torch.as_tensor(data, **options)` takes is copied."""
     if not isinstance(data, torch.Tensor):
         data = torch.tensor(data, **options)
@@ -78,7 +80,7 @@ def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
 
 def is_shared(obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage) -> bool:
     """Whether its bytes lie where all processes of the family see them, on the CPU (by us), in torch's own shared
-    memory, or on a CUDA device."""
+    memory, or on a CUDA device. torch's own `Tensor.is_shared()` knows of the latter two alone."""
     return all(
         storage.is_shared() or (storage.device.type == "cpu" and _core.is_shared(storage))
         for storage in (part.untyped_storage() if isinstance(part, torch.Tensor) else part for part in _parts(obj))
@@ -89,8 +91,16 @@ def share_module(module: torch.nn.Module) -> torch.nn.Module:
     """Puts all parameters and buffers of a module where all processes of the family see them, in place, and returns it.
 
     What one process writes to them the others see: Hogwild training. Gradients stay each process's own, tied weights
-    stay tied, and parameters that are sent stay parameters.
+    stay tied, and parameters that are sent stay parameters. As share_memory_() says, arrays that were made of them before
+    keep the old bytes.
     """
+    if not isinstance(module, torch.nn.Module):
+        what = (
+            f"the class {module.__name__}" if isinstance(module, type) else f"an object of type {type(module).__name__}"
+        )
+        raise TypeError(
+            f"share_module() takes a torch.nn.Module, not {what}. A tensor is shared by shoal.multiprocessing.share_memory_()"
+        )
     for tensor in [*module.parameters(), *module.buffers()]:
         share_memory_(tensor)
     return module

@@ -10,7 +10,7 @@ from typing import Any
 from shoal import _learn
 from shoal.runs import checkpoint_dir
 
-__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run", "run_of"]
+__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run", "rounded_steps", "run_of"]
 
 RUN_FORMAT = "shoal.run"
 
@@ -38,6 +38,28 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
         raise TypeError(f"options are numbers, strings, lists and None: {error}") from None
     options: dict[str, Any] = json.loads(_learn.override_config(json.dumps(dict(config)), text))
     return options
+
+
+def rounded_steps(config: Mapping[str, Any], made: int = 0) -> str | None:
+    """A sentence on how many steps a run makes instead of `total_steps`: its iterations are whole.
+
+    None where they are the same, and where it cannot be told beforehand: actors of A3C end with the rollouts that they are at, and
+    with `sync_fraction` slow ranks make fewer steps.
+
+    Args:
+        config: the options of its algorithm, all of them.
+        made: steps that a run which goes on has made already.
+    """
+    if config["algorithm"] == "a3c" or config.get("sync_fraction", 1.0) < 1.0:
+        return None
+    total, each = config["total_steps"], config["num_envs"] * config["num_steps"]
+    end = made + max(0, -(-(total - made) // each)) * each
+    if made >= total or end == total:
+        return None
+    return (
+        f"total_steps={total:,} ends within an iteration, which is num_envs={config['num_envs']} times "
+        f"num_steps={config['num_steps']} steps; the run makes whole ones, at most {end:,} steps"
+    )
 
 
 def holds_run(run_dir: Path) -> bool:

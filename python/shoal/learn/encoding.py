@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shoal.learn.spaces import Leaf
 
 __all__ = [
+    "MIN_IMAGE_SIDE",
     "NATURE_CONVOLUTIONS",
     "NATURE_FEATURES",
     "VARIANCE_FLOOR",
@@ -26,7 +27,7 @@ VARIANCE_FLOOR = 1e-8
 """Added to the variance of normalised observations."""
 _MAX_CHANNELS = 32
 _MAX_FRAMES = 32
-_MIN_IMAGE_SIDE = 36
+MIN_IMAGE_SIDE = 36
 
 
 def image_order(leaf: Leaf) -> str | None:
@@ -36,9 +37,9 @@ def image_order(leaf: Leaf) -> str | None:
     shape = leaf.shape[1:] if len(leaf.shape) == 4 and leaf.shape[0] <= _MAX_FRAMES else leaf.shape
     if len(shape) != 3:
         return None
-    if shape[0] <= _MAX_CHANNELS and min(shape[1:]) >= _MIN_IMAGE_SIDE:
+    if shape[0] <= _MAX_CHANNELS and min(shape[1:]) >= MIN_IMAGE_SIDE:
         return "first"
-    return "last" if shape[2] <= _MAX_CHANNELS and min(shape[:2]) >= _MIN_IMAGE_SIDE else None
+    return "last" if shape[2] <= _MAX_CHANNELS and min(shape[:2]) >= MIN_IMAGE_SIDE else None
 
 
 def image_shape(leaf: Leaf) -> tuple[int, int, int]:

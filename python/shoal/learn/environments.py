@@ -14,7 +14,19 @@ from shoal.vector.make import make_vec
 from shoal.vector.vector_env import VectorEnv
 from shoal.vector.wrappers import Wrapper, import_path
 
-__all__ = ["EnvOptions", "build", "close", "factories_of", "name_of", "recorded_env", "resumed_env", "same_id"]
+__all__ = [
+    "LEAST_REPLAY",
+    "EnvOptions",
+    "build",
+    "close",
+    "factories_of",
+    "name_of",
+    "recorded_env",
+    "require_pictures",
+    "resumed_env",
+    "same_id",
+    "warn_of_cut_episodes",
+]
 
 
 # Arguments of a game that describe its raw frames, and wrappers that preprocess them: who gives these does it himself.
@@ -189,6 +201,38 @@ def build(
         num_workers = min(num_workers, num_envs)
     return make_vec(
         env, num_envs, num_workers=num_workers, backend=backend, context=context, copy=False, **vars(options)
+    )
+
+
+def require_pictures(space: Any, because: str) -> None:
+    """Raises ValueError for observations that are no pictures, which no network for pictures takes."""
+    from shoal.learn.encoding import MIN_IMAGE_SIDE, image_order
+    from shoal.learn.spaces import Leaf, description_of
+
+    if image_order(Leaf(description_of(space), ())) is None:
+        raise ValueError(
+            f"{because}, which is for pictures, a Box of uint8 that is at least {MIN_IMAGE_SIDE} high and wide; this environment's "
+            f"observations are {space}. Take policy: MlpPolicy, or MultiInputPolicy of a Dict, in a copy of the file"
+        )
+
+
+LEAST_REPLAY = 10_000
+"""Steps of each environment between two resets of all, whatever replay_limit says."""
+
+
+def warn_of_cut_episodes(options: EnvOptions, envs: VectorEnv, config: Mapping[str, Any]) -> None:
+    """Where a run is told, by an id or by the caller, of a time limit that its `replay_limit` lets no episode reach."""
+    limit = options.max_episode_steps or getattr(envs.spec, "max_episode_steps", None)
+    longest = max(config["replay_limit"] // config["num_envs"], LEAST_REPLAY)
+    steps = config["total_steps"] // config["num_envs"]
+    if not config["replay_limit"] or limit is None or limit <= longest or steps <= longest:
+        return
+    warnings.warn(
+        f"an episode may have {limit:,} steps, and this run resets all of its environments every {longest:,} steps of each, which a "
+        "resumed one may have to repeat: longer episodes are cut there. A greater replay_limit, which counts the steps of all "
+        f"num_envs={config['num_envs']} together, resets them more seldom, replay_limit=0 never",
+        RuntimeWarning,
+        stacklevel=4,
     )
 
 

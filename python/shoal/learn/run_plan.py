@@ -36,6 +36,7 @@ class RunPlan:
         policy: a network of the user's; None: one of Shoal's.
         goes_on: it is the run that `run_dir` holds.
         listen: where collectors come to; None: the run steps its environments itself.
+        of_pictures: what says that observations have to be pictures; None: nothing does.
     """
 
     env: Any
@@ -49,6 +50,7 @@ class RunPlan:
     goes_on: bool
     num_workers: int | None
     listen: str | None
+    of_pictures: str | None = None
 
 
 @dataclass
@@ -112,11 +114,13 @@ class Request:
         if self.listen is not None:
             overrides = {"max_lag": MAX_LAG, **overrides}
         about: dict[str, Any] = {}
+        of_pictures = None
         if self.config is not None:
             if preset is not None:
                 raise ValueError("config= is instead of preset=: leave one of them out")
             entry = _read_zoo(self.config, env_id, algorithm)
             algorithm, preset, about["settings"] = entry.algorithm, entry.preset, entry.source
+            of_pictures = entry.of_pictures and f"{entry.source} says policy: {entry.of_pictures}"
             options, rest = options.beside(entry.arguments)
             overrides = {**rest, **overrides}
         algorithm = algorithm if algorithm is not None else algorithm_names()[0]
@@ -145,6 +149,7 @@ class Request:
             goes_on=False,
             num_workers=self.num_workers,
             listen=self.listen,
+            of_pictures=of_pictures,
         )
 
     def _recorded(self, ranks: Ranks) -> RunPlan:

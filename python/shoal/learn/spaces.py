@@ -42,18 +42,19 @@ class Leaf:
         """The value as [rows, …shape], and whether it was a single sample."""
         array = np.asarray(value)
         if not np.can_cast(array.dtype, self.dtype, casting="same_kind"):
-            raise ValueError(f"{self._called} is {array.dtype}, the space takes {self.dtype}")
+            raise ValueError(f"{self.called} is {array.dtype}, the space takes {self.dtype}")
         array = np.ascontiguousarray(array, dtype=self.dtype).reshape(array.shape)
         if array.shape == self.shape:
             return array[np.newaxis], True
         if array.shape[1:] == self.shape and array.ndim == len(self.shape) + 1:
             return array, False
         raise ValueError(
-            f"{self._called} has shape {array.shape}; one is {self.shape}, and a batch is {('n', *self.shape)}"
+            f"{self.called} has shape {array.shape}; one is {self.shape}, and a batch is {('n', *self.shape)}"
         )
 
     @property
-    def _called(self) -> str:
+    def called(self) -> str:
+        """In errors."""
         return f"the observation's {self.path!r}" if self.keys else "the observation"
 
 

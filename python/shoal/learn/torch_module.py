@@ -47,10 +47,10 @@ def torch_policy(run_dir: str | Path, which: str | None = None) -> TorchPolicy:
 class TorchPolicy(nn.Module):
     """Actor and critic, the observation normaliser included; of DQN the Q-network, of SAC the actor.
 
-    `forward` takes raw observations as tensors, a batch in front: one tensor, or a dict or tuple of tensors for such
-    spaces. It gives the actor's output (logits of all components concatenated, or means) and the values. Of DQN: the value of each
-    action, and the best one's. Of SAC: means and logarithms of standard deviations before the tanh, concatenated, and NaN: it
-    has no values.
+    `forward` takes raw observations as tensors, rows of a batch: one tensor, or a dict or tuple of tensors for such
+    spaces. A single observation is a row by `observation[None]`; another shape is a ValueError. It gives the actor's output
+    (logits of all components concatenated, or means) and the values. Of DQN: the value of each action, and the best one's. Of
+    SAC: means and logarithms of standard deviations before the tanh, concatenated, and NaN: it has no values.
 
     Of recurrent PPO, `forward` and `predict` also take what the policy remembers of each row's episode, float32 [rows, …], None
     where episodes begin; and give, last, what it remembers after the step.
@@ -211,6 +211,7 @@ class TorchPolicy(nn.Module):
         offset = 0
         for leaf in self._leaves:
             value = torch.as_tensor(leaf.pick(observation))
+            _require_rows(leaf, value)
             if image_order(leaf) is not None:
                 value = value.reshape(-1, *leaf.shape[-3:])
                 if image_order(leaf) == "last":
@@ -224,6 +225,19 @@ class TorchPolicy(nn.Module):
                     offset += flat.shape[-1]
                 dense.append(flat)
         return torch.cat([*dense, *images], dim=-1)
+
+
+def _require_rows(leaf: Leaf, value: torch.Tensor) -> None:
+    shape = tuple(value.shape)
+    if len(shape) == len(leaf.shape) + 1 and shape[1:] == leaf.shape:
+        return
+    rows = f"({', '.join(map(str, ('n', *leaf.shape)))}{'' if leaf.shape else ','})"
+    text = f"{leaf.called} has shape {shape}; this module takes a batch, n rows of shape {rows}"
+    if shape == leaf.shape:
+        text += f". One alone is a row by {'array' if leaf.keys else 'observation'}[None]"
+        text += ", of each array of the observation" if leaf.keys else ""
+        text += "; shoal.learn.load_policy(…).predict() takes one as it is, too"
+    raise ValueError(text)
 
 
 class _Moments(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shoal import _learn
 from shoal.errors import PeerLost
 from shoal.learn import environments, ranks
+from shoal.learn.config import rounded_steps
 from shoal.learn.ranks import Ranks
 from shoal.learn.remote import Listening
 from shoal.learn.run_plan import Request, RunPlan
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from shoal.vector.wrappers import Wrapper
 
 __all__ = ["Result", "Trainer", "train"]
+
+_logger = logging.getLogger("shoal.learn")
 
 _WHY_RESTARTED = (
     "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) does not "
@@ -91,9 +95,11 @@ def train(
             checkpoint.
         policy: a network of one's own: a torch.nn.Module, which is trained where it is, or what makes one of (observation_space,
             action_space), or the import path of that, "package.module:Class". It is trained by "ppo", "a2c" and "appo";
-            docs/guides/own-networks.md says what it must have. None: a network of Shoal's, which options describe.
+            the guide's page "Networks of your own" says what it must have. None: a network of Shoal's, which options describe.
         device: where a `policy` computes, as torch names it; by default the CPU.
-        total_steps: environment steps over all environments; by default the preset's.
+        total_steps: environment steps over all environments; by default the preset's. A run makes whole iterations, of num_envs
+            times num_steps steps, so it ends with up to one of them more (with "a3c" with the rollouts that are under way);
+            the logger "shoal.learn" says at the start, as info, how many steps that are.
         seed: of everything random, 0 by default. The same seed gives the same policy, bit for bit, on one machine, for
             any number of workers; with "impala" and "appo" where they are told `deterministic=True`, with "a3c" where
             num_workers is 0.
@@ -103,12 +109,13 @@ def train(
         nproc: processes that train together, with "ppo" or "a2c", each on its share of the environments: this one, and as many
             more as it starts. By default those that torchrun, mpirun, srun or Ray Train has started as ranks of one job,
             which all call this with the same arguments; 1: this process alone. Only rank 0 evaluates, and reads and writes
-            `run_dir`. `shards=8` among the options gives the same policy, bit for bit, for 1, 2, 4 and 8 ranks. docs/guides/scale-out.md.
+            `run_dir`. `shards=8` among the options gives the same policy, bit for bit, for 1, 2, 4 and 8 ranks. See
+            the guide's page "Several processes, several machines".
         listen: "host:port", with "impala" and "appo": the run learns from collectors that come there, from this host or others, each
             started by `shoal.learn.collect` or `shoal collect`, and steps no training environments itself. Each collector steps
             `num_envs` of its own; they may come and go. Port 0 takes a free one (`Trainer.address`). Where the host is not the
             loopback, SHOAL_GROUP_SECRET has to be set. `max_lag`, 8 by default here, bounds how many are at work at once: one
-            more. `env` has to be an id. docs/guides/scale-out.md.
+            more. `env` has to be an id. See the guide's page "Several processes, several machines".
         preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
         config: instead of a preset: a YAML file of rl-baselines3-zoo's, "hyperparams/ppo.yml", whose entry for `env` is taken,
             or "ppo.yml:LunarLander-v2" for that entry. Its algorithm is the one that the file is named after, unless
@@ -283,6 +290,10 @@ class Trainer:
             if self._ranks.first:
                 eval_envs = environments.build(env, self.config["eval_envs"], options.for_evaluation(), **where)
                 built.append(eval_envs)
+                if envs is not None:
+                    environments.warn_of_cut_episodes(options, eval_envs, self.config)
+            if plan.of_pictures is not None:
+                environments.require_pictures(built[0].single_observation_space, plan.of_pictures)
             if listen is not None:
                 assert eval_envs is not None
                 self._listening = Listening(listen, about, self.config, eval_envs._engine, self._secret)
@@ -356,6 +367,8 @@ class Trainer:
 
     def start(self) -> None:
         """Begins. Once."""
+        if self.rank == 0 and (rounded := rounded_steps(self.config, self.status()["step"])):
+            _logger.info(rounded)
         _running.add(self)
         self._trainer.start()
 

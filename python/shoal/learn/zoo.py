@@ -74,6 +74,7 @@ class Entry:
         preset: the one that it is laid over.
         arguments: of shoal.learn.train: options, and env_kwargs, frame_stack, wrappers, atari.
         notes: what was left out since it changes nothing.
+        of_pictures: its policy is for pictures alone, "CnnPolicy"; None: it says no such thing.
     """
 
     source: str
@@ -81,6 +82,7 @@ class Entry:
     preset: str
     arguments: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    of_pictures: str | None = None
 
 
 def read(file: str | Path, env_id: str, algorithm: str | None = None) -> Entry:
@@ -349,6 +351,7 @@ class _Reader:
         if value not in known:
             self._refuse(key, value, f"there is {', '.join(known)}")
         elif value.startswith("Cnn"):
+            self._entry.of_pictures = value
             self._layers([], [])
 
     def _layers(self, policy: list[int], value: list[int]) -> None:

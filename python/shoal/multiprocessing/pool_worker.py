@@ -24,7 +24,7 @@ from typing import Any
 import cloudpickle
 
 from shoal import _core
-from shoal.ipc.pickling import explain
+from shoal.ipc.pickling import explain, is_of_pickling
 from shoal.multiprocessing import main_module, reduction
 from shoal.multiprocessing.settings import Settings
 from shoal.process.error_report import pack_exception, unpack_exception
@@ -80,7 +80,9 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
         return reduction.dumps(obj, name)
     try:
         return _dump(obj), []
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
+    except Exception as error:
+        if not is_of_pickling(error):
+            raise
         raise explain(obj, error, _dump, name) from error
 
 

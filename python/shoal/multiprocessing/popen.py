@@ -18,7 +18,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.errors import ForkRefused
-from shoal.ipc.pickling import explain
+from shoal.ipc.pickling import explain, is_of_pickling
 from shoal.multiprocessing import child, main_module, reduction
 from shoal.multiprocessing.start_methods import Options
 from shoal.process import _launcher
@@ -283,7 +283,9 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
     with _spawning(popen):
         try:
             return reduction.dumps(process_obj)
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
+        except Exception as error:
+            if not is_of_pickling(error):
+                raise
             del popen._fds[first:]
             # A global of the main script that cannot be pickled: the new process can run the script for it.
             with contextlib.suppress(Exception), io.BytesIO() as file:

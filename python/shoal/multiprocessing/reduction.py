@@ -26,7 +26,7 @@ import cloudpickle
 
 from shoal._core import ipc
 from shoal.errors import Error
-from shoal.ipc.pickling import PicklingError, explain
+from shoal.ipc.pickling import PicklingError, explain, is_of_pickling
 from shoal.ipc.reducers import add_reducer, by_type
 from shoal.multiprocessing import main_module
 
@@ -131,7 +131,9 @@ def pickled(obj: Any, name: str = "object") -> tuple[bytes, list[ipc.Block]]:
         pickler = Pickler(file)
         try:
             pickler.dump(obj)
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
+        except Exception as error:
+            if not is_of_pickling(error):
+                raise
             raise explain(obj, error, _dump_again, name) from error
         return file.getvalue(), pickler.blocks
 

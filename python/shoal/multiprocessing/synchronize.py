@@ -9,7 +9,7 @@ things do then:
     "raise"     who waits gets shoal.OwnerDied instead; the lock is free
     "ignore"    they stay the dead one's until somebody releases them, as in CPython
 
-A semaphore gives permits back only while every process releases what it acquired itself: see docs/decisions/owned-locks.md.
+A semaphore gives permits back only while every process releases what it acquired itself: see the page "Locks that know their owner".
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal import _core
+from shoal.errors import ForkRefused
 from shoal.process import _settings, _worker
 from shoal.process._importing import refuse_to_start
 
@@ -286,6 +287,8 @@ def launcher(
     """
     _forget_inherited_launchers()
     _forget_ended_zygotes()
+    if context == "fork" and not allow_unsafe_fork:
+        _refuse_hazards()
     options: dict[str, Any] = {
         "threads": threads,
         "hide_gpu": hide_gpu,
@@ -301,6 +304,19 @@ def launcher(
             early.begin(preload)
         _launchers[key] = early or Launcher(context, preload=preload, **options)
     return _launchers[key]
+
+
+def _refuse_hazards() -> None:
+    """Says what C++ refuses as well, with the arguments that those who call this from elsewhere in the package take."""
+    hazards = _core.process.fork_hazards()
+    if not hazards:
+        return
+    raise ForkRefused(
+        "start method 'fork' is not safe in this process:\n  - " + "\n  - ".join(hazards) + "\nUse 'auto' (or "
+        "'forkserver', 'spawn'), which start from a fresh process. What forks all the same: make_vec(…, context='fork', "
+        "worker=shoal.WorkerOptions(allow_unsafe_fork=True)), and worker= of pools and collectors likewise; "
+        "shoal.process.launcher('fork', allow_unsafe_fork=True)."
+    )
 
 
 def start_ahead(context: str, ahead: str, **options: Any) -> None:

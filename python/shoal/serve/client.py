@@ -10,7 +10,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.errors import ServiceDied
-from shoal.serve.structure import answer_from, pack_arguments
+from shoal.serve.structure import answer_from, pack_arguments, refusal_of
 
 __all__ = ["Directory", "Reply", "ServiceModel"]
 
@@ -130,8 +130,8 @@ class ServiceModel:
         masks = model.batch(images)             # rows along the first dimension
         reply = model.submit(image); …; mask = reply.result()
 
-    A call may have several arguments, also by keyword; each is an array, or a tuple or dict of arrays. The model sees them
-    stacked, with the rows of other callers, and answers with arrays whose first dimension is the rows, or with a tuple,
+    A call may have several arguments, also by keyword; each is an array, or a tuple or dict of arrays. A tensor of torch is
+    taken where NumPy can look at it, and is a TypeError elsewhere. The model sees them stacked, with the rows of other callers, and answers with arrays whose first dimension is the rows, or with a tuple,
     list or dict of such. Rows whose shapes or dtypes differ go into different batches.
 
     Attributes:
@@ -240,6 +240,8 @@ class ServiceModel:
         except BaseException as error:  # one that is whole stays: the states of Recurrent models go with it
             if isinstance(error, ServiceDied) or (client is not None and not client.alive):
                 self.forget_connection()
+            if type(error) in (TypeError, RuntimeError) and (refusal := refusal_of(leaves, self.name)):
+                raise refusal from error
             raise
         return Reply(self, future, batched)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +18,9 @@ from shoal.serve.package import Package
 from shoal.serve.torchscript import TorchScript
 
 __all__ = ["Onnx", "load_file"]
+
+_OF_TORCH_EXPORT = re.compile(r"/models/[^/]+\.json$|(^|/)serialized_exported_program\.json$")
+"""A name in what torch.export.save() writes: since torch 2.8, and before."""
 
 
 def load_file(path: str | os.PathLike[str], device: str) -> Loaded:
@@ -32,10 +38,12 @@ def load_file(path: str | os.PathLike[str], device: str) -> Loaded:
         return Package(file, device)
     if any(name.endswith("/constants.pkl") for name in names):
         return TorchScript(file, device)
-    if any(name.endswith("/models/model.json") for name in names):
+    if any(map(_OF_TORCH_EXPORT.search, names)):
+        given, compiled = map(json.dumps, (file, f"{os.path.splitext(file)[0]}-compiled.pt2"))
+        program = f"import torch; torch._inductor.aoti_compile_and_package(torch.export.load({given}), package_path={compiled})"
         what = (
-            "is what torch.export.save() wrote, which is not compiled yet: give what "
-            "torch._inductor.aoti_compile_and_package(exported_program, package_path=…) makes of it"
+            "is what torch.export.save() wrote (`shoal export --to torch`, too), which AOTInductor has not compiled yet. This "
+            f"compiles it, into the file to give instead: python -c {shlex.quote(program)}"
         )
     elif any(name.endswith("/data.pkl") for name in names):
         what = (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.serve.loaded import Loaded, check_names, check_shapes
+from shoal.serve.modes import switch
 from shoal.serve.structure import tree_map
 
 __all__ = ["InPython", "is_module"]
@@ -31,7 +32,7 @@ class InPython(Loaded):
 
             self._torch = torch
             self._device = torch.device(device)
-            self.model = model.eval().to(self._device)
+            self.model = switch(model, training=False).to(self._device)
 
     def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
         if self._torch is None:

@@ -14,7 +14,7 @@ from shoal.errors import Cancelled, DeadlineExceeded, ModelError
 from shoal.serve.loaded import Loaded
 from shoal.serve.loading import check, load
 from shoal.serve.recurrent import States, rows_of
-from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments
+from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments, refusal_of
 
 __all__ = ["LocalModel", "LocalModels"]
 
@@ -93,7 +93,12 @@ class LocalModel:
     ) -> Any:
         start = time.monotonic()
         leaves, structure = pack_arguments(args, kwargs)
-        arrays = [np.asarray(leaf, order="C") for leaf in leaves]
+        try:
+            arrays = [np.asarray(leaf, order="C") for leaf in leaves]
+        except (TypeError, RuntimeError) as error:
+            if refusal := refusal_of(leaves, self.name):
+                raise refusal from error
+            raise
         if batched and (len({array.shape[:1] for array in arrays}) != 1 or not arrays[0].shape or not len(arrays[0])):
             raise ValueError(
                 "a batch of rows is arrays with the rows as their first dimension, as many in each and at least one"

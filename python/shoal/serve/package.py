@@ -170,7 +170,7 @@ def _libraries_of_torch(file: str) -> str:
         spec = None
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(
-            f"{file!r} is a package of AOTInductor, which torch runs, and that is not installed: pip install shoal[torch]"
+            f"{file!r} is a package of AOTInductor, which torch runs, and that is not installed: pip install 'shoal[torch]'"
         )
     return str(Path(spec.submodule_search_locations[0]) / "lib")
 

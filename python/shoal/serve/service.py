@@ -74,8 +74,8 @@ class ModelService(ServiceFace):
         """Starts the servers, and returns when all of them have loaded the models.
 
         Args:
-            models: by name, each a `torch.nn.Module` (it is put into eval mode, and called with tensors under
-                `torch.inference_mode()`); a function of a batch, called with NumPy arrays; a function without arguments,
+            models: by name, each a `torch.nn.Module` (it is put into eval mode, but for what torch.export made, and called with
+                tensors under `torch.inference_mode()`); a function of a batch, called with NumPy arrays; a function without arguments,
                 or a class, that returns one of these, called in the server; or the path of a file: TorchScript, a package of AOTInductor
                 (`.pt2`), both run by the torch that is installed, or ONNX (`.onnx`; needs onnxruntime). A package takes the batch sizes that it was compiled for
                 (`torch.export.Dim`): give max_batch and buckets accordingly.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import functools
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "pack_rows", "tree_map"]
+__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "pack_rows", "refusal_of", "tree_map"]
 
 _LEAF = "*"
 _PLAIN = (str, int, bool, bytes, type(None))
@@ -38,6 +39,39 @@ def arguments_from(leaves: Sequence[Any], structure: bytes) -> Arguments:
     rest = iter(leaves)
     args, kwargs = _unpacked(structure)
     return list(_unflatten(args, rest)), _unflatten(kwargs, rest)
+
+
+def refusal_of(leaves: Iterable[Any], name: str) -> TypeError | None:
+    """What to raise where the model `name` was asked with a tensor of torch that NumPy cannot look at; None where it was not."""
+    torch: Any = sys.modules.get("torch")
+    for leaf in leaves:
+        if torch is None or not isinstance(leaf, torch.Tensor):
+            continue
+        hindrances = [
+            (leaf.requires_grad, "requires a gradient", ".detach()"),
+            (leaf.device.type not in ("cpu", "meta"), f"is on {leaf.device}", ".cpu()"),
+            (leaf.layout is not torch.strided, f"has the layout {leaf.layout}", ".to_dense()"),
+            (leaf.is_conj(), "is a conjugate view", ".resolve_conj()"),
+            (leaf.is_neg(), "is a negative view", ".resolve_neg()"),
+            (leaf.is_quantized, "is quantized", ".dequantize()"),
+            (not (leaf.is_quantized or _numpy_has(leaf.dtype)), f"is of {leaf.dtype}, which NumPy has not", ".float()"),
+        ]
+        found = [(what, call) for is_so, what, call in hindrances if is_so]
+        if found:
+            whats, calls = zip(*found, strict=True)
+            return TypeError(
+                f"the model {name!r} takes arrays, and tensors that NumPy can look at. It was given a tensor that "
+                f"{' and '.join(whats)}: give tensor{''.join(calls)}"
+            )
+    return None
+
+
+def _numpy_has(dtype: Any) -> bool:
+    try:
+        sys.modules["torch"].empty(0, dtype=dtype).numpy()
+    except TypeError:
+        return False
+    return True
 
 
 def pack_answer(answer: Any) -> tuple[list[np.ndarray[Any, Any]], bytes]:

@@ -21,7 +21,7 @@ class TorchScript(InPython):
             import torch
         except ImportError as error:
             raise ImportError(
-                f"{file!r} is TorchScript, which torch runs, and that cannot be imported ({error}): pip install shoal[torch]"
+                f"{file!r} is TorchScript, which torch runs, and that cannot be imported ({error}): pip install 'shoal[torch]'"
             ) from error
         try:
             with warnings.catch_warnings():

@@ -136,8 +136,7 @@ class AsyncVectorEnv(VectorEnv):
         self._io.discard(self.timeout if timeout is None else timeout)
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        if self._interrupted:
-            self._finish_interrupted(options)
+        self.finish_interrupted(options)
         if self._engine.in_flight and "reset_mask" not in (options or {}):
             self._engine.require_open("reset")
             self.discard()

@@ -8,13 +8,13 @@ import re
 
 __all__ = ["is_atari", "lacks", "provide"]
 
-# Where an environment's code lies, the module it imports, and the extra of gymnasium (or package) that brings it.
+# Where an environment's code lies, the module it imports, and the extra that brings it: ours, or Gymnasium's where we have none.
 _EXTRAS = (
-    ("gymnasium.envs.box2d", "Box2D", "gymnasium[box2d]"),
-    ("gymnasium.envs.mujoco", "mujoco", "gymnasium[mujoco]"),
+    ("gymnasium.envs.box2d", "Box2D", "shoal[box2d]"),
+    ("gymnasium.envs.mujoco", "mujoco", "shoal[mujoco]"),
     ("gymnasium.envs.phys2d", "jax", "gymnasium[jax]"),
     ("gymnasium.envs.tabular", "jax", "gymnasium[jax]"),
-    ("ale_py", "ale_py", "gymnasium[atari]"),
+    ("ale_py", "ale_py", "shoal[atari]"),
 )
 # Atari's ids exist only once ale_py is imported; these can be told from others without it.
 _ATARI = re.compile(r"ALE/.+|[\w-]+NoFrameskip(?:-v\d+)?")

@@ -38,6 +38,9 @@ class FaultPolicy:
             its Python stack.
         step_timeout: seconds for one environment's step, as `reset_timeout`.
 
+    The first row of a new environment is its reset, which ignores the action and gives reward 0. In next-step mode that is so of
+    every episode; in same-step mode it is the row after one with `infos["fault"]` or `infos["down"]`, and has no mark of its own.
+
     A new environment is reset with a seed that follows from the last one that was given for its row and from the number of
     environments that the row has had; without one, as its own reset does.
     """

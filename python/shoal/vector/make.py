@@ -6,6 +6,7 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shoal import _core
@@ -65,7 +66,10 @@ def make_vec(
             "fork", or "auto" (forkserver).
         backend: "process", "thread" (native environments only), "serial" (in this process), or "auto": threads for native
             environments, processes for several Python environments, serial for one.
-        autoreset_mode: "next_step", "same_step" or "disabled", or Gymnasium's AutoresetMode.
+        autoreset_mode: "next_step", "same_step" or "disabled", or Gymnasium's AutoresetMode. With "disabled" a step steps
+            environments, too, whose episode has ended and that the caller has not reset, as Gymnasium's AsyncVectorEnv does:
+            what they return then is their own matter, and where it says again that the episode ends, `episode_statistics`
+            tells of that episode again, a step longer.
         env_kwargs: keyword arguments of every environment.
         seed: for the first reset of each environment, where that reset is given none.
         copy: True gives observations that are the caller's own for as long as it holds them. Large ones of worker
@@ -157,6 +161,11 @@ def _no_such_argument(name: str, value: Any) -> TypeError:
         whose, instead = _ELSEWHERE[name]
         own = f"for an environment's own, env_kwargs={{{name!r}: {value!r}}}"
         return TypeError(f"{text}, as {whose} has: {instead}; {own}")
+    if name in {option.name for option in fields(WorkerOptions)}:
+        return TypeError(
+            f"{text}, but shoal.WorkerOptions has: worker=shoal.WorkerOptions({name}={value!r}); for an environment's own, "
+            f"env_kwargs={{{name!r}: {value!r}}}"
+        )
     if near := difflib.get_close_matches(name, inspect.signature(make_vec).parameters, n=1, cutoff=0.8):
         return TypeError(f"{text}. Did you mean {near[0]!r}?")
     return TypeError(f"{text}. What the environments take goes into env_kwargs: env_kwargs={{{name!r}: {value!r}}}")

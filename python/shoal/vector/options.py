@@ -42,7 +42,8 @@ class WorkerOptions:
             has more is replaced between episodes, without a fault: a new worker takes over the environments' `np_random`
             and goes on with the next episodes, so that environments which carry nothing else from one episode to the next
             give the same trajectories. An environment whose episode has ended meanwhile waits for the others of its worker:
-            its row is down (`infos["down"]`). With `recv()` in the order of arrival it comes later instead; where a batch
+            its row is down (`infos["down"]`). In same-step mode the next one's first observation comes with a row of its own,
+            whose action is ignored. With `recv()` in the order of arrival it comes later instead; where a batch
             cannot be filled without it, its row is down as well. One that is not sent in the middle of its episode keeps its
             worker from being replaced, and nobody else waiting. In a `WorkerPool` each vector environment moves to the new
             process when its own environments are between episodes; the old one ends when the last has left it.

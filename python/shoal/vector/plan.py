@@ -323,22 +323,25 @@ def _backend(
     if _needs_processes(policy):
         if backend in ("serial", "thread") or num_workers == 0:
             raise ValueError(
-                f"on_fault={policy.on_fault!r} and deadlines need worker processes, which can be ended and started anew: "
-                'leave backend and num_workers out, or take backend="process"'
+                f"on_fault={policy.on_fault!r} and deadlines need worker processes, which can be ended and started anew; "
+                f"make_vec({_here(backend, num_workers)}) has none. {_to_have_workers(backend, num_workers)}"
             )
         return "process"
     if num_workers == 0 and backend not in ("auto", "serial"):
-        raise ValueError(f"make_vec(num_workers=0) means no workers, which backend={backend!r} cannot do")
+        raise ValueError(
+            f"make_vec(num_workers=0) means no workers, which backend={backend!r} cannot do: leave backend out, or give "
+            "num_workers=1 or more"
+        )
     if backend == "thread" and not recipe.native_id:
         raise ValueError(
             'make_vec(backend="thread") steps native environments ("shoal/…") only: Python environments in threads would '
             'wait for each other. Take backend="process" or "serial".'
         )
-    here = "num_workers=0" if num_workers == 0 else f"backend={backend!r}"
     if for_processes and (backend in ("serial", "thread") or num_workers == 0):
         raise ValueError(
-            f"make_vec({here}) steps the environments in this process, where {' and '.join(for_processes)} would "
-            'change nothing: leave it out, or take backend="process"'
+            f"make_vec({_here(backend, num_workers)}) steps the environments in this process, without worker processes, where "
+            f"{' and '.join(for_processes)} would change nothing: leave {'it' if len(for_processes) == 1 else 'them'} out. "
+            f"{_to_have_workers(backend, num_workers)}"
         )
     if backend != "auto":
         return backend
@@ -349,6 +352,18 @@ def _backend(
     if recipe.native_id:
         return "thread"
     return "serial" if count == 1 and num_workers is None else "process"
+
+
+def _here(backend: str, num_workers: int | None) -> str:
+    """The argument that says that there are no worker processes."""
+    return "num_workers=0" if num_workers == 0 else f"backend={backend!r}"
+
+
+def _to_have_workers(backend: str, num_workers: int | None) -> str:
+    """What to say instead, to have some."""
+    given = ["num_workers=1 or more"] if num_workers == 0 else []
+    given += ['backend="process"'] if backend in ("serial", "thread") else []
+    return f"For worker processes give {' and '.join(given)}"
 
 
 def _needs_processes(policy: FaultPolicy) -> bool:

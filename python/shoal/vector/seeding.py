@@ -1,14 +1,17 @@
-"""The arguments of reset, checked: seeds and the reset mask."""
+"""The arguments of reset, checked: seeds and the reset mask. What follows from the seeds for those that take a lost one's place."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CheckedSeeds", "Seeds", "reset_mask_of", "seeds_left", "seeds_of"]
+from shoal import _core
+from shoal.vector.faults import Fault
+
+__all__ = ["CheckedSeeds", "LastSeeds", "Seeds", "reset_mask_of", "seeds_left", "seeds_of"]
 
 Seeds = int | Sequence[int | None] | None
 
@@ -51,6 +54,27 @@ def seeds_left(seed: Seeds, mask: np.ndarray | None, num_envs: int) -> Seeds:
     checked = seeds_of(seed, num_envs)
     seeds = checked.values if checked.large is None else checked.large
     return [None if was_reset else own for own, was_reset in zip(seeds or (), mask, strict=True)]
+
+
+class LastSeeds:
+    """The last seed of each environment, for adapters that begin the episode of a lost one's successor by a reset of their own."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._of_rows = np.full(num_envs, None, object)
+
+    def note(self, seed: Seeds, rows: Any = slice(None)) -> None:
+        """Those of a reset. `rows` selects them as an array's index does; seeds beyond 64 bits count as none."""
+        count = len(self._of_rows)
+        seeds = seeds_of(seed, count).values or [None] * count
+        self._of_rows[rows] = np.array(seeds, object)[rows]
+
+    def of_successors(self, faults: Mapping[int, Fault]) -> list[int | None]:
+        """For a reset of those in the places of these: what the engine would give them itself. None for all others."""
+        seeds: list[int | None] = [None] * len(self._of_rows)
+        for row, fault in faults.items():
+            if (seed := self._of_rows[row]) is not None:
+                seeds[row] = _core.renewal_seed(seed, fault.restarts)
+        return seeds
 
 
 def reset_mask_of(mask: Any, num_envs: int) -> np.ndarray:

@@ -112,8 +112,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         Actions that were sent for some environments, and wait for the others, are thrown away; with a mask they are an
         AlreadyPendingCallError. So is a call that Ctrl-C has interrupted: it is waited for, and what it returns is thrown away.
         """
-        if self._interrupted:
-            self._finish_interrupted(options)
+        self.finish_interrupted(options)
         if self._parts and "reset_mask" in (options or {}):
             raise AlreadyPendingCallError(
                 f"reset(): environments {sorted(self._parts)} are in flight; send() the others and recv() first", "send"
@@ -478,10 +477,10 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             pass
         self._pending = None
 
-    def _finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
-        """Waits for the call that Ctrl-C has left under way, if it still is, before a reset of all environments: what it
-        returns is dropped, and what it raises is raised."""
-        if "reset_mask" in (options or {}):
+    def finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
+        """Waits for a call that Ctrl-C has left under way, if there is one, before a reset of all environments, which are told
+        something first at times: what it returns is dropped, and what it raises is raised. For Shoal's own use."""
+        if not self._interrupted or "reset_mask" in (options or {}):
             return
         if self._pending is not None:
             self._wait(self._wait_of_pending(), None)

@@ -16,7 +16,7 @@ from shoal.compat import gymnasium as compat
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.infos import Entry
 from shoal.vector.options import WorkerOptions
-from shoal.vector.seeding import seeds_of
+from shoal.vector.seeding import LastSeeds
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
@@ -123,7 +123,7 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
 
     _restarts = False
     _lost: Mapping[int, Fault] = {}  # by row, of the last step or reset, where new ones take their places
-    _last_seeds: np.ndarray  # by row, of the last reset that was asked for; None without one
+    _last_seeds: LastSeeds
 
     def __new__(cls, *_: Any, **__: Any) -> AsyncVectorEnv:
         return object.__new__(cls)  # whatever `worker` is: Gymnasium's own class has not these infos
@@ -176,14 +176,14 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
             on_fault=on_fault,
             worker_options=worker_options,
         )
-        self._last_seeds = np.full(self.num_envs, None, object)
+        self._last_seeds = LastSeeds(self.num_envs)
         self._restarts = getattr(on_fault, "on_fault", on_fault) == "restart"
         _check_given(self, observation_space, action_space)
 
     def reset_async(self, seed: Any = None, options: dict[str, Any] | None = None) -> None:
         rows = (options or {}).get("reset_mask", slice(None))
         super().reset_async(seed, options)
-        self._last_seeds[rows] = np.array(seeds_of(seed, self.num_envs).values or [None] * self.num_envs, object)[rows]
+        self._last_seeds.note(seed, rows)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         self._lost = {}
@@ -210,12 +210,8 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
         Returns the observations of all, and infos of those that begin."""
         lost, self._lost = self._lost, {}
         mask = np.zeros(self.num_envs, np.bool_)
-        seeds: list[int | None] = [None] * self.num_envs
-        for row, fault in lost.items():
-            mask[row] = True
-            if (seed := self._last_seeds[row]) is not None:
-                seeds[row] = _core.renewal_seed(seed, fault.restarts)
-        super().reset_async(seeds, {"reset_mask": mask})
+        mask[list(lost)] = True
+        super().reset_async(self._last_seeds.of_successors(lost), {"reset_mask": mask})
         return super().reset_wait()
 
     def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:

@@ -17,7 +17,8 @@ except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "ding":
         raise
     raise ModuleNotFoundError(
-        "shoal.compat.ding needs DI-engine:  pip install DI-engine  (docs/migrating/di_engine.md says how, beside newer packages)",
+        "shoal.compat.ding needs DI-engine:  pip install DI-engine  (beside NumPy 2:  pip install 'shoal[ding]' && "
+        "pip install --no-deps DI-engine)",
         name=error.name,
     ) from error
 

@@ -130,8 +130,7 @@ class AgentsVecEnv(VecEnv):
         are_own = any(options) and any(own is not first for own in others)
         if are_own or self._tells_options:  # also after a reset that failed, which may have left some
             self._tells_options = True
-            if self.envs.vector_env._interrupted:  # as its reset() does
-                self.envs.vector_env._finish_interrupted()
+            self.envs.vector_env.finish_interrupted()
             self.envs.vector_env.set_attr("reset_options", [(own or None) if are_own else None for own in options])
         return None if are_own else (first or None)
 

@@ -32,7 +32,8 @@ __getattr__ = names_of(
         "make_vec_env": "shoal.compat.sb3.make_vec_env",
     },
     ["stable_baselines3.common.vec_env", "stable_baselines3.common.env_util"],
-    "shoal.compat.sb3 needs Stable-Baselines3:  pip install 'shoal[sb3]'",
+    "shoal.compat.sb3 needs Stable-Baselines3:  pip install 'shoal[sb3]'  (2.9 of it needs torch 2.8: to keep an older torch, name "
+    "its release too, as in torch==2.6.0)",
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,9 @@ from gymnasium.error import ClosedEnvironmentError
 from shoal import _core
 from shoal.compat.closing import WarnsAtClose
 from shoal.ipc.pickling import dumps
+from shoal.vector.faults import Fault
 from shoal.vector.infos import Entry
+from shoal.vector.seeding import LastSeeds, Seeds
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["Rows", "Said"]
@@ -45,6 +47,7 @@ class Rows(WarnsAtClose, VectorEnv):
         super().__init__(*args, **kwargs)
         self.spec = None  # factories do not say how the whole could be made again
         self._was_reset = True  # or not: the environments say whether they may be stepped before
+        self._last_seeds = LastSeeds(self.num_envs)
         self._shares = super()._ranges()
         self._worker_of = [worker for worker, (lo, hi) in enumerate(self._shares) for _ in range(lo, hi)]
 
@@ -65,6 +68,10 @@ class Rows(WarnsAtClose, VectorEnv):
             finals = {row: self._io.final_observation(row) for row in np.flatnonzero(self._io.has_final()).tolist()}
         faults = dict(self._engine.faults()) if extra & _core.EXTRA_FAULT else {}
         return Said(self._io.infos() if extra & _core.EXTRA_INFOS else (), finals, faults)
+
+    def reset_async(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
+        super().reset_async(seed, options)
+        self._last_seeds.note(seed)
 
     def step_async(self, actions: Any) -> None:
         """As arrays where they are such of the action space's own dtype, else each as the caller gave it.
@@ -87,11 +94,11 @@ class Rows(WarnsAtClose, VectorEnv):
             self._finish_pending(None)
             self._pending = None
 
-    def renew(self, rows: Sequence[int]) -> tuple[Any, Any]:
-        """Begins an episode in new environments, which are in the places of lost ones; the result of a reset."""
+    def renew(self, faults: Mapping[int, Fault]) -> tuple[Any, Any]:
+        """Begins an episode in the new environments that are in the places of lost ones; the result of a reset."""
         mask = np.zeros(self.num_envs, np.uint8)
-        mask[rows] = 1
-        self._io.reset_async(None, mask)
+        mask[list(faults)] = 1
+        self._io.reset_async(self._last_seeds.of_successors(faults), mask)
         self._pending = "reset"
         return self.reset_wait()
 

@@ -67,8 +67,8 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
             num_workers: so many processes share the environments; by default each has one of its own. As many as there are
                 CPUs is fastest for environments that compute; one each lets those that wait do so together.
             on_fault: "restart" makes a new environment in the place of one that was lost (its process killed, or an
-                exception): its episode ends as one cut short, with `info["fault"]`, a `shoal.Fault`. "raise" raises. A
-                `shoal.FaultPolicy` also sets deadlines and limits.
+                exception): its episode ends as one cut short, with `info["fault"]`, a `shoal.Fault`. Where the last reset had
+                seeds, the new one's follows from its row's. "raise" raises. A `shoal.FaultPolicy` also sets deadlines and limits.
             worker: how worker processes are set up.
 
         Raises:
@@ -204,7 +204,7 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
     def _renewed(self, observations: Any, said: Said) -> Any:
         """The observations, with an episode begun in every environment that is in the place of a lost one."""
         while said and said.faults:
-            observations, said = self._envs.renew(list(said.faults))
+            observations, said = self._envs.renew(said.faults)
             if said:
                 self._keep_reset_infos(said)
         return observations

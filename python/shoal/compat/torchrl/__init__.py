@@ -48,7 +48,7 @@ __getattr__ = names_of(
         "SerialEnv": "shoal.compat.torchrl.serial_env",
     },
     ["torchrl.envs", "torchrl.collectors"],
-    "shoal.compat.torchrl needs TorchRL:  pip install 'shoal[torchrl]'",
+    "shoal.compat.torchrl needs TorchRL:  pip install 'shoal[torchrl]'  (it needs torch 2.7, and replaces an older one)",
     ["torchrl", "tensordict", "torch"],
 )
 

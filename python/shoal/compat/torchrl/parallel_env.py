@@ -83,8 +83,9 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
                 torch generator.
             on_fault: "restart" makes a new environment in the place of one that was lost (its process killed, or an
                 exception): its step ends its episode, `done` and `truncated`, with reward 0 and the observation before, and
-                `faults` and a warning tell of it. Where one is lost in a call of another kind (a step of some environments alone, or
-                with data that is no tensor; a reset; an attribute), that call raises. "raise" raises always. A `shoal.FaultPolicy` also sets deadlines and limits.
+                `faults` and a warning tell of it. The new one's seed follows from the one that `set_seed` gave the lost one. Where
+                one is lost in a call of another kind (a step of some environments alone, or with data that is no tensor; a reset; an
+                attribute), that call raises. "raise" raises always. A `shoal.FaultPolicy` also sets deadlines and limits.
             worker: how worker processes are set up.
             peers: keyword arguments of `torchrl.envs.ParallelEnv`.
 

@@ -25,6 +25,8 @@ NOTHING, STEP, STEP_AND_MAYBE_RESET = range(3)
 """What a slot is given as its action: what to do with what is in the buffer."""
 
 _ROW = np.zeros(1, np.uint8)
+_SEEDS = 2**32 - 1
+"""TorchRL's own are below it."""
 
 
 class Slot:
@@ -36,6 +38,7 @@ class Slot:
     spec = None
     observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
+    _seeded_torch = False  # of this process, whose slots draw from one generator
 
     def __init__(self, make_env: Any, kwargs: dict[str, Any], threads: int | None, buffer: Buffer | None) -> None:
         if threads is not None:
@@ -68,9 +71,11 @@ class Slot:
         return _ROW, 0.0, False, False, {}
 
     @torch.no_grad()
-    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, **_: Any) -> tuple[Any, dict[str, Any]]:
         """The first of an environment that is in the place of a lost one."""
         if self._buffer is not None:
+            if seed is not None:
+                self._set_seed(seed % _SEEDS, False, torch_too=not Slot._seeded_torch)
             self._reset(False, {})
             finish_writes(self._event)
         return _ROW, {}
@@ -85,10 +90,7 @@ class Slot:
             BatchedEnvBase._validate_worker_env(self.env)
             return EnvMetaData.metadata_from_env(self.env)
         if command == "seed":
-            seed, is_static = data
-            if self._buffer is not None:
-                torch.manual_seed(seed)
-            return "seeded", self.env.set_seed(seed, static_seed=is_static)
+            return "seeded", self._set_seed(*data)
         if command == "state_dict":
             return "state_dict", _without_locks(self.env.state_dict())
         if command == "load_state_dict":
@@ -104,6 +106,13 @@ class Slot:
                 return answer
             return getattr(self, f"_{command}_alone")(data)
         return self._dispatched(command, *data)
+
+    def _set_seed(self, seed: Any, is_static: bool, torch_too: bool = True) -> Any:
+        """The next seed."""
+        if self._buffer is not None and torch_too:
+            torch.manual_seed(seed)
+            Slot._seeded_torch = True
+        return self.env.set_seed(seed, static_seed=is_static)
 
     # With a buffer: as TorchRL's worker does with its shared TensorDict.
 

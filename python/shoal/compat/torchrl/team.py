@@ -20,6 +20,7 @@ from shoal.ipc.pickling import dumps
 from shoal.vector.factories import recipe_of
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
+from shoal.vector.seeding import LastSeeds
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["Team", "started"]
@@ -32,6 +33,7 @@ class Team(WarnsAtClose, VectorEnv):
         super().__init__(*args, **kwargs)
         self.spec = None  # factories do not say how the whole could be made again
         self._was_reset = True  # or not: TorchRL's environments say whether they may be stepped before
+        self._last_seeds = LastSeeds(self.num_envs)
         self._shares = super()._ranges()
         self._worker_of = [worker for worker, (lo, hi) in enumerate(self._shares) for _ in range(lo, hi)]
 
@@ -55,7 +57,7 @@ class Team(WarnsAtClose, VectorEnv):
             lost = {**faults, **lost}
             mask = np.zeros(self.num_envs, np.uint8)
             mask[list(faults)] = 1
-            self._io.reset_async(None, mask)
+            self._io.reset_async(self._last_seeds.of_successors(faults), mask)
             self._pending = "reset"
             extra = self._wait(self._io.reset_wait, timeout)[-1]
             faults = dict(self._engine.faults()) if extra & _core.EXTRA_FAULT else {}
@@ -81,6 +83,9 @@ class Team(WarnsAtClose, VectorEnv):
             if own_envs and not reply:
                 raise RuntimeError(f"environment {own_envs[0]} was lost: the next step has a new one in its place")
             answers.update(zip(own_envs, pickle.loads(reply) if reply else (), strict=True))
+        for i, (command, data) in messages.items():
+            if command == "seed":
+                self._last_seeds.note([data[0]] * self.num_envs, [i])
         return answers
 
     def pids(self) -> list[int]:
@@ -92,8 +97,8 @@ class Team(WarnsAtClose, VectorEnv):
         return self._shares
 
     def _check_idle(self, call: str) -> None:
-        if self._interrupted and not self.closed:
-            self._finish_interrupted()
+        if not self.closed:
+            self.finish_interrupted()
         super()._check_idle(call)
 
     def _check_open(self, call: str) -> None:

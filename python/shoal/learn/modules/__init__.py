@@ -1,4 +1,4 @@
-"""Training of anyone's network: `shoal.learn.train(policy=…)`. docs/guides/own-networks.md says what a module must have.
+"""Training of anyone's network: `shoal.learn.train(policy=…)`. The guide's page "Networks of your own" says what a module must have.
 
 Torch is imported here, and `shoal.learn` imports this only when a module is trained or loaded.
 """

@@ -1,4 +1,4 @@
-"""A user's module as learners use it: what it must have, checked where it is used. docs/guides/own-networks.md describes it."""
+"""A user's module as learners use it: what it must have, checked where it is used. The guide's page "Networks of your own" describes it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shoal.collect.actors import parts_of
 from shoal.learn.modules.moments import ObsNormalizer
 from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.learn.spaces import description_of, leaves
+from shoal.serve.modes import switch
 from shoal.serve.structure import tree_map
 from shoal.vector.import_paths import Kind
 
@@ -28,7 +29,7 @@ __all__ = [
     "policy_at",
 ]
 
-GUIDE = "docs/guides/own-networks.md"
+GUIDE = 'the guide\'s page "Networks of your own"'
 _KIND = Kind("policy", ("an observation space", "an action space"))
 _CLOSE = 1e-2
 """How far the log-probabilities and values that evaluate_actions() gives for a rollout may be from the rollout's own: what
@@ -75,6 +76,13 @@ class Network(nn.Module):
     @property
     def name(self) -> str:
         return type(self.module).__name__
+
+    def train(self, mode: bool = True) -> Network:
+        """As any module's, but for parts that cannot be switched, such as a frozen encoder of torch.export."""
+        self.training = mode
+        for part in self.children():
+            switch(part, mode)
+        return self
 
     def forward(self, obs: Any) -> Any:
         """What module() gives: actions, log-probabilities, values.

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shoal.errors import Error
+from shoal.learn.environments import LEAST_REPLAY
 from shoal.learn.modules import scalars
 from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
@@ -27,8 +28,6 @@ from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["TrainingRun", "rest_between_saves"]
 
-_LEAST_REPLAY = 10_000
-"""Steps of each environment between two resets of all, whatever replay_limit says."""
 _RATE_SECONDS = 2.0
 _UNSHOWN = ("finished", "action_std", "epochs")
 """What is measured, and is not in Trainer.status()."""
@@ -179,7 +178,7 @@ class TrainingRun:
 
     def _limit_replay(self) -> None:
         limit = self._config["replay_limit"]
-        longest = max(limit // self._config["num_envs"], _LEAST_REPLAY)
+        longest = max(limit // self._config["num_envs"], LEAST_REPLAY)
         if limit > 0 and self._learner.source.recorded_steps >= longest:
             self._learner.begin()
 

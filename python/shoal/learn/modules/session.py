@@ -94,6 +94,8 @@ class Session:
                 given["num_workers"] = min(num_workers, config["num_envs"])
             source = source_of(network, config, given)
             self.environments.append(source)
+            if not isinstance(source, Ahead) or isinstance(source, AheadInOrder):  # the others repeat nothing
+                environments.warn_of_cut_episodes(options, eval_envs, config)
             self.why_restarted = _why_restarted(source, config["algorithm"])
             learner = Learner(network, source, config)
             directory = RunDirectory(run_dir, resume)

@@ -24,7 +24,6 @@ struct KnownLibrary {
 constexpr std::array kKnownLibraries{
     KnownLibrary{"libmpi.so", "MPI"},         KnownLibrary{"libmpi_", "MPI"},
     KnownLibrary{"libmpich.so", "MPI"},       KnownLibrary{"libopen-rte.so", "MPI"},
-    KnownLibrary{"libnccl.so", "NCCL"},       KnownLibrary{"librccl.so", "RCCL"},
     KnownLibrary{"libibverbs.so", "ibverbs"},
 };
 

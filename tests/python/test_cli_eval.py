@@ -1,0 +1,96 @@
+"""`shoal eval` of a short real run."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_calls import assert_one_line, caller, trained_run
+
+
+@pytest.fixture
+def shoal(capsys, tmp_path, monkeypatch):
+    """Calls the command in an empty folder: status, stdout, stderr."""
+    return caller(capsys, tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """The folder of a run that has ended. Not to be changed."""
+    return trained_run(tmp_path_factory.mktemp("trained"))
+
+
+def test_eval_says_how_good_the_policy_is(shoal, trained):
+    status, out, err = shoal("eval", trained, "--episodes", "7")
+    assert (status, err) == (0, "")
+    assert re.fullmatch(r"shoal/CartPole-v1: mean return [\d.]+ ± [\d.]+ over 7 episodes\n", out)
+
+
+def test_eval_json_is_alone_on_stdout_and_the_same_each_time(shoal, trained):
+    answers = []
+    for workers in ("1", "2"):
+        status, out, _ = shoal("eval", trained, "--episodes", "8", "--seed", "11", "--num-workers", workers, "--json")
+        assert status == 0 and out.count("\n") == 1
+        answers.append(json.loads(out))
+    assert answers[0] == answers[1]
+    assert answers[0]["episodes"] == 8 and answers[0]["mean_return"] > 0 and answers[0]["std_return"] >= 0
+
+
+def test_eval_of_a_native_policy_on_gymnasiums_twin_is_the_same(shoal, trained):
+    native, twin = (
+        json.loads(shoal("eval", trained, "--episodes", "8", "--json", *more)[1])
+        for more in ([], ["--env", "CartPole-v1"])
+    )
+    assert native["mean_return"] == twin["mean_return"]
+
+
+def test_eval_draws_an_episode(shoal, trained, tmp_path):
+    from PIL import Image
+
+    status, out, err = shoal("eval", trained, "--episodes", "1", "--gif", "episode.gif")
+    assert (status, err) == (0, "")
+    assert re.search(r"episode.gif   an episode of return ([\d.]+)\n", out)
+    with Image.open(tmp_path / "episode.gif") as image:
+        assert image.n_frames > 5 and image.size == (600, 400)
+
+
+def test_eval_says_that_drawing_lacks_a_package_before_it_plays(shoal, trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    monkeypatch.setattr("shoal.learn.evaluate", lambda *_, **__: pytest.fail("it has played"))
+    assert_one_line(
+        shoal("eval", trained, "--gif", "x.gif"),
+        1,
+        "drawing needs another package (pygame is not installed):",
+        "shoal[render]",
+    )
+
+
+def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):
+    assert_one_line(shoal("eval", "nowhere"), 2, "there is no folder 'nowhere'")
+    assert_one_line(shoal("eval", trained, "--checkpoint", "bets"), 2, "best or last", "did you mean best?")
+    assert_one_line(shoal("eval", trained, "--gif", "no/x.gif"), 2, "no folder 'no'")
+    assert_one_line(shoal("eval", trained, "--env", "Pendulum-v1"), 1, "the policy was trained with")
+    assert_one_line(shoal("eval", trained, "--episodes", "0"), 2, "--episodes")
+
+
+def test_eval_of_a_damaged_checkpoint_says_so(shoal, trained, tmp_path):
+    import shutil
+
+    run = tmp_path / "damaged"
+    shutil.copytree(trained, run)
+    for file in run.glob("checkpoints/*/policy.safetensors"):
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+    assert_one_line(shoal("eval", run), 1, "policy.safetensors")
+
+
+def test_eval_before_the_first_checkpoint_says_so(shoal, tmp_path, trained):
+    run = tmp_path / "young"
+    run.mkdir()
+    (run / "config.json").write_bytes((trained / "config.json").read_bytes())
+    assert_one_line(shoal("eval", run), 1, "holds no policy")
