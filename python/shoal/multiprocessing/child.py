@@ -7,11 +7,12 @@ import pickle
 import signal
 import sys
 import traceback
-from multiprocessing import process, resource_tracker, util
+from multiprocessing import process, resource_tracker, spawn, util
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shoal import _core
-from shoal.multiprocessing import main_module
+from shoal.multiprocessing import main_names
 from shoal.process import _settings, default_method
 from shoal.process._importing import importing
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from shoal._core.process import WorkerContext
     from shoal.multiprocessing.start_methods import Options
 
-__all__ = ["InheritedFd", "after_fork", "preparation", "run_process"]
+__all__ = ["InheritedFd", "after_fork", "main_script", "preparation", "run_process"]
 
 _inherited_fds: list[int] = []
+_main: dict[str, str] = {}  # the main script of the first process of the family, as preparation() tells of it
 
 
 class InheritedFd:
@@ -48,7 +50,7 @@ def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str,
         "default_method": process_obj._start_method or default_method.here.name,
         "folder": process.ORIGINAL_DIR,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         "ignore_sigint": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
-        "main": (main_module.generation(), main_module.script()),
+        "main": main_script(),
     }
 
 
@@ -71,7 +73,6 @@ def run_process(context: WorkerContext) -> int:
 def after_fork(parent: int, process_obj: Any, options: Options) -> None:
     """In a process that was forked from Python code, before its _bootstrap()."""
     _core.process.end_after_parent(parent)
-    main_module.after_fork()
     default_method.here.fix(process_obj._start_method or default_method.here.name)
     for name in _settings.launcher_variables():
         os.environ.pop(name, None)
@@ -107,7 +108,7 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
     _core.ipc.attach(fds[named["heap"]])
     _settings.apply(settings)
     _apply(prepared)
-    main_module.begin(*prepared["main"])
+    _have_main(prepared["main"])
     current = process.current_process()
     current._inheriting = True  # type: ignore[attr-defined]  # CPython's own check against starts while importing
     try:
@@ -115,6 +116,7 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
             process_obj = pickle.loads(data)
     finally:
         del current._inheriting  # type: ignore[attr-defined]  # as above
+    _adopt_main_of(process_obj)
     return process_obj, prepared
 
 
@@ -137,3 +139,89 @@ def _run_exit_handlers() -> None:
 
     atexit._run_exitfuncs()
     util._flush_std_streams()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+
+
+# --- the main script ---------------------------------------------------------------------------------------------------
+
+
+def main_script() -> dict[str, str]:
+    """Where this family's `__main__` comes from; empty where it cannot be run again (a notebook, `python -c`)."""
+    main = sys.modules.get("__main__")
+    if _main or main is None or hasattr(main, "_shoal_borrowed"):
+        return _main
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is not None:
+        return {"name": name}
+    path = getattr(main, "__file__", None)
+    if path is None:
+        return {}
+    return {"path": os.path.normpath(os.path.join(process.ORIGINAL_DIR or "", path))}  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+
+
+def _have_main(main: dict[str, str]) -> None:
+    """Makes `__main__` run the parent's main script when, and only when, somebody asks for one of its names."""
+    global _main
+    _main = main
+    module = sys.modules["__main__"]
+    for name in [
+        name for name in vars(module) if not name.startswith("__")
+    ]:  # of the program that started this process
+        delattr(module, name)
+    module.__getattr__ = _name_of_main  # type: ignore[method-assign]  # a function of a module (PEP 562)
+    module._shoal_borrowed = True  # type: ignore[attr-defined]  # a mark of ours on the module
+
+
+def _name_of_main(name: str) -> Any:
+    missing = AttributeError(f"module '__main__' has no attribute {name!r}")
+    if name.startswith("__") or sys._getframe(1).f_globals.get("__name__") == "inspect":
+        raise missing
+    found = _class_that_travelled(name)
+    if found is None and _main and "__mp_main__" not in _running:
+        _running.add("__mp_main__")
+        try:
+            with importing(
+                f"{process.current_process().name} ran the main script for {name!r}, which is defined there"
+            ):
+                _run_main()
+        finally:
+            _running.discard("__mp_main__")
+        found = vars(sys.modules["__main__"]).get(name)
+    if found is None:
+        raise missing
+    return found
+
+
+_running: set[str] = set()
+
+
+def _run_main() -> None:
+    """As CPython's start methods do for every process: under the name `__mp_main__`."""
+    if "name" in _main:
+        spawn._fixup_main_from_name(_main["name"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+    else:
+        spawn._fixup_main_from_path(_main["path"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+    main_names.here.apply_to_functions(vars(sys.modules["__main__"]))
+
+
+def _class_that_travelled(name: str) -> Any:
+    """A class of `__main__` that was unpickled here by value."""
+    from cloudpickle import cloudpickle
+
+    for cls in list(getattr(cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
+        if cls.__module__ == "__main__" and cls.__qualname__ == name:
+            return cls
+    return None
+
+
+def _adopt_main_of(process_obj: Any) -> None:
+    """The names of `__main__` that came with the target are this process's, so that they can be pickled from here."""
+    target = getattr(process_obj, "_target", None)
+    target = getattr(target, "__func__", target)
+    if not isinstance(target, FunctionType) or target.__module__ != "__main__":
+        return
+    main: ModuleType = sys.modules["__main__"]
+    if target.__globals__ is vars(main):
+        return
+    for name, value in {**target.__globals__, target.__qualname__: target}.items():
+        if not name.startswith("__") and name.isidentifier() and not hasattr(type(main), name):
+            vars(main).setdefault(name, value)

@@ -25,7 +25,7 @@ import cloudpickle
 
 from shoal import _core
 from shoal.ipc.pickling import explain, is_of_pickling
-from shoal.multiprocessing import main_module, reduction
+from shoal.multiprocessing import main_names, reduction
 from shoal.multiprocessing.settings import Settings
 from shoal.process.error_report import pack_exception, unpack_exception
 
@@ -86,9 +86,17 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
         raise explain(obj, error, _dump, name) from error
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
+    """cloudpickle's, for processes without the family's heap, and for exceptions."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        return main_names.reduce_class(obj, reduced) if isinstance(obj, type) else reduced
+
+
 def _dump(obj: Any) -> bytes:
     with io.BytesIO() as file:
-        pickler = cloudpickle.Pickler(file, 5)
+        pickler = _Pickler(file, 5)
         pickler.dispatch_table = pickler.dispatch_table.new_child(ForkingPickler._extra_reducers)  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         pickler.dump(obj)
         return file.getvalue()
@@ -104,22 +112,16 @@ class _Functions:
     """Unpickles functions, and keeps the last of them."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, tuple[Any, main_module.Arrivals]] = {}
-        self._last = b""
+        self._kept: dict[bytes, Any] = {}
 
     def load(self, data: bytes) -> Any:
-        if data in self._kept:
-            function, came = self._kept[data]
-            if data != self._last:
-                main_module.meet(came)
-        else:
-            with main_module.arrivals() as came:
-                function = loads(data)
+        function = self._kept.get(data)
+        if function is None:
+            function = loads(data)
             if isinstance(function, (FunctionType, BuiltinFunctionType, type)):  # others may have a state of their own
                 if len(self._kept) >= _KEPT_FUNCTIONS:
                     self._kept.pop(next(iter(self._kept)))
-                self._kept[data] = function, came
-        self._last = data
+                self._kept[data] = function
         return function
 
 
@@ -187,7 +189,8 @@ def work(
     try:
         settings.apply(index, number)
         if initializer is not None:
-            initializer(*initargs)
+            with main_names.here.initializing(initializer):
+                initializer(*initargs)
     except BaseException as error:
         slot.send(Report.CANNOT_BEGIN, 0, dump_exception(error))
         sys.exit(1)
@@ -223,9 +226,10 @@ def _call(functions: _Functions, data: bytes) -> Any:
     end = _HEAD.size + length
     function = functions.load(data[_HEAD.size : end])
     arguments = loads(memoryview(data)[end:])
-    if mode == MAP:
-        return [function(item) for item in arguments]
-    if mode == STARMAP:
-        return [function(*items) for items in arguments]
-    args, kwds = arguments
-    return function(*args, **kwds)
+    with main_names.here.running(function):
+        if mode == MAP:
+            return [function(item) for item in arguments]
+        if mode == STARMAP:
+            return [function(*items) for items in arguments]
+        args, kwds = arguments
+        return function(*args, **kwds)

@@ -19,7 +19,7 @@ from typing import Any
 from shoal import _core
 from shoal.errors import ForkRefused
 from shoal.ipc.pickling import explain, is_of_pickling
-from shoal.multiprocessing import child, main_module, reduction
+from shoal.multiprocessing import child, main_names, reduction
 from shoal.multiprocessing.start_methods import Options
 from shoal.process import _launcher
 from shoal.process._importing import refuse_to_start
@@ -196,11 +196,12 @@ class ForkPopen(popen_fork.Popen):
         parent = os.getpid()
         parent_sentinel = own_pidfd()
         code = 1
-        main_module.before_fork()
+        classes = main_names.before_fork()
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 child.after_fork(parent, process_obj, self._options)
+                main_names.after_fork(parent, classes)
                 code = process_obj._bootstrap(parent_sentinel=parent_sentinel)
             finally:
                 os._exit(code)
@@ -281,6 +282,9 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
     """
     first = len(popen._fds)
     with _spawning(popen):
+        if _is_of_executor(process_obj) and (found := _pickled_by_reference(process_obj)):
+            return found
+        del popen._fds[first:]
         try:
             return reduction.dumps(process_obj)
         except Exception as error:
@@ -288,10 +292,8 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
                 raise
             del popen._fds[first:]
             # A global of the main script that cannot be pickled: the new process can run the script for it.
-            with contextlib.suppress(Exception), io.BytesIO() as file:
-                pickler = _ByReferencePickler(file)
-                pickler.dump(process_obj)
-                return file.getvalue(), pickler.blocks
+            if found := _pickled_by_reference(process_obj):
+                return found
             for name in ("target", "args", "kwargs"):
                 part = getattr(process_obj, f"_{name}")
                 try:
@@ -299,6 +301,21 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
                 except Exception as cause:
                     raise explain(part, cause, _dump_by_value, name) from cause
             raise explain(process_obj, error, _dump_by_value, type(process_obj).__name__) from error
+
+
+def _is_of_executor(process_obj: Any) -> bool:
+    """Whether it is concurrent.futures', whose tasks are pickled by reference: then the script runs in the process anyway, and
+    the initializer is to be of the same names."""
+    target = getattr(process_obj, "_target", None)
+    return getattr(target, "__module__", None) == "concurrent.futures.process" and bool(child.main_script())
+
+
+def _pickled_by_reference(process_obj: Any) -> tuple[bytes, list[Any]] | None:
+    with contextlib.suppress(Exception), io.BytesIO() as file:
+        pickler = _ByReferencePickler(file)
+        pickler.dump(process_obj)
+        return file.getvalue(), pickler.blocks
+    return None
 
 
 def _dump_by_value(obj: Any) -> bytes:

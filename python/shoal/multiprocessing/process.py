@@ -8,8 +8,7 @@ those that this program has set itself it does see. When this process is killed,
 
 Targets and arguments may be lambdas, closures, local classes and what a notebook defines. What `__main__` defines travels
 by value, and the main script is not run again in the new process, unless something there asks for a name of `__main__`
-that did not travel. All of it has one namespace there: what an initializer or a target sets in a global, functions that come
-later see. A global that only the program has changed since comes anew with them.
+that did not travel.
 """
 
 from __future__ import annotations

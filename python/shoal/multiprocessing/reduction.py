@@ -28,7 +28,7 @@ from shoal._core import ipc
 from shoal.errors import Error
 from shoal.ipc.pickling import PicklingError, explain, is_of_pickling
 from shoal.ipc.reducers import add_reducer, by_type
-from shoal.multiprocessing import main_module
+from shoal.multiprocessing import main_names
 
 __all__ = [
     "ForkingPickler",
@@ -76,11 +76,11 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes w
         if kind is FunctionType:
             if obj.__module__ in _OWN_MODULES:
                 return NotImplemented
-            return main_module.reduce_function(obj, self._function_reduce(obj))
+            return self._function_reduce(obj)
         if _waiting and _look_again():
             return self.reducer_override(obj)
         if issubclass(kind, type):
-            return main_module.reduce_class(obj, super().reducer_override(obj))
+            return main_names.reduce_class(obj, super().reducer_override(obj))
         if kind.__name__ == "nb_bound_method":  # of what is written in C++: event.wait
             return getattr, (obj.__self__, obj.__name__)
         return NotImplemented
