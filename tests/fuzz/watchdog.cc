@@ -12,7 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 
 extern "C" {
@@ -94,8 +98,9 @@ void watch_for_crashes() {
 
 }  // namespace
 
-/// A thread that looks at how long the input takes, by its own looks: where it waits for a CPU, or is stopped, so is the
-/// input. No timer: its signal would interrupt the system calls of the program.
+/// A thread that looks at how long the input takes: the CPU time that the program spends on it, or looks at which no thread
+/// of the program runs or waits for a CPU. So an input beside other programs has all the time that it does not get. No
+/// timer: its signal would interrupt the system calls of the program.
 class Watchdog::Clock {
  public:
   explicit Clock(std::chrono::seconds timeout) : timeout_(timeout), watched_(::pthread_self()) {
@@ -117,18 +122,43 @@ class Watchdog::Clock {
     std::unique_lock lock(mutex_);
     constexpr std::chrono::milliseconds kLook{200};
     std::uint64_t seen = 0;
-    int looks = 0;  // at this input
+    int idle = 0;  // looks at this input
+    auto begun = cpu_time();
     while (!changed_.wait_for(lock, kLook, [this] { return over_; })) {
       const std::uint64_t now = number.load();
-      looks = now == seen ? looks + 1 : 0;
-      seen = now;
-      if (now % 2 == 0 || looks * kLook < timeout_) continue;
+      if (now != seen) {
+        seen = now;
+        idle = 0;
+        begun = cpu_time();
+      }
+      if (!wants_cpu()) ++idle;
+      if (now % 2 == 0 || (idle * kLook < timeout_ && cpu_time() - begun < timeout_)) continue;
       what_happened = "hang";
       write_input();
       ::pthread_kill(watched_, SIGABRT);
       changed_.wait_for(lock, std::chrono::seconds(30), [this] { return over_; });
       std::_Exit(77);
     }
+  }
+
+  static std::chrono::nanoseconds cpu_time() {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  }
+
+  /// Whether a thread of this process but this one runs, or would if it had a CPU or what it reads.
+  static bool wants_cpu() {
+    const std::string me = std::to_string(::gettid());
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      if (thread.path().filename() == me) continue;
+      std::string line;
+      std::getline(std::ifstream(thread.path() / "stat"), line);
+      const std::size_t name_end = line.rfind(')');
+      if (name_end + 2 < line.size() && (line[name_end + 2] == 'R' || line[name_end + 2] == 'D'))
+        return true;
+    }
+    return false;
   }
 
   const std::chrono::seconds timeout_;

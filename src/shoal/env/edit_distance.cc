@@ -5,7 +5,9 @@
 
 namespace shoal::env {
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+  const auto [shorter, longer] = std::minmax({a.size(), b.size()});
+  if (longer - shorter > limit) return longer - shorter;
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
   for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace shoal::env {
 namespace {
 
@@ -14,6 +16,13 @@ TEST(EditDistance, CountsInsertionsDeletionsAndReplacements) {
 TEST(EditDistance, SwappedNeighboursAreOneChange) {
   EXPECT_EQ(edit_distance("gamma", "gmama"), 1u);
   EXPECT_EQ(edit_distance("ca", "abc"), 3u);  // no character is changed twice
+}
+
+TEST(EditDistance, LengthsThatDifferByMoreThanTheLimitAreNotLookedInto) {
+  EXPECT_EQ(edit_distance("kitten", "sitting", 1), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting", 0), 1u);
+  const std::string endless(100'000'000, '[');  // a table of both would not fit
+  EXPECT_EQ(edit_distance(endless, "learning_rate", 30), endless.size() - 13);
 }
 
 }  // namespace

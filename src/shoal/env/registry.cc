@@ -62,16 +62,12 @@ std::string_view without_namespace(std::string_view id) { return id.substr(id.fi
 std::vector<std::string> nearest(std::string_view id, const std::vector<std::string>& ids) {
   const std::string given = in_lower_case(id);
   const std::size_t near = std::max<std::size_t>(2, without_namespace(id).size() / 3);
-  // What differs too much in length alone is not near, and needs no closer look.
-  const auto distance = [near](std::string_view one, std::string_view other) {
-    const auto [shorter, longer] = std::minmax({one.size(), other.size()});
-    return longer - shorter > near ? longer - shorter : edit_distance(one, other);
-  };
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& known : ids) {
     const std::string there = in_lower_case(known);
-    const std::size_t bare = distance(without_namespace(given), without_namespace(there));
-    ranked.emplace_back(std::min(bare, distance(given, there)), known);
+    const std::size_t bare =
+        edit_distance(without_namespace(given), without_namespace(there), near);
+    ranked.emplace_back(std::min(bare, edit_distance(given, there, near)), known);
   }
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::string> names;
