@@ -26,7 +26,7 @@ import cloudpickle
 __all__ = ["after_fork", "before_fork", "here", "reduce_class"]
 
 _MISSING: Any = object()
-_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type, ModuleType, BuiltinFunctionType})
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type, ModuleType, BuiltinFunctionType)
 
 Names = dict[str, Any]
 
@@ -50,7 +50,7 @@ class _OwnNames:
         for name, value in _referred(function):
             if isinstance(value, FunctionType) and value.__dict__:
                 self._attributes[name] = value.__dict__
-            if type(value) not in _PLAIN and not (isinstance(value, FunctionType) and value.__closure__ is None):
+            if not isinstance(value, _PLAIN) and not (isinstance(value, FunctionType) and value.__closure__ is None):
                 self._assign(name, value)
 
     @contextmanager
@@ -63,7 +63,7 @@ class _OwnNames:
             yield
         finally:
             for names, before in worlds:
-                for name, value in names.items():
+                for name, value in list(names.items()):
                     if before.get(name, _MISSING) is not value and not name.startswith("__"):
                         self._assign(name, value)
 
