@@ -342,6 +342,9 @@ def test_a_service_is_waited_for_as_long_as_is_said() -> None:
     gate = threading.Event()
     with shoal.ModelService({"gated": gated(gate)}, context="thread") as service:
         model = service.model("gated")
+        gate.set()
+        model(1.0, timeout=LONG)  # the first of a kind waits until the model has been tried
+        gate.clear()
         reply = model.submit(1.0)
         with pytest.raises(TimeoutError, match=r"has not answered after 0\.01 s"):
             reply.result(timeout=0.01)
