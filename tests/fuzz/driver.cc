@@ -4,7 +4,7 @@
 //
 //   -runs=N                inputs that are made out of the given ones; 0: none, -1 (default): no end
 //   -seed=N                of the random numbers (default: 1)
-//   -max_total_time=N      seconds
+//   -max_total_time=N      seconds; SIGINT and SIGTERM end it as well, with its figures
 //   -timeout=N             seconds that an input may take (default: 10)
 //   -max_len=N             bytes of an input (default: 4096)
 //   -dict=FILE             words that inputs may have, see read_words()
@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -46,6 +47,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+
+volatile std::sig_atomic_t told_to_stop = 0;
 
 constexpr std::size_t kMostLeakChecks = 200;  // each looks at all memory
 constexpr std::uint64_t kRunsPerLook = 4096;  // between looks at memory and descriptors
@@ -196,6 +199,7 @@ class Driver {
   };
 
   bool is_late() const {
+    if (told_to_stop != 0) return true;
     return options_.max_total_time > 0 &&
            Clock::now() - start_ >= std::chrono::seconds(options_.max_total_time);
   }
@@ -306,5 +310,7 @@ class Driver {
 }  // namespace shoal::fuzz
 
 int main(int argc, char** argv) {
+  for (const int number : {SIGINT, SIGTERM})
+    std::signal(number, [](int) { shoal::fuzz::told_to_stop = 1; });
   return shoal::fuzz::Driver(shoal::fuzz::parse(argc, argv)).run();
 }
