@@ -163,10 +163,9 @@ def _have_main(main: dict[str, str]) -> None:
     global _main
     _main = main
     module = sys.modules["__main__"]
-    for name in [
-        name for name in vars(module) if not name.startswith("__")
-    ]:  # of the program that started this process
-        delattr(module, name)
+    for name in list(vars(module)):
+        if not name.startswith("__"):  # of the program that started this process
+            delattr(module, name)
     module.__getattr__ = _name_of_main  # type: ignore[method-assign]  # a function of a module (PEP 562)
     module._shoal_borrowed = True  # type: ignore[attr-defined]  # a mark of ours on the module
 

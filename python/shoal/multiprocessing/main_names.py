@@ -12,11 +12,10 @@ defined the class itself, what comes back of it changes nothing.
 from __future__ import annotations
 
 import functools
-import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -148,11 +147,9 @@ def reduce_class(cls: type, reduced: Any) -> Any:
 
 def before_fork() -> set[type]:
     """The classes of `__main__`, numbered so that the forked process knows them again when they come by value."""
-    pickler = cloudpickle.Pickler(io.BytesIO())
     classes = _classes_in(vars(sys.modules["__main__"]), set())
     for cls in classes:
-        with suppress(Exception):
-            pickler.reducer_override(cls)  # numbers it
+        cloudpickle.cloudpickle._get_or_create_tracker_id(cls)
     return classes
 
 

@@ -17,7 +17,6 @@ from types import FunctionType
 from typing import Any
 
 from shoal import _core
-from shoal.errors import ForkRefused
 from shoal.ipc.pickling import explain, is_of_pickling
 from shoal.multiprocessing import child, main_names, reduction
 from shoal.multiprocessing.start_methods import Options
@@ -236,12 +235,7 @@ def _preload_of(method: str, options: Options) -> tuple[str, ...]:
 def _refuse_hazards() -> None:
     """CPython's own threads are not counted: it gives their locks to the child. Native ones have locks of their own."""
     hazards = _core.process.fork_hazards(threads=_native_threads_run())
-    if not hazards:
-        return
-    raise ForkRefused(
-        "start method 'fork' is not safe in this process:\n  - " + "\n  - ".join(hazards) + "\nUse 'auto' (or "
-        "'forkserver', 'spawn'), which start from a fresh process, or get_context('fork', allow_unsafe_fork=True)."
-    )
+    _launcher.refuse_fork(hazards, ", or get_context('fork', allow_unsafe_fork=True).")
 
 
 def _native_threads_run() -> bool:

@@ -288,7 +288,11 @@ def launcher(
     _forget_inherited_launchers()
     _forget_ended_zygotes()
     if context == "fork" and not allow_unsafe_fork:
-        _refuse_hazards()
+        refuse_fork(
+            _core.process.fork_hazards(),
+            ". What forks all the same: make_vec(…, context='fork', worker=shoal.WorkerOptions(allow_unsafe_fork=True)), and "
+            "worker= of pools and collectors likewise; shoal.process.launcher('fork', allow_unsafe_fork=True).",
+        )
     options: dict[str, Any] = {
         "threads": threads,
         "hide_gpu": hide_gpu,
@@ -306,17 +310,13 @@ def launcher(
     return _launchers[key]
 
 
-def _refuse_hazards() -> None:
-    """Says what C++ refuses as well, with the arguments that those who call this from elsewhere in the package take."""
-    hazards = _core.process.fork_hazards()
-    if not hazards:
-        return
-    raise ForkRefused(
-        "start method 'fork' is not safe in this process:\n  - " + "\n  - ".join(hazards) + "\nUse 'auto' (or "
-        "'forkserver', 'spawn'), which start from a fresh process. What forks all the same: make_vec(…, context='fork', "
-        "worker=shoal.WorkerOptions(allow_unsafe_fork=True)), and worker= of pools and collectors likewise; "
-        "shoal.process.launcher('fork', allow_unsafe_fork=True)."
-    )
+def refuse_fork(hazards: Sequence[str], what_forks: str) -> None:
+    """Raises ForkRefused where there are `hazards`, as C++ does, with `what_forks` all the same: the caller's own arguments."""
+    if hazards:
+        raise ForkRefused(
+            "start method 'fork' is not safe in this process:\n  - " + "\n  - ".join(hazards) + "\nUse 'auto' (or "
+            f"'forkserver', 'spawn'), which start from a fresh process{what_forks}"
+        )
 
 
 def start_ahead(context: str, ahead: str, **options: Any) -> None:
