@@ -1,12 +1,16 @@
 #include "shoal/learn/a3c/a3c.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "shoal/collect/running_moments.h"
 #include "shoal/learn/a2c/a2c_update.h"
 #include "shoal/learn/a3c/a3c_arena.h"
 #include "shoal/learn/a3c/learning_actor.h"
@@ -46,6 +50,19 @@ vector::FaultPolicy faults_of(const A3cConfig& config) {
   return policy;
 }
 
+std::string rewards_of(std::size_t actor) { return fmt::format("return.{}", actor); }
+
+/// The reward normalisers that state() kept, for `actors` actors: those of as many as it had, in turn.
+std::vector<collect::RunningMoments> rewards_from(const LearnerState& state,
+                                                  const A3cConfig& config, std::size_t actors) {
+  std::vector<collect::RunningMoments> rewards(actors, collect::RunningMoments(1));
+  if (!config.normalize_reward) return rewards;
+  const auto kept = counter(state, "actors").get<std::size_t>();
+  for (std::size_t actor = 0; actor < actors && kept > 0; ++actor)
+    load_moments(rewards_of(actor % kept), state.normalizer, rewards[actor]);
+  return rewards;
+}
+
 }  // namespace
 
 void validate(const A3cConfig& config) {
@@ -66,7 +83,8 @@ struct A3c::Impl {
         arena(A3cArena::create({.actors = actors->size(),
                                 .floats = agent.policy().parameters().flat().size(),
                                 .averages = averages->averages().size()})),
-        before(static_cast<std::size_t>(actors->size())) {
+        before(static_cast<std::size_t>(actors->size())),
+        rewards(static_cast<std::size_t>(actors->size()), collect::RunningMoments(1)) {
     share();
   }
 
@@ -84,6 +102,11 @@ struct A3c::Impl {
     if (std::exchange(has_snapshot, true)) return;
     arena.parameters().read(own_parameters(), *averages);
     agent.policy().model().parameters_changed();
+    for (int actor = 0; actor < arena.actors(); ++actor) {
+      if (const auto moments = arena.line(actor).rewards())
+        rewards[static_cast<std::size_t>(actor)].restore({&moments->mean, 1}, {&moments->var, 1},
+                                                         moments->count);
+    }
   }
 
   void end() noexcept { arena.board().give_order(A3cBoard::Order::kEnd); }
@@ -107,7 +130,8 @@ struct A3c::Impl {
   std::int64_t iteration = 0;
   std::int64_t first_step = 0;  // of this session: names its random numbers
   std::vector<ActorTotals> before;
-  IterationStats last;  // losses of the last updates
+  std::vector<collect::RunningMoments> rewards;  // of each actor, at the snapshot
+  IterationStats last;                           // losses of the last updates
   std::deque<collect::Episode> window;
   std::int64_t episodes = 0;
 };
@@ -275,6 +299,11 @@ LearnerState A3c::state() const {
   state.counters["iteration"] = me.iteration;
   state.counters["episodes"] = me.episodes;
   state.counters["last_episodes"] = episodes_to_json(me.window);
+  if (me.config.normalize_reward) {
+    state.counters["actors"] = me.rewards.size();
+    for (std::size_t actor = 0; actor < me.rewards.size(); ++actor)
+      save_moments(rewards_of(actor), me.rewards[actor], state.normalizer);
+  }
   return state;
 }
 
@@ -288,6 +317,7 @@ void A3c::load_state(const LearnerState& state) {
   const auto seed = counter(state, "seed").get<std::uint64_t>();
   const auto episodes = counter(state, "episodes").get<std::int64_t>();
   const auto window = episodes_from_json(counter(state, "last_episodes"));
+  const auto rewards = rewards_from(state, me.config, me.rewards.size());
 
   me.agent.load(state);
   averages.put_into(*me.averages);
@@ -296,6 +326,12 @@ void A3c::load_state(const LearnerState& state) {
   me.iteration = iteration;
   me.episodes = episodes;
   me.window.assign(window.begin(), window.end());
+  me.rewards = rewards;
+  for (int actor = 0; actor < me.arena.actors(); ++actor) {
+    const collect::RunningMoments& its = rewards[static_cast<std::size_t>(actor)];
+    me.arena.line(actor).set_rewards(
+        {.mean = its.mean()[0], .var = its.var()[0], .count = its.count()});
+  }
   A3cBoard& board = me.arena.board();
   board.begun.store(static_cast<std::uint64_t>(steps), std::memory_order_relaxed);
   board.steps.store(static_cast<std::uint64_t>(steps), std::memory_order_relaxed);

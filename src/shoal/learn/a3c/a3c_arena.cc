@@ -19,9 +19,10 @@ constexpr char kMagic[] = {'S', 'H', 'O', 'A', 'L', 'A', '3', 'C'};
 constexpr std::size_t kLine = 128;
 constexpr std::size_t kBoardOffset = kLine;
 constexpr std::size_t kLinesOffset = 2 * kLine;
-constexpr std::size_t kTotalsSlots = 3;
+constexpr std::size_t kSlots = 3;  // of each value that a reader may copy while it is replaced
 static_assert(sizeof(A3cHeader) <= kLine && sizeof(A3cBoard) <= kLine);
-static_assert(std::is_trivially_copyable_v<ActorTotals>);
+static_assert(std::is_trivially_copyable_v<ActorTotals> &&
+              std::is_trivially_copyable_v<RewardMoments>);
 
 constexpr std::size_t rounded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -30,8 +31,11 @@ constexpr std::size_t kSignOffset = sizeof(sync::SpscIndices);
 constexpr std::size_t kUnderWayOffset = kSignOffset + sizeof(Word64);
 constexpr std::size_t kTotalsOffset = kSignOffset + kLine;
 constexpr std::size_t kTotalsWords =
-    sync::VersionedSlots::words_needed(sizeof(ActorTotals), kTotalsSlots);
-constexpr std::size_t kEntriesOffset = rounded(kTotalsOffset + kTotalsWords * sizeof(Word64));
+    sync::VersionedSlots::words_needed(sizeof(ActorTotals), kSlots);
+constexpr std::size_t kRewardsOffset = rounded(kTotalsOffset + kTotalsWords * sizeof(Word64));
+constexpr std::size_t kRewardsWords =
+    sync::VersionedSlots::words_needed(sizeof(RewardMoments), kSlots);
+constexpr std::size_t kEntriesOffset = rounded(kRewardsOffset + kRewardsWords * sizeof(Word64));
 constexpr std::size_t kLineBytes =
     rounded(kEntriesOffset + ActorLine::kEpisodes * sizeof(ActorLine::Entry));
 
@@ -107,8 +111,9 @@ ActorLine::ActorLine(const shm::Arena& arena, std::size_t offset)
     : indices_(arena.at<sync::SpscIndices>(offset)),
       signs_(arena.at<Word64>(offset + kSignOffset)),
       under_way_(arena.at<Word64>(offset + kUnderWayOffset)),
-      totals_(arena.at<Word64>(offset + kTotalsOffset, kTotalsWords), sizeof(ActorTotals),
-              kTotalsSlots),
+      totals_(arena.at<Word64>(offset + kTotalsOffset, kTotalsWords), sizeof(ActorTotals), kSlots),
+      rewards_(arena.at<Word64>(offset + kRewardsOffset, kRewardsWords), sizeof(RewardMoments),
+               kSlots),
       entries_(arena.at<Entry>(offset + kEntriesOffset, kEpisodes)) {}
 
 ActorTotals ActorLine::totals() const {
@@ -119,6 +124,16 @@ ActorTotals ActorLine::totals() const {
 
 void ActorLine::set_totals(const ActorTotals& totals) {
   totals_.write(reinterpret_cast<const std::byte*>(&totals));
+}
+
+std::optional<RewardMoments> ActorLine::rewards() const {
+  RewardMoments rewards;
+  if (rewards_.read(reinterpret_cast<std::byte*>(&rewards)) == 0) return std::nullopt;
+  return rewards;
+}
+
+void ActorLine::set_rewards(const RewardMoments& rewards) {
+  rewards_.write(reinterpret_cast<const std::byte*>(&rewards));
 }
 
 std::size_t ActorLine::put(std::span<const collect::Episode> episodes) noexcept {

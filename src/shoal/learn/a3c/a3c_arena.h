@@ -5,13 +5,15 @@
 //
 //   header      A3cHeader
 //   board       A3cBoard: counts of all, and the order to all
-//   lines       one an actor: positions of its ring (SpscIndices), signs of life, its totals
-//               (VersionedSlots), the entries of its ring of finished episodes
+//   lines       one an actor: positions of its ring (SpscIndices), signs of life, its totals and
+//               its reward normaliser (VersionedSlots each), the entries of its ring of finished
+//               episodes
 //   floats      parameters, then each average of the optimiser; two floats a word
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -26,7 +28,7 @@
 
 namespace shoal::learn {
 
-inline constexpr std::uint32_t kA3cArenaVersion = 2;
+inline constexpr std::uint32_t kA3cArenaVersion = 3;
 
 struct A3cHeader {
   char magic[8];  // "SHOALA3C"
@@ -98,11 +100,19 @@ struct ActorTotals {
   ActorTotals& operator-=(const ActorTotals& less) noexcept;
 };
 
+/// The moments of an actor's reward normaliser (collect::RunningMoments of one element).
+struct RewardMoments {
+  double mean = 0;
+  double var = 0;
+  double count = 0;
+};
+
 /// One actor's line; a view.
 ///
 /// Threads, processes: one actor writes, the learner reads.
-/// Death: of the actor: totals are of its last update, and episodes those that it published; a
-/// successor goes on behind both. The steps that it had under way are given back to the board.
+/// Death: of the actor: totals and moments are of its last update, and episodes those that it
+/// published; a successor goes on behind all three. The steps that it had under way are given back to
+/// the board.
 class ActorLine {
  public:
   static constexpr std::uint32_t kEpisodes = 256;
@@ -136,6 +146,10 @@ class ActorLine {
   ActorTotals totals() const;
   void set_totals(const ActorTotals& totals);
 
+  /// Nothing before the first. The learner may write them before there is an actor.
+  std::optional<RewardMoments> rewards() const;
+  void set_rewards(const RewardMoments& rewards);
+
   /// Actor: publishes as many as there is room for, and returns how many.
   std::size_t put(std::span<const collect::Episode> episodes) noexcept;
   /// Learner: appends what was published since the last call.
@@ -146,6 +160,7 @@ class ActorLine {
   sync::SystemAtomics::Word64* signs_;
   sync::SystemAtomics::Word64* under_way_;
   sync::VersionedSlots totals_;
+  sync::VersionedSlots rewards_;
   Entry* entries_;
 };
 

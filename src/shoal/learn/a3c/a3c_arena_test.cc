@@ -26,6 +26,7 @@ TEST(A3cArena, BeginsWithZerosAndTheOrderToPause) {
   EXPECT_EQ(arena.board().steps.load(), 0U);
   for (int actor = 0; actor < 3; ++actor) {
     EXPECT_EQ(arena.line(actor).totals().updates, 0);
+    EXPECT_FALSE(arena.line(actor).rewards());
     EXPECT_EQ(arena.line(actor).signs(), 0U);
   }
   std::vector<float> values(32, 1.0F);
@@ -53,6 +54,7 @@ TEST(A3cArena, AnotherMappingHasTheSame) {
     totals.updates = 10 + actor;
     totals.lag = 0.25;
     line.set_totals(totals);
+    line.set_rewards({.mean = 0.5, .var = 2, .count = 30.0 + actor});
     const std::vector<Episode> episodes(200, Episode{actor, 1.5, 7});
     EXPECT_EQ(line.put(episodes), 200U);
   }
@@ -62,6 +64,9 @@ TEST(A3cArena, AnotherMappingHasTheSame) {
     EXPECT_EQ(ours.line(actor).signs(), 1U);
     EXPECT_EQ(ours.line(actor).totals().updates, 10 + actor);
     EXPECT_EQ(ours.line(actor).totals().lag, 0.25);
+    EXPECT_EQ(ours.line(actor).rewards().value().count, 30.0 + actor);
+    EXPECT_EQ(ours.line(actor).rewards().value().mean, 0.5);
+    EXPECT_EQ(ours.line(actor).rewards().value().var, 2);
     std::vector<Episode> taken;
     ours.line(actor).take(taken);
     EXPECT_EQ(taken, std::vector<Episode>(200, Episode{actor, 1.5, 7}));

@@ -2,6 +2,7 @@
 // killed.
 #include "shoal/learn/a3c/a3c.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "shoal/learn/a3c/learning_actor.h"
+#include "shoal/learn/learner/state_arrays.h"
 #include "shoal/learn/testing/policy_difference.h"
 #include "shoal/os/error.h"
 #include "shoal/process/identity/welcome.h"
@@ -191,6 +193,37 @@ TEST_P(A3cWith, GoesOnFromItsState) {
   EXPECT_THROW(resumed.load_state(saved), InvalidState);
 }
 
+double weight_of_rewards(const LearnerState& state, int actor) {
+  return find_array<double>(state.normalizer, fmt::format("return.{}.count", actor), 1)[0];
+}
+
+TEST_P(A3cWith, RewardNormalisersGoOnFromItsState) {
+  auto config = config_of(1'000'000'000);
+  config.normalize_reward = true;
+  LearnerState saved;
+  {
+    A3c whole(actors(launcher(), 2), config, 3);
+    iterate_until(whole, 8'000);
+    saved = whole.state();
+  }
+  const double all = weight_of_rewards(saved, 0) + weight_of_rewards(saved, 1);
+  EXPECT_GE(all, 0.8 * saved.counters.at("steps").get<double>()) << "all but rows of resets";
+  // One actor more than there were: it begins with the first one's.
+  A3c resumed(actors(launcher(), 3), config, 99);
+  resumed.load_state(saved);
+  const LearnerState loaded = resumed.state();
+  for (int actor = 0; actor < 3; ++actor)
+    EXPECT_EQ(weight_of_rewards(loaded, actor), weight_of_rewards(saved, actor % 2));
+  iterate_until(resumed, resumed.steps() + 8'000);
+  const LearnerState after = resumed.state();
+  for (int actor = 0; actor < 3; ++actor)
+    EXPECT_GE(weight_of_rewards(after, actor), weight_of_rewards(loaded, actor));
+
+  config.normalize_reward = false;
+  A3c raw(actors(launcher(), 2), config, 3);
+  EXPECT_THAT(raw.state().normalizer, testing::IsEmpty());
+}
+
 TEST_P(A3cWith, WhatAnActorReportsIsThrown) {
   A3c a3c(actors(launcher(), 2, "learn", "shoal/Acrobot-v1"), config_of(50'000), 1);
   EXPECT_THAT(error_of<process::RemoteError>(a3c),
@@ -236,6 +269,19 @@ TEST(A3c, AnActorThatIsKilledIsReplacedAndTheRunGoesOn) {
   ASSERT_EQ(::kill(its->pids().at(0), SIGKILL), 0);
   EXPECT_THAT(error_of<vector::TooManyFaults>(a3c),
               AllOf(HasSubstr("fault number 4"), HasSubstr("SIGKILL")));
+}
+
+TEST(A3c, AnActorThatIsKilledLeavesItsRewardNormaliserToTheNext) {
+  const auto its = actors(processes(), 1);
+  auto config = config_of(1'000'000'000);
+  config.normalize_reward = true;
+  A3c a3c(its, config, 1);
+  iterate_until(a3c, 8'000);
+  const double before = weight_of_rewards(a3c.state(), 0);
+  ASSERT_EQ(::kill(its->pids().at(0), SIGKILL), 0);
+  while (its->replaced() == 0) a3c.iterate();
+  iterate_until(a3c, a3c.steps() + 200);
+  EXPECT_GE(weight_of_rewards(a3c.state(), 0), before);
 }
 
 TEST(A3c, RolloutsOfActorsThatWereKilledAreMadeByOthers) {
