@@ -179,8 +179,16 @@ class RemoteCollector:
     def attempt(self) -> int: ...
     @property
     def number(self) -> int: ...
+    @property
+    def rollouts(self) -> int:
+        """That the learner was sent."""
+
+    @property
+    def steps(self) -> int:
+        """Of environments, in those."""
+
     def collect(self, envs: shoal._core.VectorEnv) -> dict[Any, Any]:
-        """Until the learner takes leave."""
+        """Until the learner takes leave: why, and whether the run is over."""
 
     def fail(self, why: str) -> None:
         """Takes leave, since something has gone wrong: what. Idempotent."""

@@ -209,9 +209,11 @@ def test_a_learner_that_is_killed_is_one_error_or_waited_for(tmp_path: Path) -> 
         resumed.start()
         resumed.wait()
         assert resumed.status()["resume"] == "anew"
-        assert resumed.result().steps >= steps + 1000
+        learned_from = resumed.result().steps
+        assert learned_from >= steps + 1000
     waiting.join(60)
     assert ended[0].over
+    assert ended[0].steps >= learned_from, "what it sent to the learner that was lost counts too"
 
 
 def test_several_collectors_are_processes_with_environments_where_they_are_asked_to_be(tmp_path: Path) -> None:

@@ -99,8 +99,6 @@ nb::dict collect(RemoteCollector& collector, vector::VectorEnv& envs) {
   nb::dict told;
   told["why"] = end.why;
   told["over"] = end.over;
-  told["rollouts"] = end.rollouts;
-  told["steps"] = end.steps;
   return told;
 }
 
@@ -123,7 +121,10 @@ void bind_learn_remote(nb::module_& module) {
       .def_prop_ro("run", &RemoteCollector::run)
       .def_prop_ro("attempt", &RemoteCollector::attempt)
       .def_prop_ro("number", &RemoteCollector::number)
-      .def("collect", &collect, "envs"_a, "Until the learner takes leave.")
+      .def_prop_ro("rollouts", &RemoteCollector::rollouts, "That the learner was sent.")
+      .def_prop_ro("steps", &RemoteCollector::steps, "Of environments, in those.")
+      .def("collect", &collect, "envs"_a,
+           "Until the learner takes leave: why, and whether the run is over.")
       .def("fail", &RemoteCollector::fail, "why"_a, unlocked,
            "Takes leave, since something has gone wrong: what. Idempotent.");
   module.def("come_to", &come_to, "address"_a, "secret"_a = nb::none(), "run"_a = "",

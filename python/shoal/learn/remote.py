@@ -113,7 +113,8 @@ def _collect(
         except BaseException as error:
             collector.fail(f"it failed: {type(error).__name__}: {error}")
             raise
-        rollouts, steps = rollouts + end["rollouts"], steps + end["steps"]
+        finally:
+            rollouts, steps = rollouts + collector.rollouts, steps + collector.steps
         if end["over"] or not wait:
             return Collected(run, rollouts, steps, end["why"], end["over"])
 

@@ -79,6 +79,8 @@ struct RemoteCollector::Impl {
   std::uint64_t seed = 0;
   bool compression = false;
   std::string assignment;
+  std::int64_t rollouts = 0;
+  std::int64_t steps = 0;
 };
 
 RemoteCollector::Departure RemoteCollector::Impl::collect(vector::VectorEnv& envs,
@@ -93,13 +95,12 @@ RemoteCollector::Departure RemoteCollector::Impl::collect(vector::VectorEnv& env
       longest_work_message(actor.agent().policy().parameters().flat().size(), normalizers));
   actor.source().begin(envs, 0);
   CollectedRollout room = actor.make_room();
-  Departure departure;
   std::vector<std::byte> message;
   for (;;) {
     client->send(pack_ready(head));
     if (!await(message)) break;
-    follow(message, actor, normalizers, departure.rollouts > 0);
-    actor.collect_into(room, departure.rollouts);
+    follow(message, actor, normalizers, rollouts > 0);
+    actor.collect_into(room, rollouts);
     NormalizerNews news;
     const auto tell = [](const collect::ShardMoments& seen, std::vector<double>& out) {
       out.resize(seen.width());
@@ -108,14 +109,12 @@ RemoteCollector::Departure RemoteCollector::Impl::collect(vector::VectorEnv& env
     if (normalizers.obs.size() > 0) tell(*encoder.shards(), news.obs);
     if (normalizers.rewards.size() > 0) tell(*rewards.shards(), news.rewards);
     client->send(pack_rollout(head, room, news, compression));
-    ++departure.rollouts;
-    departure.steps += static_cast<std::int64_t>(room.rollout.size());
+    ++rollouts;
+    steps += static_cast<std::int64_t>(room.rollout.size());
     if (look) look();
   }
   const group::Farewell farewell = client->farewell();
-  departure.why = farewell.why;
-  departure.over = farewell.final;
-  return departure;
+  return {.why = farewell.why, .over = farewell.final};
 }
 
 void RemoteCollector::Impl::follow(const std::vector<std::byte>& message, RolloutActor& actor,
@@ -153,6 +152,8 @@ const std::string& RemoteCollector::assignment() const noexcept { return impl_->
 const std::string& RemoteCollector::run() const noexcept { return impl_->head.run; }
 std::uint64_t RemoteCollector::attempt() const noexcept { return impl_->head.attempt; }
 int RemoteCollector::number() const noexcept { return impl_->number; }
+std::int64_t RemoteCollector::rollouts() const noexcept { return impl_->rollouts; }
+std::int64_t RemoteCollector::steps() const noexcept { return impl_->steps; }
 
 RemoteCollector::Departure RemoteCollector::collect(vector::VectorEnv& envs,
                                                     const LearnerConfig& config) {

@@ -47,12 +47,13 @@ class RemoteCollector {
   struct Departure {
     std::string why;
     bool over = false;  // the run is; otherwise it may go on in another session
-    std::int64_t rollouts = 0;
-    std::int64_t steps = 0;
   };
   /// Collects until the learner takes leave. Throws group::ConnectionLost, and what the environments
   /// or `look` throw.
   Departure collect(vector::VectorEnv& envs, const LearnerConfig& config);
+  /// What the learner was sent, however collect() ended: rollouts, and steps of environments in them.
+  std::int64_t rollouts() const noexcept;
+  std::int64_t steps() const noexcept;
   /// Takes leave, since something has gone wrong: what. Idempotent.
   void fail(const std::string& why) noexcept;
 

@@ -143,7 +143,8 @@ TEST(RemoteCollectors, ALearnerLearnsFromCollectorsThatComeAndGo) {
       EXPECT_EQ(collector.attempt(), 3U);
       const auto end = collector.collect(envs, learning.config);
       EXPECT_TRUE(end.over) << end.why;
-      EXPECT_GT(end.rollouts, 0);
+      EXPECT_GT(collector.rollouts(), 0);
+      EXPECT_EQ(collector.steps() % collector.rollouts(), 0);
     });
   const auto both_have_come = [&] {
     const auto there = learning.collectors->collectors();
