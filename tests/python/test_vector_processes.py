@@ -399,13 +399,13 @@ def test_an_id_of_a_module_works_in_the_workers(tmp_path: Path, monkeypatch: Any
     (tmp_path / "registering_module.py").write_text(
         "import gymnasium\n"
         "from sample_envs import CounterEnv\n"
-        "gymnasium.register('Counter-v3', CounterEnv, kwargs={'length': 2})\n"
+        "gymnasium.register('Registering-v0', CounterEnv, kwargs={'length': 2})\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    envs = shoal.make_vec("registering_module:Counter-v3", 2, num_workers=2)
+    envs = shoal.make_vec("registering_module:Registering-v0", 2, num_workers=2)
     try:
         assert envs.call("length") == (2, 2)
-        assert envs.spec is not None and envs.spec.id == "Counter-v3"
+        assert envs.spec is not None and envs.spec.id == "Registering-v0"
     finally:
         envs.close()
         shoal.process.close_launchers()
