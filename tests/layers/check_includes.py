@@ -63,6 +63,9 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "group": {
         BESIDE: (),
         "connection": (BESIDE,),
+        "rendezvous": (BESIDE,),
+        "group.h": (BESIDE, "rendezvous"),
+        "group.cc": ("group.h",),
     },
     "vector": {
         "fault": (),

@@ -23,7 +23,7 @@
 #include "shoal/group/member.h"
 #include "shoal/group/network_exchange.h"
 #include "shoal/group/peer_lost.h"
-#include "shoal/group/rendezvous.h"
+#include "shoal/group/rendezvous/rendezvous.h"
 #include "shoal/group/watch.h"
 #include "shoal/process/self/no_fork.h"
 

@@ -52,4 +52,10 @@ class Link {
   std::size_t longest_ = kMaxMessage;
 };
 
+/// The other end, in the tree of ranks.
+struct Neighbour {
+  int rank;
+  Link link;
+};
+
 }  // namespace shoal::group

@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "shoal/group/link.h"
 #include "shoal/group/member.h"
 #include "shoal/group/messages.h"
 #include "shoal/group/peer_lost.h"
-#include "shoal/group/rendezvous.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/eventfd.h"
 

@@ -1,4 +1,4 @@
-#include "shoal/group/rendezvous.h"
+#include "shoal/group/rendezvous/rendezvous.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

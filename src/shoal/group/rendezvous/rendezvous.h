@@ -39,12 +39,6 @@ struct JoinOptions {
   static JoinOptions from_environment();
 };
 
-/// A connection in the tree.
-struct Neighbour {
-  int rank;
-  Link link;
-};
-
 /// What a rank has when all are there.
 struct Meeting {
   std::vector<Member> members;          // by rank

@@ -1,4 +1,4 @@
-#include "shoal/group/reception.h"
+#include "shoal/group/rendezvous/reception.h"
 
 #include <fmt/format.h>
 #include <poll.h>
