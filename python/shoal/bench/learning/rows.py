@@ -59,7 +59,7 @@ def _classic(algorithm: str) -> list[Row]:
 _LIST = [
     *_classic("ppo"),
     Row("ppo", "LunarLander-v3", LANDER, hours=0.1, target=200),
-    Row("ppo", "SegmentedWorld-v0", "shoal/SegmentedWorld-v0"),
+    Row("ppo", "SegmentedWorld-v0", "shoal/SegmentedWorld-v0", hours=0.1),
     Row("ppo", "sb3", CARTPOLE, steps=100_000, target=475),
     Row("ppo", "cleanrl", CARTPOLE, target=475),
     Row("ppo", "HalfCheetah-v5", CHEETAH, hours=0.2),
