@@ -28,7 +28,7 @@ class Collected:
 
     Attributes:
         run: the run's name.
-        rollouts: that the learner was sent.
+        rollouts: that were sent to the learner; of one that was lost the last may not have arrived.
         steps: of environments, in those.
         why: it ended, as the learner says it.
         over: the run is over; otherwise it may go on in another session.

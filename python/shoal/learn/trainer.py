@@ -127,8 +127,8 @@ def train(
             what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
             was not trained on an id, else it has to be that, and `policy` where no import path leads to it; runs of "appo" that train a `policy` begin
             with environments that are reset, and say so, unless they are told `deterministic=True`. Those of "a3c" go on with the
-            parameters and counts of the checkpoint, and with environments that are reset. Overrides may change options; then it
-            is another training from there on. "auto": where `run_dir` holds a run, that goes on with what it was told, whatever
+            parameters, counts and reward normalisers of the checkpoint, and with environments that are reset. Overrides may
+            change options; then it is another training from there on. "auto": where `run_dir` holds a run, that goes on with what it was told, whatever
             the options say (what it could not record is taken from them), and else one begins; for a launcher that starts the
             same command again.
             A run that listens does so again where it did, and goes on with what had arrived and with collectors that come.

@@ -36,7 +36,7 @@ std::string Approach::secret_for(const Link& link) const {
 Admitted Approach::seek(const Connect& connect, const Greeting& greets, const std::string& whom) {
   std::string last_answer;
   auto tell_at = os::deadline_after(
-      std::min<std::chrono::nanoseconds>(kTellAfter, options_.timeout / 2));  // once
+      std::min<std::chrono::nanoseconds>(Patience::kTellAfter, options_.timeout / 2));  // once
   for (;;) {
     if (auto link = connect()) {
       try {
@@ -75,7 +75,7 @@ Admitted Approach::visit(const Place& place, const Greeting& greets, os::Deadlin
 bool Approach::introduce(Link& link, const Greeting& greets) {
   os::Message message;
   const auto hear = [&] {
-    const auto outcome = patience_.await(link, message, os::deadline_after(kAnswer));
+    const auto outcome = patience_.await(link, message, os::deadline_after(Patience::kAnswer));
     if (outcome == os::RecvOutcome::kTimedOut) throw Error("no answer after the connection");
     return outcome == os::RecvOutcome::kMessage;
   };
@@ -84,7 +84,8 @@ bool Approach::introduce(Link& link, const Greeting& greets) {
     if (!hear()) return false;
     theirs = unpack_challenge(message.bytes);
   }
-  if (!link.send(pack(greets, theirs, secret_for(link)), os::deadline_after(kAnswer)) || !hear())
+  if (!link.send(pack(greets, theirs, secret_for(link)), os::deadline_after(Patience::kAnswer)) ||
+      !hear())
     return false;
   if (kind_of(message.bytes) == MessageKind::kRefused) throw Error(unpack_refusal(message.bytes));
   return kind_of(message.bytes) == MessageKind::kAdmitted;

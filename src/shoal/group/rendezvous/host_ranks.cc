@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -83,7 +85,8 @@ std::vector<Neighbour> HostRanks::welcome(const Welcome& welcome, const shm::Are
   for (Guest& guest : guests_) {
     const std::array<int, 1> fds{arena.fd()};
     // Who has ended meanwhile is found lost by the group.
-    static_cast<void>(guest.link.send(pack(welcome, {}, ""), os::deadline_after(kAnswer), fds));
+    static_cast<void>(
+        guest.link.send(pack(welcome, {}, ""), os::deadline_after(Patience::kAnswer), fds));
     children.push_back({guest.greeting->rank, std::move(guest.link)});
   }
   return children;

@@ -6,19 +6,21 @@
 #include <vector>
 
 #include "shoal/group/launch.h"
+#include "shoal/group/link.h"
 #include "shoal/group/member.h"
 #include "shoal/group/messages.h"
 #include "shoal/group/rendezvous/approach.h"
 #include "shoal/group/rendezvous/patience.h"
 #include "shoal/group/rendezvous/reception.h"
 #include "shoal/group/rendezvous/rendezvous.h"
+#include "shoal/shm/arena.h"
 
 namespace shoal::group {
 
 class HostRanks {
  public:
-  /// Of a host's first rank, which waits for all others. Borrows both. Throws TimedOut naming who is
-  /// missing.
+  /// Of a host's first rank, which waits for all others. Borrows `patience`. Throws TimedOut naming
+  /// who is missing.
   HostRanks(const Launch& launch, Patience& patience);
 
   /// As they said, by local rank.

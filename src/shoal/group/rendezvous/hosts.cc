@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -18,12 +19,10 @@ namespace {
 
 constexpr std::chrono::seconds kReach{10};  // for hosts to reach each other, once all are there
 
-/// Whether no rank can come from another machine. Rank 0's own name may stand for the loopback on its
-/// machine, and for an address of the network on all others, which have the secret.
-bool stays_on_loopback(const Launch& launch, const JoinOptions& options, const Patience& patience) {
-  const std::string& address = launch.address;
-  const bool says_so = address == "localhost" || address.starts_with("127.") || address == "::1";
-  return rank_0_is_on_loopback(launch, patience) && (options.secret.empty() || says_so);
+/// Rank 0's own name may stand for the loopback on its machine, and for an address of the network on
+/// all others, which have the secret.
+bool is_name_of_loopback(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
 }
 
 }  // namespace
@@ -40,14 +39,14 @@ bool rank_0_is_on_loopback(const Launch& launch, const Patience& patience) {
 }
 
 Hosts::Hosts(const Launch& launch, const JoinOptions& options, Patience& patience,
-             Approach& approach, std::vector<Member> here, std::function<void()> check)
+             Approach& approach, Here here)
     : launch_(launch),
       options_(options),
       patience_(patience),
       approach_(approach),
       here_(std::move(here)),
-      check_(std::move(check)),
-      on_loopback_(stays_on_loopback(launch, options, patience)) {}
+      on_loopback_(here_.rank_0_on_loopback &&
+                   (options.secret.empty() || is_name_of_loopback(launch.address))) {}
 
 // Where others come to
 
@@ -83,17 +82,17 @@ Welcome Hosts::receive_hosts(Meeting& meeting) {
       open(listener, [&](const Greeting& guest) { return remote_objection(launch_, guest); });
   auto& guests = reception.guests();
   const auto count = [&](bool for_data) {
-    std::size_t ranks = here_.size();
+    std::size_t ranks = here_.members.size();
     for (const Guest& guest : guests)
       if (guest.greeting && guest.greeting->for_data == for_data)
         ranks += guest.greeting->members.size();
     return static_cast<int>(ranks);
   };
   const auto complete = [&] { return count(false) == launch_.size && count(true) == launch_.size; };
-  const auto missing = [&] { return missing_ranks(launch_, here_, guests); };
+  const auto missing = [&] { return missing_ranks(launch_, here_.members, guests); };
   if (!reception.admit_until(complete, patience_.deadline(), [&] {
         patience_.tell_missing(missing);
-        check_();
+        here_.check();
       }))
     throw TimedOut(fmt::format("{}: {} did not come within {} s", patience_.describe(), missing(),
                                patience_.seconds()));
@@ -103,7 +102,7 @@ Welcome Hosts::receive_hosts(Meeting& meeting) {
 }
 
 Welcome Hosts::welcome_hosts(std::vector<Guest>& guests, Meeting& meeting) {
-  std::vector<std::vector<Member>> hosts{here_};
+  std::vector<std::vector<Member>> hosts{here_.members};
   std::ranges::sort(guests, {}, [](const Guest& guest) { return guest.greeting.value().rank; });
   for (const Guest& guest : guests)
     if (!guest.greeting->for_data) hosts.push_back(guest.greeting->members);
@@ -119,7 +118,7 @@ Welcome Hosts::welcome_hosts(std::vector<Guest>& guests, Meeting& meeting) {
   for (Guest& guest : guests) {
     if (guest.greeting->for_data) continue;
     static_cast<void>(guest.link.send(pack(welcome, guest.greeting->challenge, options_.secret),
-                                      os::deadline_after(kAnswer)));
+                                      os::deadline_after(Patience::kAnswer)));
     meeting.children.push_back({guest.greeting->rank, std::move(guest.link)});
   }
   return welcome;
@@ -131,9 +130,9 @@ Welcome Hosts::find_root(Meeting& meeting) {
   std::size_t next = 0;
   const auto to_next_port = [&]() -> std::optional<Link> {
     const int port = launch_.ports[next++ % launch_.ports.size()];
-    auto stream = os::Stream::connect(launch_.address, port,
-                                      std::min(patience_.deadline(), os::deadline_after(kAnswer)),
-                                      options_.look);
+    auto stream = os::Stream::connect(
+        launch_.address, port,
+        std::min(patience_.deadline(), os::deadline_after(Patience::kAnswer)), options_.look);
     return stream ? std::optional<Link>(std::move(*stream)) : std::nullopt;
   };
   const std::string whom =
@@ -141,15 +140,15 @@ Welcome Hosts::find_root(Meeting& meeting) {
   auto listener = listen_at(0);
   if (!listener) throw Error(patience_.describe() + ": no port of this host is free");
   Greeting greets = approach_.greeting(false);
-  greets.members = here_;
+  greets.members = here_.members;
   Admitted messages = approach_.seek(to_next_port, greets, whom);
   --next;  // the port that answered
   greets = approach_.greeting(true);
-  greets.members = here_;
+  greets.members = here_.members;
   greets.port = listener->port();
   Admitted data = approach_.seek(to_next_port, greets, whom);
   os::Message message;
-  const Welcome welcome = approach_.await_welcome(messages, message, "rank 0", check_);
+  const Welcome welcome = approach_.await_welcome(messages, message, "rank 0", here_.check);
   meeting.parent.emplace(Neighbour{0, std::move(messages.link)});
   meet_hosts(welcome, *listener, meeting);
   meeting.data[0] = data.link.take_stream();
@@ -172,7 +171,7 @@ void Hosts::meet_hosts(const Welcome& welcome, os::StreamListener& listener, Mee
     std::vector<Admitted> below;
     for (std::size_t host = 1; host < mine; ++host) {
       Greeting greets = approach_.greeting(true);
-      greets.members = {here_.front()};
+      greets.members = {here_.members.front()};
       below.push_back(approach_.visit(welcome.places[host], greets, until));
     }
     receive_above(welcome, mine, listener, until, meeting);
@@ -218,7 +217,7 @@ void Hosts::receive_above(const Welcome& welcome, std::size_t mine, os::StreamLi
     throw Error("other hosts did not come");
   for (Guest& guest : guests) {
     static_cast<void>(guest.link.send(pack(welcome, guest.greeting->challenge, options_.secret),
-                                      os::deadline_after(kAnswer)));
+                                      os::deadline_after(Patience::kAnswer)));
     meeting.data[host_of(guest.greeting->rank)] = guest.link.take_stream();
   }
 }
@@ -226,7 +225,7 @@ void Hosts::receive_above(const Welcome& welcome, std::size_t mine, os::StreamLi
 /// Whether all hosts have met, which rank 0 tells; where they have not, all do without.
 void Hosts::all_hosts_met(const Welcome& welcome, Meeting& meeting) {
   const std::size_t hosts = welcome.hosts.size();
-  const auto until = os::deadline_after(kReach + 2 * kAnswer);
+  const auto until = os::deadline_after(kReach + 2 * Patience::kAnswer);
   const auto must = [&](std::size_t host, os::StreamOutcome outcome) {
     if (outcome != os::StreamOutcome::kDone)
       throw Error(fmt::format("{}: rank {} ended, or did not answer, after all had come",

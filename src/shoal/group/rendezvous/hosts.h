@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -21,9 +22,15 @@ namespace shoal::group {
 
 class Hosts {
  public:
-  /// Borrows all. `here`: the members of this host; `check` throws when one of them has ended.
+  struct Here {
+    std::vector<Member> members;      // of this host, by local rank
+    std::function<void()> check;      // throws when one of them has ended
+    bool rank_0_on_loopback = false;  // as rank_0_is_on_loopback() says
+  };
+
+  /// Borrows all but `here`.
   Hosts(const Launch& launch, const JoinOptions& options, Patience& patience, Approach& approach,
-        std::vector<Member> here, std::function<void()> check);
+        Here here);
 
   /// Waits until all are there, and puts the connections into `meeting`: parent, children, data, and
   /// whether all hosts have met. Throws as meet().
@@ -49,12 +56,11 @@ class Hosts {
   const JoinOptions& options_;
   Patience& patience_;
   Approach& approach_;
-  const std::vector<Member> here_;
-  const std::function<void()> check_;
-  const bool on_loopback_;  // asked once: it looks a name up
+  const Here here_;
+  const bool on_loopback_;  // no rank can come from another machine
 };
 
-/// Whether rank 0 is on the loopback of its host. Throws Error for a name that nobody knows.
+/// Looks the name of rank 0's host up. Throws Error for one that nobody knows.
 bool rank_0_is_on_loopback(const Launch& launch, const Patience& patience);
 
 }  // namespace shoal::group

@@ -15,13 +15,12 @@
 
 namespace shoal::group {
 
-/// For what a peer says at once.
-inline constexpr std::chrono::seconds kAnswer{5};
-/// Until the log hears what a rank waits for.
-inline constexpr std::chrono::seconds kTellAfter{10};
-
 class Patience {
  public:
+  static constexpr std::chrono::seconds kAnswer{5};  // for what a peer says at once
+  static constexpr std::chrono::seconds kTellAfter{
+      10};  // until the log hears what a rank waits for
+
   /// Borrows both.
   Patience(const Launch& launch, const JoinOptions& options);
 
@@ -37,7 +36,7 @@ class Patience {
   void look() const;
   /// Throws TimedOut with `why` at the deadline; before, it waits longer each time.
   void pause(const std::string& why);
-  /// A look; once, kTellAfter, the log hears who is missing.
+  /// A look; once, after kTellAfter, the log hears who is missing.
   void tell_missing(const std::function<std::string()>& missing);
 
   /// As Link::recv(), with looks.

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "shoal/group/rendezvous/approach.h"
 #include "shoal/group/rendezvous/host_ranks.h"
@@ -26,7 +28,8 @@ JoinOptions JoinOptions::from_environment() {
 Meeting meet(const Launch& launch, const JoinOptions& options, std::size_t arena_bytes) {
   validate(launch);
   Patience patience(launch, options);
-  if (!launch.one_host() && !rank_0_is_on_loopback(launch, patience))
+  const bool loopback = launch.one_host() || rank_0_is_on_loopback(launch, patience);
+  if (!loopback)
     require_secret(launch.address, options.secret,
                    fmt::format("join a group of {} ranks on several hosts", launch.size),
                    "for all ranks");
@@ -41,7 +44,10 @@ Meeting meet(const Launch& launch, const JoinOptions& options, std::size_t arena
   const Welcome welcome =
       launch.one_host()
           ? welcome_of({here}, launch.size, patience.describe())
-          : Hosts(launch, options, patience, approach, here, [&] { locals.check(); }).meet(meeting);
+          : Hosts(
+                launch, options, patience, approach,
+                {.members = here, .check = [&] { locals.check(); }, .rank_0_on_loopback = loopback})
+                .meet(meeting);
   meeting.members = welcome.members;
   meeting.hosts = welcome.hosts;
   if (launch.local_size > 1) meeting.arena = shm::Arena::create("group", arena_bytes);

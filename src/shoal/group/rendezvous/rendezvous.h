@@ -27,7 +27,8 @@
 namespace shoal::group {
 
 struct JoinOptions {
-  std::chrono::nanoseconds timeout = std::chrono::seconds(300);  // until all are there
+  /// Until all are there, with the time in which the name of rank 0's host is looked up.
+  std::chrono::nanoseconds timeout = std::chrono::seconds(300);
   std::string secret = {};  // of all ranks, between hosts: what others must not know
   /// Called twice a second at least, but for the time in which the name of rank 0's host is looked
   /// up; what it throws ends the wait.

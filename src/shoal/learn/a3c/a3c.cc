@@ -57,7 +57,7 @@ std::vector<collect::RunningMoments> rewards_from(const LearnerState& state,
                                                   const A3cConfig& config, std::size_t actors) {
   std::vector<collect::RunningMoments> rewards(actors, collect::RunningMoments(1));
   if (!config.normalize_reward) return rewards;
-  const auto kept = counter(state, "actors").get<std::size_t>();
+  const auto kept = state.counters.value("actors", std::size_t{0});  // absent from older ones
   for (std::size_t actor = 0; actor < actors && kept > 0; ++actor)
     load_moments(rewards_of(actor % kept), state.normalizer, rewards[actor]);
   return rewards;

@@ -7,7 +7,7 @@
 //
 // The learner steps nothing itself: it starts the actors, replaces those that die, and looks on.
 // steps() are of all actors, as they were at the end of the last iterate(). What act() and state() use
-// is a snapshot: a copy of parameters and statistics that is taken at the first of them after an
+// is a snapshot: a copy of parameters, statistics and reward normalisers that is taken at the first of them after an
 // iterate(), while the actors go on. Each number in it is whole; of updates that were under way some
 // parameters may be from before and some from after, as they are in what every actor acts with. When
 // steps() has reached total_steps, no rollout is under way.

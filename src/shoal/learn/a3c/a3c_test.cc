@@ -219,6 +219,14 @@ TEST_P(A3cWith, RewardNormalisersGoOnFromItsState) {
   for (int actor = 0; actor < 3; ++actor)
     EXPECT_GE(weight_of_rewards(after, actor), weight_of_rewards(loaded, actor));
 
+  // One of a run that kept none: they begin anew.
+  LearnerState older = saved;
+  older.counters.erase("actors");
+  older.normalizer.clear();
+  A3c begun(actors(launcher(), 2), config, 99);
+  begun.load_state(older);
+  EXPECT_LT(weight_of_rewards(begun.state(), 0), 1);
+
   config.normalize_reward = false;
   A3c raw(actors(launcher(), 2), config, 3);
   EXPECT_THAT(raw.state().normalizer, testing::IsEmpty());

@@ -51,7 +51,8 @@ class RemoteCollector {
   /// Collects until the learner takes leave. Throws group::ConnectionLost, and what the environments
   /// or `look` throw.
   Departure collect(vector::VectorEnv& envs, const LearnerConfig& config);
-  /// What the learner was sent, however collect() ended: rollouts, and steps of environments in them.
+  /// What was sent to the learner, however collect() ended: rollouts, and steps of environments in
+  /// them. Where the learner was lost, the last may not have arrived.
   std::int64_t rollouts() const noexcept;
   std::int64_t steps() const noexcept;
   /// Takes leave, since something has gone wrong: what. Idempotent.
