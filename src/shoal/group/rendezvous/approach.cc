@@ -12,12 +12,6 @@
 #include "shoal/os/log.h"
 
 namespace shoal::group {
-namespace {
-
-constexpr std::chrono::milliseconds kSlice{400};  // of a wait for a welcome
-constexpr std::chrono::milliseconds kPause{2};
-
-}  // namespace
 
 Greeting Approach::greeting(bool for_data) const {
   return {.attempt = launch_.attempt,
@@ -68,7 +62,7 @@ Admitted Approach::visit(const Place& place, const Greeting& greets, os::Deadlin
     }
     if (os::Clock::now() >= until)
       throw Error(fmt::format("there is no way to {}, port {}", place.address, place.port));
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(Patience::kShortestPause);
   }
 }
 
@@ -94,7 +88,7 @@ bool Approach::introduce(Link& link, const Greeting& greets) {
 Welcome Approach::await_welcome(Admitted& admitted, os::Message& message, const std::string& whom,
                                 const std::function<void()>& meanwhile) {
   for (;;) {
-    const auto slice = std::min(patience_.answer_deadline(), os::deadline_after(kSlice));
+    const auto slice = std::min(patience_.answer_deadline(), os::deadline_after(Patience::kLook));
     const auto outcome = patience_.await(admitted.link, message, slice);
     if (outcome == os::RecvOutcome::kMessage) {
       Welcome welcome =

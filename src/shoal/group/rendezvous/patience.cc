@@ -10,12 +10,6 @@
 #include "shoal/os/log.h"
 
 namespace shoal::group {
-namespace {
-
-constexpr std::chrono::milliseconds kLook{400};  // between two looks
-constexpr std::chrono::milliseconds kShortestPause{2}, kLongestPause{100};
-
-}  // namespace
 
 Patience::Patience(const Launch& launch, const JoinOptions& options)
     : launch_(launch),

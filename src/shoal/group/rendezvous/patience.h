@@ -17,9 +17,11 @@ namespace shoal::group {
 
 class Patience {
  public:
-  static constexpr std::chrono::seconds kAnswer{5};  // for what a peer says at once
-  static constexpr std::chrono::seconds kTellAfter{
-      10};  // until the log hears what a rank waits for
+  /// For what a peer says at once; and until the log hears what a rank waits for.
+  static constexpr std::chrono::seconds kAnswer{5}, kTellAfter{10};
+  /// Between two looks.
+  static constexpr std::chrono::milliseconds kLook{400};
+  static constexpr std::chrono::milliseconds kShortestPause{2}, kLongestPause{100};
 
   /// Borrows both.
   Patience(const Launch& launch, const JoinOptions& options);

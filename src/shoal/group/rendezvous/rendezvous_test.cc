@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "shoal/group/messages.h"
@@ -31,6 +31,13 @@ std::string outcome(const Launch& launch, const JoinOptions& options) {
     return error.what();
   }
   return "";
+}
+
+/// A stranger's connection to rank 0, once that listens.
+os::Stream connected_to(const Launch& root) {
+  while (true)
+    if (auto stream = os::Stream::connect("127.0.0.1", root.ports[0], os::deadline_after(1s)))
+      return std::move(*stream);
 }
 
 TEST(Rendezvous, WhoDoesNotComeIsNamed) {
@@ -109,22 +116,18 @@ TEST(Rendezvous, APortThatAnotherProgramHasIsPassedOver) {
 TEST(Rendezvous, AStrangerWhoSaysNothingKeepsNobodyFromMeeting) {
   const auto launches = testing::launches({1, 1});
   std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 30s}), ""); });
-  std::optional<os::Stream> stranger;
-  while (!stranger)
-    stranger = os::Stream::connect("127.0.0.1", launches[0].ports[0], os::deadline_after(1s));
+  auto stranger = connected_to(launches[0]);
   EXPECT_EQ(outcome(launches[1], {.timeout = 30s}), "");
 }
 
 TEST(Rendezvous, AStrangerCannotFillTheMemoryOfRank0) {
   const auto launches = testing::launches({1, 1});
   std::jthread root([&] { EXPECT_EQ(outcome(launches[0], {.timeout = 30s}), ""); });
-  std::optional<os::Stream> stranger;
-  while (!stranger)
-    stranger = os::Stream::connect("127.0.0.1", launches[0].ports[0], os::deadline_after(1s));
+  auto stranger = connected_to(launches[0]);
   const std::uint32_t announced = 1 << 20;
-  ASSERT_EQ(stranger->send(std::as_bytes(std::span(&announced, 1)), os::testing::test_deadline()),
+  ASSERT_EQ(stranger.send(std::as_bytes(std::span(&announced, 1)), os::testing::test_deadline()),
             os::StreamOutcome::kDone);
-  Link link(std::move(*stranger));
+  Link link(std::move(stranger));
   os::Message message;
   for (const MessageKind kind : {MessageKind::kChallenge, MessageKind::kRefused}) {
     ASSERT_EQ(link.recv(message, os::deadline_after(10s)), os::RecvOutcome::kMessage);

@@ -102,11 +102,8 @@ struct A3c::Impl {
     if (std::exchange(has_snapshot, true)) return;
     arena.parameters().read(own_parameters(), *averages);
     agent.policy().model().parameters_changed();
-    for (int actor = 0; actor < arena.actors(); ++actor) {
-      if (const auto moments = arena.line(actor).rewards())
-        rewards[static_cast<std::size_t>(actor)].restore({&moments->mean, 1}, {&moments->var, 1},
-                                                         moments->count);
-    }
+    for (int actor = 0; actor < arena.actors(); ++actor)
+      arena.line(actor).get_rewards(rewards[static_cast<std::size_t>(actor)]);
   }
 
   void end() noexcept { arena.board().give_order(A3cBoard::Order::kEnd); }
@@ -327,11 +324,8 @@ void A3c::load_state(const LearnerState& state) {
   me.episodes = episodes;
   me.window.assign(window.begin(), window.end());
   me.rewards = rewards;
-  for (int actor = 0; actor < me.arena.actors(); ++actor) {
-    const collect::RunningMoments& its = rewards[static_cast<std::size_t>(actor)];
-    me.arena.line(actor).set_rewards(
-        {.mean = its.mean()[0], .var = its.var()[0], .count = its.count()});
-  }
+  for (int actor = 0; actor < me.arena.actors(); ++actor)
+    me.arena.line(actor).set_rewards(rewards[static_cast<std::size_t>(actor)]);
   A3cBoard& board = me.arena.board();
   board.begun.store(static_cast<std::uint64_t>(steps), std::memory_order_relaxed);
   board.steps.store(static_cast<std::uint64_t>(steps), std::memory_order_relaxed);

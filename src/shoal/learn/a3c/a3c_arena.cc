@@ -15,6 +15,12 @@ namespace {
 
 using Word64 = sync::SystemAtomics::Word64;
 
+struct RewardMoments {
+  double mean;
+  double var;
+  double count;
+};
+
 constexpr char kMagic[] = {'S', 'H', 'O', 'A', 'L', 'A', '3', 'C'};
 constexpr std::size_t kLine = 128;
 constexpr std::size_t kBoardOffset = kLine;
@@ -126,14 +132,15 @@ void ActorLine::set_totals(const ActorTotals& totals) {
   totals_.write(reinterpret_cast<const std::byte*>(&totals));
 }
 
-std::optional<RewardMoments> ActorLine::rewards() const {
+void ActorLine::get_rewards(collect::RunningMoments& into) const {
   RewardMoments rewards;
-  if (rewards_.read(reinterpret_cast<std::byte*>(&rewards)) == 0) return std::nullopt;
-  return rewards;
+  if (rewards_.read(reinterpret_cast<std::byte*>(&rewards)) == 0) return;
+  into.restore({&rewards.mean, 1}, {&rewards.var, 1}, rewards.count);
 }
 
-void ActorLine::set_rewards(const RewardMoments& rewards) {
-  rewards_.write(reinterpret_cast<const std::byte*>(&rewards));
+void ActorLine::set_rewards(const collect::RunningMoments& rewards) {
+  const RewardMoments values{rewards.mean()[0], rewards.var()[0], rewards.count()};
+  rewards_.write(reinterpret_cast<const std::byte*>(&values));
 }
 
 std::size_t ActorLine::put(std::span<const collect::Episode> episodes) noexcept {

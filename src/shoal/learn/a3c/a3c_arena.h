@@ -13,11 +13,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <type_traits>
 
 #include "shoal/collect/episode_stats.h"
+#include "shoal/collect/running_moments.h"
 #include "shoal/learn/optimizer/shared_optimizer.h"
 #include "shoal/os/fd.h"
 #include "shoal/shm/arena.h"
@@ -100,13 +100,6 @@ struct ActorTotals {
   ActorTotals& operator-=(const ActorTotals& less) noexcept;
 };
 
-/// The moments of an actor's reward normaliser (collect::RunningMoments of one element).
-struct RewardMoments {
-  double mean = 0;
-  double var = 0;
-  double count = 0;
-};
-
 /// One actor's line; a view.
 ///
 /// Threads, processes: one actor writes, the learner reads.
@@ -146,9 +139,10 @@ class ActorLine {
   ActorTotals totals() const;
   void set_totals(const ActorTotals& totals);
 
-  /// Nothing before the first. The learner may write them before there is an actor.
-  std::optional<RewardMoments> rewards() const;
-  void set_rewards(const RewardMoments& rewards);
+  /// The moments of its reward normaliser, of one element; left as they are before the first. The
+  /// learner may write them before there is an actor.
+  void get_rewards(collect::RunningMoments& into) const;
+  void set_rewards(const collect::RunningMoments& rewards);
 
   /// Actor: publishes as many as there is room for, and returns how many.
   std::size_t put(std::span<const collect::Episode> episodes) noexcept;

@@ -16,6 +16,7 @@ namespace {
 using collect::Episode;
 using testing::HasSubstr;
 
+constexpr double kMean[] = {0.5}, kVar[] = {2};
 constexpr A3cArena::Shape kShape{.actors = 3, .floats = 32, .averages = 2};
 
 os::Fd copy_of(int fd) { return os::Fd(::dup(fd)); }
@@ -26,7 +27,10 @@ TEST(A3cArena, BeginsWithZerosAndTheOrderToPause) {
   EXPECT_EQ(arena.board().steps.load(), 0U);
   for (int actor = 0; actor < 3; ++actor) {
     EXPECT_EQ(arena.line(actor).totals().updates, 0);
-    EXPECT_FALSE(arena.line(actor).rewards());
+    collect::RunningMoments untouched(1);
+    untouched.restore(kMean, kVar, 7);
+    arena.line(actor).get_rewards(untouched);
+    EXPECT_EQ(untouched.count(), 7);
     EXPECT_EQ(arena.line(actor).signs(), 0U);
   }
   std::vector<float> values(32, 1.0F);
@@ -54,7 +58,9 @@ TEST(A3cArena, AnotherMappingHasTheSame) {
     totals.updates = 10 + actor;
     totals.lag = 0.25;
     line.set_totals(totals);
-    line.set_rewards({.mean = 0.5, .var = 2, .count = 30.0 + actor});
+    collect::RunningMoments rewards(1);
+    rewards.restore(kMean, kVar, 30.0 + actor);
+    line.set_rewards(rewards);
     const std::vector<Episode> episodes(200, Episode{actor, 1.5, 7});
     EXPECT_EQ(line.put(episodes), 200U);
   }
@@ -64,9 +70,11 @@ TEST(A3cArena, AnotherMappingHasTheSame) {
     EXPECT_EQ(ours.line(actor).signs(), 1U);
     EXPECT_EQ(ours.line(actor).totals().updates, 10 + actor);
     EXPECT_EQ(ours.line(actor).totals().lag, 0.25);
-    EXPECT_EQ(ours.line(actor).rewards().value().count, 30.0 + actor);
-    EXPECT_EQ(ours.line(actor).rewards().value().mean, 0.5);
-    EXPECT_EQ(ours.line(actor).rewards().value().var, 2);
+    collect::RunningMoments rewards(1);
+    ours.line(actor).get_rewards(rewards);
+    EXPECT_EQ(rewards.count(), 30.0 + actor);
+    EXPECT_EQ(rewards.mean()[0], kMean[0]);
+    EXPECT_EQ(rewards.var()[0], kVar[0]);
     std::vector<Episode> taken;
     ours.line(actor).take(taken);
     EXPECT_EQ(taken, std::vector<Episode>(200, Episode{actor, 1.5, 7}));

@@ -80,9 +80,7 @@ LearningActor::LearningActor(vector::VectorEnv& envs, const ActorOrder& order, o
           agent_.policy(), order_.config,
           std::make_unique<SharedOptimizer>(make_optimizer(order.config, 0), arena_.parameters())),
       totals_(line_.totals()) {
-  if (!order_.config.normalize_reward) return;
-  if (const auto rewards = line_.rewards())
-    source_.rewards().moments().restore({&rewards->mean, 1}, {&rewards->var, 1}, rewards->count);
+  line_.get_rewards(source_.rewards().moments());
 }
 
 void LearningActor::run() {
@@ -156,8 +154,7 @@ void LearningActor::report(const UpdateStats& update, double lag, double collect
                          .update_seconds = update_seconds,
                          .learning_rate = update.learning_rate};
   line_.set_totals(totals_);
-  const collect::RunningMoments& rewards = source_.rewards().moments();
-  line_.set_rewards({.mean = rewards.mean()[0], .var = rewards.var()[0], .count = rewards.count()});
+  line_.set_rewards(source_.rewards().moments());
   tell_episodes();
   A3cBoard& board = arena_.board();
   const A3cBoard::Made made = board.finish(steps_of_rollout_);
