@@ -329,6 +329,28 @@ def test_stopped_and_resumed_equals_uninterrupted(
     assert digest(tmp_path) == digest(whole[algorithm])
 
 
+def test_so_it_does_with_draws_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.Generator()  # what CUDA's does here, one of the CPU does as well
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "default_generators", (device,))
+
+    class DrawsThere(ActorCritic):
+        def forward(self, obs: torch.Tensor) -> Any:
+            distribution = self.distribution(obs)
+            mean = distribution.mean
+            action = mean + torch.randn(mean.shape, generator=device)
+            return action, distribution.log_prob(action), self.value(obs)
+
+    outer = device.get_state()
+    for name, pauses in (("whole", [None]), ("parts", [450, None])):
+        for number, pause in enumerate(pauses):
+            more: dict[str, Any] = {"resume": True} if number else PPO
+            how = {"policy": DrawsThere, "run_dir": tmp_path / name, "num_workers": 0, "pause_at_step": pause}
+            shoal.learn.train(learn_envs.Drift, **how, **more)
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
+    assert torch.equal(device.get_state(), outer)
+
+
 KILLED = """
 import sys, learn_envs, learn_modules, shoal
 shoal.learn.train(

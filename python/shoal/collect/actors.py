@@ -23,7 +23,17 @@ from shoal.serve.local import LocalModel
 from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 
-__all__ = ["Actor", "NetworkActor", "RandomActor", "actor_of", "array_of", "check_policy", "only_model", "parts_of"]
+__all__ = [
+    "Actor",
+    "NetworkActor",
+    "RandomActor",
+    "actor_of",
+    "array_of",
+    "check_policy",
+    "generators_of_devices",
+    "only_model",
+    "parts_of",
+]
 
 OUTPUTS = ("log_prob", "value")
 
@@ -509,7 +519,7 @@ class _Generators:
         if torch is not None:
             self._outer_torch = torch.get_rng_state()
             torch.set_rng_state(self._own_torch(torch))
-        self._of_devices = _generators_of_devices(torch)
+        self._of_devices = generators_of_devices(torch)
         self._outer_cuda = [generator.get_state() for generator in self._of_devices]
         for device, generator in enumerate(self._of_devices):
             if device < len(self._cuda):
@@ -547,7 +557,7 @@ class _Generators:
         return self._torch
 
 
-def _generators_of_devices(torch: Any) -> Sequence[Any]:
+def generators_of_devices(torch: Any) -> Sequence[Any]:
     """The global ones of CUDA devices. None where CUDA is not in use: whether a process uses it is not decided here."""
     if torch is None or not torch.cuda.is_initialized():
         return ()

@@ -126,7 +126,7 @@ class Learner:
         """With the first rows, or all of a recurrent module's, that evaluate_actions() gives what forward() gave."""
         network, device = self.network, self.network.device
         count = batch["log_prob"].numel()
-        with torch.no_grad(), drawing_from(derived(self._seed, For.CHECK), device):
+        with torch.no_grad(), drawing_from(derived(self._seed, For.CHECK)):
             if isinstance(network, RecurrentNetwork):
                 obs, is_first = network.seen(batch["obs"]), batch["is_first"].bool().to(device)
                 again = network.evaluate_sequences(obs, batch["action"].to(device), network.begun_with, is_first)

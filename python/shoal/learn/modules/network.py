@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 
 from shoal.collect.actors import parts_of
 from shoal.learn.modules.moments import ObsNormalizer
-from shoal.learn.modules.seeds import For, derived, drawing_from
+from shoal.learn.modules.seeds import For, begin_at, derived, drawing_from
 from shoal.learn.spaces import description_of, leaves
 from shoal.serve.modes import switch
 from shoal.serve.structure import tree_map
@@ -104,8 +103,7 @@ class Network(nn.Module):
         """Whether this is the first call since draw_from()."""
         if self._seed is None:
             return False
-        np.random.seed(self._seed)
-        torch.default_generator.manual_seed(self._seed)
+        begin_at(self._seed)
         self._seed = None
         return True
 
@@ -126,7 +124,7 @@ class Network(nn.Module):
         return given
 
     def draw_from(self, seed: int) -> None:
-        """What the next call draws from the CPU's global generators, and those after it, begins at `seed`."""
+        """What the next call draws from global generators, and those after it, begins at `seed`."""
         self._seed = seed
 
     def draw_each(self, seed: int, num_steps: int, first: int) -> None:
@@ -159,7 +157,7 @@ class Network(nn.Module):
             rows: counted over steps and environments.
             seed: of what forward() draws for them, which is thrown away.
         """
-        with drawing_from(seed, self.device):
+        with drawing_from(seed):
             given = self._complete(self._answer_for(self.seen(obs), rows))["value"]
         self._check("forward", "value", given, (len(rows),))
         value: torch.Tensor = given.float().cpu()
@@ -309,7 +307,7 @@ class RecurrentNetwork(Network):
         """
         self.begun_with = state = tree_map(lambda leaf: leaf.to(self.device), state)
         seen, is_first, self._after = self.seen(obs), is_first.to(self.device), []
-        with drawing_from(seed, self.device):
+        with drawing_from(seed):
             for t in range(len(is_first)):
                 now = tree_map(lambda leaf, t=t: leaf[t], seen)
                 state = self._complete(self.module(now, state, is_first[t]), "state")["state"]
@@ -358,7 +356,7 @@ def module_of(policy: Any, observation_space: Any, action_space: Any, seed: int)
                 "policy= takes a torch.nn.Module, what makes one of (observation_space, action_space), or its path, "
                 f"'package.module:Class'; got {policy!r}"
             )
-        with drawing_from(derived(seed, For.WEIGHTS), torch.device("cpu")):
+        with drawing_from(derived(seed, For.WEIGHTS)):
             module = make(observation_space, action_space)
         if not isinstance(module, nn.Module):
             raise TypeError(f"policy= made a {type(module).__name__} of the spaces, and no torch.nn.Module")

@@ -77,7 +77,7 @@ class ModulePolicy:
 
     def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
         """What shoal.learn.evaluate() asks."""
-        with drawing_from(seed, self._network.device):
+        with drawing_from(seed):
             done = whole_episodes(envs, Acting(self._network, self.action_space, deterministic), episodes, seed)
         assert done is not None
         return summary(*done)

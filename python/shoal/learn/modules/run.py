@@ -223,7 +223,7 @@ class TrainingRun:
         seed = derived(self._config["seed"], purpose, self._learner.steps)
         self._journal.update(phase="evaluating")
         try:
-            with drawing_from(seed, network.device):
+            with drawing_from(seed):
                 done = whole_episodes(self._eval_envs, Acting(network, actions), episodes, seed, self._stopping)
         finally:
             self._journal.update(phase="training")

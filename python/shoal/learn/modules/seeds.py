@@ -9,7 +9,9 @@ from enum import IntEnum
 import numpy as np
 import torch
 
-__all__ = ["For", "derived", "drawing_from"]
+from shoal.collect.actors import generators_of_devices
+
+__all__ = ["For", "begin_at", "derived", "drawing_from"]
 
 
 class For(IntEnum):
@@ -32,21 +34,24 @@ def derived(seed: int, what: For, *which: int) -> int:
     return int(np.random.SeedSequence((seed, what, *which)).generate_state(1, np.uint32)[0] >> 2)
 
 
+def begin_at(seed: int) -> None:
+    """The global generators of torch (the CPU's, and those of CUDA devices where CUDA is in use) and of NumPy begin at `seed`."""
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    for generator in generators_of_devices(torch):
+        generator.manual_seed(seed)
+
+
 @contextlib.contextmanager
-def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
-    """Inside, the global generators of torch (the CPU's, and the device's) and of NumPy begin at `seed`; afterwards they are
-    as they were."""
+def drawing_from(seed: int) -> Iterator[None]:
+    """Inside, these generators begin at `seed`; afterwards they are as they were."""
     outer_numpy, outer = np.random.get_state(legacy=False), torch.get_rng_state()
-    outer_cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    devices = [(generator, generator.get_state()) for generator in generators_of_devices(torch)]
     try:
-        np.random.seed(seed)
-        torch.default_generator.manual_seed(seed)
-        if outer_cuda is not None:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
+        begin_at(seed)
         yield
     finally:
         np.random.set_state(outer_numpy)
         torch.set_rng_state(outer)
-        if outer_cuda is not None:
-            torch.cuda.set_rng_state(outer_cuda, device)
+        for generator, state in devices:
+            generator.set_state(state)

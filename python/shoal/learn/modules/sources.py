@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,7 +14,7 @@ from gymnasium import spaces
 
 from shoal.collect.collector import Collector
 from shoal.learn.modules.network import Network, RecurrentNetwork
-from shoal.learn.modules.seeds import For, derived, drawing_from
+from shoal.learn.modules.seeds import For, derived
 from shoal.learn.spaces import description_of, leaves, nested
 from shoal.serve.structure import tree_map
 
@@ -106,11 +105,8 @@ class InStep(Source):
         self._trail.begin(seed)
 
     def collect(self, iteration: int) -> tuple[dict[str, Any], float]:
-        seed = derived(self.seed, For.ACTING, iteration)
-        self.network.draw_from(seed)
-        on_device = self.network.device.type != "cpu"  # the collector keeps the generators of the CPU apart
-        with drawing_from(seed, self.network.device) if on_device else contextlib.nullcontext():
-            batch = next(self._collector)
+        self.network.draw_from(derived(self.seed, For.ACTING, iteration))
+        batch = next(self._collector)
         self._trail.add(batch)
         return batch, float("nan")
 

@@ -75,7 +75,7 @@ class Update(ABC):
             advantage = advantage.masked_scatter(rollout.worth.valid, normalized(advantage[rollout.worth.valid]))
         self.network.train()
         try:
-            with drawing_from(derived(self._seed, For.UPDATE, iteration), self.network.device):
+            with drawing_from(derived(self._seed, For.UPDATE, iteration)):
                 return stats | self.learn(self._parts(rollout, advantage, returns), iteration, remaining)
         finally:
             self.network.eval()
