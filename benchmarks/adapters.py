@@ -73,8 +73,8 @@ def table(result: dict[str, Any]) -> str:
 
 
 MEANS = {
-    "shoal_is": "× is how many times as fast the first one was",
-    "times_theirs": "× is how many times as fast as the first one it was",
+    "shoal_is": "× is how many times as fast the first one, Shoal's, was: above 1 it was faster",
+    "times_theirs": "× is how many times as fast as the first one, the other library's, it was: above 1 Shoal's was faster",
 }
 
 

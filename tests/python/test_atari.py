@@ -478,6 +478,17 @@ def test_a_preset_brings_its_librarys_preprocessing(train: Any) -> None:
         assert train(name=name, preset=name)["atari"] == expected.as_dict() | {"screen_size": [84, 84]}
 
 
+def test_switches_change_that_and_a_library_takes_its_place() -> None:
+    for asked, expected in (
+        ({"noop_max": 0}, AtariPreprocessing.like("cleanrl", noop_max=0)),
+        ({"like": "sb3", "noop_max": 0}, AtariPreprocessing.like("sb3", noop_max=0)),
+        (True, AtariPreprocessing()),
+        (False, None),
+    ):
+        options = EnvOptions(atari=asked).with_preprocessing("ALE/Breakout-v5", "cleanrl_atari")
+        assert preprocessing_of(options.atari) == expected
+
+
 def test_what_remembers_sees_one_picture_at_a_time() -> None:
     options = EnvOptions().with_preprocessing("ALE/Breakout-v5", "cleanrl_atari_lstm")
     assert AtariPreprocessing.like("cleanrl", frame_stack=1) == preprocessing_of(options.atari)

@@ -32,10 +32,10 @@ __all__ = [
 # Arguments of a game that describe its raw frames, and wrappers that preprocess them: who gives these does it himself.
 _RAW = frozenset({"obs_type", "frameskip", "continuous", "sound_obs"})
 _PREPROCESSING_WRAPPERS = frozenset({"AtariPreprocessing", "AtariWrapper"})
-_OF_PRESET: dict[str, str | dict[str, Any]] = {
-    "cleanrl_atari": "cleanrl",
+_OF_PRESET: dict[str, dict[str, Any]] = {
+    "cleanrl_atari": {"like": "cleanrl"},
     "cleanrl_atari_lstm": {"like": "cleanrl", "frame_stack": 1},  # what went before is the network's to remember
-    "zoo_atari": "sb3",
+    "zoo_atari": {"like": "sb3"},
 }
 
 
@@ -139,9 +139,14 @@ class EnvOptions:
         return replace(self, atari=atari and replace(atari, clip_reward=False))
 
     def with_preprocessing(self, env: Any, preset: str) -> EnvOptions:
-        """These for a new run on `env`: games of ale_py are preprocessed as their preset's library does it, unless something
-        else is said: by `atari`, by arguments that describe raw frames, or by wrappers that preprocess them."""
-        if self.atari is not None or not isinstance(env, str) or not is_atari(env):
+        """These for a new run on `env`: games of ale_py are preprocessed as their preset's library does it, with the switches
+        of `atari` where these name no library, unless something else is said: by `atari`, by arguments that describe raw
+        frames, or by wrappers that preprocess them."""
+        if not isinstance(env, str) or not is_atari(env):
+            return self
+        if isinstance(self.atari, Mapping) and "like" not in self.atari:
+            return replace(self, atari={**_OF_PRESET.get(preset, {}), **self.atari})
+        if self.atari is not None:
             return self
         if _RAW.intersection(self.env_kwargs or ()) or any(_preprocesses(wrapper) for wrapper in self.wrappers or ()):
             return self

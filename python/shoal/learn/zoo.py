@@ -56,7 +56,7 @@ _ARGUMENTS = frozenset({"seed", "num_envs", "env_kwargs"})  # of train(), for an
 # Keys that say how a program looks, not what it learns.
 _WITHOUT_EFFECT = {
     "verbose": "the command line shows progress",
-    "tensorboard_log": "every run writes TensorBoard's files",
+    "tensorboard_log": "`shoal train` writes TensorBoard's files into the run",
     "monitor_kwargs": "statistics of episodes are the engine's",
     "device": "networks of Shoal's own compute on the CPU",
     "stats_window_size": "statistics are of the last 100 episodes",

@@ -13,8 +13,8 @@ namespace {
 const env::Space& one_choice(const env::Space& action) {
   if (action.get_if<env::Discrete>() != nullptr) return action;
   throw InvalidArgument(fmt::format(
-      "dqn learns the value of each action of a Discrete space, not of {}. sac learns a Box; ppo "
-      "and a2c learn this",
+      "dqn learns the value of each action of a Discrete space, not of {}. sac learns a Box with "
+      "bounds; ppo and a2c learn Box, Discrete, MultiDiscrete and MultiBinary",
       action.repr()));
 }
 

@@ -16,7 +16,8 @@ namespace {
 const env::Space& a_box(const env::Space& action) {
   if (action.get_if<env::Box>() != nullptr) return action;
   throw InvalidArgument(fmt::format(
-      "sac learns actions of a Box, not of {}. dqn learns a Discrete space; ppo and a2c learn this",
+      "sac learns actions of a Box with bounds, not of {}. dqn learns a Discrete space; ppo and a2c "
+      "learn Box, Discrete, MultiDiscrete and MultiBinary",
       action.repr()));
 }
 
