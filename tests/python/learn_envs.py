@@ -203,3 +203,19 @@ class AbsentInAWorker(Drift):
         super().__init__()
         if _is_rank_of_its_own():
             raise ImportError("the simulator is nowhere to be found")
+
+
+class Wide(gymnasium.Env):
+    """Observations of 60 kB; episodes of 50 steps."""
+
+    observation_space = spaces.Box(-1, 1, (15_000,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return np.ones(15_000, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self._steps += 1
+        return np.ones(15_000, np.float32), 1.0, False, self._steps == 50, {}

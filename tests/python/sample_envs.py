@@ -33,6 +33,7 @@ ARRAY_SPACES: dict[str, spaces.Space] = {
     "box_scalar": spaces.Box(-1.0, 1.0, (), np.float32),
     "box_float64": spaces.Box(-np.inf, np.inf, (2, 2), np.float64),
     "box_float16": spaces.Box(0, 1, (4,), np.float16),
+    "box_integers": spaces.Box(-2, 2, (3,), np.int64),
     "box_bounds": spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32)),
     "image": spaces.Box(0, 255, (8, 6, 3), np.uint8),
     "discrete": spaces.Discrete(5),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import shoal
-from learn_envs import Spot
+from learn_envs import Drift, Spot
 from learn_runs import PRECISIONS, arrays, lines
 
 SMALL = {
@@ -130,9 +134,53 @@ def test_spaces_that_it_cannot_learn_are_refused_with_what_can(tmp_path):
         shoal.learn.train("shoal/Pendulum-v1", "dqn", run_dir=tmp_path / "b", total_steps=200, buffer_size=1000)
 
 
+def test_a_box_without_elements_is_refused(tmp_path):
+    class Empty(Drift):
+        action_space = spaces.Box(-1, 1, (0,), np.float32)
+
+    with pytest.raises(ValueError, match="a Box that has elements"):
+        shoal.learn.train(Empty, "sac", run_dir=tmp_path, num_workers=0)
+
+
+def test_a_replay_without_priorities_says_so_to_one_that_has_them(tmp_path):
+    options = SMALL | {"prioritized": False, "pause_at_step": 400}
+    shoal.learn.train("shoal/CartPole-v1", "dqn", run_dir=tmp_path, **options)
+    with pytest.raises(shoal.Error, match="resume with prioritized = false"):
+        shoal.learn.train(run_dir=tmp_path, resume=True, prioritized=True)
+
+
+MEMORY = """
+import re, shoal, sys
+from learn_envs import Wide
+def most():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+options = {
+    "num_envs": 1, "num_workers": 0, "num_steps": 1000, "total_steps": 2000, "buffer_size": 1000, "learning_starts": 1990,
+    "batch_size": 2, "policy_hidden": [2], "eval_episodes": 1, "eval_envs": 1, "final_episodes": 0, "run_dir": sys.argv[1],
+}
+small = {**options, "buffer_size": 10, "num_steps": 20, "total_steps": 40, "learning_starts": 30}
+shoal.learn.train(Wide, "dqn", **{**small, "run_dir": sys.argv[1] + "-small-" + sys.argv[2]})
+before = most()
+if sys.argv[2] == "save":
+    shoal.learn.train(Wide, "dqn", **options)
+else:
+    shoal.learn.train(Wide, run_dir=sys.argv[1], resume=True, num_workers=0, total_steps=2100)
+print(most() - before)
+"""
+
+
+def test_a_checkpoint_and_a_resume_take_the_memory_of_the_replay_once_more(tmp_path):
+    """Of 60 MB; each further copy would be 60 more."""
+    for what in ("save", "resume"):
+        command = [sys.executable, "-c", MEMORY, str(tmp_path / "run"), what]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+        assert 60 < float(printed.stdout.split()[-1]) < 2.5 * 60, what
+
+
 @pytest.mark.parametrize(
     ("algorithm", "options", "message"),
     [
+        ("dqn", {"adam_eps": 1e-50}, "adam_eps = 1e-50; it must be at least 1.2e-38"),
         ("dqn", {"gae_lambda": 0.9}, 'dqn has no option "gae_lambda", which is one of ppo'),
         ("dqn", {"td_loss": "l1"}, 'td_loss = "l1"; it takes one of huber, mse'),
         ("dqn", {"gradient_steps": 0}, "gradient_steps = 0; it must be at least 1, or -1"),

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -52,6 +53,7 @@ SPACES = {
     "binary": (lambda: SpaceEnv("multi_discrete_2d", "multi_binary_2d"), {}),
     "multi": (lambda: SpaceEnv("tuple", "multi_discrete_2d"), {"normalize_obs": True}),
     "bounds": (lambda: SpaceEnv("nested", "box_bounds"), {}),
+    "integers": (lambda: SpaceEnv("box", "box_integers"), {}),
 }
 
 
@@ -71,14 +73,37 @@ def test_the_torch_module_takes_the_names_and_gives_the_same_actions(tmp_path, c
     expected = policy.predict(observations)
     actual = module.predict(as_tensors).numpy()
     assert actual.shape == expected.shape
-    if module.is_continuous:
+    if module.is_continuous and expected.dtype.kind == "f":
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     else:
+        assert actual.dtype == expected.dtype or not module.is_continuous
         assert (actual == expected).mean() > 0.97  # near ties may fall either way
     _, values = module(as_tensors)
     assert values.shape == (50,)
     assert torch.isfinite(values).all()
     assert policy.action_space.contains(expected[0])
+
+
+def test_layers_that_its_arrays_are_not_of_do_not_count(tmp_path):
+    wide = {"policy_hidden": [8], "value_hidden": [1500, 1500], "final_episodes": 1}
+    shared = {"num_steps": 16, "total_steps": 64, "batch_size": 16, "shared_hidden": True, **wide}
+    replayed = {"total_steps": 120, "learning_starts": 110, "batch_size": 2, **wide}
+    for algorithm, env, options in (("ppo", "shoal/CartPole-v1", shared), ("sac", "shoal/Pendulum-v1", replayed)):
+        run_dir = tmp_path / algorithm
+        result = shoal.learn.train(env, algorithm, run_dir=run_dir, num_workers=0, num_envs=1, eval_every=0, **options)
+        assert result.evaluated_episodes == 1
+        shoal.learn.load_policy(run_dir)
+
+
+def test_pictures_that_would_have_one_name_are_an_error(tmp_path):
+    class TwoCameras(learn_envs.Pictures):
+        def __init__(self):
+            super().__init__()
+            picture = gymnasium.spaces.Box(0, 255, (36, 36, 1), np.uint8)
+            self.observation_space = gymnasium.spaces.Dict({"cam.left": picture, "cam_left": picture})
+
+    with pytest.raises(ValueError, match=r"'cam.left' and 'cam_left'.*give one of them another name"):
+        shoal.learn.train(TwoCameras, run_dir=tmp_path, num_workers=0, **SMALL)
 
 
 def test_the_torch_class_does_not_hide_its_function():

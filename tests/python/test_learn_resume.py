@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,6 +113,37 @@ def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_pa
     with pytest.warns(RuntimeWarning, match="could not be brought back"):
         result = shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, resume=True)
     assert result.steps == 3000
+
+
+def test_what_is_best_stays_so_where_a_resumed_run_goes_another_way(tmp_path):
+    """Of a run that is killed after its best evaluation, and before the next checkpoint."""
+    last = tmp_path / "run/checkpoints/last"
+    options = {"num_envs": 4, "num_steps": 10, "eval_every": 400, "eval_episodes": 2, "final_episodes": 0}
+    shoal.learn.train("shoal/CartPole-v1", "impala", run_dir=tmp_path / "run", pause_at_step=400, **options)
+    shutil.copytree(last, tmp_path / "last")
+    shoal.learn.train(run_dir=tmp_path / "run", resume=True, pause_at_step=12_000)
+    best = json.loads((tmp_path / "run/checkpoints/best/state.json").read_text())["evaluation"]
+    before = json.loads((tmp_path / "last/state.json").read_text())["evaluation"]
+    assert best["best_return"] > before["best_return"], "it learns"
+    shutil.rmtree(last)
+    shutil.copytree(tmp_path / "last", last)
+    with shoal.learn.Trainer(run_dir=tmp_path / "run", resume=True, pause_at_step=440) as trainer:
+        trainer.start()
+        trainer.wait()
+        assert trainer.status()["resume"] == "exact"
+        assert trainer.result().best_return >= best["best_return"]
+
+
+def test_stopped_before_the_first_iteration_and_resumed_equals_uninterrupted(tmp_path):
+    options = {**SMALL, "num_envs": 4, "shards": 2}
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "whole", **options)
+    with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=tmp_path / "parts", **options) as trainer:
+        trainer.stop()
+        trainer.start()
+        trainer.wait()
+        assert trainer.result().steps == 0
+    shoal.learn.train(run_dir=tmp_path / "parts", resume=True)
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
 
 
 def test_resume_says_what_is_wrong(tmp_path):

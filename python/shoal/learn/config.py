@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ def preset_for(env_id: str, algorithm: str = "ppo") -> str:
 
 def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with some options changed. Raises ValueError for a name that is none, with the nearest, or a bad value."""
+    for name, value in overrides.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"configure training: {name} = {value} is no finite number")
     try:
         text = json.dumps(dict(overrides))
     except (TypeError, ValueError) as error:

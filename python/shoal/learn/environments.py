@@ -113,7 +113,8 @@ class EnvOptions:
         record: dict[str, Any] = {**{option.name: None for option in fields(self)}, "unrecorded": []}
         for name, value in given.items():
             try:
-                record[name] = json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value))
+                text = json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+                record[name] = json.loads(text)
             except (TypeError, ValueError):
                 pass
             if record[name] is None:

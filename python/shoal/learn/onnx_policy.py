@@ -225,4 +225,4 @@ class _Builder:
             head = graph.cast(head, np.float32)
         wide = graph.cast(head, np.float64)
         wide = graph.node("Max", graph.node("Min", wide, graph.constant(high)), graph.constant(low))
-        return wide
+        return graph.node("Round", wide) if self._action.dtype.kind in "iu" else wide

@@ -199,7 +199,9 @@ class TorchPolicy(nn.Module):
             low, high = self._bounds()
             if self._algorithm == "sac":
                 head = low + (head.chunk(2, dim=-1)[0].tanh() + 1) / 2 * (high - low)
-            return torch.maximum(torch.minimum(head, high), low).reshape(-1, *shape)
+            bounded = torch.maximum(torch.minimum(head, high), low).reshape(-1, *shape)
+            is_integer = self._action.dtype.kind in "iu"
+            return bounded.round().to(getattr(torch, self._action.dtype.name)) if is_integer else bounded
         best = torch.stack([part.argmax(-1) for part in head.split(self.choices, dim=-1)], dim=-1)
         start = description.get("start", 0)
         first = start if isinstance(start, int) else torch.as_tensor(start).reshape(-1)

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "shoal/collect/element_cast.h"
 #include "shoal/os/error.h"
@@ -60,7 +62,11 @@ void ActionDecoder::decode(const shm::TensorView& policy, const shm::TensorView&
       if (is_continuous()) {
         const auto* in = reinterpret_cast<const float*>(policy.row_data(r));
         for (std::size_t k = 0; k < columns; ++k) {
-          out[k] = static_cast<T>(std::clamp(static_cast<double>(in[k]), low_[k], high_[k]));
+          const auto value = static_cast<double>(in[k]);
+          if constexpr (std::is_integral_v<T>)  // NaN has no place among them
+            out[k] = static_cast<T>(std::nearbyint(std::fmin(std::fmax(value, low_[k]), high_[k])));
+          else
+            out[k] = static_cast<T>(std::clamp(value, low_[k], high_[k]));
         }
       } else {
         const auto* in = reinterpret_cast<const std::int32_t*>(policy.row_data(r));

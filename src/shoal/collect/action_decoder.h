@@ -1,6 +1,6 @@
-// From a policy's actions to the environment's: floats clipped to the bounds of a Box, indices
-// shifted by the start of a Discrete or MultiDiscrete, bits of a MultiBinary, each in the space's
-// element type.
+// From a policy's actions to the environment's: floats clipped to the bounds of a Box, and to the
+// nearest integer where it has integers, indices shifted by the start of a Discrete or
+// MultiDiscrete, bits of a MultiBinary, each in the space's element type.
 #pragma once
 
 #include <cstdint>

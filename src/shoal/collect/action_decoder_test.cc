@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -53,6 +54,14 @@ TEST(ActionDecoder, BoxActionsAreClippedToTheirBounds) {
   std::vector<double> sent(6);
   decoder.decode(view(chosen, {2}), view(sent, {2}));
   EXPECT_EQ(sent, (std::vector<double>{-2, 0, 1.25, 0.25, 2, 0.5}));
+}
+
+TEST(ActionDecoder, ABoxOfIntegersGetsTheNearest) {
+  const ActionDecoder decoder(env::Space{env::Box{{DType::kI64, {1}}, {-2}, {2}}});
+  std::vector<float> chosen{-9, -1.6F, -0.6F, -0.4F, 0.4F, 0.6F, 1.4F, 1.6F, 9, NAN};
+  std::vector<std::int64_t> sent(chosen.size());
+  decoder.decode(view(chosen, {1}), view(sent, {1}));
+  EXPECT_EQ(sent, (std::vector<std::int64_t>{-2, -2, -1, 0, 0, 1, 1, 2, 2, -2}));
 }
 
 TEST(ActionDecoder, OneBoundHoldsForAllElements) {

@@ -247,8 +247,9 @@ void Replay::set_priorities(std::span<const ReplayPick> picks, std::span<const d
   SumTree weights = tree();
   const Change change(*this);
   for (std::size_t k = 0; k < picks.size(); ++k) {
-    const double units = std::clamp(priorities[k] * static_cast<double>(kReplayOne), 1.0,
-                                    static_cast<double>(weights.limit()));
+    // Of NaN, too, the least.
+    const double units = std::fmin(std::fmax(priorities[k] * static_cast<double>(kReplayOne), 1.0),
+                                   static_cast<double>(weights.limit()));
     const auto weight = static_cast<std::uint64_t>(units);
     const auto& [column, row] = picks[k];
     const std::size_t place = place_of(static_cast<std::uint64_t>(column), row);

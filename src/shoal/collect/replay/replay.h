@@ -126,6 +126,23 @@ struct ReplayContents {
   std::uint64_t greatest = 0;  // weight that was ever set
 };
 
+/// The same, borrowed.
+struct ReplayContentsView {
+  std::span<const std::int64_t> heads;
+  std::span<const std::uint8_t> begun;
+  std::span<const std::byte> rows;
+  std::span<const std::uint64_t> weights;
+  std::uint64_t greatest = 0;
+
+  ReplayContentsView() = default;
+  ReplayContentsView(const ReplayContents& all)  // NOLINT: as a span of a vector
+      : heads(all.heads),
+        begun(all.begun),
+        rows(all.rows),
+        weights(all.weights),
+        greatest(all.greatest) {}
+};
+
 /// A member of a replay, which its process has mapped; a resource.
 ///
 /// Threads, processes: an object is one thread's at a time; others attach() their own, 64 at most. One
@@ -194,7 +211,7 @@ class Replay {
 
   ReplayContents contents() const;
   /// Nobody else uses it meanwhile. Throws InvalidArgument where they are not of such a replay, and changes nothing.
-  void restore(const ReplayContents& contents);
+  void restore(const ReplayContentsView& contents);
 
  private:
   static constexpr std::size_t kNoMember = kMostMembers;

@@ -172,7 +172,7 @@ ReplayContents Replay::contents() const {
   return all;
 }
 
-void Replay::restore(const ReplayContents& contents) {
+void Replay::restore(const ReplayContentsView& contents) {
   const auto columns = static_cast<std::size_t>(spec_.columns);
   const std::size_t row_bytes = shape_.front + shape_.back;
   const auto kept = [&](std::size_t c) -> std::uint64_t {  // rows and the newest observation
@@ -182,9 +182,14 @@ void Replay::restore(const ReplayContents& contents) {
   bool fits = contents.heads.size() == columns && contents.begun.size() == columns;
   std::uint64_t rows_in_all = 0;
   for (std::size_t c = 0; fits && c < columns; ++c) rows_in_all += kept(c);
-  fits = fits && contents.rows.size() == rows_in_all * row_bytes &&
-         contents.weights.size() == (spec_.prioritized ? rows_in_all : 0);
-  if (!fits)
+  fits = fits && contents.rows.size() == rows_in_all * row_bytes;
+  if (fits && rows_in_all > 0 && contents.weights.empty() == spec_.prioritized)
+    throw InvalidArgument(
+        spec_.prioritized
+            ? "load a replay: it was kept by one without priorities: resume with prioritized = "
+              "false"
+            : "load a replay: it was kept by one with priorities: resume with prioritized = true");
+  if (!fits || contents.weights.size() != (spec_.prioritized ? rows_in_all : 0))
     throw InvalidArgument(
         "load a replay: it was kept by one of another size, or of other observations or actions");
   std::size_t at = 0;

@@ -362,6 +362,13 @@ TEST(Replay, PrioritiesAreHeldWithinWhatSumsCanTake) {
   EXPECT_THAT(replay.check(), IsEmpty());
 }
 
+TEST(Replay, APriorityThatIsNoNumberIsTheLeast) {
+  Replay replay = filled(std::vector<Row>(3), true);
+  replay.set_priorities(std::vector<ReplayPick>{{0, 0}}, std::vector<double>{NAN});
+  EXPECT_EQ(replay.priority({0, 0}), std::ldexp(1.0, -32));
+  EXPECT_THAT(replay.check(), IsEmpty());
+}
+
 TEST(Replay, WithoutATransitionThereIsNothingToSample) {
   Replay replay = Replay::create(spec_of(2, 8, true));
   ReplaySamples samples;

@@ -1,6 +1,7 @@
 #include "shoal/learn/asynchronous/asynchronous_learner.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "shoal/learn/asynchronous/collecting_thread.h"
@@ -37,8 +38,8 @@ struct AsynchronousLearner::Impl {
   /// Lets the actor begin rollouts: none that would be too old when it is learned from, and none
   /// beyond the end of the run but for `at_least`.
   void allow(std::int64_t at_least) {
-    const std::int64_t left =
-        (config.total_steps - steps + steps_of_rollout - 1) / steps_of_rollout;
+    const auto [whole, rest] = std::lldiv(config.total_steps - steps, steps_of_rollout);
+    const std::int64_t left = whole + (rest > 0 ? 1 : 0);
     const std::int64_t ahead = std::min<std::int64_t>(options.max_lag + 1, left);
     actor->allow(iteration + std::max(ahead, at_least));
   }

@@ -33,14 +33,6 @@ std::vector<std::int64_t> shape_of(const shm::TensorView& view) {
   return shape;
 }
 
-nlohmann::json number_or_null(double value) {
-  return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
-}
-
-double number_or_nan(const nlohmann::json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, shm::TensorView>> arrays_of(collect::Rollout& rollout) {
@@ -71,8 +63,8 @@ void CollectedRollout::save(std::size_t index, LearnerState& state) {
                                       {"ends_are_replaced", rollout.ends_are_replaced()},
                                       {"finished", episodes_to_json(finished)},
                                       {"episodes", episodes},
-                                      {"return_mean", number_or_null(episode_return_mean)},
-                                      {"length_mean", number_or_null(episode_length_mean)}});
+                                      {"return_mean", json_of(episode_return_mean)},
+                                      {"length_mean", json_of(episode_length_mean)}});
 }
 
 void CollectedRollout::load(std::size_t index, const LearnerState& state) {
@@ -93,8 +85,8 @@ void CollectedRollout::load(std::size_t index, const LearnerState& state) {
   rollout.replace_ends(its.value("ends_are_replaced", false));  // absent from older checkpoints
   finished = episodes_from_json(its.at("finished"));
   episodes = its.at("episodes").get<std::int64_t>();
-  episode_return_mean = number_or_nan(its.at("return_mean"));
-  episode_length_mean = number_or_nan(its.at("length_mean"));
+  episode_return_mean = number_of(its.at("return_mean"));
+  episode_length_mean = number_of(its.at("length_mean"));
 }
 
 std::size_t CollectedRollout::count_in(const LearnerState& state) {

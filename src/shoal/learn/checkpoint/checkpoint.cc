@@ -21,11 +21,16 @@ constexpr const char* kOptimizerFile = "optim.safetensors";
 constexpr const char* kEnvsFile = "envs.safetensors";
 constexpr const char* kStateFile = "state.json";
 
-/// FNV-1a, 64 bits: finds damage and mix-ups, not malice.
-std::string checksum(std::span<const std::byte> bytes) {
+/// What state.json says of a file that lies in these pieces. FNV-1a, 64 bits, finds damage and
+/// mix-ups, not malice.
+json fingerprint(std::span<const std::span<const std::byte>> pieces) {
   std::uint64_t hash = 0xcbf29ce484222325;
-  for (auto byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-  return fmt::format("{:016x}", hash);
+  std::size_t size = 0;
+  for (const auto& piece : pieces) {
+    size += piece.size();
+    for (auto byte : piece) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  }
+  return {{"bytes", size}, {"fnv1a64", fmt::format("{:016x}", hash)}};
 }
 
 [[noreturn]] void fail(const fs::path& directory, const std::string& what) {
@@ -61,7 +66,8 @@ SafeTensors read_arrays(const fs::path& directory, const char* name, const json&
          fmt::format("it holds a policy alone, no {}: it can be evaluated, not resumed", name));
   if (!fs::exists(directory / name)) fail(directory, fmt::format("its {} is missing", name));
   auto bytes = read_file(directory / name);
-  const json found = {{"bytes", bytes.size()}, {"fnv1a64", checksum(bytes)}};
+  const std::span<const std::byte> piece = bytes;
+  const json found = fingerprint({&piece, 1});
   if (found != *listed)
     fail(directory, fmt::format("its {} is damaged, or of another checkpoint ({} where state.json "
                                 "says {})",
@@ -79,9 +85,11 @@ void write_checkpoint(const fs::path& directory, const CheckpointArrays& arrays,
     complete["version"] = kVersion;
     complete["files"] = json::object();
     const auto write = [&](const char* name, const std::vector<SafeTensor>& tensors) {
-      const auto bytes = serialize_safetensors(tensors, {{"format", "pt"}});
-      complete["files"][name] = {{"bytes", bytes.size()}, {"fnv1a64", checksum(bytes)}};
-      write_file(fresh / name, bytes);
+      const SafeTensorsPieces file = lay_out_safetensors(tensors, {{"format", "pt"}});
+      std::vector pieces{std::as_bytes(std::span(file.head))};
+      pieces.insert(pieces.end(), file.arrays.begin(), file.arrays.end());
+      complete["files"][name] = fingerprint(pieces);
+      write_file(fresh / name, pieces);
     };
     write(kPolicyFile, arrays.policy);
     if (!arrays.optimizer.empty() || !arrays.envs.empty()) {

@@ -126,8 +126,12 @@ void exchange(const fs::path& fresh, const fs::path& path) {
 std::vector<std::byte> read_file(const fs::path& path) { return File(path, O_RDONLY).read_all(); }
 
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  write_file(path, std::span(&bytes, 1));
+}
+
+void write_file(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
   File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  file.write_all(bytes);
+  for (const auto& piece : pieces) file.write_all(piece);
   file.sync();
   file.close();
 }

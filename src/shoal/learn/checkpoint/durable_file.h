@@ -22,9 +22,11 @@ std::vector<std::byte> read_file(const std::filesystem::path& path);
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void replace_file(const std::filesystem::path& path, const std::string& text);
 
-/// Makes the file `path` of these bytes and syncs it: what replace_directory()'s `fill` calls.
-/// Throws SystemError.
+/// Makes the file `path` of these bytes, or pieces, end to end, and syncs it: what
+/// replace_directory()'s `fill` calls. Throws SystemError.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file(const std::filesystem::path& path,
+                std::span<const std::span<const std::byte>> pieces);
 
 /// Replaces the directory `path` by one that `fill` writes files into, at once for every reader: it
 /// is filled beside its place, synced, and exchanged by renameat2(RENAME_EXCHANGE). Where the file

@@ -135,8 +135,8 @@ void check_end_to_end(std::vector<HeaderReader::Entry>& entries, std::uint64_t d
 
 }  // namespace
 
-std::vector<std::byte> serialize_safetensors(std::span<const SafeTensor> tensors,
-                                             const std::map<std::string, std::string>& metadata) {
+SafeTensorsPieces lay_out_safetensors(std::span<const SafeTensor> tensors,
+                                      const std::map<std::string, std::string>& metadata) {
   std::vector<const SafeTensor*> order;
   std::set<std::string_view> names{"__metadata__"};
   for (const auto& tensor : tensors) {
@@ -163,12 +163,23 @@ std::vector<std::byte> serialize_safetensors(std::span<const SafeTensor> tensors
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
 
-  std::vector<std::byte> file(kLengthBytes + text.size() + offset);
+  SafeTensorsPieces pieces;
   const std::uint64_t length = text.size();
-  std::memcpy(file.data(), &length, kLengthBytes);
-  std::memcpy(file.data() + kLengthBytes, text.data(), text.size());
-  std::byte* out = file.data() + kLengthBytes + text.size();
-  for (const auto* tensor : order) out = std::ranges::copy(tensor->bytes, out).out;
+  pieces.head.resize(kLengthBytes);
+  std::memcpy(pieces.head.data(), &length, kLengthBytes);
+  pieces.head += text;
+  for (const auto* tensor : order) pieces.arrays.push_back(tensor->bytes);
+  return pieces;
+}
+
+std::vector<std::byte> serialize_safetensors(std::span<const SafeTensor> tensors,
+                                             const std::map<std::string, std::string>& metadata) {
+  const SafeTensorsPieces pieces = lay_out_safetensors(tensors, metadata);
+  std::size_t size = pieces.head.size();
+  for (const auto& array : pieces.arrays) size += array.size();
+  std::vector<std::byte> file(size);
+  std::byte* out = std::ranges::copy(std::as_bytes(std::span(pieces.head)), file.data()).out;
+  for (const auto& array : pieces.arrays) out = std::ranges::copy(array, out).out;
   return file;
 }
 

@@ -47,9 +47,18 @@ struct SafeTensorView {
   std::span<const std::byte> bytes;
 };
 
-/// The file's bytes for these arrays, which keep their order within each element size (large
-/// elements come first, so that all are aligned). Throws InvalidArgument for a name twice, the name
+/// A file in pieces that lie end to end: what comes before the arrays, and these, borrowed.
+struct SafeTensorsPieces {
+  std::string head;
+  std::vector<std::span<const std::byte>> arrays;
+};
+
+/// The file of these arrays, which keep their order within each element size (large elements come
+/// first, so that all are aligned). Throws InvalidArgument for a name twice, the name
 /// "__metadata__", or bytes that do not fit the shape.
+SafeTensorsPieces lay_out_safetensors(std::span<const SafeTensor> tensors,
+                                      const std::map<std::string, std::string>& metadata);
+/// The same in one piece.
 std::vector<std::byte> serialize_safetensors(std::span<const SafeTensor> tensors,
                                              const std::map<std::string, std::string>& metadata);
 

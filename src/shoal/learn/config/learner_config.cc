@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "shoal/learn/config/option.h"
 #include "shoal/os/error.h"
@@ -35,10 +36,13 @@ void validate(const LearnerConfig& c) {
         "at least 0 and below 1");
   check(c.adam_beta2 >= 0 && c.adam_beta2 < 1, "adam_beta2", c.adam_beta2,
         "at least 0 and below 1");
-  check(c.adam_eps > 0, "adam_eps", c.adam_eps, "above 0");
+  constexpr double kLeast = std::numeric_limits<float>::min();  // less is 0 as a float
+  check(c.adam_eps >= kLeast && std::isfinite(c.adam_eps), "adam_eps", c.adam_eps,
+        "at least 1.2e-38");
   check(c.rmsprop_alpha >= 0 && c.rmsprop_alpha < 1, "rmsprop_alpha", c.rmsprop_alpha,
         "at least 0 and below 1");
-  check(c.rmsprop_eps > 0, "rmsprop_eps", c.rmsprop_eps, "above 0");
+  check(c.rmsprop_eps >= kLeast && std::isfinite(c.rmsprop_eps), "rmsprop_eps", c.rmsprop_eps,
+        "at least 1.2e-38");
   check(c.clip_obs > 0, "clip_obs", c.clip_obs, "above 0");
   check(c.clip_reward > 0, "clip_reward", c.clip_reward, "above 0");
   check(std::isfinite(c.log_std_init), "log_std_init", c.log_std_init, "finite");

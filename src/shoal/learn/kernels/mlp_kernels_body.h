@@ -92,7 +92,7 @@ inline Vec finished(Vec sum, const float* bias, const float* activation) {
   if constexpr (kEpilogue == Epilogue::kBiasTanh) return tanh(sum + load(bias));
   if constexpr (kEpilogue == Epilogue::kBiasRelu) {
     const Vec z = sum + load(bias);
-    return z > 0.0F ? z : Vec{};
+    return z < 0.0F ? Vec{} : z;  // NaN stays: it is seen in the loss then
   }
   if constexpr (kEpilogue == Epilogue::kTimesTanhSlope) {
     const Vec a = load(activation);

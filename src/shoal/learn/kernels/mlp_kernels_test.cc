@@ -139,6 +139,27 @@ TEST_P(MlpKernelsOf, TanhIsAccurateEverywhere) {
   EXPECT_LT(worst, 5e-7);
 }
 
+TEST_P(MlpKernelsOf, WhatIsNoNumberStaysSo) {
+  const float zero = 0;
+  const std::vector<float> b(16, 0.0F);
+  const std::vector<float> bias(16, NAN);
+  for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kBiasTanh, Epilogue::kBiasRelu}) {
+    std::vector<float> out(16);
+    kernels_.product({.m = 1,
+                      .n = 16,
+                      .depth = 1,
+                      .a = &zero,
+                      .a_row = 1,
+                      .b = b.data(),
+                      .b_row = 16,
+                      .c = out.data(),
+                      .c_row = 16,
+                      .epilogue = epilogue,
+                      .bias = bias.data()});
+    EXPECT_TRUE(std::ranges::all_of(out, [](float x) { return std::isnan(x); }));
+  }
+}
+
 TEST_P(MlpKernelsOf, ColumnsAreSummed) {
   const auto x = random_floats(21 * 40, 8);
   std::vector<float> sums(32);

@@ -13,6 +13,7 @@
 
 #include "shoal/collect/episode_stats.h"
 #include "shoal/collect/running_moments.h"
+#include "shoal/learn/checkpoint/json_number.h"
 #include "shoal/learn/checkpoint/learner_state.h"
 #include "shoal/learn/network/parameters.h"
 #include "shoal/os/error.h"
@@ -30,14 +31,15 @@ inline const nlohmann::json& counter(const LearnerState& state, const char* name
 template <class Episodes>
 nlohmann::json episodes_to_json(const Episodes& episodes) {
   auto list = nlohmann::json::array();
-  for (const collect::Episode& e : episodes) list.push_back({e.env, e.episode_return, e.length});
+  for (const collect::Episode& e : episodes)
+    list.push_back({e.env, json_of(e.episode_return), e.length});
   return list;
 }
 
 inline std::vector<collect::Episode> episodes_from_json(const nlohmann::json& list) {
   std::vector<collect::Episode> episodes;
   for (const auto& e : list)
-    episodes.push_back({e.at(0).get<int>(), e.at(1).get<double>(), e.at(2).get<std::int64_t>()});
+    episodes.push_back({e.at(0).get<int>(), number_of(e.at(1)), e.at(2).get<std::int64_t>()});
   return episodes;
 }
 

@@ -1,5 +1,7 @@
 #include "shoal/learn/network/network.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -122,8 +124,15 @@ Features Features::create(const collect::ObservationEncoder& obs, Precision prec
       .dense = obs.dense(), .width = obs.dense(), .images = {}, .precision = precision};
   for (std::size_t i = 0; i < obs.image_paths().size(); ++i) {
     const auto& spec = obs.specs()[i + (obs.has_dense() ? 1 : 0)];
-    features.images.push_back(
-        add_tower(parameters, "cnn." + module_name(obs.image_paths()[i]), spec.shape));
+    const std::string& path = obs.image_paths()[i];
+    for (std::size_t k = 0; k < i; ++k) {
+      if (module_name(obs.image_paths()[k]) == module_name(path))
+        throw InvalidArgument(fmt::format(
+            "learn from the pictures '{}' and '{}': in a checkpoint both would be called "
+            "{}; give one of them another name",
+            obs.image_paths()[k], path, module_name(path)));
+    }
+    features.images.push_back(add_tower(parameters, "cnn." + module_name(path), spec.shape));
     features.width += kNatureFeatures;
   }
   return features;

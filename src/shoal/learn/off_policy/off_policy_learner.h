@@ -12,7 +12,8 @@
 // Determinism: the same spaces, configuration, seed, number of environments and trajectories give the
 // same parameters bit for bit on one machine, for any backend and number of workers.
 //
-// Memory: the replay's, buffer_size rows, from the start; state() copies what it holds, once.
+// Memory: the replay's, buffer_size rows, from the start; state() copies what it holds, once,
+// and so does what load_state() is given.
 //
 // Threads: one at a time.
 #pragma once

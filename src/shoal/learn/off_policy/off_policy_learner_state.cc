@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "shoal/learn/learner/state_arrays.h"
@@ -24,22 +23,20 @@ std::vector<NamedArray> arrays_of(collect::ReplayContents contents) {
 }
 
 /// The values of `name`, however many.
-template <class T, class Element>
-void read_into(const std::vector<NamedArray>& arrays, const char* name, std::vector<Element>& out) {
-  static_assert(sizeof(T) == sizeof(Element));
+template <class T>
+std::span<const T> all_of(const std::vector<NamedArray>& arrays, const char* name) {
   const auto found = std::ranges::find(arrays, name, &NamedArray::name);
   const std::size_t size = found == arrays.end() ? 0 : found->bytes.size() / sizeof(T);
-  const auto values = find_array<T>(arrays, name, size);
-  out.resize(size);
-  if (size > 0) std::memcpy(out.data(), values.data(), values.size_bytes());
+  return find_array<T>(arrays, name, size);
 }
 
-collect::ReplayContents contents_of(const std::vector<NamedArray>& arrays) {
-  collect::ReplayContents contents;
-  read_into<std::int64_t>(arrays, "heads", contents.heads);
-  read_into<std::uint8_t>(arrays, "begun", contents.begun);
-  read_into<std::uint8_t>(arrays, "rows", contents.rows);
-  read_into<std::uint64_t>(arrays, "weights", contents.weights);
+/// Borrowed: a replay may take most of the memory.
+collect::ReplayContentsView contents_of(const std::vector<NamedArray>& arrays) {
+  collect::ReplayContentsView contents;
+  contents.heads = all_of<std::int64_t>(arrays, "heads");
+  contents.begun = all_of<std::uint8_t>(arrays, "begun");
+  contents.rows = std::as_bytes(all_of<std::uint8_t>(arrays, "rows"));
+  contents.weights = all_of<std::uint64_t>(arrays, "weights");
   contents.greatest = find_array<std::uint64_t>(arrays, "greatest", 1)[0];
   return contents;
 }
@@ -71,7 +68,7 @@ void OffPolicyLearner::load_state(const LearnerState& state) {
   const auto put_back = me.update->read(state);
   EpisodeStanding standing = me.standing;
   standing.load(me.config, state);
-  const collect::ReplayContents contents = contents_of(state.replay);
+  const collect::ReplayContentsView contents = contents_of(state.replay);
   const auto steps = counter(state, "steps").get<std::int64_t>();
   const auto iteration = counter(state, "iteration").get<std::int64_t>();
   const auto updates = counter(state, "updates").get<std::int64_t>();

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "shoal/env/space_json.h"
 #include "shoal/learn/algorithm/make_learner.h"
@@ -90,13 +92,16 @@ void TrainedPolicy::require_room(const TrainedPolicy& policy, const SafeTensors&
     for (const env::Leaf& leaf : env::leaves(*space)) seen += width_of(leaf, most);
   const auto weights_of = [seen](const auto& its) {
     std::uint64_t weights = seen;
-    for (const auto* widths : {&its.policy_hidden, &its.value_hidden}) {
+    const auto add = [&weights](const std::vector<int>& widths) {
       std::uint64_t in = 1;
-      for (const int width : *widths) {
+      for (const int width : widths) {
         const auto out = static_cast<std::uint64_t>(width);
         weights += std::exchange(in, out) * out;
       }
-    }
+    };
+    add(its.policy_hidden);
+    constexpr bool kHasItsValue = !std::is_base_of_v<OffPolicyConfig, std::decay_t<decltype(its)>>;
+    if (kHasItsValue && !(its.shared_hidden && !its.policy_hidden.empty())) add(its.value_hidden);
     if constexpr (requires { its.lstm_size; }) {
       const auto cells = static_cast<std::uint64_t>(its.lstm_size);
       weights += cells * cells;

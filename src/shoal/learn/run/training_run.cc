@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <filesystem>
 #include <limits>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -13,6 +15,7 @@
 #include "shoal/env/space_json.h"
 #include "shoal/learn/a3c/a3c.h"
 #include "shoal/learn/algorithm/make_learner.h"
+#include "shoal/learn/checkpoint/json_number.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -73,15 +76,15 @@ TrainSetup checked(TrainSetup setup) {
   return setup;
 }
 
-std::optional<double> number_or_nothing(const json& value) {
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+/// Whether all of a policy's parameters are numbers.
+bool is_finite(const LearnerState& learner) {
+  return std::ranges::all_of(learner.policy, [](const NamedArray& array) {
+    if (array.spec.dtype != shm::DType::kF32) return true;
+    const std::span values(reinterpret_cast<const float*>(array.bytes.data()),
+                           array.bytes.size() / sizeof(float));
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+  });
 }
-
-double number_or_nan(const json& value) {
-  return number_or_nothing(value).value_or(std::numeric_limits<double>::quiet_NaN());
-}
-
-json number_or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 }  // namespace
 
@@ -137,6 +140,7 @@ void TrainingRun::load() {
       fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
                        setup_.config.num_envs));
     LearnerState learner = learner_state_of(*checkpoint_);
+    checkpoint_->optimizer = {};  // a replay takes memory once less
     if (group() != nullptr) take_part(range_of(setup_), learner, checkpoint_->envs);
     learner_->load_state(learner);
     earlier_seconds_ = state.at("seconds").get<double>();
@@ -150,12 +154,12 @@ void TrainingRun::load() {
     standing_.reached_target = number_or_nothing(evaluation.at("reached_target"));
     const auto& episodes = state.at("episodes");
     last_.episodes = episodes.at("count").get<std::int64_t>();
-    last_.episode_return_mean = number_or_nan(episodes.at("return_mean"));
-    last_.episode_length_mean = number_or_nan(episodes.at("length_mean"));
+    last_.episode_return_mean = number_of(episodes.at("return_mean"));
+    last_.episode_length_mean = number_of(episodes.at("length_mean"));
     if (const auto ended = episodes.find("unrecorded"); ended != episodes.end()) {
       ended_.count = ended->at("count").get<std::int64_t>();
-      ended_.return_sum = ended->at("return_sum").get<double>();
-      ended_.length_sum = ended->at("length_sum").get<double>();
+      ended_.return_sum = number_of(ended->at("return_sum"));
+      ended_.length_sum = number_of(ended->at("length_sum"));
     }
   } catch (const json::exception& error) {
     fail(error.what());
@@ -179,6 +183,9 @@ void TrainingRun::place_environments() {
     };
     if (over()) {  // nothing is left to train; the result is the same without them
       resume = ResumeKind::kExact;
+    } else if (learner_->iteration() == 0) {  // they had only been reset
+      resume = ResumeKind::kExact;
+      learner_->begin(*envs_);
     } else if (back()) {
       resume = ResumeKind::kExact;
       learner_->resume(*envs_, *batch);
@@ -189,11 +196,12 @@ void TrainingRun::place_environments() {
   } else {
     learner_->begin(*envs_);
   }
-  if (resume == ResumeKind::kAnew || resume == ResumeKind::kRestarted) stand_by_best();
+  if (resume != ResumeKind::kNone) stand_by_best();
   journal_.update([&](TrainStatus& status) { status.resume = resume; });
 }
 
-/// The evaluations after the last checkpoint will not be made again: what is best stays so.
+/// The evaluations after the last checkpoint may not be made again (where they are, they find the
+/// same): what is best stays so.
 void TrainingRun::stand_by_best() {
   if (!directory_) return;
   try {
@@ -266,6 +274,21 @@ Orders TrainingRun::orders(const std::stop_token& stop) {
   return group() == nullptr ? mine : agree(*group(), mine);
 }
 
+Error TrainingRun::diverged(const std::string& how) const {
+  return Error(fmt::format(
+      "training diverged: {}. Observations or rewards that are not finite do this, and too large a "
+      "learning_rate. {}",
+      how,
+      std::filesystem::exists(last()) ? fmt::format("{} is from before", last().string())
+                                      : "There is no checkpoint from before"));
+}
+
+void TrainingRun::require_finite(const LearnerState& learner) const {
+  if (!is_finite(learner))
+    throw diverged(
+        fmt::format("iteration {} made parameters that are not finite", learner_->iteration()));
+}
+
 void TrainingRun::limit_replay() {
   const auto limit = setup_.config.replay_limit;
   if (envs_ && limit > 0 &&
@@ -279,11 +302,7 @@ void TrainingRun::iterate() {
   const auto iterations = learner_->iteration();
   last_ = learner_->iterate();
   if (last_.learned && !std::isfinite(last_.loss))
-    throw Error(
-        fmt::format("training diverged: the loss of iteration {} is {}. Observations or rewards "
-                    "that are not finite do this, and too "
-                    "large a learning_rate. {} is from before",
-                    last_.iteration, last_.loss, last().string()));
+    throw diverged(fmt::format("the loss of iteration {} is {}", last_.iteration, last_.loss));
   const double took = os::seconds_since(begun);
   const double rate = static_cast<double>(last_.steps - before) / took;
   const double keep = recent_rate_ > 0 ? std::exp(-took / kRateSeconds) : 0.0;
@@ -372,9 +391,10 @@ void TrainingRun::evaluate_now(const std::stop_token& stop) {
 
 void TrainingRun::keep_best(double mean_return) {
   if (std::isnan(mean_return)) return;
+  const auto learner = learner_->policy_state();
+  require_finite(learner);
   standing_.best_return = mean_return;
   standing_.best_step = learner_->steps();
-  const auto learner = learner_->policy_state();
   auto arrays = arrays_of(learner, {});
   arrays.optimizer.clear();
   write_checkpoint(directory_->best(), arrays, state_json(learner));
@@ -383,6 +403,7 @@ void TrainingRun::keep_best(double mean_return) {
 void TrainingRun::save() {
   const trace::Scope scope(trace::Span::kSave);
   auto learner = learner_->state();  // which waits for a rollout that is under way
+  require_finite(learner);
   const auto begun = os::Clock::now();
   auto envs = envs_ ? envs_->record() : std::vector<NamedArray>();
   if (group() == nullptr || bring_together(*group(), learner, envs))
@@ -400,20 +421,20 @@ json TrainingRun::state_json(const LearnerState& learner) const {
           {"action_space", env::space_to_json(action_space())},
           {"evaluation",
            {{"evaluated_step", standing_.evaluated_step},
-            {"eval_return", number_or_null(standing_.eval_return)},
-            {"eval_std", number_or_null(standing_.eval_std)},
+            {"eval_return", json_of(standing_.eval_return)},
+            {"eval_std", json_of(standing_.eval_std)},
             {"eval_episodes", standing_.eval_episodes},
-            {"best_return", number_or_null(standing_.best_return)},
+            {"best_return", json_of(standing_.best_return)},
             {"best_step", standing_.best_step},
-            {"reached_target", number_or_null(standing_.reached_target)}}},
+            {"reached_target", json_of(standing_.reached_target)}}},
           {"episodes",
            {{"count", last_.episodes},
-            {"return_mean", last_.episode_return_mean},
-            {"length_mean", last_.episode_length_mean},
+            {"return_mean", json_of(last_.episode_return_mean)},
+            {"length_mean", json_of(last_.episode_length_mean)},
             {"unrecorded",
              {{"count", ended_.count},
-              {"return_sum", ended_.return_sum},
-              {"length_sum", ended_.length_sum}}}}},
+              {"return_sum", json_of(ended_.return_sum)},
+              {"length_sum", json_of(ended_.length_sum)}}}}},
           {"learner", learner.counters}};
 }
 

@@ -69,6 +69,8 @@ class TrainingRun {
                             const std::stop_token& stop);
   void keep_best(double mean_return);
   void save();
+  Error diverged(const std::string& how) const;
+  void require_finite(const LearnerState& learner) const;
   nlohmann::json state_json(const LearnerState& learner) const;
   TrainResult finish(TrainResult::Ending ending, const std::stop_token& stop);
   void final_evaluation(TrainResult& result, const std::stop_token& stop);

@@ -15,13 +15,16 @@ namespace {
 
 const env::Space& a_box(const env::Space& action) {
   if (action.get_if<env::Box>() != nullptr) return action;
-  throw InvalidArgument(fmt::format(
-      "sac learns actions of a Box with bounds, not of {}. dqn learns a Discrete space; ppo and a2c "
-      "learn Box, Discrete, MultiDiscrete and MultiBinary",
-      action.repr()));
+  throw InvalidArgument(
+      fmt::format("sac learns actions of a Box with bounds, not of {}. dqn learns a Discrete "
+                  "space; ppo and a2c "
+                  "learn Box, Discrete, MultiDiscrete and MultiBinary",
+                  action.repr()));
 }
 
 void check_bounds(const collect::ActionDecoder& decoder) {
+  if (decoder.low().empty())
+    throw InvalidArgument("sac learns actions of a Box that has elements, and this one has none");
   for (std::size_t k = 0; k < decoder.low().size(); ++k) {
     if (std::isfinite(decoder.low()[k]) && std::isfinite(decoder.high()[k])) continue;
     throw InvalidArgument(fmt::format(
