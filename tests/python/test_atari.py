@@ -489,6 +489,17 @@ def test_switches_change_that_and_a_library_takes_its_place() -> None:
         assert preprocessing_of(options.atari) == expected
 
 
+def test_switches_change_what_a_run_has_recorded() -> None:
+    recorded = {"atari": AtariPreprocessing.like("sb3").as_dict()}
+    for asked, expected in (
+        ({"noop_max": 0}, AtariPreprocessing.like("sb3", noop_max=0)),
+        ({"like": "cleanrl"}, AtariPreprocessing.like("cleanrl")),
+        (None, AtariPreprocessing.like("sb3")),
+    ):
+        options = EnvOptions(atari=asked).over_run(recorded, "train(…")
+        assert preprocessing_of(options.atari) == expected
+
+
 def test_what_remembers_sees_one_picture_at_a_time() -> None:
     options = EnvOptions().with_preprocessing("ALE/Breakout-v5", "cleanrl_atari_lstm")
     assert AtariPreprocessing.like("cleanrl", frame_stack=1) == preprocessing_of(options.atari)

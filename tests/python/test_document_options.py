@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.cli.settings import from_file
+from shoal.learn.config import override
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/options.md"
 if not PAGE.is_file():
@@ -61,6 +63,16 @@ def of_the_learners() -> dict[str, dict[str, Any]]:
         for name in set(shoal.learn.config_names(algorithm)) - {WHICH}:
             found.setdefault(name, {})[algorithm] = preset[name]
     return found
+
+
+def test_the_file_of_the_page_is_read(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    file = tmp_path / "cartpole.toml"
+    file.write_text(text)
+    given = from_file(file)
+    assert given.pop("env_kwargs") == {"sutton_barto_reward": False}
+    preset = shoal.learn.preset(given.pop("preset"))
+    assert override(preset, given) == {**preset, **given}
 
 
 def test_each_option_is_there_once_with_its_algorithms_and_defaults() -> None:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from safetensors.numpy import load_file
 
 import shoal
+from learn_modules import ActorCritic
 
 TINY: dict[str, Any] = {"num_workers": 0, "eval_every": 0, "final_episodes": 0, "log_interval": 1}
 ON_POLICY: dict[str, Any] = {
@@ -61,11 +62,11 @@ class Spoilt(gymnasium.Env):
 
 ALGORITHMS = [
     ("ppo", {**ON_POLICY, "activation": "relu", "batch_size": 16}),
-    ("ppo", {**ON_POLICY, "batch_size": 16}),
+    ("ppo", {**ON_POLICY, "batch_size": 16, "normalize_obs": True}),
     ("a2c", {**ON_POLICY, "activation": "relu"}),
     ("dqn", OFF_POLICY),
-    ("dqn", {**OFF_POLICY, "prioritized": True, "buffer_size": 40}),
-    ("sac", {**OFF_POLICY, "value_hidden": [16]}),
+    ("dqn", {**OFF_POLICY, "prioritized": True, "buffer_size": 40, "normalize_obs": True}),
+    ("sac", {**OFF_POLICY, "value_hidden": [16], "learning_starts": 200, "normalize_obs": True}),
 ]
 
 
@@ -76,16 +77,23 @@ def test_an_observation_that_is_no_number_ends_the_run_and_no_checkpoint_has_it(
 ) -> None:
     env_kwargs = {"discrete": algorithm != "sac", **spoilt}
     given = {"run_dir": tmp_path, "env_kwargs": env_kwargs, "save_every_seconds": 0, **options}
-    with pytest.raises(shoal.Error, match=r"training diverged: .*last is from before"):
+    with pytest.raises(shoal.Error, match=r"training diverged: .*last is from before|not finite.*No checkpoint has it"):
         shoal.learn.train(Spoilt, algorithm, **given)
     assert not (tmp_path / "result.json").exists()
     kept = load_file(tmp_path / "checkpoints/last/policy.safetensors")
     assert kept and all(np.isfinite(array).all() for array in kept.values())
+    env_kwargs |= {"observation": "0"}
+    assert (
+        shoal.learn.train(Spoilt, run_dir=tmp_path, resume=True, num_workers=0, env_kwargs=env_kwargs).ending
+        == "budget"
+    )
 
 
-@pytest.mark.parametrize("rate", [1e39, 3e38])
-def test_so_does_a_last_step_that_was_too_large(tmp_path: Path, rate: float) -> None:
-    options = {**ON_POLICY, "total_steps": 32, "learning_rate": rate, "run_dir": tmp_path}
+@pytest.mark.parametrize(("rate", "network"), [(1e39, {}), (3e38, {}), (3e38, {"policy": ActorCritic})])
+def test_so_does_a_last_step_that_was_too_large(tmp_path: Path, rate: float, network: dict[str, Any]) -> None:
+    options = {**ON_POLICY, **network, "total_steps": 32, "learning_rate": rate, "run_dir": tmp_path}
+    if network:
+        del options["policy_hidden"]
     with pytest.raises(shoal.Error, match="There is no checkpoint from before"):
         shoal.learn.train(Spoilt, "a2c", **options)
     assert not list(tmp_path.rglob("*.safetensors"))

@@ -93,8 +93,12 @@ class EnvOptions:
         return EnvOptions(**{name: value for name, value in vars(self).items() if name in names})
 
     def over(self, recorded: EnvOptions) -> EnvOptions:
-        """These, and those of `recorded` where these say nothing."""
-        return replace(recorded, **{name: value for name, value in vars(self).items() if value is not None})
+        """These, and those of `recorded` where these say nothing. Switches of `atari` that name no library change those that are
+        recorded."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if isinstance(self.atari, Mapping) and isinstance(recorded.atari, Mapping) and "like" not in self.atari:
+            given["atari"] = {**recorded.atari, **self.atari}
+        return replace(recorded, **given)
 
     def beside(self, arguments: Mapping[str, Any]) -> tuple[EnvOptions, dict[str, Any]]:
         """These, and where they say nothing those among `arguments`; the rest of which come second."""

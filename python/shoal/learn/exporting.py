@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -183,7 +184,7 @@ def _card(run_dir: Path, state: dict[str, Any], names: Sequence[str], usage: str
     algorithm = config.get("algorithm", "ppo").upper()
     env = run.get("env") or "an environment without a name"
     mean, deviation, episodes = _evaluation(state, result)
-    measured = mean is not None and deviation is not None
+    measured = mean is not None and deviation is not None and math.isfinite(mean) and math.isfinite(deviation)
     space = state["observation_space"]
     inputs = [
         f"- `{name}`: {leaf.dtype.name}, shape {('n', *leaf.shape)}"
@@ -257,7 +258,10 @@ def _evaluation(state: dict[str, Any], result: dict[str, Any]) -> tuple[float | 
     if whose == at and is_final and result["evaluated_episodes"]:
         return result["mean_return"], result["std_return"], result["evaluated_episodes"]
     if found.get("evaluated_step") == at and found.get("eval_episodes"):
-        return found["eval_return"], found["eval_std"], found["eval_episodes"]
+        mean, deviation = (
+            None if value is None else float(value) for value in (found["eval_return"], found["eval_std"])
+        )
+        return mean, deviation, found["eval_episodes"]
     return None, None, 0
 
 

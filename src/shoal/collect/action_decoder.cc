@@ -63,7 +63,7 @@ void ActionDecoder::decode(const shm::TensorView& policy, const shm::TensorView&
         const auto* in = reinterpret_cast<const float*>(policy.row_data(r));
         for (std::size_t k = 0; k < columns; ++k) {
           const auto value = static_cast<double>(in[k]);
-          if constexpr (std::is_integral_v<T>)  // NaN has no place among them
+          if constexpr (std::is_integral_v<T>)  // NaN gives the lower bound
             out[k] = static_cast<T>(std::nearbyint(std::fmin(std::fmax(value, low_[k]), high_[k])));
           else
             out[k] = static_cast<T>(std::clamp(value, low_[k], high_[k]));

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shoal.errors import Error
+from shoal.learn.durable import found
 from shoal.learn.environments import LEAST_REPLAY
 from shoal.learn.modules import scalars
 from shoal.learn.modules.acting import Acting
@@ -161,12 +162,13 @@ class TrainingRun:
         else:
             resume = "exact" if self._learner.place(self._checkpoint.arrays) else "restarted"
         self._checkpoint = None
-        if resume == "restarted":
+        if resume != "none":
             self._stand_by_best()
         self._journal.update(resume=resume)
 
     def _stand_by_best(self) -> None:
-        """The evaluations after the last checkpoint will not be made again: what is best stays so."""
+        """The evaluations after the last checkpoint may not be made again (where they are, they find the same): what is best
+        stays so."""
         try:
             kept = read_checkpoint(self._directory.best, resumable=False).state["evaluation"]
         except Error:  # there is none, or it is damaged: the next is the best
@@ -186,10 +188,7 @@ class TrainingRun:
         begun, before = time.monotonic(), self._learner.steps
         self._last = stats = self._learner.iterate()
         if not math.isfinite(stats["loss"]):
-            raise Error(
-                f"training diverged: the loss of iteration {stats['iteration']} is {stats['loss']}. Observations or rewards that "
-                f"are not finite do this, and too large a learning_rate. {self._directory.last} is from before"
-            )
+            raise self._diverged(f"the loss of iteration {stats['iteration']} is {stats['loss']}")
         took = time.monotonic() - begun
         keep = math.exp(-took / _RATE_SECONDS) if self._rate > 0 else 0.0
         self._rate = keep * self._rate + (1 - keep) * (stats["step"] - before) / took
@@ -251,16 +250,33 @@ class TrainingRun:
     def _keep_best(self, mean_return: float) -> None:
         if math.isnan(mean_return):
             return
+        self._require_finite()
         self._standing.best_return = mean_return
         self._standing.best_step = self._learner.steps
         write_checkpoint(self._directory.best, self._state(), self._learner.policy())
 
     def _save(self) -> None:
+        self._require_finite()
         state, arrays = self._state(), self._learner.arrays()
         begun = time.monotonic()
         write_checkpoint(self._directory.last, state, arrays)
         self._saved = time.monotonic()
         self._write_seconds = self._saved - begun
+
+    def _require_finite(self) -> None:
+        """Raises Error where what is learned is no numbers; buffers of the module are its own matter."""
+        own: list[Any] = [parameter for parameter in self.network.module.parameters() if parameter.requires_grad]
+        if self.network.normalizer is not None:
+            own += self.network.normalizer.buffers()
+        if not all(bool(tensor.isfinite().all()) for tensor in own):
+            raise self._diverged(f"iteration {self._learner.iteration} made parameters or moments that are not finite")
+
+    def _diverged(self, how: str) -> Error:
+        last = found(self._directory.last)
+        return Error(
+            f"training diverged: {how}. Observations or rewards that are not finite do this, and too large a learning_rate. "
+            + (f"{last} is from before" if last.exists() else "There is no checkpoint from before")
+        )
 
     def _state(self) -> dict[str, Any]:
         envs = self._eval_envs

@@ -247,7 +247,7 @@ void Replay::set_priorities(std::span<const ReplayPick> picks, std::span<const d
   SumTree weights = tree();
   const Change change(*this);
   for (std::size_t k = 0; k < picks.size(); ++k) {
-    // Of NaN, too, the least.
+    // NaN gives the least weight.
     const double units = std::fmin(std::fmax(priorities[k] * static_cast<double>(kReplayOne), 1.0),
                                    static_cast<double>(weights.limit()));
     const auto weight = static_cast<std::uint64_t>(units);

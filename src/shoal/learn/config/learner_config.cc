@@ -36,7 +36,7 @@ void validate(const LearnerConfig& c) {
         "at least 0 and below 1");
   check(c.adam_beta2 >= 0 && c.adam_beta2 < 1, "adam_beta2", c.adam_beta2,
         "at least 0 and below 1");
-  constexpr double kLeast = std::numeric_limits<float>::min();  // less is 0 as a float
+  constexpr double kLeast = std::numeric_limits<float>::min();  // less is subnormal or 0
   check(c.adam_eps >= kLeast && std::isfinite(c.adam_eps), "adam_eps", c.adam_eps,
         "at least 1.2e-38");
   check(c.rmsprop_alpha >= 0 && c.rmsprop_alpha < 1, "rmsprop_alpha", c.rmsprop_alpha,

@@ -1,6 +1,30 @@
 #include "shoal/learn/off_policy/replay_stream.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "shoal/os/error.h"
+
 namespace shoal::learn {
+namespace {
+
+/// Of encoded observations whose first leaf is the dense vector, row k of environment `first` + k.
+void require_finite(const shm::TensorView& dense, std::int64_t first) {
+  const auto width = static_cast<std::size_t>(dense.row.numel());
+  for (std::int64_t r = 0; r < dense.rows; ++r) {
+    const std::span row(reinterpret_cast<const float*>(dense.row_data(r)), width);
+    const auto wrong = std::ranges::find_if(row, [](float x) { return !std::isfinite(x); });
+    if (wrong != row.end())
+      throw Error(fmt::format(
+          "environment {} gave an observation that is not finite: as the network sees it, element "
+          "{} is {}. No checkpoint has it",
+          first + r, wrong - row.begin(), *wrong));
+  }
+}
+
+}  // namespace
 
 ReplayStream::Leaves::Leaves(const std::vector<shm::TensorSpec>& specs, std::int64_t rows) {
   for (const shm::TensorSpec& spec : specs)
@@ -26,6 +50,7 @@ ReplayStream::ReplayStream(const env::Space& observation, int num_envs,
 
 void ReplayStream::observe(const vector::Batch& batch, bool learn) {
   plain_.encode(batch.obs, kept_.views, false);
+  if (plain_.has_dense()) require_finite(kept_.views[0], 0);
   obs_ = kept_.views;
   if (encoder_.moments().size() == 0) return;
   encoder_.encode(batch.obs, seen_.views, learn);
@@ -66,6 +91,7 @@ void ReplayStream::take_row(const vector::Batch& batch, const shm::TensorView& a
                                  .valid = valid_[i] != 0};
   if (same_step && batch.has_final[i] != 0) {
     plain_.encode_row(batch.final_obs, row, final_.views, 0);
+    if (plain_.has_dense()) require_finite(final_.views[0], row);
     replay_.step(column, step, final_.views, 0);
     replay_.begin(column, kept_.views, row);
   } else {

@@ -31,7 +31,8 @@ class ReplayStream {
   void begin(const vector::Batch& batch);
   /// What the last step gave before a checkpoint; the replay has it.
   void resume(const vector::Batch& current);
-  /// What a step with these actions gave, in the form in which they are kept.
+  /// What a step with these actions gave, in the form in which they are kept. Throws Error for an
+  /// observation that is not finite: what is learned from a replay with it would not be either.
   void take(const vector::Batch& batch, const shm::TensorView& actions, bool same_step);
 
   /// The newest observations, encoded and normalised.

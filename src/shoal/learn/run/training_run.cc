@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <span>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -15,6 +16,7 @@
 #include "shoal/env/space_json.h"
 #include "shoal/learn/a3c/a3c.h"
 #include "shoal/learn/algorithm/make_learner.h"
+#include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/learn/checkpoint/json_number.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
@@ -76,14 +78,20 @@ TrainSetup checked(TrainSetup setup) {
   return setup;
 }
 
-/// Whether all of a policy's parameters are numbers.
+template <class T>
+bool has_finite(const NamedArray& array) {
+  const std::span values(reinterpret_cast<const T*>(array.bytes.data()),
+                         array.bytes.size() / sizeof(T));
+  return std::ranges::all_of(values, [](T value) { return std::isfinite(value); });
+}
+
+/// Whether all of a policy's parameters and moments are numbers.
 bool is_finite(const LearnerState& learner) {
-  return std::ranges::all_of(learner.policy, [](const NamedArray& array) {
-    if (array.spec.dtype != shm::DType::kF32) return true;
-    const std::span values(reinterpret_cast<const float*>(array.bytes.data()),
-                           array.bytes.size() / sizeof(float));
-    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-  });
+  const auto is = [](const NamedArray& array) {
+    if (array.spec.dtype == shm::DType::kF32) return has_finite<float>(array);
+    return array.spec.dtype != shm::DType::kF64 || has_finite<double>(array);
+  };
+  return std::ranges::all_of(learner.policy, is) && std::ranges::all_of(learner.normalizer, is);
 }
 
 }  // namespace
@@ -139,10 +147,12 @@ void TrainingRun::load() {
     if (state.at("config").at("num_envs") != setup_.config.num_envs)
       fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
                        setup_.config.num_envs));
-    LearnerState learner = learner_state_of(*checkpoint_);
-    checkpoint_->optimizer = {};  // a replay takes memory once less
-    if (group() != nullptr) take_part(range_of(setup_), learner, checkpoint_->envs);
-    learner_->load_state(learner);
+    if (state.at("iteration") != 0) {  // else it has reset its environments alone: it begins anew
+      LearnerState learner = learner_state_of(*checkpoint_);
+      checkpoint_->optimizer = {};  // a replay takes memory once less
+      if (group() != nullptr) take_part(range_of(setup_), learner, checkpoint_->envs);
+      learner_->load_state(learner);
+    }
     earlier_seconds_ = state.at("seconds").get<double>();
     const auto& evaluation = state.at("evaluation");
     standing_.evaluated_step = evaluation.at("evaluated_step").get<std::int64_t>();
@@ -183,7 +193,7 @@ void TrainingRun::place_environments() {
     };
     if (over()) {  // nothing is left to train; the result is the same without them
       resume = ResumeKind::kExact;
-    } else if (learner_->iteration() == 0) {  // they had only been reset
+    } else if (learner_->iteration() == 0) {
       resume = ResumeKind::kExact;
       learner_->begin(*envs_);
     } else if (back()) {
@@ -259,6 +269,7 @@ TrainResult TrainingRun::train(const std::stop_token& stop) {
     iterate();
   }
   learner_->rest();  // what follows has the machine for itself
+  if (!complete) require_finite(learner_->policy_state());  // before collectors are sent home
   if (setup_.collectors) setup_.collectors->end(ending != TrainResult::Ending::kStopped);
   if (!complete) save();
   return finish(ending, stop);
@@ -275,18 +286,23 @@ Orders TrainingRun::orders(const std::stop_token& stop) {
 }
 
 Error TrainingRun::diverged(const std::string& how) const {
-  return Error(fmt::format(
-      "training diverged: {}. Observations or rewards that are not finite do this, and too large a "
-      "learning_rate. {}",
-      how,
-      std::filesystem::exists(last()) ? fmt::format("{} is from before", last().string())
-                                      : "There is no checkpoint from before"));
+  std::string before;
+  if (directory_) {
+    std::error_code unknown;
+    before = std::filesystem::exists(find_directory(last()), unknown)
+                 ? fmt::format(". {} is from before", last().string())
+                 : ". There is no checkpoint from before";
+  }
+  return Error(
+      fmt::format("training diverged: {}. Observations or rewards that are not finite do this, and "
+                  "too large a learning_rate{}",
+                  how, before));
 }
 
 void TrainingRun::require_finite(const LearnerState& learner) const {
   if (!is_finite(learner))
-    throw diverged(
-        fmt::format("iteration {} made parameters that are not finite", learner_->iteration()));
+    throw diverged(fmt::format("iteration {} made parameters or moments that are not finite",
+                               learner_->iteration()));
 }
 
 void TrainingRun::limit_replay() {
