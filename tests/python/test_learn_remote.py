@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -239,6 +240,41 @@ def test_several_collectors_are_processes_with_environments_where_they_are_asked
     assert ended[0].over
     assert ended[0].steps >= 2_000
     assert ended[0].run == json.loads((tmp_path / "run/config.json").read_text())["run"]
+
+
+def test_one_of_several_that_dies_is_told_of_at_once_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[shoal.learn.Collected] = []
+    with shoal.learn.Trainer("shoal/CartPole-v1", listen="127.0.0.1:0", run_dir=tmp_path, **ENDLESS) as trainer:
+        assert trainer.address is not None
+        address = trainer.address
+
+        def collect() -> None:
+            ended.append(shoal.learn.collect(address, num_collectors=2, num_workers=0, backend="serial"))
+
+        collecting = threading.Thread(target=collect)
+        collecting.start()
+        until(lambda: len(trainer.collectors) == 2)
+        trainer.start()
+        os.kill(trainer.collectors[0]["pid"], signal.SIGKILL)
+        until(lambda: "a collector has ended, 1 of 2 are left" in caplog.text, trainer)
+        until(lambda: trainer.status()["step"] > 0, trainer)
+        trainer.stop()
+        trainer.wait()
+    collecting.join(60)
+    assert ended[0].steps > 0 and not ended[0].over
+
+
+def test_a_learner_that_cannot_begin_leaves_its_port_to_others(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", **{**SMALL, "total_steps": 256})
+    with pytest.raises(ValueError, match="already holds a run"):
+        shoal.learn.Trainer("shoal/CartPole-v1", listen=address, run_dir=tmp_path / "run", **ENDLESS)
+    with shoal.learn.Trainer("shoal/CartPole-v1", listen=address, run_dir=tmp_path / "other", **ENDLESS) as second:
+        assert second.address == address
 
 
 def test_who_does_not_belong_here_is_refused(tmp_path: Path, collecting: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -498,6 +498,16 @@ class TestRefusals:
         with pytest.raises(ValueError, match="connect to 192.0.2.1 without a secret: set SHOAL_GROUP_SECRET"):
             shoal.ModelService.connect("192.0.2.1:7000")
 
+    def test_one_that_cannot_be_sent_leaves_its_port_to_others(self) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        lock = threading.Lock()
+        with pytest.raises(Exception, match="pickle"):
+            shoal.ModelService({"double": lambda rows: lock and rows}, listen=listen)
+        with shoal.ModelService({"double": double}, listen=listen) as service:
+            assert service.listening == listen
+
     def test_an_address_where_nobody_answers_is_one_error(self) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from shoal.errors import ConnectionLost, Error
 from shoal.learn import environments
 
 __all__ = ["Collected", "Listening", "collect"]
+
+_logger = logging.getLogger("shoal.learn")
 
 _TO_REACH = 10.0
 """Seconds in which a learner is found that is there."""
@@ -150,24 +153,32 @@ def _in_processes(
     done: list[Collected] = []
     failures: list[Exception] = []
     left = list(workers)
-    while left:
-        for worker in list(left):
-            try:
-                message = worker.recv(0.1)
-            except TimeoutError:
-                continue
-            except Exception as error:  # the worker's own
-                failures.append(error)
-            else:
-                outcome = _outcome(worker, message)
+    try:
+        while left:
+            for worker in list(left):
+                outcome: Collected | Exception
+                try:
+                    message = worker.recv(0.1)
+                except TimeoutError:
+                    continue
+                except Exception as error:  # the worker's own
+                    outcome = error
+                else:
+                    outcome = _outcome(worker, message)
+                left.remove(worker)
                 if isinstance(outcome, Collected):
                     done.append(outcome)
-                else:
-                    failures.append(outcome)
-            left.remove(worker)
-    for worker in workers:
-        worker.join(5.0)
-    if failures:
+                    continue
+                failures.append(outcome)
+                _logger.warning("a collector has ended, %d of %d are left: %s", len(left), num_collectors, outcome)
+    except BaseException:
+        for worker in left:
+            worker.kill()
+        raise
+    finally:
+        for worker in workers:
+            worker.join(5.0)
+    if not done:
         raise failures[0]
     return Collected(
         done[0].run,

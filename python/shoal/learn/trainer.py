@@ -315,6 +315,8 @@ class Trainer:
                 collectors=None if self._listening is None else self._listening.handle,
             )
         except BaseException:
+            if self._listening is not None:
+                self._listening.handle.end(False)
             _close(built)
             raise
         # In this order: what nobody holds any more loses its attributes one by one, and the end of the first waits for the

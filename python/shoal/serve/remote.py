@@ -119,7 +119,15 @@ class RemoteService(ServiceFace):
                 f"the model service at {self._where} has other models now: {', '.join(relay.models)}, where it had "
                 f"{', '.join(self._names)}"
             )
-        self._frontend.wait_ready(instance, generation)
+        until = time.monotonic() + self._start_timeout
+        while not self._frontend.wait_ready(instance, generation, 0.1):
+            reason = relay.end_reason
+            if reason or self._closing or time.monotonic() >= until:
+                relay.close()
+                raise ServiceDied(
+                    f"the connection to the model service at {self._where} could not be used within "
+                    f"{self._start_timeout:g} s{': ' if reason else ''}{reason or ''}"
+                )
         return relay
 
     def _watch(self, instance: int) -> None:

@@ -137,23 +137,27 @@ class ModelService(ServiceFace):
             self._listen(listen, secret)
         elif secret is not None:
             raise ValueError("ModelService(secret=…) is for services that other hosts ask: give listen, too")
-        if context == "thread":
-            self._start_threads(list(checked.values()))
-        else:
-            share = max(1, len(os.sched_getaffinity(0)) // instances)
-            # OpenMP's threads spin while they wait for each other, by default, and the workers need the CPUs meanwhile.
-            waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
-            self._parcel = Parcel(data=False)  # weights are each server's own, and change by update()
-            self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device), parcel=self._parcel)
-            self._launcher = shoal.process.launcher(
-                context,
-                preload=[server.__name__, *preload],
-                threads=share if threads is None else threads,
-                env=waits,
-                hide_gpu=_on_cpu(device),
-                start_timeout=start_timeout,
-            )
-            self._start_processes()
+        try:
+            if context == "thread":
+                self._start_threads(list(checked.values()))
+            else:
+                share = max(1, len(os.sched_getaffinity(0)) // instances)
+                # OpenMP's threads spin while they wait for each other, by default, and the workers need the CPUs meanwhile.
+                waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+                self._parcel = Parcel(data=False)  # weights are each server's own, and change by update()
+                self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device), parcel=self._parcel)
+                self._launcher = shoal.process.launcher(
+                    context,
+                    preload=[server.__name__, *preload],
+                    threads=share if threads is None else threads,
+                    env=waits,
+                    hide_gpu=_on_cpu(device),
+                    start_timeout=start_timeout,
+                )
+                self._start_processes()
+        except BaseException:
+            self._end("the model service could not be started")
+            raise
         if self._listener is not None:
             self._listener.start()
         open_services.add(self)

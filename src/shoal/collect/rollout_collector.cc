@@ -37,8 +37,8 @@ RolloutCollector::RolloutCollector(vector::VectorEnv& envs, RolloutCollectorPart
 
 void RolloutCollector::reset(std::span<const std::optional<std::uint64_t>> seeds) {
   ready_ = false;
-  const vector::Batch batch = envs_.reset(seeds);
-  parts_.encoder.encode(batch.obs, rollout_.obs(rollout_.steps()), true);
+  last_ = envs_.reset(seeds);
+  parts_.encoder.encode(last_.obs, rollout_.obs(rollout_.steps()), true);
   parts_.episodes.restart();
   parts_.rewards.restart();
   std::ranges::fill(forgotten_, std::uint8_t{1});
@@ -47,7 +47,8 @@ void RolloutCollector::reset(std::span<const std::optional<std::uint64_t>> seeds
 }
 
 void RolloutCollector::resume(const vector::Batch& current) {
-  parts_.encoder.encode(current.obs, rollout_.obs(rollout_.steps()), false);
+  last_ = current;
+  encode_again();
   ready_ = true;
 }
 

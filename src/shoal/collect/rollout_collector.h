@@ -69,7 +69,7 @@ class RolloutCollector {
   void exchange(Rollout& rollout);
 
   /// Encodes the observations that the next rollout begins with anew, by what encoder and shards
-  /// have agreed on meanwhile. Not between a reset and the first collect().
+  /// have agreed on meanwhile. After a reset() or a resume().
   void encode_again();
 
  private:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "shoal/os/error.h"
@@ -68,6 +69,10 @@ Hello unpack_hello(std::span<const std::byte> message, const Challenge& against,
   Hello hello;
   for (std::string* text : {&hello.version, &hello.purpose, &hello.run, &hello.host})
     *text = reader.text();
+  // They are shown: in messages, and as text in Python.
+  for (const std::string* text : {&hello.version, &hello.purpose, &hello.host})
+    if (!std::ranges::all_of(*text, [](char c) { return c >= ' ' && c <= '~'; }))
+      throw Error("a greeting whose words are no text");
   hello.pid = reader.number<std::int32_t>();
   hello.challenge = challenge_of(reader.bytes());
   return hello;

@@ -42,16 +42,20 @@ struct Reached {
   Admission admission;
 };
 
-/// Nothing where nobody is there, or one that does not answer. Throws Error where it is refused.
-std::optional<Reached> reach(const MessageClient::Options& options, os::Deadline deadline) {
+/// Nothing where nobody is there, or one that does not answer; `why` says which. Throws Error where
+/// it is refused, os::UnknownHost.
+std::optional<Reached> reach(const MessageClient::Options& options, os::Deadline deadline,
+                             const char*& why) {
+  why = "nobody has answered there";
   auto connection = os::Stream::connect(
       options.host, options.port, std::min(deadline, os::deadline_after(kToConnect)), options.look);
   if (!connection) return {};
   MessageStream stream(std::move(*connection));
   const auto answer_by = std::min(deadline, os::deadline_after(kAnswer));
+  why = "somebody took the connection there, and said nothing: it is stopped, or another program";
   const auto first = await_message(stream, answer_by, options.look);
   if (!first) return {};
-  stream.set_longest(options.longest);  // the welcome has what the server's owner says
+  stream.set_longest(options.longest_welcome);
   Hello hello = options.hello;
   hello.host = this_host();
   hello.pid = static_cast<int>(::getpid());
@@ -74,14 +78,19 @@ MessageClient::MessageClient(Options options)
                  "on both sides");
   const auto deadline = os::deadline_after(options_.timeout);
   for (;;) {
-    if (auto reached = reach(options_, deadline)) {
-      stream_.emplace(std::move(reached->stream));
-      admission_ = std::move(reached->admission);
-      break;
+    const char* why = "";
+    try {
+      if (auto reached = reach(options_, deadline, why)) {
+        stream_.emplace(std::move(reached->stream));
+        admission_ = std::move(reached->admission);
+        break;
+      }
+    } catch (const os::UnknownHost&) {  // its name may come back, as a pod's that is restarted
+      if (os::Clock::now() >= deadline) throw;
     }
     if (os::Clock::now() >= deadline)
-      throw TimedOut(fmt::format("reach {} at {}:{}: nobody has answered there for {:.1f} s",
-                                 options_.who, options_.host, options_.port,
+      throw TimedOut(fmt::format("reach {} at {}:{}: {}, for {:.1f} s", options_.who, options_.host,
+                                 options_.port, why,
                                  std::chrono::duration<double>(options_.timeout).count()));
     if (options_.look) options_.look();
     std::this_thread::sleep_for(
@@ -130,6 +139,11 @@ MessageClient::Got MessageClient::recv(std::vector<std::byte>& message, os::Dead
   }
   if (farewell_) return Got::kFarewell;
   std::rethrow_exception(failure_);
+}
+
+bool MessageClient::has_ended() const {
+  const std::lock_guard lock(mutex_);
+  return farewell_ || failure_;
 }
 
 Farewell MessageClient::farewell() const {
@@ -197,10 +211,13 @@ void MessageClient::talk() {
       if (stream_->waiting() == 0) stream_->queue(pack_heartbeat());
       next_beat = now + kBeat;
     }
-    if (now - stream_->heard() > kLongestSilence)
+    if (now - stream_->heard() > kLongestSilence) {
+      stream_->queue(pack(Farewell{"it has heard nothing for too long, and gave up", false}));
+      static_cast<void>(stream_->flush());
       return end(
           lost("it does not answer: it was stopped, or its host or the network to it is "
                "gone"));
+    }
   }
 }
 

@@ -44,6 +44,8 @@ class MessageClient {
     Hello hello;                                                  // version, purpose and run
     std::chrono::nanoseconds timeout = std::chrono::seconds(10);  // to reach it
     std::size_t longest = 0;                                      // message that it sends
+    /// What the server's owner says first: what is held before anybody has proved anything.
+    std::size_t longest_welcome = std::size_t{1} << 20;
     /// Called twice a second at least while it is reached, but for the time in which the name of its
     /// host is looked up; what it throws ends the wait.
     std::function<void()> look = {};
@@ -51,7 +53,8 @@ class MessageClient {
   };
 
   /// Connects. Throws InvalidArgument without a secret beyond the loopback, TimedOut where nobody
-  /// answers there, Error where it is refused, with the reason.
+  /// answers there, os::UnknownHost where its name is unknown all the time, Error where it is
+  /// refused, with the reason.
   explicit MessageClient(Options options);
   /// As leave().
   ~MessageClient();
@@ -71,6 +74,8 @@ class MessageClient {
   /// the server has taken leave. Throws ConnectionLost; Error where the server has sent it away,
   /// with the reason.
   [[nodiscard]] Got recv(std::vector<std::byte>& message, os::Deadline deadline);
+  /// Whether recv() will have nothing more but how it ended.
+  bool has_ended() const;
   /// After kFarewell.
   Farewell farewell() const;
 

@@ -96,18 +96,28 @@ void MessageServer::turn() {
     for (auto& [id, client] : clients_) client.stream.count_as_heard(now);
   looked_ = now;
   wake_.clear();
-  for (std::size_t i = 0; i < ids.size(); ++i)
-    if ((entries[i + 2].revents & ~POLLOUT) != 0) hear(ids[i], clients_.at(ids[i]));
-  if (entries[1].revents != 0) let_in();
-  if (now >= next_beat_) {
-    for (auto& [id, client] : clients_)
-      if (client.admitted && client.stream.waiting() == 0) client.stream.queue(pack_heartbeat());
-    next_beat_ = now + kBeat;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    Client& client = clients_.at(ids[i]);
+    if ((entries[i + 2].revents & ~POLLOUT) == 0 || client.gone) continue;
+    hear(ids[i], client);
+    beat();  // what it said may take a while to read
   }
+  if (entries[1].revents != 0) let_in();
+  beat();
   look_for_silence(now);
   owner_->look();
   flush_all();
   std::erase_if(clients_, [](const auto& entry) { return entry.second.gone; });
+}
+
+/// Says to all that this process is there, where it is time.
+void MessageServer::beat() {
+  const auto now = os::Clock::now();
+  if (now < next_beat_) return;
+  for (auto& [id, client] : clients_)
+    if (client.admitted && client.stream.waiting() == 0) client.stream.queue(pack_heartbeat());
+  next_beat_ = now + kBeat;
+  flush_all();
 }
 
 void MessageServer::let_in() {

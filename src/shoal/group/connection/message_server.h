@@ -95,6 +95,7 @@ class MessageServer {
 
   void run();
   void turn();
+  void beat();
   void let_in();
   void hear(Id id, Client& client);
   void take(Id id, Client& client, std::vector<std::byte>& message);

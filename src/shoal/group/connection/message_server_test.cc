@@ -139,6 +139,18 @@ TEST(MessageServer, WhomTheOwnerRefusesIsToldWhy) {
   }
 }
 
+TEST(MessageServer, AGreetingThatIsNoTextIsRefused) {
+  const Served served;
+  auto options = served.options();
+  options.hello.purpose = "\xff\xfe";
+  try {
+    const MessageClient client(options);
+    FAIL() << "it was let in";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no text"), std::string::npos) << error.what();
+  }
+}
+
 TEST(MessageServer, WhoSendsWhatIsNoMessageIsSentAwayAndToldWhy) {
   Served served;
   MessageClient client(served.options());

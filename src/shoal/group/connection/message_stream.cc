@@ -14,6 +14,8 @@ namespace shoal::group {
 namespace {
 
 constexpr std::size_t kMostToRead = 256 * 1024;  // at once
+constexpr std::size_t kMostOfACall = 4 << 20;    // others want to be heard, too
+constexpr std::size_t kMostToKeep = 1 << 20;     // of the room for a message
 
 }  // namespace
 
@@ -61,8 +63,10 @@ MessageStream::Got MessageStream::recv(std::vector<std::byte>& message) {
     throw Error(fmt::format(
         "received a message of {} bytes where {} is the most: another program speaks there", length,
         longest_));
+  const std::size_t end = coming_.size() + kMostOfACall;
   while (coming_.size() < length) {
     const std::size_t before = coming_.size();
+    if (before >= end) return Got::kNothing;
     coming_.resize(before + std::min<std::size_t>(length - before, kMostToRead));
     const auto outcome = read(std::span(coming_).subspan(before), got);
     coming_.resize(before + got);
@@ -70,6 +74,7 @@ MessageStream::Got MessageStream::recv(std::vector<std::byte>& message) {
   }
   message.swap(coming_);
   coming_.clear();
+  if (coming_.capacity() > kMostToKeep) coming_ = {};
   length_bytes_ = 0;
   return Got::kMessage;
 }

@@ -43,7 +43,7 @@ class MessageStream {
   [[nodiscard]] bool flush();
 
   enum class Got { kMessage, kNothing, kClosed };
-  /// What is there. Throws Error for a message that is too long.
+  /// What is there; of a long message some at a time. Throws Error for one that is too long.
   [[nodiscard]] Got recv(std::vector<std::byte>& message);
 
   /// Nothing goes any more; the other end receives what went before, and then kClosed.

@@ -23,6 +23,9 @@ using group::MessageClient;
 constexpr std::size_t kLongestAssignment = std::size_t{16} << 20;
 constexpr std::chrono::milliseconds kLook{100};
 
+/// Ends a rollout that the learner, which has gone, does not wait for any more.
+struct NobodyWaits {};
+
 MessageClient::Options connection(const RemoteCollector::Options& options) {
   MessageClient::Options its;
   its.host = options.host;
@@ -33,7 +36,7 @@ MessageClient::Options connection(const RemoteCollector::Options& options) {
   its.hello.purpose = "collect";
   its.hello.run = options.run;
   its.timeout = options.timeout;
-  its.longest = kLongestAssignment;
+  its.longest = its.longest_welcome = kLongestAssignment;
   its.look = options.look;
   return its;
 }
@@ -69,8 +72,7 @@ struct RemoteCollector::Impl {
   }
 
   Departure collect(vector::VectorEnv& envs, const LearnerConfig& config);
-  void follow(const std::vector<std::byte>& message, RolloutActor& actor, Normalizers& normalizers,
-              bool begun);
+  void follow(const std::vector<std::byte>& message, RolloutActor& actor, Normalizers& normalizers);
 
   std::function<void()> look;
   std::unique_ptr<MessageClient> client;
@@ -94,13 +96,25 @@ RemoteCollector::Departure RemoteCollector::Impl::collect(vector::VectorEnv& env
   client->set_longest(
       longest_work_message(actor.agent().policy().parameters().flat().size(), normalizers));
   actor.source().begin(envs, 0);
+  os::Deadline look_at = os::deadline_after(kLook);
+  actor.source().collector().after_each_step([&] {
+    if (os::Clock::now() < look_at) return;
+    look_at = os::deadline_after(kLook);
+    if (look) look();
+    if (client->has_ended()) throw NobodyWaits();
+  });
   CollectedRollout room = actor.make_room();
   std::vector<std::byte> message;
   for (;;) {
     client->send(pack_ready(head));
     if (!await(message)) break;
-    follow(message, actor, normalizers, rollouts > 0);
-    actor.collect_into(room, rollouts);
+    follow(message, actor, normalizers);
+    try {
+      actor.collect_into(room, rollouts);
+    } catch (const NobodyWaits&) {
+      while (await(message)) continue;  // how it ended
+      break;
+    }
     NormalizerNews news;
     const auto tell = [](const collect::ShardMoments& seen, std::vector<double>& out) {
       out.resize(seen.width());
@@ -111,14 +125,13 @@ RemoteCollector::Departure RemoteCollector::Impl::collect(vector::VectorEnv& env
     client->send(pack_rollout(head, room, news, compression));
     ++rollouts;
     steps += static_cast<std::int64_t>(room.rollout.size());
-    if (look) look();
   }
   const group::Farewell farewell = client->farewell();
   return {.why = farewell.why, .over = farewell.final};
 }
 
 void RemoteCollector::Impl::follow(const std::vector<std::byte>& message, RolloutActor& actor,
-                                   Normalizers& normalizers, bool begun) {
+                                   Normalizers& normalizers) {
   const RemoteOpened opened = open_remote(message);
   if (opened.kind != RemoteKind::kWork) throw Error("a message that only a collector sends");
   if (opened.head.run != head.run || opened.head.attempt != head.attempt)
@@ -136,7 +149,7 @@ void RemoteCollector::Impl::follow(const std::vector<std::byte>& message, Rollou
   if (normalizers.obs.size() > 0) {
     actor.agent().encoder().moments() = normalizers.obs;
     actor.agent().encoder().split(1);
-    if (begun) actor.source().collector().encode_again();
+    actor.source().collector().encode_again();
   }
   if (normalizers.rewards.size() > 0) {
     actor.source().rewards().moments() = normalizers.rewards;

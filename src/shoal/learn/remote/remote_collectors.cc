@@ -64,6 +64,8 @@ struct RemoteCollectors::ItsLoaded final : Loaded {
   Normalizers normalizers;
   collect::EpisodeStats episodes;
   int joined = 0;
+  std::int64_t stale_steps = 0;
+  std::int64_t lost_rollouts = 0;
   std::deque<CollectedRollout> waiting;
 };
 
@@ -390,6 +392,8 @@ void RemoteCollectors::save(LearnerState& state) const {
   state.counters["episodes"] = me.episodes.count();
   state.counters["last_episodes"] = episodes_to_json(me.episodes.window());
   state.counters["collectors_joined"] = me.joined;
+  state.counters["stale_steps"] = me.stale_steps;
+  state.counters["lost_rollouts"] = me.lost_rollouts;
   state.counters["waiting_rollouts"] = nlohmann::json::array();
   for (std::size_t k = 0; k < me.waiting.size(); ++k) me.waiting[k].save(k, state);
 }
@@ -408,6 +412,8 @@ std::shared_ptr<RolloutSupply::Loaded> RemoteCollectors::read(const LearnerState
   loaded->episodes.restore(episodes_from_json(counter(state, "last_episodes")),
                            counter(state, "episodes").get<std::int64_t>(), {}, {});
   loaded->joined = counter(state, "collectors_joined").get<int>();
+  loaded->stale_steps = state.counters.value("stale_steps", std::int64_t{0});  // of older ones none
+  loaded->lost_rollouts = state.counters.value("lost_rollouts", std::int64_t{0});
   const std::size_t count = CollectedRollout::count_in(state);
   for (std::size_t k = 0; k < count; ++k)
     loaded->waiting.emplace_back(me.shape.make_room()).load(k, state);
@@ -421,6 +427,8 @@ void RemoteCollectors::put_back(Loaded& its, std::int64_t learned, std::uint64_t
   me.normalizers = std::move(loaded.normalizers);
   me.episodes = std::move(loaded.episodes);
   me.joined = std::max(me.joined, loaded.joined);
+  me.stale_steps += loaded.stale_steps;
+  me.lost_rollouts += loaded.lost_rollouts;
   me.waiting = std::move(loaded.waiting);
   me.begun = me.allowed = learned + static_cast<std::int64_t>(me.waiting.size());
 }

@@ -107,10 +107,12 @@ struct Scripted {
     head = opened.head;
     return opened.kind == RemoteKind::kWork;
   }
-  void send_rollout(const Learning& learning) {
+  void send_rollout(const Learning& learning, float reward = 0) {
     RolloutActor actor(learning.envs.single_observation_space(),
                        learning.envs.single_action_space(), 2, learning.config, 1);
     auto room = actor.make_room();
+    room.rollout.valid()[0] = 1;
+    room.rollout.reward()[0] = reward;
     const std::size_t width = 1 + 2 * room.obs_moments.size();
     client->send(
         pack_rollout(head, room, {std::vector<double>(width), std::vector<double>(3)}, true));
@@ -230,9 +232,29 @@ TEST(RemoteCollectors, WhatIsOfAnotherRunOrAnEarlierAttemptIsRefused) {
   EXPECT_NE(eager.why_sent_away().find("not asked for"), std::string::npos);
 }
 
-TEST(RemoteCollectors, RolloutsThatWaitAndNormalisersAreInTheState) {
+TEST(RemoteCollectors, ARolloutThatIsNotFiniteSendsItsCollectorAwayAndTheRunGoesOn) {
+  const Learning learning(small_config(1));
+  static_cast<void>(learning.learner->iterate());
+  Scripted wrong(learning);
+  wrong.client->send(pack_ready(wrong.head));
+  ASSERT_TRUE(wrong.gets_work());
+  wrong.send_rollout(learning, NAN);
+  EXPECT_NE(wrong.why_sent_away().find("a reward that is not finite"), std::string::npos);
+  Scripted right(learning);
+  right.client->send(pack_ready(right.head));
+  ASSERT_TRUE(right.gets_work());
+  right.send_rollout(learning, 1);
+  EXPECT_TRUE(learning.learn(1).learned);
+}
+
+TEST(RemoteCollectors, RolloutsThatWaitNormalisersAndWhatWasLostAreInTheState) {
   const Learning learning(small_config(3));
   static_cast<void>(learning.learner->iterate());
+  {
+    Scripted lost(learning);
+    lost.client->send(pack_ready(lost.head));
+    ASSERT_TRUE(lost.gets_work());
+  }
   Scripted collector(learning);
   collector.client->send(pack_ready(collector.head));
   ASSERT_TRUE(collector.gets_work());
@@ -248,6 +270,7 @@ TEST(RemoteCollectors, RolloutsThatWaitAndNormalisersAreInTheState) {
   again.learner->load_state(state);
   const IterationStats stats = again.learner->iterate();
   EXPECT_TRUE(stats.learned);
+  EXPECT_EQ(stats.lost_rollouts, 1);
   EXPECT_EQ(stats.steps, 10);
 }
 

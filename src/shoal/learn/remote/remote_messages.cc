@@ -121,6 +121,28 @@ void check_actions(collect::Rollout& rollout, std::span<const std::int64_t> cate
                               categories[i % categories.size()]));
 }
 
+/// Throws Error for what is not finite in steps that count, and in observations: learned from, it
+/// would end everybody's run.
+void check_finite(collect::Rollout& rollout) {
+  const auto valid = rollout.valid();
+  const auto check = [&valid](const char* what, std::span<const float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (valid[i] != 0 && !std::isfinite(values[i]))
+        throw Error(fmt::format("a rollout with a {} that is not finite: {}", what, values[i]));
+  };
+  check("reward", rollout.reward());
+  check("value", rollout.value());
+  check("log-probability", rollout.logp());
+  for (const shm::TensorView& leaf : rollout.obs()) {
+    if (leaf.row.dtype != shm::DType::kF32) continue;
+    const std::int64_t count = (leaf.rows + rollout.envs()) * leaf.row.numel();
+    const std::span values(reinterpret_cast<const float*>(leaf.data),
+                           static_cast<std::size_t>(count));
+    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+      throw Error("a rollout with an observation that is not finite");
+  }
+}
+
 }  // namespace
 
 RemoteOpened open_remote(std::span<const std::byte> message) {
@@ -208,6 +230,7 @@ void unpack_rollout(std::span<const std::byte> rest, std::span<const std::int64_
     read_array(reader, name, view, collected.rollout.envs());
   if (reader.left() != 0) throw Error("a rollout with something behind it");
   check_actions(collected.rollout, categories);
+  check_finite(collected.rollout);
 }
 
 std::size_t longest_rollout_message(CollectedRollout& room) {

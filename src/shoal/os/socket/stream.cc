@@ -33,7 +33,8 @@ Addresses resolve(const std::string& host, int port, int flags = 0) {
   addrinfo* list = nullptr;
   const int failure = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (failure != 0)
-    throw Error(fmt::format("find the address of host '{}': {}", host, ::gai_strerror(failure)));
+    throw UnknownHost(
+        fmt::format("find the address of host '{}': {}", host, ::gai_strerror(failure)));
   return Addresses(list);
 }
 

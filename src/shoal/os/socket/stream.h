@@ -9,9 +9,16 @@
 #include <string>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/error.h"
 #include "shoal/os/fd.h"
 
 namespace shoal::os {
+
+/// A host's name leads to no address, now. Another time it may.
+class UnknownHost : public Error {
+ public:
+  using Error::Error;
+};
 
 enum class StreamOutcome { kDone, kTimedOut, kClosed };
 
@@ -29,7 +36,7 @@ class Stream {
   /// Nothing where nobody listens there, the host does not answer, or `deadline` passed; each of its
   /// addresses that are left gets the same share of the time. `look` is called five times a second
   /// while an address is tried, not while a name is looked up; what it throws ends the attempt.
-  /// Throws Error for a host that has no address.
+  /// Throws UnknownHost.
   static std::optional<Stream> connect(const std::string& host, int port, Deadline deadline,
                                        const std::function<void()>& look = {});
 
