@@ -52,7 +52,7 @@ std::optional<Reached> reach(const MessageClient::Options& options, os::Deadline
   if (!connection) return {};
   MessageStream stream(std::move(*connection));
   const auto answer_by = std::min(deadline, os::deadline_after(kAnswer));
-  why = "somebody took the connection there, and said nothing: it is stopped, or another program";
+  why = "who took the connection there said nothing: it is stopped, or another program";
   const auto first = await_message(stream, answer_by, options.look);
   if (!first) return {};
   stream.set_longest(options.longest_welcome);
@@ -89,9 +89,9 @@ MessageClient::MessageClient(Options options)
       if (os::Clock::now() >= deadline) throw;
     }
     if (os::Clock::now() >= deadline)
-      throw TimedOut(fmt::format("reach {} at {}:{}: {}, for {:.1f} s", options_.who, options_.host,
-                                 options_.port, why,
-                                 std::chrono::duration<double>(options_.timeout).count()));
+      throw TimedOut(fmt::format("reach {} at {}:{} within {:.1f} s: {}", options_.who,
+                                 options_.host, options_.port,
+                                 std::chrono::duration<double>(options_.timeout).count(), why));
     if (options_.look) options_.look();
     std::this_thread::sleep_for(
         std::min<std::chrono::nanoseconds>(kPause, os::time_left(deadline)));
