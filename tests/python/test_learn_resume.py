@@ -130,25 +130,24 @@ def test_what_is_best_stays_so_where_a_resumed_run_goes_another_way(tmp_path):
     assert json.loads(best.read_text())["evaluation"]["best_return"] >= 499
 
 
-RECURRENT = {**SMALL, "batch_size": 30}
 OF_ALGORITHMS = {name: value for name, value in SMALL.items() if name not in ("batch_size", "epochs")}
-REPLAYED = {**OF_ALGORITHMS, "buffer_size": 500, "learning_starts": 50, "batch_size": 8, "total_steps": 900}
+OF_REPLAY = {"buffer_size": 500, "learning_starts": 50, "batch_size": 8, "total_steps": 900}
+REPLAYED = {name: value for name, value in OF_ALGORITHMS.items() if name != "value_hidden"} | OF_REPLAY
 BEGINNINGS = {
     "ppo": ("shoal/CartPole-v1", "ppo", SMALL),
     "shards": ("shoal/CartPole-v1", "ppo", {**SMALL, "num_envs": 4, "shards": 2}),
     "overlap": ("shoal/CartPole-v1", "ppo", {**SMALL, "overlap": True}),
     "a2c": ("shoal/CartPole-v1", "a2c", OF_ALGORITHMS),
     "impala": ("shoal/CartPole-v1", "impala", {**OF_ALGORITHMS, "deterministic": True}),
-    "recurrent_ppo": ("shoal/CartPole-v1", "recurrent_ppo", {**RECURRENT, "lstm_size": 4}),
-    "dqn": ("shoal/CartPole-v1", "dqn", {**REPLAYED, "value_hidden": None}),
-    "sac": ("shoal/Pendulum-v1", "sac", REPLAYED),
+    "recurrent_ppo": ("shoal/CartPole-v1", "recurrent_ppo", {**SMALL, "batch_size": 30, "lstm_size": 4}),
+    "dqn": ("shoal/CartPole-v1", "dqn", REPLAYED),
+    "sac": ("shoal/Pendulum-v1", "sac", {**REPLAYED, "value_hidden": [8]}),
 }
 
 
 @pytest.mark.parametrize("case", BEGINNINGS)
 def test_stopped_before_the_first_iteration_and_resumed_equals_uninterrupted(tmp_path, case):
     env, algorithm, options = BEGINNINGS[case]
-    options = {name: value for name, value in options.items() if value is not None}
     shoal.learn.train(env, algorithm, run_dir=tmp_path / "whole", **options)
     with shoal.learn.Trainer(env, algorithm, run_dir=tmp_path / "parts", **options) as trainer:
         trainer.stop()

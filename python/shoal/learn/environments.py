@@ -39,6 +39,12 @@ _OF_PRESET: dict[str, dict[str, Any]] = {
 }
 
 
+def _changed(switches: Mapping[str, Any], asked: Any) -> Any:
+    """What `atari=` asks for; where it names no library, these switches with its own."""
+    is_change = isinstance(asked, Mapping) and "like" not in asked
+    return {**switches, **asked} if is_change else asked
+
+
 def _preprocesses(wrapper: Wrapper) -> bool:
     name = wrapper.rpartition(":")[2].partition("(")[0] if isinstance(wrapper, str) else name_of(wrapper)
     return name in _PREPROCESSING_WRAPPERS
@@ -96,8 +102,8 @@ class EnvOptions:
         """These, and those of `recorded` where these say nothing. Switches of `atari` that name no library change those that are
         recorded."""
         given = {name: value for name, value in vars(self).items() if value is not None}
-        if isinstance(self.atari, Mapping) and isinstance(recorded.atari, Mapping) and "like" not in self.atari:
-            given["atari"] = {**recorded.atari, **self.atari}
+        if self.atari is not None and isinstance(recorded.atari, Mapping):
+            given["atari"] = _changed(recorded.atari, self.atari)
         return replace(recorded, **given)
 
     def beside(self, arguments: Mapping[str, Any]) -> tuple[EnvOptions, dict[str, Any]]:
@@ -149,10 +155,8 @@ class EnvOptions:
         frames, or by wrappers that preprocess them."""
         if not isinstance(env, str) or not is_atari(env):
             return self
-        if isinstance(self.atari, Mapping) and "like" not in self.atari:
-            return replace(self, atari={**_OF_PRESET.get(preset, {}), **self.atari})
         if self.atari is not None:
-            return self
+            return replace(self, atari=_changed(_OF_PRESET.get(preset, {}), self.atari))
         if _RAW.intersection(self.env_kwargs or ()) or any(_preprocesses(wrapper) for wrapper in self.wrappers or ()):
             return self
         return replace(self, atari=_OF_PRESET.get(preset, True))

@@ -33,6 +33,25 @@ double finish(double sum, Epilogue epilogue, double bias, double activation) {
 
 class MlpKernelsOf : public testing::TestWithParam<std::size_t> {
  protected:
+  /// 16 times 0 + x, finished so.
+  std::vector<float> finished(Epilogue epilogue, float x) const {
+    const float zero = 0;
+    const std::vector<float> b(16, 0.0F), bias(16, x);
+    std::vector<float> out(16);
+    kernels_.product({.m = 1,
+                      .n = 16,
+                      .depth = 1,
+                      .a = &zero,
+                      .a_row = 1,
+                      .b = b.data(),
+                      .b_row = 16,
+                      .c = out.data(),
+                      .c_row = 16,
+                      .epilogue = epilogue,
+                      .bias = bias.data()});
+    return out;
+  }
+
   const MlpKernels& kernels_ = mlp_kernels()[GetParam()];
 };
 
@@ -113,23 +132,9 @@ TEST_P(MlpKernelsOf, ARowsResultDoesNotDependOnTheOthers) {
 }
 
 TEST_P(MlpKernelsOf, TanhIsAccurateEverywhere) {
-  std::vector<float> bias(16), out(16);
-  const float zero = 0;
-  const std::vector<float> b(16, 0.0F);
   double worst = 0;
   auto check = [&](float x) {
-    std::fill(bias.begin(), bias.end(), x);
-    kernels_.product({.m = 1,
-                      .n = 16,
-                      .depth = 1,
-                      .a = &zero,
-                      .a_row = 1,
-                      .b = b.data(),
-                      .b_row = 16,
-                      .c = out.data(),
-                      .c_row = 16,
-                      .epilogue = Epilogue::kBiasTanh,
-                      .bias = bias.data()});
+    const std::vector<float> out = finished(Epilogue::kBiasTanh, x);
     const double expected = std::tanh(static_cast<double>(x));
     ASSERT_LE(std::abs(out[3]), 1.0F) << x;
     if (x != 0) worst = std::max(worst, std::abs(out[3] - expected) / std::abs(expected));
@@ -140,22 +145,8 @@ TEST_P(MlpKernelsOf, TanhIsAccurateEverywhere) {
 }
 
 TEST_P(MlpKernelsOf, WhatIsNoNumberStaysSo) {
-  const float zero = 0;
-  const std::vector<float> b(16, 0.0F);
-  const std::vector<float> bias(16, NAN);
   for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kBiasTanh, Epilogue::kBiasRelu}) {
-    std::vector<float> out(16);
-    kernels_.product({.m = 1,
-                      .n = 16,
-                      .depth = 1,
-                      .a = &zero,
-                      .a_row = 1,
-                      .b = b.data(),
-                      .b_row = 16,
-                      .c = out.data(),
-                      .c_row = 16,
-                      .epilogue = epilogue,
-                      .bias = bias.data()});
+    const std::vector<float> out = finished(epilogue, NAN);
     EXPECT_TRUE(std::ranges::all_of(out, [](float x) { return std::isnan(x); }));
   }
 }

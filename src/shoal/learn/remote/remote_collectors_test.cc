@@ -107,6 +107,11 @@ struct Scripted {
     head = opened.head;
     return opened.kind == RemoteKind::kWork;
   }
+  /// Says that it is ready; whether there is work within a while.
+  bool is_given_work(std::chrono::milliseconds within = 20s) {
+    client->send(pack_ready(head));
+    return gets_work(within);
+  }
   void send_rollout(const Learning& learning, float reward = 0) {
     RolloutActor actor(learning.envs.single_observation_space(),
                        learning.envs.single_action_space(), 2, learning.config, 1);
@@ -174,8 +179,7 @@ TEST(RemoteCollectors, NoMoreRolloutsAreBegunThanTheLagAllows) {
   static_cast<void>(learning.learner->iterate());  // allows two
   for (int i = 0; i < 3; ++i) {
     collectors.push_back(std::make_unique<Scripted>(learning));
-    collectors.back()->client->send(pack_ready(collectors.back()->head));
-    EXPECT_EQ(collectors.back()->gets_work(i < 2 ? 20'000ms : 600ms), i < 2);
+    EXPECT_EQ(collectors.back()->is_given_work(i < 2 ? 20'000ms : 600ms), i < 2);
   }
   collectors[0]->send_rollout(learning);
   EXPECT_EQ(learning.learn(1).lost_rollouts, 0);
@@ -186,12 +190,10 @@ TEST(RemoteCollectors, ARolloutThatHasBecomeTooOldIsCountedAndNotLearnedFrom) {
   const Learning learning(small_config(1));
   static_cast<void>(learning.learner->iterate());
   Scripted slow(learning);
-  slow.client->send(pack_ready(slow.head));
-  ASSERT_TRUE(slow.gets_work());
+  ASSERT_TRUE(slow.is_given_work());
   Scripted quick(learning);
   for (int k = 1; k <= 3; ++k) {
-    quick.client->send(pack_ready(quick.head));
-    ASSERT_TRUE(quick.gets_work());
+    ASSERT_TRUE(quick.is_given_work());
     quick.send_rollout(learning);
     EXPECT_EQ(learning.learn(k).stale_steps, 0);
   }
@@ -236,13 +238,11 @@ TEST(RemoteCollectors, ARolloutThatIsNotFiniteSendsItsCollectorAwayAndTheRunGoes
   const Learning learning(small_config(1));
   static_cast<void>(learning.learner->iterate());
   Scripted wrong(learning);
-  wrong.client->send(pack_ready(wrong.head));
-  ASSERT_TRUE(wrong.gets_work());
+  ASSERT_TRUE(wrong.is_given_work());
   wrong.send_rollout(learning, NAN);
   EXPECT_NE(wrong.why_sent_away().find("a reward that is not finite"), std::string::npos);
   Scripted right(learning);
-  right.client->send(pack_ready(right.head));
-  ASSERT_TRUE(right.gets_work());
+  ASSERT_TRUE(right.is_given_work());
   right.send_rollout(learning, 1);
   EXPECT_TRUE(learning.learn(1).learned);
 }
@@ -252,12 +252,10 @@ TEST(RemoteCollectors, RolloutsThatWaitNormalisersAndWhatWasLostAreInTheState) {
   static_cast<void>(learning.learner->iterate());
   {
     Scripted lost(learning);
-    lost.client->send(pack_ready(lost.head));
-    ASSERT_TRUE(lost.gets_work());
+    ASSERT_TRUE(lost.is_given_work());
   }
   Scripted collector(learning);
-  collector.client->send(pack_ready(collector.head));
-  ASSERT_TRUE(collector.gets_work());
+  ASSERT_TRUE(collector.is_given_work());
   collector.send_rollout(learning);
   LearnerState state;
   const auto deadline = os::deadline_after(20s);

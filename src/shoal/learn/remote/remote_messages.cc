@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "shoal/group/connection/compression.h"
+#include "shoal/learn/learner/all_finite.h"
 #include "shoal/os/error.h"
 #include "shoal/process/codec.h"
 #include "shoal/shm/tensor.h"
@@ -136,9 +137,8 @@ void check_finite(collect::Rollout& rollout) {
   for (const shm::TensorView& leaf : rollout.obs()) {
     if (leaf.row.dtype != shm::DType::kF32) continue;
     const std::int64_t count = (leaf.rows + rollout.envs()) * leaf.row.numel();
-    const std::span values(reinterpret_cast<const float*>(leaf.data),
-                           static_cast<std::size_t>(count));
-    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+    if (!all_finite(
+            std::span(reinterpret_cast<const float*>(leaf.data), static_cast<std::size_t>(count))))
       throw Error("a rollout with an observation that is not finite");
   }
 }
@@ -183,7 +183,7 @@ void merge(std::span<const double> news, collect::RunningMoments& moments) {
   const std::size_t size = moments.size();
   if (news.empty() && size == 0) return;
   if (news.size() != 1 + 2 * size) throw Error("news of another network's normaliser");
-  if (!std::ranges::all_of(news, [](double value) { return std::isfinite(value); }))
+  if (!all_finite(news))
     throw Error("observations or rewards that are not finite have reached a normaliser");
   if (news[0] > 0) moments.merge(news.subspan(1, size), news.subspan(1 + size, size), news[0]);
 }

@@ -18,6 +18,7 @@
 #include "shoal/learn/algorithm/make_learner.h"
 #include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/learn/checkpoint/json_number.h"
+#include "shoal/learn/learner/all_finite.h"
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -80,9 +81,8 @@ TrainSetup checked(TrainSetup setup) {
 
 template <class T>
 bool has_finite(const NamedArray& array) {
-  const std::span values(reinterpret_cast<const T*>(array.bytes.data()),
-                         array.bytes.size() / sizeof(T));
-  return std::ranges::all_of(values, [](T value) { return std::isfinite(value); });
+  return all_finite(
+      std::span(reinterpret_cast<const T*>(array.bytes.data()), array.bytes.size() / sizeof(T)));
 }
 
 /// Whether all of a policy's parameters and moments are numbers.
@@ -269,8 +269,10 @@ TrainResult TrainingRun::train(const std::stop_token& stop) {
     iterate();
   }
   learner_->rest();  // what follows has the machine for itself
-  if (!complete) require_finite(learner_->policy_state());  // before collectors are sent home
-  if (setup_.collectors) setup_.collectors->end(ending != TrainResult::Ending::kStopped);
+  if (setup_.collectors) {
+    if (!complete) require_finite(learner_->policy_state());  // else nobody would resume for them
+    setup_.collectors->end(ending != TrainResult::Ending::kStopped);
+  }
   if (!complete) save();
   return finish(ending, stop);
 }
