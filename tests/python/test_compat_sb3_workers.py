@@ -367,9 +367,3 @@ def test_a_daemonic_process_may_have_one() -> None:
     process.start()
     assert answers.get(timeout=90) == [0.0, 1.0]
     process.join(30)
-
-
-def test_the_program_of_the_migration_page_runs() -> None:
-    page = Path(__file__).parents[2] / "docs/migrating/stable_baselines3.md"
-    (program,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert run(program + "\nprint(model.num_timesteps)") == "400\n"
