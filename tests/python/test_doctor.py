@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import shoal
 from shoal.cli import main
 from shoal.doctor import cgroup, cores, examine, machine, memory, processes, software
 from shoal.doctor.accelerators import gpus
@@ -159,6 +161,47 @@ def test_modules_of_another_version_are_an_obstacle(monkeypatch):
     assert finding.status == "fail" and "0.0.1" in finding.value
 
 
+@pytest.fixture(scope="module")
+def unbuilt(tmp_path_factory):
+    """Shoal without its extension modules: what a command in it gives."""
+    folder = tmp_path_factory.mktemp("unbuilt")
+    leave_out = shutil.ignore_patterns("*.so", "shoal-worker", "__pycache__")
+    shutil.copytree(Path(shoal.__file__).parent, folder / "shoal", ignore=leave_out)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *(path for path in sys.path if path)])}
+
+    def call(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=60)
+
+    return call
+
+
+PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_what_is_not_built_for_this_python_is_an_obstacle(unbuilt):
+    result = unbuilt("-m", "shoal.cli", "doctor", "--json")
+    findings = {finding["name"]: finding for finding in json.loads(result.stdout)["findings"]}
+    modules = findings["extension modules"]
+    assert (result.returncode, modules["status"], modules["value"]) == (1, "fail", f"not built for {PYTHON}")
+    assert "pip install" in modules["advice"]
+    assert f"none can be started: shoal is not built for {PYTHON}" in findings["zygotes"]["advice"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-m", "shoal.cli", "stat"), ("-m", "shoal.cli", "envs"), ("-c", "from shoal._core import ipc")],
+)
+def test_what_needs_the_extension_modules_says_that_they_are_not_built(unbuilt, arguments):
+    result = unbuilt(*arguments)
+    assert result.returncode == 1
+    assert f"ImportError: shoal is not built for {PYTHON}: call ./shoal" in result.stderr.splitlines()[-1]
+
+
+def test_the_package_itself_needs_no_extension_modules(unbuilt):
+    assert unbuilt("-c", "import shoal; shoal.__version__").returncode == 0
+
+
 def test_a_preloaded_library_is_noticed(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/nowhere/odd.so")
     finding = find(processes.examine(), "LD_PRELOAD")
@@ -184,19 +227,20 @@ def test_a_low_limit_of_processes_is_noticed(monkeypatch, user, container, statu
 
 
 @pytest.mark.parametrize(
-    ("available", "limit", "used", "status"),
+    ("available", "container", "status"),
     [
-        (2 << 20, None, None, "ok"),
-        (1000, None, None, "warn"),
-        (2 << 20, 2 << 30, 3 << 29, "warn"),
-        (2 << 20, 2 << 30, 0, "ok"),
-        (2 << 20, 0, 0, "warn"),
+        (2 << 20, None, "ok"),
+        (1000, None, "warn"),
+        (2 << 20, (2 << 30, 3 << 29), "warn"),
+        (2 << 20, (2 << 30, 0), "ok"),
+        (2 << 20, (0, 0), "warn"),
     ],
 )
-def test_little_memory_is_noticed_of_the_machine_and_of_the_container(monkeypatch, available, limit, used, status):
+def test_little_memory_is_noticed_of_the_machine_and_of_the_container(monkeypatch, available, container, status):
     read_as(monkeypatch, "/proc/meminfo", f"MemTotal: {8 << 20} kB\nMemAvailable: {available} kB\n")
-    monkeypatch.setattr(cgroup, "number", lambda file, *_: {"memory.max": limit, "memory.current": used}.get(file))
-    assert find(memory.examine(), "memory").status == status
+    monkeypatch.setattr(cgroup, "memory", lambda total: container and cgroup.Memory(*container))
+    finding = find(memory.examine(), "memory")
+    assert finding.status == status and ("this container" in finding.value) == (container is not None)
 
 
 @pytest.mark.parametrize(("mode", "status"), [("0", "ok"), ("1", "ok"), ("2", "warn")])
@@ -238,6 +282,21 @@ def test_the_smallest_limit_on_the_way_up_counts(group):
     assert cgroup.number("pids.max", root=root, groups=groups) is None
 
 
+def test_memory_is_that_of_the_group_with_the_least_left(group):
+    inner, root, groups = group
+    assert cgroup.memory(1 << 30, root, groups) is None
+    (inner / "memory.max").write_text("max\n")
+    (inner / "memory.current").write_text("100\n")
+    (inner.parent / "memory.max").write_text("4096\n")
+    (inner.parent / "memory.current").write_text("4000\n")
+    assert cgroup.memory(1 << 30, root, groups) == (4096, 4000)
+    (inner / "memory.max").write_text("1024\n")
+    assert cgroup.memory(1 << 30, root, groups) == (4096, 4000)
+    (inner / "memory.current").write_text("1000\n")
+    assert cgroup.memory(1 << 30, root, groups) == (1024, 1000)
+    assert cgroup.memory(1024, root, groups) is None
+
+
 def test_a_limit_of_nothing_is_a_limit(group):
     inner, root, groups = group
     (inner / "pids.max").write_text("0\n")
@@ -265,6 +324,7 @@ def test_version_1_of_control_groups(tmp_path):
     groups.write_text("4:memory:/job\n3:cpu,cpuacct:/job\n")
     for controller, file, text in (
         ("memory", "memory.limit_in_bytes", "2048"),
+        ("memory", "memory.usage_in_bytes", "1024"),
         ("cpu", "cpu.cfs_quota_us", "50000"),
         ("cpu", "cpu.cfs_period_us", "100000"),
     ):
@@ -272,6 +332,7 @@ def test_version_1_of_control_groups(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text + "\n")
     assert cgroup.number("memory.max", "memory/memory.limit_in_bytes", tmp_path, groups) == 2048
+    assert cgroup.memory(1 << 30, tmp_path, groups) == (2048, 1024)
     assert cgroup.cpus(tmp_path, groups) == 0.5
 
 

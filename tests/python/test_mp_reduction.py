@@ -265,13 +265,22 @@ def test_a_shared_array_is_one_on_both_sides(other: Peer):
     assert array.tolist() == [[5, 0, 5], [7, 7, 7]]
 
 
-def test_a_received_array_is_forwarded_and_sent_back_without_a_copy(other: Peer):
+def test_a_shared_array_comes_back_without_a_copy(other: Peer):
     array = SharedArray(np.arange(5000.0))
     back = other(echo, array)
     assert back.__array_interface__["data"] == array.__array_interface__["data"]
+    again = other(echo, back[1:])
+    assert again.__array_interface__["data"][0] == array.__array_interface__["data"][0] + 8
+
+
+@pytest.mark.parametrize("view", [lambda array: array, lambda array: array[::2][1:], lambda array: array.view("i8").T])
+def test_an_array_that_came_by_value_is_the_receivers_own_when_it_is_sent_on(other: Peer, view):
     received = other(np.ones, 5000)
-    again = other(echo, received)
-    assert again.__array_interface__["data"] == received.__array_interface__["data"]
+    other(np.ndarray.fill, view(received), 2)
+    assert (received == 1).all() and not ipc.is_shared_array(received)
+    again = other(echo, view(received))
+    again.fill(3)
+    assert (received == 1).all()
 
 
 def test_shared_arrays_are_made_of_shapes_and_of_values():

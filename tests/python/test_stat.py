@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import fcntl
+import functools
 import gc
 import json
 import os
@@ -10,6 +14,8 @@ import select
 import signal
 import subprocess
 import sys
+import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +29,7 @@ import shoal
 import shoal.multiprocessing as mp
 from shoal import _core
 from shoal.cli.app import run
+from shoal.cli.stat_tables import tables
 from shoal.stat import VERSION, processes, snapshot
 from shoal.stat.boards import boards
 
@@ -48,6 +55,14 @@ class Waiting(gymnasium.Env):
         while not os.path.exists(self.file):
             time.sleep(0.01)
         return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class Built(Waiting):
+    """It waits while it is made."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.step(0)
 
 
 def same(x: Any) -> Any:
@@ -215,6 +230,18 @@ class program:  # reads as what it is
         self._made.communicate()
 
 
+class TestStarting:
+    def test_environments_that_are_being_built(self, tmp_path: Path) -> None:
+        gate = tmp_path / "gate"
+        thread = threading.Thread(
+            target=lambda: shoal.make_vec(functools.partial(Built, str(gate)), num_workers=1).close()
+        )
+        thread.start()
+        until(lambda: [each["state"] for each in mine("environments")] == ["starting"])
+        gate.touch()
+        thread.join()
+
+
 class TestPools:
     def test_tasks_and_who_does_them(self, tmp_path: Path) -> None:
         file = str(tmp_path / "go")
@@ -257,6 +284,24 @@ class TestServices:
             assert seen["models"]["abs"]["rows"] == 1
             assert service.address in stat()[1]
 
+    def test_the_json_of_one_has_what_that_of_all_has(self, stat: Stat) -> None:
+        with shoal.ModelService({"abs": np.abs}, context="thread") as service:
+            before = time.time()
+            seen = json.loads(stat(service.address, "--json")[1])
+        assert (seen["version"], [each["address"] for each in seen["services"]]) == (VERSION, [service.address])
+        assert before <= seen["time"] <= time.time()
+
+    def test_rates_are_of_the_interval(self, stat: Stat) -> None:
+        with shoal.ModelService({"abs": np.abs, "same": np.array}, context="thread") as service:
+            before = json.loads(stat(service.address, "--json")[1])
+        seen = copy.deepcopy(before)
+        seen["time"] += 2
+        seen["services"][0]["seconds"] = 1000.0
+        seen["services"][0]["models"]["abs"]["rows"] += 5000
+        assert "abs  0 clients, 5,000 rows (5/s)" in tables(seen)
+        of_interval = tables(seen, before)
+        assert "5,000 rows (2,500/s)" in of_interval and "0 rows (0/s)" in of_interval
+
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -264,6 +309,100 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("work") / "runs" / "ended"
     shoal.learn.train("shoal/CartPole-v1", run_dir=folder, total_steps=1024, final_episodes=1, seed=1)
     return folder
+
+
+@contextlib.contextmanager
+def held(lock: Path) -> Iterator[int]:
+    """By this process, as that of a run is held: the descriptor."""
+    with lock.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield opened.fileno()
+
+
+def of(folder: Path) -> dict[str, Any]:
+    """What is seen of one run."""
+    (seen,) = [each for each in snapshot(folder)["runs"] if each["run_dir"] == str(folder)]
+    return seen
+
+
+class TestWhoTrains:
+    @pytest.fixture
+    def folder(self, ended: Path, tmp_path: Path) -> Path:
+        """Of a run without a result."""
+        folder = tmp_path / "runs" / "begun"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text((ended / "config.json").read_text())
+        (folder / "lock").touch()
+        return folder
+
+    def test_under_another_path(self, folder: Path, tmp_path: Path) -> None:
+        """As a container has it: the lock is the same file."""
+        (tmp_path / "elsewhere").mkdir()
+        os.link(folder / "lock", tmp_path / "elsewhere" / "lock")
+        assert of(folder)["state"] == "killed"
+        with held(tmp_path / "elsewhere" / "lock"):
+            assert (of(folder)["state"], of(folder)["pid"]) == ("training", os.getpid())
+
+    def test_not_in_what_has_the_same_path_here(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with held(tmp_path / "lock") as fd:
+            found = [(f"/proc/self/fd/{fd}", str(folder / "lock"))]
+            monkeypatch.setattr("shoal.stat.runs.descriptors", lambda pid: found if pid == os.getpid() else [])
+            assert (of(folder)["state"], of(folder)["pid"]) == ("killed", None)
+            assert not mine("runs")
+
+    def test_what_cannot_be_seen_from_here(self, stat: Stat, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("shoal.stat.machine.mine", lambda: [])
+        with held(folder / "lock"):
+            seen = of(folder)
+            assert (seen["state"], seen["pid"], seen["ending"], seen["memory_bytes"]) == ("training", None, None, 0)
+            status, shown, _ = stat(str(folder))
+        assert status == 0 and " training " in shown
+        assert of(folder)["state"] == "killed"
+
+    def test_not_what_was_forked(self, folder: Path) -> None:
+        """It has the lock open as well, and keeps it when who trained was killed."""
+        code = (
+            f"import fcntl; lock = open({str(folder / 'lock')!r}, 'w'); fcntl.flock(lock, fcntl.LOCK_EX)\n"
+            "child = os.fork()\nif child == 0: time.sleep(600)\nprint(child, flush=True)"
+        )
+        with program(code) as made:
+            assert made.stdout is not None
+            child = int(made.stdout.readline())
+            try:
+                assert (of(folder)["state"], of(folder)["pid"]) == ("training", made.pid)
+                made.kill()
+                made.wait()
+                assert (of(folder)["state"], of(folder)["pid"]) == ("killed", None)
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+    def test_nor_where_the_kernel_does_not_say_who_took_the_lock(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shoal.stat.runs.locker_of", lambda descriptor: None)
+        with held(folder / "lock"):
+            child = os.fork()
+            if child == 0:
+                time.sleep(600)
+            try:
+                assert (of(folder)["state"], of(folder)["pid"]) == ("training", os.getpid())
+            finally:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+    def test_not_who_has_let_go_of_the_lock(self, folder: Path) -> None:
+        with held(folder / "lock") as fd:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            assert (of(folder)["state"], of(folder)["pid"]) == ("killed", None)
+
+    def test_a_run_that_has_two_paths_is_one(self, folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "again").symlink_to(folder.parent)
+        with held(folder / "lock"):
+            assert [each["run_dir"] for each in snapshot(tmp_path / "again")["runs"] if each["pid"] == os.getpid()] == [
+                str(folder)
+            ]
 
 
 class TestRuns:
@@ -312,6 +451,35 @@ class TestRuns:
         (folder / "config.json").write_text("{}")
         status, _, error = stat(str(folder))
         assert status == 1 and "is not the folder of a run" in error
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("result.json", '{"steps": null, "mean_return": "high"}'),
+            ("result.json", '{"mean_return": []}'),
+            ("progress.jsonl", '{"step": "7", "time/fps": "fast", "rollout/ep_rew_mean": {}}\n'),
+            ("progress.jsonl", '{"step": true, "rollout/ep_rew_mean": 1' + "0" * 400 + "}\n"),
+            ("progress.jsonl", "[" * 100_000 + "\n"),
+            ("config.json", '{"format": "shoal.run", "env": 1, "config": {"num_envs": "8", "total_steps": "many"}}'),
+            ("config.json", '{"format": "shoal.run", "config": [1]}'),
+        ],
+    )
+    def test_what_is_no_number_is_missing(
+        self, stat: Stat, ended: Path, tmp_path: Path, name: str, content: str
+    ) -> None:
+        odd, beside = tmp_path / "runs" / "odd", tmp_path / "runs" / "beside"
+        for folder in (odd, beside):
+            folder.mkdir(parents=True)
+            (folder / "config.json").write_text((ended / "config.json").read_text())
+        (odd / name).write_text(content)
+        with held(odd / "lock"):
+            status, shown, _ = stat()
+            assert status == 0 and str(odd) in shown and str(beside) in shown
+        status, shown, _ = stat("--json")
+        assert status == 0
+        (seen,) = [each for each in json.loads(shown)["runs"] if each["run_dir"] == str(odd)]
+        numbers = ("total_steps", "envs") if name == "config.json" else ("mean_return", "steps_per_second")
+        assert [seen[number] for number in (*numbers, "steps")] == [None, None, 0]
 
     def test_the_youngest_are_shown(self, ended: Path, tmp_path: Path) -> None:
         for i in range(5):
@@ -389,6 +557,30 @@ class TestCommand:
 
 
 class TestWhatIsNotSeen:
+    def test_a_container_is_to_be_looked_at_from_inside(self, stat: Stat) -> None:
+        """Its numbers of processes are other processes' here."""
+        if os.geteuid() != 0:
+            pytest.skip("only root may make a namespace of processes here")
+        begin = [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\n"
+            + textwrap.dedent("""
+            import shoal
+            envs = shoal.make_vec("CartPole-v1", 2, num_workers=1)
+            print("ready", flush=True)
+            sys.stdin.read()
+        """),
+        ]
+        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *begin]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+            assert made.stdout is not None and made.stdout.readline() == "ready\n"
+            (inside,) = (int(name) for name in Path(f"/proc/{made.pid}/task/{made.pid}/children").read_text().split())
+            assert not [each for each in snapshot()["environments"] if each["pid"] in (1, inside)]
+            status, _, error = stat(str(inside))
+            assert status == 1 and "look from inside" in error, error
+            made.kill()
+
     @pytest.fixture
     def proc(self) -> Iterator[int]:
         with program("shoal.make_vec('CartPole-v1', 1, num_workers=0)") as made:

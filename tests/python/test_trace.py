@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,26 @@ class Lines(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         return "b", 0.0, False, False, {}
+
+
+class Slow(gymnasium.Env):
+    """A step takes 5 ms; it fails once there is a file."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, fails: str) -> None:
+        self.fails = Path(fails)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.fails.exists():
+            raise LookupError("the simulator is gone")
+        time.sleep(0.005)
+        return np.ones(2, np.float32), 0.0, False, False, {}
 
 
 class Pictures(Lines):
@@ -254,11 +276,52 @@ class TestCommand:
         assert run(["trace", str(os.getpid()), "--output", str(tmp_path / "none" / "file")]) == 2
         assert "no folder" in capsys.readouterr().err
 
+    def test_a_file_that_cannot_be_written_is_said_before_it_is_listened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["trace", str(os.getpid()), "--output", str(tmp_path)]) == 2
+        error = capsys.readouterr().err
+        assert f"{str(tmp_path)!r} is a folder" in error and "listening" not in error
+        monkeypatch.setattr("shoal.cli.runs.os.access", lambda *_: False)
+        assert run(["trace", str(os.getpid()), "--output", str(tmp_path / "file")]) == 1
+        assert "permission denied; name a file elsewhere by --output" in capsys.readouterr().err
+
+    def test_ctrl_c_ends_it_with_what_came_until_then(self, stepping: Any, tmp_path: Path) -> None:
+        file = tmp_path / "trace.json"
+        command = [sys.executable, "-m", "shoal.cli", "trace", str(stepping.pid), "--seconds", "600", "--json"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen([*command, "--output", str(file)], env=environment, **pipes) as listening:
+            assert listening.stderr.readline().startswith("listening to")
+            listening.send_signal(signal.SIGINT)
+            out, error = listening.communicate(timeout=BOUND)
+        assert listening.returncode == 130 and "stopped early: by Ctrl-C" in error
+        assert json.loads(out)["output"] == str(file) and "traceEvents" in json.loads(file.read_text())
+
+    def test_of_a_run_whose_process_cannot_be_seen(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "config.json").write_text('{"format": "shoal.run"}')
+        monkeypatch.setattr("shoal.stat.processes.mine", lambda: [])
+        with (tmp_path / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert run(["trace", str(tmp_path)]) == 1
+            assert "a process that cannot be seen from here trains in" in capsys.readouterr().err
+        assert run(["trace", str(tmp_path)]) == 1
+        assert "nobody trains in" in capsys.readouterr().err
+
     def test_of_a_run(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         folder, file = tmp_path / "run", tmp_path / "trace.json"
         with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=folder, total_steps=10**9, num_workers=0) as trainer:
             trainer.start()
-            assert run(["trace", str(folder), "--seconds", "0.2", "--output", str(file)]) == 0
+            child = os.fork()  # it has the lock of the run open as well
+            if child == 0:
+                time.sleep(600)
+            try:
+                assert run(["trace", str(folder), "--seconds", "0.2", "--output", str(file)]) == 0
+            finally:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
         assert {"collect", "update", "infer"} <= {
             event["name"] for event in json.loads(file.read_text())["traceEvents"]
         }
@@ -294,9 +357,43 @@ class TestExplain:
         said = json.loads(capsys.readouterr().out)
         assert said["program"] == "stepping with actions that stay the same" and said["steps"] > 0
 
+    @pytest.fixture
+    def slow(self, tmp_path: Path) -> Iterator[Path]:
+        """Slow-v0, which fails once there is this file."""
+        fails = tmp_path / "fails"
+        gymnasium.register("Slow-v0", Slow, kwargs={"fails": str(fails)})
+        yield fails
+        gymnasium.registry.pop("Slow-v0")
+
+    def test_a_slow_environment_is_explained_by_a_whole_iteration(
+        self, slow: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = ["bench", "--explain", "Slow-v0", "--num-envs", "8", "--num-workers", "2", "--seconds", "0.01"]
+        assert run([*arguments, "--json"]) == 0
+        told = capsys.readouterr()
+        said = json.loads(told.out)
+        assert "Slow-v0: trains for an iteration of 8 environments x 8 steps, and then for 0.01 s" in told.err
+        assert said["steps"] < 512, "a rollout of the preset has 2,048"
+        assert said["parts"]["update"] > 0 and said["parts"]["policy"] > 0
+
+    def test_what_made_the_environment_fail_meanwhile_is_told(
+        self, slow: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listen = Listener.listen
+
+        def failing(self: Listener, seconds: float) -> bool:
+            slow.touch()
+            return listen(self, seconds)
+
+        monkeypatch.setattr(Listener, "listen", failing)
+        arguments = ["bench", "--explain", "Slow-v0", "--num-envs", "2", "--num-workers", "1", "--seconds", "0.5"]
+        assert run(arguments) == 1
+        told = capsys.readouterr()
+        assert "the simulator is gone" in told.err and told.out == ""
+
     def test_it_is_of_one_environment(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["bench", "--explain", "CartPole-v1", "--workload", "noop"]) == 2
-        assert "--explain is of one environment" in capsys.readouterr().err
+        assert "shoal bench --explain does not take --workload" in capsys.readouterr().err
 
     def test_without_steps_there_is_nothing_to_tell(self) -> None:
         with pytest.raises(ValueError, match="has stepped no environments"):

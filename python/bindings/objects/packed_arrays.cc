@@ -20,7 +20,13 @@ constexpr std::size_t kInlineArrayBytes = 2048;
 constexpr std::size_t kLongCopyBytes = 128 * 1024;
 constexpr std::int16_t kOtherType = -1;
 
-enum Flags : std::uint8_t { kReadOnly = 1, kFortran = 2, kInline = 4 };
+/// kByValue: the block is a copy that was made for the message.
+enum Flags : std::uint8_t { kReadOnly = 1, kFortran = 2, kInline = 4, kByValue = 8 };
+
+/// Holds the block of an array that came by value.
+struct OwnBlock {
+  ipc::Block block;
+};
 
 struct Head {
   std::uint64_t heap;
@@ -38,6 +44,21 @@ static_assert(sizeof(Head) == 40);
 using Words = std::array<npy_intp, 2 * NPY_MAXDIMS>;
 
 PyArrayObject* as_array(nb::handle array) { return reinterpret_cast<PyArrayObject*>(array.ptr()); }
+
+/// Whether its elements came by value: they are this process's own, and are copied again when they are sent on.
+bool came_by_value(PyArrayObject* array) {
+  PyObject* owner = reinterpret_cast<PyObject*>(array);
+  while (owner != nullptr && PyArray_Check(owner))
+    owner = PyArray_BASE(reinterpret_cast<PyArrayObject*>(owner));
+  return owner != nullptr && nb::isinstance<OwnBlock>(owner);
+}
+
+/// The block of the heap where its elements lie, for other processes to look at; 0: they are to be copied.
+ipc::Offset shared_block_of(PyArrayObject* array) {
+  if (PyArray_NBYTES(array) == 0 || !ipc::Heap::exists()) return 0;
+  const ipc::Offset around = ipc::Heap::here()->held_around(PyArray_DATA(array));
+  return around != 0 && came_by_value(array) ? 0 : around;
+}
 
 bool is_plain_type(int type_num) {
   return (type_num >= NPY_BOOL && type_num <= NPY_CLONGDOUBLE) || type_num == NPY_HALF;
@@ -184,19 +205,14 @@ bool needs_dtype(nb::handle array) {
          PyDataType_METADATA(PyArray_DESCR(as_array(array))) != nullptr;
 }
 
-bool is_shared_array(nb::handle object) {
-  return ipc::Heap::exists() && PyArray_NBYTES(as_array(object)) > 0 &&
-         ipc::Heap::here()->held_around(PyArray_DATA(as_array(object))) != 0;
-}
+bool is_shared_array(nb::handle object) { return shared_block_of(as_array(object)) != 0; }
 
 std::optional<Packed> pack_array(nb::handle object) {
   PyArrayObject* const array = as_array(object);
   if (!can_be_copied(array)) return std::nullopt;
   Head head = head_of(array);
   const auto bytes = static_cast<std::size_t>(PyArray_NBYTES(array));
-  const ipc::Offset around =
-      bytes > 0 && ipc::Heap::exists() ? ipc::Heap::here()->held_around(PyArray_DATA(array)) : 0;
-  if (around != 0) {
+  if (const ipc::Offset around = shared_block_of(array); around != 0) {
     ipc::Block block = ipc::Block::acquire(around);
     name_block(block, head);
     head.start =
@@ -214,6 +230,7 @@ std::optional<Packed> pack_array(nb::handle object) {
   }
   ipc::Block block = ipc::Block::allocate(bytes);
   copy_elements(array, fortran, block.data());
+  head.flags |= kByValue;
   name_block(block, head);
   return naming(std::move(block), with_words(head, PyArray_DIMS(array), nullptr, 0));
 }
@@ -250,13 +267,14 @@ nb::object unpack_array(std::string_view packed, nb::handle dtype) {
              words.data() + head.dims));
   nb::object array =
       make(std::move(type), head, words, true, block.data() + head.start, NPY_ARRAY_WRITEABLE);
-  if (PyArray_SetBaseObject(as_array(array), nb::cast(std::move(block)).release().ptr()) < 0) {
-    throw nb::python_error();
-  }
+  nb::object owner =
+      head.flags & kByValue ? nb::cast(OwnBlock{std::move(block)}) : nb::cast(std::move(block));
+  if (PyArray_SetBaseObject(as_array(array), owner.release().ptr()) < 0) throw nb::python_error();
   return array;
 }
 
 void bind_packed_arrays(nb::module_& module) {
+  nb::class_<OwnBlock>(module, "OwnBlock", "Holds the elements of an array that came by value.");
   module.def("pack_array", &pack_into, "array"_a, "blocks"_a,
              "The array as bytes for unpack_array(); None for elements that are Python objects. "
              "The block that they name, if any, is appended to `blocks`.");
@@ -282,7 +300,10 @@ void bind_packed_arrays(nb::module_& module) {
         ensure_numpy();
         return PyArray_Check(array.ptr()) && is_shared_array(array);
       },
-      "array"_a, "Whether the array's elements lie in the heap.");
+      "array"_a,
+      "Whether the array's elements lie in the heap, and other processes may look at them: not "
+      "those of one that "
+      "came by value.");
 }
 
 }  // namespace shoal::python

@@ -23,6 +23,7 @@
 #include "shoal/vector/worker_program/native_worker.h"
 #include "shoal/vector/worker_program/pool_worker.h"
 #include "vector/async_io.h"
+#include "vector/calls.h"
 #include "vector/faults.h"
 #include "vector/py_stepper.h"
 #include "waiting.h"
@@ -49,7 +50,7 @@ void take(nb::dict& given, const char* key, Set set) {
 /// ones.
 vector::Options options_of(const nb::dict& keywords) {
   vector::Options options;
-  options.interrupt_check = check_signals;
+  options.interrupt_check = check_call;
   nb::dict left;
   left.update(keywords);
   take<std::string>(left, "autoreset_mode", [&](const std::string& name) {
@@ -186,14 +187,14 @@ void bind_async_io(nb::module_& module) {
   bind_readiness(io);
   io.def(nb::init<const EnvsPtr&, nb::handle, nb::handle, bool>(), "envs"_a, "observation_space"_a,
          "action_space"_a, "episode_statistics"_a = false)
-      .def("send", &AsyncIo::send, "actions"_a.none(), "env_ids"_a.none())
-      .def("send_reset", &AsyncIo::send_reset, "seeds"_a.none(), "mask"_a.none())
-      .def("recv", &AsyncIo::recv, "timeout"_a.none())
-      .def("discard", &AsyncIo::discard, "timeout"_a.none())
-      .def("reset_async", &AsyncIo::reset_async, "seeds"_a.none(), "mask"_a.none())
-      .def("step_async", &AsyncIo::step_async, "actions"_a.none())
-      .def("reset_wait", &AsyncIo::reset_wait, "timeout"_a.none())
-      .def("step_wait", &AsyncIo::step_wait, "timeout"_a.none())
+      .def("send", in_call(&AsyncIo::send), "actions"_a.none(), "env_ids"_a.none())
+      .def("send_reset", in_call(&AsyncIo::send_reset), "seeds"_a.none(), "mask"_a.none())
+      .def("recv", in_call(&AsyncIo::recv), "timeout"_a.none())
+      .def("discard", in_call(&AsyncIo::discard), "timeout"_a.none())
+      .def("reset_async", in_call(&AsyncIo::reset_async), "seeds"_a.none(), "mask"_a.none())
+      .def("step_async", in_call(&AsyncIo::step_async), "actions"_a.none())
+      .def("reset_wait", in_call(&AsyncIo::reset_wait), "timeout"_a.none())
+      .def("step_wait", in_call(&AsyncIo::step_wait), "timeout"_a.none())
       .def("infos", &AsyncIo::infos)
       .def("final_observation", &AsyncIo::final_observation, "slot"_a)
       .def("has_final", &AsyncIo::has_final)

@@ -488,6 +488,17 @@ process::ErrorReport PyStepper::describe_exception() const {
   return report;
 }
 
+bool PyStepper::is_interrupt(const std::exception_ptr& thrown) const {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const nb::python_error& error) {
+    const nb::gil_scoped_acquire gil;
+    return !error.matches(PyExc_Exception);  // KeyboardInterrupt, SystemExit
+  } catch (...) {
+    return false;
+  }
+}
+
 bool PyStepper::can_rebuild() const {
   nb::gil_scoped_acquire gil;
   return nb::cast<bool>(face_.attr("can_rebuild")());

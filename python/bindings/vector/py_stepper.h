@@ -73,6 +73,7 @@ class PyStepper final : public vector::Stepper {
   void begin_step() override;
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
+  bool is_interrupt(const std::exception_ptr& thrown) const override;
   bool can_rebuild() const override;
   void discard(int i) override;
   bool is_gone(int i) const override { return !envs_[static_cast<std::size_t>(i)].env; }

@@ -26,6 +26,7 @@
 #include "shoal/vector/sync/process_vector_env.h"
 #include "shoal/vector/vector_env.h"
 #include "vector/batch_io.h"
+#include "vector/calls.h"
 #include "vector/faults.h"
 #include "vector/py_stepper.h"
 #include "vector/spaces.h"
@@ -64,7 +65,7 @@ vector::Options options(const std::string& autoreset_mode, const nb::dict& fault
   vector::Options options;
   options.autoreset_mode = vector::autoreset_mode_from_name(autoreset_mode);
   options.faults = fault_policy(faults);
-  options.interrupt_check = check_signals;
+  options.interrupt_check = check_call;
   return options;
 }
 
@@ -156,7 +157,7 @@ void restore(VectorEnv& envs, const std::vector<int>& ids, const nb::list& state
   vector::restore(envs, ids, all);
 }
 
-void close(VectorEnv& envs, std::optional<double> timeout) {
+void close_now(VectorEnv& envs, std::optional<double> timeout) {
   const nb::gil_scoped_release unlocked;
   if (timeout) {
     envs.close_within(milliseconds(*timeout));
@@ -174,6 +175,19 @@ void close(VectorEnv& envs, std::optional<double> timeout) {
   process::RemoteError first = outcome.failures.front();
   for (std::size_t i = 1; i < outcome.failures.size(); ++i) first.also(outcome.failures[i]);
   throw first;
+}
+
+/// In a handler of a signal that came in the midst of a call it is closed as that call ends, which it does soon.
+void close(const EnvsPtr& envs, std::optional<double> timeout) {
+  vector::CallGate& gate = envs->gate();
+  gate.close([envs, timeout] { close_now(*envs, timeout); },
+             [&](os::Deadline until) {
+               {
+                 const nb::gil_scoped_release unlocked;
+                 gate.await_leaving(until);
+               }
+               check_signals();
+             });
 }
 
 nb::dict stats(const VectorEnv& envs) {
@@ -235,14 +249,14 @@ void bind_batch_io(nb::module_& module) {
   io.def(nb::init<EnvsPtr, nb::handle, nb::handle, bool, bool, bool>(), "envs"_a,
          "observation_space"_a, "action_space"_a, "copy"_a, "exact"_a = false,
          "episode_statistics"_a = false)
-      .def("reset_async", &BatchIo::reset_async, "seeds"_a.none(), "mask"_a.none())
-      .def("step_async", &BatchIo::step_async, "actions"_a.none())
+      .def("reset_async", in_call(&BatchIo::reset_async), "seeds"_a.none(), "mask"_a.none())
+      .def("step_async", in_call(&BatchIo::step_async), "actions"_a.none())
       .def_prop_ro("sends_actions", &BatchIo::sends_actions)
-      .def("store_actions", &BatchIo::store_actions, "actions"_a.none())
-      .def("step_stored", &BatchIo::step_stored)
+      .def("store_actions", in_call(&BatchIo::store_actions), "actions"_a.none())
+      .def("step_stored", in_call(&BatchIo::step_stored))
       .def("fits", &BatchIo::fits, "actions"_a.none())
-      .def("reset_wait", &BatchIo::reset_wait, "timeout"_a.none())
-      .def("step_wait", &BatchIo::step_wait, "timeout"_a.none())
+      .def("reset_wait", in_call(&BatchIo::reset_wait), "timeout"_a.none())
+      .def("step_wait", in_call(&BatchIo::step_wait), "timeout"_a.none())
       .def("infos", &BatchIo::infos)
       .def("final_observation", &BatchIo::final_observation, "row"_a)
       .def("environments_changed", &BatchIo::environments_changed)
@@ -293,6 +307,7 @@ void bind_vector(nb::module_& module) {
       .def(
           "request",
           [](VectorEnv& envs, int worker, const nb::bytes& message, std::optional<double> timeout) {
+            const vector::CallGate::Inside inside(envs.gate());
             std::vector<std::byte> reply;
             {
               const nb::gil_scoped_release unlocked;
@@ -301,13 +316,14 @@ void bind_vector(nb::module_& module) {
             return to_bytes(reply);
           },
           "worker"_a, "message"_a, "timeout"_a = nb::none())
-      .def("request_async", &request_async, "messages"_a)
-      .def("request_wait", &request_wait, "timeout"_a = nb::none())
-      .def("snapshot", &snapshot, "ids"_a, "The states of these environments, as bytes.")
-      .def("restore", &restore, "ids"_a, "states"_a)
+      .def("request_async", in_call(&request_async), "messages"_a)
+      .def("request_wait", in_call(&request_wait), "timeout"_a = nb::none())
+      .def("snapshot", in_call(&snapshot), "ids"_a, "The states of these environments, as bytes.")
+      .def("restore", in_call(&restore), "ids"_a, "states"_a)
       .def(
           "set_reset_options",
           [](VectorEnv& envs, std::string_view options) {
+            const vector::CallGate::Inside inside(envs.gate());
             const nb::gil_scoped_release unlocked;
             vector::set_reset_options(envs, options);
           },

@@ -28,6 +28,9 @@ class Block:
     @property
     def address(self) -> int: ...
 
+class OwnBlock:
+    """Holds the elements of an array that came by value."""
+
 def pack_array(array: object, blocks: list[Any]) -> Any:
     """
     The array as bytes for unpack_array(); None for elements that are Python objects. The block that they name, if any, is appended to `blocks`.
@@ -41,7 +44,9 @@ def needs_dtype(array: object) -> bool:
     """Whether unpack_array() must be given the array's dtype."""
 
 def is_shared_array(array: object) -> bool:
-    """Whether the array's elements lie in the heap."""
+    """
+    Whether the array's elements lie in the heap, and other processes may look at them: not those of one that came by value.
+    """
 
 def add_packer(type: object, packer: object, module: str) -> None:
     """

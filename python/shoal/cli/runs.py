@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -47,14 +46,9 @@ def why_unwritable(path: Path) -> str | None:
 
 def is_trained_in(run_dir: Path) -> bool:
     """Whether a process trains in the folder of a run now."""
-    try:
-        with (run_dir / "lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return False
+    from shoal.stat.runs import is_trained_in
+
+    return is_trained_in(run_dir)
 
 
 def command(*words: str | Path) -> str:

@@ -64,7 +64,7 @@ def stat(
 
 
 def _of(target: str | None, runs: Path) -> dict[str, Any]:
-    from shoal.stat import snapshot
+    from shoal.stat import VERSION, snapshot
 
     if target is None:
         return snapshot(runs)
@@ -74,12 +74,12 @@ def _of(target: str | None, runs: Path) -> dict[str, Any]:
         return {name: _only(value, lambda each: each["pid"] == pid) for name, value in seen.items()}
     if _is_folder(target):
         folder = Path(target).resolve()
-        seen = snapshot(folder.parent, sys.maxsize)
+        seen = snapshot(folder)
         return {name: _only(value, lambda each: each.get("run_dir") == str(folder)) for name, value in seen.items()}
     from shoal.serve.observing import observe
 
     service = observe(target)
-    return {"services": [] if service is None else [service]}
+    return {"version": VERSION, "time": time.time(), "services": [] if service is None else [service]}
 
 
 def _is_folder(target: str) -> bool:
@@ -93,9 +93,12 @@ def _only(value: Any, wanted: Any) -> Any:
 def _absence(target: str | None, runs: Path) -> str:
     """Why nothing is shown, in one line."""
     from shoal.serve.observing import absence
+    from shoal.stat.processes import in_a_container
 
     if target is None:
         return f"nothing of Shoal's runs on this machine for this user, and there are no runs in {str(runs)!r} (--runs)"
+    if why := in_a_container(target):
+        return why
     if target.isdecimal():
         return f"process {target} has nothing of Shoal's, or there is no such process of this user"
     if _is_folder(target):

@@ -38,9 +38,10 @@ def tables(seen: dict[str, Any], before: dict[str, Any] | None = None, workers: 
     services = seen.get("services", [])
     if services:
         lines.append("")
+    rate = _Rate({**seen, "models": _models(seen)}, before and {**before, "models": _models(before)}, "models")
     for service in services:
         lines += [f"{service['address']}  made by process {service['pid']}, {_instances(service)}"]
-        lines += [f"  {name}  {_line(model, service['seconds'])}" for name, model in service["models"].items()]
+        lines += [f"  {model['name']}  {_line(model, rate)}" for model in _models_of(service)]
     if len(lines) == 1:
         lines.append("nothing runs")
     return "\n".join(lines)
@@ -284,7 +285,24 @@ def _instances(service: dict[str, Any]) -> str:
     return "1 server" if n == 1 else f"{n} servers"
 
 
-def _line(model: dict[str, Any], seconds: float) -> str:
+def _models(seen: dict[str, Any]) -> list[dict[str, Any]]:
+    return [model for service in seen.get("services", []) for model in _models_of(service)]
+
+
+def _models_of(service: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of a service, each with its name, what tells it from those of other services, and its rate of all time."""
+    return [
+        {
+            **model,
+            "id": (service["address"], name),
+            "name": name,
+            "rows_per_second": model["rows"] / max(service["seconds"], 1e-9),
+        }
+        for name, model in service["models"].items()
+    ]
+
+
+def _line(model: dict[str, Any], rate: _Rate) -> str:
     """One model's counters."""
 
     def ms(values: dict[str, Any], part: str) -> str:
@@ -293,7 +311,7 @@ def _line(model: dict[str, Any], seconds: float) -> str:
     latency, wait = model["latency"], model["queue_wait"]
     parts = [
         f"{model['clients']} clients",
-        f"{model['rows']:,} rows ({model['rows'] / max(seconds, 1e-9):,.1f}/s)",
+        f"{model['rows']:,} rows ({rate(model, 'rows', model['rows_per_second'])}/s)",
         f"{model['batch_rows']['mean']:.2g} a batch",
         f"latency p50 {ms(latency, 'p50')} p99 {ms(latency, 'p99')} ms",
         f"waiting p50 {ms(wait, 'p50')} p99 {ms(wait, 'p99')} ms",

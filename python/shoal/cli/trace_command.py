@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from shoal.cli import completion
 from shoal.cli.console import closing_json, fail, note, wrong_use
+from shoal.cli.runs import read_config, why_unwritable
+
+if TYPE_CHECKING:
+    from shoal.trace import Listener
+
+
+_FULL = "there is no room for more; a shorter time (--seconds) is enough"
+_INTERRUPTED = "by Ctrl-C"
 
 
 def register(app: typer.Typer) -> None:
@@ -29,12 +38,11 @@ def trace(
     """Write a timeline of steps, waits, copies, inference and updates, for ui.perfetto.dev.
 
     Of a program that runs already, with its workers and all else that it has started. It goes on as before, and is
-    a little slower for so long.
+    a little slower for so long. Ctrl-C ends it before, with a timeline of what came until then.
     """
     from shoal.trace import Listener
 
-    if not output.parent.is_dir():
-        wrong_use(f"there is no folder {str(output.parent)!r} to write {output.name} to (--output)")
+    _check_output(output)
     pids = _processes_of(target)
     try:
         listener = Listener(pids)
@@ -42,14 +50,13 @@ def trace(
         fail(str(error))
     if not listener.processes:
         fail(_absence(target))
-    note(f"listening to {_count(listener.processes, 'process')} for {seconds:g} s")
-    full = listener.listen(seconds)
+    why_early = _listen(listener, seconds)
     processes = listener.stop()
     listener.write(output)
     events = sum(len(process["span"]) for process in processes)
     lost = sum(process["lost"] for process in processes)
-    if full:
-        note("stopped early: there is no room for more; a shorter time (--seconds) is enough")
+    if why_early:
+        note(f"stopped early: {why_early}")
     if lost:
         note(f"{_count(lost, 'span')} of {events + lost:,} came faster than they were read, and are missing")
     note(
@@ -57,6 +64,27 @@ def trace(
     )
     if json:
         closing_json({"output": str(output), "processes": len(processes), "spans": events, "lost": lost})
+    if why_early == _INTERRUPTED:
+        raise typer.Exit(130)
+
+
+def _check_output(file: Path) -> None:
+    """Before it is listened: what came could not be written, and is not to be had again."""
+    if not file.parent.is_dir():
+        wrong_use(f"there is no folder {str(file.parent)!r} to write {file.name} to (--output)")
+    if file.is_dir():
+        wrong_use(f"{str(file)!r} is a folder; name a file in it by --output")
+    if why := why_unwritable(file):
+        fail(f"cannot write to {str(file)!r}: {why}; name a file elsewhere by --output")
+
+
+def _listen(listener: Listener, seconds: float) -> str | None:
+    """Why it did not listen for so long; None: it did."""
+    try:
+        note(f"listening to {_count(listener.processes, 'process')} for {seconds:g} s")
+        return _FULL if listener.listen(seconds) else None
+    except KeyboardInterrupt:
+        return _INTERRUPTED
 
 
 def _count(number: int, what: str) -> str:
@@ -75,21 +103,29 @@ def _processes_of(target: str | None) -> Callable[[], Iterable[int]]:
 
 
 def _trainer_of(target: str) -> int:
-    from shoal.cli.runs import read_config
     from shoal.stat.processes import mine
-    from shoal.stat.runs import of_processes
+    from shoal.stat.runs import of_processes, trainer_in
 
     folder = Path(target).resolve()
     read_config(folder)
-    pid = of_processes(mine()).get(str(folder))
-    if pid is None:
+    trained, pid = trainer_in(folder, of_processes(mine()))
+    if not trained:
         fail(f"nobody trains in {target!r} now; shoal stat {target} says what became of it")
+    if pid is None:
+        fail(
+            f"a process that cannot be seen from here trains in {target!r}: another user's, or a container's; "
+            "shoal trace sees it where that runs"
+        )
     return pid
 
 
 def _absence(target: str | None) -> str:
+    from shoal.stat.processes import in_a_container
+
     if target is None:
         return "no program of this user has anything of Shoal's to trace: vector environments, training, model services"
+    if why := in_a_container(target):
+        return why
     if target.isdecimal():
         return (
             f"process {target} has nothing of Shoal's to trace (vector environments, training, model services), "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _ROOT = Path("/sys/fs/cgroup")
 
@@ -15,19 +16,36 @@ def number(
     file: str, legacy: str | None = None, root: Path = _ROOT, groups: Path = Path("/proc/self/cgroup")
 ) -> int | None:
     """The smallest number in `file` (version 2) or `legacy` ("controller/file" of version 1); None if unlimited."""
+    found = (_number(path) for path in _files(file, legacy, root, groups))
+    return min((each for each in found if each is not None), default=None)
+
+
+class Memory(NamedTuple):
+    """Of one group, in bytes."""
+
+    limit: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        return self.limit - self.used
+
+
+def memory(total: int, root: Path = _ROOT, groups: Path = Path("/proc/self/cgroup")) -> Memory | None:
+    """Of the groups with a limit below `total` bytes, the one with the least left: an outer one counts what others in it use, too."""
     found = []
-    for text in _texts(file, legacy, root, groups):
-        word = text.split()[0] if text.split() else "max"
-        if word.lstrip("-").isdigit() and 0 <= int(word) < 1 << 60:
-            found.append(int(word))
-    return min(found, default=None)
+    for file in _files("memory.max", "memory/memory.limit_in_bytes", root, groups):
+        used = "memory.current" if file.name == "memory.max" else "memory.usage_in_bytes"
+        if (limit := _number(file)) is not None and limit < total:
+            found.append(Memory(limit, _number(file.with_name(used)) or 0))
+    return min(found, key=lambda each: each.left, default=None)
 
 
 def cpus(root: Path = _ROOT, groups: Path = Path("/proc/self/cgroup")) -> float | None:
     """The CPUs' worth of time that the quota allows; None if there is none."""
     found = []
-    for text in _texts("cpu.max", None, root, groups):
-        quota, _, period = text.partition(" ")
+    for file in _files("cpu.max", None, root, groups):
+        quota, _, period = _text(file).partition(" ")
         if quota.isdigit() and period.strip().isdigit():
             found.append(int(quota) / int(period))
     quota_us = number("", "cpu/cpu.cfs_quota_us", root, groups)
@@ -37,7 +55,22 @@ def cpus(root: Path = _ROOT, groups: Path = Path("/proc/self/cgroup")) -> float 
     return min(found, default=None)
 
 
-def _texts(file: str, legacy: str | None, root: Path, groups: Path) -> Iterator[str]:
+def _text(file: Path) -> str:
+    """Nothing of what is not there."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _number(file: Path) -> int | None:
+    """None if it says that there is no limit, or is not there."""
+    word = (_text(file).split() or ["max"])[0]
+    return int(word) if word.lstrip("-").isdigit() and 0 <= int(word) < 1 << 60 else None
+
+
+def _files(file: str, legacy: str | None, root: Path, groups: Path) -> Iterator[Path]:
+    """Of each group on the way up, be it there or not."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:
@@ -50,14 +83,11 @@ def _texts(file: str, legacy: str | None, root: Path, groups: Path) -> Iterator[
             yield from _up(root / name, path, legacy.split("/", 1)[1])
 
 
-def _up(top: Path, path: str, file: str) -> Iterator[str]:
+def _up(top: Path, path: str, file: str) -> Iterator[Path]:
     # In a container the path may name a group outside of what is mounted: the walk ends at the mount either way.
     folder = top / path.lstrip("/")
     while True:
-        try:
-            yield (folder / file).read_text().strip()
-        except OSError:
-            pass
+        yield folder / file
         if folder == top or top not in folder.parents:
             return
         folder = folder.parent

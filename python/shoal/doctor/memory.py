@@ -24,12 +24,11 @@ def examine() -> list[Finding]:
 def _memory() -> Finding:
     table = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M))
     available = int(table["MemAvailable"]) * 1024
-    value = f"{int(table['MemTotal']) * 1024 / _GIB:.1f} GiB, {available / _GIB:.1f} available"
-    limit = cgroup.number("memory.max", "memory/memory.limit_in_bytes")
-    if limit is not None and limit < int(table["MemTotal"]) * 1024:
-        used = cgroup.number("memory.current", "memory/memory.usage_in_bytes") or 0
-        value += f"; this container: {limit / _GIB:.1f} GiB, {used / _GIB:.1f} used"
-        available = min(available, limit - used)
+    total = int(table["MemTotal"]) * 1024
+    value = f"{total / _GIB:.1f} GiB, {available / _GIB:.1f} available"
+    if (group := cgroup.memory(total)) is not None:
+        value += f"; this container: {group.limit / _GIB:.1f} GiB, {group.used / _GIB:.1f} used"
+        available = min(available, group.left)
     if available < _GIB:
         return Finding(_AREA, "memory", value, "warn", "little is left: the kernel may kill a worker (exit by SIGKILL)")
     return Finding(_AREA, "memory", value)

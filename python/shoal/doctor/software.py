@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.machinery
 import importlib.metadata
+import importlib.util
 import platform
 import sys
 
@@ -37,15 +38,24 @@ def _python() -> Finding:
 def _core() -> Finding:
     from shoal._version import __version__
 
+    advice = "build it: call ./shoal in a source folder, or pip install the package again"
+    if not _is_built():
+        python = ".".join(platform.python_version_tuple()[:2])
+        return Finding(_AREA, "extension modules", f"not built for Python {python}", "fail", advice)
     try:
         core = importlib.import_module("shoal._core")
     except ImportError as error:
-        advice = "build it: call ./shoal in a source folder, or pip install the package again"
         return Finding(_AREA, "extension modules", f"_core does not load: {error}", "fail", advice)
     if core.version != __version__:
         advice = "call ./shoal, or pip install the package again, so that both are of one version"
         return Finding(_AREA, "extension modules", f"_core {core.version}, Python files {__version__}", "fail", advice)
     return Finding(_AREA, "extension modules", f"shoal {__version__}")
+
+
+def _is_built() -> bool:
+    """Whether there is an extension module for this Python, be it one that does not load. Else `_core.py` is in its place."""
+    spec = importlib.util.find_spec("shoal._core")
+    return spec is not None and (spec.origin or "").endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
 
 
 def _torch() -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from shoal import _core
-from shoal.stat.processes import descriptors, memory_of
+from shoal.stat.processes import File, descriptors, file_of, memory_of
 
 __all__ = ["Found", "boards", "collector", "environments", "listening", "pool", "remote"]
 
@@ -26,28 +26,20 @@ class Found(NamedTuple):
 
 def boards(pids: Iterable[int]) -> list[Found]:
     """Those that these processes hold, each once, without those whose object has ended."""
-    found: dict[tuple[int, int], Found] = {}
+    found: dict[File, Found] = {}
     for pid in pids:
         segments: dict[int, str] = {}
         for path, what in descriptors(pid):
             if what.startswith(_SEGMENTS):
-                if (file := _identity(path)) is not None:
+                if (file := file_of(path)) is not None:
                     segments[file[1]] = path
             elif what.startswith(f"/memfd:{_core.board.NAME} "):
-                file = _identity(path)
+                file = file_of(path)
                 if file is None or (file in found and found[file].board["pid"] != pid):
                     continue
                 if (board := _read(path, _core.board.read)) is not None and not board["ended"]:
                     found[file] = Found(file[1], board, segments)
     return list(found.values())
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _read(path: str, read: Any) -> Any:
@@ -72,7 +64,8 @@ def environments(found: Found) -> dict[str, Any]:
     workers = [
         worker for worker in workers if worker["pid"] or worker["state"] != "starting"
     ]  # threads are no processes
-    state = _CALLS[counts["call"]] if 0 <= counts["call"] < len(_CALLS) else "idle"
+    backend = board["kind"].partition(" ")[2]  # it has none until its environments are built
+    state = "starting" if not backend else _CALLS[counts["call"]] if 0 <= counts["call"] < len(_CALLS) else "idle"
     since = _age(counts["since_ns"]) if counts["since_ns"] else board["seconds"]
     at_work = [worker["state_seconds"] for worker in workers if worker["state"] == "stepping"]
     if state == "idle" and at_work:  # and the caller does something else meanwhile
@@ -80,7 +73,7 @@ def environments(found: Found) -> dict[str, Any]:
     return {
         "id": found.id,
         "title": board["title"],
-        "backend": board["kind"].partition(" ")[2],
+        "backend": backend,
         **_maker(board, state),
         "state_seconds": since,
         "envs": counts["envs"],

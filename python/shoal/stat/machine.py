@@ -10,7 +10,7 @@ from typing import Any
 from shoal.serve.observing import observe, services
 from shoal.stat import runs
 from shoal.stat.boards import Found, boards, collector, environments, listening, pool, remote
-from shoal.stat.processes import command_of, memory_of, mine
+from shoal.stat.processes import File, command_of, file_of, memory_of, mine
 
 __all__ = ["VERSION", "snapshot"]
 
@@ -37,7 +37,7 @@ def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
     has the `pid` of its maker and a `state`, which is "killed" for what its maker has left behind.
 
     Args:
-        folder: runs that have ended are looked for there; None: only those that go on.
+        folder: runs that have ended are looked for there, or that of one run; None: only those that go on.
         most: so many of them, the youngest.
     """
     pids = mine()
@@ -51,13 +51,22 @@ def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
             except KeyError:  # a board of another Shoal, with other counters
                 continue
     seen["services"] = [service for service in map(observe, services()) if service is not None]
-    training = runs.of_processes(pids)
-    ended = [] if folder is None else [path.resolve() for path in runs.runs_in(folder, most)]
-    seen["runs"] = [runs.run(Path(path), training.get(path)) for path in dict.fromkeys([*training, *map(str, ended)])]
+    trainings = runs.of_processes(pids)
+    seen["runs"] = [runs.run(path, *runs.trainer_in(path, trainings)) for path in _run_folders(trainings, folder, most)]
     _add_memory(seen)
     for name in ("environments", "pools", "collectors", "remote_collectors", "listening_services", "runs"):
         seen[name].sort(key=lambda each: (_RANKS.get(each["state"], 1), each["pid"] or 0))
     return seen
+
+
+def _run_folders(trainings: dict[File, runs.Training], folder: Path | None, most: int) -> list[Path]:
+    """Of each run one, be it there under several names: the one in `folder` before others."""
+    found = [] if folder is None else [path.resolve() for path in runs.runs_in(folder, most)]
+    found += [training.folder for training in trainings.values() if training.folder is not None]
+    each: dict[Any, Path] = {}
+    for path in found:
+        each.setdefault(file_of(path) or path, path)
+    return list(each.values())
 
 
 def _add_memory(seen: dict[str, Any]) -> None:

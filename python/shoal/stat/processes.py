@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["command_of", "descriptors", "memory_of", "mine"]
+__all__ = ["File", "command_of", "descriptors", "file_of", "in_a_container", "locker_of", "memory_of", "mine", "numbers_its_own", "parent_of"]
+
+File = tuple[int, int]
+"""Device and inode: the same file, whatever it is called."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -18,11 +22,26 @@ def mine() -> list[int]:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                if entry.stat().st_uid == os.getuid():
+                if entry.stat().st_uid == os.getuid() and not numbers_its_own(int(entry.name)):
                     found.append(int(entry.name))
             except OSError:
                 continue
     return sorted(found)
+
+
+def numbers_its_own(pid: int) -> bool:
+    """Whether a process is in a container: the numbers of processes that it writes down are of others here."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return False
+
+
+def in_a_container(target: str) -> str | None:
+    """Why nothing is shown of the process with this number, where that is the reason."""
+    if not target.isdecimal() or not numbers_its_own(int(target)):
+        return None
+    return f"process {target} is in a container, which numbers its processes itself: look from inside (docker exec)"
 
 
 def descriptors(pid: int) -> Iterator[tuple[str, str]]:
@@ -38,6 +57,35 @@ def descriptors(pid: int) -> Iterator[tuple[str, str]]:
             yield path, os.readlink(path)
         except OSError:
             continue
+
+
+def file_of(path: str | Path) -> File | None:
+    """None where there is none, or it may not be seen."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def locker_of(descriptor: str) -> int | None:
+    """Who took the exclusive flock() that this descriptor (descriptors()) holds: of a fork's, the process that was forked.
+    None: nobody, or the file's system keeps its locks to itself, as those of FUSE may."""
+    try:
+        text = Path(descriptor.replace("/fd/", "/fdinfo/")).read_text()
+    except OSError:
+        return None
+    found = re.search(r"^lock:\s+\d+: FLOCK\s+\w+\s+WRITE (\d+) ", text, re.MULTILINE)
+    return None if found is None else int(found[1])
+
+
+def parent_of(pid: int) -> int:
+    """0 where there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[1])
 
 
 def memory_of(pid: int) -> int:

@@ -2,69 +2,135 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from shoal.stat.processes import descriptors
+from shoal.stat.processes import File, descriptors, file_of, locker_of, parent_of
 
-__all__ = ["is_run", "of_processes", "run", "runs_in"]
+__all__ = ["Training", "is_run", "is_trained_in", "of_processes", "run", "runs_in", "trainer_in"]
 
 _TAIL = 65536
 
 
-def of_processes(pids: Iterable[int]) -> dict[str, int]:
-    """The directories that these processes train in, and who does: whoever has the lock open."""
-    found: dict[str, int] = {}
+class Training(NamedTuple):
+    """A lock of a run that is held."""
+
+    folder: Path | None
+    """The run. None: what its process calls so is something else here, as with the folders of a container."""
+    pid: int | None
+    """Who trains. None: it has ended, and a process that it had forked has the lock still."""
+
+
+def of_processes(pids: Iterable[int]) -> dict[File, Training]:
+    """What these processes train, by the file that is the lock: who took it trains."""
+    holders: dict[File, dict[int, str]] = {}
+    folders: dict[File, Path] = {}
     for pid in pids:
-        for _, what in descriptors(pid):
-            folder, _, name = what.rpartition("/")
-            if name == "lock" and is_run(Path(folder)):
-                found[folder] = pid
-    return found
+        for path, what in descriptors(pid):
+            if not what.endswith("/lock") or (file := file_of(path)) is None:
+                continue
+            holders.setdefault(file, {})[pid] = path
+            if file_of(what) == file and is_run(Path(what).parent):
+                folders[file] = Path(what).parent
+    trainings = {file: _training(folders.get(file), those) for file, those in holders.items()}
+    return {file: training for file, training in trainings.items() if training is not None}
+
+
+def _training(folder: Path | None, holders: dict[int, str]) -> Training | None:
+    """Of the processes that have a lock open, who took it: the others were forked. None: nobody holds it any more."""
+    lockers = set(map(locker_of, holders.values())) - {None}
+    if lockers:
+        return Training(folder, next(iter(lockers & holders.keys()), None))
+    if not _is_locked(next(iter(holders.values()))):
+        return None
+    return Training(folder, min(pid for pid in holders if parent_of(pid) not in holders))
+
+
+def trainer_in(folder: Path, seen: dict[File, Training]) -> tuple[bool, int | None]:
+    """Whether a run is trained, and by which process; None: by nobody, or by one that cannot be seen from here.
+
+    Args:
+        seen: of_processes().
+    """
+    lock = file_of(folder / "lock")
+    if lock is not None and lock in seen:
+        pid = seen[lock].pid
+        return pid is not None, pid
+    return is_trained_in(folder), None
+
+
+def is_trained_in(folder: Path) -> bool:
+    """Whether somebody holds the lock of a run, be it a process that cannot be seen from here."""
+    return _is_locked(folder / "lock")
+
+
+def _is_locked(lock: str | Path) -> bool:
+    try:
+        with open(lock) as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def runs_in(folder: Path, most: int) -> list[Path]:
-    """Those in a folder, the youngest first."""
-    found = [path for path in folder.glob("*") if is_run(path)]
-    return sorted(found, key=lambda path: (path / "config.json").stat().st_mtime, reverse=True)[:most]
+    """Those in a folder, the youngest first; of the folder of a run that one."""
+    if is_run(folder):
+        return [folder]
+    return sorted(filter(is_run, folder.glob("*")), key=_began, reverse=True)[:most]
+
+
+def _began(folder: Path) -> float:
+    try:
+        return os.stat(folder / "config.json").st_mtime
+    except OSError:  # it was removed meanwhile
+        return 0.0
 
 
 def is_run(folder: Path) -> bool:
     return _read(folder / "config.json").get("format") == "shoal.run"
 
 
-def run(folder: Path, pid: int | None) -> dict[str, Any]:
-    """Of what its directory says. `pid`: who trains in it; None: nobody."""
+def run(folder: Path, trained: bool, pid: int | None) -> dict[str, Any]:
+    """Of what its directory says, and of who trains in it (trainer_in())."""
     config, result = _read(folder / "config.json"), _read(folder / "result.json")
     told = config.get("config")
     options: dict[str, Any] = told if isinstance(told, dict) else {}
     records = _last_records(folder / "progress.jsonl")
-    steps = max((record.get("step", 0) for record in records), default=0)
-    over = bool(result) and result.get("steps", 0) >= steps
+    steps = max((_number(record, "step") or 0 for record in records), default=0)
+    steps_at_end = _number(result, "steps") or 0
+    ended = bool(result) and steps_at_end >= steps and not trained
     merged: dict[str, Any] = {}
     for record in records:
         merged |= record
-    if over and pid is None:
-        steps = result["steps"]
     return {
         "run_dir": str(folder),
         "pid": pid,
-        "state": "training" if pid is not None else "ended" if over else "killed",
-        "ending": result.get("ending") if over and pid is None else None,
+        "state": "training" if trained else "ended" if ended else "killed",
+        "ending": result.get("ending") if ended else None,
         "environment": config.get("env"),
         "algorithm": config.get("algorithm"),
-        "envs": options.get("num_envs"),
-        "steps": steps,
-        "total_steps": options.get("total_steps"),
-        "seconds": merged.get("seconds"),
-        "steps_per_second": merged.get("time/fps"),
-        "mean_return": result.get("mean_return") if over and pid is None else merged.get("rollout/ep_rew_mean"),
+        "envs": _number(options, "num_envs"),
+        "steps": steps_at_end if ended else steps,
+        "total_steps": _number(options, "total_steps"),
+        "seconds": _number(merged, "seconds"),
+        "steps_per_second": _number(merged, "time/fps"),
+        "mean_return": _number(result, "mean_return") if ended else _number(merged, "rollout/ep_rew_mean"),
         "record_seconds": _age(folder),
     }
+
+
+def _number(values: dict[str, Any], name: str) -> Any:
+    """None for what is no number, or an integer that no counter has: who looks at many runs gets past an odd one."""
+    value = values.get(name)
+    return value if type(value) is float or (type(value) is int and value.bit_length() < 64) else None
 
 
 def _age(folder: Path) -> float | None:
@@ -82,7 +148,7 @@ def _read(file: Path) -> dict[str, Any]:
     """Nothing for what is not there, or no JSON."""
     try:
         values = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}
 
@@ -99,7 +165,7 @@ def _last_records(file: Path) -> list[dict[str, Any]]:
     for line in lines[-50:]:
         try:
             record = json.loads(line)
-        except ValueError:  # the first, cut off
+        except (ValueError, RecursionError):  # the first, cut off; or damaged
             continue
         if isinstance(record, dict):
             records.append(record)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from shoal import _core
 from shoal.stat.boards import boards
-from shoal.stat.processes import descriptors, mine
+from shoal.stat.processes import descriptors, mine, parent_of
 
 __all__ = ["family", "recorders"]
 
@@ -17,7 +16,7 @@ def family(pid: int) -> set[int]:
     known = mine()
     children: dict[int, list[int]] = {}
     for process in known:
-        children.setdefault(_parent_of(process), []).append(process)
+        children.setdefault(parent_of(process), []).append(process)
     found: set[int] = set()
     new = {pid} & set(known)
     while new:
@@ -25,14 +24,6 @@ def family(pid: int) -> set[int]:
         started = {child for parent in new for child in children.get(parent, ())}
         new = (started | _workers_of(new)) - found
     return found
-
-
-def _parent_of(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    return int(text.rpartition(")")[2].split()[1])
 
 
 def _workers_of(pids: set[int]) -> set[int]:

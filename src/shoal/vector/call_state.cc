@@ -60,12 +60,18 @@ void CallState::begin_reset(std::span<const std::uint8_t> mask) {
       if (mask[i] != 0) never_reset_[i] = 0;
     }
   }
+  interrupted_ = false;
   all_reset_ = std::find(never_reset_.begin(), never_reset_.end(), 1) == never_reset_.end();
   call_ = Call::kReset;
 }
 
 void CallState::begin_step() {
   require_idle("step");
+  if (interrupted_) {
+    throw InvalidState(
+        "step: the call before was interrupted in the midst of an environment; reset() all of them "
+        "first");
+  }
   if (!all_reset_) {
     const auto first = std::find(never_reset_.begin(), never_reset_.end(), 1);
     throw InvalidState(
@@ -73,6 +79,13 @@ void CallState::begin_step() {
                     first - never_reset_.begin()));
   }
   call_ = Call::kStep;
+}
+
+void CallState::interrupt() noexcept {
+  finish();
+  interrupted_ = true;
+  all_reset_ = false;
+  std::fill(never_reset_.begin(), never_reset_.end(), std::uint8_t{1});
 }
 
 void CallState::begin_request() {

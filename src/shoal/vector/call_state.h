@@ -46,6 +46,8 @@ class CallState {
   void require_pending_request() const;
   /// The call under way has its result.
   void finish() noexcept { call_ = Call::kNone; }
+  /// The reset or step under way was ended in the midst of an environment: all of them are to be reset.
+  void interrupt() noexcept;
 
   Call call() const noexcept { return call_; }
 
@@ -61,6 +63,7 @@ class CallState {
   std::string failure_;
   std::vector<std::uint8_t> never_reset_;
   bool all_reset_ = false;
+  bool interrupted_ = false;  // since when nothing was reset
 };
 
 /// Writes what a reset needs into the rows. Throws InvalidArgument when a span has neither no

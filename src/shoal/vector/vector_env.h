@@ -8,7 +8,7 @@
 // Rows: environment i owns row i of every array, for its whole life and whatever worker steps it,
 // so the same seeds give the same bits for every backend and every number of workers.
 //
-// Threads: one thread at a time. Views stay valid until the VectorEnv is destroyed, their content
+// Threads: one thread at a time (see gate()). Views stay valid until the VectorEnv is destroyed, their content
 // until the next step_async() or reset_async().
 #pragma once
 
@@ -32,6 +32,7 @@
 #include "shoal/process/launcher.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/vector/async_errors.h"
+#include "shoal/vector/call_gate.h"
 #include "shoal/vector/fault/fault_policy.h"
 #include "shoal/vector/fault/health.h"
 #include "shoal/vector/step/autoreset.h"
@@ -257,6 +258,9 @@ class VectorEnv {
   /// close(), but a worker that has not ended within `timeout` is killed.
   virtual void close_within(std::chrono::milliseconds timeout) noexcept;
 
+  /// For callers that cannot keep to one thread at a time, or to no close() in the midst of a call. Nothing here asks it.
+  CallGate& gate() noexcept { return gate_; }
+
   /// What close() cannot throw.
   struct CloseOutcome {
     std::vector<process::RemoteError> failures;  // of environments in workers, while they closed
@@ -278,6 +282,7 @@ class VectorEnv {
   }
 
  private:
+  CallGate gate_;
   // Of the default send() and recv(), which step all environments at once.
   std::vector<std::uint8_t> sent_;
   std::size_t sent_count_ = 0;

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,10 @@ class RunDirectory:
             raise ValueError(f"{path} already holds a run: go on with it by resume=True, or choose another directory")
         path.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        self._maker = os.getpid()
+        if not _take(self._lock):
             self.release()
-            raise RuntimeError(f"another process is training in {path}") from None
+            raise RuntimeError(f"another process is training in {path}")
         if not resume:
             _remove_remains(path)
 
@@ -75,10 +75,31 @@ class RunDirectory:
 
     def release(self) -> None:
         """Lets others have the directory; only the paths can be asked for from now on."""
+        if self._lock is not None and self._maker == os.getpid():
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # or a forked child would keep it
         for fd in (self._progress, self._lock):
             if fd is not None:
                 os.close(fd)
         self._progress = self._lock = None
+
+
+def _take(lock: int) -> bool:
+    """False where another process trains. One that only looks shares the lock for a moment, as in run_directory.cc."""
+    end = time.monotonic() + 1
+    while not _locked(lock, fcntl.LOCK_EX):
+        if time.monotonic() >= end or not _locked(lock, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        os.sched_yield()
+    return True
+
+
+def _locked(lock: int, how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _remove_remains(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "shoal/env/json_text.h"
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/checkpoint/durable_file.h"
+#include "shoal/os/clock.h"
 #include "shoal/os/error.h"
 
 namespace shoal::learn {
@@ -59,6 +61,20 @@ void remove_remains(const fs::path& directory) {
   fs::remove(directory / "result.json", error);
 }
 
+/// Of who only looks whether somebody trains (`shoal stat`) and shares the lock for a moment.
+constexpr std::chrono::seconds kLook{1};
+
+/// False where another process trains.
+bool take(int lock_fd) {
+  const os::Deadline deadline = os::deadline_after(kLook);
+  while (::flock(lock_fd, LOCK_EX | LOCK_NB) != 0) {
+    if (os::Clock::now() >= deadline || ::flock(lock_fd, LOCK_SH | LOCK_NB) != 0) return false;
+    ::flock(lock_fd, LOCK_UN);
+    ::sched_yield();
+  }
+  return true;
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
@@ -73,7 +89,7 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
   fs::create_directories(path_, error);
   if (error) throw SystemError("make the directory " + path_.string(), error.value());
   lock_fd_ = open_or_throw(path_ / "lock", O_RDWR | O_CREAT);
-  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
+  if (!take(lock_fd_)) {
     ::close(lock_fd_);
     throw InvalidState(fmt::format("another process is training in {}", path_.string()));
   }
@@ -83,6 +99,8 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
 RunDirectory::~RunDirectory() { release(); }
 
 void RunDirectory::release() noexcept {
+  // The lock is of all who have the descriptor: a forked child would keep it. The copy in such a child lets go of nothing.
+  if (lock_fd_ >= 0 && maker_.is_this()) static_cast<void>(::flock(lock_fd_, LOCK_UN));
   for (int* fd : {&progress_fd_, &lock_fd_})
     if (*fd >= 0) ::close(std::exchange(*fd, -1));
 }

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "shoal/learn/run/scalars.h"
+#include "shoal/os/process/making_process.h"
 
 namespace shoal::learn {
 
@@ -56,6 +57,7 @@ class RunDirectory {
 
  private:
   std::filesystem::path path_;
+  os::MakingProcess maker_;
   int lock_fd_ = -1;
   int progress_fd_ = -1;
 };

@@ -1,10 +1,16 @@
 #include "shoal/learn/run/run_directory.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "shoal/learn/checkpoint/checkpoint.h"
 #include "shoal/learn/testing/temporary_directory.h"
@@ -35,6 +41,36 @@ TEST_F(RunDirectoryTest, OneWriterAtATime) {
   EXPECT_THROW(RunDirectory(run_, Mode::kNew), InvalidState);
   first->release();
   EXPECT_NO_THROW(RunDirectory(run_, Mode::kNew));
+}
+
+TEST_F(RunDirectoryTest, WhoLooksWhetherItIsTakenIsWaitedFor) {
+  std::optional<RunDirectory> first(std::in_place, run_, Mode::kNew);
+  first->release();
+  const int fd = ::open((run_ / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_SH), 0);
+  std::jthread looks_no_longer([fd] { ::close(fd); });
+  EXPECT_NO_THROW(RunDirectory(run_, Mode::kNew));
+}
+
+TEST_F(RunDirectoryTest, AForkedChildNeitherKeepsTheLockNorLetsGoOfIt) {
+  std::optional<RunDirectory> first(std::in_place, run_, Mode::kNew);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    first->release();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_THROW(RunDirectory(run_, Mode::kNew), InvalidState);
+
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  first->release();
+  EXPECT_NO_THROW(RunDirectory(run_, Mode::kNew));
+  ::kill(other, SIGKILL);
+  ASSERT_EQ(::waitpid(other, nullptr, 0), other);
 }
 
 TEST_F(RunDirectoryTest, ANewRunDoesNotOverwriteOneAndAResumeNeedsOne) {

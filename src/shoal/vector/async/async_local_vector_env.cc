@@ -147,7 +147,8 @@ void AsyncLocalVectorEnv::on_failure(int, std::span<const std::byte>) {
     const auto at = std::find_if(brought_.begin(), brought_.end(),
                                  [](const Brought& brought) { return brought.failure != nullptr; });
     SHOAL_CHECK(at != brought_.end(), "a failure comes with its exception");
-    failure = at->failure;
+    failure = std::move(at->failure);
+    brought_.clear();  // a traceback that stayed here would keep these environments, and they it
   }
   state().fail("an environment failed");
   std::rethrow_exception(failure);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "shoal/os/clock.h"
@@ -34,8 +35,9 @@ void SerialVectorEnv::run(Work work) {
   const std::uint64_t begin_ns = os::now_ns();
   std::uint64_t now_ns = begin_ns;
   board_.waiting(state_.call(), now_ns);
+  std::size_t w = 0;
   try {
-    for (std::size_t w = 0; w < steppers_.size(); ++w) {
+    for (; w < steppers_.size(); ++w) {
       const std::uint64_t start_ns = now_ns;
       work(*steppers_[w], stats_.workers[w]);
       now_ns = os::now_ns();
@@ -45,6 +47,11 @@ void SerialVectorEnv::run(Work work) {
     }
   } catch (...) {
     failure_ = std::current_exception();
+    if (steppers_[w]->is_interrupt(
+            failure_)) {  // now: the environments may be closed as this call leaves
+      state_.interrupt();
+      std::rethrow_exception(std::exchange(failure_, nullptr));
+    }
   }
   trace::note(step ? trace::Span::kStep : trace::Span::kReset, begin_ns, now_ns, round);
   board_.received({.batches = stats_.steps,
@@ -118,6 +125,12 @@ void SerialVectorEnv::request_async(std::span<const std::vector<std::byte>> mess
     } catch (...) {
       if (!failure_) failure_ = std::current_exception();
     }
+  }
+  if (failure_ && std::ranges::any_of(steppers_, [&](const auto& stepper) {
+        return stepper->is_interrupt(failure_);
+      })) {
+    state_.finish();
+    std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -153,6 +154,10 @@ class Stepper {
     begin_step();
     step_range(0, count());
   }
+
+  /// Whether what one of the calls above threw only ended it, as Ctrl-C does: nothing is wrong with the environments, and a
+  /// reset of all begins anew.
+  virtual bool is_interrupt(const std::exception_ptr& /*thrown*/) const { return false; }
 
   /// Whether one environment can be replaced while the others go on.
   virtual bool can_rebuild() const { return false; }
