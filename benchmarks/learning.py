@@ -52,7 +52,9 @@ def rows_of(path: Path) -> dict[Key, dict[str, Any]]:
     if not isinstance(result, dict) or not {"rows", "machine", "seeds", "jobs"} <= set(result):
         raise SystemExit(f"{path} does not end with the JSON line of `shoal bench learning --json`")
     about = {"cpu": result["machine"]["cpu"], "shoal": result["machine"]["shoal"], "jobs": result["jobs"]}
-    return {(row["row"], row["side"]): row | about for row in result["rows"]}
+    if failed := [row["row"] for row in result["rows"] if row.get("failed")]:
+        print(f"{path}: left out, since seeds failed: {', '.join(failed)}", file=sys.stderr)
+    return {(row["row"], row["side"]): row | about for row in result["rows"] if not row.get("failed")}
 
 
 def kept() -> dict[Key, dict[str, Any]]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -11,9 +17,10 @@ import pytest
 
 import bench_scripts
 import shoal
-from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, run
+from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, pool, run
 from shoal.bench.learning.rows import SAME
 from shoal.bench.learning.suite import Found
+from shoal.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,6 +79,108 @@ def test_runs_are_of_the_rows_that_are_named_and_tell_each_seed():
     assert first["interval"] == [min(returns), max(returns)] and first["solved"] == 0
     assert first["steps"] == 512 and first["seeds"][0]["evaluations"][-1][0] == 512
     assert first["training"] == np.mean([seed["training"][-1][1] for seed in first["seeds"]])
+
+
+@pytest.fixture
+def seeds_by(tmp_path, monkeypatch):
+    """Has each seed trained by these lines, which know its `task`."""
+
+    def write(lines: str) -> Path:
+        program = tmp_path / "program.py"
+        program.write_text("import json, os, sys, time\ntask = json.loads(sys.argv[1])\n" + textwrap.dedent(lines))
+        monkeypatch.setitem(pool.PROGRAMS, "shoal", program)
+        return program
+
+    return write
+
+
+def test_a_seed_that_fails_is_told_and_the_others_go_on(seeds_by):
+    from rich.console import Console
+
+    seeds_by("""
+        if task["seed"] == 1 or task["env"] == "shoal/Acrobot-v1":
+            sys.exit(f"Traceback\\n\\nKeyError: {task['seed']}\\n")
+        if task["seed"] == 3:
+            os.kill(os.getpid(), 9)
+        if task["seed"] != 4:
+            print(json.dumps({"return": 100.0 + task["seed"], "training": [], "evaluations": [], "steps": 1, "seconds": 1}))
+    """)
+    console = Console(record=True, file=io.StringIO(), width=500)
+    found = run(["ppo/CartPole-v1", "ppo/Acrobot-v1", "ppo/Pendulum-v1"], 5, jobs=2, console=console)
+    first, second, third = found["rows"]
+    assert [seed["return"] for seed in first["seeds"]] == [100, 102]
+    assert first["iqm"] == 101 and first["solved"] == 0
+    assert first["failed"] == ["seed 1: KeyError: 1", "seed 3: killed by SIGKILL", "seed 4: it said nothing at its end"]
+    assert second["seeds"] == [] and "iqm" not in second and len(second["failed"]) == 5
+    assert len(third["seeds"]) == 2
+    lines = console.export_text().splitlines()
+    assert lines[0].endswith("; 3 of 5 seeds failed: seed 1: KeyError: 1")
+    assert lines[1].split("Shoal")[1].strip() == "5 of 5 seeds failed: seed 0: KeyError: 0"
+    json.dumps(found)
+
+
+def test_the_command_ends_with_status_1_and_all_of_the_json(seeds_by, capsys):
+    seeds_by("sys.exit('KeyError: 7')")
+    assert main(["bench", "learning", "--row", "ppo/CartPole-v1", "--seeds", "2", "--json"]) == 1
+    out, err = capsys.readouterr()
+    (row,) = json.loads(out)["rows"]
+    assert row["failed"] == ["seed 0: KeyError: 7", "seed 1: KeyError: 7"]
+    assert err.splitlines()[-1] == "shoal: 2 seeds failed; the lines of their rows say why"
+
+
+def test_rows_with_failed_seeds_are_not_kept(script, tmp_path, capsys):
+    path = closing_line(tmp_path, [500, 480])
+    result = json.loads(path.read_text().splitlines()[-1])
+    result["rows"][0]["failed"] = ["seed 2: KeyError: 7"]
+    path.write_text(json.dumps(result))
+    assert ("dqn/CartPole-v1", "shoal") not in script.rows_of(path)
+    assert "left out, since seeds failed: dqn/CartPole-v1" in capsys.readouterr().err
+
+
+def test_packages_that_rows_need_are_told_before_the_first_is_trained(seeds_by, monkeypatch, tmp_path):
+    seeds_by("sys.exit('trained')")
+    (tmp_path / "requirements-mujoco.txt").touch()
+    monkeypatch.setattr("shoal.bench.learning.suite.PACKAGES", tmp_path / "python")
+    needs = {"LunarLander-v3": "shoal[box2d]", "Hopper-v5": "shoal[mujoco]", "Walker2d-v5": "shoal[mujoco]"}
+    monkeypatch.setattr("shoal.bench.learning.suite.lacks", needs.get)
+    with pytest.raises(shoal.errors.Error) as refused:
+        run(["ppo/CartPole-v1", "ppo/Hopper-v5", "ppo/Walker2d-v5", "ppo/LunarLander-v3"], 1)
+    said = str(refused.value)
+    assert said.startswith("rows on LunarLander-v3, Hopper-v5, Walker2d-v5 need shoal[box2d] and shoal[mujoco], not ")
+    assert f"{sys.executable} -m pip install 'shoal[box2d]' -r {tmp_path}/requirements-mujoco.txt  (or" in said
+
+
+RUNS = """
+import sys
+from pathlib import Path
+from shoal.bench.learning import pool, run
+pool.PROGRAMS["shoal"] = Path(sys.argv[1])
+run(["ppo/CartPole-v1"], 3, jobs=1)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_seed_outlives_who_trains_them(tmp_path, seeds_by, sent):
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    program = seeds_by(f"""
+        held = open({str(alive)!r}, "w")
+        print("begun", file=held, flush=True)
+        time.sleep(100)
+    """)
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUNS, program],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with alive.open() as held:
+        assert held.readline() == "begun\n"
+        process.send_signal(sent)
+        assert held.read() == "", "the seed has ended, and none has begun after it"
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == (143 if sent == signal.SIGTERM else -sent), errors
+    assert list(tmp_path.glob("shoal-bench-*")) == [] or sent == signal.SIGKILL
 
 
 def test_what_is_no_row_is_refused():

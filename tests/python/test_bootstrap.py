@@ -178,6 +178,22 @@ def test_warnings_become_errors_where_that_is_asked_for_and_nothing_is_configure
     assert project.call().stderr == "", "as it was configured, so it stays"
 
 
+def test_a_shell_that_completes_a_word_sets_nothing_up(bare, empty_environment):
+    def completed() -> tuple[int, str, str]:
+        result = bare.call(_SHOAL_COMPLETE="complete_bash")
+        return result.returncode, result.stdout.rpartition("|")[2], result.stderr
+
+    before = sorted(bare.root.rglob("*"))
+    assert completed() == (0, "", "")
+    assert sorted(bare.root.rglob("*")) == before
+    shutil.copytree(empty_environment, bare.root / ".venv", symlinks=True)
+    bare.call()
+    assert completed() == (0, f"{bare.root}/shoal\n", "")
+    (bare.root / "src/_core.cc").write_text("edited")
+    assert completed() == (0, "", "")
+    assert (bare.root / "python/shoal/_core.so").read_text() == "_core"
+
+
 def test_a_lost_module_is_built_again(project):
     project.call()
     (project.root / "python/shoal/_learn.so").unlink()

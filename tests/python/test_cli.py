@@ -449,8 +449,30 @@ def test_bench_learning_trains_the_rows_that_are_named(shoal):
 def test_bench_refuses_what_it_does_not_measure(shoal):
     assert_one_line(shoal("bench", "learnin"), 2, "no benchmark 'learnin'", "did you mean learning?")
     assert_one_line(shoal("bench", "learning", "--row", "ppo/CartPole-v2"), 2, "did you mean ppo/CartPole-v1?")
-    assert_one_line(shoal("bench", "learning", "--workload", "noop"), 2, "are of shoal bench steps")
-    assert_one_line(shoal("bench", "--sb3"), 2, "are of shoal bench learning")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["learning", "--workload", "noop"], "shoal bench learning does not take --workload; it takes --row, --seeds,"),
+        (["learning", "--explain", "CartPole-v1"], "shoal bench learning does not take --explain;"),
+        (
+            ["learning", "--num-envs", "4", "--num-workers", "1", "--rounds", "5", "--seconds", "1", "--beside", "2"],
+            "learning does not take --num-envs, --num-workers, --rounds, --seconds, --beside;",
+        ),
+        (["--sb3"], "shoal bench steps does not take --sb3; it takes --workload, --contestant, --num-envs,"),
+        (["steps", "--seeds", "10", "--steps", "9", "--jobs", "1"], "steps does not take --seeds, --steps, --jobs;"),
+        (
+            ["--explain", "CartPole-v1", "--rounds", "3", "--seeds", "2"],
+            "shoal bench --explain does not take --rounds, --seeds; it takes --explain, --num-envs, --num-workers,",
+        ),
+        (["--explain", "CartPole-v1", "--workload", "noop"], "shoal bench --explain does not take --workload;"),
+        (["--explain", "CartPole-v1", "--beside", "0"], "shoal bench --explain does not take --beside;"),
+        (["--explain", "CartPole-v1", "--num-envs", "2", "--num-envs", "3"], "it takes one --num-envs"),
+    ],
+)
+def test_bench_refuses_options_of_another_kind_also_where_they_say_the_default(shoal, arguments, refused):
+    assert_one_line(shoal("bench", *arguments), 2, refused)
 
 
 def test_what_an_id_needs_is_installed_in_a_source_folder_and_named_elsewhere(shoal, monkeypatch):

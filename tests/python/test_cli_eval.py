@@ -69,10 +69,58 @@ def test_eval_says_that_drawing_lacks_a_package_before_it_plays(shoal, trained, 
     )
 
 
+def test_eval_cuts_an_episode_that_it_draws_and_that_has_no_end(shoal, trained, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr("shoal.cli.gif.MOST_STEPS", 5)  # of a CartPole, whose pole needs some ten steps to fall
+    status, out, err = shoal("eval", trained, "--episodes", "1", "--gif", "episode.gif")
+    assert (status, err) == (0, "")
+    assert out.endswith("episode.gif   an episode of return 5.0, cut after 5 steps\n")
+    with Image.open("episode.gif") as image:
+        assert image.n_frames <= 6
+
+
+STILL = """
+import gymnasium
+import numpy as np
+
+class Still(gymnasium.Env):
+    # Nothing moves, for longer than a frame of a GIF can be shown.
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 0.01}
+    observation_space = gymnasium.make("CartPole-v1").observation_space
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(4, np.float32), 1.0, False, False, {}
+
+    def render(self):
+        return np.zeros((8, 8, 3), np.uint8)
+
+gymnasium.register("Still-v0", Still, max_episode_steps=10)
+"""
+
+
+def test_eval_draws_an_episode_in_which_nothing_moves_for_long(shoal, trained, tmp_path):
+    (tmp_path / "still_task.py").write_text(STILL)
+    status, out, err = shoal("eval", trained, "--env", "still_task:Still-v0", "--episodes", "1", "--gif", "still.gif")
+    assert (status, err) == (0, "")
+    assert out.endswith("an episode of return 10.0\n") and Path("still.gif").exists()
+
+
 def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):
     assert_one_line(shoal("eval", "nowhere"), 2, "there is no folder 'nowhere'")
     assert_one_line(shoal("eval", trained, "--checkpoint", "bets"), 2, "best or last", "did you mean best?")
     assert_one_line(shoal("eval", trained, "--gif", "no/x.gif"), 2, "no folder 'no'")
+    assert_one_line(shoal("eval", trained, "--gif", "."), 2, "cannot write '.': it is a folder; name a file by --gif")
+    assert_one_line(shoal("eval", trained, "--seed", str(2**64)), 2, "--seed takes at most 18446744073709551615, not")
     assert_one_line(shoal("eval", trained, "--env", "Pendulum-v1"), 1, "the policy was trained with")
     assert_one_line(shoal("eval", trained, "--episodes", "0"), 2, "--episodes")
 

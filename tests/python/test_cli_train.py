@@ -300,7 +300,68 @@ def test_a_module_of_ones_own_is_trained_evaluated_and_resumed(shoal, tmp_path):
     assert_one_line(shoal(*train, *own[:2], "--device", "cuda:77"), 2, "device='cpu' is always there")
 
 
+def test_what_the_constructor_of_a_module_raises_is_said_of_the_module(shoal, tmp_path, monkeypatch):
+    (tmp_path / "wrong_network.py").write_text(
+        textwrap.dedent("""
+            import torch
+
+            class Wrong(torch.nn.Module):
+                def __init__(self, observation_space, action_space, sides=2):
+                    super().__init__()
+                    if sides < 0:
+                        raise ValueError("no such sides") from KeyError(sides)
+                    self.body = torch.nn.Linear(3, 4, biass=False)
+        """)
+    )
+    train = ["train", "shoal/CartPole-v1", *SHORT, "--policy"]
+    unknown = "TypeError: Linear.__init__() got an unexpected keyword argument 'biass'"
+    assert_one_line(shoal(*train, "wrong_network:Wrong"), 2, f"shoal: --policy wrong_network:Wrong: {unknown}")
+    sides = "wrong_network:Wrong(sides=-1)"
+    assert_one_line(shoal(*train, sides), 2, f"shoal: --policy {sides}: ValueError: no such sides")
+    monkeypatch.setenv("SHOAL_TRACEBACK", "1")
+    status, _, err = shoal(*train, "wrong_network:Wrong")
+    assert status == 2 and "self.body = torch.nn.Linear(3, 4, biass=False)" in err
+    assert err.splitlines()[-1].endswith(unknown)
+
+
 # --- wrong use
+
+
+def test_an_argument_that_an_environment_does_not_know_is_said_of_its_flag(shoal, tmp_path):
+    (tmp_path / "strict_tasks.py").write_text(
+        textwrap.dedent("""
+            import gymnasium
+            from gymnasium.envs.classic_control import CartPoleEnv
+
+            class Strict(CartPoleEnv):
+                def __init__(self, inner=0):
+                    super().__init__(sloppy=True) if inner else super().__init__()
+
+            gymnasium.register("Strict-v0", lambda **kwargs: Strict(**kwargs))
+        """)
+    )
+    train = ["train", "strict_tasks:Strict-v0", *SHORT, "--num-workers", "0", "--env-kwargs"]
+    assert_one_line(shoal(*train, "wide=1"), 2, "shoal: --env-kwargs: strict_tasks:Strict-v0 takes no 'wide'\n")
+    status, _, err = shoal(*train, "inner=1")
+    assert status != 0 and "--env-kwargs" not in err
+    assert "CartPoleEnv.__init__() got an unexpected keyword argument 'sloppy'" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("env=5", "env takes an id such as CartPole-v1, not 5"),
+        ("config=5", "config takes the path of a file, not 5"),
+        ("preset=[1]", "preset takes the name of a preset, not [1]"),
+        ("run_dir=5", "run_dir takes the path of a folder, not 5"),
+        ("num_workers=x", "num_workers takes a whole number, not 'x'"),
+        ("wrappers=mine:Own", """wrappers takes a list such as ["module:Name"], not 'mine:Own'"""),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_one_line(shoal, setting, said):
+    env = [] if setting.startswith("env") else ["shoal/CartPole-v1"]
+    assert_one_line(shoal("train", *env, "--set", setting), 2, f"shoal: {said}\n")
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -351,6 +412,8 @@ def test_a_folder_that_holds_a_run_is_not_trained_into(shoal, trained):
 def test_a_folder_that_cannot_be_made_is_named(shoal, tmp_path):
     (tmp_path / "file").touch()
     assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "file/run"), 1, "file/run")
+    said = "shoal: cannot write to 'file': it is no folder; name another folder by --run-dir\n"
+    assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "file"), 1, said)
 
 
 def test_an_environment_that_fails_shows_its_own_traceback(shoal, tmp_path):

@@ -131,6 +131,14 @@ def test_a_sigterm_beside_the_iterations_is_told_alike(shoal, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("shoal.learn.Trainer.start", terminated)
         assert_one_line(shoal(*train), 143, "shoal: stopped before the first step\n")
+
+    def terminated_without_a_checkpoint(*_):
+        shutil.rmtree("run/checkpoints")
+        terminated()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shoal.cli.events.EventLog.close", terminated_without_a_checkpoint)
+        assert_one_line(shoal(*train), 143, "shoal: stopped before the first checkpoint\n")
     monkeypatch.setattr("shoal.cli.events.EventLog.close", terminated)
     assert_one_line(shoal(*train), 143, "shoal: stopped; go on with:  shoal train --resume run\n")
 

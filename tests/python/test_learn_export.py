@@ -251,7 +251,8 @@ def test_a_checkpoint_that_has_left_its_run_needs_an_output(runs: Any, tmp_path:
     with pytest.raises(ValueError, match="say by output= where"):
         shoal.learn.export(tmp_path / "models/mine/last", "onnx")
     shoal.learn.export(tmp_path / "models/mine/last", "onnx", tmp_path / "policy.onnx")
-    assert "# DQN on an environment without a name" in (tmp_path / "policy.onnx.md").read_text()
+    card = (tmp_path / "policy.onnx.md").read_text()
+    assert "# DQN on an environment without a name" in card and "exported without its run" in card
 
 
 def test_each_file_has_a_card_of_its_own_and_none_takes_the_place_of_another_text(runs: Any, tmp_path: Path) -> None:
@@ -334,6 +335,93 @@ def test_programs_are_not_made_of_recurrent_policies(tmp_path: Path) -> None:
     assert shoal.learn.export(folder, "safetensors").stat().st_size > 1000
 
 
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_no_file_of_a_run_is_replaced(runs: Any, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    shutil.copytree(runs("dqn"), run_dir)
+    (run_dir / "result.json").unlink()  # as while it trains
+    before = files_of(run_dir)
+    (tmp_path / "link").symlink_to(run_dir / "config.json")
+    names = ("config.json", "result.json", "progress.jsonl", "lock", "curve.png", "events.out.tfevents.1.host.2.0")
+    places = [run_dir / name for name in (*names, "checkpoints/best", "checkpoints/policy.onnx")]
+    for output in (*places, tmp_path / "link"):
+        for of in (runs("dqn"), run_dir):
+            with pytest.raises(ValueError, match="is what a run keeps there of its own"):
+                shoal.learn.export(of, "onnx", output)
+    assert files_of(run_dir) == before
+    for name in names:  # a folder that is no run's
+        shoal.learn.export(run_dir, "onnx", tmp_path / name)
+
+
+class Doubled(gymnasium.ObservationWrapper):
+    def observation(self, observation: Any) -> Any:
+        return 2 * observation
+
+
+def exported(run_dir: Path, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The card, and what the metadata has of the environment."""
+    safetensors = pytest.importorskip("safetensors")
+    file = shoal.learn.export(run_dir, "safetensors", folder / "policy.safetensors")
+    with safetensors.safe_open(file, "np") as opened:
+        return file.with_name(f"{file.name}.md").read_text(), json.loads(opened.metadata().get("environment", "{}"))
+
+
+def environment_in(card: str) -> dict[str, Any]:
+    section = card.partition("\n## Environment\n")[2].partition("\n## ")[0]
+    return json.loads(section.partition("```json\n")[2].partition("\n```")[0] or "{}")
+
+
+def test_the_card_and_the_file_say_how_observations_are_preprocessed(tmp_path: Path) -> None:
+    kwargs = {"observations": "box", "actions": "two"}
+    options = {"env_kwargs": kwargs, "frame_stack": 2, "max_episode_steps": 20, "reward_clip": (-1.0, 1.0)}
+    run_dir = tmp_path / "run"
+    shoal.learn.train(Anything, "ppo", run_dir=run_dir, wrappers=[Doubled], **options, **SMALL, **ON_POLICY)
+    card, environment = exported(run_dir, tmp_path)
+    said = {**options, "reward_clip": [-1.0, 1.0], "wrappers": ["test_learn_export:Doubled"]}
+    assert environment_in(card) == said and environment == {"env": "Anything", **said}
+    assert "as the environment gives them after the preprocessing below, `n` of them in front; they are norm" in card
+    assert "as the environment with that preprocessing takes it" in card
+    assert "Evaluations count the environment's own rewards." in card
+
+
+def test_the_card_of_a_game_has_its_preprocessing(runs: Any, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    shutil.copytree(runs("dqn, images"), run_dir)
+    config = json.loads((run_dir / "config.json").read_text())
+    atari = {"frame_skip": 4, "frame_stack": 4, "noop_max": 30}
+    (run_dir / "config.json").write_text(
+        json.dumps({**config, "env": "ALE/Pong-v5", "env_kwargs": None, "atari": atari})
+    )
+    card, environment = exported(run_dir, tmp_path)
+    assert environment_in(card) == {"atari": atari} and environment == {"env": "ALE/Pong-v5", "atari": atari}
+    assert "after the preprocessing below" in card and "Evaluations are of whole games" in card
+
+
+def test_arguments_that_do_not_preprocess_are_no_preprocessing(runs: Any, tmp_path: Path) -> None:
+    card, environment = exported(runs("dqn"), tmp_path)
+    kwargs = {"observations": "box", "actions": "from_five"}
+    assert environment_in(card) == {"env_kwargs": kwargs} and environment == {"env": "Anything", "env_kwargs": kwargs}
+    assert "as the environment gives them, `n` of them" in card and "preprocessing" not in card
+
+
+def test_the_card_of_an_environment_that_was_made_without_arguments_has_no_word_of_them(tmp_path: Path) -> None:
+    shoal.learn.train(lambda: Anything("box", "two"), "ppo", run_dir=tmp_path / "run", **SMALL, **ON_POLICY)
+    card, environment = exported(tmp_path / "run", tmp_path)
+    assert "## Environment" not in card and "preprocessing" not in card and environment == {}
+
+
+@pytest.mark.filterwarnings("ignore:wrappers that no import path")
+def test_preprocessing_that_a_run_could_not_record_is_named(tmp_path: Path) -> None:
+    options = {**SMALL, **ON_POLICY, "wrappers": [lambda env: Doubled(env)]}
+    shoal.learn.train(lambda: Anything("box", "two"), "ppo", run_dir=tmp_path / "run", **options)
+    card, environment = exported(tmp_path / "run", tmp_path)
+    assert "after the preprocessing below" in card and environment == {"env": "<lambda>", "unrecorded": ["wrappers"]}
+    assert "It trained with `wrappers` as well, which it could not record." in card
+
+
 class TestCommand:
     def test_it_writes_a_file_and_its_card(self, runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "my.onnx"
@@ -351,6 +439,13 @@ class TestCommand:
         ):
             assert run(["export", *arguments]) == 2
             assert text in capsys.readouterr().err
+
+    def test_it_leaves_the_run_as_it_is(self, runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        config = runs("dqn") / "config.json"
+        before = config.read_bytes()
+        assert run(["export", str(runs("dqn")), "--to", "onnx", "--output", str(config)]) == 1
+        assert "config.json is what a run keeps there of its own" in capsys.readouterr().err
+        assert config.read_bytes() == before
 
 
 def test_the_card_of_a_policy_has_no_other_policys_evaluation(tmp_path: Path) -> None:

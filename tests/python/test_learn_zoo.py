@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import textwrap
 import warnings
@@ -178,6 +179,7 @@ def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
             {"wrappers": ["a.b:One(skip=2, name='x')", "a.b:Two"]},
         ),
         ("frame_stack: 2", {"frame_stack": 2}),
+        ("env_wrapper: null\nframe_stack: null", {}),
     ],
 )
 def test_what_a_key_means(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
@@ -250,6 +252,54 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
     ):
         assert key in str(refused.value)
     assert "sde_sample_freq" not in str(refused.value), "it goes with use_sde"
+
+
+def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_path: Path) -> None:
+    text = """
+        n_timesteps: abc
+        frame_stack: "4"
+        n_steps: [1]
+        n_envs: "8"
+        learning_rate: cos_3
+        env_wrapper: [{}]
+        env_kwargs: 5
+        policy_kwargs: "dict(optimizer_kwargs=dict(betas=0.9), net_arch=dict(pi=1, vf=2))"
+        """
+    with pytest.raises(ValueError, match="ppo.yml:Mine-v0 says what Shoal's ppo has not") as refused:
+        entry(tmp_path / "ppo.yml", text)
+    for said in (
+        "n_timesteps: 'abc' (it takes no such value);",
+        "frame_stack: '4' (it takes no such value);",
+        "n_steps: [1] is no number;",
+        "n_envs: '8' is no number;",
+        "learning_rate: 'cos_3' is neither",
+        "env_wrapper: [{}] (it takes no such value);",
+        "env_kwargs is a dict, got 5",
+        "policy_kwargs: optimizer_kwargs: {'betas': 0.9} (it takes no such value);",
+        "policy_kwargs: net_arch: {'pi': 1, 'vf': 2} (it takes no such value);",
+    ):
+        assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("ppo.yml", "n_timesteps: .inf", "n_timesteps: inf (it takes no such value)"),
+        ("ppo.yml", "env_wrapper: [null]", "env_wrapper: None is no path of a wrapper, module.Name"),
+        ("ppo.yml", "env_wrapper: Wrapped", "env_wrapper: 'Wrapped' is no path of a wrapper, module.Name"),
+        ("ppo.yml", "env_wrapper: {a.b.One: 5}", "env_wrapper: a.b.One is a dict, got 5"),
+        ("dqn.yml", 'train_freq: "4"', "train_freq: '4' is no number of steps"),
+        ("dqn.yml", "train_freq: [4]", "train_freq: [4] (it takes no such value)"),
+        (
+            "ppo.yml",
+            'policy_kwargs: "dict(optimizer_kwargs=dict(betas=[0.9]))"',
+            "policy_kwargs: optimizer_kwargs: {'betas': [0.9]} (it takes no such value)",
+        ),
+    ],
+)
+def test_a_value_of_no_such_kind_is_named_with_its_key(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{name}:Mine-v0 says what") + ".*" + re.escape(said)):
+        entry(tmp_path / name, text)
 
 
 def test_what_changes_nothing_is_a_note(written: Any, tmp_path: Path) -> None:
@@ -386,7 +436,7 @@ def test_what_is_no_temperature_is_refused(tmp_path: Path) -> None:
     for said in ("much", "auto_more", "[1]"):
         with pytest.raises(ValueError, match='a number, "auto", or "auto_" and the first one'):
             of_sac(tmp_path, f"ent_coef: {said}")
-    with pytest.raises(ValueError, match="ent_coef: auto"):
+    with pytest.raises(ValueError, match="ent_coef: 'auto' is no number"):
         entry(tmp_path / "ppo.yml", "ent_coef: auto")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import shutil
 import subprocess
@@ -56,10 +57,9 @@ def commit(project: Path) -> None:
     git(project, "commit", "--quiet", "--allow-empty", "--message", "all")
 
 
-def release(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, project / ".ci/release", *arguments], cwd="/", capture_output=True, text=True
-    )
+def release(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, project / ".ci/release", *arguments]
+    return subprocess.run(command, cwd="/", env={**os.environ, **variables}, capture_output=True, text=True)
 
 
 def test_a_release_is_an_archive_and_a_tag_with_the_changes(project: Path) -> None:
@@ -131,6 +131,47 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
 def test_a_version_has_three_numbers(project: Path) -> None:
     done = release(project, "1.2")
     assert (done.returncode, done.stderr) == (1, "release: '1.2' is no version: it has three numbers, as in 1.2.3\n")
+
+
+def test_what_git_fails_with_is_told(project: Path) -> None:
+    shutil.rmtree(project / ".git")
+    done = release(project, "1.2.3", GIT_CEILING_DIRECTORIES=str(project.parent))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        f"release: this failed: git -C {project}/.ci rev-parse --show-toplevel\nfatal: not a git"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_tag_that_git_refuses_is_told_without_its_text(project: Path) -> None:
+    (project / ".git/refs/tags/v1.2.3").mkdir(parents=True)
+    (project / ".git/refs/tags/v1.2.3/other").write_text(git(project, "rev-parse", "HEAD"))
+    done = release(project, "1.2.3")
+    assert done.returncode == 1 and "refs/tags/v1.2.3" in done.stderr
+    assert "Second." not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_environment_without_the_build_system_is_passed_over(project: Path) -> None:
+    (project / ".git/info/exclude").write_text("/.venv/\n")
+    python = project / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    done = release(project, "1.2.3")
+    assert done.returncode == 0, done.stderr
+    assert (project / "dist/shoal-1.2.3.tar.gz").exists()
+
+
+def test_a_check_tells_that_nobody_has_the_build_system(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("lacking")
+    (folder / "scikit_build_core.py").write_text("raise ModuleNotFoundError")
+    done = release(project, "--check", "1.2.3", PYTHONPATH=str(folder))
+    assert done.returncode == 1
+    assert done.stderr == (
+        "release: no interpreter has scikit-build-core: .venv/bin/python -m pip install -r requirements-wheel.txt\n"
+    )
 
 
 def test_the_citation_names_this_version() -> None:

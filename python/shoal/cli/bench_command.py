@@ -4,18 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from shoal.cli import completion, plugins
-from shoal.cli.console import closing_json, did_you_mean, note, say, wrong_use
+from shoal.cli.console import closing_json, did_you_mean, fail, note, say, wrong_use
 
 _BAR = 40
 """Characters of all the time."""
 
+_BENCHMARKS = ("steps", "learning")
+_TAKES = {
+    "steps": ("workload", "contestant", "num_envs", "num_workers", "rounds", "seconds", "beside"),
+    "learning": ("row", "seeds", "steps", "jobs", "sb3"),
+    "--explain": ("explain", "num_envs", "num_workers", "seconds"),
+}
+"""Parameters of each kind of benchmark, beside those of all."""
+_OF_ALL = ("what", "plugin", "json")
+
+
+class _Bench(TyperCommand):
+    """Refuses options that the kind of benchmark does not read, whatever they say: their defaults hide that they were given."""
+
+    def invoke(self, ctx: Any) -> Any:
+        what = ctx.params["what"]
+        _check("benchmark", [what], _BENCHMARKS)
+        kind = "--explain" if what == "steps" and ctx.params["explain"] is not None else what
+        flags = {parameter.name: parameter.opts[0] for parameter in self.params}
+        given = [name for name in flags if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+        if strange := [flags[name] for name in given if name not in (*_OF_ALL, *_TAKES[kind])]:
+            takes = [flags[name] for name in (*_TAKES[kind], *_OF_ALL) if name != "what"]
+            wrong_use(f"shoal bench {kind} does not take {', '.join(strange)}; it takes {', '.join(takes)}")
+        return super().invoke(ctx)
+
 
 def register(app: typer.Typer) -> None:
-    app.command("bench")(bench)
+    app.command("bench", cls=_Bench)(bench)
 
 
 def bench(
@@ -56,19 +82,11 @@ def bench(
     from rich.console import Console
 
     plugins.load(plugin)
-    _check("benchmark", [what], ["steps", "learning"])
     if what == "learning":
-        if workload or contestant:
-            wrong_use("--workload and --contestant are of shoal bench steps")
-        if explain is not None:
-            wrong_use("--explain is of shoal bench steps")
         return _learning(row, seeds, steps, jobs, sb3, json)
-    if row or sb3 or steps or jobs:
-        wrong_use("--row, --steps, --jobs and --sb3 are of shoal bench learning")
-
     if explain is not None:
-        if workload or contestant or beside or len(num_envs) != 1:
-            wrong_use("--explain is of one environment: it takes one --num-envs, --num-workers, --seconds and --plugin")
+        if len(num_envs) != 1:
+            wrong_use("--explain is of one environment: it takes one --num-envs")
         return _explain(explain, num_envs[0], num_workers, seconds, json)
 
     from shoal.bench import CONTESTANTS, WORKLOADS, run
@@ -92,7 +110,7 @@ def bench(
 def _explain(env: str, num_envs: int, num_workers: int | None, seconds: float, json: bool) -> None:
     from shoal.bench.explain import explain
 
-    program, seen = explain(env, num_envs, num_workers, seconds)
+    program, seen = explain(env, num_envs, num_workers, seconds, note)
     each = 1e6 / max(1, seen.steps)  # microseconds a batch
     lines = [
         f"{env}, {num_envs} environments, {program}: {seen.steps:,} steps of all in {seen.seconds:.2f} s, "
@@ -119,6 +137,8 @@ def _learning(row: list[str], seeds: int, steps: int, jobs: int, sb3: bool, json
     found = run(row or None, seeds, sb3=sb3, steps=steps, jobs=jobs, console=Console(stderr=json))
     if json:
         closing_json(found)
+    if failed := sum(len(row["failed"]) for row in found["rows"]):
+        fail(f"{failed} {'seed' if failed == 1 else 'seeds'} failed; the lines of their rows say why")
 
 
 def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:

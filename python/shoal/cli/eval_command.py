@@ -11,6 +11,7 @@ from shoal.cli import completion, plugins
 from shoal.cli.console import closing_json, did_you_mean, fail, note, say, wrong_use
 
 _CHECKPOINTS = ("best", "last")
+_LARGEST_SEED = 2**64 - 1
 
 
 def register(app: typer.Typer) -> None:
@@ -39,8 +40,12 @@ def evaluate(
     plugins.load(plugin)
     if checkpoint is not None and checkpoint not in _CHECKPOINTS:
         wrong_use(f"--checkpoint takes best or last, not {checkpoint!r}{did_you_mean(checkpoint, _CHECKPOINTS)}")
+    if seed > _LARGEST_SEED:
+        wrong_use(f"--seed takes at most {_LARGEST_SEED}, not {seed}")
     if gif is not None and not gif.parent.is_dir():
         wrong_use(f"cannot write {str(gif)!r}: there is no folder {str(gif.parent)!r}")
+    if gif is not None and gif.is_dir():
+        wrong_use(f"cannot write {str(gif)!r}: it is a folder; name a file by --gif")
     if gif is not None and (why := why_unwritable(gif)):
         fail(f"cannot write {str(gif)!r}: {why}; name another file by --gif")
     recorded = read_config(run)
@@ -92,10 +97,11 @@ def evaluate(
 
 def _draw(run: Path, checkpoint: str | None, env: str, options: Any, gif: Path, seed: int, stochastic: bool) -> str:
     from shoal import learn
-    from shoal.cli.gif import record
+    from shoal.cli.gif import MOST_STEPS, record
 
     policy = learn.load_policy(run, checkpoint)
     # Without the argument a policy gives the likeliest actions, where it can tell them.
     more = {"deterministic": False} if stochastic else {}
-    drawn = record(env, options, lambda observation: policy.predict(observation, **more), gif, seed)
-    return f"  {gif}   an episode of return {drawn:.1f}"
+    drawn, over = record(env, options, lambda observation: policy.predict(observation, **more), gif, seed)
+    cut = "" if over else f", cut after {MOST_STEPS:,} steps"
+    return f"  {gif}   an episode of return {drawn:.1f}{cut}"

@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 
 _MOST_FRAMES = 500
 _SHORTEST_FRAME_MS = 20  # viewers slow shorter ones down
+_LONGEST_FRAME_MS = 1000
+"""Pictures that are alike become one frame, whose time in a GIF is 655 s at most."""
+MOST_STEPS = 200_000
+"""After which an episode is cut, as evaluations cut theirs: some have no end."""
 
 
-def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Path, seed: int) -> float:
-    """Plays one episode with `act(observation) -> action`, writes it to `out`, and returns its return.
+def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Path, seed: int) -> tuple[float, bool]:
+    """Plays one episode with `act(observation) -> action`, and writes it to `out`.
 
     Args:
         options: of its evaluations.
+
+    Returns:
+        Its return, and whether it ended before MOST_STEPS.
     """
     import gymnasium
 
@@ -35,20 +42,26 @@ def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Pat
     except (ValueError, gymnasium.error.Error) as error:
         fail(f"{env_id} cannot be drawn: {error}")
     film = _Film()
-    total = 0.0
     try:
-        observation, _ = env.reset(seed=seed)
-        over = False
-        film.add(env)
-        while not over:
-            observation, reward, terminated, truncated, _ = env.step(act(observation))
-            total += float(reward)
-            over = terminated or truncated
-            film.add(env)
+        total, over = _play(env, act, seed, film)
         film.write(out, env.metadata.get("render_fps") or 30)
     finally:
         env.close()
-    return total
+    return total, over
+
+
+def _play(env: Any, act: Callable[[Any], Any], seed: int, film: _Film) -> tuple[float, bool]:
+    """The episode's return, and whether it has ended."""
+    total = 0.0
+    observation, _ = env.reset(seed=seed)
+    film.add(env)
+    for _ in range(MOST_STEPS):
+        observation, reward, terminated, truncated, _ = env.step(act(observation))
+        total += float(reward)
+        film.add(env)
+        if terminated or truncated:
+            return total, True
+    return total, False
 
 
 def _made(env_id: str, options: EnvOptions) -> Any:
@@ -90,7 +103,7 @@ class _Film:
         shown_ms = self._stride * 1000 / frames_per_second
         every = max(1, round(_SHORTEST_FRAME_MS / shown_ms))
         first, *others = self._frames[::every]
-        duration = max(_SHORTEST_FRAME_MS, round(shown_ms * every))
+        duration = min(max(_SHORTEST_FRAME_MS, round(shown_ms * every)), _LONGEST_FRAME_MS)
         first.save(out, format="GIF", save_all=True, append_images=others, duration=duration, loop=0)
 
 

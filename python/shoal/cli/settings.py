@@ -46,6 +46,25 @@ def _flat(table: dict[str, Any], where: str) -> dict[str, Any]:
     return settings
 
 
+# Settings that are no options of an algorithm, which checks its own: those that are used before anything else looks at them.
+_KINDS: dict[str, tuple[type, str]] = {
+    "env": (str, "an id such as CartPole-v1"),
+    "config": (str, "the path of a file"),
+    "preset": (str, "the name of a preset"),
+    "run_dir": (str, "the path of a folder"),
+    "num_workers": (int, "a whole number"),
+    "wrappers": (list, 'a list such as ["module:Name"]'),
+}
+
+
+def check_kinds(settings: dict[str, Any]) -> None:
+    """Fails with one line for a value of a kind that its setting cannot have."""
+    for name, (kind, what) in _KINDS.items():
+        value = settings.get(name)
+        if value is not None and not isinstance(value, kind):
+            wrong_use(f"{name} takes {what}, not {value!r}")
+
+
 def from_words(words: Iterable[str]) -> dict[str, Any]:
     """The settings of `--set key=value` flags."""
     return {name.replace("-", "_"): value for name, value in (_pair(word, "--set") for word in words)}

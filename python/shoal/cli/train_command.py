@@ -153,6 +153,7 @@ def train(
     settings = _merged(config, assignments or [], {name: value for name, value in flags.items() if value is not None})
     if "resume" in settings:
         wrong_use("--resume is a flag, not a setting")
+    words.check_kinds(settings)
     recorded = settings.pop("run_dir", None)
     folder = run_dir or (Path(recorded) if recorded is not None else None)
     if resume is not None and folder is not None:

@@ -6,11 +6,13 @@ import os
 import re
 import signal
 import time
+import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shoal.cli.console import CommandError, closing_json, did_you_mean, fail, note, say, wrong_use
 from shoal.cli.runs import command
@@ -18,7 +20,7 @@ from shoal.cli.runs import command
 if TYPE_CHECKING:
     from shoal.learn import Result, Trainer
 
-_UNKNOWN_KEYWORD = re.compile(r"__init__\(\) got an unexpected keyword argument ('\w+')")
+_UNKNOWN_KEYWORD = re.compile(r"__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
 class Terminated(BaseException):
@@ -121,7 +123,8 @@ class Training:
 
         folder = self._run_dir or Path("runs")
         lock = folder / "lock"  # the first file that is opened; another user's, where a run was another user's
-        why = why_unwritable(folder) or (why_unwritable(lock) if lock.exists() else None)
+        why = "it is no folder" if folder.exists() and not folder.is_dir() else why_unwritable(folder)
+        why = why or (why_unwritable(lock) if lock.exists() else None)
         if why and self._resume is True:
             fail(f"cannot write to {str(folder)!r}: {why}; make it writable, or copy it elsewhere and resume the copy")
         if why:
@@ -138,11 +141,37 @@ class Training:
                 raise
             fail(str(error))  # of what reads the file, or trains a torch module
         except (TypeError, ValueError, FileNotFoundError) as error:
-            if isinstance(error, TypeError) and (unknown := _UNKNOWN_KEYWORD.search(str(error))):
-                wrong_use(f"--env-kwargs: {self._settings.get('env', 'the environment')} takes no {unknown[1]}")
-            if error.__cause__ is not None:
-                raise  # a worker's own
-            wrong_use(str(error))
+            self._refused(error)
+
+    def _refused(self, error: Exception) -> NoReturn:
+        """Fails with one line for what the trainer does not take. To be called where `error` is handled."""
+        if _is_of_policy(error):
+            named = f"--policy {self._settings['policy']}" if "policy" in self._settings else "the run's policy"
+            why = f"{named}: {type(error).__name__}: {error}"
+        elif (unknown := self._unknown_env_kwarg(error)) is not None:
+            why = f"--env-kwargs: {self._settings.get('env', 'the environment')} takes no {unknown!r}"
+        elif error.__cause__ is not None:
+            raise  # a worker's own
+        else:
+            why = str(error)
+        if os.environ.get("SHOAL_TRACEBACK"):
+            traceback.print_exception(error)
+        wrong_use(why)
+
+    def _unknown_env_kwarg(self, error: Exception) -> str | None:
+        """The one of --env-kwargs that a constructor does not know."""
+        unknown = _UNKNOWN_KEYWORD.search(str(error)) if isinstance(error, TypeError) else None
+        given = self._settings.get("env_kwargs")
+        return unknown[1] if unknown and isinstance(given, Mapping) and unknown[1] in given else None
+
+
+def _is_of_policy(error: Exception) -> bool:
+    """Whether the code of a policy raised it while it was made, and not what found or checked the policy."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(
+        caller.f_code.co_name == "module_of" and not str(called.f_globals.get("__name__")).startswith("shoal.")
+        for caller, called in pairwise(frames)
+    )
 
 
 @contextmanager
@@ -258,7 +287,8 @@ def _how_to_go_on(trainer: Trainer | None) -> str:
     from shoal.learn.config import holds_run
 
     if trainer is None or not holds_run(trainer.run_dir):
-        return "stopped before the first step"
+        began = trainer is not None and trainer.status()["step"] > 0
+        return f"stopped before the first {'checkpoint' if began else 'step'}"
     return f"stopped; go on with:  {command('train', '--resume', trainer.run_dir)}"
 
 

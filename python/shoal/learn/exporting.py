@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,7 +33,8 @@ _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4",
 def export(run_dir: str | Path, to: str, output: str | Path | None = None, which: str | None = None) -> Path:
     """Writes the policy of a run to a file that needs no Shoal, and a model card beside it.
 
-    Each has the observation normaliser in it and takes observations as the environment gives them, with a batch in front.
+    Each has the observation normaliser in it and takes observations as the environment gives them, with a batch in front. What
+    preprocesses them (`atari`, `frame_stack` and `wrappers` of the run) is not in it; the card and the metadata name it.
 
     Args:
         run_dir: the directory of a run, or of one checkpoint. Runs that trained a torch module of their own have that to export:
@@ -48,7 +50,7 @@ def export(run_dir: str | Path, to: str, output: str | Path | None = None, which
     Raises:
         FileNotFoundError: there is no run, or no such policy in it.
         ValueError: there is no such format, or the run trained a torch module, or what is recurrent is to be a program; the
-            file cannot be at `output`.
+            file cannot be at `output`, where a run or a checkpoint has a file of its own, or another text would be replaced.
     """
     if to not in FORMATS:
         raise ValueError(f"there is no format {to!r} to export to; there are {', '.join(FORMATS)}")
@@ -60,7 +62,8 @@ def export(run_dir: str | Path, to: str, output: str | Path | None = None, which
         )
     load_policy(directory)  # refuses what is damaged
     run = run_of(run_dir)
-    if output is None and directory == Path(run_dir) and not _is_run(run):
+    recorded = _read_run(run)
+    if output is None and directory == Path(run_dir) and not recorded:
         raise ValueError(f"{run_dir} is a checkpoint in no run's folder: say by output= where the file goes")
     file = Path(output) if output is not None else run / f"policy{suffix}"
     _check_output(file)
@@ -71,8 +74,9 @@ def export(run_dir: str | Path, to: str, output: str | Path | None = None, which
             "shoal.learn.torch_policy(…) is a torch module that takes and returns what it remembers"
         )
     names = (input_names if to == "onnx" else input_paths)(state["observation_space"])
-    card = _card(run, state, names, usage.format(file=file.name, inputs=", ".join(f"{name!r}: …" for name in names)))
-    replace_file(file.resolve(), content(directory, state))
+    usage = usage.format(file=file.name, inputs=", ".join(f"{name!r}: …" for name in names))
+    card = _card(recorded, _read_json(run / "result.json") if recorded else {}, state, names, usage)
+    replace_file(file.resolve(), content(directory, state, _about(recorded, state)))
     replace_file(card_of(file).resolve(), card.encode())
     return file
 
@@ -88,6 +92,8 @@ def _check_output(file: Path) -> None:
         raise ValueError(f"{file} is a model card's name: name the file otherwise, and its card has .md behind that")
     if (file.resolve().parent / "state.json").exists():
         raise ValueError(f"{file} is in the folder of a checkpoint, which has no other files: name one elsewhere")
+    if _is_of_a_run(file.parent.resolve() / file.name) or _is_of_a_run(file.resolve()):
+        raise ValueError(f"{file} is what a run keeps there of its own: name the file otherwise")
     for path in (file, card_of(file)):
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is no file that could be replaced: name another")
@@ -96,12 +102,20 @@ def _check_output(file: Path) -> None:
         raise ValueError(f"{card} is there already, and is no model card of Shoal's: name the file otherwise")
 
 
-def _onnx(directory: Path, state: dict[str, Any]) -> bytes:
+def _is_of_a_run(path: Path) -> bool:
+    """Whether a run has, or may come to have, something of its own there."""
+    folder = path.parent
+    if folder.name == "checkpoints" and _read_run(folder.parent):
+        return True
+    return any(fnmatchcase(path.name, pattern) for pattern in _OF_RUNS) and bool(_read_run(folder))
+
+
+def _onnx(directory: Path, state: dict[str, Any], about: dict[str, str]) -> bytes:
     graph = policy_graph(_read_arrays(directory / "policy.safetensors")[0], state)
-    return graph.as_bytes(_about(state))
+    return graph.as_bytes(about)
 
 
-def _torch(directory: Path, state: dict[str, Any]) -> bytes:
+def _torch(directory: Path, state: dict[str, Any], about: dict[str, str]) -> bytes:
     with needs_torch("to='torch'"):
         import torch
 
@@ -123,7 +137,7 @@ def _torch(directory: Path, state: dict[str, Any]) -> bytes:
     shapes = _mapped(lambda _: {0: rows}, space.sample())
     program = torch.export.export(Acting(), (example,), dynamic_shapes=(shapes,))
     content = io.BytesIO()
-    torch.export.save(program, content, extra_files=_about(state))
+    torch.export.save(program, content, extra_files=about)
     return content.getvalue()
 
 
@@ -136,9 +150,9 @@ def _mapped(change: Callable[[Any], Any], sample: Any) -> Any:
     return change(np.asarray(sample))
 
 
-def _safetensors(directory: Path, state: dict[str, Any]) -> bytes:
+def _safetensors(directory: Path, _state: dict[str, Any], about: dict[str, str]) -> bytes:
     _, header, data = _read_arrays(directory / "policy.safetensors")
-    header["__metadata__"] = {"format": "pt", **_about(state)}
+    header["__metadata__"] = {"format": "pt", **about}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data
@@ -158,47 +172,77 @@ def _read_arrays(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any], byt
     return arrays, header, data
 
 
-def _about(state: dict[str, Any]) -> dict[str, str]:
+def _about(run: Mapping[str, Any], state: dict[str, Any]) -> dict[str, str]:
     """What the file says of itself."""
-    return {
+    about = {
         "shoal": __version__,
         "algorithm": state["config"].get("algorithm", "ppo"),
         "observation_space": json.dumps(state["observation_space"]),
         "action_space": json.dumps(state["action_space"]),
         "config": json.dumps(state["config"]),
     }
+    arguments, unrecorded = _environment(run)
+    if unrecorded:
+        arguments["unrecorded"] = unrecorded
+    if arguments:
+        about["environment"] = json.dumps({"env": run.get("env"), **arguments})
+    return about
 
 
-def _is_run(directory: Path) -> bool:
-    return bool(_read_json(directory / "config.json").get("format") == RUN_FORMAT)
+def _environment(run: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What the run's environments were made with beside their id, and the names of what config.json could not hold of it."""
+    # With all of make_vec(), which a shell that completes --to does not wait for.
+    from shoal.learn.environments import EnvOptions
+
+    arguments = {name: value for name, value in vars(EnvOptions.of_run(run)).items() if value}
+    return arguments, list(run.get("unrecorded") or ())
 
 
-def _card(run_dir: Path, state: dict[str, Any], names: Sequence[str], usage: str) -> str:
+def _card(
+    run: Mapping[str, Any], result: dict[str, Any], state: dict[str, Any], names: Sequence[str], usage: str
+) -> str:
     """A model card: what hubs read of it (YAML) in front, and what people read.
 
     Args:
+        run: its config.json; empty of a checkpoint that has left its run.
+        result: its result.json; empty before its end.
         names: of the inputs.
     """
-    run, result = (_read_json(run_dir / f"{name}.json") if _is_run(run_dir) else {} for name in ("config", "result"))
     config = state["config"]
     algorithm = config.get("algorithm", "ppo").upper()
     env = run.get("env") or "an environment without a name"
     mean, deviation, episodes = _evaluation(state, result)
-    measured = mean is not None and deviation is not None and math.isfinite(mean) and math.isfinite(deviation)
-    space = state["observation_space"]
-    inputs = [
-        f"- `{name}`: {leaf.dtype.name}, shape {('n', *leaf.shape)}"
-        + (f"; the observation's `{path}`, which something else is called here" if name != path else "")
-        for name, path, leaf in zip(names, input_paths(space), leaves(space), strict=True)
-    ]
-    front = [
-        _LIBRARY,
-        "tags:",
-        "- reinforcement-learning",
-        f"- {json.dumps(env)}",
-        f"- {algorithm.lower()}",
-    ]
-    if measured:
+    score = None
+    if mean is not None and deviation is not None and math.isfinite(mean) and math.isfinite(deviation):
+        score = mean, deviation
+    told = "It was not evaluated."
+    if score is not None:
+        told = f"Mean return over {episodes} episodes of evaluation: **{score[0]:.2f} ± {score[1]:.2f}**."
+    return "\n".join(
+        [
+            *_front_matter(algorithm, env, score),
+            "",
+            f"# {algorithm} on {env}",
+            "",
+            f"Trained with Shoal {run.get('shoal', __version__)} for {state['step']:,} environment steps, seed {config['seed']}.",
+            told,
+            "",
+            *_inputs_and_output(run, state, names),
+            *_environment_section(run),
+            "## Use",
+            "",
+            usage,
+            "## Options",
+            "",
+            *_as_json(config),
+            "",
+        ]
+    )
+
+
+def _front_matter(algorithm: str, env: str, score: tuple[float, float] | None) -> list[str]:
+    front = ["---", _LIBRARY, "tags:", "- reinforcement-learning", f"- {json.dumps(env)}", f"- {algorithm.lower()}"]
+    if score is not None:
         front += [
             "model-index:",
             f"- name: {algorithm}",
@@ -206,48 +250,62 @@ def _card(run_dir: Path, state: dict[str, Any], names: Sequence[str], usage: str
             "  - task: {type: reinforcement-learning, name: reinforcement-learning}",
             f"    dataset: {{name: {json.dumps(env)}, type: {json.dumps(env)}}}",
             "    metrics:",
-            f"    - {{type: mean_reward, name: mean_reward, value: {mean:.2f} +/- {deviation:.2f}}}",
+            f"    - {{type: mean_reward, name: mean_reward, value: {score[0]:.2f} +/- {score[1]:.2f}}}",
         ]
-    told = (
-        f"Mean return over {episodes} episodes of evaluation: **{mean:.2f} ± {deviation:.2f}**."
-        if measured
-        else "It was not evaluated."
-    )
-    return "\n".join(
-        [
-            "---",
-            *front,
-            "---",
-            "",
-            f"# {algorithm} on {env}",
-            "",
-            f"Trained with Shoal {run.get('shoal', __version__)} for {state['step']:,} environment steps, seed {config['seed']}.",
-            told,
-            "",
-            "## Inputs",
-            "",
-            "Observations as the environment gives them, `n` of them in front; they are normalised inside"
-            if config.get("normalize_obs")
-            else "Observations as the environment gives them, `n` of them in front",
-            f"(space: `{space_from(space)}`).",
-            "",
-            *inputs,
-            "",
-            "## Output",
-            "",
-            f"The deterministic action, as the environment takes it (space: `{space_from(state['action_space'])}`).",
-            "",
-            "## Use",
-            "",
-            usage,
-            "## Options",
-            "",
-            "```json",
-            json.dumps(config, indent=1, sort_keys=True),
-            "```",
+    return [*front, "---"]
+
+
+def _inputs_and_output(run: Mapping[str, Any], state: dict[str, Any], names: Sequence[str]) -> list[str]:
+    arguments, unrecorded = _environment(run)
+    preprocessed = _PREPROCESSING.intersection([*arguments, *unrecorded])
+    space = state["observation_space"]
+    inputs = [
+        f"- `{name}`: {leaf.dtype.name}, shape {('n', *leaf.shape)}"
+        + (f"; the observation's `{path}`, which something else is called here" if name != path else "")
+        for name, path, leaf in zip(names, input_paths(space), leaves(space), strict=True)
+    ]
+    return [
+        "## Inputs",
+        "",
+        f"Observations as the environment gives them{' after the preprocessing below' if preprocessed else ''}, "
+        f"`n` of them in front{'; they are normalised inside' if state['config'].get('normalize_obs') else ''}",
+        f"(space: `{space_from(space)}`).",
+        "",
+        *inputs,
+        "",
+        "## Output",
+        "",
+        f"The deterministic action, as the environment{' with that preprocessing' if preprocessed else ''} takes it "
+        f"(space: `{space_from(state['action_space'])}`).",
+        "",
+    ]
+
+
+def _environment_section(run: Mapping[str, Any]) -> list[str]:
+    """What the inputs and the return depend on beside the environment's id; nothing where it was made without."""
+    heading = ["## Environment", ""]
+    if not run:
+        return [
+            *heading,
+            "This checkpoint was exported without its run, which knows what preprocesses the observations.",
             "",
         ]
-    )
+    arguments, unrecorded = _environment(run)
+    lines = []
+    if arguments:
+        lines += ["The run trained on it with these arguments of `shoal.make_vec`:", "", *_as_json(arguments), ""]
+    if "atari" in arguments:
+        lines += ["Evaluations are of whole games and count their own rewards.", ""]
+    elif "reward_clip" in arguments:
+        lines += ["Evaluations count the environment's own rewards.", ""]
+    if unrecorded:
+        names = ", ".join(f"`{name}`" for name in unrecorded)
+        lines += [f"It trained with {names} as well, which it could not record.", ""]
+    return [*heading, *lines] if lines else []
+
+
+def _as_json(values: Mapping[str, Any]) -> list[str]:
+    return ["```json", json.dumps(values, indent=1, sort_keys=True), "```"]
 
 
 def _evaluation(state: dict[str, Any], result: dict[str, Any]) -> tuple[float | None, float | None, int]:
@@ -265,6 +323,12 @@ def _evaluation(state: dict[str, Any], result: dict[str, Any]) -> tuple[float | 
     return None, None, 0
 
 
+def _read_run(folder: Path) -> dict[str, Any]:
+    """config.json of a run; empty where the folder is none's."""
+    config = _read_json(folder / "config.json")
+    return config if config.get("format") == RUN_FORMAT else {}
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         values = json.loads(file.read_text())
@@ -277,6 +341,10 @@ _MOST_ROWS = 2**31 - 1
 """Of a batch of a program of torch.export, whose older releases refuse one without a limit."""
 _LIBRARY = "library_name: shoal"
 """What every card has in front."""
+_PREPROCESSING = frozenset({"atari", "frame_stack", "wrappers"})
+"""Arguments of make_vec() that stand between an environment and its policy."""
+_OF_RUNS = ("config.json", "result.json", "progress.jsonl", "lock", "checkpoints", "curve.png", "events.out.tfevents.*")
+"""Names in a run's folder, as patterns."""
 
 _ONNX_USAGE = """```python
 import onnxruntime
@@ -307,7 +375,7 @@ arrays = load_file("{file}")
 ```
 """
 
-FORMATS: dict[str, tuple[str, Callable[[Path, dict[str, Any]], bytes], str]] = {
+FORMATS: dict[str, tuple[str, Callable[[Path, dict[str, Any], dict[str, str]], bytes], str]] = {
     "onnx": (".onnx", _onnx, _ONNX_USAGE),
     "torch": (".pt2", _torch, _TORCH_USAGE),
     "safetensors": (".safetensors", _safetensors, _SAFETENSORS_USAGE),

@@ -7,13 +7,14 @@ what changes nothing here (`verbose`, …) is a note. Nothing is left out withou
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shoal.learn.config import algorithm_names, config_names
-from shoal.learn.zoo_values import Name, literal, schedule
+from shoal.learn.zoo_values import Name, NoSuchValue, literal, schedule
 from shoal.runs import preset, preset_names
 from shoal.vector.extras import is_atari
 
@@ -198,17 +199,26 @@ class _Reader:
             ("use_sde", self._use_sde),
         ):
             if key in settings:
-                take(key, settings.pop(key))
+                self._taken(take, key, settings.pop(key))
             elif key == "train_freq" and key in self._options:
-                take(key, preset(entry.preset, entry.algorithm)[key])
+                self._taken(take, key, preset(entry.preset, entry.algorithm)[key])
         for key, value in settings.items():
-            self._plain(key, value)
+            self._taken(self._plain, key, value)
         if self._unsupported:
             raise ValueError(
                 f"{entry.source} says what Shoal's {entry.algorithm} has not: {'; '.join(self._unsupported)}. Take it out of a copy "
                 "of the file to train without it"
             )
         return entry
+
+    def _taken(self, take: Callable[[str, Any], None], key: str, value: Any) -> None:
+        """A value that `take` can make nothing of is told with all else that is refused."""
+        try:
+            take(key, value)
+        except NoSuchValue as error:
+            self._unsupported.append(str(error))
+        except (TypeError, ValueError, OverflowError):
+            self._refuse(key, repr(value), "it takes no such value")
 
     def _refuse(self, key: str, value: Any, why: str = "") -> None:
         self._unsupported.append(f"{key}: {value}{f' ({why})' if why else ''}")
@@ -239,7 +249,7 @@ class _Reader:
         if isinstance(value, int | float | None):
             self._set(key, value, option, value)
         else:
-            self._refuse(key, value)
+            raise NoSuchValue(f"{key}: {value!r} is no number")
 
     def _steps(self, key: str, value: Any) -> None:
         self._entry.arguments["total_steps"] = int(float(value))
@@ -274,12 +284,14 @@ class _Reader:
         if unit != "step":
             self._refuse(key, value, "steps only")
             return
+        if not isinstance(count, int):
+            raise NoSuchValue(f"{key}: {count!r} is no number of steps")
         # There a step is one of all environments.
         self._set(key, value, "train_freq", count * self._settings.get("n_envs", 1))
 
     def _n_steps(self, key: str, value: Any) -> None:
         """Of a rollout; where there is a replay, of a return."""
-        self._set(key, value, "n_step" if "n_step" in self._options else "num_steps", value)
+        self._plain_number(key, value, "n_step" if "n_step" in self._options else "num_steps")
 
     def _ent_coef(self, key: str, value: Any) -> None:
         """A number, which SAC keeps; "auto" and "auto_0.1" are learned, from 1 and from 0.1 on."""
@@ -318,15 +330,20 @@ class _Reader:
             self._refuse(f"{key}: {name}", setting)
 
     def _wrappers(self, key: str, value: Any) -> None:
+        if value is None:
+            return
         wrappers: list[str] = []
         for wrapper in value if isinstance(value, list) else [value]:
-            path, kwargs = next(iter(wrapper.items())) if isinstance(wrapper, Mapping) else (wrapper, {})
+            [(path, kwargs)] = wrapper.items() if isinstance(wrapper, Mapping) else [(wrapper, None)]
+            kwargs = _mapping(f"{key}: {path}", kwargs or {})
             if path in _ATARI_WRAPPERS:
-                self._entry.arguments["atari"] = self._atari(dict(kwargs or {}))
-            else:
-                module, _, name = str(path).rpartition(".")
-                given = ", ".join(f"{argument}={setting!r}" for argument, setting in (kwargs or {}).items())
-                wrappers.append(f"{module}:{name}({given})" if given else f"{module}:{name}")
+                self._entry.arguments["atari"] = self._atari(kwargs)
+                continue
+            module, _, name = str(path).rpartition(".")
+            if not module:
+                raise NoSuchValue(f"{key}: {path!r} is no path of a wrapper, module.Name")
+            given = ", ".join(f"{argument}={setting!r}" for argument, setting in kwargs.items())
+            wrappers.append(f"{module}:{name}({given})" if given else f"{module}:{name}")
         if wrappers:
             self._entry.arguments["wrappers"] = wrappers
 
@@ -364,9 +381,9 @@ class _Reader:
         if kwargs.get("enable_critic_lstm") == (not kwargs.get("shared_lstm", False)):
             del kwargs["enable_critic_lstm"]  # an LSTM of its own, or the policy's; without any, it is refused
         for name, setting in sorted(kwargs.items(), key=lambda kwarg: kwarg[0] == "optimizer_kwargs"):  # it comes last
-            self._policy_kwarg(f"{key}: {name}", name, setting)
+            self._taken(partial(self._policy_kwarg, name), f"{key}: {name}", setting)
 
-    def _policy_kwarg(self, key: str, name: str, value: Any) -> None:
+    def _policy_kwarg(self, name: str, key: str, value: Any) -> None:
         if name == "net_arch":
             self._net_arch(key, value)
         elif name == "activation_fn" and str(value).rpartition(".")[2] in ("Tanh", "ReLU"):
@@ -398,8 +415,9 @@ class _Reader:
         names = {"eps": "rmsprop_eps", "alpha": "rmsprop_alpha"} if rms else {"eps": "adam_eps"}
         for name, value in kwargs.items():
             if name == "betas" and not rms:
-                self._set(key, value, "adam_beta1", value[0])
-                self._set(key, value, "adam_beta2", value[1])
+                beta1, beta2 = value
+                self._set(key, value, "adam_beta1", beta1)
+                self._set(key, value, "adam_beta2", beta2)
             elif name in names:
                 self._set(key, value, names[name], value)
             elif name != "weight_decay" or value:
@@ -425,5 +443,5 @@ _OPTIMIZERS = {"Adam": "adam", "RMSprop": "rmsprop", "RMSpropTFLike": "rmsprop_t
 
 def _mapping(key: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or isinstance(value, Name):
-        raise ValueError(f"{key} is a dict, got {value!r}")
+        raise NoSuchValue(f"{key} is a dict, got {value!r}")
     return dict(value)

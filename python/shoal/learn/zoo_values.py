@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-__all__ = ["Name", "literal", "schedule"]
+__all__ = ["Name", "NoSuchValue", "literal", "schedule"]
+
+
+class NoSuchValue(ValueError):
+    """A key cannot have this value; the text names both."""
 
 
 class Name(str):
@@ -19,14 +23,14 @@ def literal(key: str, value: Any) -> Any:
     """The value of a text such as "dict(log_std_init=-2, activation_fn=nn.ReLU)"; anything but a text as it is.
 
     Raises:
-        ValueError: for a text that is more than literals, names, and calls of dict.
+        NoSuchValue: for a text that is more than literals, names, and calls of dict.
     """
     if not isinstance(value, str):
         return value
     try:
         return _value(ast.parse(value.strip(), mode="eval").body)
     except (SyntaxError, ValueError):
-        raise ValueError(
+        raise NoSuchValue(
             f"{key}: {value!r} cannot be read: it may have numbers, texts, lists, dict(…) and names such as nn.ReLU, and is not run"
         ) from None
 
@@ -35,7 +39,7 @@ def schedule(key: str, value: Any) -> tuple[float, str]:
     """The initial value and the schedule, "constant" or "linear", of a number or of a text such as "lin_2.5e-4".
 
     Raises:
-        ValueError: for another text or value.
+        NoSuchValue: for another text or value.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), "constant"
@@ -45,7 +49,7 @@ def schedule(key: str, value: Any) -> tuple[float, str]:
             return float(number), "linear"
         return float(value), "constant"  # YAML reads 1e-3 as a text
     except (TypeError, ValueError):
-        raise ValueError(f"{key}: {value!r} is neither a number nor a schedule such as lin_2.5e-4") from None
+        raise NoSuchValue(f"{key}: {value!r} is neither a number nor a schedule such as lin_2.5e-4") from None
 
 
 def _value(node: ast.expr) -> Any:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
-import queue
-import subprocess
+import shlex
+import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.bench.learning.pool import Pool, python_of
 from shoal.bench.learning.references import REFERENCES
 from shoal.bench.learning.robust import interquartile_mean, interval, spread
 from shoal.bench.learning.rows import HOURS, ROWS, Row
 from shoal.bench.machine import machine
-from shoal.bench.roster import PACKAGES, interpreter
+from shoal.bench.roster import PACKAGES
+from shoal.errors import Error
 from shoal.runs import preset
+from shoal.vector.extras import lacks
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["Found", "run"]
 
-HERE = Path(__file__).parent
 SIDES = {"shoal": "Shoal", "sb3": "Stable-Baselines3"}
 SETUP = "run benchmarks/peers/setup sb3 in Shoal's repository"
 
@@ -41,12 +41,23 @@ class Found:
     Attributes:
         runs: what each seed's process said, in the order of the seeds.
         missing: options of the row's that this side has not; then nothing was run.
+        failed: each seed whose process failed, and the last line that it wrote.
     """
 
     row: Row
     side: str
     runs: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def add(self, seed: int, told: dict[str, Any]) -> None:
+        """What a seed's process said."""
+        if "failed" in told:
+            self.failed.append(f"seed {seed}: {told['failed']}")
+        elif "missing" in told:
+            self.missing = told["missing"]
+        else:
+            self.runs.append(told)
 
     def summary(self) -> dict[str, Any]:
         """The interquartile mean of the last policies' returns and its interval, and what else is compared."""
@@ -87,7 +98,7 @@ def run(
 
     Every seed is a process with a CPU of its own, and trains as many steps as the row has, whether or not the task is solved earlier. What
     counts is the last policy: the mean return of 100 fresh episodes with the most probable actions. Beside it stands what the last 100
-    training episodes had in the mean.
+    training episodes had in the mean. A seed that fails is told, and the others go on. Ctrl-C and SIGTERM end the seeds that run.
 
     Args:
         rows: names of `ROWS`; by default those that take a quarter of an hour a seed at most.
@@ -99,7 +110,7 @@ def run(
 
     Raises:
         ValueError: for a name that is no row, or a number that is not positive.
-        RuntimeError: a seed failed; the message has the last line that it wrote.
+        Error: packages that the rows' environments need are not installed; the message has the command that installs them.
     """
     from rich.console import Console
 
@@ -113,21 +124,25 @@ def run(
     if min(seeds, jobs, *([steps] if steps is not None else [])) < 1:
         raise ValueError("seeds, steps and jobs must be at least 1")
     sides = ["shoal", "sb3"] if sb3 else ["shoal"]
-    if sb3 and _python("sb3") is None:
+    if sb3 and python_of("sb3") is None:
         raise ValueError(f"Stable-Baselines3 is not installed: {SETUP}")
+    _require_packages(chosen)
     found: list[Found] = []
-    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch:
-        pool = _Pool(cpus[:jobs] if jobs <= len(cpus) else cpus * -(-jobs // len(cpus)), jobs)
-        with ThreadPoolExecutor(jobs) as threads:
-            for row in chosen:
-                for side in sides:
-                    made = Found(row, side)
-                    tasks = [_task(row, side, seed, steps, f"{scratch}/{len(found)}-{seed}") for seed in range(seeds)]
-                    for told in threads.map(partial(pool.train, side), tasks):
-                        made.missing = told.get("missing", [])
-                        made.runs += [] if made.missing else [told]
-                    console.print(_line(made), markup=False, highlight=False, soft_wrap=True)
-                    found.append(made)
+    lent = (cpus * -(-jobs // len(cpus)))[:jobs]
+    with (
+        _ended_by_sigterm(),
+        tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch,
+        ThreadPoolExecutor(jobs) as threads,
+        Pool(lent) as pool,  # left first: the threads wait for its processes
+    ):
+        for row in chosen:
+            for side in sides:
+                made = Found(row, side)
+                tasks = [_task(row, side, seed, steps, f"{scratch}/{len(found)}-{seed}") for seed in range(seeds)]
+                for seed, told in enumerate(threads.map(partial(pool.train, side), tasks)):
+                    made.add(seed, told)
+                console.print(_line(made), markup=False, highlight=False, soft_wrap=True)
+                found.append(made)
     return {
         "machine": machine(),
         "seeds": seeds,
@@ -137,6 +152,7 @@ def run(
                 "row": made.row.name,
                 "side": made.side,
                 "missing": made.missing,
+                "failed": made.failed,
                 "seeds": made.runs,
                 **(made.summary() if made.runs else {}),
             }
@@ -145,11 +161,40 @@ def run(
     }
 
 
-def _python(side: str) -> str | None:
-    """The interpreter that has what a side needs."""
-    if side == "shoal" or find_spec("stable_baselines3") is not None:
-        return sys.executable
-    return interpreter("sb3")
+def _require_packages(rows: Iterable[Row]) -> None:
+    """Raises Error for packages that are not installed, before the first of many hours."""
+    lacking = {row.env: package for row in rows if (package := lacks(row.env)) is not None}
+    if lacking:
+        packages = list(dict.fromkeys(lacking.values()))
+        wanted = [word for package in packages for word in _for_pip(package)]
+        command = shlex.join([sys.executable, "-m", "pip", "install", *wanted])
+        raise Error(
+            f"rows on {', '.join(lacking)} need {' and '.join(packages)}, not installed here:  {command}  (or name other rows)"
+        )
+
+
+def _for_pip(package: str) -> list[str]:
+    """What pip is to install: of an extra of ours, in a source folder, the pinned requirements that are there."""
+    pins = PACKAGES.parent / f"requirements-{package.partition('[')[2].rstrip(']')}.txt"
+    return ["-r", str(pins)] if pins.is_file() else [package]
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Within, SIGTERM ends the program as Ctrl-C does, what was begun first; unless the program handles it itself."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another one would disturb what ends
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _task(row: Row, side: str, seed: int, steps: int | None, run_dir: str) -> dict[str, Any]:
@@ -160,61 +205,19 @@ def _task(row: Row, side: str, seed: int, steps: int | None, run_dir: str) -> di
     return task | more | {"env": row.env, "run_dir": run_dir}
 
 
-class _Pool:
-    """CPUs that are lent to processes, one each."""
-
-    def __init__(self, cpus: Sequence[int], jobs: int) -> None:
-        self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        for cpu in cpus[:jobs]:
-            self._free.put(cpu)
-
-    def train(self, side: str, task: dict[str, Any]) -> dict[str, Any]:
-        cpu = self._free.get()
-        try:
-            return self._run(side, task, cpu)
-        finally:
-            self._free.put(cpu)
-
-    def _run(self, side: str, task: dict[str, Any], cpu: int) -> dict[str, Any]:
-        program = HERE / ("program.py" if side == "shoal" else "sb3_program.py")
-        python = _python(side)
-        assert python is not None
-        environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
-        if side == "shoal":
-            environment["PYTHONPATH"] = str(PACKAGES)
-        done = subprocess.run(
-            [python, "-c", _CONFINED, str(cpu), str(program), json.dumps(task)],
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-            raise RuntimeError(f"{SIDES[side]}, seed {task['seed']} of {task['env']}, failed: {last}")
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
-
-
-# Runs a program by path on one CPU.
-_CONFINED = """
-import os, runpy, sys
-os.sched_setaffinity(0, {int(sys.argv[1])})
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
 def _line(found: Found) -> str:
     name = f"{found.row.name:<36} {SIDES[found.side]:<18}"
     if found.missing:
         return f"{name} has not {', '.join(found.missing)}"
+    failed = f"{len(found.failed)} of {len(found.failed) + len(found.runs)} seeds failed: {', '.join(found.failed[:1])}"
+    if not found.runs:
+        return f"{name} {failed}"
     of = found.summary()
     low, high = of["interval"]
     solved = "" if of["solved"] is None else f", {of['solved']} of {len(found.runs)} at {found.row.target:g}"
     return (
         f"{name} {of['iqm']:9.1f} ({low:.1f} to {high:.1f}){solved}; {of['steps']:,} steps in {of['seconds']:.1f} s"
-        f"{_references(found) if found.side == 'shoal' else ''}"
+        f"{_references(found) if found.side == 'shoal' else ''}{f'; {failed}' if found.failed else ''}"
     )
 
 
