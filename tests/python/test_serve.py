@@ -181,6 +181,14 @@ class TestFailures:
             with pytest.raises(ModelError, match="the first dimension of an answer is the rows"):
                 service.model("sum")(np.zeros(3))
 
+    def test_an_answer_that_cannot_cross_is_the_models_error(self) -> None:
+        models = {"objects": lambda x: np.full(len(x), None), "double": double}
+        with shoal.ModelService(models, context="thread") as service:
+            for _ in range(2):
+                with pytest.raises(ModelError, match='the element type "object" is not one of'):
+                    service.model("objects")(1.0)
+            assert service.model("double")(1.0) == 2
+
     def test_an_answer_of_too_few_rows_after_good_ones(self) -> None:
         answers = iter([np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((0, 2)), np.zeros((0, 2))])
         with shoal.ModelService({"few": lambda x: next(answers)}, context="thread") as service:
@@ -209,10 +217,44 @@ class TestFailures:
         for wrong in ({"max_batch": 0}, {"max_delay": -1}, {"instances": True}, {"context": "x"}, {"on_fault": "drop"}):
             with pytest.raises(ValueError, match=next(iter(wrong))):
                 shoal.ModelService({"a": double}, **wrong)
-        with pytest.raises(ValueError, match="buckets"):
-            shoal.ModelService({"a": double}, max_batch=4, buckets=[8])
         with pytest.raises(TypeError, match="models"):
             shoal.make_vec("CartPole-v1", 2, worker=shoal.WorkerOptions(models=3), backend="process")
+
+    @pytest.mark.parametrize(
+        ("wrong", "error", "takes"),
+        [
+            ({"max_batch": 2**40}, ValueError, r"an int from 1 to 2\*\*20, got"),
+            ({"max_batch": 2**20 + 1}, ValueError, r"an int from 1 to 2\*\*20, got"),
+            ({"max_batch": 8.0}, ValueError, "an int from 1"),
+            ({"instances": 2**33}, ValueError, r"an int from 1 to 2\*\*16, got"),
+            ({"threads": "two"}, ValueError, r"an int from 1 to 2\*\*16, got 'two'"),
+            ({"threads": 0}, ValueError, "an int from 1"),
+            ({"keep_versions": "1"}, ValueError, "an int of 0 or more, got '1'"),
+            ({"max_delay": "3"}, ValueError, "seconds, 0 or more and less than 1e6, got '3'"),
+            ({"max_delay": 1e6}, ValueError, "seconds, 0 or more and less than 1e6, got 1000000.0"),
+            ({"timeout": "3"}, ValueError, "None or a positive number of seconds, got '3'"),
+            ({"timeout": math.nan}, ValueError, "None or a positive number of seconds, got nan"),
+            ({"start_timeout": "3"}, ValueError, "a positive number of seconds, got '3'"),
+            ({"start_timeout": True}, ValueError, "a positive number of seconds, got True"),
+            ({"buckets": 3}, ValueError, "None or sizes from 1 to max_batch=4, got 3"),
+            ({"buckets": [4.0]}, ValueError, "sizes from 1 to max_batch=4, got 4.0"),
+            ({"buckets": [8]}, ValueError, "sizes from 1 to max_batch=4, got 8"),
+            ({"buckets": [1, "2"]}, ValueError, "sizes from 1 to max_batch=4, got '2'"),
+            ({"preload": "json"}, TypeError, "a sequence of module names, got the str 'json'"),
+            ({"preload": [3]}, TypeError, r"a sequence of module names, got \[3\]"),
+            ({"listen": "127.0.0.1:0", "secret": 3}, TypeError, "a str, got a int"),
+        ],
+    )
+    def test_a_wrong_argument_is_named_with_what_it_takes(
+        self, wrong: dict[str, Any], error: type[Exception], takes: str
+    ) -> None:
+        with pytest.raises(error, match=rf"ModelService\({list(wrong)[-1]}=…\) takes {takes}"):
+            shoal.ModelService({"a": double}, **{"max_batch": 4, **wrong})
+
+    def test_a_number_of_numpy_is_one(self) -> None:
+        asked = {"max_batch": np.int64(2), "timeout": np.float32(60), "buckets": np.array([1])}
+        with shoal.ModelService({"n": batch_size}, context="thread", **asked) as service:
+            assert service.model("n").batch(np.zeros(2)).tolist() == [2, 2]
 
 
 class TestBatches:

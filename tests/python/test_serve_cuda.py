@@ -234,12 +234,12 @@ def test_there_are_only_so_many_graphs() -> None:
 
 
 def test_sizes_of_batches_by_default() -> None:
-    from shoal.serve.service import _buckets
+    from shoal.serve.arguments import checked_buckets
 
-    assert _buckets(None, 64, "cpu") == _buckets(None, 64, "xpu") == ()
-    assert _buckets(None, 48, "cuda:1") == (1, 2, 4, 8, 16, 32, 48)
-    assert _buckets(None, 1, "cuda") == (1,)
-    assert _buckets((), 64, "cuda") == ()
+    assert checked_buckets(None, 64, "cpu") == checked_buckets(None, 64, "xpu") == ()
+    assert checked_buckets(None, 48, "cuda:1") == (1, 2, 4, 8, 16, 32, 48)
+    assert checked_buckets(None, 1, "cuda") == (1,)
+    assert checked_buckets((), 64, "cuda") == ()
 
 
 def test_rows_go_to_a_device_of_another_kind() -> None:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
+import pickle
 import signal
+import threading
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
 
 import served_models
 import shoal
+from promise import await_pids_ended, await_that
 from served_models import AskingEnv, deadly, double, pid
 from shoal.errors import ServiceDied
+
+
+def watchers() -> int:
+    """Threads of this process that look after servers, or that are servers."""
+    return sum(thread.name.startswith("shoal-models") for thread in threading.enumerate())
 
 
 class TestDeath:
@@ -64,6 +75,61 @@ class TestDeath:
 
         first = opened_by_one_more()
         assert [opened_by_one_more() for _ in range(3)] == [first] * 3
+
+    @pytest.mark.parametrize("context", ["auto", "thread"])
+    def test_one_that_nobody_has_any_more_ends(self, context: str) -> None:
+        before = watchers()
+        service = shoal.ModelService({"pid": pid}, context=context)
+        model = copy.deepcopy(service.model("pid"))
+        server = int(model(0))
+        del service
+        gc.collect()
+        assert model(0) == server  # whoever has a model has the service
+        reply = model.submit(0)
+        del model
+        gc.collect()
+        assert reply.result() == server
+        del reply
+        gc.collect()
+        if context == "auto":
+            await_pids_ended([server])
+        await_that(lambda: watchers() == before, "the end of the threads that watched it")
+
+    def test_one_that_others_ask_while_nobody_has_it_tells_them(self) -> None:
+        service = shoal.ModelService({"pid": pid})
+        model = pickle.loads(pickle.dumps(service.model("pid")))  # as another process has it
+        assert model(0) > 0
+        del service
+        gc.collect()
+        with pytest.raises(ServiceDied):
+            while True:
+                model(0)
+
+    @pytest.mark.parametrize(
+        "options", [{"num_workers": 2}, {"num_workers": 2, "batch_size": 2}, {"backend": "serial"}]
+    )
+    def test_a_vector_environment_has_the_service_of_its_workers(self, options: dict[str, Any]) -> None:
+        service = shoal.ModelService({"double": double, "pid": pid})
+        server = int(service.model("pid")(0))
+        envs = shoal.make_vec(AskingEnv, 2, worker=shoal.WorkerOptions(models=service), **options)
+        del service
+        gc.collect()
+        assert envs.reset()[0].tolist() == [[0, 0]] * 2  # as the model answers
+        envs.close()
+        del envs
+        gc.collect()
+        await_pids_ended([server])
+
+    def test_a_service_that_is_made_again_and_again_is_there_once(self) -> None:
+        before = watchers()
+        servers = []
+        for _ in range(3):
+            service = shoal.ModelService({"pid": pid})  # as a cell of a notebook does
+            servers.append(int(service.model("pid")(0)))
+        await_pids_ended(servers[:-1])
+        assert service.model("pid")(0) == servers[-1]
+        service.close()
+        await_that(lambda: watchers() == before, "the end of the threads that watched it")
 
     @pytest.mark.own_process
     @pytest.mark.keeps_processes

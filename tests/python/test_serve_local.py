@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import shoal
 import shoal.serve
 from sample_envs import CounterEnv
-from shoal.errors import DeadlineExceeded
+from shoal.errors import DeadlineExceeded, ModelError
 
 
 def doubled(x: np.ndarray) -> np.ndarray:
@@ -47,6 +48,45 @@ def test_a_call_that_takes_longer_than_its_timeout_is_exceeded(late: Any) -> Non
     with pytest.raises(DeadlineExceeded):
         reply.result()
     assert model(np.ones(2), timeout=60).tolist() == model(np.ones(2)).tolist() == [2, 2]
+
+
+def erasing(x: np.ndarray) -> np.ndarray:
+    x *= 0
+    return x + 1
+
+
+@pytest.mark.parametrize("where", ["service", "local"])
+def test_a_model_that_writes_to_its_rows_writes_to_its_own(where: str) -> None:
+    service = shoal.ModelService({"erasing": erasing}, context="thread") if where == "service" else None
+    shoal.serve.use({"erasing": erasing} if service is None else service)
+    model = shoal.worker().model("erasing")
+    row = np.arange(3.0)
+    assert model(row).tolist() == model(row.tolist()).tolist() == [1, 1, 1]
+    assert model.batch(row).tolist() == model.submit(row).result().tolist() == [1, 1, 1]
+    assert row.tolist() == [0, 1, 2]
+    if service is not None:
+        service.close()
+
+
+def test_tensors_are_taken_without_a_warning_and_left_as_they_are() -> None:
+    torch = pytest.importorskip("torch")
+    shoal.serve.use({"erasing": erasing})
+    tensor = torch.arange(6.0).reshape(2, 3).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert shoal.worker().model("erasing")(tensor).tolist() == [[1, 1]] * 3
+    assert tensor.sum() == 15
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"), [(lambda x: x[:1], r"\(1, 2\)"), (lambda x: x.sum(), r"\(\)"), (lambda x: x[:0], r"\(0, 2\)")]
+)
+def test_an_answer_without_a_row_for_each_row_is_the_models_error(model: Any, shape: str) -> None:
+    shoal.serve.use({"odd": model})
+    message = rf"a batch of 3 rows with an array of shape {shape}: the first dimension of an answer is the rows"
+    with pytest.raises(ModelError, match=message) as caught:
+        shoal.worker().model("odd").batch(np.zeros((3, 2)))
+    assert "ValueError" in caught.value.traceback
 
 
 def test_models_compute_on_the_device_that_was_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -51,8 +52,20 @@ class TestRecurrent:
             model(-1.0)
         assert model(1.0) == 2
 
+    def test_a_batch_says_nothing_of_whose_rows_they_are_and_is_refused(self, model: Any) -> None:
+        assert [model(1.0) for _ in range(3)] == [1, 2, 3]
+        for _ in range(2):
+            for ask in (model.batch, functools.partial(model.submit, batched=True)):
+                with pytest.raises(ValueError, match=r"'total' is Recurrent.*Ask for one row at a time, model\(row\)"):
+                    ask(np.ones(2))
+        with pytest.raises(TypeError, match=r"batch\(\) takes no reset.*model\(row, reset=True\)"):
+            model.batch(np.ones(2), reset=True)
+        assert model(1.0) == 4
+
     @pytest.mark.parametrize("way", ["service", "local"])
-    def test_dicts_and_keywords_are_one_row_and_a_state_that_is_not_by_rows_is_the_models_error(self, way: str) -> None:
+    def test_dicts_and_keywords_are_one_row_and_a_state_or_an_answer_that_is_not_by_rows_is_the_models_error(
+        self, way: str
+    ) -> None:
         def of_dicts(x: Any, state: Any) -> Any:
             return x["a"] + x["b"] + state, state + 1
 
@@ -62,10 +75,11 @@ class TestRecurrent:
         def without_rows(x: Any, state: Any) -> Any:
             return x, np.float64(1)
 
-        models = {
-            name: shoal.serve.Recurrent(model, np.zeros(()))
-            for name, model in {"dicts": of_dicts, "keywords": of_keywords, "without_rows": without_rows}.items()
-        }
+        def too_few(x: Any, state: Any) -> Any:
+            return (x + state if (x > 0).all() else x[:0]), state + 1
+
+        named = {"dicts": of_dicts, "keywords": of_keywords, "without_rows": without_rows, "too_few": too_few}
+        models = {name: shoal.serve.Recurrent(model, np.zeros(())) for name, model in named.items()}
         with contextlib.ExitStack() as stack:
             if way == "local":
                 shoal.serve.use(models)
@@ -77,6 +91,10 @@ class TestRecurrent:
             assert [find("keywords")(x=1.0) for _ in range(2)] == [1, 2]
             with pytest.raises(ModelError, match=r"shape \(\): the first dimension of a state"):
                 find("without_rows")(1.0)
+            assert find("too_few")(1.0) == 1
+            with pytest.raises(ModelError, match=r"shape \(0,\): the first dimension of an answer"):
+                find("too_few")(-1.0)
+            assert find("too_few")(1.0) == 2  # the row that failed has left the state
 
     def test_a_row_that_had_no_time_leaves_the_state_and_one_that_ended_the_connection_is_made_again(
         self, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ cut off; and in two network namespaces as two hosts."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import signal
@@ -255,6 +256,17 @@ class TestAsking:
             assert model(np.ones(2))[0] == 1
             assert model(np.ones(2))[0] == 2
 
+    def test_a_batch_of_a_recurrent_model_is_refused_here(self) -> None:
+        models = {"total": shoal.serve.Recurrent(total, np.zeros(())), "double": double}
+        with listening(models) as there, connect(there) as service:
+            model = service.model("total")
+            assert [model(1.0), model(1.0)] == [1, 2]
+            for _ in range(2):
+                with pytest.raises(ValueError, match="'total' is Recurrent"):
+                    model.batch(np.ones(2))
+            assert model(1.0) == 3
+            assert service.model("double").batch(np.ones(2)).tolist() == [2, 2]
+
     def test_a_service_with_several_instances_is_asked_by_as_many_connections(self) -> None:
         with shoal.ModelService({"pid": pid}, instances=2, listen="127.0.0.1:0") as there, connect(there) as service:
             servers: set[int] = set()
@@ -441,6 +453,19 @@ class TestDeath:
                 thread.join(60)
                 assert not thread.is_alive()
 
+    def test_one_that_nobody_has_any_more_ends(self, distant: Distant) -> None:
+        threads = threading.active_count()
+        service = shoal.ModelService.connect(distant.listening)
+        model = service.model("double")
+        del service
+        gc.collect()
+        assert model(1) == 2
+        assert stat_of(distant.listening)["relays"] == 1
+        del model
+        gc.collect()
+        until(lambda: stat_of(distant.listening)["relays"] == 0)
+        until(lambda: threading.active_count() <= threads)
+
     def test_one_that_nobody_closes_ends_with_its_program(self, distant: Distant) -> None:
         program = (
             "import shoal, sys\n"
@@ -563,9 +588,13 @@ class TestRefusals:
             ({"timeout": 0}, "timeout"),
             ({"on_fault": "no"}, "on_fault"),
             ({"start_timeout": 0}, "start_timeout"),
+            ({"timeout": "3"}, "timeout"),
+            ({"start_timeout": "3"}, "start_timeout"),
         ]:
             with pytest.raises(ValueError, match=f"{match}=…"):
                 shoal.ModelService.connect("127.0.0.1:1", **arguments)
+        with pytest.raises(TypeError, match=r"connect\(secret=…\) takes a str, got a int"):
+            shoal.ModelService.connect("127.0.0.1:1", secret=3)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match='takes "host:port", got 7000'):
             shoal.ModelService.connect(7000)  # type: ignore[arg-type]
 

@@ -17,6 +17,7 @@ import shoal
 from promise import await_that
 from served_models import double, linear, pid
 from shoal.errors import DeadlineExceeded, ServiceDied
+from shoal.serve.weights import pack_state
 
 
 class Filled:
@@ -33,6 +34,23 @@ class Filled:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return np.repeat([[*self.weights["a"][:5], *self.weights["b"][:5]]], len(x), axis=0)
+
+
+class Counting:
+    """Answers with its weight and how often it was asked since it got that; keeps the arrays that it is given, and writes to them."""
+
+    def __init__(self) -> None:
+        self.state = {"weight": np.ones(1), "asked": np.zeros(1)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        self.state["asked"] += 1
+        return np.repeat([[self.state["weight"][0], self.state["asked"][0]]], len(x), axis=0)
 
 
 class Gated(Filled):
@@ -131,6 +149,55 @@ class TestWeights:
             assert service.model("linear").pin(5)(row)[0] == 15
             with pytest.raises(ValueError, match="version 2 are not kept"):
                 service.model("linear").pin(2)(row)
+
+    def test_versions_of_a_model_that_is_no_module_of_torch_are_kept(self) -> None:
+        def weights(value: float) -> dict[str, np.ndarray]:
+            return {"weight": np.full(1, value), "asked": np.zeros(1)}
+
+        with shoal.ModelService({"counting": Counting}, keep_versions=2) as service:
+            latest, first = service.model("counting"), service.model("counting").pin(1)
+            assert first(0).tolist() == [1, 2]  # the first row of a kind is asked twice
+            for version in (2, 3, 4):
+                service.update("counting", weights(10.0 * version))
+                assert latest(0)[0] == 10 * version
+                assert first(0).tolist() == [1, 1]  # as version 1 was kept, whatever was asked since
+                assert first.version == 1
+            assert latest.pin(3)(0)[0] == 30
+
+    def test_models_without_weights_are_served_beside_others_whose_versions_are_kept(self) -> None:
+        models = {"double": double, "filled": Filled, "counting": Counting}
+        with shoal.ModelService(models, keep_versions=1) as service:
+            assert service.model("double").pin(1)(2.0) == 4
+            with pytest.raises(ValueError, match=r"a model that is a Filled has no state_dict\(\)"):
+                service.model("filled").pin(1)(0)
+            for version in (2, 3):
+                service.update("filled", filled(version))
+            assert set(service.model("filled").pin(2)(0)) == {2.0}
+            assert set(service.model("filled")(0)) == {3.0}
+            with pytest.raises(ValueError, match=r"has no load_state_dict\(\), so no weights to update"):
+                service.update("double", {})
+            assert service.model("double").pin(1)(3.0) == 6
+
+    @pytest.mark.parametrize("version", [2.5, "3", 2**63, 2**70, -1, 0, True])
+    def test_a_version_that_no_server_could_name_changes_nothing(self, version: Any) -> None:
+        with shoal.ModelService({"filled": Filled, "double": double}) as service:
+            for mode in ("barrier", "latest"):
+                with pytest.raises(ValueError, match=r"\(version=…\) takes an int from 1 to 2\*\*63 - 1, got"):
+                    service.update("filled", filled(2), version=version, mode=mode)
+            with pytest.raises(ValueError, match=r"pin\(version\) takes an int from 1 to 2\*\*63 - 1, got"):
+                service.model("filled").pin(version)
+            assert set(service.model("filled")(0)) == {1.0}
+            assert service.update("filled", filled(2), version=np.int64(2)) == 2
+            assert service.update("filled", filled(3), version=2**63 - 1) == 2**63 - 1
+            assert set(service.model("filled")(0)) == {3.0}
+
+    def test_a_server_looks_at_a_version_before_it_takes_weights(self) -> None:
+        with shoal.ModelService({"filled": Filled}, context="thread") as service:
+            for version in (2.5, 2**70):
+                with pytest.raises(ValueError, match="an int from 1"):
+                    service._manager._command("update", 0, version, pack_state(filled(2)), wait=True)
+            assert set(service.model("filled")(0)) == {1.0}
+            assert service.update("filled", filled(2)) == 2
 
     def test_a_restarted_server_has_the_latest_weights(self) -> None:
         with shoal.ModelService({"filled": Filled, "pid": pid}, on_fault="restart") as service:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing.context
 import os
 import threading
 import time
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from shoal import _core
 from shoal.errors import ServiceDied
-from shoal.serve.structure import answer_from, pack_arguments, refusal_of
+from shoal.ipc.sharing import Parcel
+from shoal.serve.arguments import checked_version
+from shoal.serve.structure import NOT_BATCHED, WHETHER_BATCHED, answer_from, pack_arguments, refusal_of
 
-__all__ = ["Directory", "Reply", "ServiceModel"]
+__all__ = ["Directory", "Reply", "ServiceModel", "refuse_batch", "refuse_reset"]
 
 RETRIES = 3
 """How often a call is made again whose server has died, where the service starts another."""
@@ -53,6 +56,7 @@ class Directory:
         names: of its models.
         restarts: whether it starts another server when one dies.
         timeout: seconds after which a request ends, where the caller sets none.
+        batched: models whose rows may come in batches, as far as that has been asked.
     """
 
     def __init__(self, address: str, names: tuple[str, ...], restarts: bool, timeout: float | None) -> None:
@@ -60,9 +64,19 @@ class Directory:
         self.names = names
         self.restarts = restarts
         self.timeout = timeout
+        self.batched: set[str] = set()
 
     def find(self, name: str) -> ServiceModel:
         return ServiceModel(self, name)
+
+    def __reduce__(self) -> Any:
+        parcel = multiprocessing.context.get_spawning_popen()
+        if isinstance(parcel, Parcel):  # who holds it starts workers with this pickle, and so keeps the service
+            parcel._objects.append(self)
+        return Directory, (self.address, self.names, self.restarts, self.timeout)
+
+    def __deepcopy__(self, memo: Any) -> Directory:
+        return self  # who has the copy of a model keeps the service, too
 
 
 class Reply:
@@ -169,7 +183,8 @@ class ServiceModel:
 
     def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """The same for rows along the first dimension of every array; they need not be answered in one batch. Not of a
-        Recurrent model: a batch says nothing of whose rows they are."""
+        Recurrent model, which is a ValueError: a batch says nothing of whose rows they are."""
+        refuse_reset(kwargs)
         return self._ask(args, kwargs, True, timeout)
 
     def submit(
@@ -187,18 +202,16 @@ class ServiceModel:
             timeout: seconds until it must be answered.
             reset: as of a call.
             wait: False raises OverCapacity where there is no room in a batch now.
-            batched: rows along the first dimension.
+            batched: rows along the first dimension, as of batch().
         """
         return self._submit(args, kwargs, batched, timeout, reset, wait)
 
     def pin(self, version: int) -> ServiceModel:
         """The same model, answering with the weights of `version`, whatever is updated meanwhile.
 
-        A call raises ValueError when the service does not keep them (keep_versions).
+        A call raises ValueError when the service does not keep them (keep_versions), or cannot, since the model has no state_dict.
         """
-        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise ValueError(f"pin(version) takes a version of the weights, 1 or more, got {version!r}")
-        return ServiceModel(self._directory, self.name, version)
+        return ServiceModel(self._directory, self.name, checked_version("pin(version)", version))
 
     def gather(self, replies: Sequence[Reply], timeout: float | None = None) -> list[Any]:
         """The results of all of them, in their order."""
@@ -226,6 +239,8 @@ class ServiceModel:
         client = None
         try:
             client = _client(self._directory.address, timeout)
+            if batched:
+                self._need_batches(client, end)
             future = client.submit(
                 leaves,
                 self._number,
@@ -245,6 +260,19 @@ class ServiceModel:
             raise
         return Reply(self, future, batched)
 
+    def _need_batches(self, client: _core.serve.Client, end: float | None) -> None:
+        """Raises ValueError where the model is Recurrent, which its server knows, on whichever host."""
+        if self.name in self._directory.batched:
+            return
+        answer = ""
+        try:
+            client.submit([], self._number, WHETHER_BATCHED, False, timeout=_left(end))
+        except ValueError as refusal:  # as it answers in any case: these are no rows
+            answer = str(refusal)
+        if answer == NOT_BATCHED:
+            refuse_batch(self.name)
+        self._directory.batched.add(self.name)
+
     def forget_connection(self) -> None:
         """This thread's: the next call makes another, to whoever has taken a dead server's place."""
         _connections.clients.pop(self._directory.address, None)
@@ -254,6 +282,23 @@ class ServiceModel:
 
     def __repr__(self) -> str:
         return f"<model {self.name!r} of a service at {self._directory.address}>"
+
+
+def refuse_batch(name: str) -> NoReturn:
+    """Of a Recurrent model."""
+    raise ValueError(
+        f"the model {name!r} is Recurrent: it keeps a state for each environment, and a batch says nothing of whose rows they "
+        "are. Ask for one row at a time, model(row) or model.submit(row)"
+    )
+
+
+def refuse_reset(arguments: Mapping[str, Any]) -> None:
+    """Raises TypeError where batch() was given it, among the model's own keywords."""
+    if "reset" in arguments:
+        raise TypeError(
+            "batch() takes no reset: that is for the states of a Recurrent model, which is asked for one row at a time, "
+            "model(row, reset=True)"
+        )
 
 
 def _left(end: float | None) -> float | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import abc
-import atexit
-import weakref
+from multiprocessing import util
 from typing import Any, TypeVar
 
 from shoal.serve.client import Directory, ServiceModel
+from shoal.serve.manager import Manager
 from shoal.serve.observing import scalars
 
 __all__ = ["ServiceFace"]
@@ -17,10 +17,17 @@ _Own = TypeVar("_Own", bound="ServiceFace")
 
 
 class ServiceFace(abc.ABC):
-    """A service that can be asked, given to workers, looked at and closed."""
+    """A service that can be asked, given to workers, looked at and closed.
+
+    It ends with close(), with the program, or when nobody in this process has it any more: neither the service nor one of its
+    models, nor what was given it for its workers, as a vector environment or a collector. Processes that were sent a
+    model in another way do not keep it.
+    """
 
     directory: Directory
-    """Of its models; what travels to workers."""
+    """Of its models; what travels to workers. Who has it keeps the service."""
+    _manager: Manager
+    _forgotten: util.Finalize
 
     @property
     def address(self) -> str:
@@ -44,24 +51,13 @@ class ServiceFace(abc.ABC):
         for name, value in self.scalars().items():
             writer.add_scalar(name, value, step)
 
-    @abc.abstractmethod
     def close(self) -> None:
-        """Ends it."""
+        """Ends it, and returns when it has ended. Requests under way end with ServiceDied. May be called again."""
+        self._manager.close()
+        self._forgotten.cancel()
 
     def __enter__(self: _Own) -> _Own:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-open_services: weakref.WeakSet[ServiceFace] = weakref.WeakSet()
-"""Those that are closed when the program ends."""
-
-
-def _close_all() -> None:
-    for service in list(open_services):
-        service.close()
-
-
-atexit.register(_close_all)

@@ -61,6 +61,8 @@ class Onnx(Loaded):
     Arguments are inputs by name, where they are keywords or in a dict, and the others in order. Several outputs are a tuple.
     """
 
+    can_read = can_change = False
+
     def __init__(self, file: str, device: str) -> None:
         try:
             import onnxruntime
@@ -115,6 +117,6 @@ class Onnx(Loaded):
 
     def _frozen(self) -> str:
         return (
-            f"the weights of {self._file!r} cannot be updated or pinned: an ONNX file has them for good. Serve the "
+            f"the weights of {self._file!r} cannot be updated: an ONNX file has them for good. Serve the "
             "torch.nn.Module itself, or TorchScript, where they are to change"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,8 @@ class InPython(Loaded):
             self._torch = torch
             self._device = torch.device(device)
             self.model = switch(model, training=False).to(self._device)
+        self.can_read = hasattr(self.model, "state_dict")
+        self.can_change = hasattr(self.model, "load_state_dict")
 
     def __call__(self, args: list[np.ndarray[Any, Any]], kwargs: dict[str, Any]) -> Any:
         if self._torch is None:
@@ -41,12 +44,17 @@ class InPython(Loaded):
             return self.model(*tree_map(self._tensor, args), **tree_map(self._tensor, kwargs))
 
     def state(self) -> dict[str, Any]:
-        return {name: value.detach().clone() for name, value in self._with_weights("state_dict")().items()}
+        if not self.can_read:
+            raise TypeError(f"{self._what()} has no state_dict(), so its weights cannot be kept")
+        return {name: _copy(value) for name, value in self.model.state_dict().items()}
 
     def set_state(self, state: Mapping[str, Any], version: int) -> None:
-        load = self._with_weights("load_state_dict")
+        if not self.can_change:
+            raise TypeError(f"{self._what()} has no load_state_dict(), so no weights to update")
+        load = self.model.load_state_dict
         if self._torch is None:
-            load(state)
+            # What the model gets is its own, to keep and to write to: the same state may be set again.
+            load(copy.deepcopy(dict(state)))
         else:
             tensors = {name: self._torch.as_tensor(value, device=self._device) for name, value in state.items()}
             own = self.model.state_dict()
@@ -59,8 +67,9 @@ class InPython(Loaded):
     def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
         return self._torch.from_numpy(array).to(self._device)
 
-    def _with_weights(self, name: str) -> Any:
-        method = getattr(self.model, name, None)
-        if method is None:
-            raise TypeError(f"a model that is a {type(self.model).__name__} has no {name}(), so no weights to update")
-        return method
+    def _what(self) -> str:
+        return f"a model that is a {type(self.model).__name__}"
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if hasattr(value, "detach") else copy.deepcopy(value)

@@ -18,9 +18,12 @@ class Loaded(abc.ABC):
         model: what answers.
         version: of its weights; 1 as it was loaded.
         initial_state: of a Recurrent model's environment; None for others.
+        can_read, can_change: whether it has a state() and a set_state().
     """
 
     initial_state: Any = None
+    can_read: bool = True
+    can_change: bool = True
 
     def __init__(self, model: Any) -> None:
         self.model = model

@@ -11,10 +11,11 @@ import numpy as np
 
 from shoal import _core
 from shoal.errors import Cancelled, DeadlineExceeded, ModelError
+from shoal.serve.client import refuse_batch, refuse_reset
 from shoal.serve.loaded import Loaded
 from shoal.serve.loading import check, load
 from shoal.serve.recurrent import States, rows_of
-from shoal.serve.structure import answer_from, arguments_from, pack_answer, pack_arguments, refusal_of
+from shoal.serve.structure import answer_from, arguments_from, pack_arguments, pack_rows, refusal_of
 
 __all__ = ["LocalModel", "LocalModels"]
 
@@ -60,6 +61,7 @@ class LocalModel:
         return self._ask(args, kwargs, False, timeout, reset)
 
     def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        refuse_reset(kwargs)
         return self._ask(args, kwargs, True, timeout)
 
     def submit(
@@ -91,10 +93,12 @@ class LocalModel:
         reset: bool = False,
         keep_error: bool = False,
     ) -> Any:
+        if batched and self._model.initial_state is not None:
+            refuse_batch(self.name)
         start = time.monotonic()
         leaves, structure = pack_arguments(args, kwargs)
         try:
-            arrays = [np.asarray(leaf, order="C") for leaf in leaves]
+            arrays = [np.asarray(leaf).copy(order="C") for leaf in leaves]  # the model's own, to write to
         except (TypeError, RuntimeError) as error:
             if refusal := refusal_of(leaves, self.name):
                 raise refusal from error
@@ -106,7 +110,7 @@ class LocalModel:
         rows = [array if batched else array[None] for array in arrays]
         try:
             count = len(rows[0]) if rows else 1
-            made, shape = pack_answer(self._call(*arguments_from(rows, structure), reset, count))
+            made, shape = self._call(*arguments_from(rows, structure), reset, count)
         except Exception as error:
             failure = ModelError(f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
             failure.__cause__ = error
@@ -120,12 +124,16 @@ class LocalModel:
             raise late
         return answer_from([np.array(array if batched else array[0]) for array in made], shape)
 
-    def _call(self, args: list[Any], kwargs: dict[str, Any], reset: bool, rows: int) -> Any:
+    def _call(
+        self, args: list[Any], kwargs: dict[str, Any], reset: bool, rows: int
+    ) -> tuple[list[np.ndarray[Any, Any]], bytes]:
+        """What pack_rows() makes of the answer. A state is kept once all of it is good."""
         if self._model.initial_state is None:
-            return self._model(args, kwargs)
-        keys = [(0, _core.process.this_worker_env())] * rows
-        answer, after = self._model([*args, self._states.stacked(keys, [reset] * rows, rows)], kwargs)
-        self._states.keep(keys, rows_of(after, rows))
+            return pack_rows(self._model(args, kwargs), rows)
+        keys = [(0, _core.process.this_worker_env())]
+        made, after = self._model([*args, self._states.stacked(keys, [reset], rows)], kwargs)
+        answer, kept = pack_rows(made, rows), rows_of(after, rows)
+        self._states.keep(keys, kept)
         return answer
 
 

@@ -21,7 +21,8 @@ class Recurrent:
         shoal.ModelService({"policy": shoal.serve.Recurrent(load_policy, np.zeros(64, np.float32))})
         action = shoal.worker().model("policy")(obs, reset=first_of_the_episode)
 
-    The service keeps a state for each environment of each client, as long as the client lives.
+    The service keeps a state for each environment of each client, as long as the client lives. It is asked for one row at a
+    time.
 
     Args:
         model: as ModelService takes it.

@@ -13,10 +13,11 @@ import numpy as np
 
 from shoal import _core
 from shoal.process._importing import importing
+from shoal.serve.arguments import checked_version
 from shoal.serve.loaded import Loaded
 from shoal.serve.loading import load
 from shoal.serve.recurrent import States, rows_of
-from shoal.serve.structure import arguments_from, pack_rows
+from shoal.serve.structure import NOT_BATCHED, WHETHER_BATCHED, arguments_from, pack_rows
 from shoal.serve.weights import Weights, unpack_state
 
 __all__ = ["Executor", "Plan", "run"]
@@ -157,29 +158,31 @@ class Executor:
         return buckets[bisect.bisect_left(buckets, rows)] if buckets else rows
 
     def _probe(self, probe: _core.serve.Probe) -> None:
+        states = self._states[probe.model]
+        if probe.structure == WHETHER_BATCHED:
+            probe.refuse("they may" if states is None else NOT_BATCHED, model_error=False)
+            return
         size = self._bucket(1)
         inputs = [np.repeat(array, size, axis=0) for array in probe.inputs()]
         try:
             model = self._models[probe.model].of(probe.pinned, stay=True)
-        except ValueError as error:
+        except Exception as error:  # also what the model says of reading and loading its weights
             probe.refuse(str(error), model_error=False)
             return
         try:
             args, kwargs = arguments_from(inputs, probe.structure)
-            states = self._states[probe.model]
             if states is not None:
                 args = [*args, states.stacked([(0, 0)], [True], size)]
             made = model(args, kwargs)
             if states is not None:
                 made, after = made
                 rows_of(after, size)
-            answer, structure = pack_rows(made, size)
+            probe.open(*pack_rows(made, size))
         except Exception as error:
             probe.refuse(f"{type(error).__name__}: {error}", traceback.format_exc())
-            return
-        probe.open(answer, structure)
 
     def do_update(self, number: int, version: int, state: bytes) -> None:
+        version = checked_version("update(version=…)", version)  # before the model has weights that nothing can name
         self._models[number].update(unpack_state(state), version)
         self._server.set_version(number, version, True)
 

@@ -1,23 +1,30 @@
-"""`ModelService`: starts the servers of models and looks after them."""
+"""`ModelService`: one model for all who ask."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import shoal.process
-from shoal import _core
-from shoal.errors import DeadlineExceeded, RemoteTraceback, ServiceDied, StartFailed
-from shoal.ipc.pickling import dumps
-from shoal.ipc.sharing import Parcel
 from shoal.serve import server
-from shoal.serve.client import RETRIES, Directory, drop_ended
-from shoal.serve.face import ServiceFace, open_services
-from shoal.serve.loading import check, load
+from shoal.serve.arguments import (
+    ANY_NUMBER,
+    ROWS,
+    SEVERAL,
+    check_choice,
+    check_secret,
+    checked_buckets,
+    checked_int,
+    checked_modules,
+    checked_seconds,
+    checked_timeout,
+    checked_version,
+)
+from shoal.serve.client import Directory
+from shoal.serve.face import ServiceFace
+from shoal.serve.loading import check
+from shoal.serve.manager import manage
 from shoal.serve.remote import RemoteService
+from shoal.serve.servers import ServerManager
 from shoal.serve.weights import pack_state
 
 if TYPE_CHECKING:
@@ -26,11 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["ModelService"]
 
 _CONTEXTS = ("auto", "fork", "forkserver", "spawn", "thread")
-_GRACE = 5.0
-"""Seconds for a server to end by itself once it is told to, before it is killed."""
-_HOPELESS = 2 * (RETRIES + 1)
-"""Servers that die in a row without having answered a row: no other is started. One call on which every server dies costs
-half of them, and its caller gets the error."""
 
 
 class ModelService(ServiceFace):
@@ -44,6 +46,10 @@ class ModelService(ServiceFace):
 
     Other hosts ask it with `listen` here and `ModelService.connect()` there.
 
+    It ends with close(), with the program, or when nobody in this process has it any more: neither the service, nor one of its
+    models, nor a vector environment or a collector that was given it for its workers. Processes that were sent a model in another
+    way do not keep it.
+
     Attributes:
         address: where it is found on this machine; an abstract Unix socket, for processes of this user.
         listening: "host:port" where it is found by other hosts, with the host of `listen`: for "0.0.0.0" they put a name or address
@@ -51,6 +57,8 @@ class ModelService(ServiceFace):
 
     Threads: any. Fork: a child may ask the models, and does not own the service.
     """
+
+    _manager: ServerManager
 
     def __init__(
         self,
@@ -106,85 +114,34 @@ class ModelService(ServiceFace):
             Exception: what loading a model raised in a server.
         """
         checked = check(models, "ModelService()")
-        self._check(max_batch, max_delay, instances, keep_versions, timeout, context, on_fault)
+        what = "ModelService({}=…)".format
+        max_batch = checked_int(what("max_batch"), max_batch, ROWS)
+        instances = checked_int(what("instances"), instances, SEVERAL)
+        threads = None if threads is None else checked_int(what("threads"), threads, SEVERAL)
+        preload = checked_modules(what("preload"), preload)
+        timeout = checked_timeout(what("timeout"), timeout)
+        start_timeout = checked_seconds(what("start_timeout"), start_timeout)
+        check_choice(what("context"), context, _CONTEXTS)
+        check_choice(what("on_fault"), on_fault, ("raise", "restart"))
         if context == "thread":
             _refuse_in_threads(threads=threads is not None, preload=bool(preload), on_fault=on_fault != "raise")
-        if not start_timeout > 0:
-            raise ValueError(f"ModelService(start_timeout=…) takes a positive number of seconds, got {start_timeout!r}")
-        self._plan = server.Plan(
+        _check_others(listen, secret)
+        plan = server.Plan(
             tuple(checked),
             max_batch,
-            float(max_delay),
-            _buckets(buckets, max_batch, device),
+            _delay(max_delay),
+            checked_buckets(buckets, max_batch, device),
             str(device),
-            keep_versions,
+            checked_int(what("keep_versions"), keep_versions, ANY_NUMBER),
         )
-        self._instances = instances
-        self._on_fault = on_fault
-        self._start_timeout = start_timeout
-        self._closing = False
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._updating = threading.Lock()
-        self._updates: dict[int, server.Update] = {}  # the last of each model
-        self._workers: list[WorkerProcess | None] = [None] * instances
-        self._watchers: list[threading.Thread] = []
-        self._frontend = _core.serve.Frontend()
-        self.directory = Directory(self._frontend.address, self._plan.names, on_fault == "restart", timeout)
-        self._listener: _core.serve.Listener | None = None
+        self._manager = ServerManager(plan, instances, on_fault, start_timeout)
+        self.directory = Directory(self._manager.frontend.address, plan.names, on_fault == "restart", timeout)
         self.listening: str | None = None
         if listen is not None:
-            self._listen(listen, secret)
-        elif secret is not None:
-            raise ValueError("ModelService(secret=…) is for services that other hosts ask: give listen, too")
-        try:
-            if context == "thread":
-                self._start_threads(list(checked.values()))
-            else:
-                share = max(1, len(os.sched_getaffinity(0)) // instances)
-                # OpenMP's threads spin while they wait for each other, by default, and the workers need the CPUs meanwhile.
-                waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
-                self._parcel = Parcel(data=False)  # weights are each server's own, and change by update()
-                self._packed = dumps(list(checked.values()), "models", gpu=not _on_cpu(device), parcel=self._parcel)
-                self._launcher = shoal.process.launcher(
-                    context,
-                    preload=[server.__name__, *preload],
-                    threads=share if threads is None else threads,
-                    env=waits,
-                    hide_gpu=_on_cpu(device),
-                    start_timeout=start_timeout,
-                )
-                self._start_processes()
-        except BaseException:
-            self._end("the model service could not be started")
-            raise
-        if self._listener is not None:
-            self._listener.start()
-        open_services.add(self)
-
-    @staticmethod
-    def _check(
-        max_batch: int,
-        max_delay: float,
-        instances: int,
-        keep_versions: int,
-        timeout: float | None,
-        context: str,
-        on_fault: str,
-    ) -> None:
-        for name, value in (("max_batch", max_batch), ("instances", instances)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"ModelService({name}=…) takes a positive int, got {value!r}")
-        if not isinstance(keep_versions, int) or isinstance(keep_versions, bool) or keep_versions < 0:
-            raise ValueError(f"ModelService(keep_versions=…) takes an int, 0 or more, got {keep_versions!r}")
-        if not 0 <= max_delay < 1e6:
-            raise ValueError(f"ModelService(max_delay=…) takes seconds, 0 or more, got {max_delay!r}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"ModelService(timeout=…) takes None or a positive number of seconds, got {timeout!r}")
-        if context not in _CONTEXTS:
-            raise ValueError(f"ModelService(context=…) takes one of {', '.join(map(repr, _CONTEXTS))}, got {context!r}")
-        if on_fault not in ("raise", "restart"):
-            raise ValueError(f"ModelService(on_fault=…) takes 'raise' or 'restart', got {on_fault!r}")
+            port = self._manager.listen(listen, timeout, secret)
+            self.listening = f"{listen.rpartition(':')[0]}:{port}"
+        self._manager.start(list(checked.values()), context, threads, preload)
+        self._forgotten = manage(self.directory, self._manager)
 
     @staticmethod
     def connect(
@@ -223,7 +180,8 @@ class ModelService(ServiceFace):
         made it (`Reply.version`, `ServiceModel.version`).
 
         Args:
-            version: a number larger than the last; by default one more. The weights that were loaded are version 1.
+            version: an int larger than the last and less than 2**63; by default one more. The weights that were loaded are
+                version 1.
             mode: "barrier" returns when every server has them, so that every later request gets them; "latest" returns at
                 once, and requests get them as soon as the batch under way is done. Weights that do not fit are then told in
                 the server's log alone.
@@ -232,50 +190,14 @@ class ModelService(ServiceFace):
             the version.
 
         Raises:
-            ValueError: for weights that do not fit the model, which goes on with the old ones.
+            ValueError: for weights that do not fit the model, and another version; it goes on with the old ones.
             ServiceDied: no server was there to take them; one that is started later does.
             DeadlineExceeded: a server has taken nothing for 5 s, since it is stopped.
         """
-        if mode not in ("barrier", "latest"):
-            raise ValueError(f"update(mode=…) takes 'barrier' or 'latest', got {mode!r}")
-        number = self.model(name)._number
-        packed = pack_state(state)
-        with self._updating:
-            last = self._updates[number][1] if number in self._updates else 1
-            new = last + 1 if version is None else version
-            if new <= last:
-                raise ValueError(f"update(version={version}): the last one was {last}, and versions grow")
-            before = self._updates.get(number)
-            self._updates[number] = (number, new, packed)
-            try:
-                self._command("update", number, new, packed, wait=mode == "barrier")
-            except ValueError:
-                if before is None:
-                    del self._updates[number]
-                else:
-                    self._updates[number] = before
-                raise
-        return new
-
-    def _command(self, name: str, *arguments: Any, wait: bool) -> None:
-        message = pickle.dumps((name, arguments))
-        reached = 0
-        failure: Exception | None = None
-        for instance in range(self._instances):
-            try:
-                answer = self._frontend.command(instance, message, None if wait else 0.0)
-            except (ServiceDied, DeadlineExceeded) as error:
-                if isinstance(error, DeadlineExceeded) or failure is None:
-                    failure = error
-                continue
-            reached += 1
-            if answer is not None and (told := pickle.loads(answer)) is not None:
-                raise ValueError(told[0]) from RemoteTraceback("\n\n" + told[1], told[1])
-        try:
-            if failure is not None and (reached == 0 or isinstance(failure, DeadlineExceeded)):
-                raise failure
-        finally:
-            failure = None  # else it and this frame keep each other, and the service
+        check_choice("update(mode=…)", mode, ("barrier", "latest"))
+        if version is not None:
+            version = checked_version("update(version=…)", version)
+        return self._manager.update(self.model(name)._number, pack_state(state), version, mode)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """What the servers have counted, by model: `rows` that were answered, in how many `batches`, `failed_rows`,
@@ -283,155 +205,32 @@ class ModelService(ServiceFace):
         `version` of the weights and the number of `clients`; and as distributions (count, mean, p50, p90, p99, max)
         `batch_rows`, and in seconds `queue_wait` (until the batch left), `run` (a batch) and `latency` (until the reply).
         """
-        return self._frontend.statistics(self._instances)
-
-    def close(self) -> None:
-        """Ends the servers. Requests under way end with ServiceDied. May be called again."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            self._closing = True
-        self._end("the model service was closed")
-        for watcher in self._watchers:
-            if watcher is not threading.current_thread():
-                watcher.join()
-        for worker in self._workers:
-            if worker is not None and not worker.join(_GRACE):
-                worker.kill()
-                worker.join()
-        self._workers = [None] * self._instances
-        drop_ended()
-        open_services.discard(self)
+        return self._manager.statistics()
 
     def __repr__(self) -> str:
-        return f"<ModelService of {', '.join(self._plan.names)} at {self.address}>"
+        return f"<ModelService of {', '.join(self.directory.names)} at {self.address}>"
 
-    # Other hosts
+    @property
+    def _workers(self) -> list[WorkerProcess | None]:
+        """For tests that kill them."""
+        return self._manager.workers
 
-    def _listen(self, asked: str, secret: str | None) -> None:
-        if not isinstance(asked, str):
-            raise ValueError(f'ModelService(listen=…) takes "host:port", got {asked!r}')
-        plan, directory = self._plan, self.directory
-        self._listener = _core.serve.Listener(
-            self.address,
-            asked,
-            list(plan.names),
-            plan.max_batch,
-            plan.max_delay,
-            self._instances,
-            directory.restarts,
-            directory.timeout,
-            secret,
-        )
-        self.listening = f"{asked.rpartition(':')[0]}:{self._listener.port}"
 
-    def _end(self, notice: str) -> None:
-        """Tells everybody why nothing is answered any more."""
-        with self._lock:
-            listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.close(notice)
-        self._frontend.close(notice)
+def _delay(seconds: float) -> float:
+    takes = "seconds, 0 or more and less than 1e6"
+    checked = checked_seconds("ModelService(max_delay=…)", seconds, takes=takes, zero=True)
+    if checked >= 1e6:
+        raise ValueError(f"ModelService(max_delay=…) takes {takes}, got {seconds!r}")
+    return checked
 
-    # Servers
 
-    def _start_threads(self, models: list[Any]) -> None:
-        for i in range(self._instances):
-            executor = server.Executor(
-                self.address,
-                i,
-                [load(model, self._plan.device, self._plan.buckets) for model in models],
-                self._plan,
-            )
-            thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
-            thread.start()
-            self._watchers.append(thread)
-            if not self._frontend.wait_ready(i, 1, self._start_timeout):
-                self._end("the model service could not be started")
-                raise StartFailed(f"a server of models is not ready after {self._start_timeout} s (start_timeout)")
-
-    def _start_processes(self) -> None:
-        try:
-            calls = [self._call(i, {}) for i in range(self._instances)]
-            self._workers = list(self._launcher.start(calls))
-            for i in range(self._instances):
-                self._wait_ready(i, 1)
-        except BaseException:
-            self._end("the model service could not be started")
-            self._workers = []
-            raise
-        for i in range(self._instances):
-            watcher = threading.Thread(target=self._watch, args=(i,), name=f"shoal-models-{i}", daemon=True)
-            watcher.start()
-            self._watchers.append(watcher)
-
-    def _call(self, instance: int, updates: Mapping[int, server.Update]) -> tuple[Any, ...]:
-        return server.run, self.address, instance, self._packed, self._plan, list(updates.values())
-
-    def _wait_ready(self, instance: int, generation: int) -> None:
-        worker = self._workers[instance]
-        assert worker is not None
-        waited = 0.0
-        while not self._frontend.wait_ready(instance, generation, 0.1):
-            waited += 0.1
-            if self._closing:
-                worker.kill()
-                raise ServiceDied("closed")
-            if not worker.is_alive:
-                worker.recv()  # raises what it reported
-                raise StartFailed(_obituary(worker, "before its models were loaded"))
-            if waited > self._start_timeout:
-                worker.kill()
-                raise StartFailed(
-                    f"a server of models has not loaded them after {self._start_timeout} s (start_timeout)"
-                )
-
-    def _watch(self, instance: int) -> None:
-        """The thread that waits for a server's end and sees to what follows."""
-        generation = 1
-        hopeless = 0
-        while True:
-            before = self._rows()
-            self._frontend.wait_gone(instance)
-            if self._closing:
-                return
-            worker = self._workers[instance]
-            assert worker is not None
-            worker.join(_GRACE)
-            reason = _obituary(worker, "while it was needed")
-            hopeless = hopeless + 1 if self._rows() == before else 0
-            try:
-                if self._on_fault != "restart" or hopeless >= _HOPELESS:
-                    raise ServiceDied(reason)
-                generation += 1
-                self._restart(instance, generation)
-            except Exception as error:
-                if not self._closing:
-                    self._give_up(instance, reason if isinstance(error, ServiceDied) else f"{reason}\n{error}")
-                return
-
-    def _rows(self) -> int:
-        return sum(model["rows"] for model in self.stats().values())
-
-    def _restart(self, instance: int, generation: int) -> None:
-        with self._updating:
-            told = dict(self._updates)
-        (worker,) = self._launcher.start([self._call(instance, told)])
-        with self._lock:
-            if self._closing:
-                worker.kill()
-                raise ServiceDied("closed")
-            self._workers[instance] = worker
-        self._wait_ready(instance, generation)
-        with self._updating:  # what came while it loaded
-            for number, update in self._updates.items():
-                if told.get(number) != update:
-                    self._frontend.command(instance, pickle.dumps(("update", update)), None)
-
-    def _give_up(self, instance: int, reason: str) -> None:
-        others = [worker for i, worker in enumerate(self._workers) if i != instance and worker is not None]
-        if not any(worker.is_alive for worker in others):
-            self._end(reason)
+def _check_others(listen: Any, secret: Any) -> None:
+    """What other hosts reach a service by."""
+    if listen is not None and not isinstance(listen, str):
+        raise ValueError(f'ModelService(listen=…) takes "host:port", got {listen!r}')
+    if secret is not None and listen is None:
+        raise ValueError("ModelService(secret=…) is for services that other hosts ask: give listen, too")
+    check_secret("ModelService(secret=…)", secret)
 
 
 def _refuse_in_threads(**given: bool) -> None:
@@ -442,25 +241,3 @@ def _refuse_in_threads(**given: bool) -> None:
                 f'ModelService({name}=…) is for server processes: with context="thread" the models run in this one, where it '
                 "would change nothing"
             )
-
-
-def _on_cpu(device: Any) -> bool:
-    return str(device) == "cpu"
-
-
-def _buckets(buckets: Sequence[int] | None, max_batch: int, device: Any) -> tuple[int, ...]:
-    if buckets is None:
-        buckets = [2**i for i in range(max_batch.bit_length())] if str(device).startswith("cuda") else ()
-    sizes = sorted(set(buckets))
-    for size in sizes:
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= max_batch:
-            raise ValueError(f"ModelService(buckets=…) takes sizes from 1 to max_batch={max_batch}, got {size!r}")
-    return tuple(sizes) if not sizes or sizes[-1] == max_batch else (*sizes, max_batch)
-
-
-def _obituary(worker: WorkerProcess, when: str) -> str:
-    how = worker.ended_with or "an unknown exit status"
-    lines = [f"a server of the model service (pid {worker.pid}) ended with {how} {when}"]
-    if tail := worker.log_tail:
-        lines += ["its last lines:", *(f"    {line}" for line in tail[-20:])]
-    return "\n".join(lines)

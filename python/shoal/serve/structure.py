@@ -15,7 +15,21 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["answer_from", "arguments_from", "pack_answer", "pack_arguments", "pack_rows", "refusal_of", "tree_map"]
+__all__ = [
+    "NOT_BATCHED",
+    "WHETHER_BATCHED",
+    "answer_from",
+    "arguments_from",
+    "pack_answer",
+    "pack_arguments",
+    "pack_rows",
+    "refusal_of",
+    "tree_map",
+]
+
+WHETHER_BATCHED = b"(batched?)"
+"""In the place of a structure: may rows of this model come in batches? It is refused in any case, with the answer."""
+NOT_BATCHED = "rows of a Recurrent model come one by one"
 
 _LEAF = "*"
 _PLAIN = (str, int, bool, bytes, type(None))

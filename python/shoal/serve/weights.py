@@ -48,7 +48,7 @@ class Weights:
         self._keep = keep
         self._kept: dict[int, dict[str, Any]] = {}  # oldest first, the latest included
         self._stay: set[int] = set()
-        if keep:
+        if keep and model.can_read:
             self._kept[self.latest] = model.state()
 
     def update(self, state: Mapping[str, Any], version: int) -> None:
@@ -77,7 +77,7 @@ class Weights:
                 "ModelService(keep_versions=…) says how many older ones there are"
             )
         if version and stay:
-            if version not in self._kept:  # the latest, which the model has
+            if version not in self._kept and self.model.can_change:  # the latest, which the model has
                 self._kept[version] = self.model.state()
             self._stay.add(version)
         if self.model.version != wanted:

@@ -1,0 +1,261 @@
+"""The servers of a `ModelService`: starts them, watches them, starts others in their place."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import shoal.process
+from shoal import _core
+from shoal.errors import DeadlineExceeded, RemoteTraceback, ServiceDied, StartFailed
+from shoal.ipc.pickling import dumps
+from shoal.ipc.sharing import Parcel
+from shoal.serve import server
+from shoal.serve.client import RETRIES
+from shoal.serve.loading import load
+from shoal.serve.manager import Manager
+
+if TYPE_CHECKING:
+    from shoal._core.process import WorkerProcess
+
+__all__ = ["ServerManager"]
+
+_GRACE = 5.0
+"""Seconds for a server to end by itself once it is told to, before it is killed."""
+_HOPELESS = 2 * (RETRIES + 1)
+"""Servers that die in a row without having answered a row: no other is started. One call on which every server dies costs
+half of them, and its caller gets the error."""
+
+
+class ServerManager(Manager):
+    """The servers of a service, in processes or in threads of this one, and what other hosts ask them by.
+
+    Attributes:
+        workers: the server processes, by instance; none where they are threads.
+    """
+
+    def __init__(self, plan: server.Plan, instances: int, on_fault: str, start_timeout: float) -> None:
+        super().__init__()
+        self.workers: list[WorkerProcess | None] = [None] * instances
+        self._plan = plan
+        self._instances = instances
+        self._on_fault = on_fault
+        self._start_timeout = start_timeout
+        self._updating = threading.Lock()
+        self._updates: dict[int, server.Update] = {}  # the last of each model
+        self._listener: _core.serve.Listener | None = None
+
+    # Starting
+
+    def start(self, models: Sequence[Any], context: str, threads: int | None, preload: Sequence[str]) -> None:
+        """Returns when all servers have loaded the models, and lets other hosts in. What the arguments are, ModelService() says."""
+        try:
+            if context == "thread":
+                self._start_threads(models)
+            else:
+                self._start_processes(models, context, threads, preload)
+        except BaseException:
+            self._tell("the model service could not be started")
+            self.workers = []
+            raise
+        if self._listener is not None:
+            self._listener.start()
+
+    def _start_threads(self, models: Sequence[Any]) -> None:
+        for i in range(self._instances):
+            executor = server.Executor(
+                self.frontend.address,
+                i,
+                [load(model, self._plan.device, self._plan.buckets) for model in models],
+                self._plan,
+            )
+            thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
+            thread.start()
+            self._watchers.append(thread)
+            if not self.frontend.wait_ready(i, 1, self._start_timeout):
+                raise StartFailed(f"a server of models is not ready after {self._start_timeout} s (start_timeout)")
+
+    def _start_processes(
+        self, models: Sequence[Any], context: str, threads: int | None, preload: Sequence[str]
+    ) -> None:
+        gpu = self._plan.device != "cpu"
+        share = max(1, len(os.sched_getaffinity(0)) // self._instances)
+        # OpenMP's threads spin while they wait for each other, by default, and the workers need the CPUs meanwhile.
+        waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+        self._parcel = Parcel(data=False)  # weights are each server's own, and change by update()
+        self._packed = dumps(list(models), "models", gpu=gpu, parcel=self._parcel)
+        self._launcher = shoal.process.launcher(
+            context,
+            preload=[server.__name__, *preload],
+            threads=share if threads is None else threads,
+            env=waits,
+            hide_gpu=not gpu,
+            start_timeout=self._start_timeout,
+        )
+        self.workers = list(self._launcher.start([self._call(i, {}) for i in range(self._instances)]))
+        for i in range(self._instances):
+            self._wait_ready(i, 1)
+        for i in range(self._instances):
+            watcher = threading.Thread(target=self._watch, args=(i,), name=f"shoal-models-{i}", daemon=True)
+            watcher.start()
+            self._watchers.append(watcher)
+
+    def _call(self, instance: int, updates: Mapping[int, server.Update]) -> tuple[Any, ...]:
+        return server.run, self.frontend.address, instance, self._packed, self._plan, list(updates.values())
+
+    def _wait_ready(self, instance: int, generation: int) -> None:
+        worker = self.workers[instance]
+        assert worker is not None
+        waited = 0.0
+        while not self.frontend.wait_ready(instance, generation, 0.1):
+            waited += 0.1
+            if self._closing:
+                worker.kill()
+                raise ServiceDied("closed")
+            if not worker.is_alive:
+                worker.recv()  # raises what it reported
+                raise StartFailed(_obituary(worker, "before its models were loaded"))
+            if waited > self._start_timeout:
+                worker.kill()
+                raise StartFailed(
+                    f"a server of models has not loaded them after {self._start_timeout} s (start_timeout)"
+                )
+
+    # Other hosts
+
+    def listen(self, asked: str, timeout: float | None, secret: str | None) -> int:
+        """Takes a port for other hosts, who are let in by start(), and returns its number."""
+        plan = self._plan
+        self._listener = _core.serve.Listener(
+            self.frontend.address,
+            asked,
+            list(plan.names),
+            plan.max_batch,
+            plan.max_delay,
+            self._instances,
+            self._on_fault == "restart",
+            timeout,
+            secret,
+        )
+        return self._listener.port
+
+    # Weights
+
+    def update(self, number: int, packed: bytes, version: int | None, mode: str) -> int:
+        """As ModelService.update(), of the model with this number and of pack_state()'s bytes."""
+        with self._updating:
+            before = self._updates.get(number)
+            last = before[1] if before else 1
+            new = last + 1 if version is None else version
+            if new <= last:
+                raise ValueError(f"update(version={version}): the last one was {last}, and versions grow")
+            self._updates[number] = (number, new, packed)
+            try:
+                self._command("update", number, new, packed, wait=mode == "barrier")
+            except ValueError:
+                if before is None:
+                    del self._updates[number]
+                else:
+                    self._updates[number] = before
+                raise
+        return new
+
+    def _command(self, name: str, *arguments: Any, wait: bool) -> None:
+        message = pickle.dumps((name, arguments))
+        reached = 0
+        failure: Exception | None = None
+        for instance in range(self._instances):
+            try:
+                answer = self.frontend.command(instance, message, None if wait else 0.0)
+            except (ServiceDied, DeadlineExceeded) as error:
+                if isinstance(error, DeadlineExceeded) or failure is None:
+                    failure = error
+                continue
+            reached += 1
+            if answer is not None and (told := pickle.loads(answer)) is not None:
+                raise ValueError(told[0]) from RemoteTraceback("\n\n" + told[1], told[1])
+        try:
+            if failure is not None and (reached == 0 or isinstance(failure, DeadlineExceeded)):
+                raise failure
+        finally:
+            failure = None  # else it and this frame keep each other, and the service
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """As ModelService.stats()."""
+        return self.frontend.statistics(self._instances)
+
+    # Deaths
+
+    def _watch(self, instance: int) -> None:
+        """The thread that waits for a server's end and sees to what follows."""
+        generation = 1
+        hopeless = 0
+        while True:
+            before = self._rows()
+            self.frontend.wait_gone(instance)
+            worker = self.workers[instance]
+            assert worker is not None
+            has_ended = worker.join(_GRACE)
+            if self._closing:
+                if not has_ended:
+                    worker.kill()
+                return
+            reason = _obituary(worker, "while it was needed")
+            hopeless = hopeless + 1 if self._rows() == before else 0
+            try:
+                if self._on_fault != "restart" or hopeless >= _HOPELESS:
+                    raise ServiceDied(reason)
+                generation += 1
+                self._restart(instance, generation)
+            except Exception as error:
+                if not self._closing:
+                    self._give_up(instance, reason if isinstance(error, ServiceDied) else f"{reason}\n{error}")
+                return
+
+    def _rows(self) -> int:
+        return sum(model["rows"] for model in self.statistics().values())
+
+    def _restart(self, instance: int, generation: int) -> None:
+        with self._updating:
+            told = dict(self._updates)
+        (worker,) = self._launcher.start([self._call(instance, told)])
+        with self._lock:
+            if self._closing:
+                worker.kill()
+                raise ServiceDied("closed")
+            self.workers[instance] = worker
+        self._wait_ready(instance, generation)
+        with self._updating:  # what came while it loaded
+            for number, update in self._updates.items():
+                if told.get(number) != update:
+                    self.frontend.command(instance, pickle.dumps(("update", update)), None)
+
+    def _give_up(self, instance: int, reason: str) -> None:
+        others = [worker for i, worker in enumerate(self.workers) if i != instance and worker is not None]
+        if not any(worker.is_alive for worker in others):
+            self._tell(reason)
+
+    def _tell(self, notice: str) -> None:
+        with self._lock:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close(notice)
+        super()._tell(notice)
+
+    def _release(self) -> None:
+        for worker in self.workers:
+            if worker is not None and not worker.join(_GRACE):  # it was started while its watcher was told to end
+                worker.kill()
+                worker.join()
+        self.workers = [None] * self._instances
+
+
+def _obituary(worker: WorkerProcess, when: str) -> str:
+    how = worker.ended_with or "an unknown exit status"
+    lines = [f"a server of the model service (pid {worker.pid}) ended with {how} {when}"]
+    if tail := worker.log_tail:
+        lines += ["its last lines:", *(f"    {line}" for line in tail[-20:])]
+    return "\n".join(lines)
