@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import os
@@ -432,6 +433,14 @@ class TestPool:
             assert shoal.make_vec(CounterEnv, 1, pool=pool).reset(seed=0)[0].shape[0] == 1
         with pytest.raises(RuntimeError, match="closed"):
             shoal.make_vec(CounterEnv, 2, pool=pool)
+
+    def test_environments_that_are_not_built_in_the_pools_time_are_late(self) -> None:
+        with shoal.WorkerPool(1) as pool:
+            pool.options = dataclasses.replace(
+                pool.options, start_timeout=0.2
+            )  # the workers themselves may take longer
+            with pytest.raises(TimeoutError, match="start_timeout=0.2 s"):
+                shoal.make_vec(lambda: time.sleep(3600), 1, pool=pool)
 
     def test_setup_and_identity_are_the_session_s(self) -> None:
         with shoal.WorkerPool(2) as pool:

@@ -160,6 +160,26 @@ def test_options_take_it_too_but_not_twice(modules: Any) -> None:
         shoal.make_vec(ConfigEnv, 1, config=[modules[0].Options], worker=options)
 
 
+def test_those_of_a_pool_hold_for_the_environments_in_it(modules: Any) -> None:
+    settings, _ = modules
+    settings.PORT = 9
+    taken = shoal.Snapshot(settings, "LOCK")
+    with shoal.WorkerPool(2, worker=shoal.WorkerOptions(config={"settings": taken, "rate": 1})) as pool:
+        with shoal.make_vec(PortEnv, 2, pool=pool) as envs:
+            assert envs.get_attr("config") == ({"settings": "settings_under_test", "rate": 1},) * 2
+            assert envs.get_attr("port") == (9, 9)
+        with shoal.make_vec("shoal/CartPole-v1", 2, pool=pool) as native:  # which have no use for it
+            native.reset(seed=0)
+        with pytest.raises(ValueError, match="config= is given twice"):
+            shoal.make_vec(ConfigEnv, 1, config={"rate": 1}, pool=pool)
+
+
+class PortEnv(ConfigEnv):
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = shoal.worker().config["settings"].PORT
+
+
 def test_what_cannot_be_pickled_is_named_with_the_way_to_leave_it_out(modules: Any) -> None:
     settings, envs_module = modules
     with pytest.raises(PicklingError, match=r"settings_under_test\.LOCK cannot be sent.*leave_out=\('LOCK',\)"):

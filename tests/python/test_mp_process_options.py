@@ -77,6 +77,62 @@ def test_a_relayed_process_prints_with_its_name(method: str, tmp_path: Any) -> N
     assert sorted(done.stdout.splitlines()) == ["0", "[Ada] from C"]
 
 
+WRONG: list[tuple[str, Any, type[Exception]]] = [
+    ("threads", 0, ValueError),
+    ("threads", -1, ValueError),
+    ("threads", 2**31, ValueError),
+    ("threads", "2", TypeError),
+    ("threads", 2.5, TypeError),
+    ("threads", True, TypeError),
+    ("seed", -1, ValueError),
+    ("seed", [3, -1], ValueError),
+    ("seed", 1.5, TypeError),
+    ("seed", "abc", TypeError),
+    ("seed", [1.5], TypeError),
+    ("affinity", 0, TypeError),
+    ("affinity", [], ValueError),
+    ("affinity", ["a"], TypeError),
+    ("affinity", [[]], (TypeError, ValueError)),
+    ("relay", 3, TypeError),
+    ("relay", 0, TypeError),
+]
+
+
+@pytest.mark.parametrize("kind", [mp.Process, mp.Pool])
+@pytest.mark.parametrize(("name", "value", "error"), WRONG)
+def test_an_option_that_means_nothing_is_one_clear_error(
+    kind: Callable[..., Any], name: str, value: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=rf"{'Pool' if kind == mp.Pool else 'Process'}\({name}=…\)"):
+        kind(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"threads": 0}, r"get_context\(threads=…\) takes 1 to"),
+        ({"threads": "2"}, r"get_context\(threads=…\) takes an int"),
+        ({"env": {"A=B": "5"}}, r"get_context\(env=…\) takes names of variables.*got 'A=B'"),
+        ({"env": [("", "5")]}, r"get_context\(env=…\) takes names of variables.*got ''"),
+        ({"env": {"A": "1\0 2"}}, r"get_context\(env=…\) takes values without NUL, got '1\\x00 2' for 'A'"),
+    ],
+)
+def test_so_is_one_of_a_context(option: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=text):
+        mp.get_context(**option)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    cpu = np.int64(max(os.sched_getaffinity(0)))
+    ctx = mp.get_context("forkserver")
+    assert ask(ctx, draw, seed=np.int64(3)) == ask(ctx, draw, seed=3)
+    assert ask(ctx, draw, seed=np.array([3, 4])) == ask(ctx, draw, seed=[3, 4])
+    assert ask(ctx, lambda: os.environ["OMP_NUM_THREADS"], threads=np.int64(3), affinity=np.array([cpu])) == "3"
+    with ctx.Pool(1, seed=np.int64(3), threads=np.int64(3), affinity=[{cpu}]) as pool:
+        assert pool.apply(os.getenv, ("OMP_NUM_THREADS",)) == "3"
+    pool.join()
+
+
 def test_options_hold_for_classes_with_a_run_of_their_own() -> None:
     class Drawing(mp.Process):
         def __init__(self, out: Any, **options: Any) -> None:

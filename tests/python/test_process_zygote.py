@@ -364,3 +364,9 @@ shoal.make_vec("CartPole-v1", 4, backend="serial").close()
 assert not _launcher._ahead and not _launcher._launchers
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("variables", [{"A=B": "c"}, {"": "c"}, {"A": "b\0c"}])
+def test_variables_that_an_environment_cannot_hold_are_refused(variables: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="env takes"):
+        Launcher("forkserver", env=variables)

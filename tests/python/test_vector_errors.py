@@ -126,6 +126,19 @@ def test_what_builds_no_environment_is_a_type_error(env: Any) -> None:
         shoal.make_vec(env, 2)
 
 
+@pytest.mark.parametrize(
+    ("env", "text"),
+    [
+        ((name for name in ["CartPole-v1"]), r"got <generator .*: write make_vec\(list\(…\)\)$"),
+        ([["CartPole-v1"]], r"got, as element 0 of the list, \['CartPole-v1'\]$"),
+        (["CartPole-v1", {"CartPole-v1"}], r"got, as element 1 of the list, \{'CartPole-v1'\}$"),
+    ],
+)
+def test_a_list_is_advised_where_one_would_do(env: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        shoal.make_vec(env)
+
+
 def test_an_unpicklable_part_is_named_before_any_process_starts() -> None:
     with socket.socket() as connection:
         config = {"nested": {"connection": connection}}
@@ -152,6 +165,8 @@ def test_an_argument_of_the_environments_or_a_slip_names_what_was_meant(argument
     [
         ({"num_envs": 0}, ValueError, "at least 1"),
         ({"num_envs": -2}, ValueError, "at least 1"),
+        ({"num_envs": 2**31}, ValueError, r"at most 2\*\*31 - 1, got 2147483648"),
+        ({"env": "shoal/CartPole-v1", "num_envs": 2**31}, ValueError, r"make_vec\(num_envs=…\) takes"),
         ({"num_envs": 1.5}, TypeError, "takes an int"),
         ({"num_envs": True}, TypeError, "takes an int"),
         ({"num_workers": -1}, ValueError, "0 or more"),
@@ -176,20 +191,32 @@ def test_a_wrong_argument_is_named_with_its_choices(
     arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
-        shoal.make_vec(CounterEnv, **{"num_envs": 2, **arguments})
+        shoal.make_vec(**{"env": CounterEnv, "num_envs": 2, **arguments})
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "error"),
     [
-        ({"threads": 0}, "threads"),
-        ({"gpu": "all"}, "gpu"),
-        ({"affinity": "some"}, "affinity"),
-        ({"start_timeout": 0}, "start_timeout"),
+        ({"threads": 0}, ValueError),
+        ({"threads": 2**31}, ValueError),
+        ({"gpu": "all"}, ValueError),
+        ({"affinity": "some"}, ValueError),
+        ({"start_timeout": 0}, ValueError),
+        ({"start_timeout": "3"}, TypeError),
+        ({"start_timeout": True}, TypeError),
+        ({"preload": "json"}, TypeError),
+        ({"preload": [3]}, TypeError),
+        ({"preload": 3}, TypeError),
+        ({"shared_bytes": True}, ValueError),
+        ({"shared_bytes": 0}, ValueError),
+        ({"env": {"": "1"}}, ValueError),
+        ({"env": {"A=B": "1"}}, ValueError),
+        ({"env": {"A\0": "1"}}, ValueError),
+        ({"env": {"A": "1\0 2"}}, ValueError),
     ],
 )
-def test_wrong_worker_options_are_named(arguments: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+def test_wrong_worker_options_are_named(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=rf"WorkerOptions\({next(iter(arguments))}=…\) takes"):
         shoal.WorkerOptions(**arguments)
 
 

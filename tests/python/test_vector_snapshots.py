@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -159,7 +160,7 @@ def test_wrong_numbers_and_states_are_refused_and_change_nothing(make: Make) -> 
         envs.restore(taken, [0, 0])
     with pytest.raises(TypeError, match="what snapshot"):
         envs.restore(b"bytes")
-    with pytest.raises(ValueError, match="another observation space"):
+    with pytest.raises(ValueError, match="another observation space|with env='shoal/CartPole-v1'; these have"):
         other.restore(taken)
     garbled = type(taken)((0,), (b"garbage",))
     with pytest.raises(ValueError, match="not the state of an environment"):
@@ -203,9 +204,28 @@ class CopiedOnly(Counter):
         self.lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CopiedOnly:
-        twin = CopiedOnly()
+        twin = type(self)()
         twin.count = self.count
         return twin
+
+
+class SeededCopiedOnly(CopiedOnly):
+    """Counts on from its seed."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.count = float(seed or 0)
+        return super().reset(seed=seed)
+
+
+class CountedCopiedOnly(CopiedOnly):
+    alive = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).alive += 1
+
+    def __del__(self) -> None:
+        type(self).alive -= 1
 
 
 class Neither(Counter):
@@ -236,6 +256,102 @@ def test_an_environment_that_can_only_be_copied_stays_in_its_worker(make: Make) 
         envs.step([0, 0])
         envs.restore(taken)
         assert envs.step([0, 0])[0].tolist() == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("where", ["serial", "pool", "own workers"])
+def test_copies_of_another_vector_environment_are_refused(where: str) -> None:
+    with contextlib.ExitStack() as stack:
+        how: dict[str, Any] = {"num_workers": int(where == "own workers")}
+        if where == "pool":
+            how = {"pool": stack.enter_context(shoal.WorkerPool(1))}
+        one, other = (stack.enter_context(shoal.make_vec(SeededCopiedOnly, 1, **how)) for _ in range(2))
+        one.reset(seed=100), other.reset(seed=200)
+        taken, others = one.snapshot(), other.snapshot()
+        with pytest.raises(ValueError, match="their copies are not here"):
+            other.restore(taken)
+        one.step([0]), other.step([0])
+        one.restore(taken), other.restore(others)
+        assert (one.step([0])[0].item(), other.step([0])[0].item()) == (101, 201)
+
+
+@of_python
+def test_copies_that_no_snapshot_names_are_freed(make: Make) -> None:
+    envs = make(CountedCopiedOnly, 2, num_workers=1)
+    envs.reset(seed=0)
+    held = envs.snapshot()
+    for _ in range(5):
+        envs.snapshot()
+        envs.clone(0, 1)
+        envs.step([0, 0])
+    envs.restore(held)
+    assert envs.get_attr("alive")[0] == 4  # the environments, and the copies that are held
+    assert envs.step([0, 0])[0].tolist() == [[1.0], [1.0]]
+
+
+@of_python
+def test_copies_are_held_by_the_snapshot_and_not_by_what_it_was_pickled_to(make: Make) -> None:
+    envs = make(CopiedOnly, 1)
+    envs.reset(seed=0)
+    taken = envs.snapshot()
+    again = copy.deepcopy([copy.copy(taken)])
+    pickled = pickle.dumps(taken)
+    del taken
+    envs.restore(pickle.loads(pickled))
+    del again
+    with pytest.raises(ValueError, match="the Snapshot that snapshot\\(\\) returned is held"):
+        envs.restore(pickle.loads(pickled))
+
+
+class OtherCounter(Counter):
+    pass
+
+
+class Choosing(Counter):
+    def __init__(self, choices: int) -> None:
+        super().__init__()
+        self.action_space = spaces.Discrete(choices)
+
+
+class Plain(gymnasium.Wrapper[Any, Any, Any, Any]):
+    pass
+
+
+@of_python
+@pytest.mark.parametrize(
+    ("other", "options", "text"),
+    [
+        (OtherCounter, {}, r"is \S*\.OtherCounter; the snapshot is of \S*\.Counter"),
+        (Counter, {"wrappers": [Plain]}, r"is \S*\.Plain around \S*\.Counter; the snapshot is of \S*\.Counter"),
+        (Counter, {"autoreset_mode": "same_step"}, "autoreset_mode='next_step'; these have autoreset_mode='same_step'"),
+        (Counter, {"max_episode_steps": 3}, "max_episode_steps=None; these have max_episode_steps=3"),
+        (Counter, {"episode_statistics": True}, "episode_statistics=False; these have episode_statistics=True"),
+        (Counter, {"reward_clip": (0, 1)}, r"reward_clip=None; these have reward_clip=\(0\.0, 1\.0\)"),
+    ],
+)
+def test_a_snapshot_of_another_kind_is_refused_and_changes_nothing(
+    make: Make, other: Any, options: dict[str, Any], text: str
+) -> None:
+    envs, others = make(Counter, 1), make(other, 1, **options)
+    envs.reset(seed=0), others.reset(seed=0)
+    envs.step([0])
+    with pytest.raises(ValueError, match=text):
+        others.restore(envs.snapshot())
+    assert others.step([0])[0].item() == 1
+
+
+@of_python
+def test_a_snapshot_with_other_actions_is_refused(make: Make) -> None:
+    envs, others = (make(Choosing, 1, env_kwargs={"choices": choices}) for choices in (2, 3))
+    envs.reset(seed=0), others.reset(seed=0)
+    with pytest.raises(ValueError, match=r"would have the spaces .* Discrete\(2\), before it had .* Discrete\(3\)"):
+        others.restore(envs.snapshot())
+
+
+def test_a_snapshot_of_another_time_limit_of_an_id_is_refused(make: Make) -> None:
+    envs, others = make("CartPole-v1", 1, max_episode_steps=9), make("CartPole-v1", 1, max_episode_steps=8)
+    envs.reset(seed=0), others.reset(seed=0)
+    with pytest.raises(ValueError, match="max_episode_steps=9; these have max_episode_steps=8"):
+        others.restore(envs.snapshot())
 
 
 @pytest.mark.parametrize("backend", ["thread", "process"])

@@ -225,9 +225,14 @@ _default: LogRelay | None = None
 _default_lock = threading.Lock()
 
 
-def relay_of(relay: LogRelay | Literal[True]) -> LogRelay:
-    """The relay that is meant; True: the one that a program has for those who bring none."""
-    return default_relay() if relay is True else relay
+def relay_of(relay: LogRelay | Literal[True], what: str = "relay=…") -> LogRelay:
+    """The relay that is meant; True: the one that a program has for those who bring none. Raises TypeError, which names the
+    option `what`."""
+    if relay is True:
+        return default_relay()
+    if not isinstance(relay, LogRelay):
+        raise TypeError(f"{what} takes a LogRelay, True or False, got {relay!r}")
+    return relay
 
 
 def default_relay() -> LogRelay:

@@ -35,7 +35,7 @@ from typing import Any
 from shoal.multiprocessing.logging import LogRelay, relay_of
 from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
 from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
-from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy
+from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy, thread_count
 from shoal.multiprocessing.start_methods import default_context
 from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager
 
@@ -113,12 +113,13 @@ class Pool:
             raise ValueError("maxtasksperchild must be a positive int or None")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
-        self._ctx = _context(context, threads)
+        count = thread_count(threads, "Pool(threads=…)")
+        settings = Settings(count, entropy(seed, "Pool(seed=…)"), _cpus(affinity, processes), fresh_randomness=True)
+        self._ctx = _context(context, count)
         self._processes = processes
         self._owner = os.getpid()
-        settings = Settings(threads, entropy(seed), _cpus(affinity, processes), fresh_randomness=True)
         call = (initializer, tuple(initargs))
-        read_by = relay_of(relay) if relay else None
+        read_by = None if relay is None or relay is False else relay_of(relay, "Pool(relay=…)")
         self._manager = WorkerManager(
             self.Process, self._ctx, self._pool, processes, call, maxtasksperchild or 0, settings, read_by
         )
@@ -319,11 +320,15 @@ def _context(context: Any, threads: int | None) -> Any:
 
 def _cpus(affinity: str | Sequence[Iterable[int]], processes: int) -> tuple[tuple[int, ...], ...]:
     """Of each worker in turn; empty: any."""
-    if affinity == "none":
-        return ()
-    if affinity == "auto":
-        mine = sorted(os.sched_getaffinity(0))
-        return tuple((cpu,) for cpu in mine) if len(mine) == processes else ()
+    what = "Pool(affinity=…)"
     if isinstance(affinity, str):
-        raise ValueError(f"Pool(affinity=…) takes 'none', 'auto' or a sequence of sets of CPUs, got {affinity!r}")
-    return tuple(allowed_cpus(cpus, "Pool(affinity=…)") for cpus in affinity)
+        if affinity not in ("none", "auto"):
+            raise ValueError(f"{what} takes 'none', 'auto' or a sequence of sets of CPUs, got {affinity!r}")
+        mine = sorted(os.sched_getaffinity(0))
+        return tuple((cpu,) for cpu in mine) if affinity == "auto" and len(mine) == processes else ()
+    if not isinstance(affinity, Iterable):
+        raise TypeError(f"{what} takes 'none', 'auto' or a sequence of sets of CPUs, got {affinity!r}")
+    sets = tuple(allowed_cpus(cpus, what) for cpus in affinity)
+    if not sets:
+        raise ValueError(f"{what} takes at least one set of CPUs; 'none' leaves placing to the kernel")
+    return sets

@@ -19,7 +19,7 @@ from multiprocessing import context as _cpython
 from multiprocessing.process import BaseProcess, active_children, current_process, parent_process
 from typing import TYPE_CHECKING, Any
 
-from shoal.multiprocessing.settings import Prepared, Seed, Settings, allowed_cpus, entropy
+from shoal.multiprocessing.settings import Prepared, Seed, Settings, allowed_cpus, entropy, thread_count
 from shoal.multiprocessing.start_methods import Options, default_context
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class Process(_cpython.Process):
         seed: for `random`, `numpy.random` and, where it is imported, torch; None leaves them as they are.
         affinity: the CPUs that it may use; None: this process's.
         relay: a `LogRelay`, or True, brings here what it prints and logs.
+
+    Raises:
+        TypeError, ValueError: an option that means nothing.
     """
 
     _threads: int | None = None
@@ -66,9 +69,10 @@ class Process(_cpython.Process):
     ) -> None:
         super().__init__(group, target, name, args, kwargs, daemon=daemon)
         cpus = () if affinity is None else (allowed_cpus(affinity, "Process(affinity=…)"),)
-        settings = Settings(threads, entropy(seed), cpus, _end_of(relay))
+        count = thread_count(threads, "Process(threads=…)")
+        settings = Settings(count, entropy(seed, "Process(seed=…)"), cpus, _end_of(relay))
         if settings != Settings():
-            self._threads = threads
+            self._threads = count
             self.run = Prepared(self, settings)  # type: ignore[method-assign]  # called as the method is
 
     @staticmethod
@@ -86,11 +90,11 @@ class Process(_cpython.Process):
 
 def _end_of(relay: LogRelay | bool | None) -> RelayEnd | None:
     """The process's end of a relay, where there is one."""
-    if not relay:
+    if relay is None or relay is False:
         return None
     from shoal.multiprocessing.logging import relay_of
 
-    return relay_of(relay).end()
+    return relay_of(relay, "Process(relay=…)").end()
 
 
 class ProcessOfMethod(Process):

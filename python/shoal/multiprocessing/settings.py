@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import RelayEnd
 
-__all__ = ["Prepared", "Seed", "Settings", "allowed_cpus", "entropy"]
+__all__ = ["Prepared", "Seed", "Settings", "allowed_cpus", "entropy", "thread_count"]
 
 Seed = int | Sequence[int] | None
 
@@ -74,17 +75,42 @@ def _seed(entropy: int | tuple[int, ...], number: int) -> None:
         torch.manual_seed(int(words[14]) << 32 | int(words[15]))
 
 
-def entropy(seed: Seed) -> int | tuple[int, ...] | None:
-    """A seed as SeedSequence takes it."""
-    if seed is None or isinstance(seed, int):
-        return seed
-    return tuple(int(part) for part in seed)
+def thread_count(threads: Any, what: str) -> int | None:
+    """Threads as an int; None: those of the context. Raises TypeError or ValueError, which names the option `what`."""
+    if threads is None:
+        return None
+    if isinstance(threads, bool) or not hasattr(threads, "__index__"):
+        raise TypeError(f"{what} takes an int, or None for as many as the context has, got {threads!r}")
+    if not 1 <= threads < 2**31:
+        raise ValueError(f"{what} takes 1 to 2**31 - 1, or None for as many as the context has, got {threads}")
+    return operator.index(threads)
 
 
-def allowed_cpus(cpus: Iterable[int], what: str) -> tuple[int, ...]:
-    """In order. Raises ValueError, which names the option `what`, unless this process may use all of them."""
+def entropy(seed: Any, what: str) -> int | tuple[int, ...] | None:
+    """A seed as SeedSequence takes it. Raises TypeError or ValueError, which names the option `what`."""
+    if seed is None:
+        return None
+    is_one = hasattr(seed, "__index__") and not getattr(seed, "shape", ())
+    try:
+        parts = [operator.index(part) for part in ([seed] if is_one else seed)]
+    except TypeError:
+        raise TypeError(f"{what} takes an int, a sequence of ints, or None, got {seed!r}") from None
+    if any(part < 0 for part in parts):
+        raise ValueError(f"{what} takes ints of 0 or more, got {seed!r}")
+    return parts[0] if is_one else tuple(parts)
+
+
+def allowed_cpus(cpus: Any, what: str) -> tuple[int, ...]:
+    """In order.
+
+    Raises:
+        TypeError, ValueError: naming the option `what`, unless they are CPUs that this process may use, one at least.
+    """
     mine = sorted(os.sched_getaffinity(0))
-    wanted = tuple(sorted(cpus))
+    try:
+        wanted = tuple(sorted(operator.index(cpu) for cpu in cpus))
+    except TypeError:
+        raise TypeError(f"{what} takes sets of CPUs by their numbers, such as {{0, 1}}, got {cpus!r}") from None
     if not wanted or not set(wanted) <= set(mine):
         raise ValueError(f"{what}: this process may use the CPUs {mine}, and not {list(wanted)}")
     return wanted

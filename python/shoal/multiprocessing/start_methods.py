@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import context as _cpython
 from typing import Any
 
+from shoal.multiprocessing.settings import thread_count
 from shoal.process import default_method
+from shoal.process._variables import checked_variables
 
 __all__ = ["METHODS", "Options", "StartMethod", "add_context", "context_of", "default_context", "options_of"]
 
@@ -41,9 +43,15 @@ class Options:
 
 
 def options_of(env: Mapping[str, str] | Sequence[Any] = (), preload: Sequence[str] = (), **others: Any) -> Options:
-    """Options whose `env` may be a mapping, and `preload` any sequence."""
+    """Options whose `env` may be a mapping, and `preload` any sequence.
+
+    Raises:
+        TypeError, ValueError: an option that there is not, or that means nothing.
+    """
     pairs = env.items() if isinstance(env, Mapping) else env
-    variables = tuple(sorted((str(name), str(value)) for name, value in pairs))
+    variables = tuple(sorted(checked_variables(pairs, "get_context(env=…)")))
+    if "threads" in others:
+        others["threads"] = thread_count(others["threads"], "get_context(threads=…)")
     return Options(env=variables, preload=tuple(preload), **others)
 
 
@@ -59,8 +67,8 @@ class StartMethod(_cpython.BaseContext):
             options: fields of `Options`; `env` may be a mapping, `preload` any sequence.
 
         Raises:
-            ValueError: there is no such method.
-            TypeError: there is no such option.
+            ValueError: there is no such method; an option of a value that cannot be.
+            TypeError: there is no such option, or it is of another type.
         """
         if method is None and not options:
             return self

@@ -14,6 +14,7 @@ from shoal import _core
 from shoal.errors import ForkRefused
 from shoal.process import _settings, _worker
 from shoal.process._importing import refuse_to_start
+from shoal.process._variables import checked_variables
 
 __all__ = ["Launcher", "close_launchers", "keep_idle_zygotes", "launcher", "zygotes"]
 
@@ -54,7 +55,7 @@ class Launcher:
         """
         refuse_to_start()
         keep_idle_zygotes()  # reads the limits, the first time
-        environment = [(str(name), str(value)) for name, value in (env or {}).items()]
+        environment = checked_variables((env or {}).items(), "env")
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._is_fork = context == "fork"
         self._is_plain = plain

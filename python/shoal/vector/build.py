@@ -87,9 +87,13 @@ def _face(
         "shared_state": shared_state,
         **more,
     }
+    envs: VectorEnv
     if plan.batches is None:
-        return VectorEnv(engine, description, **common)
-    return AsyncVectorEnv(engine, description, whole=plan.batches.whole, **common)
+        envs = VectorEnv(engine, description, **common)
+    else:
+        envs = AsyncVectorEnv(engine, description, whole=plan.batches.whole, **common)
+    envs._snapshot_options = plan.snapshot_options
+    return envs
 
 
 def _described(engine: _core.VectorEnv) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _of_list(
             raise ValueError(
                 f"make_vec() takes a native id by itself, not in a list (element {i}): make_vec({env!r}, num_envs=…)"
             )
-        factory, modules = _factory_of(env, env_kwargs, atari)
+        factory, modules = _factory_of(env, env_kwargs, atari, f", as element {i} of the list,")
         factories.append(factory)
         preload += [module for module in modules if module not in preload]
     return Recipe("", factories, preload)
@@ -102,14 +102,15 @@ def _of_list(
 def _checked_count(num_envs: Any) -> int:
     if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
         raise TypeError(f"make_vec(num_envs=…) takes an int, got {num_envs!r}")
-    if num_envs < 1:
-        raise ValueError(f"make_vec(num_envs=…) takes at least 1, got {num_envs}")
+    if not 1 <= num_envs < 2**31:
+        raise ValueError(f"make_vec(num_envs=…) takes at least 1 and at most 2**31 - 1, got {num_envs}")
     return int(num_envs)
 
 
 def _factory_of(
-    env: Any, env_kwargs: Mapping[str, Any], atari: AtariPreprocessing | None
+    env: Any, env_kwargs: Mapping[str, Any], atari: AtariPreprocessing | None, place: str = ""
 ) -> tuple[Callable[[], Any], list[str]]:
+    """A way to build `env`, and the modules that it needs; `place` is where it stands, as an error tells it."""
     modules: list[str] = []
     if isinstance(env, str):
         module, _, name = env.rpartition(":")
@@ -123,10 +124,11 @@ def _factory_of(
     if _is_instance(env):
         raise _instance_error(env)
     if not callable(env):
-        fix = ": write make_vec(list(…))" if isinstance(env, Iterable) and not isinstance(env, Mapping | bytes) else ""
+        is_several = not place and isinstance(env, Iterable) and not isinstance(env, Mapping | bytes)
+        fix = ": write make_vec(list(…))" if is_several else ""
         raise TypeError(
-            "make_vec() takes an environment's id, its class, a function that returns one, or a list of these; got "
-            f"{env!r}{fix}"
+            "make_vec() takes an environment's id, its class, a function that returns one, or a list of these; "
+            f"got{place} {env!r}{fix}"
         )
     return functools.partial(env, **env_kwargs) if env_kwargs else env, _modules_of(env)
 

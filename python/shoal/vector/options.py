@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from numbers import Real
 from typing import Any
+
+from shoal.process._variables import checked_variables
 
 __all__ = ["WorkerOptions"]
 
@@ -69,7 +72,7 @@ class WorkerOptions:
     allow_unsafe_fork: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.threads, int) or isinstance(self.threads, bool) or self.threads < 1:
+        if not isinstance(self.threads, int) or isinstance(self.threads, bool) or not 1 <= self.threads < 2**31:
             raise ValueError(f"WorkerOptions(threads=…) takes a positive int, got {self.threads!r}")
         if self.gpu not in ("none", "own", "lease"):
             raise ValueError(f"WorkerOptions(gpu=…) takes 'none', 'own' or 'lease', got {self.gpu!r}")
@@ -83,6 +86,7 @@ class WorkerOptions:
                 raise TypeError(f"WorkerOptions({name}=…) takes True or False, got {getattr(self, name)!r}")
         if not isinstance(self.env, Mapping):
             raise TypeError(f"WorkerOptions(env=…) takes a dict from names to values, got {self.env!r}")
+        checked_variables(self.env.items(), "WorkerOptions(env=…)")
         if self.model_device != "cpu":
             if not isinstance(self.models, Mapping):
                 raise ValueError(
@@ -93,10 +97,9 @@ class WorkerOptions:
                 raise ValueError(
                     f"WorkerOptions(model_device={self.model_device!r}) needs gpu='own' or gpu='lease': workers see no GPU"
                 )
-        if isinstance(self.preload, str):
-            raise TypeError(f"WorkerOptions(preload=…) takes a sequence of module names, got the str {self.preload!r}")
-        object.__setattr__(self, "preload", tuple(self.preload))
-        if not isinstance(self.shared_bytes, int) or not 0 < self.shared_bytes <= 2**30:
+        object.__setattr__(self, "preload", _names(self.preload))
+        is_size = isinstance(self.shared_bytes, int) and not isinstance(self.shared_bytes, bool)
+        if not is_size or not 0 < self.shared_bytes <= 2**30:
             raise ValueError(f"WorkerOptions(shared_bytes=…) takes an int from 1 to 2**30, got {self.shared_bytes!r}")
         for name in ("memory_limit", "memory_hard_limit"):
             value = getattr(self, name)
@@ -106,6 +109,8 @@ class WorkerOptions:
             raise ValueError(
                 f"WorkerOptions(memory_hard_limit={self.memory_hard_limit}) is below memory_limit={self.memory_limit}"
             )
+        if isinstance(self.start_timeout, bool) or not isinstance(self.start_timeout, Real):
+            raise TypeError(f"WorkerOptions(start_timeout=…) takes seconds, got {self.start_timeout!r}")
         if not self.start_timeout > 0:
             raise ValueError(f"WorkerOptions(start_timeout=…) takes a positive number, got {self.start_timeout!r}")
 
@@ -163,6 +168,15 @@ class WorkerOptions:
 
 def _default(option: Any) -> Any:
     return option.default if option.default is not MISSING else option.default_factory()
+
+
+def _names(preload: Any) -> tuple[str, ...]:
+    """The modules, checked."""
+    if isinstance(preload, Iterable) and not isinstance(preload, str):
+        names = tuple(preload)
+        if all(isinstance(name, str) for name in names):
+            return names
+    raise TypeError(f"WorkerOptions(preload=…) takes a sequence of module names, got {preload!r}")
 
 
 def _cpus(affinity: Any) -> list[list[int]]:

@@ -126,6 +126,18 @@ class Plan:
         """Of the workers that step the environments, be they a pool's."""
         return self.options if self.pool is None else self.pool.options
 
+    @property
+    def snapshot_options(self) -> dict[str, Any]:
+        """What environments must share to go on from each other's states, beside their classes and spaces."""
+        native = {"env": self.recipe.native_id} if self.recipe.native_id else {}
+        return native | {
+            "autoreset_mode": self.mode,
+            "episode_statistics": bool(self.episodes.get("statistics")),
+            "max_episode_steps": self.episodes.get("max_episode_steps", self.env_kwargs.get("max_episode_steps")),
+            "frame_stack": self.episodes.get("frame_stack"),
+            "reward_clip": self.episodes.get("reward_clip"),
+        }
+
     def async_options(self, workers: dict[str, Any]) -> dict[str, Any]:
         """For an engine that steps environments one by one; `workers` as WorkerOptions.for_engine is."""
         assert self.batches is not None
@@ -158,7 +170,6 @@ def plan_of(asked: Asked) -> Plan:
     recipe = recipe_of(asked.env, asked.num_envs, env_kwargs, wrappers_of(asked.wrappers), atari)
     num_envs = len(recipe.factories) or (1 if asked.num_envs is None else asked.num_envs)
     seeds = seeds_of(asked.seed, num_envs)
-    config = config_of(asked.config, options.config)
     workers = worker_count(asked.num_workers, num_envs)
     batches = _batches(asked, num_envs)
     backend = asked.backend
@@ -167,9 +178,12 @@ def plan_of(asked: Asked) -> Plan:
         backend, workers = "process", min(num_envs, asked.pool.num_workers)
     for_processes = _for_processes(asked.context, asked.timeout, options)
     backend = _backend(backend, recipe, num_envs, asked.num_workers, policy, for_processes)
-    faults = policy.settings(options.start_timeout)
     if recipe.native_id:
-        _refuse_for_native(asked, options, config)
+        _refuse_for_native(asked, options)
+    # Of a pool those that its workers were started with.
+    of_workers = options if asked.pool is None else asked.pool.options
+    config = config_of(asked.config, of_workers.config)
+    faults = policy.settings(of_workers.start_timeout)
     return Plan(
         recipe=recipe,
         num_envs=num_envs,
@@ -263,14 +277,16 @@ def _check_pool(asked: Asked) -> None:
         raise ValueError(
             "make_vec(pool=…): the pool's workers are processes that have started; leave backend and context out"
         )
-    if asked.pool is not None and asked.pool.closed:
+    assert asked.pool is not None
+    asked.pool._check_maker()
+    if asked.pool.closed:
         raise RuntimeError("make_vec(pool=…): this pool is closed; make a new one")
 
 
-def _refuse_for_native(asked: Asked, options: WorkerOptions, config: Any) -> None:
+def _refuse_for_native(asked: Asked, options: WorkerOptions) -> None:
     given = {
         "make_vec(setup=…)": asked.setup,
-        "make_vec(config=…)": config,
+        "make_vec(config=…)": config_of(asked.config, options.config),
         "WorkerOptions(models=…)": options.models,
         "WorkerOptions(preload=…)": options.preload or None,
     }

@@ -9,6 +9,7 @@ from typing import Any
 import shoal.process
 from shoal import _core
 from shoal.vector import pool_worker
+from shoal.vector.forks import of_another_process
 from shoal.vector.options import WorkerOptions
 
 __all__ = ["WorkerPool"]
@@ -28,9 +29,10 @@ class WorkerPool:
     Args:
         num_workers: by default one for each CPU that this process may use.
         context: how they start, as for `make_vec`.
-        worker: how they are set up.
+        worker: how they are set up. `config` and `start_timeout` hold for the environments that are made in the pool.
 
     Threads: any; the vector environments may belong to different threads.
+    Fork: in a forked child make_vec() refuses it, and close() does nothing.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class WorkerPool:
 
     def _prepare(self, num_workers: int, preload: Sequence[str]) -> None:
         options = self.options
+        self._maker = os.getpid()
         self.num_workers = num_workers
         self.shared_state = _core.process.SharedState.create(options.shared_bytes)
         self.launcher = shoal.process.launcher(
@@ -91,10 +94,16 @@ class WorkerPool:
     def __repr__(self) -> str:
         return f"<shoal.WorkerPool of {self.num_workers} workers{', closed' if self.closed else ''}>"
 
+    def _check_maker(self) -> None:
+        """Raises RuntimeError in a forked child, which the workers do not answer. For `make_vec`."""
+        if self._maker != os.getpid():
+            raise of_another_process("this WorkerPool was", self._maker)
+
     def open(
         self, payloads: Sequence[bytes], counts: Sequence[int], options: dict[str, Any], owned: bool
     ) -> _core.VectorEnv:
         """A vector environment of `counts[i]` environments in worker i. For `make_vec`."""
+        self._check_maker()
         return _core.pool_vector_env(self._pool, list(payloads), list(counts), options, owned)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import os
+import functools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,10 @@ import gymnasium
 from gymnasium.error import AlreadyPendingCallError, ResetNeeded
 from gymnasium.utils import EzPickle
 
-__all__ = ["Keeper", "Snapshot", "Snapshots"]
+__all__ = ["Keeper", "Snapshot", "Snapshots", "kind_of"]
+
+_COPIED = b"shoal: an environment copied where it is: "  # no pickle begins so
+_KEY_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -23,19 +27,29 @@ class Snapshot:
     """The states of some environments: what `VectorEnv.snapshot` gives and `restore` takes.
 
     It can be restored any number of times, also in another vector environment of the same environments and options, and
-    can be pickled. Where an environment cannot be pickled, only copied, its state stays in its worker process: then the
-    snapshot is good for as long as that process lives.
+    can be pickled. Where an environment cannot be pickled, only copied (`copy.deepcopy`), its copy stays in its worker
+    process. Then the snapshot can be restored only in the vector environment that it was taken of, into environments of
+    the same worker, while that process lives and this object is held: what is unpickled does not count. When it is let go
+    the next snapshot(), restore() or clone() frees the copies.
 
     Attributes:
         ids: the numbers of the environments.
         states: as many bytes objects; opaque.
+        options: those of make_vec() that the environments must share, by name.
     """
 
     ids: tuple[int, ...]
     states: tuple[bytes, ...]
+    options: tuple[tuple[str, Any], ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __copy__(self) -> Snapshot:
+        return self  # nothing of it changes, and copies of environments are held by this very object
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Snapshot:
+        return self
 
     def __repr__(self) -> str:
         return f"Snapshot(of {len(self)} environments, {sum(map(len, self.states)):,} bytes)"
@@ -58,9 +72,12 @@ class Snapshots:
     """The part of a vector environment that comes back to where its environments were."""
 
     num_envs: int
+    _snapshot_options: Mapping[str, Any] = {}  # what a Snapshot has as its options
     _engine: Any
     _was_reset: bool
     _check_idle: Callable[[str], None]
+    _ask: Callable[[str, Sequence[tuple[Any, ...]]], None]
+    _ranges: Callable[[], list[tuple[int, int]]]
 
     def snapshot(self, ids: Any = None) -> Snapshot:
         """The states of the environments `ids` (None: all), with their random generators, episodes and pending resets.
@@ -74,7 +91,12 @@ class Snapshots:
         """
         self._check_ready("snapshot")
         numbers = env_numbers(ids, self.num_envs, "snapshot(ids=…)")
-        return Snapshot(tuple(numbers), tuple(self._engine.snapshot(numbers)))
+        self._forget_dropped()
+        states = tuple(self._engine.snapshot(numbers))
+        taken = Snapshot(tuple(numbers), states, tuple(self._snapshot_options.items()))
+        if keys := [key for state in states if (key := _copys_key(state))]:
+            weakref.finalize(taken, self._dropped.extend, keys)
+        return taken
 
     def restore(self, snapshot: Snapshot, ids: Any = None) -> None:
         """Puts the environments of `snapshot` back to where they were, or puts `ids`, as many others, there.
@@ -83,7 +105,8 @@ class Snapshots:
         chance from their own generators. What a fault took is restored, too: it need not be reset first.
 
         Raises:
-            ValueError: for a snapshot of environments of another kind or with other spaces, and for wrong numbers.
+            ValueError: for a snapshot of environments of another class, with other wrappers, spaces or options, for one whose
+                copies are elsewhere or gone (see Snapshot), and for wrong numbers.
             RuntimeError: for an environment that was dropped.
         """
         self._check_ready("restore")
@@ -94,6 +117,8 @@ class Snapshots:
             raise ValueError(f"restore() got a snapshot of {len(snapshot)} environments for {len(numbers)}")
         if len(set(numbers)) != len(numbers):
             raise ValueError(f"restore() got an environment twice: {numbers}")
+        _check_options(dict(snapshot.options), self._snapshot_options)
+        self._forget_dropped()
         self._engine.restore(numbers, list(snapshot.states))
 
     def clone(self, src: Any, dst: Any) -> None:
@@ -101,6 +126,17 @@ class Snapshots:
         sources, destinations = pairs(src, dst, self.num_envs)
         taken = self.snapshot(sources)
         self.restore(taken, destinations)
+
+    @functools.cached_property
+    def _dropped(self) -> list[bytes]:
+        """Keys of copies that no snapshot names any more. They come from wherever a snapshot ends, be it another thread."""
+        return []
+
+    def _forget_dropped(self) -> None:
+        """Has the workers free them: a snapshot costs a worker memory for as long as somebody holds it."""
+        if keys := self._dropped[:]:
+            self._ask("forget", [(keys,)] * len(self._ranges()))
+            del self._dropped[: len(keys)]
 
     def _check_ready(self, call: str) -> None:
         self._check_idle(call)
@@ -113,11 +149,10 @@ class Snapshots:
 
 
 class Keeper:
-    """Turns the Python environments of one process into bytes and back."""
+    """Turns the Python environments of one group into bytes and back."""
 
     def __init__(self) -> None:
-        self._copies: dict[int, Any] = {}  # of environments that cannot be pickled
-        self._numbers = itertools.count()
+        self._copies: dict[bytes, Any] = {}  # of environments that cannot be pickled
 
     def save(self, env: Any) -> bytes:
         """Raises TypeError with the reason where the environment can be neither pickled nor copied."""
@@ -128,7 +163,7 @@ class Keeper:
                     "arguments it was made with, and not where it is. Give it a __getstate__ and __setstate__."
                 )
         try:
-            return pickle.dumps(("pickled", cloudpickle.dumps(env)))
+            return bytes(cloudpickle.dumps(env))
         except Exception as unpicklable:
             try:
                 twin = copy.deepcopy(env)
@@ -137,22 +172,47 @@ class Keeper:
                     f"{type(_innermost(env)).__name__} does not support snapshots: it can be neither pickled "
                     f"({_first_line(unpicklable)}) nor copied ({_first_line(error)})"
                 ) from error
-        number = next(self._numbers)
-        self._copies[number] = twin
-        return pickle.dumps(("kept", (os.getpid(), number)))
+        key = uuid.uuid4().bytes  # no other group's, whichever process that is in
+        self._copies[key] = twin
+        return _COPIED + key
 
     def load(self, state: bytes) -> Any:
         """A new environment."""
-        kind, value = pickle.loads(state)
-        if kind == "pickled":
-            return pickle.loads(value)
-        process, number = value
-        if process != os.getpid() or number not in self._copies:
+        if not state.startswith(_COPIED):
+            return pickle.loads(state)
+        twin = self._copies.get(state.removeprefix(_COPIED))
+        if twin is None:
             raise ValueError(
-                f"the snapshot lies in process {process}, where its environments, which cannot be pickled, were copied: "
-                "it can only be restored there, into environments of the same worker"
+                "the snapshot's environments cannot be pickled, and their copies are not here: it can only be restored in the "
+                "vector environment that it was taken of, into environments of the same worker process, while that process "
+                "lives and the Snapshot that snapshot() returned is held"
             )
-        return copy.deepcopy(self._copies[number])
+        return copy.deepcopy(twin)
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Lets these copies go; those that are not here are in other processes."""
+        for key in keys:
+            self._copies.pop(key, None)
+
+
+def _copys_key(state: bytes) -> bytes | None:
+    """The key of the copy that an engine's state names: an environment's own is the last part of its state (env_state.h)."""
+    own = state[-len(_COPIED) - _KEY_BYTES :]
+    return own.removeprefix(_COPIED) if own.startswith(_COPIED) else None
+
+
+def _check_options(taken: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    for name, value in taken.items():
+        if name in own and own[name] != value:
+            raise ValueError(
+                f"restore() got a snapshot of environments with {name}={value!r}; these have {name}={own[name]!r}"
+            )
+
+
+def kind_of(env: Any) -> tuple[str, ...]:
+    """The classes of an environment's wrappers, outermost first, and its own. By name: a class that travelled by value is
+    another object in each process."""
+    return tuple(f"{type(layer).__module__}.{type(layer).__qualname__}" for layer in _layers(env))
 
 
 def _layers(env: Any) -> Iterator[Any]:

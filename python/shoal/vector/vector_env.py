@@ -24,6 +24,7 @@ from shoal.ipc.sharing import Parcel
 from shoal.vector import infos as info_batches
 from shoal.vector.action_parts import batch_of_parts, checked_ids, with_part
 from shoal.vector.episodes import add_statistics, options_text
+from shoal.vector.forks import keep_from_children
 from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_left, seeds_of
 from shoal.vector.snapshots import Snapshots
 from shoal.vector.worker import EnvGroup
@@ -49,6 +50,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     traceback. After it, and after `shoal.WorkerDied`, only close() is of use. `make_vec(on_fault=…)` can choose otherwise.
 
     Threads: one at a time.
+    Fork: in a forked child the calls of environments in worker processes raise RuntimeError, and close() does nothing.
     """
 
     _reserved_calls = frozenset({"reset", "step", "close"})
@@ -101,6 +103,8 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._was_reset = False
         self._native_options = False  # whether the engine has some
         self._told_arguments = False  # whether the workers may have some of a reset before
+        if any(worker["pid"] for worker in engine.stats()["workers"]):  # they are in other processes
+            keep_from_children(self)
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment, or in those that `options["reset_mask"]` selects.

@@ -16,7 +16,7 @@ from shoal import _core
 from shoal.process._importing import importing
 from shoal.vector import infos
 from shoal.vector.preparation import Preparation
-from shoal.vector.snapshots import Keeper
+from shoal.vector.snapshots import Keeper, kind_of
 
 __all__ = ["EnvGroup", "build_envs", "close_envs", "run", "warn_of_close"]
 
@@ -117,6 +117,7 @@ class EnvGroup:
         self.worker = shoal.identity.worker()
         self._same_observations = same_observations
         self._spaces = [(env.observation_space, env.action_space) for env in envs]
+        self._kinds = [kind_of(env) for env in envs]
         self._actions: list[tuple[Any, ...]] | None = None
         self._own_actions: dict[int, bytes] = {}
         self._whole_actions: list[Any] | None = None
@@ -205,14 +206,18 @@ class EnvGroup:
         """A new environment in the place of `i`."""
         with self._inside():
             (env,) = build_envs(self.factories[i : i + 1], self.first + i)
+        self._check_spaces(i, env, "built again it has")
+        self.envs[i] = env
+        return env
+
+    def _check_spaces(self, i: int, env: Any, has: str) -> None:
+        """Raises ValueError unless `env` can be in the place of `i`."""
         seen, acted = self._spaces[i]
         if not (_core.same_space(env.observation_space, seen) and _core.same_space(env.action_space, acted)):
             raise ValueError(
-                f"environment {self.first + i}: built again it has the spaces {env.observation_space} and "
-                f"{env.action_space}, before it had {seen} and {acted}"
+                f"environment {self.first + i}: {has} the spaces {env.observation_space} and {env.action_space}, before it "
+                f"had {seen} and {acted}"
             )
-        self.envs[i] = env
-        return env
 
     def hand_over(self) -> bytes:
         """The environments' generators, as `np_random` has them: all that an episode may take from the one before. And what
@@ -274,10 +279,25 @@ class EnvGroup:
         """Puts an environment with this state in the place of `i`."""
         with self._inside(i):
             env = self._keeper.load(state)
+            self._check_kind(i, env)
             gone, self.envs[i] = self.envs[i], env
             if gone is not env and hasattr(gone, "close"):
                 close_envs([gone], self.first + i)
         return env
+
+    def _check_kind(self, i: int, env: Any) -> None:
+        """Raises ValueError where a snapshot's environment is of another kind than `i` was built as."""
+        if (kind := kind_of(env)) != self._kinds[i]:
+            raise ValueError(
+                f"environment {self.first + i} is {' around '.join(self._kinds[i])}; the snapshot is of "
+                f"{' around '.join(kind)}"
+            )
+        self._check_spaces(i, env, "restored it would have")
+
+    def forget(self, keys: Sequence[bytes]) -> list[Any]:
+        """Lets copies of environments go that save() has made and no snapshot names any more."""
+        self._keeper.forget(keys)
+        return []
 
     def close(self) -> list[tuple[int | None, BaseException]]:
         """Closes every environment, whatever others raise; what they raised, each with its environment's number.

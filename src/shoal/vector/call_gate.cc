@@ -64,6 +64,10 @@ void CallGate::leave() noexcept {
 }
 
 bool CallGate::close(std::function<void()> close, const std::function<void(os::Deadline)>& wait) {
+  if (!maker_.is_this()) {
+    close();
+    return true;
+  }
   closing_.store(true, std::memory_order_relaxed);  // relaxed: a hint to end
   for (;;) {
     switch (enter()) {

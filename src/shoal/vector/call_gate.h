@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/process/making_process.h"
 
 namespace shoal::vector {
 
@@ -14,7 +15,7 @@ namespace shoal::vector {
 ///
 /// Invariant: one call is inside at a time, or one close().
 /// Threads: any.
-/// Fork: in a child, a call that was inside at the fork never leaves.
+/// Fork: in a child, a call that another thread was in at the fork never leaves, and close() waits for none.
 class CallGate {
  public:
   /// A call of this thread, from here to the end of the scope.
@@ -52,6 +53,7 @@ class CallGate {
   Entry enter() noexcept;
   void leave() noexcept;
 
+  os::MakingProcess maker_;
   std::atomic<const void*> thread_{nullptr};  // whose call is inside
   std::atomic<bool> closing_{false};
   std::function<void()> close_;  // of the thread whose call is inside

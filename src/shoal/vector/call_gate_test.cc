@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -94,6 +96,22 @@ TEST_F(CallGateTest, AnInterruptedWaitForAnotherThreadClosesNothing) {
                  std::runtime_error);
   });
   EXPECT_EQ(closed_, 0);
+}
+
+TEST_F(CallGateTest, AForkedChildWaitsForNobody) {
+  std::atomic<bool> entered = false, leave = false;
+  std::jthread caller([&] {
+    const CallGate::Inside inside(gate_);
+    entered = true;
+    while (!leave) std::this_thread::yield();
+  });
+  while (!entered) std::this_thread::yield();
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(close() && closed_ == 1 && turns_ == 0 ? 0 : 1);
+  leave = true;
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(CallGateTest, WhatACloseThrowsEndsTheClosingAlone) {
