@@ -26,11 +26,20 @@ def preset(name: str, algorithm: str = "ppo") -> dict[str, Any]:
 
 
 def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
-    """The directory of a checkpoint: of a run "best" or "last" (None: best where there is one), or `run_dir` itself."""
+    """The directory of a checkpoint: of a run "best" or "last" (None: best where there is one), or `run_dir` itself.
+
+    Raises:
+        ValueError: `run_dir` is another checkpoint than `which` says.
+        FileNotFoundError: there is none.
+    """
     run_dir = Path(run_dir)
     if which not in (None, "best", "last"):
         raise ValueError(f"a run has the policies 'best' and 'last', not {which!r}")
     if (run_dir / "state.json").exists():
+        if which is not None and which != run_dir.resolve().name.removesuffix(".old"):
+            raise ValueError(
+                f"{run_dir} is one checkpoint, and not {which!r}: give the folder of its run, or leave which= out"
+            )
         return run_dir
     if not run_dir.is_dir():
         raise FileNotFoundError(f"there is no directory {run_dir}")

@@ -4,6 +4,7 @@ requirements-atari.txt."""
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,7 +21,7 @@ from shoal.atari.preprocessing import preprocessing_of
 from shoal.cli import main
 from shoal.cli.settings import atari as atari_flags
 from shoal.cli.settings import from_file as settings_of
-from shoal.learn.environments import EnvOptions
+from shoal.learn.environments import EnvOptions, sign_of_rewards
 
 pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")
@@ -536,7 +537,33 @@ def test_another_way_of_scaling_rewards_goes_before_the_default_sign(train: Any)
     assert train(normalize_reward=True, name="a")["config"]["sign_reward"] is False
     assert train(sign_reward=False, name="b")["config"]["sign_reward"] is False
     with pytest.raises(ValueError, match="sign_reward and normalize_reward"):
-        train(normalize_reward=True, atari=True, name="c")
+        train(normalize_reward=True, atari={"clip_reward": True}, name="c")
+
+
+@pytest.mark.parametrize("scaling", [{"reward_clip": (-5, 5)}, {"normalize_reward": True}])
+def test_another_way_of_scaling_goes_before_all_preprocessing_that_does_not_name_the_sign(
+    scaling: dict[str, Any],
+) -> None:
+    options, overrides = EnvOptions().beside(scaling)
+    for asked, sign in (
+        ({"noop_max": 0}, False),
+        (True, False),
+        ("sb3", False),
+        ({"clip_reward": True}, True),
+        (AtariPreprocessing(), True),
+    ):
+        given = dataclasses.replace(options, atari=asked).with_preprocessing("ALE/Breakout-v5", "atari")
+        assert sign_of_rewards(given, asked, {}, overrides)["sign_reward"] is sign, asked
+
+
+def test_a_reward_clip_goes_before_the_sign_of_a_run_that_goes_on(train: Any, tmp_path: Path) -> None:
+    assert train(pause_at_step=16)["config"]["sign_reward"] is True
+    again = {"run_dir": tmp_path / "run", "resume": True, "num_workers": 0, "reward_clip": (-5, 5)}
+    for more, sign in (({}, False), ({"atari": {"clip_reward": True}}, True), ({"sign_reward": True}, True)):
+        with shoal.learn.Trainer(**again, **more) as changed:
+            assert changed.config["sign_reward"] is sign
+        del changed
+        gc.collect()  # which gives the folder to the next
 
 
 def test_a_collector_takes_it() -> None:

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -216,6 +217,45 @@ def test_all_that_could_not_be_recorded_is_asked_for_again_but_what_evaluations_
     assert shoal.learn.evaluate(run, 1, env_kwargs=lost["env_kwargs"]).mean_return == 10
 
 
+@pytest.mark.parametrize("rewards", [{0: 5.0, 1: 5.0}, {"all": (5.0, 0)}, {"all": [(5.0,)]}])
+def test_arguments_that_json_would_change_are_given_again(tmp_path: Path, rewards: dict[Any, Any]) -> None:
+    class Exact(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self, told: Any) -> None:
+            self.worth = 5.0 if repr(told) == repr(rewards) else 0.0
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            super().reset(seed=seed)
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            return np.zeros(2, np.float32), self.worth, False, False, {}
+
+    given = {"env": Exact, "env_kwargs": {"told": rewards}}
+    kept = {"num_envs": 2, "num_steps": 16, "num_workers": 0, "final_episodes": 0, "max_episode_steps": 10}
+    with pytest.warns(RuntimeWarning, match="env_kwargs that JSON cannot hold are not recorded"):
+        run = shoal.learn.train(total_steps=32, run_dir=tmp_path / "run", **kept, **given).run_dir
+    assert (config_of(run)["env_kwargs"], config_of(run)["unrecorded"]) == (None, ["env_kwargs"])
+    lost = "with env_kwargs= that its config.json could not hold"
+    with pytest.raises(ValueError, match=lost):
+        shoal.learn.evaluate(run, 1, env=Exact)
+    with pytest.raises(ValueError, match=lost):
+        shoal.learn.train(Exact, run_dir=run, resume=True)
+    assert shoal.learn.evaluate(run, 1, num_workers=0, **given).mean_return == 50
+
+
+def test_what_json_holds_as_it_is_is_recorded() -> None:
+    held = {"a": [1, 2.0, None, True, "x"], "b": {"c": [[]]}, "d": np.float64(0.1)}
+    record = EnvOptions(env_kwargs=held, reward_clip=(-1.0, 1.0), atari=True).record()
+    assert record["unrecorded"] == []
+    assert (record["env_kwargs"], record["reward_clip"]) == (held, [-1, 1])
+    for changed in ({"a": (1,)}, {"a": {1: 2}}, {"a": {None: 2}}, {"a": [{"b": ()}]}):
+        with pytest.warns(RuntimeWarning, match="that JSON cannot hold"):
+            assert EnvOptions(env_kwargs=changed).record()["unrecorded"] == ["env_kwargs"]
+
+
 def test_a_run_of_before_they_were_named_is_evaluated_as_it_says(call: Any, tmp_path: Path) -> None:
     status, _, err = call("train", "worth_task:Worth-v0", *SHORT, *FLAGS, "--num-workers", "0", "--run-dir", "run")
     assert status == 0, err
@@ -252,6 +292,23 @@ def test_a_run_goes_on_with_no_other_id_than_its_own(call: Any, tmp_path: Path) 
                 shoal.learn.train(env, run_dir="run", resume=resume)
         assert name_as_resumed("Worth-v0", run_dir="run", resume=resume) == "worth_task:Worth-v0"
     assert_one_line(call(*train, "CartPole-v1"), 2, both.format("CartPole-v1"))
+
+
+def test_a_run_on_a_class_goes_on_with_none_of_another_name(call: Any, tmp_path: Path) -> None:
+    sys.path.append(str(tmp_path))
+    import worth_task
+
+    class Other(worth_task.Worth):
+        pass
+
+    given = {"num_envs": 2, "num_steps": 16, "num_workers": 0, "final_episodes": 0, "max_episode_steps": 5}
+    shoal.learn.train(worth_task.Worth, total_steps=32, run_dir="run", **given)
+    for resume in (True, "auto"):
+        for env in (Other, [Other]):
+            with pytest.raises(ValueError, match="was trained on Worth, and does not go on with Other"):
+                shoal.learn.train(env, run_dir="run", resume=resume)
+        for env in (worth_task.Worth, [worth_task.Worth], "worth_task:Worth-v0"):
+            assert name_as_resumed(env, run_dir="run", resume=resume) == "Worth"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from gymnasium import spaces
 
 import learn_envs
 import learn_modules
@@ -124,6 +129,9 @@ def test_a_wrong_module_is_one_clear_error(tmp_path: Path, policy: Any, error: t
     [
         ({"algorithm": "impala"}, "policy= is trained by ppo, a2c, appo; 'impala' trains"),
         ({"policy_hidden": [8]}, "policy_hidden= is of Shoal's own networks"),
+        ({"shards": 4}, "shards= is of updates that several ranks share, and a policy= is trained by one"),
+        ({"split_update": "always"}, "split_update= is of updates"),
+        ({"sync_fraction": 0.5}, "sync_fraction= is of updates"),
         ({"recompute_advantages": True}, "recompute_advantages=True is for Shoal.s own networks"),
         ({"fused": False}, 'no option "fused" any more'),
         ({"device": "cuda:77"}, "device='cuda:77': .*device='cpu' is always there"),
@@ -182,3 +190,100 @@ def test_what_is_of_the_other_kind_of_run_is_refused(tmp_path: Path) -> None:
         shoal.learn.torch_policy(tmp_path / "own")
     with pytest.raises(ValueError, match="give the module itself"):
         shoal.Collector("shoal/CartPole-v1", str(tmp_path / "own"), frames_per_batch=8)
+
+
+@pytest.mark.parametrize(("began", "goes_on"), [("adam", "rmsprop"), ("rmsprop", "adam"), ("rmsprop_tf", "rmsprop")])
+def test_an_optimizer_that_keeps_other_averages_does_not_go_on_with_a_run(
+    tmp_path: Path, began: str, goes_on: str
+) -> None:
+    options = {"policy": ActorCritic, "run_dir": tmp_path, "pause_at_step": 100, "optimizer": began, **PPO}
+    shoal.learn.train("shoal/CartPole-v1", **options)
+    before = (tmp_path / "config.json").read_bytes()
+    again = {"policy": ActorCritic, "run_dir": tmp_path, "resume": True}
+    with pytest.raises(
+        shoal.Error, match=f"cannot resume with optimizer='{goes_on}', which keeps .*Give the optimizer="
+    ):
+        shoal.learn.train(optimizer=goes_on, **again)
+    assert (tmp_path / "config.json").read_bytes() == before
+    assert shoal.learn.train(**again).steps == 1500
+
+
+def test_an_optimizer_may_be_another_before_the_first_update(tmp_path: Path) -> None:
+    with shoal.learn.Trainer("shoal/CartPole-v1", policy=ActorCritic, run_dir=tmp_path, **PPO) as trainer:
+        trainer.stop()
+        trainer.start()
+        trainer.wait()
+    again = {"policy": ActorCritic, "run_dir": tmp_path, "resume": True}
+    assert shoal.learn.train(optimizer="rmsprop", **again).steps == 1500
+
+
+def test_environments_of_other_spaces_are_refused_where_a_policy_is_evaluated(tmp_path: Path) -> None:
+    class Other(learn_envs.Recall):
+        action_space = spaces.Discrete(2, start=5)
+
+    shoal.learn.train(learn_envs.Recall, policy=ActorCritic, run_dir=tmp_path, pause_at_step=100, **PPO)
+    given = {"episodes": 2, "policy": ActorCritic, "num_workers": 0}
+    message = r"trained with observations Box.* and actions Discrete\(2\); these environments have Box.*start=5"
+    with pytest.raises(ValueError, match=message):
+        shoal.learn.evaluate(tmp_path, env=Other, **given)
+    with pytest.raises(ValueError, match=r"these environments have Box\(.*\(2, 1\)"):
+        shoal.learn.evaluate(tmp_path, env=learn_envs.Recall, frame_stack=2, **given)
+    assert shoal.learn.evaluate(tmp_path, env=learn_envs.Recall, **given).episodes == 2
+
+
+FAILS = """
+import sys
+
+import shoal
+from learn_modules import ActorCritic
+
+
+class Fails(ActorCritic):
+    calls = 0
+
+    def forward(self, obs):
+        Fails.calls += 1
+        if Fails.calls > 30:
+            raise LookupError("the module's own")
+        return super().forward(obs)
+
+
+def train():
+    with shoal.learn.Trainer("shoal/CartPole-v1", policy=Fails, num_envs=2, run_dir=sys.argv[1]) as trainer:
+        trainer.start()
+        trainer.wait()
+
+
+try:
+    train()
+except LookupError as error:
+    print(error)
+"""
+
+
+def test_a_run_whose_module_fails_leaves_nothing_at_the_end_of_the_program(tmp_path: Path) -> None:
+    """A leak is told by nanobind, on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS, str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the module's own\n", "")
+
+
+def test_what_ended_a_run_is_raised_until_it_is_closed_and_told_after_that(tmp_path: Path) -> None:
+    class Fails(ActorCritic):
+        def forward(self, obs: torch.Tensor) -> Any:
+            raise LookupError("the module's own")
+
+    trainer = shoal.learn.Trainer("shoal/CartPole-v1", policy=Fails, run_dir=tmp_path, **PPO)
+    trainer.start()
+    for ask in (trainer.wait, trainer.wait, trainer.result):
+        with pytest.raises(LookupError, match="the module's own"):
+            ask()
+    trainer.close()
+    for ask in (trainer.wait, trainer.result):
+        with pytest.raises(RuntimeError, match="the run has failed: LookupError: the module's own"):
+            ask()

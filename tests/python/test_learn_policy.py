@@ -197,6 +197,10 @@ def test_which_policy(tmp_path):
     assert shoal.learn.load_policy(run_dir).step == shoal.learn.load_policy(run_dir, "best").step
     assert shoal.learn.load_policy(run_dir, "last").step == 160
     assert shoal.learn.load_policy(run_dir / "checkpoints/last").step == 160
+    assert shoal.learn.load_policy(run_dir / "checkpoints/last", "last").step == 160
+    for ask in (shoal.learn.load_policy, lambda folder, which: shoal.learn.evaluate(folder, 1, which=which)):
+        with pytest.raises(ValueError, match="last is one checkpoint, and not 'best': give the folder of its run"):
+            ask(run_dir / "checkpoints/last", "best")
     with pytest.raises(ValueError, match="'best' and 'last', not 'latest'"):
         shoal.learn.load_policy(run_dir, "latest")
     with pytest.raises(FileNotFoundError, match="no directory"):
@@ -224,6 +228,27 @@ def test_evaluate_is_a_function_of_its_arguments(tmp_path):
     assert first.std_return == pytest.approx(np.std(first.returns))
     by_chance = shoal.learn.evaluate(run_dir, episodes=11, seed=5, num_envs=4, num_workers=0, deterministic=False)
     assert by_chance.returns != first.returns
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_evaluate_says_which_episodes_and_seeds_it_takes(tmp_path, own):
+    options = SMALL
+    if own:
+        pytest.importorskip("torch")
+        options = {name: value for name, value in SMALL.items() if not name.endswith("_hidden")}
+        options |= {"policy": "learn_modules:ActorCritic"}
+    run_dir = shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", num_workers=0, **options).run_dir
+    for episodes in (0, -2):
+        with pytest.raises(ValueError, match=f"episodes is {episodes}, at least 1 is needed"):
+            shoal.learn.evaluate(run_dir, episodes)
+    for seed in (-1, 2**64):
+        with pytest.raises(ValueError, match=f"seed is {seed}, it has to be a number from 0"):
+            shoal.learn.evaluate(run_dir, 1, seed)
+    with pytest.raises(TypeError, match="episodes is '2', it has to be a whole number"):
+        shoal.learn.evaluate(run_dir, "2")
+    for seed in (2**32, 2**64 - 1, np.int64(7)):
+        found = shoal.learn.evaluate(run_dir, np.int64(1), seed, num_workers=0)
+        assert found == shoal.learn.evaluate(run_dir, 1, seed, num_workers=0)
 
 
 def test_evaluate_refuses_another_task(tmp_path):

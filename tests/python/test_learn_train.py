@@ -14,6 +14,8 @@ import pytest
 
 import learn_envs
 import shoal
+from promise import await_that
+from shoal.learn.run_plan import new_run_dir
 
 SMALL = {
     "num_envs": 4,
@@ -123,6 +125,15 @@ def test_callback_sees_the_status_and_may_stop_the_run(tmp_path):
     assert (tmp_path / "run/checkpoints/last/state.json").exists()
 
 
+def test_callback_is_told_of_the_end_however_short_the_run_was(tmp_path):
+    told = []
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", callback=told.append, **SMALL)
+    assert (told[-1]["phase"], told[-1]["step"]) == ("ended", 1600)
+    with pytest.raises(TypeError, match=r"callback=…\) takes a function of Trainer.status\(\), got 3"):
+        shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "other", callback=3, **SMALL)
+    assert not (tmp_path / "other").exists()
+
+
 def test_stop_from_another_thread(tmp_path):
     many = {**SMALL, "total_steps": 10_000_000, "target_return": None}
     with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=tmp_path / "run", **many) as trainer:
@@ -176,6 +187,40 @@ def test_a_list_of_factories(tmp_path):
     assert shoal.learn.train(factories, run_dir=tmp_path / "run", num_workers=0, **SMALL).steps == 1600
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_each_of_a_list_has_an_environment(tmp_path, own):
+    made = []
+
+    def maker(number):
+        def make():
+            made.append(number)
+            return learn_envs.Drift()
+
+        return make
+
+    options = {"preset": "sb3", "run_dir": tmp_path / "run", "num_workers": 0}
+    if own:
+        pytest.importorskip("torch")
+        options |= {"policy": "learn_modules:ActorCritic"}
+    makers = [maker(number) for number in range(4)]
+    with shoal.learn.Trainer(makers, eval_envs=1, **options) as trainer:
+        assert trainer.config["num_envs"] == 4
+        assert set(made) == {0, 1, 2, 3}
+    with pytest.raises(ValueError, match="is a list of 4, and with num_envs=3 some of them have no environment"):
+        shoal.learn.Trainer(makers, num_envs=3, **options)
+    with pytest.raises(ValueError, match="env= is an empty list"):
+        shoal.learn.Trainer([], **options)
+    more = {**options, "run_dir": tmp_path / "more"}
+    with shoal.learn.Trainer(makers[:2], num_envs=3, **more) as trainer:
+        assert trainer.config["num_envs"] == 3
+
+
+def test_a_list_that_has_grown_does_not_go_on(tmp_path):
+    shoal.learn.train([learn_envs.Drift] * 4, run_dir=tmp_path, num_workers=0, pause_at_step=160, **SMALL)
+    with pytest.raises(ValueError, match="is a list of 5, and with num_envs=4"):
+        shoal.learn.train([learn_envs.Drift] * 5, run_dir=tmp_path, num_workers=0, resume=True)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -191,6 +236,62 @@ def test_a_bad_option_is_one_clear_error_before_anything_starts(tmp_path, option
     with pytest.raises(ValueError, match=message):
         shoal.learn.train("CartPole-v1", run_dir=tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_workers": "2"}, r"num_workers=…\) takes an int, got '2'"),
+        ({"preset": 5}, "preset is 5, it has to be a name"),
+        ({"policy_hidden": {8}}, "options are numbers, strings, lists and None"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_one_clear_error(tmp_path, options, message):
+    with pytest.raises(TypeError, match=message):
+        shoal.learn.train("CartPole-v1", run_dir=tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_may_be_numpys(tmp_path):
+    numbers = {"seed": np.int64(3), "total_steps": np.uint32(160), "num_envs": np.int8(4), "gamma": np.float32(0.5)}
+    numbers |= {"policy_hidden": [np.int64(8)], "num_workers": np.int64(0)}
+    with shoal.learn.Trainer("CartPole-v1", run_dir=tmp_path, **{**SMALL, **numbers}) as trainer:
+        assert type(trainer.seed) is int
+        assert {name: trainer.config[name] for name in ("seed", "total_steps", "gamma", "policy_hidden")} == {
+            "seed": 3,
+            "total_steps": 160,
+            "gamma": 0.5,
+            "policy_hidden": [8],
+        }
+    assert json.loads((tmp_path / "config.json").read_text())["num_workers"] == 0
+
+
+@pytest.fixture
+def one_moment(tmp_path, monkeypatch):
+    """The folder where runs come to be, all of them in the same second."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda form: "20260101-000000")
+    return tmp_path / "runs"
+
+
+def test_runs_that_begin_at_the_same_moment_have_folders_of_their_own(one_moment):
+    folders = [new_run_dir("a/b", "ppo", 1) for _ in range(3)]
+    stem = "a-b-ppo-seed1-20260101-000000"
+    assert [folder.name for folder in folders] == [stem, f"{stem}-2", f"{stem}-3"]
+    assert all(folder.is_dir() for folder in folders)
+    result = shoal.learn.train("shoal/CartPole-v1", **SMALL)
+    assert (result.run_dir / "result.json").exists()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_run_that_cannot_be_built_leaves_no_folder(one_moment, own):
+    options = {"num_workers": 0}
+    if own:
+        pytest.importorskip("torch")
+        options |= {"policy": "learn_modules:ActorCritic"}
+    with pytest.raises(TypeError, match="no_such"):
+        shoal.learn.train(learn_envs.Drift, env_kwargs={"no_such": 1}, **options)
+    assert list(one_moment.iterdir()) == []
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(tmp_path):
@@ -272,6 +373,85 @@ shoal.learn.train(learn_envs.Drift, run_dir=sys.argv[1], num_workers=2, **small)
     assert errors.count("Traceback") == 1
     assert errors.strip().endswith("KeyboardInterrupt")
     assert json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())["step"] > 0
+
+
+class Hanging(learn_envs.Drift):
+    """Never ends its first step, and leaves a file that says that it is there."""
+
+    def __init__(self, there):
+        super().__init__()
+        self._there = there
+
+    def step(self, action):
+        Path(self._there).touch()
+        threading.Event().wait()
+
+
+TWICE = """
+import sys, shoal, shoal.learn.trainer
+from test_learn_train import Hanging
+
+shoal.learn.trainer._PATIENCE = 0.2
+folder, workers, *more = sys.argv[1:]
+options = {"policy": "learn_modules:ActorCritic", "algorithm": more[0]} if more else {}
+options |= {"env_kwargs": {"there": folder + "/there"}, "run_dir": folder + "/run", "num_workers": int(workers)}
+with shoal.learn.Trainer(Hanging, num_envs=2, eval_envs=1, **options) as trainer:
+    try:
+        trainer.start()
+        trainer.wait()
+    except KeyboardInterrupt:
+        trainer.stop()
+        print("stopping", flush=True)
+        trainer.wait()
+"""
+
+
+@pytest.mark.parametrize("case", ["1", "0", "1 ppo", "0 ppo", "1 appo"])
+def test_ctrl_c_twice_ends_a_run_whose_environment_hangs(tmp_path, case):
+    if " " in case:
+        pytest.importorskip("torch")
+    process = subprocess.Popen(
+        [sys.executable, "-c", TWICE, str(tmp_path), *case.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        while not (tmp_path / "there").exists():
+            assert process.poll() is None, process.communicate()[1]
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "stopping\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == (130 if case[0] == "0" else -signal.SIGINT), errors
+    assert errors.strip().endswith("KeyboardInterrupt")
+
+
+def test_ctrl_c_while_a_run_is_closed_ends_its_workers(tmp_path, monkeypatch, descendants):
+    before = descendants()
+    options = {**SMALL, "num_envs": 2, "env_kwargs": {"there": str(tmp_path / "there")}}
+    trainer = shoal.learn.Trainer(Hanging, num_workers=1, run_dir=tmp_path / "run", **options)
+    trainer.start()
+    while not (tmp_path / "there").exists():
+        assert not trainer.wait(0.01)
+    waits = trainer._wait_quietly
+
+    def interrupted():
+        monkeypatch.setattr(trainer, "_wait_quietly", waits)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "_wait_quietly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.close()
+    assert trainer.status()["phase"] == "ended"
+    with pytest.raises(shoal.WorkerDied, match="SIGKILL"):
+        trainer.wait()
+    await_that(lambda: descendants() <= before, "the end of its workers")
 
 
 def test_rewards_of_the_result_are_the_environments_own(tmp_path):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from shoal.atari.preprocessing import AtariPreprocessing, preprocessing_of
 from shoal.vector.extras import is_atari
 from shoal.vector.make import make_vec
+from shoal.vector.plan import worker_count
 from shoal.vector.vector_env import VectorEnv
 from shoal.vector.wrappers import Wrapper, import_path
 
@@ -20,7 +24,9 @@ __all__ = [
     "build",
     "close",
     "factories_of",
+    "kill",
     "name_of",
+    "pids_of",
     "recorded_env",
     "require_pictures",
     "resumed_env",
@@ -122,11 +128,7 @@ class EnvOptions:
             given["atari"] = atari.as_dict()
         record: dict[str, Any] = {**{option.name: None for option in fields(self)}, "unrecorded": []}
         for name, value in given.items():
-            try:
-                text = json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
-                record[name] = json.loads(text)
-            except (TypeError, ValueError):
-                pass
+            record[name] = _as_json(dict(value) if isinstance(value, Mapping) else value, exact=name == "env_kwargs")
             if record[name] is None:
                 record["unrecorded"].append(name)
                 what = "that no import path leads to" if name == "wrappers" else "that JSON cannot hold"
@@ -162,11 +164,42 @@ class EnvOptions:
         return replace(self, atari=_OF_PRESET.get(preset, True))
 
 
+def _as_json(value: Any, *, exact: bool) -> Any:
+    """What JSON makes of it; None where it cannot hold it.
+
+    Args:
+        exact: None, too, where it makes something else of it: a list of a tuple, a text of a key that is a number. Bounds and
+            sizes need not be exact: they are pairs either way.
+    """
+    try:
+        kept = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return None
+    return kept if not exact or _is_same(kept, value) else None
+
+
+def _is_same(kept: Any, given: Any) -> bool:
+    """Whether both are equal, and of equal types; NumPy's float64 is a float."""
+    if isinstance(kept, float):
+        return isinstance(given, float) and kept == given
+    if type(kept) is not type(given):
+        return False
+    if isinstance(kept, dict):
+        return kept.keys() == given.keys() and all(_is_same(value, given[name]) for name, value in kept.items())
+    if isinstance(kept, list):
+        return all(map(_is_same, kept, given))
+    return bool(kept == given)
+
+
 def sign_of_rewards_now(options: EnvOptions, run: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """As `sign_of_rewards`, of a run that goes on with `options`: where these say another preprocessing than the run had."""
-    if options.atari is None or preprocessing_of(options.atari) == preprocessing_of(run.get("atari")):
+    """As `sign_of_rewards`, of a run that goes on with `options`: where these say another preprocessing than the run had, or another
+    way of scaling."""
+    recorded = EnvOptions.of_run(run)
+    now = options.over(recorded)
+    is_as_before = preprocessing_of(now.atari) == preprocessing_of(recorded.atari)
+    if is_as_before and options.reward_clip is None:
         return dict(overrides)
-    return sign_of_rewards(options, options.atari, {}, overrides)
+    return sign_of_rewards(now, options.atari, run["config"], overrides)
 
 
 def sign_of_rewards(
@@ -175,13 +208,14 @@ def sign_of_rewards(
     """`overrides`, with the learner's `sign_reward` as the games' preprocessing says, unless they say it.
 
     Args:
-        asked: the preprocessing that the caller asked for; None: it is the default, which other ways of scaling go before.
+        asked: the preprocessing that the caller asked for. Unless it names `clip_reward` itself, other ways of scaling go before.
     """
     atari = preprocessing_of(options.atari)
     if atari is None:
         return dict(overrides)
+    is_named = isinstance(asked, AtariPreprocessing) or (isinstance(asked, Mapping) and "clip_reward" in asked)
     scaled = options.reward_clip is not None or {**config, **overrides}.get("normalize_reward")
-    return {"sign_reward": atari.clip_reward and not (asked is None and scaled), **overrides}
+    return {"sign_reward": atari.clip_reward and (is_named or not scaled), **overrides}
 
 
 def name_of(env: Any) -> str:
@@ -193,11 +227,32 @@ def name_of(env: Any) -> str:
     return str(getattr(env, "__name__", type(env).__name__))
 
 
+def listed(env: Any) -> int:
+    """How many factories a list of them has; 0 of what is no list.
+
+    Raises:
+        ValueError: for an empty list.
+    """
+    if isinstance(env, str) or not isinstance(env, Sequence):
+        return 0
+    if not env:
+        raise ValueError("env= is an empty list: give it the factory of one environment or more")
+    return len(env)
+
+
+def require_all(env: Any, num_envs: int) -> None:
+    """Raises ValueError where some factories of a list would have no environment."""
+    if listed(env) > num_envs:
+        raise ValueError(
+            f"env= is a list of {listed(env)}, and with num_envs={num_envs} some of them have no environment: give num_envs="
+            f"{listed(env)} or more, or a shorter list"
+        )
+
+
 def factories_of(env: Any, num_envs: int) -> Any:
     """Of a list of factories, one for each environment, in turn; anything else as it is."""
-    if isinstance(env, Sequence) and not isinstance(env, str):
-        return [env[i % len(env)] for i in range(num_envs)]
-    return env
+    count = listed(env)
+    return [env[i % count] for i in range(num_envs)] if count else env
 
 
 def build(
@@ -212,7 +267,7 @@ def build(
     """`num_envs` of them; of a list of factories, in turn."""
     env = factories_of(env, num_envs)
     if num_workers is not None:
-        num_workers = min(num_workers, num_envs)
+        num_workers = worker_count(num_workers, num_envs)
     return make_vec(
         env, num_envs, num_workers=num_workers, backend=backend, context=context, copy=False, **vars(options)
     )
@@ -250,6 +305,19 @@ def warn_of_cut_episodes(options: EnvOptions, envs: VectorEnv, config: Mapping[s
     )
 
 
+def pids_of(envs: VectorEnv) -> list[int]:
+    """The processes that step them, but for this one. Threads: any."""
+    pids = [worker["pid"] for worker in envs.health()]
+    return [pid for pid in pids if pid not in (None, os.getpid())]
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Those that have ended are no error."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def close(envs: VectorEnv) -> None:
     """What environments raise then is a warning: a run's result, or what ended it, counts more."""
     try:
@@ -269,12 +337,19 @@ def same_id(one: str, other: str) -> bool:
 
 
 def resumed_env(run: Mapping[str, Any], env: Any) -> Any:
-    """The environment that a recorded run goes on with: as `recorded_env`, but none other than the id that the run is on."""
-    if env is not None and run.get("env_is_id", True) and not (isinstance(env, str) and same_id(env, run["env"])):
+    """The environment that a recorded run goes on with: as `recorded_env`, but none other than the one that the run is on, as far as
+    names tell. An id may be of the class that the run is on."""
+    if env is not None and not _may_be(env, run["env"], run.get("env_is_id", True)):
         raise ValueError(
             f"the run was trained on {run['env']}, and does not go on with {name_of(env)}: a run on that needs a run_dir of its own"
         )
     return recorded_env(run, env)
+
+
+def _may_be(env: Any, own: str, is_id: bool) -> bool:
+    if is_id:
+        return isinstance(env, str) and same_id(env, own)
+    return isinstance(env, str) or name_of(env) == own
 
 
 def recorded_env(run: Mapping[str, Any], env: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +72,15 @@ def evaluate(
         num_workers: as in `shoal.make_vec`.
 
     Raises:
-        ValueError: for what the run had and could not record, and is not given here: `env` that was no id, wrappers that no
-            import path leads to, arguments that JSON cannot hold.
+        ValueError: for less than one episode, a seed that is not from 0 to 2**64 - 1, and environments with other spaces than
+            those that the policy was trained with; for what the run had and could not record, and is not given here: `env` that
+            was no id, wrappers that no import path leads to, arguments that JSON cannot hold.
     """
+    episodes, seed = _whole("episodes", episodes), _whole("seed", seed)
+    if episodes < 1:
+        raise ValueError(f"evaluate: episodes is {episodes}, at least 1 is needed")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"evaluate: seed is {seed}, it has to be a number from 0 to 2**64 - 1")
     loaded = load_policy(run_dir, which, policy=policy, device=device)
     try:
         run = read_run(run_of(run_dir))
@@ -92,3 +99,10 @@ def evaluate(
     finally:
         environments.close(envs)
     return Evaluation(**result)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"evaluate: {name} is {value!r}, it has to be a whole number") from None

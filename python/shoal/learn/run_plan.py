@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ class RunPlan:
         goes_on: it is the run that `run_dir` holds.
         listen: where collectors come to; None: the run steps its environments itself.
         of_pictures: what says that observations have to be pictures; None: nothing does.
+        made: `run_dir`, which nobody has named, was made for it.
     """
 
     env: Any
@@ -51,6 +54,13 @@ class RunPlan:
     num_workers: int | None
     listen: str | None
     of_pictures: str | None = None
+    made: bool = False
+
+    def give_up(self) -> None:
+        """For a run that could not be built: takes the folder away that was made for it, unless something is in it."""
+        if self.made:
+            with contextlib.suppress(OSError):
+                self.run_dir.rmdir()
 
 
 @dataclass
@@ -73,8 +83,14 @@ class Request:
     as_told: bool = field(default=False, init=False)
     """The run goes on with what it was told when it began, whatever else is asked for."""
 
+    def __post_init__(self) -> None:
+        self.num_workers = _plain(self.num_workers)
+        self.overrides = {name: _plain(value) for name, value in self.overrides.items()}
+
     def check(self) -> None:
         """Raises ValueError or TypeError for what is wrong whatever other ranks and the run's folder say."""
+        if self.preset is not None and not isinstance(self.preset, str):
+            raise TypeError(f"preset is {self.preset!r}, it has to be a name: preset_names() has them")
         if self.listen is not None and self.resume is not True:
             if self.algorithm not in _LISTENING:
                 raise ValueError(f"listen= is for algorithm= 'appo' and 'impala', not for {self.algorithm or 'ppo'}")
@@ -127,16 +143,19 @@ class Request:
         preset = preset if preset is not None else preset_for(env_id, algorithm)
         asked = options.atari
         options = options.with_preprocessing(self.env, preset)
-        overrides = environments.sign_of_rewards(options, asked, preset_config(preset, algorithm), overrides)
+        settings = preset_config(preset, algorithm)
+        overrides = environments.sign_of_rewards(options, asked, settings, overrides)
+        if "num_envs" not in self.overrides and environments.listed(self.env) > {**settings, **overrides}["num_envs"]:
+            overrides = {**overrides, "num_envs": environments.listed(self.env)}
         about |= {"env": name, "env_is_id": isinstance(self.env, str), **options.record()}
         about |= {"algorithm": algorithm, "preset": preset}
-        config = override(preset_config(preset, algorithm), overrides)
+        config = override(settings, overrides)
+        environments.require_all(self.env, config["num_envs"])
         if self.device is not None and self.policy is None:
             raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
         run_dir = self.run_dir
         if run_dir is None:
-            folder = new_run_dir(name, algorithm, config["seed"])
-            run_dir = ranks.same(lambda: str(folder))
+            run_dir = ranks.same(lambda: str(new_run_dir(name, algorithm, config["seed"])))
         return RunPlan(
             self.env,
             options,
@@ -150,6 +169,7 @@ class Request:
             num_workers=self.num_workers,
             listen=self.listen,
             of_pictures=of_pictures,
+            made=self.run_dir is None and ranks.first,
         )
 
     def _recorded(self, ranks: Ranks) -> RunPlan:
@@ -160,6 +180,7 @@ class Request:
         if policy is not None and ranks.size > 1:
             raise policy_on_ranks(ranks.size)
         env = environments.resumed_env(about, self.env)
+        environments.require_all(env, config["num_envs"])
         num_workers = _recorded_workers(about, self.num_workers)
         options = self.options.over_run(about, "train(…, resume=True")
         given = self.options.record()
@@ -215,14 +236,28 @@ def _recorded_workers(run: Mapping[str, Any], num_workers: int | None) -> int | 
 
 
 def new_run_dir(env: str, algorithm: str, seed: int, parent: Path = Path("runs")) -> Path:
-    """A directory that is not there yet, named after what is trained and when."""
+    """Makes a directory, which others that ask for one at the same moment do not get, named after what is trained and when."""
     task = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
     stem = f"{task}-{algorithm}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    parent.mkdir(parents=True, exist_ok=True)
     path, count = parent / stem, 1
-    while path.exists():
-        count += 1
-        path = parent / f"{stem}-{count}"
-    return path
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            count += 1
+            path = parent / f"{stem}-{count}"
+        else:
+            return path
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's own, which JSON holds."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:

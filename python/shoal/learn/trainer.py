@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
+import os
+import sys
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +24,7 @@ from shoal.learn.ranks import Ranks
 from shoal.learn.remote import Listening
 from shoal.learn.run_plan import Request, RunPlan
 from shoal.names import needs_torch
+from shoal.vector.vector_env import VectorEnv
 
 if TYPE_CHECKING:
     from shoal.atari.preprocessing import AtariPreprocessing
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Result", "Trainer", "train"]
 
 _logger = logging.getLogger("shoal.learn")
+
+_PATIENCE = 5.0
+"""Seconds for a run to end whose workers have been killed."""
 
 _WHY_RESTARTED = (
     "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) does not "
@@ -103,7 +111,7 @@ def train(
         seed: of everything random, 0 by default. The same seed gives the same policy, bit for bit, on one machine, for
             any number of workers; with "impala" and "appo" where they are told `deterministic=True`, with "a3c" where
             num_workers is 0.
-        num_envs: how many environments are trained on; by default the preset's.
+        num_envs: how many environments are trained on; by default the preset's, and at least as many as a list of factories has.
         num_workers: worker processes (threads for native environments); see `shoal.make_vec`. With "a3c" the processes that
             step environments and learn, by default one a CPU; 0: one actor in this process. Of each rank where there are several.
         nproc: processes that train together, with "ppo" or "a2c", each on its share of the environments: this one, and as many
@@ -141,17 +149,22 @@ def train(
             (`frameskip`, `obs_type`, …) or `wrappers` has Gymnasium's AtariPreprocessing or Stable-Baselines3's AtariWrapper.
         reward_clip: as of `shoal.make_vec`, while training; evaluations count the environment's own rewards.
         backend, context: see `shoal.make_vec`.
-        callback: called about five times a second with `Trainer.status()`. What it raises stops the run, resumable.
+        callback: called about five times a second with `Trainer.status()`, and once more when the run has ended. What it raises
+            stops the run, resumable.
         overrides: any option of `config_names(algorithm)`.
 
     Returns:
-        What came of it. Ctrl-C stops the run, resumable, and raises KeyboardInterrupt.
+        What came of it. Ctrl-C stops the run after the iteration under way, resumable, and raises KeyboardInterrupt; once more
+        meanwhile ends it at once, and its last checkpoint is what it goes on from.
 
     Raises:
         ValueError: an option that does not exist (the message names the nearest), or has an impossible value.
+        TypeError: an option or a callback of the wrong kind.
         PeerLost: another rank was killed, stopped, or failed: within seconds, with its exit code and last lines where
             `nproc` started it.
     """
+    if callback is not None and not callable(callback):
+        raise TypeError(f"train(callback=…) takes a function of Trainer.status(), got {callback!r}")
     trainer = Trainer(
         env,
         algorithm,
@@ -184,7 +197,9 @@ def run_to_end(trainer: Trainer, callback: Callable[[dict[str, Any]], None] | No
     """Starts the run, waits for its end, and closes it; `callback` as of `train`."""
     with trainer:
         trainer.start()
-        while not trainer.wait(0.2 if callback else None):
+        ended = False
+        while not ended:
+            ended = trainer.wait(None if callback is None else 0.2)
             if callback is not None:
                 callback(trainer.status())
         return trainer.result()
@@ -194,7 +209,8 @@ class Trainer:
     """A training run in the background: a C++ thread that needs Python only to step environments of this process; with
     `policy=`, a thread of Python.
 
-    Arguments as `train`. Use it as a context manager, or call close(): leaving stops the run, resumable.
+    Arguments as `train`. Use it as a context manager, or call close(): leaving stops the run, resumable. Ctrl-C
+    that leaves it after stop() ends the run at once.
 
         with Trainer("CartPole-v1") as trainer:
             trainer.start()
@@ -207,6 +223,7 @@ class Trainer:
 
     _actors: Actors | None = None
     _listening: Listening | None = None
+    _stopping = False
     _secret: str | None = None  # of those that collect; None: SHOAL_GROUP_SECRET's
 
     def __init__(
@@ -264,11 +281,15 @@ class Trainer:
             self.run_dir = plan.run_dir
             self._ended = False
             where = {"num_workers": plan.num_workers, "backend": backend, "context": context}
-            if plan.policy is None:
-                self._ranks.start(_live_as_rank, {**asked.of_a_rank(plan), **where}, context)
-                self._begin(plan, where)
-            else:
-                self._begin_with(plan, where)
+            try:
+                if plan.policy is None:
+                    self._ranks.start(_live_as_rank, {**asked.of_a_rank(plan), **where}, context)
+                    self._begin(plan, where)
+                else:
+                    self._begin_with(plan, where)
+            except BaseException:
+                plan.give_up()
+                raise
 
     def _begin(self, plan: RunPlan, where: dict[str, Any]) -> None:
         """With a network of Shoal's."""
@@ -376,6 +397,7 @@ class Trainer:
 
     def stop(self) -> None:
         """Asks the run to end after the iteration under way, with a checkpoint to resume from. Returns at once."""
+        self._stopping = True
         self._trainer.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -413,16 +435,61 @@ class Trainer:
 
     def close(self) -> None:
         """Stops the run where it has not ended, waits for it, and closes the environments. Idempotent; never raises what
-        made the run fail."""
-        if self in _running:
-            self._trainer.stop()
-            while self._trainer.status()["phase"] != "ended":
+        made the run fail. Ctrl-C meanwhile ends the run at once, and raises KeyboardInterrupt."""
+        try:
+            self._finish()
+        finally:
+            if self not in _running:
+                self._clean_up()
+
+    def _finish(self) -> None:
+        """Stops the run, and waits for its thread, unless Ctrl-C has given that up."""
+        if self not in _running:
+            return
+        self.stop()
+        try:
+            while not self._is_over and self not in _given_up:
                 self._wait_quietly()
-            _running.discard(self)
+        except KeyboardInterrupt:
+            self._end_now()
+            raise
+        finally:
+            if self._is_over:
+                _running.discard(self)
+                _given_up.discard(self)
+
+    def _clean_up(self) -> None:
         if self._listening is not None:
             self._listening.handle.end(False)  # a run that is over has said so
         _close(self._envs)
+        if not isinstance(self._trainer, _learn.Trainer):
+            self._trainer.close()
         self._ranks.close()
+
+    @property
+    def _is_over(self) -> bool:
+        return bool(self._trainer.status()["phase"] == "ended")
+
+    def _end_now(self) -> None:
+        """After Ctrl-C while the run was stopping: what its thread waits for may never come. The processes that step its
+        environments are killed, and the thread is told of their death. A thread that is in an environment of this process goes
+        on, and the run is held: letting go of it would be to wait for the thread."""
+        if self not in _running or self._is_over:
+            return
+        environments.kill(self._pids())
+        end = time.monotonic() + _PATIENCE
+        try:
+            while not self._is_over and time.monotonic() < end:
+                self._wait_quietly()
+        finally:
+            if not self._is_over:
+                _given_up.add(self)
+
+    def _pids(self) -> list[int]:
+        """Of the workers of its environments; A3C's actors end by themselves."""
+        if not isinstance(self._trainer, _learn.Trainer):
+            return self._trainer.pids()
+        return [pid for envs in self._envs if isinstance(envs, VectorEnv) for pid in environments.pids_of(envs)]
 
     def _wait_quietly(self) -> None:
         try:
@@ -435,8 +502,12 @@ class Trainer:
     def __enter__(self) -> Trainer:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is KeyboardInterrupt and self._stopping:
+                self._end_now()
+        finally:
+            self.close()
 
 
 def _live_as_rank(context: Any, rank: int, size: int, attempt: str, arguments: dict[str, Any]) -> None:
@@ -456,10 +527,19 @@ def _close(envs: list[Any]) -> None:
 
 
 _running: weakref.WeakSet[Trainer] = weakref.WeakSet()
+_given_up: set[Trainer] = set()
+"""Those that Ctrl-C has left while their threads were in environments of this process."""
 
 
 @atexit.register
 def _close_all() -> None:
-    """Ends the threads of runs that nobody closed, before the interpreter that they may need is gone."""
+    """Ends the threads of runs that nobody closed, before the interpreter that they may need is gone. Where one does not end, the
+    process does, with the status of Ctrl-C, and the interpreter stays."""
     for trainer in list(_running):
-        trainer.close()
+        with contextlib.suppress(KeyboardInterrupt):  # which has ended it
+            trainer.close()
+    if any(not trainer._is_over for trainer in _given_up):
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(130)

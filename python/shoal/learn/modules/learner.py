@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from shoal.errors import Error
 from shoal.learn.modules.episodes import EpisodeLog
 from shoal.learn.modules.estimates import Worth
 from shoal.learn.modules.moments import RewardScaler
 from shoal.learn.modules.network import Network, RecurrentNetwork
+from shoal.learn.modules.optimizers import make_optimizer
 from shoal.learn.modules.seeds import For, derived, drawing_from
 from shoal.learn.modules.sources import Source
 from shoal.learn.modules.updates import Rollout, make_update
@@ -170,12 +172,14 @@ class Learner:
 
         Raises:
             ValueError: where they are of another module.
+            Error: where they are of an optimiser that keeps other averages.
         """
         load_policy_into(self.network, arrays)
         averages: dict[int, Arrays] = {}
         for key, value in arrays["optim"].items():
             number, _, name = key.partition(".")
             averages.setdefault(int(number), {})[name] = value
+        _require_averages(averages, self._config)
         optimizer = self._update.optimizer
         optimizer.load_state_dict({"state": averages, "param_groups": optimizer.state_dict()["param_groups"]})
         along = {
@@ -204,6 +208,26 @@ def load_policy_into(network: Network, arrays: Mapping[str, Arrays]) -> None:
             network.normalizer.load_state_dict(arrays.get("normalizer", {}))
     except RuntimeError as error:
         raise ValueError(f"the checkpoint is not of this {network.name}: {error}") from None
+
+
+def _require_averages(averages: Mapping[int, Arrays], config: Mapping[str, Any]) -> None:
+    """Raises Error where some are missing that the optimiser of these options goes on from."""
+    kept = _averages_of(config)
+    for saved in averages.values():
+        if not kept <= set(saved):
+            raise Error(
+                f"cannot resume with optimizer={config['optimizer']!r}, which keeps {', '.join(sorted(kept))}: the checkpoint has "
+                f"{', '.join(sorted(saved))}, of another one. Give the optimizer= that the run was trained with"
+            )
+
+
+def _averages_of(config: Mapping[str, Any]) -> set[str]:
+    """What the optimiser of these options keeps of each parameter, by its names."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer = make_optimizer([parameter], config)
+    optimizer.step()
+    return set(optimizer.state[parameter])
 
 
 def _tensors(state: Mapping[str, Any]) -> Arrays:

@@ -15,7 +15,7 @@ from shoal.learn.modules.episodes import summary, whole_episodes
 from shoal.learn.modules.learner import load_policy_into
 from shoal.learn.modules.network import Network, device_of, module_of, network_of
 from shoal.learn.modules.seeds import drawing_from
-from shoal.learn.spaces import leaves, nested, space_from
+from shoal.learn.spaces import description_of, leaves, nested, space_from
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["ModulePolicy", "load"]
@@ -77,10 +77,19 @@ class ModulePolicy:
 
     def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
         """What shoal.learn.evaluate() asks."""
-        with drawing_from(seed):
+        self._require_spaces_of(envs)
+        with drawing_from(seed % 2**32):  # NumPy's global generator takes no more
             done = whole_episodes(envs, Acting(self._network, self.action_space, deterministic), episodes, seed)
         assert done is not None
         return summary(*done)
+
+    def _require_spaces_of(self, envs: VectorEnv) -> None:
+        own = self._state["observation_space"], self._state["action_space"]
+        if (description_of(envs.single_observation_space), description_of(envs.single_action_space)) != own:
+            raise ValueError(
+                f"evaluate: the policy was trained with observations {self.observation_space} and actions {self.action_space}; "
+                f"these environments have {envs.single_observation_space} and {envs.single_action_space}"
+            )
 
 
 def load(checkpoint: Path, policy: Any, device: Any) -> ModulePolicy:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from shoal.collect.collector import Collector
 from shoal.learn import environments
 from shoal.learn.environments import EnvOptions
 from shoal.learn.modules.directory import RunDirectory
@@ -19,8 +20,9 @@ from shoal.learn.modules.journal import Journal
 from shoal.learn.modules.learner import Learner
 from shoal.learn.modules.network import Network, device_of, module_of, network_of, path_of
 from shoal.learn.modules.run import TrainingRun
-from shoal.learn.modules.sources import Ahead, AheadInOrder, Source, source_of
+from shoal.learn.modules.sources import Ahead, AheadInOrder, InStep, Source, source_of
 from shoal.learn.modules.updates import ALGORITHMS
+from shoal.vector.plan import worker_count
 
 __all__ = ["OF_SHOALS_UPDATES", "Session", "check_options"]
 
@@ -29,6 +31,8 @@ _SMALL = 1_000_000
 _OF_SHOALS_NETWORKS = (
     "policy_hidden value_hidden shared_hidden activation orthogonal_init value_gain log_std_init precision".split()
 )
+_OF_RANKS = ("shards", "split_update", "sync_fraction")
+"""Of updates that several ranks share."""
 OF_SHOALS_UPDATES = ("recompute_advantages", "normalize_returns")
 """Switches of PPO that modules are trained without, whatever a preset says of them."""
 
@@ -41,6 +45,20 @@ class _Outcome:
     ended: threading.Event = field(default_factory=threading.Event)
     result: dict[str, Any] | None = None
     error: BaseException | None = None
+    forgotten: str | None = None
+
+    def raise_error(self) -> None:
+        """Raises what ended the run; once that is forgotten, what it said."""
+        if self.error is not None:
+            raise self.error
+        if self.forgotten is not None:
+            raise RuntimeError(f"the run has failed: {self.forgotten}")
+
+    def forget_error(self) -> None:
+        """Its traceback holds the frames that it came through, and these hold this object: a batch that is in one of them would outlive
+        what frees its memory."""
+        if self.error is not None:
+            self.forgotten, self.error = f"{type(self.error).__name__}: {self.error}", None
 
 
 class Session:
@@ -87,11 +105,10 @@ class Session:
             about |= {"policy": path_of(policy), "policy_name": type(module).__name__, "device": str(on)}
             network = network_of(module, spaces[0], config, on)
             network.eval()
-            if isinstance(env, list | tuple):
-                env = [env[i % len(env)] for i in range(config["num_envs"])]
-            given = {"env": env, **vars(options.for_training()), **where}
+            factories = environments.factories_of(env, config["num_envs"])
+            given = {"env": factories, **vars(options.for_training()), **where}
             if num_workers is not None:
-                given["num_workers"] = min(num_workers, config["num_envs"])
+                given["num_workers"] = worker_count(num_workers, config["num_envs"])
             source = source_of(network, config, given)
             self.environments.append(source)
             if not isinstance(source, Ahead) or isinstance(source, AheadInOrder):  # the others repeat nothing
@@ -129,8 +146,7 @@ class Session:
         if not self._outcome.ended.wait(timeout):
             return False
         self._thread.join()
-        if self._outcome.error is not None:
-            raise self._outcome.error
+        self._outcome.raise_error()
         return True
 
     def status(self) -> dict[str, Any]:
@@ -140,11 +156,21 @@ class Session:
         return self._journal.poll()
 
     def result(self) -> str:
-        if self._outcome.error is not None:
-            raise self._outcome.error
+        self._outcome.raise_error()
         if self._outcome.result is None:
             raise RuntimeError("Trainer.result: the run has not ended")
         return json.dumps(self._outcome.result)
+
+    def pids(self) -> list[int]:
+        """The processes that step its environments, but for this one. Threads: any."""
+        found: list[int] = []
+        for envs in self.environments:
+            found += _pids_of(envs._collector) if isinstance(envs, InStep | Ahead) else environments.pids_of(envs)
+        return found
+
+    def close(self) -> None:
+        """For a run that has ended: what ended it is not kept any longer."""
+        self._outcome.forget_error()
 
     def __del__(self) -> None:
         self._outcome.stop.set()
@@ -161,9 +187,21 @@ def check_options(algorithm: str, given: Mapping[str, Any]) -> None:
     for name in _OF_SHOALS_NETWORKS:
         if name in given:
             raise ValueError(f"{name}= is of Shoal's own networks, and policy= brings its own: leave one of them out")
+    for name in _OF_RANKS:
+        if name in given:
+            raise ValueError(
+                f"{name}= is of updates that several ranks share, and a policy= is trained by one: leave it out"
+            )
     for name in OF_SHOALS_UPDATES:
         if given.get(name):
             raise ValueError(f"{name}=True is for Shoal's own networks; a policy= of your own is trained without")
+
+
+def _pids_of(collector: Collector) -> list[int]:
+    """Of its workers, or of the processes that collect."""
+    stats = collector.stats()
+    steppers = stats["collectors"] or stats["envs"]["workers"]
+    return [each["pid"] for each in steppers if each["pid"]]
 
 
 def _train(run: TrainingRun, outcome: _Outcome, journal: Journal) -> None:
