@@ -79,7 +79,7 @@ class Policy:
         options: dict[str, Any] = json.loads(self._native.config)
         return options
 
-    def predict(self, observation: Any, deterministic: bool = True, *, is_first: Any = None) -> np.ndarray:
+    def predict(self, observation: Any, deterministic: bool | None = True, *, is_first: Any = None) -> np.ndarray:
         """The action for one observation, or the actions for a batch of them.
 
         A policy of recurrent PPO goes on with what it remembers of the last call; another number of observations than there
@@ -110,8 +110,9 @@ class Policy:
                 raise TypeError(f"is_first= is of recurrent_ppo; this policy is of {self.config['algorithm']}")
             begins = np.broadcast_to(np.asarray(is_first, bool), rows).tolist()
         actions = np.empty((rows, *self._output.shape), self._output.dtype)
-        self._native.act([array for array, _ in batches], [actions], deterministic, self._samples, begins)
-        if not deterministic:
+        sampled = deterministic is False  # None is as True; only a module of one's own tells them apart
+        self._native.act([array for array, _ in batches], [actions], not sampled, self._samples, begins)
+        if sampled:
             self._samples += 1
         return actions[0] if single else actions
 
