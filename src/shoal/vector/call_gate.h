@@ -15,6 +15,7 @@ namespace shoal::vector {
 ///
 /// Invariant: one call is inside at a time, or one close().
 /// Threads: any.
+/// Processes, death: the one that made it, and ends with it.
 /// Fork: in a child, a call that another thread was in at the fork never leaves, and close() waits for none.
 class CallGate {
  public:
