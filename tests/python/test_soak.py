@@ -34,4 +34,15 @@ def test_every_step_and_every_fault_is_accounted_for(mode: str) -> None:
     assert run.stdout, run.stderr
     result = json.loads(run.stdout)
     assert run.returncode == 0 and not result["problems"], result
-    assert set(result["reported"]) == {"exception", "exit", "hang", "killed"}
+    assert result["reported"] == result["injected"]
+    kinds = {
+        "exception",
+        "exit",
+        "hang",
+        "killed",
+    }  # in which order, and so which of the seed's come, is a race if asynchronous
+    assert (
+        set(result["reported"]) == kinds
+        if mode == "sync"
+        else {"exception", "killed"} <= set(result["reported"]) <= kinds
+    )
