@@ -46,7 +46,10 @@ def test_what_was_measured_again_takes_the_place_of_what_was_kept(
     assert len(json.loads(adapters.KEPT.read_text())) == 2
     page = (tmp_path / "docs/migrating/gymnasium.md").read_text()
     assert page.startswith("before\n") and page.endswith("after\n") and "old" not in page
-    assert "a CPU, 2 CPUs, 2026-01-02. × is how many times as fast the first one, Shoal's, was" in page and "of 3 rounds" in page
+    assert (
+        "a CPU, 2 CPUs, 2026-01-02. × is how many times as fast the first one, Shoal's, was" in page
+        and "of 3 rounds" in page
+    )
     assert page.count("| steps | steps/s | × (from – to) |\n|---|---|---|\n| **ours** | 2,000 | |\n") == 1
     assert "| theirs | 1,000 | 2.00 (1.50 – 12.3) |" in page and "| theirs | 10 | 200 (1.50 – 12.3) |" in page
 
