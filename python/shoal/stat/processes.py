@@ -8,7 +8,18 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["File", "command_of", "descriptors", "file_of", "in_a_container", "locker_of", "memory_of", "mine", "numbers_its_own", "parent_of"]
+__all__ = [
+    "File",
+    "command_of",
+    "descriptors",
+    "file_of",
+    "in_a_container",
+    "locker_of",
+    "memory_of",
+    "mine",
+    "numbers_its_own",
+    "parent_of",
+]
 
 File = tuple[int, int]
 """Device and inode: the same file, whatever it is called."""
