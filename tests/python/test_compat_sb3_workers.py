@@ -7,7 +7,6 @@ import gc
 import multiprocessing
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
