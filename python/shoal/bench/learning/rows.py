@@ -68,6 +68,7 @@ _LIST = [
     Row("ppo", "cleanrl_continuous", CHEETAH, hours=0.2),
     Row("ppo", "cleanrl_continuous", HOPPER, hours=0.2),
     Row("ppo", "cleanrl_continuous", WALKER, hours=0.2),
+    Row("ppo", "Pong-v5", PONG, hours=4, target=18),
     Row("ppo", "atari", PONG, hours=4, target=18),
     Row("ppo", "atari", BREAKOUT, hours=4),
     Row("ppo", "zoo_atari", PONG, hours=4, target=18),

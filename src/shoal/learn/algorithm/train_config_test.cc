@@ -212,9 +212,11 @@ TEST(Presets, CleanRlTreatsTruncationAsTermination) {
 }
 
 TEST(Presets, AGameOfAtarisHasOneWhereTheAlgorithmHas) {
-  for (const char* id : {"ALE/Pong-v5", "ale_py:ALE/Breakout-v5", "PongNoFrameskip-v4"})
+  for (const char* id : {"ALE/Seaquest-v5", "ale_py:ALE/Breakout-v5", "PongNoFrameskip-v4"})
     for (const char* algorithm : {"ppo", "a2c"})
       EXPECT_EQ(preset_for(id, algorithm), "atari") << id;
+  EXPECT_EQ(preset_for("ALE/Pong-v5"), "Pong-v5");
+  EXPECT_EQ(preset_for("ALE/Pong-v5", "a2c"), "atari");
   EXPECT_EQ(preset_for("ALE/Pong-v5", "impala"), preset_names("impala").front());
   EXPECT_EQ(preset_for("Pong-v4"), "sb3");
   EXPECT_TRUE(preset("atari").learner().sign_reward);

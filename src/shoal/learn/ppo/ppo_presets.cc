@@ -2,7 +2,7 @@
 // "atari": rl-baselines3-zoo (hyperparams/ppo.yml); MuJoCo's are tianshou's. Pictures of "zoo_atari" are made as by
 // Stable-Baselines3's wrappers, those of "atari" as by Gymnasium's. Evaluations of Atari's are rarer, since whole games
 // are long. Those of a task began as rl-baselines3-zoo's and were tuned with this learner for the fewest seconds to the task's
-// target.
+// target; Pong's for the return after 10,000,000 steps.
 #include "shoal/learn/ppo/ppo_config.h"
 
 namespace shoal::learn {
@@ -47,6 +47,12 @@ constexpr Preset kPresets[] = {
 
     {"zoo_atari", kZooAtari},
     {"atari", kZooAtari},
+
+    {"Pong-v5", R"({
+      "num_envs": 8, "total_steps": 10000000, "num_steps": 128, "batch_size": 256, "epochs": 4,
+      "learning_rate": 5e-4, "learning_rate_schedule": "linear", "entropy_coef": 0.001,
+      "value_coef": 0.5, "clip_range": 0.1, "sign_reward": true, "policy_hidden": [],
+      "value_hidden": [], "eval_every": 1000000, "final_episodes": 100})"},
 
     {"tianshou_mujoco", kTianshouMujoco},
     {"HalfCheetah-v5", kTianshouMujoco},
