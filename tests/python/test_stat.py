@@ -11,6 +11,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -559,8 +560,9 @@ class TestCommand:
 class TestWhatIsNotSeen:
     def test_a_container_is_to_be_looked_at_from_inside(self, stat: Stat) -> None:
         """Its numbers of processes are other processes' here."""
-        if os.geteuid() != 0:
-            pytest.skip("only root may make a namespace of processes here")
+        unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
+            pytest.skip("who runs this may not make a namespace of processes")
         begin = [
             sys.executable,
             "-c",
@@ -572,8 +574,7 @@ class TestWhatIsNotSeen:
             sys.stdin.read()
         """),
         ]
-        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *begin]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+        with subprocess.Popen([*unshare, *begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
             assert made.stdout is not None and made.stdout.readline() == "ready\n"
             (inside,) = (int(name) for name in Path(f"/proc/{made.pid}/task/{made.pid}/children").read_text().split())
             assert not [each for each in snapshot()["environments"] if each["pid"] in (1, inside)]
