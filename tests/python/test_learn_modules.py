@@ -26,6 +26,7 @@ import learn_envs
 import learn_modules
 import shoal
 from learn_modules import ActorCritic
+from own_programs import python
 from shoal.learn.modules.run import rest_between_saves
 
 SMALL: dict[str, Any] = {
@@ -603,13 +604,7 @@ ENDINGS = {
 @pytest.mark.parametrize("then", ENDINGS.values(), ids=list(ENDINGS))
 def test_a_run_ends_resumably_when(tmp_path: Path, then: str) -> None:
     code = UNENDING.format(options={**PPO, "total_steps": 10**8}, then=then)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = python(code, tmp_path / "run")
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
     assert (tmp_path / "run/checkpoints/last/state.json").exists()
 
@@ -626,12 +621,7 @@ def test_a_module_without_mode_is_sampled_from_unless_that_is_asked_for(tmp_path
 
 def test_import_shoal_and_training_in_cpp_stay_without_torch() -> None:
     code = "import shoal, sys; shoal.learn.train; shoal.learn.load_policy; shoal.learn.evaluate; print('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-    )
+    done = python(code, timeout=None)
     assert done.stdout.strip() == "False", done.stderr
 
 

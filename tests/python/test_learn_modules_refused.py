@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import learn_envs
 import learn_modules
 import shoal
 from learn_modules import ActorCritic
+from own_programs import python
 from test_learn_modules import PPO
 
 
@@ -263,13 +261,7 @@ except LookupError as error:
 
 def test_a_run_whose_module_fails_leaves_nothing_at_the_end_of_the_program(tmp_path: Path) -> None:
     """A leak is told by nanobind, on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-c", FAILS, str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = python(FAILS, tmp_path / "run", timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the module's own\n", "")
 
 

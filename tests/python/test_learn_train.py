@@ -14,6 +14,7 @@ import pytest
 
 import learn_envs
 import shoal
+from own_programs import environment, python
 from promise import await_that
 from shoal.learn.run_plan import new_run_dir
 
@@ -32,24 +33,6 @@ SMALL = {
     "eval_envs": 2,
     "final_episodes": 4,
 }
-
-
-def python(code: str, *arguments: str | Path, timeout: float = 60, **kwargs) -> subprocess.CompletedProcess:
-    """Runs a program as a user would: in an interpreter of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=environment(),
-        **kwargs,
-    )
-
-
-def environment() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_native_cartpole_is_learned(tmp_path):

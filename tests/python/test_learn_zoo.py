@@ -52,6 +52,13 @@ def entry(path: Path, text: str, env: str = "Mine-v0") -> dict[str, Any]:
     return zoo.read(path, env).arguments
 
 
+def refusal(folder: Path, text: str) -> str:
+    """What is said of these lines of an entry of PPO's."""
+    with pytest.raises(ValueError, match="ppo.yml:Mine-v0 says what Shoal's ppo has not") as refused:
+        entry(folder / "ppo.yml", text)
+    return str(refused.value)
+
+
 def test_every_key_of_an_entry_is_an_option_of_ours(written: Any) -> None:
     found = zoo.read(written(CARTPOLE), "CartPole-v1")
     assert (found.algorithm, found.preset, found.source) == ("ppo", "sb3", "ppo.yml:CartPole-v1")
@@ -235,8 +242,7 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
         normalize: "dict(epsilon=1e-3)"
         policy_kwargs: "dict(lstm_hidden_size=64, activation_fn=nn.GELU, net_arch=[8, dict(pi=[8])])"
         """
-    with pytest.raises(ValueError, match="ppo.yml:Mine-v0 says what Shoal's ppo has not") as refused:
-        entry(tmp_path / "ppo.yml", text)
+    refused = refusal(tmp_path, text)
     for key in (
         "use_sde: True (state-dependent exploration)",
         "policy: MlpLstmPolicy",
@@ -250,8 +256,8 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
         "policy_kwargs: activation_fn: nn.GELU",
         "policy_kwargs: net_arch: ",
     ):
-        assert key in str(refused.value)
-    assert "sde_sample_freq" not in str(refused.value), "it goes with use_sde"
+        assert key in refused
+    assert "sde_sample_freq" not in refused, "it goes with use_sde"
 
 
 def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_path: Path) -> None:
@@ -265,8 +271,7 @@ def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_pa
         env_kwargs: 5
         policy_kwargs: "dict(optimizer_kwargs=dict(betas=0.9), net_arch=dict(pi=1, vf=2))"
         """
-    with pytest.raises(ValueError, match="ppo.yml:Mine-v0 says what Shoal's ppo has not") as refused:
-        entry(tmp_path / "ppo.yml", text)
+    refused = refusal(tmp_path, text)
     for said in (
         "n_timesteps: 'abc' (it takes no such value);",
         "frame_stack: '4' (it takes no such value);",
@@ -278,7 +283,7 @@ def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_pa
         "policy_kwargs: optimizer_kwargs: {'betas': 0.9} (it takes no such value);",
         "policy_kwargs: net_arch: {'pi': 1, 'vf': 2} (it takes no such value);",
     ):
-        assert said in str(refused.value)
+        assert said in refused
 
 
 @pytest.mark.parametrize(

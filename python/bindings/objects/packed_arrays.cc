@@ -302,8 +302,7 @@ void bind_packed_arrays(nb::module_& module) {
       },
       "array"_a,
       "Whether the array's elements lie in the heap, and other processes may look at them: not "
-      "those of one that "
-      "came by value.");
+      "those of one that came by value.");
 }
 
 }  // namespace shoal::python

@@ -1,7 +1,6 @@
 // Calls of a vector environment: one is inside at a time, and close() may come in the midst of it.
 #pragma once
 
-#include <type_traits>
 #include <utility>
 
 #include "shoal/vector/call_gate.h"

@@ -44,13 +44,6 @@ def why_unwritable(path: Path) -> str | None:
     return "the file system is read-only" if os.statvfs(there).f_flag & os.ST_RDONLY else "permission denied"
 
 
-def is_trained_in(run_dir: Path) -> bool:
-    """Whether a process trains in the folder of a run now."""
-    from shoal.stat.runs import is_trained_in
-
-    return is_trained_in(run_dir)
-
-
 def command(*words: str | Path) -> str:
     """A command line of this program that can be pasted into a shell, as the user called the program."""
     return shlex.join([program(), *map(str, words)])

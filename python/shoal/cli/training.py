@@ -215,8 +215,8 @@ def _checked_env(run_dir: Path, recorded: dict[str, Any], env: str | None) -> st
 
 def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str) -> None:
     """Fails with one line where the run has no checkpoint to go on from."""
-    from shoal.cli.runs import is_trained_in
     from shoal.learn.config import holds_run
+    from shoal.stat.runs import is_trained_in
 
     if holds_run(run_dir):
         return

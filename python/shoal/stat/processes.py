@@ -17,7 +17,6 @@ __all__ = [
     "locker_of",
     "memory_of",
     "mine",
-    "numbers_its_own",
     "parent_of",
 ]
 
@@ -30,27 +29,29 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 def mine() -> list[int]:
     """Those of this user. One that ends meanwhile is left out by whoever asks about it."""
     found = []
+    own = _namespace("self")
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                if entry.stat().st_uid == os.getuid() and not numbers_its_own(int(entry.name)):
+                if entry.stat().st_uid == os.getuid() and _namespace(entry.name) in (own, None):
                     found.append(int(entry.name))
             except OSError:
                 continue
     return sorted(found)
 
 
-def numbers_its_own(pid: int) -> bool:
-    """Whether a process is in a container: the numbers of processes that it writes down are of others here."""
+def _namespace(process: str) -> str | None:
+    """In which processes are numbered: one in another, a container's, writes numbers down that are of others here. None where that
+    may not be seen."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+        return os.readlink(f"/proc/{process}/ns/pid")
     except OSError:
-        return False
+        return None
 
 
 def in_a_container(target: str) -> str | None:
     """Why nothing is shown of the process with this number, where that is the reason."""
-    if not target.isdecimal() or not numbers_its_own(int(target)):
+    if not target.isdecimal() or _namespace(target) in (_namespace("self"), None):
         return None
     return f"process {target} is in a container, which numbers its processes itself: look from inside (docker exec)"
 
