@@ -121,7 +121,7 @@ class TestSpans:
             processes = traced(lambda: [envs.step(np.zeros(4, np.int64)) for _ in range(20)])
             pids = {worker["pid"] for worker in envs.health()}
         own = of_this(processes)
-        assert spans(own) == {"step": 20, "wait": 20}
+        assert spans(own) == {"step": 20, "wake": 20, "wait": 20}
         workers = [process for process in processes if process["pid"] in pids]
         assert sorted(worker["name"] for worker in workers) == ["worker 0", "worker 1"]
         for worker in workers:
@@ -138,7 +138,7 @@ class TestSpans:
         with shoal.make_vec(Pictures, 4, num_workers=1) as envs:
             envs.reset(seed=0)
             own = of_this(traced(lambda: [envs.step(np.zeros(4, np.int64)) for _ in range(5)]))
-        assert spans(own) == {"step": 5, "wait": 5, "copy": 10}
+        assert spans(own) == {"step": 5, "wake": 5, "wait": 5, "copy": 10}
 
     @pytest.mark.parametrize("env", ["CartPole-v1", "shoal/CartPole-v1"])
     @pytest.mark.parametrize("num_workers", [0, 2])
@@ -352,6 +352,21 @@ class TestExplain:
             seen = breakdown(traced(lambda: [envs.step(np.zeros(2, np.int64)) for _ in range(50)]), os.getpid())
         parts = {part.name: part.seconds for part in seen.parts}
         assert seen.steps == 50 and parts["env.step"] > 0 and "policy" not in parts
+
+    def test_a_worker_that_takes_its_callers_cpu_is_at_work_all_the_same(self) -> None:
+        def spans_of(pid: int, **spans: tuple[int, int]) -> dict[str, Any]:
+            return {
+                "pid": pid,
+                "span": np.array([_core.trace.SPANS.index(name.replace("_", ".")) for name in spans]),
+                "thread": np.full(len(spans), pid),
+                "start_ns": np.array([start for start, _ in spans.values()]),
+                "duration_ns": np.array([duration for _, duration in spans.values()]),
+            }
+
+        caller = spans_of(1, step=(0, 100), wake=(10, 70), wait=(90, 10))
+        worker = spans_of(2, worker_step=(20, 50), env_step=(25, 40))
+        parts = {part.name: part.seconds * 1e9 for part in breakdown([caller, worker], 1).parts}
+        assert parts == pytest.approx({"env.step": 40, "copy": 10, "wake-up": 30, "other": 20})
 
     def test_what_no_policy_fits_is_stepped(self, capsys: pytest.CaptureFixture[str]) -> None:
         gymnasium.register("Lines-v0", Lines)

@@ -13,6 +13,8 @@ __all__ = ["Breakdown", "Part", "breakdown"]
 
 _KINDS = {name: index for index, name in enumerate(_core.trace.SPANS)}
 _WORK = (_KINDS["worker.step"], _KINDS["worker.reset"])
+_WAITS = (_KINDS["wait"], _KINDS["wake"])
+"""Whoever wakes a worker may lose its CPU to it, and get it back when the work is done."""
 _OVERLAPPING = (_KINDS["step"], _KINDS["reset"])
 _OWN = {"infer": "policy", "update": "update", "copy": "copy", "evaluate": "evaluation", "save": "checkpoints"}
 """Spans of the caller, by the parts that their own time belongs to."""
@@ -39,7 +41,7 @@ class Breakdown(NamedTuple):
 def breakdown(processes: Sequence[dict[str, Any]], pid: int) -> Breakdown:
     """Adds up the spans of `pid` and of those that work for it.
 
-    While the caller waits, the time in which some worker is at work is that of its environments and of copying what
+    While the caller waits for its workers or wakes them, the time in which some worker is at work is that of its environments and of copying what
     they return, in the proportion that the workers spend on each; the rest is for waking each other. Of native
     environments all work counts as `env.step`.
 
@@ -101,19 +103,18 @@ def _intervals_of_work(spans: Any, starts: Any, durations: Any) -> tuple[Any, An
 
 
 def _own_times(spans: Any, starts: Any, ends: Any) -> tuple[dict[int, float], Any]:
-    """Of one thread, for each kind, the time in it and in nothing inside of it; and the intervals of waiting, without
-    what is inside of them."""
+    """Of one thread, for each kind, the time in it and in nothing inside of it; and the intervals of waiting and
+    waking, without what is inside of them."""
     order = [i for i in np.lexsort((-ends, starts)) if spans[i] not in _OVERLAPPING]
     own: dict[int, float] = {}
     waits: list[tuple[int, int]] = []
     open_: list[list[int]] = []  # kind, end, until where its own time is counted
-    wait = _KINDS["wait"]
 
     def count(span: list[int], until: int) -> None:
         kind, _, since = span
         if until > since:
             own[kind] = own.get(kind, 0.0) + (until - since)
-            if kind == wait:
+            if kind in _WAITS:
                 waits.append((since, until))
         span[2] = max(since, until)
 

@@ -29,6 +29,7 @@ constexpr std::array<SpanText, static_cast<std::size_t>(Span::kCount)> kTexts = 
     {"update", "learn", "envs"},
     {"evaluate", "learn", "envs"},
     {"save", "learn", "envs"},
+    {"wake", "vector", "round"},
 }};
 
 const SpanText& text_of(Span span) noexcept {

@@ -28,6 +28,7 @@ enum class Span : std::uint8_t {
   kUpdate,
   kEvaluate,
   kSave,
+  kWake,  // vector: the caller wakes its workers, who may take its CPU from it. `arg`: as of kStep
   kCount,
 };
 

@@ -345,8 +345,9 @@ TEST(A3c, AnActorThatDoesNotGoOnIsAnErrorThatNamesIt) {
   const auto its = actors(processes(), 2);
   auto config = config_of(1'000'000'000);
   config.step_timeout = 2;  // longer than other processes keep an actor from its CPU
+  config.normalize_reward = true;
   A3c a3c(its, config, 1);
-  iterate_until(a3c, 1'000);
+  while (weight_of_rewards(a3c.state(), 1) < 1) a3c.iterate();  // until actor 1 has begun
   const int pid = its->pids().at(1);
   ASSERT_EQ(::kill(pid, SIGSTOP), 0);
   EXPECT_THAT(error_of<TimedOut>(a3c), AllOf(HasSubstr("actor 1 (pid " + std::to_string(pid) + ")"),

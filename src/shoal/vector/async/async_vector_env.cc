@@ -202,6 +202,7 @@ void AsyncVectorEnv::post(std::size_t row) {
 
 void AsyncVectorEnv::wake_all() {
   board().set_in_flight(flight_.count());
+  const trace::Scope scope(trace::Span::kWake);
   for (std::size_t w = 0; w < to_wake_.size(); ++w) {
     if (std::exchange(to_wake_[w], std::uint8_t{0}) != 0) wake(static_cast<int>(w));
   }

@@ -58,6 +58,7 @@ void ThreadPool::start_round(const Share& share) {
   round_.workers = share.helpers + 1;
   if (share.helpers == 0) return;
   ++round_.number;
+  const trace::Scope scope(trace::Span::kWake, round_.number);
   // relaxed: who still reads less leaves a worker's chunks to its own thread.
   if (round_.workers > workers_used_.load(std::memory_order_relaxed)) {
     workers_used_.store(round_.workers, std::memory_order_relaxed);

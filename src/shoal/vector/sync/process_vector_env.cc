@@ -157,6 +157,7 @@ void ProcessVectorEnv::post(Command command) {
       if (rows_.reset_mask[static_cast<std::size_t>(row)] == 0) rows_.carry_over(row);
     }
   }
+  const trace::Scope scope(trace::Span::kWake, sequence_);
   control_.gather().start(static_cast<std::uint32_t>(sequence_), count);
   for (int worker = 0; worker < set_.size(); ++worker) {
     if (part(worker).command != Command::kNone) give(worker, part(worker).command);
