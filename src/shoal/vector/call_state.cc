@@ -67,11 +67,7 @@ void CallState::begin_reset(std::span<const std::uint8_t> mask) {
 
 void CallState::begin_step() {
   require_idle("step");
-  if (interrupted_) {
-    throw InvalidState(
-        "step: the call before was interrupted in the midst of an environment; reset() all of them "
-        "first");
-  }
+  require_uninterrupted("step");
   if (!all_reset_) {
     const auto first = std::find(never_reset_.begin(), never_reset_.end(), 1);
     throw InvalidState(
@@ -79,6 +75,14 @@ void CallState::begin_step() {
                     first - never_reset_.begin()));
   }
   call_ = Call::kStep;
+}
+
+void CallState::require_uninterrupted(const char* what) const {
+  if (!interrupted_) return;
+  throw InvalidState(
+      fmt::format("{}: the call before was interrupted in the midst of an environment; reset() all "
+                  "of them first",
+                  what));
 }
 
 void CallState::interrupt() noexcept {

@@ -48,6 +48,10 @@ class CallState {
   void finish() noexcept { call_ = Call::kNone; }
   /// The reset or step under way was ended in the midst of an environment: all of them are to be reset.
   void interrupt() noexcept;
+  /// Whether it was, and nothing has been reset since.
+  bool interrupted() const noexcept { return interrupted_; }
+  /// Refuses after interrupt() until a reset.
+  void require_uninterrupted(const char* what) const;
 
   Call call() const noexcept { return call_; }
 

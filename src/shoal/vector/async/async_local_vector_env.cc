@@ -34,7 +34,7 @@ AsyncLocalVectorEnv::AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> s
   for (std::size_t w = 0; w < steppers.size(); ++w) {
     auto local = std::make_unique<LocalWorker>();
     local->worker = std::make_unique<AsyncWorker>(
-        segment(), static_cast<int>(w), shares[w].first_env, std::move(steppers[w]), hooks_of());
+        segment(), static_cast<int>(w), shares[w].first_env, std::move(steppers[w]), hooks_of(w));
     workers_.push_back(std::move(local));
   }
   if (workers_.size() == 1) return;
@@ -46,21 +46,24 @@ AsyncLocalVectorEnv::AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> s
 
 AsyncLocalVectorEnv::~AsyncLocalVectorEnv() { close(); }
 
-AsyncWorkerHooks AsyncLocalVectorEnv::hooks_of() {
-  const auto bring = [this](int row, std::uint32_t sequence, std::span<const std::byte> bytes,
-                            std::exception_ptr failure) {
+AsyncWorkerHooks AsyncLocalVectorEnv::hooks_of(std::size_t worker) {
+  const auto bring = [this](Brought brought) {
     const std::lock_guard lock(brought_mutex_);
-    brought_.push_back({row, sequence, {bytes.begin(), bytes.end()}, std::move(failure)});
+    brought_.push_back(std::move(brought));
   };
   return {.describe_exception =
-              [bring] {
-                bring(-1, 0, {}, std::current_exception());
+              [this, bring, worker] {
+                const std::exception_ptr failure = std::current_exception();
+                const bool is_interrupt = workers_[worker]->worker->stepper().is_interrupt(failure);
+                bring({-1, 0, {}, failure, is_interrupt});
+                // relaxed: it says to look, under the lock
+                if (is_interrupt) has_interrupt_.store(true, std::memory_order_relaxed);
                 return process::ErrorReport::from_current_exception();
               },
           .pass = {},
           .bring_info =
               [bring](int row, std::uint32_t sequence, std::span<const std::byte> bytes) {
-                bring(row, sequence, bytes, nullptr);
+                bring({row, sequence, {bytes.begin(), bytes.end()}, nullptr});
               }};
 }
 
@@ -103,6 +106,7 @@ sync::WaitOutcome AsyncLocalVectorEnv::await(sync::Gather& gather, os::Deadline 
     // One at a time where steps may be long, so that the batch is handed out when it is ready.
     const double worth = order_ns_ > 0 ? kHelpNs / order_ns_ : 1;
     const int served = serve_any(static_cast<int>(std::clamp<double>(worth, 1, left)));
+    if (has_interrupt_.load(std::memory_order_relaxed)) throw_interrupt();  // relaxed: as above
     if (served > 0) {
       const double cost_ns = static_cast<double>(os::now_ns() - start_ns) / served;
       order_ns_ = order_ns_ == 0 ? cost_ns : order_ns_ + (cost_ns - order_ns_) / 8;
@@ -134,24 +138,45 @@ std::optional<std::vector<std::byte>> AsyncLocalVectorEnv::take_info(int row,
   const auto at = std::find_if(brought_.begin(), brought_.end(), [&](const Brought& brought) {
     return brought.row == row && brought.sequence == sequence;
   });
+  // The call that was interrupted may have taken it.
+  if (at == brought_.end() && state().interrupted()) return std::vector<std::byte>();
   SHOAL_CHECK(at != brought_.end(), "an info is brought before its row is ready");
   std::vector<std::byte> bytes = std::move(at->bytes);
   brought_.erase(at);
   return bytes;
 }
 
+// The first one, an interrupt before all others; none is left: a traceback that stayed here would keep
+// these environments, and they it.
+AsyncLocalVectorEnv::Brought AsyncLocalVectorEnv::take_failure() {
+  const std::lock_guard lock(brought_mutex_);
+  Brought first{};
+  std::erase_if(brought_, [&](Brought& brought) {
+    if (brought.failure == nullptr) return false;
+    if (first.failure == nullptr || (brought.is_interrupt && !first.is_interrupt))
+      first = std::move(brought);
+    return true;
+  });
+  has_interrupt_.store(false, std::memory_order_relaxed);  // relaxed: as above
+  return first;
+}
+
+void AsyncLocalVectorEnv::throw_interrupt() {
+  const Brought brought = take_failure();
+  interrupt();
+  if (brought.failure) std::rethrow_exception(brought.failure);
+}
+
 void AsyncLocalVectorEnv::on_failure(int, std::span<const std::byte>) {
-  std::exception_ptr failure;
-  {
-    const std::lock_guard lock(brought_mutex_);
-    const auto at = std::find_if(brought_.begin(), brought_.end(),
-                                 [](const Brought& brought) { return brought.failure != nullptr; });
-    SHOAL_CHECK(at != brought_.end(), "a failure comes with its exception");
-    failure = std::move(at->failure);
-    brought_.clear();  // a traceback that stayed here would keep these environments, and they it
-  }
-  state().fail("an environment failed");
-  std::rethrow_exception(failure);
+  const Brought brought = take_failure();
+  if (brought.is_interrupt)
+    interrupt();
+  else if (state().interrupted())
+    return;
+  else
+    state().fail("an environment failed");
+  SHOAL_CHECK(brought.failure, "a failure comes with its exception");
+  std::rethrow_exception(brought.failure);
 }
 
 Stepper& AsyncLocalVectorEnv::stepper(int worker) {

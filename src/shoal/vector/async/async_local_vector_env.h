@@ -23,7 +23,8 @@ namespace shoal::vector {
 /// nobody for orders that it obeys sooner than a thread starts.
 ///
 /// After a failure of an environment, which recv() or wait() throws as it was thrown, every call
-/// but close() throws InvalidState.
+/// but close() throws InvalidState. An interrupt (Stepper::is_interrupt()) is thrown at once, and
+/// they go on with a reset of all.
 ///
 /// Threads: as VectorEnv; a worker's environments belong to who holds its lock.
 /// Fork: the threads do not exist in the child; a copy there lets go of them without joining.
@@ -63,6 +64,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
     std::uint32_t sequence;
     std::vector<std::byte> bytes;
     std::exception_ptr failure;
+    bool is_interrupt = false;
   };
 
   void wake(int worker) override;
@@ -73,7 +75,9 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
                                                   bool may_come) override;
   void on_failure(int row, std::span<const std::byte> report) override;
 
-  AsyncWorkerHooks hooks_of();
+  AsyncWorkerHooks hooks_of(std::size_t worker);
+  Brought take_failure();
+  void throw_interrupt();
   int serve_any(int most);
   void thread_main(LocalWorker& local);
   void stop() noexcept;
@@ -87,6 +91,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   int unstarted_ = 0;    // orders sent since the last ring
 
   std::vector<std::vector<std::byte>> asked_;  // by request_async(), by worker
+  std::atomic<bool> has_interrupt_{false};     // among what was brought
   std::mutex brought_mutex_;
   std::vector<Brought> brought_;
 };

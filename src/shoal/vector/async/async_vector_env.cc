@@ -209,8 +209,14 @@ void AsyncVectorEnv::wake_all() {
   all_sent();
 }
 
+void AsyncVectorEnv::interrupt() noexcept {
+  state_.interrupt();
+  flight_.forget_resets();
+}
+
 void AsyncVectorEnv::require_sendable(std::span<const std::int64_t> env_ids) {
   begin_call("send");
+  state_.require_uninterrupted("send");
   if (!flight_.sendable(env_ids)) {
     check_env_ids("send", env_ids, seen_);
     flight_.require_sendable(env_ids);
@@ -332,6 +338,7 @@ void AsyncVectorEnv::require_batch() const {
 
 Arrivals AsyncVectorEnv::recv(std::optional<std::chrono::nanoseconds> timeout) {
   state_.require_idle("recv");
+  state_.require_uninterrupted("recv");
   if (flight_.dropped() > 0) fill_with_dropped();
   require_batch();
   const int b = block_of_[next_recv_ % block_of_.size()];
@@ -460,6 +467,10 @@ void AsyncVectorEnv::take_failures(const AsyncBlock& block, std::span<const std:
     const auto bytes = info_of(block, slot);
     const std::vector<std::byte> report(bytes.begin(), bytes.end());
     on_failure(static_cast<int>(row), report);
+    if (state_.interrupted()) {
+      block.rows.fault[slot] = 0;
+      continue;
+    }
     end_as_fault(row, block, slot, RowFault::kFault);
   }
 }

@@ -136,6 +136,9 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   std::optional<InboxEntry> overdue(int worker, std::uint64_t start_ns, std::uint64_t now_ns) const;
   /// Hands orders that were released to their workers.
   void wake_all();
+  /// The call under way ends in the midst of an environment. What is in flight stays so until it is
+  /// discarded, and all are to be reset.
+  void interrupt() noexcept;
 
   // A worker that is to be replaced between episodes (async_vector_env_draining.cc).
 
@@ -167,7 +170,8 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   /// its worker died before it could send it.
   virtual std::optional<std::vector<std::byte>> take_info(int row, std::uint32_t sequence,
                                                           bool may_come) = 0;
-  /// The environment of `row` has thrown. Throws, or deals with it so that it can go on.
+  /// The environment of `row` has thrown. Throws, or deals with it so that it can go on; after
+  /// interrupt() what it left is thrown away.
   virtual void on_failure(int row, std::span<const std::byte> report) = 0;
   /// Why the environment of `row` was lost; may be null.
   virtual Fault fault_of(int /*row*/) { return {}; }
@@ -241,6 +245,7 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   void take_large_infos(const AsyncBlock& block, std::span<const std::size_t> slots,
                         std::uint32_t sequence);
   void take_failures(const AsyncBlock& block, std::span<const std::size_t> slots);
+  void discard_interrupted_call();
   std::span<const std::byte> info_of(const AsyncBlock& block, std::size_t slot) const;
   void gather_faults(const AsyncBlock& block, std::span<const std::size_t> slots);
   void gather_infos(const AsyncBlock& block, std::span<const std::size_t> slots,

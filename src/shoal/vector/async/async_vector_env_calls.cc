@@ -70,6 +70,7 @@ void AsyncVectorEnv::reset_async(std::span<const std::optional<std::uint64_t>> s
 
 void AsyncVectorEnv::step_async() {
   begin_call("step");
+  state_.require_uninterrupted("step");
   require_nothing_in_flight("step");
   state_.begin_step();
   std::vector<std::size_t> rows(static_cast<std::size_t>(num_envs()));
@@ -160,6 +161,7 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
     }
     free_.push_back(std::exchange(block, -1));
   }
+  discard_interrupted_call();
   // The next order begins a batch of its own.
   if (options_.cohorts == 0) {
     const auto size = static_cast<std::uint64_t>(options_.batch_size);
@@ -170,6 +172,17 @@ void AsyncVectorEnv::discard(std::optional<std::chrono::nanoseconds> timeout) {
     const auto cohorts = static_cast<std::uint64_t>(options_.cohorts);
     next_recv_ += cohorts - next_recv_ % cohorts;  // never a sequence that was open before
   }
+}
+
+// Of a reset or step of all: what is in flight at home.
+void AsyncVectorEnv::discard_interrupted_call() {
+  if (!state_.interrupted()) return;
+  std::vector<std::size_t> rows;
+  for (const std::int64_t id : flight_.ids()) rows.push_back(static_cast<std::size_t>(id));
+  const AsyncBlock& home = segment_.block(segment_.home_block());
+  take_large_infos(home, rows, static_cast<std::uint32_t>(home_round_));
+  take_failures(home, rows);
+  for (const std::size_t row : rows) flight_.end(row);
 }
 
 Stats AsyncVectorEnv::stats() const {

@@ -58,6 +58,10 @@ class InFlight {
 
   Env& env(std::size_t i) noexcept { return envs_[i]; }
   const Env& env(std::size_t i) const noexcept { return envs_[i]; }
+  /// All are to be reset before they are sent again.
+  void forget_resets() noexcept {
+    for (Env& env : envs_) env.was_reset = false;
+  }
   int size() const noexcept { return static_cast<int>(envs_.size()); }
   int count() const noexcept { return count_; }
   int dropped() const noexcept { return dropped_; }
