@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stopping import await_stopped
+
 __all__ = ["Distant"]
 
 
@@ -41,6 +43,7 @@ class Distant:
 
     def stop(self) -> None:
         os.killpg(self.process.pid, signal.SIGSTOP)
+        await_stopped(self.process.pid)
 
     def kill(self) -> None:
         """With -9; it, and what it has started."""

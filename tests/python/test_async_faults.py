@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import shoal
+from stopping import stop
 from test_vector_faults import EXIT, HANG, HANG_IN_C, KILL, RAISE, SEGFAULT, SYS_EXIT, Make, Troubled
 from test_vector_memory import MIB, Leaking
 
@@ -273,7 +274,7 @@ def test_a_hang_raises_with_the_python_stack(make: Make, way: dict[str, Any]) ->
 def test_a_stopped_worker_is_a_hang_that_says_so(make: Make, way: dict[str, Any]) -> None:
     envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("restart", step_timeout=1.0), **way)
     envs.reset(seed=0)
-    os.kill(envs.health()[1]["pid"], signal.SIGSTOP)
+    stop(envs.health()[1]["pid"])
     fault = play(envs, {0: 0, 1: 0})[1]["fault"]
     assert fault.kind == "hang" and "stopped" in fault.details
 

@@ -32,6 +32,7 @@ from collect_policies import (
 from same import assert_same
 from sample_envs import CounterEnv, GatedEnv
 from shoal import _core
+from stopping import stop
 
 pytestmark = pytest.mark.usefixtures("balanced_heap")
 
@@ -223,7 +224,7 @@ def test_a_collector_that_reads_nothing_for_long_gets_all_that_it_was_told() -> 
         collector.resume()
         assert collector.stats()["pending"] == 10
         (entry,) = collector.stats()["collectors"]
-        os.kill(entry["pid"], signal.SIGSTOP)
+        stop(entry["pid"])
         found += [next(collector) for _ in range(10)]
         assert collector.stats()["collectors"][0]["orders"] == 10
         collector.update_weights(weighted(1).state_dict())

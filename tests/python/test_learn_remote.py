@@ -19,6 +19,7 @@ import pytest
 
 import shoal
 from bench_scripts import script
+from stopping import stop
 
 SMALL: dict[str, Any] = {
     "algorithm": "appo",
@@ -153,7 +154,7 @@ def test_a_collector_that_is_stopped_is_lost_within_seconds(tmp_path: Path, coll
         trainer.start()
         stopped = collecting(trainer.address)
         until(lambda: trainer.status()["step"] > 0, trainer)
-        os.kill(stopped.pid, signal.SIGSTOP)
+        stop(stopped.pid)
         until(lambda: not trainer.collectors, trainer)
         os.kill(stopped.pid, signal.SIGCONT)
     status, _, err = stopped.end()

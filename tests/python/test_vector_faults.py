@@ -18,6 +18,7 @@ from gymnasium import spaces
 
 import shoal
 from shoal.vector.faults import Backoff
+from stopping import stop
 
 STEP, RAISE, KILL, EXIT, SEGFAULT, HANG, HANG_IN_C, SYS_EXIT = range(8)
 
@@ -284,7 +285,7 @@ def test_the_timeout_of_a_call_leaves_it_under_way(make: Make) -> None:
 def test_a_stopped_worker_is_a_hang_that_says_so(make: Make) -> None:
     envs = make(Troubled, 2, on_fault=shoal.FaultPolicy("restart", step_timeout=1))
     envs.reset(seed=0)
-    os.kill(envs.health()[1]["pid"], signal.SIGSTOP)
+    stop(envs.health()[1]["pid"])
     fault = envs.step([0, 0])[-1]["fault"][1]
     assert fault.kind == "hang" and "stopped" in fault.details
 

@@ -89,7 +89,7 @@ TEST_P(LostRank, KilledIsAnErrorThatNamesItOnAllOthers) {
 
 TEST(StoppedRank, IsAnErrorThatNamesItOnAllOthers) {
   RanksAsProcesses ranks({2, 2}, 3);
-  ::kill(ranks[3].pid(), SIGSTOP);
+  ASSERT_TRUE(os::testing::stop(ranks[3].pid()));
   ranks.expect_that_others_learned(3);
 }
 

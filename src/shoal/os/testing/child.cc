@@ -7,23 +7,29 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "shoal/os/error.h"
 
 namespace shoal::os::testing {
 namespace {
 
-/// The state letter of /proc/<pid>/stat: "12 (name) S …".
-char state_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+namespace fs = std::filesystem;
+
+/// The state letter of /proc/<pid>, or of one of its tasks: "12 (name) S …" in its `stat`.
+char state_of(const fs::path& process) {
+  std::ifstream file(process / "stat");
   std::string line;
   std::getline(file, line);
   const auto end_of_name = line.rfind(')');
   return end_of_name == std::string::npos || line.size() < end_of_name + 3 ? 'X'
                                                                            : line[end_of_name + 2];
 }
+
+fs::path folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
 [[noreturn]] void run(const std::function<int()>& body) {
   int code = 255;
@@ -50,7 +56,7 @@ Child::~Child() { kill(); }
 
 bool Child::wait_until_asleep() const {
   for (const Deadline deadline = test_deadline(); Clock::now() < deadline; ::sched_yield()) {
-    const char state = state_of(pid_);
+    const char state = state_of(folder_of(pid_));
     if (state == 'S') return true;
     if (state == 'Z' || state == 'X') return false;
   }
@@ -66,6 +72,19 @@ void Child::kill() {
   if (end_) return;
   pidfd_.send_signal(SIGKILL);
   join();
+}
+
+bool stop(pid_t pid) {
+  if (::kill(pid, SIGSTOP) != 0) return false;
+  for (const Deadline deadline = test_deadline(); Clock::now() < deadline; ::sched_yield()) {
+    bool stopped = true;
+    std::error_code ended;
+    for (const auto& task : fs::directory_iterator(folder_of(pid) / "task", ended))
+      stopped = stopped && state_of(task.path()) == 'T';
+    if (ended) return false;
+    if (stopped) return true;
+  }
+  return false;
 }
 
 }  // namespace shoal::os::testing

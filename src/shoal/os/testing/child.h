@@ -40,6 +40,9 @@ class Child {
   std::optional<ProcessEnd> end_;
 };
 
+/// SIGSTOP. Returns when each of its threads has stopped: until then they go on. False when it ended, or 30 s passed.
+bool stop(pid_t pid);
+
 /// A bound that no passing test comes near.
 inline Deadline test_deadline() { return deadline_after(std::chrono::seconds(30)); }
 

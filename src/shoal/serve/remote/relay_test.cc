@@ -571,7 +571,7 @@ TEST(Relay, ADistantServiceThatIsSilentEndsIt) {
   Here here(distant.port);
   Asker asker(here.frontend.address());
   ASSERT_EQ(asker.ask(1), 1);
-  ::kill(distant.child->pid(), SIGSTOP);
+  ASSERT_TRUE(os::testing::stop(distant.child->pid()));
   Request under_way = asker.submit(2);
   EXPECT_THROW(static_cast<void>(asker.client().wait(under_way)), ServiceDied);
   EXPECT_THAT(here.end_reason(), HasSubstr("it was stopped, or its host or the network"));

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "shoal/os/testing/child.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
 
@@ -429,7 +430,7 @@ TEST(PoolVectorEnv, CloseDoesNotWaitForAHungEnvironment) {
 TEST(PoolVectorEnv, ClosesThoughAStoppedWorkerHasNoRoomForAnotherMessage) {
   auto envs = make_pool_toys(make_pool(1), 1, {.batch_size = 1}, "", true);
   const int pid = envs->stats().workers[0].pid;
-  ::kill(pid, SIGSTOP);
+  ASSERT_TRUE(os::testing::stop(pid));
   const std::vector<std::byte> message = bytes_of("echo " + std::string(60'000, 'x'));
   for (int i = 0; i < 20; ++i) EXPECT_THROW(envs->request(0, message, 1ms), TimedOut);
   envs->close();

@@ -10,11 +10,9 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
-#include <iterator>
-#include <thread>
 
 #include "shoal/os/limits/affinity.h"
+#include "shoal/os/testing/child.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/testing/process_toys.h"
 #include "shoal/vector/testing/toy_stepper.h"
@@ -27,17 +25,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-// Stops a process, and returns when it has stopped.
-void stop(int pid) {
-  ::kill(pid, SIGSTOP);
-  for (;;) {
-    std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-    const std::string text(std::istreambuf_iterator<char>(stat), {});
-    if (text.find(") T ") != std::string::npos) return;
-    std::this_thread::yield();
-  }
-}
 
 // --- also with workers that are threads
 // -------------------------------------------------------------------------------
@@ -202,7 +189,7 @@ TEST_P(KillAt, EndsInATypedErrorThatNamesTheWorker) {
       for (;;) act(*envs, {kAct, kAct, kAct});
     }
     if (point == "in a reset") {
-      stop(envs->pid(1));
+      ASSERT_TRUE(os::testing::stop(envs->pid(1)));
       envs->reset_async({});
       ::kill(envs->pid(1), SIGKILL);
       envs->wait();
@@ -254,7 +241,7 @@ TEST(ProcessVectorEnvInterrupt, EndsAWaitAndLeavesTheRestInOrder) {
   EXPECT_EQ(text_of(envs->request(0, bytes_of("echo next"))), "next");  // not the other's answer
 
   envs->reset(std::uint64_t{0});
-  stop(envs->pid(0));
+  ASSERT_TRUE(os::testing::stop(envs->pid(0)));
   set_actions(*envs, {kAct});
   envs->step_async();
   EXPECT_THROW(envs->wait(), Interrupted);
@@ -281,7 +268,7 @@ TEST(ProcessVectorEnvInterrupt, KillsTheWorkersThatAreStillClosing) {
 
 TEST(ProcessVectorEnvTimeout, OfRequestsHoweverManyAWorkerHasNotTaken) {
   auto envs = start(Kind::kForkserver, {1, 1});
-  stop(envs->pid(1));
+  ASSERT_TRUE(os::testing::stop(envs->pid(1)));
   const std::vector<std::byte> message = bytes_of("echo " + std::string(60'000, 'x'));
   for (int i = 0; i < 20; ++i) EXPECT_THROW(envs->request(1, message, 1ms), TimedOut);
   EXPECT_EQ(text_of(envs->request(0, bytes_of("echo hello"))), "hello");
