@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +258,62 @@ def test_a_state_from_before_the_first_batch_begins_anew_wherever_it_is_loaded(p
         assert collector.stats()["episodes"] == 0
         assert_same([next(collector) for _ in range(2)], expected)
         assert collector.stats()["episodes"] == episodes > 0
+
+
+class OnlyCopied(CounterEnv):
+    """Cannot be pickled. Observes how many there are in its process, copies included."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        super().__init__(length=100)
+        self.lock = threading.Lock()
+        OnlyCopied.alive += 1
+
+    def __del__(self) -> None:
+        OnlyCopied.alive -= 1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OnlyCopied:
+        twin = OnlyCopied()
+        twin.steps = self.steps
+        return twin
+
+    def _observation(self) -> Any:
+        return np.array([OnlyCopied.alive, self.steps], np.float64)
+
+
+WHERE: dict[str, dict[str, Any]] = {
+    "this process": {"num_workers": 0},
+    "a worker": {"num_workers": 1},
+    **{mode: {"mode": mode, "num_collectors": 1} for mode in MULTI},
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_state_holds_copies_of_environments_for_as_long_as_it_is_held(where: str) -> None:
+    def observed(collector: shoal.Collector) -> list[Any]:
+        """The last row of the second batch: with "multi_async" the first may be from before."""
+        rows: list[Any] = [next(collector)["obs"][-1].tolist() for _ in range(2)]
+        return rows[-1]
+
+    with shoal.Collector(OnlyCopied, zeros, num_envs=2, frames_per_batch=8, ahead=1, **WHERE[where]) as collector:
+        next(collector)
+        held = copy.deepcopy(collector.state_dict())
+        for _ in range(5):
+            collector.state_dict()
+            next(collector)
+        collector.load_state_dict(held)
+        expected = [[4, 11]] * 2  # two environments, two copies
+        assert observed(collector) == expected
+        pickled = pickle.dumps(held)
+        collector.load_state_dict(pickle.loads(pickled))
+        assert observed(collector) == expected
+        del held
+        collector.state_dict()
+        with pytest.raises(ValueError, match=r"a collector's state_dict\(\), returned is held"):
+            collector.load_state_dict(pickle.loads(pickled))
+        collector.reset()
+        assert [alive for alive, _ in observed(collector)] == [2, 2]
 
 
 def test_after_a_failure_a_reset_makes_it_usable_again() -> None:

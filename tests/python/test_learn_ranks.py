@@ -66,7 +66,7 @@ def test_a_stopped_run_goes_on_with_another_number_of_processes(tmp_path: Path, 
 
 
 def test_a_list_of_factories_is_shared_out(tmp_path: Path, whole: Path) -> None:
-    shoal.learn.train([learn_envs.Drift] * 8, run_dir=tmp_path / "run", nproc=2, **SMALL)
+    shoal.learn.train([learn_envs.Drift] * 2, run_dir=tmp_path / "run", nproc=2, **SMALL)
     assert arrays(tmp_path / "run") == arrays(whole)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -186,9 +188,9 @@ def test_each_of_a_list_has_an_environment(tmp_path, own):
         pytest.importorskip("torch")
         options |= {"policy": "learn_modules:ActorCritic"}
     makers = [maker(number) for number in range(4)]
-    with shoal.learn.Trainer(makers, eval_envs=1, **options) as trainer:
+    with shoal.learn.Trainer(makers, **options) as trainer:
         assert trainer.config["num_envs"] == 4
-        assert set(made) == {0, 1, 2, 3}
+        assert Counter(made).keys() == {0, 1, 2, 3} and min(Counter(made).values()) > 1  # for evaluations, too
     with pytest.raises(ValueError, match="is a list of 4, and with num_envs=3 some of them have no environment"):
         shoal.learn.Trainer(makers, num_envs=3, **options)
     with pytest.raises(ValueError, match="env= is an empty list"):
@@ -198,8 +200,59 @@ def test_each_of_a_list_has_an_environment(tmp_path, own):
         assert trainer.config["num_envs"] == 3
 
 
+FOR_EVALUATIONS = ("eval_envs", "eval_episodes", "final_episodes")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_each_of_a_list_is_evaluated(tmp_path, own):
+    made = []
+
+    def maker(number):
+        def make():
+            made.append(number)
+            return learn_envs.Drift()
+
+        return make
+
+    options = {"preset": "sb3", "num_workers": 0}
+    if own:
+        pytest.importorskip("torch")
+        options |= {"policy": "learn_modules:ActorCritic"}
+    makers = [maker(number) for number in range(12)]
+    with shoal.learn.Trainer(makers, run_dir=tmp_path / "run", **options) as trainer:
+        assert [trainer.config[name] for name in FOR_EVALUATIONS] == [12, 12, 100]
+        assert set(Counter(made).values()) == {2}
+    for name in FOR_EVALUATIONS:
+        with pytest.raises(
+            ValueError, match=f"list of 12, and with {name}=11 some of them are not evaluated: give {name}=12 or"
+        ):
+            shoal.learn.Trainer(makers, run_dir=tmp_path / "run", **options, **{name: 11})
+    with shoal.learn.Trainer(makers, run_dir=tmp_path / "none", final_episodes=0, **options) as trainer:
+        assert trainer.config["final_episodes"] == 0
+
+
+def test_evaluate_has_an_episode_of_each_of_a_list(tmp_path):
+    class Short(learn_envs.Drift):
+        """Its episodes have one step."""
+
+        def step(self, action):
+            return *super().step(action)[:2], True, False, {}
+
+    options = SMALL | {"eval_envs": 3, "total_steps": 160, "num_workers": 0}
+    makers = [learn_envs.Drift, learn_envs.Drift, Short]
+    run = shoal.learn.train(makers, run_dir=tmp_path / "run", **options).run_dir
+    evaluate = functools.partial(shoal.learn.evaluate, run, num_workers=0)
+    many = [learn_envs.Drift] * 32 + [Short]
+    assert evaluate(episodes=33, env=many).lengths[-1] == 1
+    with pytest.raises(ValueError, match="list of 33, and with episodes=32 some of them are not evaluated"):
+        evaluate(episodes=32, env=many)
+    with pytest.raises(ValueError, match="list of 3, and with num_envs=2 some of them have no environment"):
+        evaluate(env=makers, num_envs=2)
+
+
 def test_a_list_that_has_grown_does_not_go_on(tmp_path):
-    shoal.learn.train([learn_envs.Drift] * 4, run_dir=tmp_path, num_workers=0, pause_at_step=160, **SMALL)
+    options = SMALL | {"eval_envs": 4, "eval_episodes": 4}
+    shoal.learn.train([learn_envs.Drift] * 4, run_dir=tmp_path, num_workers=0, pause_at_step=160, **options)
     with pytest.raises(ValueError, match="is a list of 5, and with num_envs=4"):
         shoal.learn.train([learn_envs.Drift] * 5, run_dir=tmp_path, num_workers=0, resume=True)
 

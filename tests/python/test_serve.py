@@ -27,6 +27,23 @@ def service(request: pytest.FixtureRequest) -> Iterator[shoal.ModelService]:
         yield service
 
 
+def tenfold(x: Any) -> Any:
+    """Writes to its rows, and then fails on a negative one."""
+    x *= 10
+    return picky(x) - 1
+
+
+def answers(model: ServiceModel, *rows: float) -> list[float | None]:
+    """To a batch of these rows; None for one that the model failed on."""
+    made: list[float | None] = []
+    for reply in [model.submit(float(row)) for row in rows]:
+        try:
+            made.append(float(reply.result()))
+        except ModelError:
+            made.append(None)
+    return made
+
+
 class TestAnswers:
     def test_a_row_in_a_row_out(self, service: shoal.ModelService) -> None:
         answer = service.model("double")(np.arange(6.0).reshape(2, 3))
@@ -128,6 +145,45 @@ class TestFailures:
         with pytest.raises(ModelError, match="ValueError: a negative row") as caught:
             replies[1].result()
         assert "served_models.py" in caught.value.traceback
+
+    @pytest.mark.parametrize("context", ["auto", "thread"])
+    def test_a_model_that_writes_to_its_rows_and_fails_is_asked_again_for_what_was_sent(self, context: str) -> None:
+        with shoal.ModelService({"tenfold": tenfold}, max_delay=3600.0, context=context) as service:
+            model = service.model("tenfold")
+            assert model(7.0) == 70
+            for _ in range(2):
+                assert answers(model, 1, -1, 2) == [10, None, 20]
+
+    def test_numpy_writes_to_no_row_before_it_is_known_whether_a_model_fails(self) -> None:
+        with shoal.ModelService({"tenfold": tenfold}, max_delay=3600.0) as service:
+            model = service.model("tenfold")
+            assert model(0.0) == 0  # it has written to this example what was there
+            assert answers(model, 1, -1, 2) == [10, None, 20]
+            assert answers(model, 1, 3, 2) == [10, 30, 20]
+
+    def test_a_module_that_writes_to_its_rows_and_fails_is_asked_again_for_what_was_sent(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        class Tenfold(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def forward(self, x: Any) -> Any:
+                return tenfold(x)
+
+        with shoal.ModelService({"tenfold": Tenfold()}, max_delay=3600.0, context="thread") as service:
+            model = service.model("tenfold")
+            assert model(7.0) == 70
+            for _ in range(2):
+                assert answers(model, 1, -1, 2) == [10, None, 20]
+
+    def test_rows_are_copied_only_for_a_model_that_may_spoil_them(self) -> None:
+        def owned(x: np.ndarray) -> np.ndarray:
+            return picky(x) * 0 + x.flags.owndata
+
+        with shoal.ModelService({"owned": owned}, max_delay=3600.0) as service:
+            model = service.model("owned")
+            model(0.0)
+            assert answers(model, 1, 2) == [0, 0]
+            assert answers(model, 1, -1) == [1, None]
+            assert answers(model, 1, 2) == [1, 1]
 
     def test_a_model_that_fails_on_the_first_row(self, service: shoal.ModelService) -> None:
         with pytest.raises(ModelError, match="ValueError: a negative row") as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -18,6 +19,7 @@ from promise import await_that
 from served_models import double, linear, pid
 from shoal.errors import DeadlineExceeded, ServiceDied
 from shoal.serve.weights import pack_state
+from stopping import stop
 
 
 class Filled:
@@ -207,6 +209,56 @@ class TestWeights:
             assert set(model(0)) == {7.0}
             assert model.version == 7
 
+    def test_latest_weights_of_other_names_or_shapes_are_refused_and_not_kept(self) -> None:
+        torch = pytest.importorskip("torch")
+        good = linear().state_dict()
+        models = {"linear": linear, "double": double, "pid": pid}
+        with shoal.ModelService(models, on_fault="restart") as service:
+            for wrong, message in (
+                ({"weight": good["weight"]}, "lack 'bias'"),
+                ({**good, "bias": torch.zeros(5)}, r"'bias' of the new weights has the shape \(5,\), not \(2,\)"),
+            ):
+                with pytest.raises(ValueError, match=message):
+                    service.update("linear", wrong, mode="latest")
+            with pytest.raises(ValueError, match="has no load_state_dict"):
+                service.update("double", {}, mode="latest")
+            twice = {name: value * 2 for name, value in good.items()}
+            assert service.update("linear", twice, mode="latest") == 2
+            with pytest.raises(ValueError, match="lack 'bias'"):
+                service.update("linear", {"weight": good["weight"]}, mode="latest")
+            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
+            model = service.model("linear")
+            assert model(np.ones(3, np.float32))[0] == 6
+            assert model.version == 2
+
+    @pytest.mark.parametrize("refused", [1, 20])
+    def test_a_restarted_server_has_the_latest_weights_that_fit(
+        self, refused: int, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        wrong = {"a": np.zeros(3), "b": np.zeros(3)}  # which only its load_state_dict knows
+        told: list[str] = []
+        with shoal.ModelService({"filled": Filled, "pid": pid}, on_fault="restart") as service:
+            model = service.model("filled")
+            service.update("filled", filled(7), version=7, mode="latest")
+            await_that(lambda: set(model(0)) == {7.0}, "the weights of version 7")
+            unanswered = 0
+            while unanswered < refused:
+                with contextlib.suppress(ValueError):  # the answer was there at once
+                    last = service.update("filled", wrong, mode="latest")
+                    unanswered += 1
+            os.kill(int(service.model("pid")(0)), signal.SIGKILL)
+            assert set(model(0)) == {7.0}
+            assert model.version == 7
+            await_that(
+                lambda: (
+                    told.append(capfd.readouterr().err)
+                    or f"the weights of version {last} of the model 'filled' cannot be loaded" in "".join(told)
+                ),
+                "a line in the log",
+            )
+            assert service.update("filled", filled(90)) == last + 1
+            assert set(model(0)) == {90.0}
+
     def test_a_server_that_loads_meanwhile_gets_an_update_too(self, tmp_path: Path) -> None:
         make = functools.partial(Gated, tmp_path)
         with shoal.ModelService({"filled": make, "pid": pid}, on_fault="restart") as service:
@@ -229,7 +281,7 @@ class TestWeights:
     def test_a_stopped_server_does_not_lose_updates_without_a_word(self) -> None:
         with shoal.ModelService({"filled": Filled, "pid": pid}) as service:
             stopped = int(service.model("pid")(0))
-            os.kill(stopped, signal.SIGSTOP)
+            stop(stopped)
             with pytest.raises(DeadlineExceeded, match="taken no command"):
                 for _ in range(10_000):
                     service.update("filled", filled(2), mode="latest")
@@ -241,7 +293,7 @@ class TestWeights:
     def test_ctrl_c_ends_an_update(self) -> None:
         with shoal.ModelService({"filled": Filled, "pid": pid}) as service:
             stopped = int(service.model("pid")(0))
-            os.kill(stopped, signal.SIGSTOP)
+            stop(stopped)
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):
                 service.update("filled", filled(2))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import shoal
+from forked_child import in_child
 from sample_envs import CounterEnv
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -28,27 +28,6 @@ def envs(request: pytest.FixtureRequest) -> Iterator[shoal.VectorEnv]:
         if request.param == "pool":
             how = {"pool": stack.enter_context(shoal.WorkerPool(2))}
         yield stack.enter_context(shoal.make_vec(env, 2, **how))
-
-
-def in_child(function: Callable[[], Any]) -> str:
-    """What a forked child says: "done", or the error that `function` raised there."""
-    reader, writer = os.pipe()
-    if (pid := os.fork()) == 0:
-        try:
-            signal.alarm(20)  # one that hangs says nothing
-            try:
-                function()
-                said = "done"
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-            os.write(writer, said.encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader) as end:
-        said = end.read()
-    os.waitpid(pid, 0)
-    return said
 
 
 def observed(envs: shoal.VectorEnv) -> list[Any]:

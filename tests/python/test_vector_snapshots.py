@@ -298,7 +298,7 @@ def test_copies_are_held_by_the_snapshot_and_not_by_what_it_was_pickled_to(make:
     del taken
     envs.restore(pickle.loads(pickled))
     del again
-    with pytest.raises(ValueError, match="the Snapshot that snapshot\\(\\) returned is held"):
+    with pytest.raises(ValueError, match="what snapshot\\(\\), or a collector's state_dict\\(\\), returned is held"):
         envs.restore(pickle.loads(pickled))
 
 

@@ -32,6 +32,7 @@ from shoal.collect.trajectories import split_trajectories as split
 from shoal.serve.in_python import is_module
 from shoal.serve.structure import tree_map
 from shoal.vector.faults import FaultPolicy
+from shoal.vector.forks import keep_from_children
 from shoal.vector.options import WorkerOptions
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Collector:
         single_observation_space, single_action_space: of one environment.
 
     Threads: one at a time.
+    Fork: in a forked child its calls raise RuntimeError, and close() does nothing.
     """
 
     def __init__(
@@ -250,6 +252,7 @@ class Collector:
                 replace(of_all, first=first, count=count) for first, count in shares(self.num_envs, self.num_collectors)
             ]
             self._source = self._multi(setups, policy, context, on_fault, timeout, worker, preemptive_threshold, ahead)
+        keep_from_children(self, "this Collector was", ("_source",), Collector._leave_to_parent)
         self.single_observation_space = self._source.single_observation_space
         self.single_action_space = self._source.single_action_space
         if self._as == "auto":
@@ -306,12 +309,13 @@ class Collector:
                 then.
             shoal.TooManyFaults: with on_fault="restart", once there were more than are forgiven.
         """
+        ready = self._source.pending  # first of all: it raises in a forked child
         frames = self.frames_per_batch
         if self.total_frames is not None:
             frames = min(frames, self.total_frames - self.frames)
             if frames <= 0:
                 raise StopIteration
-        if self._paused and not self._source.pending:
+        if self._paused and not ready:
             raise RuntimeError("this collector is paused: call resume() first")
         start = time.perf_counter()
         self._board.begin()
@@ -437,6 +441,11 @@ class Collector:
         and loaded into another collector with the same arguments. With "multi_async" it waits for the batches that are under
         way, and has those that were not taken yet.
 
+        Where an environment cannot be pickled, only copied (`copy.deepcopy`), its copy stays where the environment is, as of
+        `shoal.VectorEnv.snapshot`. Then the state can be loaded into this very collector alone, while the processes of its
+        environments live and what this call returned is held: what is unpickled does not count. When it is let go, the next
+        state_dict() or load_state_dict() frees the copies.
+
         Raises:
             TypeError: for environments that support no snapshots, with the reason. Batches go on.
         """
@@ -453,9 +462,9 @@ class Collector:
         """Goes on where another collector stood, with the same batches, until this one's `total_frames`.
 
         Raises:
-            ValueError: for the state of other environments, or of another mode or number of collectors, and where more rows
-                are ready than `total_frames` leaves room for. Once collectors in other processes have begun to load it, only
-                reset() and close() are of use.
+            ValueError: for the state of other environments, or of another mode or number of collectors, for one whose copies of
+                environments are elsewhere or gone (see state_dict()), and where more rows are ready than `total_frames` leaves
+                room for. Once collectors in other processes have begun to load it, only reset() and close() are of use.
         """
         if state["mode"] != self.mode:
             raise ValueError(
@@ -469,8 +478,12 @@ class Collector:
 
     def close(self) -> None:
         """Ends the environments and the processes. May be called again. Batches that were handed out stay."""
-        self._board.end()
+        self._board.end()  # in a forked child nothing, as the source's
         self._source.close()
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child, before the source is replaced."""
+        self._source.leave_to_parent()
 
     def __enter__(self) -> Collector:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +156,7 @@ class Multi(Source):
     def state(self) -> dict[str, Any]:
         self.pause()
         numbers = [self.processes.order(i, worker.SaveState) for i in range(len(self._setups))]
-        parts = [pickle.loads(report.answer) for report in self.processes.reports(numbers)]
+        parts = [report.state for report in self.processes.reports(numbers)]
         weights = None
         if self._store is not None:
             weights = np.empty(self._store.nbytes, np.uint8)

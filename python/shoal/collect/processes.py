@@ -14,17 +14,18 @@ import numpy as np
 import shoal.process
 from shoal import _core
 from shoal.collect import worker
-from shoal.collect.station import Setup
+from shoal.collect.station import Setup, snapshots_of
 from shoal.collect.weights import Layout
 from shoal.errors import StartFailed, TooManyFaults, WorkerDied
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel, leave_fd
-from shoal.process.error_report import unpack_exception
+from shoal.process.error_report import pack_exception, unpack_exception
 from shoal.vector.factories import Recipe
 from shoal.vector.faults import Backoff, FaultPolicy
 from shoal.vector.options import WorkerOptions
 from shoal.vector.preparation import prepare
 from shoal.vector.processes import with_guessed_preload
+from shoal.vector.snapshots import tell_end_of
 
 __all__ = ["Due", "Processes"]
 
@@ -96,6 +97,7 @@ class Processes:
         self._generations = [0] * len(setups)  # processes that there were in each place
         self.episodes = [np.zeros(setup.count, np.int64) for setup in setups]
         self._waiting: list[deque[tuple[int, bytes]]] = [deque() for _ in setups]  # by collector: see _tell()
+        self._dropped: list[list[bytes]] = [[] for _ in setups]  # by collector: copies that no state names any more
         self._board = _core.collect.ProgressBoard.create(len(setups))
         self._reports = _core.ipc.Queue()
         _core.ipc.open_broker()
@@ -294,6 +296,8 @@ class Processes:
         while self._reports.poll(0.0):
             report: worker.Report = pickle.loads(self._reports.get_bytes())
             self._known[report.place] += report.rows
+            if report.state is not None:
+                report = self._with_state(report)
             if report.episodes is not None:
                 self.episodes[report.place] = report.episodes + 1
             due = self._due.pop(report.number, None)
@@ -303,6 +307,16 @@ class Processes:
                 self._forgotten.pop(report.number, None)
                 self.lost += report.rows
             self._send_on(report.place)
+
+    def _with_state(self, report: worker.Report) -> worker.Report:
+        """With its state unpickled, and held by the collector for as long as it is held here."""
+        try:
+            state = pickle.loads(report.state)
+        except Exception as error:
+            return report._replace(state=None, failure=pack_exception(error))
+        for snapshot in snapshots_of(state):
+            tell_end_of(snapshot, self._dropped[report.place])
+        return report._replace(state=state)
 
     def _require_open(self) -> None:
         if self._broken == _CLOSED:
@@ -349,6 +363,10 @@ class Processes:
 
     def _send(self, due: Due) -> None:
         self._seen[due.place] = self._board.signs(due.place), time.monotonic()
+        dropped = self._dropped[due.place]
+        if copies := dropped[:]:
+            self._tell(due.place, worker.Forget(0, copies))
+            del dropped[: len(copies)]
         self._tell(due.place, due.order)
 
     def _start(self, places: Sequence[int]) -> worker.Hello:

@@ -92,6 +92,9 @@ class Source(ABC):
     def close(self) -> None:
         """Ends what collects. More than once is fine."""
 
+    def leave_to_parent(self) -> None:  # noqa: B027  # what is in other processes lets a forked child's copies end
+        """In a forked child: the end of this copy ends nothing of the parent's."""
+
 
 def given_outputs(arrays: dict[str, Any], outputs: frozenset[str]) -> dict[str, Any]:
     """Without those of log_prob and value that are not among `outputs`."""
@@ -146,3 +149,6 @@ class InProcess(Source):
 
     def close(self) -> None:
         self._station.close()
+
+    def leave_to_parent(self) -> None:
+        self._station.leave_to_parent()

@@ -16,8 +16,9 @@ from shoal.collect.actors import OUTPUTS, Actor, NetworkActor, RandomActor, acto
 from shoal.serve.structure import tree_map
 from shoal.vector.build import build_vec
 from shoal.vector.plan import Asked
+from shoal.vector.snapshots import Snapshot
 
-__all__ = ["Counts", "Rows", "Setup", "Station", "check_masked", "check_rows"]
+__all__ = ["Counts", "Rows", "Setup", "Station", "check_masked", "check_rows", "snapshots_of"]
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,10 @@ class Station:
         for group in self._groups:
             group.envs.close()
 
+    def leave_to_parent(self) -> None:
+        for group in self._groups:
+            group.envs._leave_to_parent()
+
 
 class _Group:
     """Environments that the policy is asked for at once, and who they are among all."""
@@ -363,12 +368,11 @@ class _Group:
         )
 
     def state(self) -> dict[str, Any]:
-        everyone = list(range(self.count))
         return {
             "actor": self.actor.state(),
             "random": self._random.state(),
             "engine": self.engine.state() if self._begun else None,
-            "envs": self.envs._engine.snapshot(everyone) if self._begun else None,
+            "envs": self.envs._taken(list(range(self.count))) if self._begun else None,
         }
 
     def load_state(self, state: Mapping[str, Any], seed: int) -> None:
@@ -377,13 +381,18 @@ class _Group:
             self._begun = False
         else:
             self.reset(seed)
-            self.envs._engine.restore(list(range(self.count)), state["envs"])
+            self.envs._put_back(state["envs"], list(range(self.count)))
             self.engine.load_state(state["engine"])
         self.actor.load_state(state["actor"])
         self._random.load_state(state["random"])
 
 
 _NOT_GIVEN = {"context": "auto", "backend": "auto", "on_fault": "raise", "episode_statistics": False}
+
+
+def snapshots_of(state: Mapping[str, Any]) -> list[Snapshot]:
+    """Those in the state of a station, which hold copies of its environments."""
+    return [group["envs"] for group in state["groups"] if group["envs"] is not None]
 
 
 def check_rows(leaf: Any, envs: int) -> None:

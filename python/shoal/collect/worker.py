@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal import _core
-from shoal.collect.station import Counts, Rows, Setup, Station
+from shoal.collect.station import Counts, Rows, Setup, Station, snapshots_of
 from shoal.collect.weights import Layout, layout_of
 from shoal.identity.models import set_models_here
 from shoal.process._importing import importing
@@ -23,7 +23,19 @@ from shoal.process.error_report import pack_exception
 from shoal.serve.structure import tree_map
 from shoal.vector.preparation import Preparation, become_as_asked
 
-__all__ = ["Collect", "Connection", "End", "Hello", "LoadState", "Report", "Reset", "SaveState", "Weights", "run"]
+__all__ = [
+    "Collect",
+    "Connection",
+    "End",
+    "Forget",
+    "Hello",
+    "LoadState",
+    "Report",
+    "Reset",
+    "SaveState",
+    "Weights",
+    "run",
+]
 
 
 class Connection(NamedTuple):
@@ -92,6 +104,13 @@ class Weights(NamedTuple):
     base: int
 
 
+class Forget(NamedTuple):
+    """The caller holds no state any more that names these copies of environments."""
+
+    number: int
+    copies: list[bytes]
+
+
 class Report(NamedTuple):
     """What came of an order.
 
@@ -100,7 +119,8 @@ class Report(NamedTuple):
         missing: rows that are not valid because the order was stopped.
         version: of the weights of its rows.
         episodes: of Collect and LoadState: the number of each environment's newest episode; -1: it has had none.
-        answer: of SaveState; of Collect, the states of a recurrent policy, before the rows and after them.
+        answer: of Collect, the states of a recurrent policy, before the rows and after them.
+        state: of SaveState, pickled; unpickled once the caller has taken it in.
         failure: of SaveState and LoadState: what was raised instead, as pack_exception() has it.
     """
 
@@ -114,6 +134,7 @@ class Report(NamedTuple):
     counts: Counts
     episodes: Any = None
     answer: Any = None
+    state: Any = None
     failure: tuple[str, str, str, bytes] | None = None
 
 
@@ -158,6 +179,7 @@ class _Process:
         self._taken = 0  # the version of the store that the policy has
         self._station = Station(setup, self._board, self._place)
         self._layouts: dict[int, Any] = {}
+        self._held: dict[bytes, Any] = {}  # snapshots that the caller holds, by the copies in them
         weights = self._station.actor.weights()
         self._weights_layout = None if weights is None else layout_of(weights)
         hello = Hello(
@@ -215,11 +237,17 @@ class _Process:
 
     def _savestate(self, order: SaveState) -> None:
         try:
-            answer = pickle.dumps(self._station.state())
+            state = self._station.state()
+            packed = pickle.dumps(state)
         except Exception as error:
             self._report(order.number, failure=pack_exception(error))
             return
-        self._report(order.number, answer=answer)
+        self._held |= {key: snapshot for snapshot in snapshots_of(state) for key in snapshot.copies}
+        self._report(order.number, state=packed)
+
+    def _forget(self, order: Forget) -> None:
+        for key in order.copies:
+            self._held.pop(key, None)
 
     def _loadstate(self, order: LoadState) -> None:
         try:

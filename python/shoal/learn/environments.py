@@ -23,11 +23,15 @@ __all__ = [
     "EnvOptions",
     "build",
     "close",
+    "enough_for_all",
     "factories_of",
     "kill",
+    "listed",
     "name_of",
     "pids_of",
     "recorded_env",
+    "require_all",
+    "require_all_in_run",
     "require_pictures",
     "resumed_env",
     "same_id",
@@ -240,13 +244,39 @@ def listed(env: Any) -> int:
     return len(env)
 
 
-def require_all(env: Any, num_envs: int) -> None:
-    """Raises ValueError where some factories of a list would have no environment."""
-    if listed(env) > num_envs:
-        raise ValueError(
-            f"env= is a list of {listed(env)}, and with num_envs={num_envs} some of them have no environment: give num_envs="
-            f"{listed(env)} or more, or a shorter list"
-        )
+_OF_EVALUATIONS = ("eval_envs", "eval_episodes", "final_episodes")
+
+
+def enough_for_all(env: Any, config: Mapping[str, Any], told: Iterable[str]) -> dict[str, int]:
+    """Options of a run that a list of factories needs more of than `config` has, so that each is trained on and has an episode in
+    each evaluation.
+
+    Args:
+        told: options that are left as they are.
+    """
+    count = listed(env)
+    names = {"num_envs", *_OF_EVALUATIONS}.difference(told)
+    return {name: count for name in sorted(names) if 0 < config[name] < count}  # 0: no final evaluation
+
+
+def require_all(env: Any, **numbers: int) -> None:
+    """Raises ValueError where some factories of a list would have no environment, or no episode of an evaluation.
+
+    Args:
+        numbers: of environments or episodes, by their options' names.
+    """
+    count = listed(env)
+    for name, number in numbers.items():
+        if count and 0 < number < count:
+            what = "have no environment" if name == "num_envs" else "are not evaluated"
+            raise ValueError(
+                f"env= is a list of {count}, and with {name}={number} some of them {what}: give {name}={count} or more, or a shorter list"
+            )
+
+
+def require_all_in_run(env: Any, config: Mapping[str, Any]) -> None:
+    """The same of the options of a run."""
+    require_all(env, **{name: config[name] for name in ("num_envs", *_OF_EVALUATIONS)})
 
 
 def factories_of(env: Any, num_envs: int) -> Any:

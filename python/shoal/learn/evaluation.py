@@ -68,12 +68,13 @@ def evaluate(
         env: what to build, as in `train`; None: what the run was trained on.
         env_kwargs, max_episode_steps, frame_stack, wrappers: as in `train`; None: those of the run.
         atari: as in `train`; None: as the run was trained, with whole games and their own rewards.
-        num_envs: how many environments share the episodes; None: one for each, at most 32.
+        num_envs: how many environments share the episodes; None: one for each, at most 32, and at least as many as a list of
+            factories has.
         num_workers: as in `shoal.make_vec`.
 
     Raises:
-        ValueError: for less than one episode, a seed that is not from 0 to 2**64 - 1, and environments with other spaces than
-            those that the policy was trained with; for what the run had and could not record, and is not given here: `env` that
+        ValueError: for less than one episode, a seed that is not from 0 to 2**64 - 1, less episodes or environments than a list
+            of factories has, and environments with other spaces than those that the policy was trained with; for what the run had and could not record, and is not given here: `env` that
             was no id, wrappers that no import path leads to, arguments that JSON cannot hold.
     """
     episodes, seed = _whole("episodes", episodes), _whole("seed", seed)
@@ -92,7 +93,8 @@ def evaluate(
     given = environments.EnvOptions(env_kwargs, max_episode_steps, frame_stack, wrappers=wrappers, atari=atari)
     options = given.for_evaluation_of(run)
     if num_envs is None:
-        num_envs = max(1, min(episodes, 32))
+        num_envs = max(min(episodes, 32), environments.listed(env))
+    environments.require_all(env, episodes=episodes, num_envs=num_envs)
     envs = environments.build(env, num_envs, options, num_workers=num_workers)
     try:
         result = loaded.evaluate(envs, episodes, seed, deterministic)

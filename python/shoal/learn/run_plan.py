@@ -145,12 +145,11 @@ class Request:
         options = options.with_preprocessing(self.env, preset)
         settings = preset_config(preset, algorithm)
         overrides = environments.sign_of_rewards(options, asked, settings, overrides)
-        if "num_envs" not in self.overrides and environments.listed(self.env) > {**settings, **overrides}["num_envs"]:
-            overrides = {**overrides, "num_envs": environments.listed(self.env)}
+        overrides = overrides | environments.enough_for_all(self.env, {**settings, **overrides}, told=self.overrides)
         about |= {"env": name, "env_is_id": isinstance(self.env, str), **options.record()}
         about |= {"algorithm": algorithm, "preset": preset}
         config = override(settings, overrides)
-        environments.require_all(self.env, config["num_envs"])
+        environments.require_all_in_run(self.env, config)
         if self.device is not None and self.policy is None:
             raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
         run_dir = self.run_dir
@@ -180,7 +179,7 @@ class Request:
         if policy is not None and ranks.size > 1:
             raise policy_on_ranks(ranks.size)
         env = environments.resumed_env(about, self.env)
-        environments.require_all(env, config["num_envs"])
+        environments.require_all_in_run(env, config)
         num_workers = _recorded_workers(about, self.num_workers)
         options = self.options.over_run(about, "train(…, resume=True")
         given = self.options.record()

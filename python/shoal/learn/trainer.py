@@ -112,6 +112,7 @@ def train(
             any number of workers; with "impala" and "appo" where they are told `deterministic=True`, with "a3c" where
             num_workers is 0.
         num_envs: how many environments are trained on; by default the preset's, and at least as many as a list of factories has.
+            So are the environments and the episodes of evaluations (`eval_envs`, `eval_episodes`, `final_episodes`).
         num_workers: worker processes (threads for native environments); see `shoal.make_vec`. With "a3c" the processes that
             step environments and learn, by default one a CPU; 0: one actor in this process. Of each rank where there are several.
         nproc: processes that train together, with "ppo" or "a2c", each on its share of the environments: this one, and as many

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.serve.loaded import Loaded, check_names, check_shapes
+from shoal.serve.loaded import Loaded, Shapes, check_names, check_shapes, shapes_of
 from shoal.serve.modes import switch
 from shoal.serve.structure import tree_map
 
@@ -63,6 +63,21 @@ class InPython(Loaded):
             with self._torch.no_grad():
                 load(tensors)
         self.version = version
+
+    def shapes(self) -> Shapes | None:
+        if not (self.can_read and self.can_change):
+            return super().shapes()
+        try:
+            return shapes_of(self.model.state_dict())
+        except Exception:  # a method of the user's, which nobody has asked for
+            return None
+
+    def lend(self, rows: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        if self.gets_copies or "torch" in sys.modules:  # whose tensors write to read-only arrays
+            return super().lend(rows)
+        for array in rows:
+            array.setflags(write=False)  # a function that writes to them fails before it has written
+        return rows
 
     def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
         return self._torch.from_numpy(array).to(self._device)

@@ -14,7 +14,7 @@ import numpy as np
 from shoal import _core
 from shoal.process._importing import importing
 from shoal.serve.arguments import checked_version
-from shoal.serve.loaded import Loaded
+from shoal.serve.loaded import Loaded, Shapes
 from shoal.serve.loading import load
 from shoal.serve.recurrent import States, rows_of
 from shoal.serve.structure import NOT_BATCHED, WHETHER_BATCHED, arguments_from, pack_rows
@@ -44,6 +44,8 @@ class Plan(NamedTuple):
 
 Update = tuple[int, int, bytes]
 """Number of the model, version, and pack_state()'s bytes."""
+Answer = tuple[Any, tuple[str, str] | None]
+"""To a command: what it returned, and None or what failed and its traceback."""
 
 
 def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, updates: Sequence[Update] = ()) -> None:
@@ -51,7 +53,7 @@ def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, up
 
     Args:
         packed: the models, pickled.
-        updates: of their weights, since they were packed.
+        updates: of their weights, since they were packed: of each model the newest that fits.
     """
     _core.process.keep_freed_memory()  # a batch's arrays are those of the one before
     with importing(f"{context.name} imported what its models need"):
@@ -76,13 +78,29 @@ class Executor:
         """Connects to the frontend: from here on clients come."""
         self._states = [None if model.initial_state is None else States(model.initial_state) for model in models]
         self._models = [Weights(model, plan.keep_versions) for model in models]
-        for number, version, state in updates:
-            self._models[number].update(unpack_state(state), version)
         self._plan = plan
+        self._take_newest(updates)
         described = [(name, plan.max_batch, plan.max_delay) for name in plan.names]
         self._server = _core.serve.Server(address, instance, described)
         for i, model in enumerate(self._models):
             self._server.set_version(i, model.latest, False)
+
+    def _take_newest(self, updates: Sequence[Update]) -> None:
+        """Of each model's updates, which come with growing versions, the last that it takes."""
+        taken: set[int] = set()
+        for number, version, state in reversed(updates):
+            if number in taken:
+                continue
+            try:
+                self._models[number].update(unpack_state(state), version)
+                taken.add(number)
+            except Exception as error:
+                print(
+                    f"model service: the weights of version {version} of the model {self._plan.names[number]!r} cannot be "
+                    f"loaded, so it gets older ones: {error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def run(self) -> None:
         """Until the service is closed, or its maker has ended."""
@@ -114,9 +132,12 @@ class Executor:
                 padded = rows
                 self._answer_singly(model, batch)
             else:
-                self._ask(model, batch, batch.inputs(padded), 0, rows)
+                inputs = batch.inputs(padded)
+                self._ask(model, batch, model.lend(inputs) if rows > 1 else inputs, 0, rows)
         except Exception:
-            self._answer_singly(self._models[batch.model].model, batch, failure=traceback.format_exc())
+            failed = self._models[batch.model].model
+            failed.gets_copies = True
+            self._answer_singly(failed, batch, failure=traceback.format_exc())
         batch.finish(padded - rows)
 
     def _answer_singly(self, model: Loaded, batch: _core.serve.Batch, *, failure: str = "") -> None:
@@ -180,6 +201,13 @@ class Executor:
             probe.open(*pack_rows(made, size))
         except Exception as error:
             probe.refuse(f"{type(error).__name__}: {error}", traceback.format_exc())
+        examples = [np.repeat(array, size, axis=0) for array in probe.inputs()]
+        if any(given.tobytes() != sent.tobytes() for given, sent in zip(inputs, examples, strict=True)):
+            model.gets_copies = True
+
+    def do_shapes(self) -> list[Shapes | None]:
+        """Of the models' weights, by number."""
+        return [weights.model.shapes() for weights in self._models]
 
     def do_update(self, number: int, version: int, state: bytes) -> None:
         version = checked_version("update(version=…)", version)  # before the model has weights that nothing can name
@@ -187,13 +215,12 @@ class Executor:
         self._server.set_version(number, version, True)
 
     def _obey(self, command: _core.serve.Command) -> None:
-        """The owner's commands are (name, arguments), pickled; so are the answers: None, or what failed and its
-        traceback."""
-        failure: tuple[str, str] | None = None
+        """The owner's commands are (name, arguments), pickled; so are the answers."""
+        answer: Answer
         try:
             name, arguments = pickle.loads(command.bytes)
-            getattr(self, f"do_{name}")(*arguments)
+            answer = getattr(self, f"do_{name}")(*arguments), None
         except Exception as error:
-            failure = (str(error), traceback.format_exc())
+            answer = None, (str(error), traceback.format_exc())
             print(f"model service: {name} failed: {error}", file=sys.stderr, flush=True)
-        command.answer(pickle.dumps(failure))
+        command.answer(pickle.dumps(answer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import threading
@@ -15,8 +16,10 @@ from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel
 from shoal.serve import server
 from shoal.serve.client import RETRIES
+from shoal.serve.loaded import Shapes, shapes_of
 from shoal.serve.loading import load
 from shoal.serve.manager import Manager
+from shoal.serve.weights import pack_state
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerProcess
@@ -28,6 +31,8 @@ _GRACE = 5.0
 _HOPELESS = 2 * (RETRIES + 1)
 """Servers that die in a row without having answered a row: no other is started. One call on which every server dies costs
 half of them, and its caller gets the error."""
+_UNSURE = 3
+"""Updates of a model that are kept while nobody knows whether they fit, beside one that does."""
 
 
 class ServerManager(Manager):
@@ -45,7 +50,9 @@ class ServerManager(Manager):
         self._on_fault = on_fault
         self._start_timeout = start_timeout
         self._updating = threading.Lock()
-        self._updates: dict[int, server.Update] = {}  # the last of each model
+        # Of each model the newest that is known to fit, and later ones of which that is not known.
+        self._updates: dict[int, tuple[server.Update, ...]] = {}
+        self._shapes: dict[int, Shapes | None] = {}  # by model, of weights that fit it; None: unknown
         self._listener: _core.serve.Listener | None = None
 
     # Starting
@@ -57,12 +64,22 @@ class ServerManager(Manager):
                 self._start_threads(models)
             else:
                 self._start_processes(models, context, threads, preload)
+            self._learn_shapes()
         except BaseException:
             self._tell("the model service could not be started")
             self.workers = []
             raise
         if self._listener is not None:
             self._listener.start()
+
+    def _learn_shapes(self) -> None:
+        """While nobody asks the models, so that the answer comes at once."""
+        try:
+            answer = self.frontend.command(0, pickle.dumps(("shapes", ())), self._start_timeout)
+        except (ServiceDied, DeadlineExceeded):  # its watcher sees to that
+            return
+        if answer is not None:
+            self._shapes = dict(enumerate(_result(answer)))
 
     def _start_threads(self, models: Sequence[Any]) -> None:
         for i in range(self._instances):
@@ -103,8 +120,9 @@ class ServerManager(Manager):
             watcher.start()
             self._watchers.append(watcher)
 
-    def _call(self, instance: int, updates: Mapping[int, server.Update]) -> tuple[Any, ...]:
-        return server.run, self.frontend.address, instance, self._packed, self._plan, list(updates.values())
+    def _call(self, instance: int, updates: Mapping[int, tuple[server.Update, ...]]) -> tuple[Any, ...]:
+        told = list(itertools.chain.from_iterable(updates.values()))
+        return server.run, self.frontend.address, instance, self._packed, self._plan, told
 
     def _wait_ready(self, instance: int, generation: int) -> None:
         worker = self.workers[instance]
@@ -144,24 +162,39 @@ class ServerManager(Manager):
 
     # Weights
 
-    def update(self, number: int, packed: bytes, version: int | None, mode: str) -> int:
-        """As ModelService.update(), of the model with this number and of pack_state()'s bytes."""
+    def update(self, number: int, state: Mapping[str, Any], version: int | None, mode: str) -> int:
+        """As ModelService.update(), of the model with this number."""
+        packed, shapes = pack_state(state), shapes_of(state)
         with self._updating:
-            before = self._updates.get(number)
-            last = before[1] if before else 1
+            before = self._updates.get(number, ())
+            last = before[-1][1] if before else 1
             new = last + 1 if version is None else version
             if new <= last:
                 raise ValueError(f"update(version={version}): the last one was {last}, and versions grow")
-            self._updates[number] = (number, new, packed)
+            fitting = self._shapes.get(number)
+            is_doubtful = fitting is not None and (not fitting or shapes != fitting)
+            wait = mode == "barrier" or is_doubtful
+            self._updates[number] = (*self._kept(number), (number, new, packed))
             try:
-                self._command("update", number, new, packed, wait=mode == "barrier")
+                self._command("update", number, new, packed, wait=wait)
             except ValueError:
-                if before is None:
-                    del self._updates[number]
-                else:
-                    self._updates[number] = before
+                self._updates[number] = before
                 raise
+            if wait:  # they fit
+                self._updates[number] = self._updates[number][-1:]
+                self._shapes[number] = shapes
         return new
+
+    def _kept(self, number: int) -> tuple[server.Update, ...]:
+        """The updates of a model that a server which is started later takes where the next one does not fit."""
+        updates = self._updates.get(number, ())
+        if not updates or self._on_fault != "restart":
+            return ()
+        taken = self.statistics()[self._plan.names[number]]["version"]  # by every server
+        if any(version == taken for _, version, _ in updates):
+            updates = tuple(update for update in updates if update[1] >= taken)
+        oldest, *unsure = updates
+        return (oldest, *unsure[-(_UNSURE - 1) :])
 
     def _command(self, name: str, *arguments: Any, wait: bool) -> None:
         message = pickle.dumps((name, arguments))
@@ -175,8 +208,8 @@ class ServerManager(Manager):
                     failure = error
                 continue
             reached += 1
-            if answer is not None and (told := pickle.loads(answer)) is not None:
-                raise ValueError(told[0]) from RemoteTraceback("\n\n" + told[1], told[1])
+            if answer is not None:
+                _result(answer)
         try:
             if failure is not None and (reached == 0 or isinstance(failure, DeadlineExceeded)):
                 raise failure
@@ -229,9 +262,10 @@ class ServerManager(Manager):
             self.workers[instance] = worker
         self._wait_ready(instance, generation)
         with self._updating:  # what came while it loaded
-            for number, update in self._updates.items():
-                if told.get(number) != update:
-                    self.frontend.command(instance, pickle.dumps(("update", update)), None)
+            for number, updates in self._updates.items():
+                for update in updates:
+                    if update not in told.get(number, ()):
+                        self.frontend.command(instance, pickle.dumps(("update", update)), None)
 
     def _give_up(self, instance: int, reason: str) -> None:
         others = [worker for i, worker in enumerate(self.workers) if i != instance and worker is not None]
@@ -251,6 +285,15 @@ class ServerManager(Manager):
                 worker.kill()
                 worker.join()
         self.workers = [None] * self._instances
+
+
+def _result(answer: bytes) -> Any:
+    """What a command returned. Raises ValueError for one that failed."""
+    result, failure = pickle.loads(answer)
+    if failure is not None:
+        message, trace = failure
+        raise ValueError(message) from RemoteTraceback("\n\n" + trace, trace)
+    return result
 
 
 def _obituary(worker: WorkerProcess, when: str) -> str:

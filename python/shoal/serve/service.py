@@ -25,7 +25,6 @@ from shoal.serve.loading import check
 from shoal.serve.manager import manage
 from shoal.serve.remote import RemoteService
 from shoal.serve.servers import ServerManager
-from shoal.serve.weights import pack_state
 
 if TYPE_CHECKING:
     from shoal._core.process import WorkerProcess
@@ -183,8 +182,9 @@ class ModelService(ServiceFace):
             version: an int larger than the last and less than 2**63; by default one more. The weights that were loaded are
                 version 1.
             mode: "barrier" returns when every server has them, so that every later request gets them; "latest" returns at
-                once, and requests get them as soon as the batch under way is done. Weights that do not fit are then told in
-                the server's log alone.
+                once, and requests get them as soon as the batch under way is done. For weights of other names or shapes than the
+                model's, it waits as "barrier" does. Where a model refuses others by a `load_state_dict` of its own, the server's
+                log tells it, and a server that is started later has the last weights that fitted.
 
         Returns:
             the version.
@@ -197,7 +197,7 @@ class ModelService(ServiceFace):
         check_choice("update(mode=…)", mode, ("barrier", "latest"))
         if version is not None:
             version = checked_version("update(version=…)", version)
-        return self._manager.update(self.model(name)._number, pack_state(state), version, mode)
+        return self._manager.update(self.model(name)._number, state, version, mode)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """What the servers have counted, by model: `rows` that were answered, in how many `batches`, `failed_rows`,

@@ -16,7 +16,7 @@ import gymnasium
 from gymnasium.error import AlreadyPendingCallError, ResetNeeded
 from gymnasium.utils import EzPickle
 
-__all__ = ["Keeper", "Snapshot", "Snapshots", "kind_of"]
+__all__ = ["Keeper", "Snapshot", "Snapshots", "kind_of", "tell_end_of"]
 
 _COPIED = b"shoal: an environment copied where it is: "  # no pickle begins so
 _KEY_BYTES = 16
@@ -50,6 +50,11 @@ class Snapshot:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Snapshot:
         return self
+
+    @property
+    def copies(self) -> list[bytes]:
+        """The keys of the copies that it holds. For Shoal's own use."""
+        return [key for state in self.states if (key := _copys_key(state))]
 
     def __repr__(self) -> str:
         return f"Snapshot(of {len(self)} environments, {sum(map(len, self.states)):,} bytes)"
@@ -90,13 +95,7 @@ class Snapshots:
             gymnasium.error.AlreadyPendingCallError: while a call is under way or environments are in flight.
         """
         self._check_ready("snapshot")
-        numbers = env_numbers(ids, self.num_envs, "snapshot(ids=…)")
-        self._forget_dropped()
-        states = tuple(self._engine.snapshot(numbers))
-        taken = Snapshot(tuple(numbers), states, tuple(self._snapshot_options.items()))
-        if keys := [key for state in states if (key := _copys_key(state))]:
-            weakref.finalize(taken, self._dropped.extend, keys)
-        return taken
+        return self._taken(env_numbers(ids, self.num_envs, "snapshot(ids=…)"))
 
     def restore(self, snapshot: Snapshot, ids: Any = None) -> None:
         """Puts the environments of `snapshot` back to where they were, or puts `ids`, as many others, there.
@@ -118,14 +117,24 @@ class Snapshots:
         if len(set(numbers)) != len(numbers):
             raise ValueError(f"restore() got an environment twice: {numbers}")
         _check_options(dict(snapshot.options), self._snapshot_options)
-        self._forget_dropped()
-        self._engine.restore(numbers, list(snapshot.states))
+        self._put_back(snapshot, numbers)
 
     def clone(self, src: Any, dst: Any) -> None:
         """Makes environments `dst` the same as `src`: as many, or one for all of them."""
         sources, destinations = pairs(src, dst, self.num_envs)
         taken = self.snapshot(sources)
         self.restore(taken, destinations)
+
+    def _taken(self, numbers: Sequence[int]) -> Snapshot:
+        self._forget_dropped()
+        states = tuple(self._engine.snapshot(numbers))
+        taken = Snapshot(tuple(numbers), states, tuple(self._snapshot_options.items()))
+        tell_end_of(taken, self._dropped)
+        return taken
+
+    def _put_back(self, snapshot: Snapshot, numbers: Sequence[int]) -> None:
+        self._forget_dropped()
+        self._engine.restore(numbers, list(snapshot.states))
 
     @functools.cached_property
     def _dropped(self) -> list[bytes]:
@@ -185,7 +194,7 @@ class Keeper:
             raise ValueError(
                 "the snapshot's environments cannot be pickled, and their copies are not here: it can only be restored in the "
                 "vector environment that it was taken of, into environments of the same worker process, while that process "
-                "lives and the Snapshot that snapshot() returned is held"
+                "lives and what snapshot(), or a collector's state_dict(), returned is held"
             )
         return copy.deepcopy(twin)
 
@@ -193,6 +202,12 @@ class Keeper:
         """Lets these copies go; those that are not here are in other processes."""
         for key in keys:
             self._copies.pop(key, None)
+
+
+def tell_end_of(snapshot: Snapshot, dropped: list[bytes]) -> None:
+    """When nobody holds `snapshot` any more, the keys of its copies come to `dropped`."""
+    if keys := snapshot.copies:
+        weakref.finalize(snapshot, dropped.extend, keys)
 
 
 def _copys_key(state: bytes) -> bytes | None:

@@ -104,7 +104,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._native_options = False  # whether the engine has some
         self._told_arguments = False  # whether the workers may have some of a reset before
         if any(worker["pid"] for worker in engine.stats()["workers"]):  # they are in other processes
-            keep_from_children(self)
+            keep_from_children(self, "these environments were", ("_engine", "_io"), VectorEnv._leave_to_parent)
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment, or in those that `options["reset_mask"]` selects.
@@ -454,6 +454,12 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             "sent. Send a function that makes one (by shoal.make_vec), to be called where it is needed, or what this one "
             "returns; snapshot() and restore() hand over where its environments are"
         )
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: a call under way is the parent's, and environments of the process itself are its to close."""
+        self._pending = None
+        if self._group is not None:
+            self._group.leave_to_parent()
 
     def _finish_pending(self, timeout: float | None) -> bool:
         """Waits for the call under way and drops what comes of it; False when it did not end in time."""

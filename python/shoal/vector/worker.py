@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -123,7 +123,7 @@ class EnvGroup:
         self._whole_actions: list[Any] | None = None
         self._reset_arguments: tuple[dict[str, Any] | None, Sequence[int | None] | None] | None = None
         self._resets = 0
-        self._unclosed = iter(range(len(envs)))
+        self._unclosed: Iterator[int] = iter(range(len(envs)))
         self._closed = False
 
     def stepped(self) -> list[Any]:
@@ -321,6 +321,11 @@ class EnvGroup:
             except BaseException as error:
                 failures.append((None, error))
         return failures
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: close() closes nothing. What environments hold, a simulator's process say, is the parent's."""
+        self._unclosed = iter(())
+        self._closed = True
 
     def _inside(self, i: int | None = None) -> Any:
         """For a block that runs code of environment `i`, or of them all."""
