@@ -13,6 +13,7 @@ namespace shoal::python {
 void bind_learn_a3c(nanobind::module_& module);
 void bind_learn_actor(nanobind::module_& module);
 void bind_learn_config(nanobind::module_& module);
+void bind_learn_directory(nanobind::module_& module);
 void bind_learn_numerics(nanobind::module_& module);
 void bind_learn_policy(nanobind::module_& module);
 void bind_learn_remote(nanobind::module_& module);

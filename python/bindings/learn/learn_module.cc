@@ -78,6 +78,7 @@ NB_MODULE(_learn, module) {
   shoal::python::bind_learn_a3c(module);
   shoal::python::bind_learn_actor(module);
   shoal::python::bind_learn_config(module);
+  shoal::python::bind_learn_directory(module);
   shoal::python::bind_learn_numerics(module);
   shoal::python::bind_learn_policy(module);
   shoal::python::bind_learn_remote(module);

@@ -6,19 +6,20 @@ saving at times, and neither these nor a request to stop has an influence on tra
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from shoal._learn import RunDirectory
 from shoal.errors import Error
 from shoal.learn.durable import found
 from shoal.learn.environments import LEAST_REPLAY
 from shoal.learn.modules import scalars
 from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from shoal.learn.modules.directory import RunDirectory
 from shoal.learn.modules.episodes import summary, whole_episodes
 from shoal.learn.modules.journal import Journal
 from shoal.learn.modules.learner import Learner, load_policy_into
@@ -91,7 +92,7 @@ class TrainingRun:
         self._rate = 0.0
         if resume:
             self._load()
-        directory.write_config({**about, "config": dict(config)})
+        directory.write_config(json.dumps({**about, "config": dict(config)}))
         journal.update(total_steps=config["total_steps"], resume="pending" if resume else "none")
         self._publish()
 
@@ -316,7 +317,7 @@ class TrainingRun:
                 result |= {name: evaluation[name] for name in ("mean_return", "std_return")}
                 result["evaluated_episodes"] = len(evaluation["returns"])
         result |= {"best_return": standing.best_return, "best_step": standing.best_step, "seconds": self.seconds}
-        self._directory.write_result(result)
+        self._directory.write_result(json.dumps({name: _or_none(value) for name, value in result.items()}))
         self._journal.update(seconds=result["seconds"])
         return result
 
@@ -344,8 +345,13 @@ class TrainingRun:
         )
 
     def _record(self, values: Mapping[str, float]) -> None:
-        self._directory.append_progress(self._learner.steps, self.seconds, values)
+        self._directory.append_progress(self._learner.steps, self.seconds, dict(values))
         self._journal.add(self._learner.steps, dict(values))
+
+
+def _or_none(value: Any) -> Any:
+    """JSON has no numbers that are not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(stats: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from shoal._learn import RunDirectory
 from shoal.collect.collector import Collector
 from shoal.learn import environments
 from shoal.learn.environments import EnvOptions
-from shoal.learn.modules.directory import RunDirectory
 from shoal.learn.modules.journal import Journal
 from shoal.learn.modules.learner import Learner
 from shoal.learn.modules.network import Network, device_of, module_of, network_of, path_of
