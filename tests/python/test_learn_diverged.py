@@ -89,6 +89,17 @@ def test_an_observation_that_is_no_number_ends_the_run_and_no_checkpoint_has_it(
     )
 
 
+@pytest.mark.parametrize("reward", ["nan", "inf", "1e39"])
+def test_a_reward_that_is_no_number_is_in_no_replay(tmp_path: Path, reward: str) -> None:
+    """It may be drawn thousands of updates later, and in each resume again."""
+    options = {**OFF_POLICY, "buffer_size": 100_000, "batch_size": 1, "learning_starts": 300}
+    env_kwargs = {"reward": reward}
+    with pytest.raises(shoal.Error, match="environment 0 gave a reward that is not finite in float32: .*No checkpoint"):
+        shoal.learn.train(Spoilt, "dqn", run_dir=tmp_path, env_kwargs=env_kwargs, save_every_seconds=0, **options)
+    again = shoal.learn.train(Spoilt, run_dir=tmp_path, resume=True, num_workers=0, env_kwargs={"reward": "1"})
+    assert again.ending == "budget"
+
+
 @pytest.mark.parametrize(("rate", "network"), [(1e39, {}), (3e38, {}), (3e38, {"policy": ActorCritic})])
 def test_so_does_a_last_step_that_was_too_large(tmp_path: Path, rate: float, network: dict[str, Any]) -> None:
     options = {**ON_POLICY, **network, "total_steps": 32, "learning_rate": rate, "run_dir": tmp_path}

@@ -22,7 +22,9 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def replace_directory(path: Path, files: dict[str, bytes]) -> None:
     """Replaces the directory by one with these files. In between it may be found() under its older name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        path.parent.mkdir()
+        _sync(path.parent.parent)
     for left in path.parent.glob(f"{path.name}.tmp-*"):
         shutil.rmtree(left)
     fresh, old = path.with_name(f"{path.name}.tmp-{os.getpid()}"), _old(path)

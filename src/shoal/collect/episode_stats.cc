@@ -52,6 +52,12 @@ std::vector<Episode> EpisodeStats::take_finished(std::vector<std::int64_t>* step
   return std::exchange(finished_, {});
 }
 
+void EpisodeStats::forget_finished() noexcept {
+  finished_.clear();
+  finished_in_.clear();
+  steps_ = 0;
+}
+
 double EpisodeStats::mean_return() const noexcept {
   if (last_.empty()) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0;
@@ -80,9 +86,7 @@ void EpisodeStats::restore(std::vector<Episode> window, std::int64_t count,
   std::copy(running_length.begin(), running_length.end(), length_.begin());
   last_.assign(window.begin(), window.end());
   while (last_.size() > window_) last_.pop_front();
-  finished_.clear();
-  finished_in_.clear();
-  steps_ = 0;
+  forget_finished();
   count_ = count;
 }
 

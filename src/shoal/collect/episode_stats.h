@@ -40,6 +40,9 @@ class EpisodeStats {
   /// Also in which step since the last call each did, from 0.
   std::vector<Episode> take_finished(std::vector<std::int64_t>* steps);
 
+  /// Where nobody takes them: they are kept until then.
+  void forget_finished() noexcept;
+
   /// Mean over the last `window` finished episodes; NaN when none has finished.
   double mean_return() const noexcept;
   double mean_length() const noexcept;

@@ -66,6 +66,20 @@ TEST(EpisodeStats, RestoredStatsGoOnInTheMiddleOfAnEpisode) {
                InvalidArgument);
 }
 
+TEST(EpisodeStats, FinishedEpisodesThatNobodyTakesAreForgotten) {
+  EpisodeStats stats(1);
+  const std::vector<double> reward{2};
+  const std::vector<std::uint8_t> yes{1}, no{0};
+  stats.step(reward, yes, no, no);
+  stats.forget_finished();
+  stats.step(reward, no, yes, no);
+  std::vector<std::int64_t> steps;
+  EXPECT_EQ(stats.take_finished(&steps), (std::vector<Episode>{{0, 2, 1}}));
+  EXPECT_EQ(steps, std::vector<std::int64_t>{0});
+  EXPECT_EQ(stats.count(), 2);
+  EXPECT_EQ(stats.window().size(), 2U);
+}
+
 TEST(EpisodeStats, RestartForgetsTheEpisodesUnderWayOnly) {
   EpisodeStats stats(1);
   stats.step(std::vector<double>{4}, Flags{1}, Flags{0}, Flags{0});

@@ -316,6 +316,7 @@ void ExperienceCollector::take_in(const vector::Batch& batch, const Experience& 
     at_.is_first[i] = was_reset;
   }
   episodes_.step(batch.reward, terminated, truncated, skip_, batch.fault);
+  episodes_.forget_finished();
   if (!out.next_obs().empty()) keep_next_obs(batch, out, column, t);
   copy(batch.obs, current_);
 }

@@ -129,6 +129,7 @@ Replay::Replay(Replay&& other) noexcept
       arena_(std::move(other.arena_)),
       columns_offset_(other.columns_offset_),
       me_(std::exchange(other.me_, kNoMember)),
+      maker_(other.maker_),
       lock_(other.lock_),
       gate_(other.gate_),
       members_(other.members_),

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "shoal/os/fd.h"
+#include "shoal/os/process/making_process.h"
 #include "shoal/shm/arena.h"
 #include "shoal/shm/tensor.h"
 #include "shoal/sync/gate.h"
@@ -194,7 +195,7 @@ class Replay {
   [[nodiscard]] bool sample(const ReplayRequest& request, ReplaySamples& out);
 
   /// Rows that are gone are left out. `priorities` are positive; those below 2^-32 count as that, those
-  /// above 1024 or, in the largest replays, less (limit()) as that.
+  /// above limit() as that: 4096, and less in replays of more than a million rows, 64 in those of 16 million.
   void set_priorities(std::span<const ReplayPick> picks, std::span<const double> priorities);
   double limit() const noexcept;
   /// Of a row; 0 where it is gone.
@@ -234,7 +235,7 @@ class Replay {
   void leave() noexcept;
   bool is_alive(std::size_t member) const noexcept;
   void repair_locked(std::chrono::milliseconds patience);
-  void lock() const;
+  class Locked;
 
   sync::RingColumn column(std::uint64_t index) const;
   sync::SumTree tree() const;
@@ -257,7 +258,8 @@ class Replay {
   sync::RingColumnShape shape_;
   shm::Arena arena_;
   std::size_t columns_offset_ = 0;
-  std::size_t me_ = kNoMember;
+  std::size_t me_ = kNoMember;  // of maker_
+  os::MakingProcess maker_;
   sync::RobustLock* lock_ = nullptr;
   ReplayGate* gate_ = nullptr;
   Member* members_ = nullptr;

@@ -224,6 +224,19 @@ TEST_F(ReplayCrash, OneThatIsStoppedInsideIsToldOfByName) {
   ASSERT_THAT(replay_.check(), IsEmpty()) << "nothing was lost";
 }
 
+TEST_F(ReplayCrash, AForkedChildsEndLeavesItsParentAMember) {
+  Child forked([&] {
+    Replay its(std::move(replay_));
+    return 0;
+  });
+  const auto end = forked.join();
+  ASSERT_TRUE(end && end->signal == 0 && end->code == 0);
+  std::vector<Replay> others;
+  const auto attach = [&] { others.push_back(join()); };
+  for (std::size_t k = 1; k < Replay::kMostMembers; ++k) attach();
+  EXPECT_THROW(attach(), InvalidState);
+}
+
 /// 4 writers and 2 readers, one after another of them killed in the middle of what it does.
 TEST_F(ReplayCrash, AtRandomMomentsAmongWritersAndReaders) {
   std::mt19937 dice(1);

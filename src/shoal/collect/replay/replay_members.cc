@@ -14,32 +14,33 @@
 
 namespace shoal::collect {
 
+/// What it protects is whole at every line: a member's place is taken by its last word, and a gate
+/// that is closed says that a repair has to be made again.
+class Replay::Locked {
+ public:
+  explicit Locked(const Replay& replay) : lock_(*replay.lock_) { static_cast<void>(lock_.lock()); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  sync::RobustLock& lock_;
+};
+
 Replay::Change::Change(Replay& replay) : replay_(replay) {
   while (!replay_.gate_->try_enter(replay_.me_)) {
-    replay_.lock();                                                    // who repairs has it
+    const Locked locked(replay);                                       // who repairs has it
     if (replay_.gate_->is_closed()) replay_.repair_locked(kPatience);  // and has died
-    replay_.lock_->unlock();
   }
-}
-
-void Replay::lock() const {
-  // What it protects is whole at every line: a member's place is taken by its last word, and a gate
-  // that is closed says that a repair has to be made again.
-  static_cast<void>(lock_->lock());
 }
 
 void Replay::join() {
   const os::ProcessId self = os::this_process();
-  lock();
+  const Locked locked(*this);
   std::size_t free = 0;
   while (free < kMostMembers && members_[free].pid.load(std::memory_order_relaxed) != 0) ++free;
   if (free == kMostMembers) {
-    try {
-      repair_locked(kPatience);
-    } catch (...) {
-      lock_->unlock();
-      throw;
-    }
+    repair_locked(kPatience);
     for (free = 0; free < kMostMembers; ++free)
       if (members_[free].pid.load(std::memory_order_relaxed) == 0) break;
   }
@@ -50,16 +51,14 @@ void Replay::join() {
     members_[free].pid.store(static_cast<std::uint64_t>(self.pid), std::memory_order_relaxed);
     me_ = free;
   }
-  lock_->unlock();
   if (me_ == kNoMember)
     throw InvalidState(fmt::format("attach a replay: it has {} members, the most", kMostMembers));
 }
 
 void Replay::leave() noexcept {
-  if (me_ == kNoMember) return;
-  lock();
+  if (me_ == kNoMember || !maker_.is_this()) return;  // in a forked child the place is its parent's
+  const Locked locked(*this);
   members_[me_].pid.store(0, std::memory_order_relaxed);
-  lock_->unlock();
   me_ = kNoMember;
 }
 
@@ -71,14 +70,8 @@ bool Replay::is_alive(std::size_t member) const noexcept {
 }
 
 void Replay::repair(std::chrono::milliseconds patience) {
-  lock();
-  try {
-    repair_locked(patience);
-  } catch (...) {
-    lock_->unlock();
-    throw;
-  }
-  lock_->unlock();
+  const Locked locked(*this);
+  repair_locked(patience);
 }
 
 void Replay::repair_locked(std::chrono::milliseconds patience) {

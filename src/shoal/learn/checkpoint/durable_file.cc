@@ -147,10 +147,18 @@ void replace_file(const fs::path& path, const std::string& text) {
   replace_file(path, std::as_bytes(std::span(text)));
 }
 
+void make_directories(const fs::path& path) {
+  std::error_code error;
+  if (path.empty() || fs::is_directory(path, error)) return;
+  make_directories(path.parent_path());
+  fs::create_directory(path, error);
+  throw_if(error, "make the directory", path);
+  sync_directory(parent_of(path));
+}
+
 void replace_directory(const fs::path& path, const std::function<void(const fs::path&)>& fill) {
   std::error_code error;
-  fs::create_directories(parent_of(path), error);
-  throw_if(error, "make the directory", parent_of(path));
+  make_directories(parent_of(path));
   remove_leftovers(path);
   const fs::path fresh = fmt::format("{}.tmp-{}", path.string(), ::getpid());
   try {

@@ -28,6 +28,10 @@ void write_file(const std::filesystem::path& path, std::span<const std::byte> by
 void write_file(const std::filesystem::path& path,
                 std::span<const std::span<const std::byte>> pieces);
 
+/// Makes the directory, and those above it that are not there, each synced in the one that has it. Throws
+/// SystemError.
+void make_directories(const std::filesystem::path& path);
+
 /// Replaces the directory `path` by one that `fill` writes files into, at once for every reader: it
 /// is filled beside its place, synced, and exchanged by renameat2(RENAME_EXCHANGE). Where the file
 /// system has no exchange, `path` is absent between two renames and its old content is `path` +

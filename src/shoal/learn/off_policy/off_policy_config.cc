@@ -7,10 +7,17 @@
 
 namespace shoal::learn {
 
+namespace {
+
+constexpr std::int64_t kMostRows = 1'000'000'000'000;
+
+}  // namespace
+
 void validate(const OffPolicyConfig& c) {
   validate(static_cast<const LearnerConfig&>(c));
   const auto check = check_option;
-  check(c.buffer_size >= 1, "buffer_size", static_cast<double>(c.buffer_size), "at least 1");
+  check(c.buffer_size >= 1 && c.buffer_size <= kMostRows, "buffer_size",
+        static_cast<double>(c.buffer_size), "from 1 to 10^12");
   check(c.prioritized_alpha >= 0, "prioritized_alpha", c.prioritized_alpha, "0 or more");
   check(c.prioritized_beta >= 0 && c.prioritized_beta <= 1, "prioritized_beta", c.prioritized_beta,
         "from 0 to 1");
@@ -26,6 +33,12 @@ void validate(const OffPolicyConfig& c) {
   check(c.batch_size >= 1, "batch_size", c.batch_size, "at least 1");
   check(c.train_freq >= 1 && c.train_freq <= 1'000'000, "train_freq",
         static_cast<double>(c.train_freq), "from 1 to 1000000");
+  if (c.total_steps / c.train_freq <= c.learning_starts / c.train_freq)
+    throw InvalidArgument(fmt::format(
+        "configure training: train_freq = {} and total_steps = {}: no update comes after "
+        "learning_starts = {}, so the run would learn nothing; lower train_freq, or raise "
+        "total_steps",
+        c.train_freq, c.total_steps, c.learning_starts));
   check(c.gradient_steps >= 1 || c.gradient_steps == -1, "gradient_steps", c.gradient_steps,
         "at least 1, or -1 (as many as train_freq)");
   check(c.n_step >= 1 && c.n_step <= 1000, "n_step", c.n_step, "from 1 to 1000");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "shoal/collect/testing/scripted_vector_env.h"
 #include "shoal/learn/dqn/dqn.h"
@@ -168,6 +169,32 @@ TEST(OffPolicyLearner, ARunThatWouldEndBeforeItLearnsIsRefusedWithBothNumbers) {
   }
   config.learning_starts = 4999;
   EXPECT_NO_THROW(validate(config));
+}
+
+TEST(OffPolicyLearner, SoIsOneWhoseFirstUpdateWouldComeAfterItsEnd) {
+  DqnConfig config = small();
+  config.total_steps = 300;
+  config.learning_starts = 20;
+  config.train_freq = 301;
+  try {
+    validate(config);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("train_freq = 301 and total_steps = 300"));
+  }
+  config.train_freq = 300;
+  EXPECT_NO_THROW(validate(config));
+}
+
+TEST(OffPolicyLearner, AReplayOfMoreRowsThanThereIsMemoryForAnywhereIsRefusedByItsOption) {
+  DqnConfig config = small();
+  config.buffer_size = std::numeric_limits<std::int64_t>::max();
+  try {
+    validate(config);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("buffer_size"));
+  }
 }
 
 TEST(OffPolicyLearner, AReplayTooSmallForItsWindowsIsRefusedWithTheLeast) {

@@ -24,6 +24,16 @@ void require_finite(const shm::TensorView& dense, std::int64_t first) {
   }
 }
 
+/// Of steps that count, as they are learned from: in float32, which a larger number than it holds is not finite in.
+void require_finite(const collect::RewardScaler& scaler, std::span<const double> rewards,
+                    std::span<const std::uint8_t> valid) {
+  for (std::size_t i = 0; i < rewards.size(); ++i)
+    if (valid[i] != 0 && !std::isfinite(scaler.of(rewards[i])))
+      throw Error(fmt::format(
+          "environment {} gave a reward that is not finite in float32: {}. No checkpoint has it", i,
+          rewards[i]));
+}
+
 }  // namespace
 
 ReplayStream::Leaves::Leaves(const std::vector<shm::TensorSpec>& specs, std::int64_t rows) {
@@ -74,6 +84,7 @@ void ReplayStream::take(const vector::Batch& batch, const shm::TensorView& actio
     skip_[i] = batch.reset[i] != 0 && done_[i] == 0;
     valid_[i] = skip_[i] == 0 && batch.fault[i] == 0;
   }
+  require_finite(standing_.rewards, batch.reward, valid_);
   standing_.rewards.scale(batch.reward, valid_, done_, scaled_);
   standing_.episodes.step(batch.reward, batch.terminated, batch.truncated, skip_, batch.fault);
   observe(batch, true);

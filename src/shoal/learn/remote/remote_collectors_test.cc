@@ -112,12 +112,15 @@ struct Scripted {
     client->send(pack_ready(head));
     return gets_work(within);
   }
-  void send_rollout(const Learning& learning, float reward = 0) {
+  void send_rollout(const Learning& learning, float reward = 0, float last_value = 0) {
     RolloutActor actor(learning.envs.single_observation_space(),
                        learning.envs.single_action_space(), 2, learning.config, 1);
     auto room = actor.make_room();
     room.rollout.valid()[0] = 1;
     room.rollout.reward()[0] = reward;
+    room.rollout.replace_ends(true);
+    room.rollout.truncated()[0] = 1;
+    room.rollout.next_value()[0] = last_value;
     const std::size_t width = 1 + 2 * room.obs_moments.size();
     client->send(
         pack_rollout(head, room, {std::vector<double>(width), std::vector<double>(3)}, true));
@@ -241,6 +244,11 @@ TEST(RemoteCollectors, ARolloutThatIsNotFiniteSendsItsCollectorAwayAndTheRunGoes
   ASSERT_TRUE(wrong.is_given_work());
   wrong.send_rollout(learning, NAN);
   EXPECT_NE(wrong.why_sent_away().find("a reward that is not finite"), std::string::npos);
+  Scripted cut(learning);
+  ASSERT_TRUE(cut.is_given_work());
+  cut.send_rollout(learning, 1, NAN);
+  EXPECT_NE(cut.why_sent_away().find("a value of a last observation that is not finite"),
+            std::string::npos);
   Scripted right(learning);
   ASSERT_TRUE(right.is_given_work());
   right.send_rollout(learning, 1);

@@ -134,6 +134,13 @@ void check_finite(collect::Rollout& rollout) {
   check("reward", rollout.reward());
   check("value", rollout.value());
   check("log-probability", rollout.logp());
+  for (std::size_t i = 0; rollout.ends_are_replaced() && i < valid.size(); ++i) {
+    const bool its_own =
+        valid[i] != 0 && rollout.truncated()[i] != 0 && rollout.terminated()[i] == 0;
+    if (its_own && !std::isfinite(rollout.next_value()[i]))
+      throw Error(fmt::format("a rollout with a value of a last observation that is not finite: {}",
+                              rollout.next_value()[i]));
+  }
   for (const shm::TensorView& leaf : rollout.obs()) {
     if (leaf.row.dtype != shm::DType::kF32) continue;
     const std::int64_t count = (leaf.rows + rollout.envs()) * leaf.row.numel();

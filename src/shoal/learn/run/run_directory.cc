@@ -78,7 +78,6 @@ bool take(int lock_fd) {
 }  // namespace
 
 RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
-  std::error_code error;
   if (mode == Mode::kResume && !fs::exists(find_directory(last())))
     throw InvalidArgument(
         fmt::format("{} holds no run to resume: there is no {}", path_.string(), last().string()));
@@ -86,8 +85,7 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
     throw InvalidArgument(fmt::format(
         "{} already holds a run: go on with it by resume=True, or choose another directory",
         path_.string()));
-  fs::create_directories(path_, error);
-  if (error) throw SystemError("make the directory " + path_.string(), error.value());
+  make_directories(path_);
   lock_fd_ = open_or_throw(path_ / "lock", O_RDWR | O_CREAT);
   if (!take(lock_fd_)) {
     ::close(lock_fd_);

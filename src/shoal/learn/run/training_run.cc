@@ -102,13 +102,18 @@ double rest_between_saves(double every, double took) noexcept {
 }
 
 TrainingRun::TrainingRun(TrainSetup setup, TrainJournal& journal)
-    : setup_(checked(std::move(setup))), journal_(journal), learner_(make_its_learner()) {
-  if (group() == nullptr || group()->rank() == 0)
-    directory_.emplace(setup_.run_directory,
-                       setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew);
+    : setup_(checked(std::move(setup))), journal_(journal) {
+  LearnerState saved;
+  if (setup_
+          .resume) {  // before the learner takes the memory of its replay: what the file takes is free by then
+    open_directory();
+    saved = read_checkpoint();
+  }
+  learner_ = make_its_learner();
+  if (!setup_.resume) open_directory();
   if (setup_.envs) envs_.emplace(setup_.envs);
   last_.episode_return_mean = last_.episode_length_mean = std::numeric_limits<double>::quiet_NaN();
-  if (setup_.resume) load();
+  if (setup_.resume) load(std::move(saved));
   json config = setup_.about;
   config["config"] = to_flat_json(setup_.config);
   if (directory_) directory_->write_config(std::move(config));
@@ -136,9 +141,35 @@ std::unique_ptr<Learner> TrainingRun::make_its_learner() {
 
 double TrainingRun::seconds() const { return earlier_seconds_ + os::seconds_since(started_); }
 
-void TrainingRun::load() {
+void TrainingRun::open_directory() {
+  if (group() == nullptr || group()->rank() == 0)
+    directory_.emplace(setup_.run_directory,
+                       setup_.resume ? RunDirectory::Mode::kResume : RunDirectory::Mode::kNew);
+}
+
+/// Into `checkpoint_`, but for what is returned.
+LearnerState TrainingRun::read_checkpoint() {
   if (directory_) checkpoint_ = Checkpoint::read(last(), Checkpoint::Part::kAll);
   if (group() != nullptr) checkpoint_ = share(*group(), std::move(checkpoint_));
+  LearnerState learner = learner_state_of(*checkpoint_);
+  checkpoint_->optimizer = {};
+  return learner;
+}
+
+/// What the options say otherwise than those of the checkpoint, but for how long the run goes on.
+std::string TrainingRun::told_anew() const {
+  std::string differs;
+  const json told = to_flat_json(setup_.config);
+  for (const auto& [name, value] : checkpoint_->state.at("config").items()) {
+    const auto now = told.find(name);
+    if (now == told.end() || *now == value || name == "pause_at_step" || name == "total_steps")
+      continue;
+    differs += fmt::format("; its run had {} = {}, not {}", name, value.dump(), now->dump());
+  }
+  return differs;
+}
+
+void TrainingRun::load(LearnerState learner) {
   const auto fail = [&](const std::string& what) {
     throw CorruptFile(fmt::format("{}: cannot resume: {}", last().string(), what));
   };
@@ -148,8 +179,6 @@ void TrainingRun::load() {
       fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
                        setup_.config.num_envs));
     if (state.at("iteration") != 0) {  // else it has reset its environments alone: it begins anew
-      LearnerState learner = learner_state_of(*checkpoint_);
-      checkpoint_->optimizer = {};  // a replay takes memory once less
       if (group() != nullptr) take_part(range_of(setup_), learner, checkpoint_->envs);
       learner_->load_state(learner);
     }
@@ -174,7 +203,7 @@ void TrainingRun::load() {
   } catch (const json::exception& error) {
     fail(error.what());
   } catch (const InvalidArgument& error) {
-    fail(error.what());
+    fail(fmt::format("{}{}", error.what(), told_anew()));
   }
   session_start_step_ = learner_->steps();
   last_.steps = learner_->steps();

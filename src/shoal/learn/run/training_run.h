@@ -57,7 +57,10 @@ class TrainingRun {
   group::Group* group() const noexcept;  // nullptr: this process trains alone
   Orders orders(const std::stop_token& stop);
   std::filesystem::path last() const { return setup_.run_directory / "checkpoints" / "last"; }
-  void load();
+  void open_directory();
+  LearnerState read_checkpoint();
+  void load(LearnerState learner);
+  std::string told_anew() const;
   void place_environments();
   void iterate();
   void limit_replay();
