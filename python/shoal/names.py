@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ def names_of(
         package: its import path.
         own: the module of each of its names, or "module:name" where it has another name there.
         peers: modules of the library, in the order in which they are searched.
-        needs: what the ModuleNotFoundError says where the library is not installed.
+        needs: what the ModuleNotFoundError says where the library is not installed, for every public name. An AttributeError's
+            text would be lost: `from package import name` says only that it cannot import it.
         roots: top-level modules whose absence means that; by default those of `peers`.
     """
     missing = set(roots) or {peer.partition(".")[0] for peer in peers}
@@ -48,9 +50,12 @@ def names_of(
             try:
                 module = importlib.import_module(peer)
             except ModuleNotFoundError as error:
-                if (error.name or "").partition(".")[0] not in missing:
+                if not needs or (error.name or "").partition(".")[0] not in missing:
                     raise
-                raise AttributeError(f"{text}; {needs}") from error
+                # `from package import module` asks here first, and looks for the module after an AttributeError alone.
+                if importlib.util.find_spec(f"{package}.{name}") is not None:
+                    raise AttributeError(text) from None
+                raise ModuleNotFoundError(needs, name=error.name) from error
             if hasattr(module, name):
                 return getattr(module, name)
         raise AttributeError(text)

@@ -314,3 +314,56 @@ def test_a_reset_that_loses_an_environment_returns_the_first_observation_of_a_ne
     observations, _, _, truncated, _ = envs.step([0, 0])
     assert observations.tolist() == [[1, 1]] * 2 and not truncated.any()
     envs.close()
+
+
+class SayingEnv(LostEnv):
+    """Says one thing at a reset, and another at a step; the options of a reset beside it. Its episodes last two steps."""
+
+    def __init__(self, at_reset: Any = None, at_step: Any = None) -> None:
+        super().__init__()
+        self.length = 2
+        self.at_reset, self.at_step = at_reset, at_step
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, _ = super().reset(seed=seed, options=options)
+        return observation, {"o": options, "said": self.at_reset}
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        return *result, {"said": self.at_step}
+
+
+def test_a_lost_environment_is_begun_again_without_options_as_one_that_ended() -> None:
+    """Those in the places of lost ones were given {} and the others None, whose infos cannot be joined."""
+    envs = AsyncVectorEnv([SayingEnv] * 2, on_fault=RESTART)
+    assert envs.reset(options={"x": 1})[1]["o"]["x"].tolist() == [1, 1]
+    envs.step([0, 0])
+    _, _, terminated, truncated, infos = envs.step([0, 1])
+    assert (terminated.tolist(), truncated.tolist()) == ([True, False], [False, True])
+    assert infos["o"].tolist() == [None, None] and infos["_o"].all()
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("at_reset", "at_step", "expected"),
+    [
+        (0.5, 3, [3, 0.5]),
+        (1, True, [True, 1]),
+        ("begun", 3, [3, "begun"]),
+        ({"x": 1, "y": {"z": 2.5}}, 3, [3, {"x": 1, "y": {"z": 2.5}}]),
+        (0.5, {"x": 1}, [{"x": 1}, 0.5]),
+        (None, {"x": 1}, [{"x": 1}, None]),
+        ([1, 2], [3], [[3], [1, 2]]),
+    ],
+)
+def test_infos_of_two_kinds_are_objects_where_an_environment_is_lost(
+    at_reset: Any, at_step: Any, expected: Any
+) -> None:
+    """A float was written into an array of ints, and a dict could not be joined."""
+    values = [np.array(value) if isinstance(value, list) else value for value in (at_reset, at_step)]
+    envs = AsyncVectorEnv([lambda: SayingEnv(*values)] * 2, on_fault=RESTART)
+    envs.reset()
+    said = envs.step([0, 1])[4]["said"]
+    assert said.dtype == object and [np.asarray(one).tolist() for one in said] == expected
+    assert [type(one) for one in said if isinstance(one, dict)] == [dict for one in expected if isinstance(one, dict)]
+    envs.close()

@@ -417,8 +417,63 @@ def test_native_environments_have_ids_in_gymnasium(
     envs.reset(seed=0)
     envs.step(envs.action_space.sample())
     envs.close()
-    compat.unregister()
-    assert ("shoal/CartPole-v1" in known) is single
+    for _ in range(2):
+        gymnasium.make("shoal/CartPole-v1").close()
+        compat.unregister()
+
+
+def test_native_ids_are_known_to_make_whichever_is_first() -> None:
+    """register() before `import shoal.envs` made them ids without an environment."""
+    program = (
+        "import gymnasium, shoal.compat.gymnasium as compat\n"
+        "compat.register()\n"
+        "import shoal.envs\n"
+        "print(gymnasium.make('shoal/CartPole-v1').spec.id)\n"
+        "compat.unregister()\n"
+        "print(gymnasium.make('shoal/CartPole-v1').spec.id)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "shoal/CartPole-v1\n" * 2), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"n_workers": 2}, "has no argument 'n_workers'. Did you mean 'num_workers'"),
+        ({"vector_kwargs": {}}, "arguments of make_vec"),
+        ({"unknown": 2}, "has no argument 'unknown'"),
+        ({"num_envs": 4}, "takes no num_envs"),
+    ],
+)
+def test_arguments_that_make_vec_has_not_are_refused_at_once(
+    registered: Any, arguments: dict[str, Any], text: str
+) -> None:
+    before = gymnasium.spec("CartPole-v1").vector_entry_point
+    with pytest.raises(TypeError, match=text):
+        registered("CartPole-v1", **arguments)
+    assert gymnasium.spec("CartPole-v1").vector_entry_point == before
+
+
+def test_what_is_registered_for_the_environments_goes_beside_what_the_call_says(registered: Any) -> None:
+    registered("CartPole-v1", num_workers=0, env_kwargs={"sutton_barto_reward": True, "max_episode_steps": 9})
+    envs = gymnasium.make_vec("CartPole-v1", 1, max_episode_steps=2)
+    envs.reset(seed=1)
+    assert [envs.step(np.zeros(1, np.int64))[1:4] for _ in range(2)] == [
+        ([0.0], [False], [False]),
+        ([0.0], [False], [True]),
+    ]
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    "argument", [{"wrappers": [gymnasium.wrappers.TimeAwareObservation]}, {"vector_kwargs": {"copy": False}}]
+)
+def test_wrappers_and_vector_kwargs_need_a_mode_where_an_id_is_registered(registered: Any, argument: Any) -> None:
+    """As docs/migrating/gymnasium.md says."""
+    registered("Acrobot-v1", num_workers=0)
+    with pytest.raises(gymnasium.error.Error, match=next(iter(argument))):
+        gymnasium.make_vec("Acrobot-v1", 2, **argument)
+    gymnasium.make_vec("Acrobot-v1", 2, vectorization_mode="sync", **argument).close()
 
 
 def test_an_unknown_id_cannot_be_registered(registered: Any) -> None:

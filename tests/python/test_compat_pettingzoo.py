@@ -170,6 +170,67 @@ def test_what_does_not_go_is_refused_with_what_to_write(make_vec: Any) -> None:
         envs.step(np.zeros(5, np.int64))
 
 
+class InTurns(Meadow):
+    """As PettingZoo's AECEnv."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.agents = self.possible_agents
+
+    def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
+        yield from self.agents
+
+
+class Vectorised(gymnasium.vector.VectorEnv):
+    """As SuperSuit's MarkovVectorEnv."""
+
+    num_envs = 3
+
+
+class Alone(gymnasium.Env):
+    """Of one player."""
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (InTurns, r"InTurns is an AEC environment.*aec_to_parallel\("),
+        (Vectorised, "Vectorised is a vector environment.*Give make_vec the parallel environment's function itself"),
+        (Alone, "Alone is a Gymnasium environment, and no PettingZoo environment"),
+    ],
+)
+def test_environments_of_other_kinds_are_refused(make_vec: Any, kind: type, words: str, num_workers: int) -> None:
+    with pytest.raises(TypeError, match=words):
+        make_vec(lambda: kind(), 2, num_workers=num_workers)
+    with pytest.raises(TypeError, match=words):
+        make_vec(kind(), 2, num_workers=num_workers)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, "it returned None"),
+        ({"sheep_0": 1}, "it returned one dict"),
+        (({}, {}, {}), "it returned 3 values: dict, dict, dict"),
+        (({}, None), "it returned 2 values: dict, NoneType"),
+        (np.zeros(2), "it returned a ndarray"),
+    ],
+)
+def test_a_reset_that_returns_no_pair_of_dicts_is_named(make_vec: Any, returned: Any, words: str) -> None:
+    class Old(Meadow):
+        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return returned
+
+    envs = make_vec(Old, 1, num_workers=0)
+    with pytest.raises(TypeError, match=rf"Old.reset\(\) returns a pair of dicts.*{words}"):
+        envs.reset()
+
+
+def test_supersuits_number_of_processes_has_another_name_here(make_vec: Any) -> None:
+    with pytest.raises(TypeError, match="no argument 'num_cpus', which is SuperSuit's: write num_workers=2"):
+        make_vec(Meadow, 4, num_cpus=2)
+
+
 class Marsh(Meadow):
     """Action 2 of its first agent ends its process."""
 
@@ -456,6 +517,95 @@ def test_a_reset_for_stable_baselines3_waits_for_a_step_that_ctrl_c_has_left(opt
     assert envs.reset()["seen"][:, 0].tolist() == [1.0] * 4
     paid = [2.0] * 4 if isinstance(options, dict) else [1.0, 1.0, 3.0, 3.0]
     assert envs.step(np.zeros(4, np.int64))[1].tolist() == paid
+    envs.close()
+
+
+SB3_CALLS = {
+    "has_attr": ("at",),
+    "get_attr": ("at",),
+    "set_attr": ("late", 0),
+    "env_method": ("render",),
+    "get_images": (),
+}
+
+
+@pytest.mark.parametrize("name", SB3_CALLS)
+def test_every_call_for_stable_baselines3_waits_for_a_step_that_ctrl_c_has_left(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    envs = pettingzoo.make_vec(Gated, 2, num_workers=2, base_class="stable_baselines3", env_kwargs={"folder": tmp_path})
+    envs.reset()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(np.ones(4, np.int64))
+    (tmp_path / "gate").touch()
+    getattr(envs, name)(*SB3_CALLS[name])
+    assert envs.get_attr("at") == [1] * 4
+    observations, _, dones, infos = envs.step(np.ones(4, np.int64))
+    assert observations["seen"][:, 0].tolist() == [3.0] * 4 and dones.tolist() == [True, False] * 2
+    assert infos[0]["episode"]["r"] == 2.0 and infos[0]["episode"]["l"] == 2  # the step that was left counts
+    envs.close()
+
+
+def test_an_episode_that_ends_in_a_step_that_ctrl_c_has_left_is_followed_by_the_next(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    envs = pettingzoo.make_vec(Gated, 2, num_workers=2, base_class="stable_baselines3", env_kwargs={"folder": tmp_path})
+    (tmp_path / "gate").touch()
+    envs.reset()
+    for _ in range(2):
+        envs.step(np.ones(4, np.int64))
+    (tmp_path / "gate").unlink()
+    (tmp_path / "begun").unlink()
+    with interrupted_once_there(tmp_path / "begun"):
+        envs.step(np.ones(4, np.int64))
+    (tmp_path / "gate").touch()
+    observations, rewards, dones, infos = envs.step(np.ones(4, np.int64))
+    assert observations["seen"][:, 0].tolist() == [2.0] * 4 and rewards.tolist() == [1.0] * 4 and not dones.any()
+    assert all(info["acted"] for info in infos)
+    *_, infos = envs.step(np.ones(4, np.int64))
+    assert infos[0]["episode"]["r"] == 2.0 and infos[0]["episode"]["l"] == 2
+    envs.close()
+
+
+class Broken(Meadow):
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        raise OSError("broken")
+
+
+def test_calls_for_stable_baselines3_have_the_callers_names() -> None:
+    pytest.importorskip("stable_baselines3")
+    envs = pettingzoo.make_vec(Broken, 2, num_workers=2, base_class="stable_baselines3")
+    with pytest.raises(IndexError, match=r"^AgentsVecEnv.get_attr\(\): there is no environment 9"):
+        envs.get_attr("at", indices=9)
+    envs.reset()
+    with pytest.raises(OSError, match="broken"):
+        envs.step(np.zeros(6, np.int64))
+    for name in ("has_attr", "get_attr", "env_method"):
+        with pytest.raises(RuntimeError, match=f"^{name}: these environments are closed"):
+            getattr(envs, name)("at")
+    envs.close()
+
+
+class Fond(Meadow):
+    """Pays a tenth each step."""
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        seen, rewards, *others = super().step(actions)
+        return seen, dict.fromkeys(rewards, 0.1), *others
+
+
+def test_stable_baselines3_has_episodes_as_monitor_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("stable_baselines3")
+    clock = iter(range(0, 10**6, 7))
+    monkeypatch.setattr("shoal.compat.pettingzoo.agents_vec_env.time.perf_counter", lambda: float(next(clock)))
+    envs = pettingzoo.make_vec(Fond, 1, num_workers=0, base_class="stable_baselines3")
+    envs.reset()
+    told = []
+    for _ in range(6):
+        *_, infos = envs.step(np.zeros(3, np.int64))
+        told += [info["episode"] for info in infos if "episode" in info]
+    assert [episode["r"] for episode in told] == [0.2, 0.3, 0.3] * 2  # and not 0.30000000000000004
+    assert all([type(value) for value in episode.values()] == [float, int, float] for episode in told)
+    times = [episode["t"] for episode in told]
+    assert times == sorted(times) and times[-1] >= 2 * times[2]  # since they were made
     envs.close()
 
 

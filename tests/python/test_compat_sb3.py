@@ -402,6 +402,28 @@ def test_one_environment_twice_is_refused_in_the_peers_words() -> None:
         DummyVecEnv([CounterEnv], start_method="fork")
 
 
+def test_all_environments_are_closed_whatever_one_of_them_raises() -> None:
+    closed = []
+
+    class Env(CounterEnv):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def close(self) -> None:
+            closed.append(self.number)
+            if self.number != 1:
+                raise OSError("still busy")
+
+    envs = DummyVecEnv([functools.partial(Env, number) for number in range(3)])
+    with pytest.warns(UserWarning) as warned:
+        envs.close()
+    assert closed == [0, 1, 2] and len(warned) == 2
+    assert all(str(warning.message).endswith("raised OSError: still busy") for warning in warned)
+    if sys.version_info >= (3, 11):
+        assert [str(warning.message)[:13] for warning in warned] == ["environment 0", "environment 2"]
+
+
 def test_the_environments_are_there_to_be_changed() -> None:
     envs = DummyVecEnv([CounterEnv] * 2)
     assert envs.action_space is envs.envs[0].action_space

@@ -15,13 +15,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
 import shoal
-from sample_envs import TOLD_OF_DEATH, CounterEnv, GatedEnv, MortalEnv, SpaceEnv
+from interrupting import interrupted_once_there
+from sample_envs import TOLD_OF_DEATH, CounterEnv, FaultyEnv, GatedEnv, MortalEnv, SpaceEnv, TellingGatedEnv
 from shoal.compat.sb3 import SubprocVecEnv
 
 
@@ -155,6 +157,15 @@ def test_what_cannot_be_sent_is_named() -> None:
     envs.close()
 
 
+CALLS = [
+    ("has_attr", "steps"),
+    ("get_attr", "steps"),
+    ("set_attr", "length", 3),
+    ("env_method", "get_wrapper_attr", "steps"),
+    ("env_is_wrapped", gymnasium.Wrapper),
+]
+
+
 def test_calls_out_of_order_are_named(tmp_path: Path) -> None:
     envs = SubprocVecEnv([functools.partial(GatedEnv, tmp_path / "gate")] * 2)
     with pytest.raises(NoAsyncCallError, match="step_wait"):
@@ -164,8 +175,9 @@ def test_calls_out_of_order_are_named(tmp_path: Path) -> None:
     assert envs.waiting and not envs.closed
     with pytest.raises(AlreadyPendingCallError, match="step_async"):
         envs.step_async(np.array([0, 0]))
-    with pytest.raises(AlreadyPendingCallError):
-        envs.get_attr("steps")
+    for name, *arguments in CALLS:
+        with pytest.raises(AlreadyPendingCallError, match=f"Calling `{name}` while"):
+            getattr(envs, name)(*arguments)
     (tmp_path / "gate").touch()
     assert envs.reset().tolist() == [[2, 0], [2, 0]]  # the step is forgotten
     assert not envs.waiting and envs.step(np.array([0, 0]))[0].tolist() == [[2, 1], [2, 1]]
@@ -179,6 +191,78 @@ def test_calls_out_of_order_are_named(tmp_path: Path) -> None:
     for name in ("remotes", "work_remotes"):
         with pytest.raises(AttributeError, match=f"has no {name}.*env_method"):
             getattr(envs, name)
+
+
+def test_calls_after_a_failure_have_the_callers_names() -> None:
+    envs = SubprocVecEnv([CounterEnv, functools.partial(FaultyEnv, result=(0, 1.0, False, {}))])
+    envs.reset()
+    with pytest.raises(ValueError):
+        envs.step(np.array([0, 0]))
+    for name, *arguments in CALLS:
+        with pytest.raises(RuntimeError, match=f"^{name}: these environments are closed"):
+            getattr(envs, name)(*arguments)
+    envs.set_options({"a": 1})
+    with pytest.raises(RuntimeError, match="^reset: these environments are closed"):
+        envs.reset()
+    envs.close()
+
+
+def left_by_ctrl_c(envs: SubprocVecEnv, folder: Path) -> None:
+    """A step of TellingGatedEnvs, which goes on."""
+    envs.reset()
+    with interrupted_once_there(folder / "begun"):
+        envs.step(np.array([1, 0]))
+    assert envs.waiting
+    (folder / "gate").touch()
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
+def test_every_call_waits_for_a_step_that_ctrl_c_has_left(call: tuple[Any, ...], tmp_path: Path) -> None:
+    envs = SubprocVecEnv([functools.partial(TellingGatedEnv, tmp_path / "gate")] * 2)
+    left_by_ctrl_c(envs, tmp_path)
+    name, *arguments = call
+    getattr(envs, name)(*arguments)
+    assert not envs.waiting and envs.get_attr("steps") == [1, 1]
+    assert envs.step(np.array([0, 0]))[0].tolist() == [[1, 2], [1, 2]]
+    envs.close()
+
+
+@pytest.mark.parametrize("actions", [np.array([0, 0]), [0, 0]], ids=["array", "list"])
+def test_a_step_drops_the_one_that_ctrl_c_has_left(actions: Any, tmp_path: Path) -> None:
+    envs = SubprocVecEnv([functools.partial(TellingGatedEnv, tmp_path / "gate")] * 2)
+    left_by_ctrl_c(envs, tmp_path)
+    assert envs.step(actions)[0].tolist() == [[1, 2], [1, 2]]
+    envs.step_async(actions)
+    with pytest.raises(AlreadyPendingCallError):  # this one nobody has left
+        envs.get_attr("steps")
+    assert envs.step_wait()[0].tolist() == [[2, 0], [2, 0]]
+    envs.close()
+
+
+class BreakingEnv(TellingGatedEnv):
+    """Fails at action 1, behind the gate."""
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        if action == 1:
+            raise OSError("broken")
+        return result
+
+
+def test_what_a_step_that_ctrl_c_has_left_raises_is_raised_by_the_next_call(tmp_path: Path) -> None:
+    envs = SubprocVecEnv([functools.partial(BreakingEnv, tmp_path / "gate")] * 2)
+    left_by_ctrl_c(envs, tmp_path)
+    with pytest.raises(OSError, match="broken"):
+        envs.get_attr("steps")
+    envs.close()
+
+
+def test_an_environment_lost_in_a_step_that_ctrl_c_has_left_begins_anew(tmp_path: Path) -> None:
+    envs = SubprocVecEnv([functools.partial(BreakingEnv, tmp_path / "gate")] * 2, on_fault="restart")
+    left_by_ctrl_c(envs, tmp_path)
+    assert envs.get_attr("resets") == [1, 1]
+    assert envs.step(np.array([0, 0]))[0].tolist() == [[1, 1], [1, 2]]
+    envs.close()
 
 
 def test_an_environment_that_fails_to_close_is_a_warning() -> None:

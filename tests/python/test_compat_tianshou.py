@@ -236,6 +236,21 @@ def test_tuples_and_resets_of_another_kind_are_refused_in_the_peers_words(vector
     envs.close()
 
 
+def test_all_environments_of_this_process_are_closed_whatever_one_of_them_raises() -> None:
+    closed = []
+
+    class Env(CounterEnv):
+        def close(self) -> None:
+            closed.append(self)
+            if len(closed) == 1:
+                raise OSError("still busy")
+
+    envs = DummyVectorEnv([Env] * 2)
+    with pytest.warns(UserWarning, match="raised OSError: still busy"):
+        envs.close()
+    assert len(closed) == 2 and envs.is_closed
+
+
 def test_after_close_nothing_may_be_called(vector_env: Any) -> None:
     envs = vector_env([CounterEnv])
     envs.close()
@@ -250,7 +265,7 @@ def test_after_close_nothing_may_be_called(vector_env: Any) -> None:
     for call in calls:
         with pytest.raises(AssertionError, match="cannot be called after close"):
             call()
-    assert envs.is_closed
+    assert envs.is_closed and [worker.is_closed for worker in envs.workers] == [True]
 
 
 def test_wrong_numbers_of_actions_and_environments_are_refused(vector_env: Any) -> None:

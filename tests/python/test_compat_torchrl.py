@@ -324,6 +324,18 @@ def test_what_is_no_environment_is_named() -> None:
             ParallelEnv(1, lambda: held)
 
 
+def test_environments_are_refused_where_functions_are_needed() -> None:
+    """One was taken, and the first rollout() said what make_vec() would."""
+    env = GymEnv("CartPole-v1")
+    for given, name in ((env, "create_env_fn"), ([cartpole, env], r"create_env_fn\[1\]")):
+        with pytest.raises(
+            TypeError, match=rf"ParallelEnv\(\) takes functions.*{name} is .*write  lambda: GymEnv\(…\)"
+        ):
+            ParallelEnv(2, given)
+    with pytest.raises(TypeError, match="takes functions that make environments, create_env_fn is 'CartPole-v1'"):
+        ParallelEnv(2, "CartPole-v1")  # type: ignore[arg-type]  # that is the point
+
+
 # Leaving
 
 

@@ -231,5 +231,22 @@ def test_serial_environments_say_which_one_failed() -> None:
         assert any("environment 1" in note for note in raised.value.__notes__)
 
 
+def test_serial_environments_are_all_closed_whatever_one_of_them_raises() -> None:
+    closed: list[Any] = [None]
+
+    class Env(CounterEnv):
+        def close(self) -> None:
+            closed.append(self)
+            if len(closed) == 1:
+                raise OSError("still busy")
+
+    envs = SerialEnv(2, lambda: GymWrapper(Env()))
+    envs.reset()
+    closed.clear()  # TorchRL has closed one that it looked at
+    with pytest.warns(UserWarning, match="raised OSError: still busy"):
+        envs.close()
+    assert len({*map(id, closed)}) == 2 and envs.is_closed
+
+
 def cartpole_like() -> EnvBase:
     return GymWrapper(CounterEnv())

@@ -58,22 +58,31 @@ def test_its_own_names_go_first_and_what_is_found_is_kept(monkeypatch: pytest.Mo
     assert {"Both", "Older", "Theirs"} <= vars(package).keys()
 
 
-def test_without_the_library_only_its_names_are_missing() -> None:
+def test_without_the_library_every_public_name_says_what_to_install() -> None:
     program = """
 import sys
-sys.modules["tianshou"] = None
+sys.modules["tianshou"] = sys.modules["torchrl"] = None
 import shoal.compat.tianshou as package
-print(hasattr(package, "PettingZooEnv"))
-try:
-    package.SubprocVectorEnv
-except ModuleNotFoundError as error:
-    print(error)
+print(hasattr(package, "__wrapped__"))
+from shoal.compat.tianshou import slot
+for line in (
+    "package.SubprocVectorEnv",
+    "package.PettingZooEnv",
+    "from shoal.compat.tianshou import VectorEnvNormObs, SubprocVectorEnv",
+    "from shoal.compat.torchrl import TransformedEnv",
+):
+    try:
+        exec(line)
+    except ModuleNotFoundError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == [
+    lines = done.stdout.splitlines()
+    assert lines[:4] == [
         "False",
-        "shoal.compat.tianshou needs tianshou:  pip install 'shoal[tianshou]'",
+        *["shoal.compat.tianshou needs tianshou:  pip install 'shoal[tianshou]'"] * 3,
     ], done.stderr
+    assert lines[4].startswith("shoal.compat.torchrl needs TorchRL:  pip install 'shoal[torchrl]'"), lines
 
 
 def test_a_library_that_would_replace_an_installed_torch_says_so() -> None:

@@ -18,7 +18,7 @@ __all__ = ["load_plugin", "register"]
 def register() -> None:
     """Makes every native id known to `gymnasium.make`. Importing this module has called it once.
 
-    load_plugin() calls it for what the plug-in registers.
+    load_plugin() calls it for what the plug-in registers, and shoal.compat.gymnasium.register() first of all.
     """
     from gymnasium.envs import registration
 

@@ -61,6 +61,7 @@ _LIST = [
     Row("ppo", "LunarLander-v3", LANDER, target=200),
     Row("ppo", "SegmentedWorld-v0", "shoal/SegmentedWorld-v0", hours=0.1),
     Row("ppo", "sb3", CARTPOLE, steps=100_000, target=475),
+    *(Row("ppo", "sb3", task, steps=1_000_000, hours=0.3) for task in (CHEETAH, HOPPER, WALKER)),
     Row("ppo", "cleanrl", CARTPOLE, target=475),
     Row("ppo", "HalfCheetah-v5", CHEETAH, hours=0.2),
     Row("ppo", "Hopper-v5", HOPPER, hours=0.2),

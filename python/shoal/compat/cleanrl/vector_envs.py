@@ -16,7 +16,7 @@ from shoal.compat import gymnasium as compat
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.infos import Entry
 from shoal.vector.options import WorkerOptions
-from shoal.vector.seeding import LastSeeds
+from shoal.vector.seeding import CheckedSeeds, LastSeeds
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
@@ -68,7 +68,8 @@ def _with_finals(
 
 
 def _joined(infos: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Batched infos of two calls as those of one: what `more` says where `infos` say nothing."""
+    """Batched infos of two calls as those of one: what `more` says where `infos` say nothing. Values of two kinds are an array of
+    objects, as what is no number is."""
     joined = dict(infos)
     for key, value in more.items():
         mask = more.get(f"_{key}")
@@ -77,13 +78,34 @@ def _joined(infos: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         if key not in infos:
             joined[key], joined[f"_{key}"] = value, mask
             continue
-        untold = mask & ~infos[f"_{key}"]
-        if isinstance(value, dict):
-            joined[key] = _joined(infos[key], value)
-        else:
-            joined[key][untold] = value[untold]
-        joined[f"_{key}"][untold] = True
+        own, told = infos[key], infos[f"_{key}"]
+        untold = mask & ~told
+        if isinstance(own, dict) and isinstance(value, dict):
+            joined[key] = _joined(own, value)
+        elif _is_alike(own, value):
+            own[untold] = value[untold]
+        elif untold.any():
+            joined[key] = np.full(len(mask), None, object)
+            for of, rows in ((own, told), (value, untold)):
+                for row in np.flatnonzero(rows).tolist():
+                    joined[key][row] = _of_row(of, row)
+        told[untold] = True
     return joined
+
+
+def _is_alike(own: Any, other: Any) -> bool:
+    """Whether rows of `other` can be written into `own`, as they are."""
+    if isinstance(own, dict) or isinstance(other, dict):
+        return False
+    return bool(own.dtype == other.dtype and own.shape == other.shape)
+
+
+def _of_row(values: Any, row: int) -> Any:
+    """What batched infos say of one environment."""
+    if not isinstance(values, dict):
+        return values[row]
+    masks = {key: values[f"_{key}"] for key in values if f"_{key}" in values}
+    return {key: _of_row(values[key], row) for key, mask in masks.items() if mask[row]}
 
 
 def _check_given(envs: VectorEnv, observation_space: Any, action_space: Any) -> None:
@@ -211,7 +233,15 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
         lost, self._lost = self._lost, {}
         mask = np.zeros(self.num_envs, np.bool_)
         mask[list(lost)] = True
-        super().reset_async(self._last_seeds.of_successors(lost), {"reset_mask": mask})
+        seeds = CheckedSeeds(self._last_seeds.of_successors(lost), None)
+        self._send_reset_arguments(None, seeds)
+        self._resets = mask
+        try:
+            self._io.reset_async(seeds.values, mask.view(np.uint8))
+        except KeyboardInterrupt:
+            self._keep_if_begun("reset")
+            raise
+        self._pending = "reset"
         return super().reset_wait()
 
     def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-__all__ = ["AgentsEnv"]
+__all__ = ["AgentsEnv", "check_parallel"]
 
 
 class AgentsEnv(gymnasium.Env[Any, Any]):
@@ -26,11 +26,13 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
         is_asked: whether ask() is answered.
 
     Raises:
+        TypeError: for an environment of another kind.
         ValueError: for agents whose spaces differ, and for spaces without arrays.
     """
 
     def __init__(self, make: Callable[..., Any], **env_kwargs: Any) -> None:
         self.env = make(**env_kwargs)
+        check_parallel(self.env)
         self.agents: list[Any] = list(getattr(self.env, "possible_agents", ()))
         self.single_observation_space = self._one_space("observation_space")
         self.single_action_space = self._one_space("action_space")
@@ -54,7 +56,13 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         own, self.reset_options = self.reset_options, None
-        observations, infos = self.env.reset(seed=seed, options=options if own is None else own)
+        returned = self.env.reset(seed=seed, options=options if own is None else own)
+        if not _is_pair_of_dicts(returned):
+            raise TypeError(
+                f"{type(self.env).__name__}.reset() returns a pair of dicts, observations and infos by agent, in PettingZoo's "
+                f"parallel interface; it returned {_kind_of(returned)}"
+            )
+        observations, infos = returned
         return self._told(observations, {}, {}, {}), self._infos(infos)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -121,6 +129,39 @@ class AgentsEnv(gymnasium.Env[Any, Any]):
     def _infos(self, infos: Mapping[Any, Any]) -> dict[str, Any]:
         said = [(row, dict(infos[agent])) for row, agent in enumerate(self.agents) if infos.get(agent)]
         return {"of": said} if said else {}
+
+
+def check_parallel(env: Any) -> None:
+    """Raises TypeError for an environment of another kind, with what to write in its place."""
+    name = type(getattr(env, "unwrapped", env)).__name__
+    if callable(getattr(env, "agent_iter", None)):
+        raise TypeError(
+            f"{name} is an AEC environment, whose agents act in turns; rows of agents act at the same time. Give make_vec "
+            "lambda: pettingzoo.utils.conversions.aec_to_parallel(env()), where env makes it"
+        )
+    if hasattr(env, "possible_agents"):
+        return
+    if isinstance(env, gymnasium.vector.VectorEnv) or hasattr(env, "num_envs"):
+        raise TypeError(
+            f"{name} is a vector environment, and make_vec makes one. Give make_vec the parallel environment's function itself: "
+            "what SuperSuit's pettingzoo_env_to_vec_env_v1 and concat_vec_envs_v1 do is done here"
+        )
+    if isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"{name} is a Gymnasium environment, and no PettingZoo environment: it has no agents. shoal.make_vec steps those"
+        )
+
+
+def _is_pair_of_dicts(returned: Any) -> bool:
+    return isinstance(returned, tuple | list) and len(returned) == 2 and all(isinstance(of, Mapping) for of in returned)
+
+
+def _kind_of(returned: Any) -> str:
+    if isinstance(returned, Mapping):
+        return "one dict"
+    if isinstance(returned, tuple | list):
+        return f"{len(returned)} values: {', '.join(type(value).__name__ for value in returned)}"
+    return "None" if returned is None else f"a {type(returned).__name__}"
 
 
 def _check_arrays(space: gymnasium.Space[Any], which: str) -> None:

@@ -27,6 +27,8 @@ class AgentsVecEnv(VecEnv):
     The step after which no agent of an environment is left, or which meets a time limit, returns the next episode's first
     observations; rows that had gone before are done once more then, without "episode".
 
+    A call that Ctrl-C has left under way is waited for by the next one, which drops what comes of it.
+
     Attributes:
         envs: the environments as Gymnasium has them, a `ParallelVectorEnv`.
 
@@ -40,17 +42,20 @@ class AgentsVecEnv(VecEnv):
         self._actions: Any = None
         self._tells_options = False  # whether environments may have options of a reset before
         self._alive = np.zeros(envs.num_envs, np.bool_)
-        self._begun, self._returns = np.zeros(envs.num_envs), np.zeros(envs.num_envs)
+        self._made_at = time.perf_counter()
+        self._returns = np.zeros(envs.num_envs)
         self._lengths = np.zeros(envs.num_envs, np.int64)
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> Any:
         """Environment i gets the seed of `seed()` plus i, and the options of its first agent."""
-        observations, said = self.envs.reset_rows(self._seeds[0], self._common_options())
+        options = self._common_options()
+        self._begin(np.ones(self.num_envs, np.bool_))
+        observations, said = self.envs.reset_rows(self._seeds[0], options)
+        self._alive = self.envs.alive
         self._tells_options = False
         self._reset_seeds()
         self._reset_options()
-        self._begin(np.ones(self.num_envs, np.bool_))
         self.reset_infos = self._infos_of_rows(said)
         return observations
 
@@ -58,8 +63,25 @@ class AgentsVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        self._finish_interrupted()
+        return self._result_of(*self.envs.step_rows(self._actions))
+
+    def _finish_interrupted(self) -> None:
+        result = self.envs.finish_interrupted()
+        if result is not None:
+            self._result_of(*result)
+        self._alive = self.envs.alive
+
+    def _result_of(
+        self,
+        observations: Any,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        said: dict[str, Any],
+    ) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Of step_rows(), after which environments without agents begin an episode."""
         acted = self._alive
-        observations, rewards, terminated, truncated, said = self.envs.step_rows(self._actions)
         alive = self.envs.alive
         infos = self._infos_of_rows(said)
         dones = terminated | truncated
@@ -69,19 +91,20 @@ class AgentsVecEnv(VecEnv):
             info["acted"] = bool(acted[row])
             info["TimeLimit.truncated"] = bool(truncated[row] and not terminated[row])
             if dones[row]:
-                seconds = round(time.perf_counter() - self._begun[row], 6)
-                info["episode"] = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": seconds}
+                seconds = round(time.perf_counter() - self._made_at, 6)
+                info["episode"] = {"r": round(float(self._returns[row]), 6), "l": int(self._lengths[row]), "t": seconds}
         over = ~alive.reshape(-1, len(self.envs.agents)).any(1)
         of_over = np.repeat(over, len(self.envs.agents))
         dones |= of_over
         for row in np.flatnonzero(dones).tolist():
             infos[row]["terminal_observation"] = _row_of(observations, row)
+        self._begin(of_over | (alive & ~acted))
         if over.any():
             observations, said = self.envs.reset_rows(None, {"reset_mask": over})
             for row, info in enumerate(self._infos_of_rows(said)):
                 if of_over[row]:
                     self.reset_infos[row] = info
-        self._begin(of_over | (self.envs.alive & ~acted))
+        self._alive = self.envs.alive
         return observations, rewards, dones, infos
 
     def close(self) -> None:
@@ -89,32 +112,39 @@ class AgentsVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         """One of each environment."""
+        self._finish_interrupted()
         return self.envs.render()
 
     def has_attr(self, attr_name: str) -> bool:
         """Whether all parallel environments have it, also where it could not leave its process."""
-        return all(self._ask(None, "has", attr_name))
+        return all(self._ask("has_attr", None, "has", attr_name))
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Of the row's parallel environment."""
-        return self._ask(indices, "get", attr_name)
+        return self._ask("get_attr", indices, "get", attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        self._ask(indices, "set", attr_name, value)
+        self._ask("set_attr", indices, "set", attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
         """Calls it once of each environment of which a row is named."""
-        return self._ask(indices, "call", method_name, method_args, method_kwargs)
+        return self._ask("env_method", indices, "call", method_name, method_args, method_kwargs)
 
     def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: Any = None) -> list[bool]:
         """True of `Monitor`, whose "episode" infos have; False of others."""
-        return [wrapper_class is Monitor] * len(rows_of(indices, self.num_envs, "env_is_wrapped()"))
+        return [wrapper_class is Monitor] * len(
+            rows_of(indices, self.num_envs, f"{type(self).__name__}.env_is_wrapped()")
+        )
 
-    def _ask(self, indices: Any, how: str, name: str, *arguments: Any) -> list[Any]:
+    def _ask(self, asked_by: str, indices: Any, how: str, name: str, *arguments: Any) -> list[Any]:
         count = len(self.envs.agents)
-        rows = rows_of(indices, self.envs.num_envs, f"{name}: rows of {type(self).__name__}")
+        rows = rows_of(indices, self.envs.num_envs, f"{type(self).__name__}.{asked_by}()")
         asked = {row // count for row in rows}
+        self._finish_interrupted()
         vector_env = self.envs.vector_env
+        vector_env._check_idle(asked_by)
+        if vector_env._group is None:
+            vector_env._engine.require_open(asked_by)
         vector_env.set_attr("is_asked", [i in asked for i in range(vector_env.num_envs)])
         answers = vector_env.call("ask", how, name, *arguments)
         return [answers[row // count] for row in rows]
@@ -136,8 +166,7 @@ class AgentsVecEnv(VecEnv):
 
     def _begin(self, rows: np.ndarray) -> None:
         """Episodes of `rows`."""
-        self._begun[rows], self._returns[rows], self._lengths[rows] = time.perf_counter(), 0.0, 0
-        self._alive = self.envs.alive
+        self._returns[rows], self._lengths[rows] = 0.0, 0
 
     def _infos_of_rows(self, said: dict[str, Any]) -> list[dict[str, Any]]:
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]

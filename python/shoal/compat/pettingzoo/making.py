@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gymnasium.vector import AutoresetMode
 
 from shoal.compat.arguments import factory_of, positive
-from shoal.compat.pettingzoo.agents_env import AgentsEnv
+from shoal.compat.pettingzoo.agents_env import AgentsEnv, check_parallel
 from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv
 from shoal.vector.make import make_vec as make_shoal_vec
 
@@ -63,8 +64,10 @@ def make_vec(
 
     Raises:
         ValueError: for agents whose spaces differ.
-        TypeError: for an environment where a function is needed.
+        TypeError: for an environment where a function is needed, for environments of other kinds, and for unknown options.
     """
+    if not inspect.isclass(parallel_env):
+        check_parallel(parallel_env)
     parallel_env = factory_of(parallel_env, "make_vec", "parallel_env")
     num_envs = positive(num_envs, "make_vec(num_envs=…)")
     for_sb3 = base_class == "stable_baselines3"
@@ -75,6 +78,10 @@ def make_vec(
     if for_sb3 and "drop" in (on_fault := options.get("on_fault"), getattr(on_fault, "on_fault", None)):
         raise ValueError("make_vec(on_fault='drop'): Stable-Baselines3 learns from all rows; take 'restart'")
     autoreset_mode = autoreset_mode or ("disabled" if for_sb3 else "next_step")
+    if "num_cpus" in options:
+        raise TypeError(
+            f"make_vec() has no argument 'num_cpus', which is SuperSuit's: write num_workers={options['num_cpus']!r}"
+        )
     for name in ("frame_stack", "reward_clip", "episode_statistics", "batch_size", "cohorts", "max_in_flight", "pool"):
         if options.get(name):
             raise ValueError(f"make_vec({name}=…) knows no agents: leave it out, or do it in parallel_env")

@@ -50,6 +50,7 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._alive = np.zeros((vector_env.num_envs, len(self.agents)), np.bool_)
         self._resets = vector_env.autoreset_mode is not AutoresetMode.DISABLED
         self._over = np.zeros(vector_env.num_envs, np.bool_)  # environments that the caller has to reset
+        self._resets_of: Any = slice(None)  # environments of the last reset
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every environment.
@@ -68,8 +69,12 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def reset_rows(self, seed: Any, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         """As reset(), with the infos that the environments gave, whose agents' own are those of said_by_row()."""
-        told, infos = self.vector_env.reset(seed=seed, options=options)
-        rows = (options or {}).get("reset_mask", slice(None))
+        self._resets_of = (options or {}).get("reset_mask", slice(None))
+        return self._rows_of_reset(self.vector_env.reset(seed=seed, options=options))
+
+    def _rows_of_reset(self, result: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+        told, infos = result
+        rows = self._resets_of
         self._over[rows] = False
         self._alive[rows] = told["alive"][rows]
         self._alive[self._away(infos)[0]] = False
@@ -77,7 +82,21 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def step_rows(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """As step(), with infos as those of reset_rows()."""
-        told, _, *flags, infos = self.vector_env.step(self._by_env(self.single_action_space, actions))
+        return self._rows_of_step(self.vector_env.step(self._by_env(self.single_action_space, actions)))
+
+    def finish_interrupted(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None:
+        """Waits for a call that Ctrl-C has left under way, if there is one; the result of step_rows() where it was a step. What
+        it raises is raised. For Shoal's own use."""
+        vector_env, result = self.vector_env, None
+        if vector_env._interrupted and vector_env._pending == "step":
+            result = self._rows_of_step(vector_env.step_wait())
+        elif vector_env._interrupted and vector_env._pending == "reset":
+            self._rows_of_reset(vector_env.reset_wait())
+        vector_env.finish_interrupted()
+        return result
+
+    def _rows_of_step(self, result: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        told, _, *flags, infos = result
         rewards = told["reward"].copy()
         terminated, truncated, alive = (told[key].astype(np.bool_) for key in ("terminated", "truncated", "alive"))
         away, lost = self._away(infos)

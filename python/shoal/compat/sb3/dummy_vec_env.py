@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv as PeersDummyVecEnv
 from stable_baselines3.common.vec_env.util import dict_to_obs
 
 from shoal.compat.arguments import factories_of, rows_of
+from shoal.compat.closing import WarnsAtClose
 
 __all__ = ["DummyVecEnv"]
 
@@ -21,14 +22,15 @@ _NEVER_CHANGE = frozenset(
 )
 
 
-class DummyVecEnv(PeersDummyVecEnv):
+class DummyVecEnv(WarnsAtClose, PeersDummyVecEnv):
     """Steps environments one after the other, in the caller's process.
 
     Takes the place of `stable_baselines3.common.vec_env.DummyVecEnv`, and is one. Unlike it:
 
     - `terminal_observation` is copied before the environment is reset, which may use its buffer again;
     - results are made anew instead of copied;
-    - an environment's exception says which environment it was.
+    - an environment's exception says which environment it was;
+    - close() closes all environments, and what they raise there is a warning.
     """
 
     buf_obs: OrderedDict[Any, np.ndarray]
@@ -67,6 +69,17 @@ class DummyVecEnv(PeersDummyVecEnv):
     def reset(self) -> Any:
         self._make_room()
         return super().reset()
+
+    def close(self) -> None:
+        failures: list[BaseException] = []
+        for i, env in enumerate(self.envs):
+            try:
+                env.close()
+            except BaseException as error:
+                if hasattr(error, "add_note"):
+                    error.add_note(f"environment {i}: close()")
+                failures.append(error)
+        self._tell_close_failures(failures)
 
     def _make_room(self) -> None:
         """The arrays of the last result are the caller's."""

@@ -22,8 +22,9 @@ __all__ = ["Rows", "Said"]
 _CLOSE_TIMEOUT = 60.0
 """Seconds for environments to close; the peer waits for ever."""
 
-_NAMES = {"has": "has_attr()", "get": "get_attr()", "set": "set_attr()", "call_method": "env_method()"}
-_NAMES["is_wrapped"] = "env_is_wrapped()"
+_ASKED_BY = {"has": "has_attr", "get": "get_attr", "set": "set_attr", "call_method": "env_method"}
+_ASKED_BY["is_wrapped"] = "env_is_wrapped"
+"""What callers know the methods of a SlotGroup by."""
 
 
 class Said(NamedTuple):
@@ -41,7 +42,10 @@ class Said(NamedTuple):
 
 
 class Rows(WarnsAtClose, VectorEnv):
-    """A VectorEnv in same-step mode whose infos are not batched: `Said`, or `{}` where there is nothing to say."""
+    """A VectorEnv in same-step mode whose infos are not batched: `Said`, or `{}` where there is nothing to say.
+
+    A call that Ctrl-C has left under way is waited for by the next one, which drops what comes of it.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -62,6 +66,26 @@ class Rows(WarnsAtClose, VectorEnv):
         if self.closed:
             raise ClosedEnvironmentError(f"{call}: this SubprocVecEnv is closed")
 
+    def _check_idle(self, call: str) -> None:
+        if not self.closed:
+            self.finish_interrupted()
+        super()._check_idle(call)
+
+    def finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
+        """As a VectorEnv does; and an episode begins in the new environments that are in the places of lost ones."""
+        if not self._interrupted or self._pending not in ("step", "reset"):
+            super().finish_interrupted(options)
+            return
+        result: Any = self.step_wait() if self._pending == "step" else self.reset_wait()
+        self._interrupted = False
+        said = result[-1]
+        while said and said.faults:
+            said = self.renew(said.faults)[-1]
+
+    def note_interrupt(self) -> None:
+        """Ctrl-C has left whatever is under way."""
+        self._interrupted = self._pending is not None
+
     def _infos(self, extra: int, batch: Any = None) -> Any:
         finals: dict[int, Any] = {}
         if extra & _core.EXTRA_FINAL:
@@ -79,10 +103,17 @@ class Rows(WarnsAtClose, VectorEnv):
         Raises:
             ValueError: for another number of actions than of environments; nothing has been stepped then.
         """
+        self._check_idle("step_async")
+        try:
+            self._begin_step(actions)
+        except KeyboardInterrupt:
+            self.note_interrupt()
+            raise
+
+    def _begin_step(self, actions: Any) -> None:
         if self._io.fits(actions):
             super().step_async(actions)
             return
-        self._check_idle("step_async")
         parts = list(actions)
         if len(parts) != self.num_envs:
             raise ValueError(f"step(): {len(parts)} actions for {self.num_envs} environments")
@@ -91,7 +122,11 @@ class Rows(WarnsAtClose, VectorEnv):
     def drop_step(self) -> None:
         """Waits for the step under way, if there is one, and forgets what came of it."""
         if self._pending is not None:
-            self._finish_pending(None)
+            try:
+                self._finish_pending(None)
+            except KeyboardInterrupt:
+                self.note_interrupt()
+                raise
             self._pending = None
 
     def renew(self, faults: Mapping[int, Fault]) -> tuple[Any, Any]:
@@ -104,17 +139,25 @@ class Rows(WarnsAtClose, VectorEnv):
 
     def set_reset_options(self, options: Sequence[dict[str, Any]]) -> None:
         """For the next reset of all, one dict an environment."""
+        self._engine.require_open("reset")
         self._ask("set_reset_options", [(list(options[lo:hi]),) for lo, hi in self._ranges()])
 
     def of_rows(self, rows: Sequence[int], method: str, *arguments: Any) -> list[Any]:
         """What `method` of a SlotGroup answers for each of `rows`; workers that have none of them are left alone."""
-        self._check_idle(method)
+        asked_by = _ASKED_BY[method]
+        self._check_idle(asked_by)
+        self._engine.require_open(asked_by)
         at = [tuple(row - lo for row in rows if lo <= row < hi) for lo, hi in self._shares]
         packed: dict[tuple[int, ...], bytes] = {(): b""}  # workers of one environment each are asked the same
         for places in at:
             if places not in packed:
-                packed[places] = dumps((method, (places, *arguments)), _NAMES[method])
-        self._engine.request_async([packed[places] for places in at])
+                packed[places] = dumps((method, (places, *arguments)), f"{asked_by}()")
+        try:
+            self._engine.request_async([packed[places] for places in at])
+        except KeyboardInterrupt:
+            self._keep_if_begun("call")
+            self.note_interrupt()
+            raise
         self._pending = "call"
         answers = self._wait(self._engine.request_wait, None)
         left = [iter(pickle.loads(answer) if answer else ()) for answer in answers]

@@ -131,6 +131,15 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
             observations = self._renewed(observations, said)
         return observations
 
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """As the peer's. After Ctrl-C in it every call goes on: it waits for the step, and drops what comes of it."""
+        try:
+            self.step_async(actions)
+            return self.step_wait()
+        except KeyboardInterrupt:
+            self._envs.note_interrupt()
+            raise
+
     def step_async(self, actions: np.ndarray) -> None:
         self._envs.step_async(actions)
 

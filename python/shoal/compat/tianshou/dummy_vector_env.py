@@ -10,16 +10,18 @@ from tianshou.env import DummyVectorEnv as PeersDummyVectorEnv
 from tianshou.env.worker import DummyEnvWorker
 
 from shoal.compat.arguments import factories_of
+from shoal.compat.closing import WarnsAtClose
 
 __all__ = ["DummyVectorEnv"]
 
 
-class DummyVectorEnv(PeersDummyVectorEnv):
+class DummyVectorEnv(WarnsAtClose, PeersDummyVectorEnv):
     """Steps environments one after the other, in the caller's process.
 
     Takes the place of `tianshou.env.DummyVectorEnv`, and is one. Unlike it:
 
     - an environment's exception says which environment it was, and what it did;
+    - close() closes all environments, and what they raise there is a warning;
     - `get_env_attr` finds what a wrapper has, and gives None for what nobody has, as the classes with processes do.
     """
 
@@ -29,6 +31,17 @@ class DummyVectorEnv(PeersDummyVectorEnv):
         factories = factories_of(env_fns, type(self).__name__)
         numbered = iter(range(len(factories)))
         BaseVectorEnv.__init__(self, factories, lambda fn: _Worker(fn, next(numbered)), wait_num, timeout)
+
+    def close(self) -> None:
+        self._assert_is_not_closed()
+        failures: list[BaseException] = []
+        for worker in self.workers:
+            try:
+                worker.close()
+            except BaseException as error:
+                failures.append(error)
+        self.is_closed = True
+        self._tell_close_failures(failures)
 
 
 class _Worker(DummyEnvWorker):
@@ -50,6 +63,9 @@ class _Worker(DummyEnvWorker):
 
     def reset(self, **kwargs: Any) -> Any:
         return self._told("reset()", super().reset, **kwargs)
+
+    def close_env(self) -> None:
+        self._told("close()", super().close_env)
 
     def _told(self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:

@@ -143,6 +143,8 @@ class _OnSlots(HoldsEnvironments):
         """Closes the environments and ends their processes, also in the middle of steps."""
         self._assert_is_not_closed()
         self.is_closed = True
+        for worker in self.workers:
+            worker.is_closed = True
         self._slots.close()
 
     def stats(self) -> dict[str, Any]:

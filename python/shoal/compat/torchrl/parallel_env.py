@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torchrl.envs import ParallelEnv as PeersParallelEnv
 from torchrl.envs.batched_envs import _dispatch_caller_parallel, _PEnvMeta
 from torchrl.envs.common import _EnvPostInit
 
-from shoal.compat.arguments import policy_of, positive, worker_options
+from shoal.compat.arguments import factory_of, policy_of, positive, worker_options
 from shoal.compat.torchrl.buffers import Buffer, event_of, finish_writes, leaves_of, portrait_of
 from shoal.compat.torchrl.channels import Channel, WorkerProcess
 from shoal.compat.torchrl.serial_env import SerialEnv
@@ -90,9 +90,11 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
             peers: keyword arguments of `torchrl.envs.ParallelEnv`.
 
         Raises:
-            TypeError, RuntimeError: as the peer, and for functions that cannot be sent to a worker.
+            TypeError, RuntimeError: as the peer, for functions that cannot be sent to a worker, and for environments where functions
+                are needed.
             what an environment raised while it was built.
         """
+        _check_makers(create_env_fn)
         self.__dict__["_shoal_options"] = worker_options(
             worker, "ParallelEnv", "a collector takes a row of every environment at every step"
         )
@@ -118,7 +120,7 @@ class ParallelEnv(PeersParallelEnv, metaclass=_Meta):
 
     def _get_metadata(self, create_env_fn: list[Callable[..., Any]], create_env_kwargs: list[dict[str, Any]]) -> None:
         wanted = [0] if self._single_task else list(range(self.num_workers))
-        if all(isinstance(create_env_fn[i], EnvBase | EnvCreator) for i in wanted):
+        if all(isinstance(create_env_fn[i], EnvCreator) for i in wanted):
             super()._get_metadata(create_env_fn, create_env_kwargs)
             return
         makers, kwargs = [create_env_fn[i] for i in wanted], [create_env_kwargs[i] for i in wanted]
@@ -367,6 +369,19 @@ class _Attribute(_dispatch_caller_parallel):
 
     def __getattr__(self, name: str) -> Any:
         return _Attribute(super().__getattr__(name).attr, self.parallel_env)
+
+
+def _check_makers(given: Any) -> None:
+    several = isinstance(given, Collection) and not callable(given) and not isinstance(given, str)
+    for i, maker in enumerate(given if several else [given]):
+        name = f"create_env_fn[{i}]" if several else "create_env_fn"
+        if isinstance(maker, EnvBase):
+            kind = type(maker).__name__
+            raise TypeError(
+                f"ParallelEnv() takes functions that make environments, {name} is an environment (a {kind}). Each environment is "
+                f"made where it runs: write  lambda: {kind}(…)"
+            )
+        factory_of(maker, "ParallelEnv", name)
 
 
 def _method(given: str | None) -> str:

@@ -8,15 +8,37 @@ from typing import Any
 
 from torchrl.envs import SerialEnv as PeersSerialEnv
 
+from shoal.compat.closing import WarnsAtClose
+
 __all__ = ["SerialEnv"]
 
 
-class SerialEnv(PeersSerialEnv):
+class SerialEnv(WarnsAtClose, PeersSerialEnv):
     """Steps environments one after the other, in the caller's process.
 
-    Takes the place of `torchrl.envs.SerialEnv`, and is one. Unlike it, an environment's exception says which environment it was,
-    and what it did (from Python 3.11 on, which has notes).
+    Takes the place of `torchrl.envs.SerialEnv`, and is one. Unlike it:
+
+    - an environment's exception says which environment it was, and what it did (from Python 3.11 on, which has notes);
+    - close() closes all environments, and what they raise there is a warning.
     """
+
+    def close(self, **arguments: Any) -> None:
+        failures: list[BaseException] = []
+        self.__dict__["_close_failures"] = failures
+        super().close(**arguments)
+        self._tell_close_failures(failures)
+
+    def _shutdown_workers(self) -> None:
+        if self.is_closed:
+            return
+        for i, env in enumerate(self._envs):
+            try:
+                env.close()
+            except BaseException as error:
+                if hasattr(error, "add_note"):
+                    error.add_note(f"environment {i}: close()")
+                self.__dict__["_close_failures"].append(error)
+        del self._envs
 
     def _reset(self, tensordict: Any, **kwargs: Any) -> Any:
         with self._telling("reset()"):

@@ -43,7 +43,7 @@ class Slot:
     def __init__(self, make_env: Any, kwargs: dict[str, Any], threads: int | None, buffer: Buffer | None) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
-        self.env = make_env if isinstance(make_env, EnvBase) else make_env(**kwargs)
+        self.env = make_env(**kwargs)
         if not isinstance(self.env, EnvBase):
             raise TypeError(
                 f"its function must return an environment of TorchRL; {make_env!r} returned "
