@@ -55,6 +55,7 @@ def with_parameters(stub: str) -> str:
                 return f"builtins.{name}" if (around, match[0]) in hidden else name
 
             line = re.sub(r"(?<=: |> )(list|dict|tuple|Callable)\b(?!\[)|(?<=[:>|] )bytes\b", named, line)
+            line = re.sub(r"\bos\.PathLike\b(?!\[)", "os.PathLike[str]", line)
             line = re.sub(r"-> object\b", "-> Any", line).replace(
                 "(self, *args) -> None", "(self, *args: object) -> None"
             )
