@@ -660,6 +660,7 @@ PROOF: dict[str, dict[str, str]] = {
         "on_fault": f"{SB3_WORKERS}::test_a_killed_worker_is_replaced_where_that_is_asked",
         "worker": f"{SB3_WORKERS}::test_workers_are_set_up_as_asked",
     },
+    "compat.sb3.SubprocVecEnv.step": {"actions": f"{SB3}::test_a_wrong_number_of_actions_steps_nothing"},
     "compat.sb3.SubprocVecEnv.step_async": {"actions": f"{SB3_WORKERS}::test_calls_out_of_order_are_named"},
     "compat.sb3.SubprocVecEnv.has_attr": {
         "attr_name": f"{SB3}::test_attributes_and_methods_are_reached_by_indices",
