@@ -505,14 +505,20 @@ class Gated(Meadow):
         return super().step(actions)
 
 
+def left_in_a_step(folder: Path, actions: Any) -> Any:
+    """Two environments for Stable-Baselines3 whose step Ctrl-C has left, and may end now."""
+    pytest.importorskip("stable_baselines3")
+    envs = pettingzoo.make_vec(Gated, 2, num_workers=2, base_class="stable_baselines3", env_kwargs={"folder": folder})
+    envs.reset()
+    with interrupted_once_there(folder / "begun"):
+        envs.step(actions)
+    (folder / "gate").touch()
+    return envs
+
+
 @pytest.mark.parametrize("options", [{"hay": 2}, [{"hay": 1}, {}, {"hay": 3}, {}]])
 def test_a_reset_for_stable_baselines3_waits_for_a_step_that_ctrl_c_has_left(options: Any, tmp_path: Path) -> None:
-    pytest.importorskip("stable_baselines3")
-    envs = pettingzoo.make_vec(Gated, 2, num_workers=2, base_class="stable_baselines3", env_kwargs={"folder": tmp_path})
-    envs.reset()
-    with interrupted_once_there(tmp_path / "begun"):
-        envs.step(np.zeros(4, np.int64))
-    (tmp_path / "gate").touch()
+    envs = left_in_a_step(tmp_path, np.zeros(4, np.int64))
     envs.set_options(options)
     assert envs.reset()["seen"][:, 0].tolist() == [1.0] * 4
     paid = [2.0] * 4 if isinstance(options, dict) else [1.0, 1.0, 3.0, 3.0]
@@ -531,12 +537,7 @@ SB3_CALLS = {
 
 @pytest.mark.parametrize("name", SB3_CALLS)
 def test_every_call_for_stable_baselines3_waits_for_a_step_that_ctrl_c_has_left(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("stable_baselines3")
-    envs = pettingzoo.make_vec(Gated, 2, num_workers=2, base_class="stable_baselines3", env_kwargs={"folder": tmp_path})
-    envs.reset()
-    with interrupted_once_there(tmp_path / "begun"):
-        envs.step(np.ones(4, np.int64))
-    (tmp_path / "gate").touch()
+    envs = left_in_a_step(tmp_path, np.ones(4, np.int64))
     getattr(envs, name)(*SB3_CALLS[name])
     assert envs.get_attr("at") == [1] * 4
     observations, _, dones, infos = envs.step(np.ones(4, np.int64))

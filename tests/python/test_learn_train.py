@@ -172,8 +172,8 @@ def test_a_list_of_factories(tmp_path):
     assert shoal.learn.train(factories, run_dir=tmp_path / "run", num_workers=0, **SMALL).steps == 1600
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_each_of_a_list_has_an_environment(tmp_path, own):
+def counted(count):
+    """Factories, and which of them made an environment, each time."""
     made = []
 
     def maker(number):
@@ -183,11 +183,16 @@ def test_each_of_a_list_has_an_environment(tmp_path, own):
 
         return make
 
+    return [maker(number) for number in range(count)], made
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_each_of_a_list_has_an_environment(tmp_path, own):
     options = {"preset": "sb3", "run_dir": tmp_path / "run", "num_workers": 0}
     if own:
         pytest.importorskip("torch")
         options |= {"policy": "learn_modules:ActorCritic"}
-    makers = [maker(number) for number in range(4)]
+    makers, made = counted(4)
     with shoal.learn.Trainer(makers, **options) as trainer:
         assert trainer.config["num_envs"] == 4
         assert Counter(made).keys() == {0, 1, 2, 3} and min(Counter(made).values()) > 1  # for evaluations, too
@@ -205,20 +210,11 @@ FOR_EVALUATIONS = ("eval_envs", "eval_episodes", "final_episodes")
 
 @pytest.mark.parametrize("own", [False, True])
 def test_each_of_a_list_is_evaluated(tmp_path, own):
-    made = []
-
-    def maker(number):
-        def make():
-            made.append(number)
-            return learn_envs.Drift()
-
-        return make
-
     options = {"preset": "sb3", "num_workers": 0}
     if own:
         pytest.importorskip("torch")
         options |= {"policy": "learn_modules:ActorCritic"}
-    makers = [maker(number) for number in range(12)]
+    makers, made = counted(12)
     with shoal.learn.Trainer(makers, run_dir=tmp_path / "run", **options) as trainer:
         assert [trainer.config[name] for name in FOR_EVALUATIONS] == [12, 12, 100]
         assert set(Counter(made).values()) == {2}

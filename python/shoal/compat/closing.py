@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 __all__ = ["HoldsEnvironments", "WarnsAtClose"]
 
 
 class WarnsAtClose:
-    """Beside one of the engine's vector environments, before it in the bases: close() raises nothing of what environments raise."""
+    """Beside a class of several environments, before it in the bases: close() raises nothing of what environments raise."""
+
+    def _close_each(self, envs: Iterable[Any]) -> list[BaseException]:
+        """Closes all environments of this process; what they raised, with a note that says which one it was."""
+        failures: list[BaseException] = []
+        for i, env in enumerate(envs):
+            try:
+                env.close()
+            except BaseException as error:
+                if hasattr(error, "add_note"):
+                    error.add_note(f"environment {i}: close()")
+                failures.append(error)
+        return failures
 
     def _tell_close_failures(self, failures: list[BaseException]) -> None:
         for failure in failures:

@@ -152,13 +152,7 @@ class AsyncVectorEnv(VectorEnv):
         if self.in_flight:
             self._io.reset_async(None, None)  # raises
         self._send_reset_arguments(options, seeds, mask)
-        self._resets = mask
-        try:
-            self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
-        except KeyboardInterrupt:
-            self._keep_if_begun("reset")
-            raise
-        self._pending = "reset"
+        self._begin_reset(seeds.values, mask)
 
     def _check_resettable(self, selected: np.ndarray) -> None:
         """Raises what send_reset() would, before anything is said to the workers."""

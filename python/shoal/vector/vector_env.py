@@ -133,9 +133,13 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._check_idle("reset_async")
         seeds, mask, options = self._reset_arguments_of(seed, options)
         self._send_reset_arguments(options, seeds)
+        self._begin_reset(seeds.values, mask)
+
+    def _begin_reset(self, seeds: Any, mask: np.ndarray | None) -> None:
+        """Once its arguments are told; of all, or of those that `mask` selects."""
         self._resets = mask
         try:
-            self._io.reset_async(seeds.values, None if mask is None else mask.view(np.uint8))
+            self._io.reset_async(seeds, None if mask is None else mask.view(np.uint8))
         except KeyboardInterrupt:
             self._keep_if_begun("reset")
             raise

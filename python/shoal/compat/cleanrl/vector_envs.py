@@ -235,13 +235,7 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
         mask[list(lost)] = True
         seeds = CheckedSeeds(self._last_seeds.of_successors(lost), None)
         self._send_reset_arguments(None, seeds)
-        self._resets = mask
-        try:
-            self._io.reset_async(seeds.values, mask.view(np.uint8))
-        except KeyboardInterrupt:
-            self._keep_if_begun("reset")
-            raise
-        self._pending = "reset"
+        self._begin_reset(seeds.values, mask)
         return super().reset_wait()
 
     def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:

@@ -71,15 +71,7 @@ class DummyVecEnv(WarnsAtClose, PeersDummyVecEnv):
         return super().reset()
 
     def close(self) -> None:
-        failures: list[BaseException] = []
-        for i, env in enumerate(self.envs):
-            try:
-                env.close()
-            except BaseException as error:
-                if hasattr(error, "add_note"):
-                    error.add_note(f"environment {i}: close()")
-                failures.append(error)
-        self._tell_close_failures(failures)
+        self._tell_close_failures(self._close_each(self.envs))
 
     def _make_room(self) -> None:
         """The arrays of the last result are the caller's."""

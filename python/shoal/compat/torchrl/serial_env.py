@@ -31,13 +31,7 @@ class SerialEnv(WarnsAtClose, PeersSerialEnv):
     def _shutdown_workers(self) -> None:
         if self.is_closed:
             return
-        for i, env in enumerate(self._envs):
-            try:
-                env.close()
-            except BaseException as error:
-                if hasattr(error, "add_note"):
-                    error.add_note(f"environment {i}: close()")
-                self.__dict__["_close_failures"].append(error)
+        self.__dict__["_close_failures"].extend(self._close_each(self._envs))
         del self._envs
 
     def _reset(self, tensordict: Any, **kwargs: Any) -> Any:

@@ -344,9 +344,9 @@ class TrainingRun:
             **_shown(self._last),
         )
 
-    def _record(self, values: Mapping[str, float]) -> None:
-        self._directory.append_progress(self._learner.steps, self.seconds, dict(values))
-        self._journal.add(self._learner.steps, dict(values))
+    def _record(self, values: dict[str, float]) -> None:
+        self._directory.append_progress(self._learner.steps, self.seconds, values)
+        self._journal.add(self._learner.steps, values)
 
 
 def _or_none(value: Any) -> Any:
