@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +19,7 @@ import pytest
 
 import bench_scripts
 import shoal
-from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, pool, run
+from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, pool, program, run
 from shoal.bench.learning.rows import SAME
 from shoal.bench.learning.suite import Found
 from shoal.cli import main
@@ -183,6 +185,60 @@ def test_no_seed_outlives_who_trains_them(tmp_path, seeds_by, sent):
     assert list(tmp_path.glob("shoal-bench-*")) == [] or sent == signal.SIGKILL
 
 
+def test_runs_that_are_kept_are_not_made_again(seeds_by, tmp_path, capsys):
+    seeds_by("""
+        with open(task["run_dir"] + ".begun", "a") as begun:
+            print(task["seed"], task["steps"], file=begun)
+        if task["seed"] == 1 and not os.path.exists(task["run_dir"]):
+            os.mkdir(task["run_dir"])
+            sys.exit("KeyError: 1")
+        print(json.dumps({"return": 100.0 + task["seed"], "training": [], "evaluations": [], "steps": 1, "seconds": 1}))
+    """)
+    kept = tmp_path / "kept/here"
+    (kept / "ppo-CartPole-v1-CartPole-v1-100000").mkdir(parents=True)  # the program does not make it
+    command = ["bench", "learning", "--row", "ppo/CartPole-v1", "--runs", str(kept), "--json"]
+    assert main([*command, "--seeds", "2"]) == 1
+    first = json.loads(capsys.readouterr().out)["rows"][0]
+    assert main([*command, "--seeds", "3"]) == 0
+    second = json.loads(capsys.readouterr().out)["rows"][0]
+    assert [seed["return"] for seed in first["seeds"]] == [100]
+    assert [seed["return"] for seed in second["seeds"]] == [100, 101, 102] and second["failed"] == []
+    begun = {path.stem: path.read_text() for path in kept.glob("*/*.begun")}
+    assert begun == {"shoal-0": "0 100000\n", "shoal-1": "1 100000\n" * 2, "shoal-2": "2 100000\n"}
+
+
+def test_a_seed_that_was_ended_goes_on(tmp_path, monkeypatch):
+    task = {"env": "shoal/Pendulum-v1", "algorithm": "ppo", "preset": "Pendulum-v1", "num_workers": 0, "seed": 3}
+    task |= {"steps": 40_960, "kept": True}
+    whole, parts = ({**task, "run_dir": str(tmp_path / name)} for name in ("whole", "parts"))
+
+    process = subprocess.Popen(
+        [sys.executable, pool.PROGRAMS["shoal"], json.dumps(parts)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    records = Path(parts["run_dir"], "progress.jsonl")
+    while not (records.exists() and records.stat().st_size):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()  # before anything was saved
+    process.wait()
+
+    class Enough(Exception):
+        pass
+
+    def stop(status):
+        if status["iteration"] > 0:
+            raise Enough
+
+    with monkeypatch.context() as patched, pytest.raises(Enough):
+        patched.setattr(shoal.learn, "train", partial(shoal.learn.train, callback=stop))
+        program.train(parts)
+    told, same = program.train(parts), program.train(whole)
+    assert told["return"] == same["return"] and told["steps"] == same["steps"] == 40_960
+    again = program.train(parts)  # as after an end in its evaluation
+    assert again["return"] == same["return"] and again["training"] == same["training"]
+
+
 def test_what_is_no_row_is_refused():
     with pytest.raises(ValueError, match="no row 'ppo/CartPole'; choose from ppo/CartPole-v1"):
         run(["ppo/CartPole"])
@@ -194,8 +250,8 @@ def test_stable_baselines3_gets_the_same_settings_or_none():
     pytest.importorskip("stable_baselines3")
     from shoal.bench.learning import sb3_program as program
 
-    settings = shoal.learn.preset("sb3", "ppo") | {"num_envs": 2, "num_steps": 32, "total_steps": 128}
-    told = program.train({"env": "CartPole-v1", "settings": settings, "seed": 1, "steps": None})
+    settings = shoal.learn.preset("sb3", "ppo") | {"num_envs": 2, "num_steps": 32}
+    told = program.train({"env": "CartPole-v1", "settings": settings, "seed": 1, "steps": 128})
     assert told["steps"] == 128 and 8 < told["return"] < 500
     for algorithm, preset, name in (
         ("dqn", "LunarLander-v3", "dueling=True"),

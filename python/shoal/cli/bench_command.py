@@ -18,7 +18,7 @@ _BAR = 40
 _BENCHMARKS = ("steps", "learning")
 _TAKES = {
     "steps": ("workload", "contestant", "num_envs", "num_workers", "rounds", "seconds", "beside"),
-    "learning": ("row", "seeds", "steps", "jobs", "sb3"),
+    "learning": ("row", "seeds", "steps", "jobs", "runs", "sb3"),
     "--explain": ("explain", "num_envs", "num_workers", "seconds"),
 }
 """Parameters of each kind of benchmark, beside those of all."""
@@ -71,6 +71,12 @@ def bench(
     seeds: int = typer.Option(10, "--seeds", min=1, help="Of learning: runs of each row."),
     steps: int = typer.Option(None, "--steps", min=1, help="Of learning: environment steps [default: the row's]."),
     jobs: int = typer.Option(None, "--jobs", min=1, help="Of learning: runs at a time [default: as many as CPUs]."),
+    runs: Path = typer.Option(
+        None,
+        "--runs",
+        file_okay=False,
+        help="Of learning: a directory that keeps the runs; what ended there is not trained again, what was begun goes on.",
+    ),
     sb3: bool = typer.Option(False, "--sb3", help="Of learning: Stable-Baselines3 with the same settings, too."),
     plugin: list[Path] = plugins.OPTION,
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
@@ -83,7 +89,7 @@ def bench(
 
     plugins.load(plugin)
     if what == "learning":
-        return _learning(row, seeds, steps, jobs, sb3, json)
+        return _learning(row, seeds, steps, jobs, runs, sb3, json)
     if explain is not None:
         if len(num_envs) != 1:
             wrong_use("--explain is of one environment: it takes one --num-envs")
@@ -128,13 +134,15 @@ def _explain(env: str, num_envs: int, num_workers: int | None, seconds: float, j
         closing_json({**about, "seconds": seen.seconds, "steps": seen.steps, "parts": parts})
 
 
-def _learning(row: list[str], seeds: int, steps: int, jobs: int, sb3: bool, json: bool) -> None:
+def _learning(
+    row: list[str], seeds: int, steps: int | None, jobs: int | None, runs: Path | None, sb3: bool, json: bool
+) -> None:
     from rich.console import Console
 
     from shoal.bench.learning import ROWS, run
 
     _check("row", row or (), ROWS)
-    found = run(row or None, seeds, sb3=sb3, steps=steps, jobs=jobs, console=Console(stderr=json))
+    found = run(row or None, seeds, sb3=sb3, steps=steps, jobs=jobs, runs=runs, console=Console(stderr=json))
     if json:
         closing_json(found)
     if failed := sum(len(row["failed"]) for row in found["rows"]):

@@ -13,13 +13,14 @@ EVALUATION_SEED = 1_000_000
 """Of the episodes that the last policy is judged by: not those of training."""
 APART = 1_000
 """Between the seeds of two runs' episodes: no two runs are judged by the same ones."""
+SAVE_EVERY = 600.0
+"""Seconds of training that a run that is kept may have to make again: saving a replay takes time, which is measured."""
 
 
 def train(task: dict[str, Any]) -> dict[str, Any]:
     import shoal
 
     run_dir = Path(task["run_dir"])
-    options = {"total_steps": task["steps"]} if task["steps"] else {}
     begin = time.perf_counter()
     result = shoal.learn.train(
         task["env"],
@@ -28,12 +29,13 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
         seed=task["seed"],
         num_workers=task["num_workers"],
         run_dir=run_dir,
+        resume="auto",
+        total_steps=task["steps"],
         target_return=None,  # all steps, whoever is there earlier
         final_episodes=0,  # which would be of the best policy
-        save_every_seconds=1e9,
-        **options,
+        save_every_seconds=SAVE_EVERY if task["kept"] else 1e9,
     )
-    seconds = time.perf_counter() - begin
+    seconds = max(time.perf_counter() - begin, result.seconds)  # the latter has what a run had that went on
     last = shoal.learn.evaluate(
         run_dir, EPISODES, EVALUATION_SEED + APART * task["seed"], which="last", num_envs=10, num_workers=0
     )

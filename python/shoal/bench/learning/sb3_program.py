@@ -168,7 +168,7 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
             gamma=settings["gamma"],
         )
     model = learner(settings, envs)
-    model.learn(task["steps"] or settings["total_steps"])
+    model.learn(task["steps"])
     seconds = time.perf_counter() - begin
     if isinstance(envs, VecNormalize):
         envs.training = envs.norm_reward = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.bench.learning.pool import Pool, python_of
@@ -92,6 +94,7 @@ def run(
     sb3: bool = False,
     steps: int | None = None,
     jobs: int | None = None,
+    runs: str | Path | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Trains each row with `seeds` seeds, prints a line for each, and tells all of it as JSON has it.
@@ -106,6 +109,9 @@ def run(
         sb3: also Stable-Baselines3, with the same settings, where it has them.
         steps: of each, in the place of the rows'; for trying out.
         jobs: how many at a time; by default as many as there are CPUs.
+        runs: a directory that keeps the seeds' runs, so that rows may take several calls: what ended there is not trained again, whichever
+            version of Shoal trained it, and what was begun goes on, of Shoal's side with at most ten minutes to make again. None: nothing is
+            kept.
         console: where to print; stdout by default.
 
     Raises:
@@ -131,15 +137,16 @@ def run(
     lent = (cpus * -(-jobs // len(cpus)))[:jobs]
     with (
         _ended_by_sigterm(),
-        tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch,
+        _directory(runs) as directory,
         ThreadPoolExecutor(jobs) as threads,
         Pool(lent) as pool,  # left first: the threads wait for its processes
     ):
         for row in chosen:
             for side in sides:
                 made = Found(row, side)
-                tasks = [_task(row, side, seed, steps, f"{scratch}/{len(found)}-{seed}") for seed in range(seeds)]
-                for seed, told in enumerate(threads.map(partial(pool.train, side), tasks)):
+                train = partial(_train_once, pool, side)
+                tasks = [_task(row, side, seed, steps, directory, runs is not None) for seed in range(seeds)]
+                for seed, told in enumerate(threads.map(train, tasks)):
                     made.add(seed, told)
                 console.print(_line(made), markup=False, highlight=False, soft_wrap=True)
                 found.append(made)
@@ -197,12 +204,51 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _task(row: Row, side: str, seed: int, steps: int | None, run_dir: str) -> dict[str, Any]:
-    task: dict[str, Any] = {"seed": seed, "steps": steps or row.steps}
+@contextmanager
+def _directory(kept: str | Path | None) -> Iterator[Path]:
+    """Of the seeds' runs: `kept`, or one that is gone afterwards."""
+    if kept is not None:
+        directory = Path(kept).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory
+        return
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as scratch:
+        yield Path(scratch)
+
+
+def _task(row: Row, side: str, seed: int, steps: int | None, directory: Path, kept: bool) -> dict[str, Any]:
+    settings = preset(row.preset, row.algorithm)
+    steps = steps or row.steps or settings["total_steps"]
+    name = f"{row.algorithm}-{row.preset}-{row.task}".replace("/", "-")
+    task = {
+        "seed": seed,
+        "steps": steps,
+        "run_dir": str(directory / f"{name}-{steps}" / f"{side}-{seed}"),
+        "kept": kept,
+    }
     if side == "sb3":
-        return task | {"env": row.task, "settings": preset(row.preset, row.algorithm)}
-    more = {"algorithm": row.algorithm, "preset": row.preset, "num_workers": row.num_workers}
-    return task | more | {"env": row.env, "run_dir": run_dir}
+        return task | {"env": row.task, "settings": settings}
+    return task | {
+        "algorithm": row.algorithm,
+        "preset": row.preset,
+        "num_workers": row.num_workers,
+        "env": row.env,
+    }
+
+
+def _train_once(pool: Pool, side: str, task: dict[str, Any]) -> dict[str, Any]:
+    """What the seed's process said, now or in an earlier call."""
+    said = Path(task["run_dir"] + ".json")
+    if said.is_file():
+        earlier: dict[str, Any] = json.loads(said.read_text())
+        return earlier
+    told = pool.train(side, task)
+    if "return" in told:
+        said.parent.mkdir(exist_ok=True)
+        whole = said.with_suffix(".part")
+        whole.write_text(json.dumps(told))
+        whole.rename(said)
+    return told
 
 
 def _line(found: Found) -> str:
