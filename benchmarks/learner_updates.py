@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Updates per second of DQN, SAC and recurrent PPO: Shoal's, PyTorch's eager and its `torch.compile`, one thread each.
+"""Updates per second of PPO, DQN, SAC and recurrent PPO: Shoal's, PyTorch's eager and its `torch.compile`, one thread each.
 
-    python benchmarks/learner_updates.py [--only recurrent_ppo] [--rounds 5] [--seconds 2] [--no-compile]
+    python benchmarks/learner_updates.py [--only ppo] [--rounds 5] [--seconds 2] [--no-compile]
 
 The same network, the same sizes of batches, Adam and clipping as the algorithm has them. Shoal's time holds all that its learner does for
 an update, sampling from the replay and the target network too; PyTorch's learns from one batch that lies there. PyTorch's code is
@@ -24,6 +24,8 @@ from typing import Any
 import shoal
 
 CASES: list[tuple[str, list[int], int]] = [
+    ("ppo", [64, 64], 64),
+    ("ppo", [256, 256], 256),
     ("dqn", [64, 64], 32),
     ("dqn", [256, 256], 64),
     ("sac", [64, 64], 128),
@@ -33,11 +35,12 @@ CASES: list[tuple[str, list[int], int]] = [
 ]
 # Elements of observations and actions.
 ENV = {
+    "ppo": ("shoal/CartPole-v1", 4, 2),
     "dqn": ("shoal/CartPole-v1", 4, 2),
     "sac": ("shoal/Pendulum-v1", 3, 1),
     "recurrent_ppo": ("shoal/CartPoleNoVel-v1", 4, 2),
 }
-STEPS = 128  # of an environment in a rollout of recurrent PPO
+STEPS = 128  # of an environment in a rollout of PPO
 
 
 def shoal_seconds(algorithm: str, hidden: list[int], batch: int, seconds: float) -> float:
@@ -55,11 +58,13 @@ def shoal_seconds(algorithm: str, hidden: list[int], batch: int, seconds: float)
         "save_every_seconds": 1e9,
     }
     updates = 200  # of an iteration
-    if algorithm == "recurrent_ppo":
-        options |= {"num_envs": 8, "num_steps": STEPS, "epochs": 4, "lstm_size": hidden[0], "activation": "relu"}
+    if algorithm in ("ppo", "recurrent_ppo"):
+        options |= {"num_envs": 8, "num_steps": STEPS, "epochs": 4, "activation": "relu"}
         updates = 8 * STEPS // batch * 4
     else:
         options |= {"num_envs": 1, "num_steps": 200, "train_freq": 1, "gradient_steps": 1, "buffer_size": 20_000}
+    if algorithm == "recurrent_ppo":
+        options["lstm_size"] = hidden[0]
     if algorithm == "dqn":
         options |= {"target_update_interval": 500, "double_dqn": False}
         del options["value_hidden"]
@@ -86,6 +91,43 @@ def mlp(width: int, hidden: list[int], outputs: int) -> Any:
         layers += [nn.Linear(width, size), nn.ReLU()]
         width = size
     return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+def surrogate_loss(logits: Any, value: Any, taken: Any, old: Any, advantage: Any, returns: Any) -> Any:
+    """PPO's, as Stable-Baselines3's `train()` has it."""
+    import torch
+
+    policy = torch.distributions.Categorical(logits=logits, validate_args=False)
+    scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    ratio = (policy.log_prob(taken) - old).exp()
+    surrogate = torch.min(scaled * ratio, scaled * ratio.clamp(0.8, 1.2)).mean()
+    return 0.5 * torch.nn.functional.mse_loss(value, returns) - surrogate - 0.01 * policy.entropy().mean()
+
+
+def ppo_update(hidden: list[int], batch: int, compiled: bool) -> Callable[[], None]:
+    import torch
+    from torch import nn
+
+    _, dense, actions = ENV["ppo"]
+    actor, critic = mlp(dense, hidden, actions), mlp(dense, hidden, 1)
+    parameters = [*actor.parameters(), *critic.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=3e-4, eps=1e-5)
+    obs, returns, advantage = torch.randn(batch, dense), torch.randn(batch), torch.randn(batch)
+    taken, old = torch.randint(0, actions, (batch,)), torch.full((batch,), -0.7)
+
+    def loss_of() -> Any:
+        return surrogate_loss(actor(obs), critic(obs).flatten(), taken, old, advantage, returns)
+
+    made = torch.compile(loss_of) if compiled else loss_of
+
+    def update() -> None:
+        loss = made()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 0.5)
+        optimizer.step()
+
+    return update
 
 
 def dqn_update(hidden: list[int], batch: int, compiled: bool) -> Callable[[], None]:
@@ -201,12 +243,8 @@ def recurrent_update(hidden: list[int], batch: int, resets: bool) -> Callable[[]
         return torch.cat(outputs).reshape(batch, size)
 
     def update() -> None:
-        policy = torch.distributions.Categorical(logits=heads[0](features(lstms[0])), validate_args=False)
-        value = heads[1](features(lstms[1])).flatten()
-        scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        ratio = (policy.log_prob(taken) - old).exp()
-        surrogate = torch.min(scaled * ratio, scaled * ratio.clamp(0.8, 1.2)).mean()
-        loss = 0.5 * nn.functional.mse_loss(value, returns) - surrogate - 0.01 * policy.entropy().mean()
+        logits, value = heads[0](features(lstms[0])), heads[1](features(lstms[1])).flatten()
+        loss = surrogate_loss(logits, value, taken, old, advantage, returns)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 0.5)
@@ -219,7 +257,7 @@ def updates_of(algorithm: str, hidden: list[int], batch: int, compiled: bool) ->
     if algorithm == "recurrent_ppo":
         names = {"eager": True, "eager, no resets": False}
         return {name: recurrent_update(hidden, batch, resets) for name, resets in names.items()}
-    make = dqn_update if algorithm == "dqn" else sac_update
+    make = {"ppo": ppo_update, "dqn": dqn_update, "sac": sac_update}[algorithm]
     updates = {"eager": make(hidden, batch, False)}
     if compiled:
         updates["compile"] = make(hidden, batch, True)

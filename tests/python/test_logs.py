@@ -138,6 +138,26 @@ def test_stderr_has_them_where_it_is_asked_for() -> None:
     assert told.stdout == "a line\n" and "[debug] a line" in told.stderr
 
 
+def test_a_worker_that_is_replaced_is_a_line() -> None:
+    told = program(
+        "import logging, os, sys; logging.basicConfig(stream=sys.stdout, format='%(name)s %(levelname)s %(message)s')\n"
+        "logging.getLogger('shoal').setLevel(logging.INFO)\n"
+        "import shoal, shoal.multiprocessing as mp, sample_envs\n"
+        "with shoal.make_vec(sample_envs.MortalEnv, 1, num_workers=1, on_fault='restart') as envs:\n"
+        "    envs.reset(seed=0)\n"
+        "    envs.step([2])\n"
+        "with mp.Pool(1) as pool:\n"
+        "    task = pool.apply_async(os.abort)\n"
+        "    task.wait()\n"
+        "    pool.apply(int)\n",
+        SHOAL_LOG="info",
+        PYTHONPATH=os.pathsep.join(sys.path),
+    )
+    first, second = (line for line in told.stdout.splitlines() if line.startswith("shoal."))
+    assert first.startswith("shoal.vector INFO worker 0 ") and "SIGKILL" in first
+    assert second.startswith("shoal.ipc INFO ") and second.endswith("; another takes its place") and "SIGABRT" in second
+
+
 def test_a_forked_child_logs_its_own_lines() -> None:
     told = program(
         "import logging, os, sys; logging.basicConfig(stream=sys.stdout, format='%(process)d %(message)s')\n"

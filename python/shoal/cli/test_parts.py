@@ -45,7 +45,8 @@ def suite(job: Job) -> str:
 
 
 def kills(job: Job) -> str:
-    return job.pytest("tests/crash", "--ignore", _RANKS, "--crash-rounds", KILL_ROUNDS)
+    cpp = _shoal_test(job, "-k", "AtRandom", SHOAL_CRASH_ROUNDS=str(KILL_ROUNDS))
+    return f"{cpp}; {job.pytest('tests/crash', '--ignore', _RANKS, '--crash-rounds', KILL_ROUNDS)}"
 
 
 def soak(job: Job, *arguments: object) -> str:
@@ -64,9 +65,9 @@ def sanitizer(job: Job, name: str) -> str:
     return _shoal_test(job, "--sanitize", name)
 
 
-def _shoal_test(job: Job, *arguments: str) -> str:
+def _shoal_test(job: Job, *arguments: str, **variables: str) -> str:
     """The closing counts of `shoal test`."""
-    status, lines = job.outcome([sys.executable, "-m", "shoal.cli", "test", *arguments])
+    status, lines = job.outcome([sys.executable, "-m", "shoal.cli", "test", *arguments], **variables)
     job.left_out += skips(lines)
     job.left_out += [line.removeprefix("left out: ") for line in lines if line.startswith("left out: ")]
     counts = [line.split(maxsplit=1)[1] for line in lines if re.match(r"(C\+\+|Python) +\S", line)]
@@ -343,7 +344,7 @@ def gpu(job: Job) -> str:
 
 PARTS = (
     Part("suite", "`./shoal test`", 120, suite),
-    Part("kills", f"{KILL_ROUNDS} kills of each kind in `tests/crash`", 600, kills),
+    Part("kills", f"{KILL_ROUNDS} kills of each kind in `tests/crash` and in C++", 600, kills),
     Part("soak-sync", "`benchmarks/soak.py`: ten million steps among faults", 240, soak),
     Part("soak-async", "the same by `send` and `recv`", 240, lambda job: soak(job, "--mode", "async")),
     Part("soak-memory", "the same, with environments that leak", 240, lambda job: soak(job, "--memory-limit", "150")),

@@ -168,6 +168,8 @@ class WorkerManager:
         with self._lock:
             if not wanted or self._terminated:
                 return
+            if not event.retired:
+                _core.log.write("info", "ipc", f"{worker.name} (pid {worker.pid}) {how}; another takes its place")
             try:
                 self._start_again(event.slot)
             except Exception as cause:

@@ -1,6 +1,6 @@
 // kill -9 of processes that write to a replay and sample from it, at every named point and at random
 // moments: no sample is torn, and after repair() the priorities are those of the rows.
-// SHOAL_CRASH_ROUNDS=100 kills 100 of 4 writers and 2 readers at random instead of 10.
+// SHOAL_CRASH_ROUNDS=1000 kills 1000 of 4 writers and 2 readers at random instead of 100.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -19,6 +19,7 @@
 #include "shoal/collect/replay/replay.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
+#include "shoal/os/memory/memory_use.h"
 #include "shoal/os/testing/child.h"
 
 namespace shoal::collect {
@@ -36,7 +37,7 @@ constexpr int kTorn = 3;  // exit status
 
 int kills_wanted() {
   const char* text = std::getenv("SHOAL_CRASH_ROUNDS");
-  return std::max(10, text == nullptr ? 0 : std::atoi(text));
+  return std::max(100, text == nullptr ? 0 : std::atoi(text));
 }
 
 ReplaySpec the_spec(std::int64_t rows = 32) {
@@ -254,6 +255,7 @@ TEST_F(ReplayCrash, AtRandomMomentsAmongWritersAndReaders) {
   struct stat before{};
   ASSERT_EQ(::fstat(replay_.fd(), &before), 0);
   for (int member = 0; member < kWriters + kReaders; ++member) start(member);
+  std::uint64_t own = 0;  // bytes of this process after the first kills
   for (int kill = 0; kill < kills_wanted(); ++kill) {
     const auto victim = static_cast<int>(dice() % (kWriters + kReaders));
     const std::uint64_t until = progress(victim).load(std::memory_order_relaxed) + 1 + dice() % 200;
@@ -265,6 +267,7 @@ TEST_F(ReplayCrash, AtRandomMomentsAmongWritersAndReaders) {
     members[static_cast<std::size_t>(victim)]->kill();
     replay_.repair();  // while the others go on
     start(victim);
+    if (kill == 20) own = os::memory_use(::getpid()).own_bytes;
   }
   for (auto& member : members) {
     EXPECT_FALSE(member->pidfd().ended()) << "it found a torn sample";
@@ -273,7 +276,8 @@ TEST_F(ReplayCrash, AtRandomMomentsAmongWritersAndReaders) {
   expect_whole();
   struct stat after{};
   ASSERT_EQ(::fstat(replay_.fd(), &after), 0);
-  EXPECT_EQ(after.st_blocks, before.st_blocks) << "its memory";
+  EXPECT_EQ(after.st_blocks, before.st_blocks) << "the memory of the replay";
+  EXPECT_LT(os::memory_use(::getpid()).own_bytes, own + (1 << 20)) << "of who repairs it";
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "shoal/os/log.h"
+
 namespace shoal::vector {
 
 FaultRecorder::FaultRecorder(const FaultPolicy& policy, int num_envs, CallState& state,
@@ -35,6 +37,7 @@ Fault FaultRecorder::admit(int worker, FaultRecord record) {
   try {
     Fault fault = ledger_.admit(std::move(record));
     health_.count_fault(worker, fault);
+    os::log(os::LogLevel::kInfo, "vector", "{}", message);
     std::fill_n(last_of_.begin() + first_env, num_envs, fault);
     return fault;
   } catch (const TooManyFaults& error) {

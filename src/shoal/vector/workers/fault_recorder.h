@@ -30,7 +30,7 @@ class FaultRecorder {
   /// With OnFault::kRaise nothing can be done afterwards: throws WorkerDied.
   FaultRecord account(int worker, const FaultScene& scene, process::DeathCertificate certificate,
                       int env, const KillReason* reason);
-  /// Takes a fault down. Throws TooManyFaults.
+  /// Takes a fault down, and says it in the log. Throws TooManyFaults.
   Fault admit(int worker, FaultRecord record);
   /// For OnFault::kRaise: what is thrown about environments that failed, after which nothing can be
   /// done.
