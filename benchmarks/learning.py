@@ -6,7 +6,7 @@
     python benchmarks/learning.py --keep RESULT.json…       keeps their rows in benchmarks/results/learning, in the place of the same rows there
     python benchmarks/learning.py --write                   both files' tables and docs/images/learning.png anew, from all that is kept
 
-Every row of `shoal.bench.learning` stands in the table; one that nobody ran says how long it would take.
+Every row of `shoal.bench.learning` stands in the table; one that nobody ran says how long it would take, or what one seed of `shoal train` had.
 """
 
 from __future__ import annotations
@@ -15,14 +15,23 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marked import write_between
+
+if TYPE_CHECKING:
+    from shoal.bench.learning import Row
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks/results/learning/rows.json"
 PICTURE = ROOT / "docs/images/learning.png"
 BEGIN, END = "<!-- learning: made by benchmarks/learning.py -->", "<!-- end of learning -->"
+ONE_SEED = {
+    "ppo/Pong-v5:ALE/Pong-v5": "17.3 after 9.2 M",
+    "ppo/atari:ALE/Pong-v5": "15.1 after 10 M",
+    "ppo/cleanrl_atari:ALE/Breakout-v5": "331 after 10 M",
+}
+"""What docs/guides/atari.md tells of: the mean return of one seed's policy over 100 games."""
 # Of README.md: what one looks for first.
 SHORT = [
     "ppo/CartPole-v1",
@@ -96,30 +105,68 @@ def reached(row: dict[str, Any]) -> str:
     return f"{number(row['iqm'])} ({number(low)} – {number(high)})"
 
 
-def cells(name: str, found: dict[Key, dict[str, Any]]) -> list[str]:
-    from shoal.bench.learning import REFERENCES, ROWS
+def beside(row: Row, theirs: dict[str, Any] | None) -> str:
+    """What Stable-Baselines3 reached, or what it has not."""
+    from shoal.bench.learning.sb3_program import missing
+    from shoal.runs import preset
+
+    if theirs is not None and theirs["seeds"]:
+        return f"{reached(theirs)} in {duration(theirs['seconds'])}"
+    of_wrapper = "sign_reward="  # AtariWrapper has it
+    lacking = [of for of in missing(preset(row.preset, row.algorithm)) if not of.startswith(of_wrapper)]
+    return f"has not {', '.join(lacking)}" if lacking else "not run"
+
+
+def most_of_mean_curve(row: dict[str, Any]) -> str:
+    """Of the evaluations during training, as tianshou publishes it: the most of their mean over the seeds. The interval is of seeds drawn anew."""
+    import numpy as np
+
+    from shoal.bench.learning.robust import RESAMPLES
+
+    curves = [[value for _, value in seed["evaluations"]] for seed in row["seeds"]]
+    table = np.array([curve[: min(map(len, curves))] for curve in curves])
+    drawn = np.random.default_rng(0).integers(len(table), size=(RESAMPLES, len(table)))
+    low, high = np.percentile(table[drawn].mean(axis=1).max(axis=1), [2.5, 97.5])
+    return f"{number(row['curve_best'])} ({number(low)} – {number(high)})"
+
+
+def published(row: Row, own: dict[str, Any] | None) -> list[str]:
+    """What others publish; beside tianshou's figure of as many steps, the same statistic of our seeds."""
+    from shoal.bench.learning import REFERENCES
+
+    found = []
+    for reference in REFERENCES:
+        if (reference.algorithm, reference.task) != (row.algorithm, row.task.rpartition("/")[2]):
+            continue
+        said = reference.said()
+        if reference.source == "tianshou" and own is not None and own["curve_best"] is not None:
+            if 0.9 < own["steps"] / reference.steps < 1.1:
+                said += f", of ours {most_of_mean_curve(own)}"
+        found.append(said)
+    return found
+
+
+def cells(name: str, found: dict[Key, dict[str, Any]], figures: int | None = None) -> list[str]:
+    """Of a row of the table; `figures`: how many of what others publish, all by default."""
+    from shoal.bench.learning import ROWS
 
     row = ROWS[name]
-    published = "; ".join(
-        r.said() for r in REFERENCES if (r.algorithm, r.task) == (row.algorithm, row.task.rpartition("/")[2])
-    )
     own, theirs = found.get((name, "shoal")), found.get((name, "sb3"))
     title = [row.task, f"{row.algorithm}, `{row.preset}`"]
+    others = [beside(row, theirs), "; ".join(published(row, own)[:figures])]
     if own is None:
-        return [*title, f"not run here: about {row.hours:g} h a seed", "", "", "", "", published]
+        told = f"not run here: about {row.hours:g} h a seed"
+        if name in ONE_SEED:
+            told = f"{ONE_SEED[name]}, one seed of `shoal train` ([guide](../docs/guides/atari.md#train))"
+        return [*title, told, "", "", "", *others]
     seeds = len(own["seeds"])
     solved = f"{seeds} seeds" if own["solved"] is None else f"{own['solved']} of {seeds} ≥ {row.target:g}"
-    other = ""
-    if theirs is not None and theirs["missing"]:
-        other = f"has not {', '.join(theirs['missing'])}"
-    elif theirs is not None:
-        other = f"{reached(theirs)} in {duration(theirs['seconds'])}"
     training = "" if own["training"] is None else number(own["training"])
     time = f"{steps_said(own['steps'])} in {duration(own['seconds'])}, {maker(own['cpu'])}"
-    return [*title, reached(own), solved, training, time, other, published]
+    return [*title, reached(own), solved, training, time, *others]
 
 
-def table(names: list[str], found: dict[Key, dict[str, Any]]) -> str:
+def table(names: list[str], found: dict[Key, dict[str, Any]], figures: int | None = None) -> str:
     heading = [
         "task",
         "algorithm, preset",
@@ -130,7 +177,7 @@ def table(names: list[str], found: dict[Key, dict[str, Any]]) -> str:
         "Stable-Baselines3, same settings",
         "published",
     ]
-    lines = [heading, ["---"] * len(heading), *(cells(name, found) for name in names)]
+    lines = [heading, ["---"] * len(heading), *(cells(name, found, figures) for name in names)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -140,7 +187,7 @@ def pages(found: dict[Key, dict[str, Any]]) -> dict[Path, str]:
     machines = "; ".join(dict.fromkeys(f"{row['cpu']}, {row['jobs']} seeds at a time" for row in found.values()))
     return {
         ROOT / "benchmarks/README.md": f"{machines}.\n\n{table(list(ROWS), found)}",
-        ROOT / "README.md": table([name for name in SHORT if name in ROWS], found),
+        ROOT / "README.md": table([name for name in SHORT if name in ROWS], found, figures=2),
     }
 
 

@@ -41,6 +41,31 @@ def test_references_are_of_tasks_that_have_a_row():
     assert {(reference.algorithm, reference.task) for reference in REFERENCES} <= tasks
 
 
+def test_tasks_of_others_have_references_and_each_figure_stands_once():
+    others = {"ppo", "a2c", "dqn", "sac", "recurrent_ppo"}
+    tasks = {(row.algorithm, row.task.rpartition("/")[2]) for row in ROWS.values() if row.algorithm in others}
+    published = {(reference.algorithm, reference.task) for reference in REFERENCES}
+    assert tasks - published == {("ppo", "SegmentedWorld-v0")}, "a task of our own"
+    figures = [(r.algorithm, r.task, r.source, r.steps, r.kind) for r in REFERENCES]
+    assert len(figures) == len(set(figures))
+
+
+def test_references_of_other_versions_say_so():
+    games = [reference for reference in REFERENCES if reference.task in ("Pong-v5", "Breakout-v5")]
+    assert all("sticky actions" in reference.kind for reference in games)
+    for task in ("Pong-v5", "Breakout-v5"):
+        first = next(r for r in games if (r.algorithm, r.task) == ("ppo", task))
+        assert first.source == "SLM-Lab" and first.kind.startswith("with sticky actions"), "as ALE/…-v5 has them"
+    older = [r for r in REFERENCES if r.source in ("rl-baselines3-zoo", "CleanRL", "tianshou", "Sample Factory")]
+    tasks = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
+    assert all(r.kind.startswith(("v3, ", "v4, ")) for r in older if r.task in tasks)
+    said = {(r.algorithm, r.task): r.said() for r in REFERENCES if r.source == "rl-baselines3-zoo"}
+    assert said["ppo", "LunarLander-v3"] == "rl-baselines3-zoo: 242.1 ± 31.8 after 1 M (v2, one run, ± over episodes)"
+    assert said["a2c", "Pong-v5"] == (
+        "rl-baselines3-zoo: 17.3 ± 3.2 after 10 M (without sticky actions, one run, ± over episodes)"
+    )
+
+
 def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end():
     assert interquartile_mean([1, 2, 3, 4, 5, 6, 7, 100]) == 4.5
     assert interquartile_mean([3, 1, 2]) == 2, "of three runs none is left out"
@@ -275,6 +300,25 @@ def script() -> ModuleType:
     return bench_scripts.script("learning")
 
 
+def test_what_stable_baselines3_has_not_is_known_without_it():
+    lines = """
+        import sys
+        sys.modules |= dict.fromkeys(["stable_baselines3", "torch"])
+        from shoal.bench.learning.sb3_program import missing
+        from shoal.runs import preset
+        print(missing(preset("Walker2d-v5")), missing(preset("sb3", "sac")))
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(lines)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("['recompute_advantages=True', 'normalize_returns=True', ")
+    assert ended.stdout.endswith(" []\n")
+
+
 def closing_line(tmp_path: Path, returns: list[float]) -> Path:
     seeds = [
         {"steps": 10_000, "seconds": 3.0, "return": value, "training": [[10_000, 90.0]], "evaluations": []}
@@ -297,11 +341,50 @@ def test_the_table_has_every_row_and_says_which_nobody_ran(script, tmp_path, mon
     lines = [line for line in table.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + len(ROWS)
     (row,) = (line for line in lines if line.startswith("| CartPole-v1 | dqn, `CartPole-v1`"))
-    assert "| 500 (470 – 500) | 3 of 4 ≥ 475 | 90.0 | 10 k in 3.0 s, a CPU | has not double_dqn=True |" in row
+    assert "| 500 (470 – 500) | 3 of 4 ≥ 475 | 90.0 | 10 k in 3.0 s, a CPU | has not double_dqn=True, " in row
     assert "rl-baselines3-zoo: 500 ± 0 after 50 k (one run, ± over episodes)" in row
-    assert sum("not run here: about" in line for line in lines) == len(ROWS) - 1
+    assert sum("not run here: about" in line for line in lines) == len(ROWS) - 1 - len(script.ONE_SEED)
+    assert set(script.ONE_SEED) <= set(ROWS)
     with pytest.raises(SystemExit, match="does not end with the JSON line"):
         script.rows_of(Path(__file__))
+
+
+def of_table(script: ModuleType, name: str, found: dict, figures: int | None = None) -> dict[str, str]:
+    heading, _, line = script.table([name], found, figures).splitlines()
+    return dict(zip(heading.strip("| ").split(" | "), line[2:-2].split(" | "), strict=True))
+
+
+def test_the_table_says_what_stable_baselines3_has_not_and_what_was_not_run(script):
+    def beside(name: str) -> str:
+        return of_table(script, name, {})["Stable-Baselines3, same settings"]
+
+    assert beside("ppo/Acrobot-v1") == "not run"
+    assert beside("ppo/cleanrl:CartPole-v1") == "has not bootstrap_truncated=False, pessimistic_value_clip=True"
+    assert beside("a3c/CartPole-v1") == "has not algorithm=a3c"
+    assert beside("ppo/atari:ALE/Pong-v5") == "not run", "its AtariWrapper learns signs of rewards"
+
+
+def test_games_that_the_guide_tells_of_are_marked_as_one_seed(script):
+    told = of_table(script, "ppo/cleanrl_atari:ALE/Breakout-v5", {})["last policy"]
+    assert told == "331 after 10 M, one seed of `shoal train` ([guide](../docs/guides/atari.md#train))"
+    guide = (ROOT / "docs/guides/atari.md").read_text()
+    assert all(told.split()[0] in guide for told in script.ONE_SEED.values())
+    assert "not run here: about 4 h" in of_table(script, "ppo/atari:ALE/Breakout-v5", {})["last policy"]
+
+
+def test_tianshous_statistic_of_our_seeds_stands_beside_its_own(script):
+    def seed(*values: float) -> dict:
+        curve = [[500_000 * (k + 1), value] for k, value in enumerate(values)]
+        return {"steps": 1_000_000, "seconds": 3.0, "return": values[-1], "training": curve, "evaluations": curve}
+
+    seeds = [seed(1000, 4000), seed(3000, 2000), seed(2000, 3000, 9000)]
+    name = "ppo/Hopper-v5"
+    own = {"row": name, "side": "shoal", "seeds": seeds, "cpu": "a CPU", **Found(ROWS[name], "shoal", seeds).summary()}
+    published = of_table(script, name, {(name, "shoal"): own})["published"].split("; ")
+    assert published[0].startswith("tianshou: 2609 ± 701 after 1 M (v3, ")
+    assert published[0].endswith(" of 3 M), of ours 3,000 (2,667 – 4,000)"), "of steps that all seeds have"
+    assert not any("of ours" in said for said in published[1:])
+    assert of_table(script, name, {(name, "shoal"): own}, 2)["published"] == "; ".join(published[:2])
 
 
 def test_the_picture_is_of_steps_that_all_seeds_have(script, tmp_path):

@@ -67,7 +67,8 @@ def test_a_program_runs_and_prints_what_its_page_says(program: documents.Program
 
 
 def test_every_block_is_of_a_language_that_is_checked_or_says_why_not() -> None:
-    checked = {"", "python", "output", "sh", "text", "toml"}  # the last by test_document_options.py
+    checked = {"", "python", "output", "sh", "text"}
+    checked |= {"toml", "cpp"}  # by test_document_options.py and test_headers.py
     unknown = [block.where for block in BLOCKS if block.language not in checked and not block.language.startswith("{")]
     assert not [where for where in unknown if where not in {block.where for block in BLOCKS if block.reason}]
 

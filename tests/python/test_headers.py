@@ -252,6 +252,16 @@ def test_examples_in_the_comments_of_other_headers_compile(tmp_path: Path) -> No
     assert not said, "\n".join(said)
 
 
+@needs_build
+def test_the_programs_in_documents_compile(tmp_path: Path) -> None:
+    texts = [path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))]
+    programs = [code for text in texts for code in re.findall(r"^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    units = [Unit(f"program_{number}.h", code) for number, code in enumerate(programs)]
+    assert units
+    said = failures(units, SOURCES, tmp_path)
+    assert not said, "\n".join(said)
+
+
 def test_examples_are_told_from_tables_and_drawings() -> None:
     code = "// What it is.\n//\n//   int i = 0;  // a number\n//   use(i);\n//\n// More.\n"
     assert [re.sub(r"\s+", " ", shown).strip() for shown in examples(code)] == ["int i = 0; // a number use(i);"]

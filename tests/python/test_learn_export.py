@@ -85,14 +85,14 @@ CASES = {
     "ppo, of observations with names that the graph has": ("ppo", "clashing", "several", ON_POLICY),
     "ppo, a shared trunk, bits": ("ppo", "mixed", "bits", {**ON_POLICY, "shared_hidden": True, "value_hidden": [8, 6]}),
     "ppo, images, channels last": ("ppo", "images", "two", ON_POLICY),
-    "ppo, images, channels first": ("ppo", "first", "square", ON_POLICY),
+    "ppo, images, channels first": ("ppo", "first", "square", {**ON_POLICY, "pixel_mean": 0.4}),
     "ppo, stacked images, channels last": ("ppo", "stack", "two", ON_POLICY),
     "ppo, stacked images, channels first": ("ppo", "stack_first", "two", ON_POLICY),
     "appo": ("appo", "box", "two", ON_POLICY),
     "impala": ("impala", "box", "two", {**ON_POLICY, "normalize_obs": False}),
     "dqn": ("dqn", "box", "from_five", {**REPLAY, "normalize_obs": True}),
     "dqn, dueling": ("dqn", "mixed", "two", {**REPLAY, "dueling": True}),
-    "dqn, images": ("dqn", "images", "from_five", {**REPLAY, "policy_hidden": []}),
+    "dqn, images": ("dqn", "images", "from_five", {**REPLAY, "policy_hidden": [], "pixel_mean": 0.1}),
     "sac": ("sac", "box", "bounded", REPLAY),
 }
 

@@ -173,6 +173,8 @@ def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
             {"normalize_obs": True, "normalize_reward": False, "clip_obs": 5},
         ),
         ("learning_rate: 1e-3", {"learning_rate": 0.001, "learning_rate_schedule": "constant"}),
+        ("ent_coef: 1e-3", {"entropy_coef": 0.001}),
+        ("vf_coef: 5E-1\nn_envs: 1e1", {"value_coef": 0.5, "num_envs": 10}),
         ("clip_range_vf: 0.3", {"clip_range_value": 0.3, "pessimistic_value_clip": False}),
         ("clip_range_vf: -1", {"clip_range_value": None}),
         ("normalize_advantage: false", {"advantage_normalization": "none"}),
@@ -454,3 +456,40 @@ def test_a_step_of_train_freq_is_one_of_all_environments(tmp_path: Path) -> None
     assert entry(tmp_path / "dqn.yml", "n_envs: 4")["train_freq"] == 16, "4 is Stable-Baselines3's default"
     assert entry(tmp_path / "dqn.yml", "{n_envs: 4, train_freq: 1}")["train_freq"] == 4
     assert of_sac(tmp_path, "{n_envs: 3, train_freq: 8}")["train_freq"] == 24
+
+
+def test_the_target_entropy_of_sac_is_read(tmp_path: Path) -> None:
+    assert of_sac(tmp_path, "target_entropy: auto") == {"target_entropy": None, "train_freq": 1}
+    assert of_sac(tmp_path, "target_entropy: -3.0")["target_entropy"] == -3.0
+    assert of_sac(tmp_path, "target_entropy: -5e-1")["target_entropy"] == -0.5
+    with pytest.raises(ValueError, match="target_entropy: 'much' is no number"):
+        of_sac(tmp_path, "target_entropy: much")
+    assert "target_entropy: auto" in refusal(tmp_path, "target_entropy: auto")
+
+
+def test_target_networks_of_sac_move_with_each_update(tmp_path: Path) -> None:
+    assert of_sac(tmp_path, "target_update_interval: 1") == {"train_freq": 1}
+    assert zoo.read(tmp_path / "sac.yml", "Mine-v0").notes == ["target_update_interval: 1 (so it is)"]
+    with pytest.raises(ValueError, match="Shoal's sac has not: target_update_interval: 2"):
+        of_sac(tmp_path, "target_update_interval: 2")
+    assert "target_update_interval: 1" in refusal(tmp_path, "target_update_interval: 1")
+    assert entry(tmp_path / "dqn.yml", "target_update_interval: 1")["target_update_interval"] == 1
+
+
+def test_a_dict_of_widths_has_the_networks_of_the_algorithm(tmp_path: Path) -> None:
+    def widths(name: str, arch: str) -> dict[str, Any]:
+        found = entry(tmp_path / name, f'policy_kwargs: "dict(net_arch={arch})"')
+        return {option: found[option] for option in ("policy_hidden", "value_hidden") if option in found}
+
+    assert widths("sac.yml", "dict(pi=[8], qf=[9, 9])") == {"policy_hidden": [8], "value_hidden": [9, 9]}
+    assert widths("sac.yml", "[8]") == {"policy_hidden": [8], "value_hidden": [8]}
+    assert widths("dqn.yml", "[8, 9]") == {"policy_hidden": [8, 9]}
+    for name, arch, has in (
+        ("sac.yml", "dict(pi=[8], vf=[9])", "widths, or dict(pi=[…], qf=[…])"),
+        ("sac.yml", "[dict(pi=[8], qf=[9])]", "widths, or dict(pi=[…], qf=[…])"),
+        ("ppo.yml", "dict(pi=[8], qf=[9])", "widths, or dict(pi=[…], vf=[…])"),
+        ("dqn.yml", "dict(pi=[8], vf=[9])", "(widths)"),
+        ("dqn.yml", "[dict(pi=[8], vf=[9])]", "(widths)"),
+    ):
+        with pytest.raises(ValueError, match="policy_kwargs: net_arch: .*" + re.escape(has)):
+            widths(name, arch)

@@ -157,6 +157,8 @@ class _Builder:
         if is_stack:
             value = self._reshape(value, (-1, *image_shape(leaf)))
         value = graph.node("Mul", graph.cast(value, np.float32), graph.constant(np.float32(1) / np.float32(255)))
+        if mean := self._config.get("pixel_mean", 0.0):
+            value = graph.node("Sub", value, graph.constant(np.float32(mean)))
         prefix = f"cnn.{module_name(leaf)}"
         for i, (_, kernel, stride) in enumerate(NATURE_CONVOLUTIONS):
             weight, bias = (self._constant(f"{prefix}.{2 * i}.{name}") for name in ("weight", "bias"))

@@ -65,6 +65,7 @@ class TorchPolicy(nn.Module):
         if config["normalize_obs"] and normalized:
             self.normalizer = nn.ModuleDict({"obs": _Moments(normalized, config["clip_obs"])})
         self._has_normalizer = config["normalize_obs"] and normalized > 0
+        self._pixel_mean = config.get("pixel_mean", 0.0)
         if images:
             self.cnn = nn.ModuleDict({module_name(leaf): _nature_cnn(image_shape(leaf)) for leaf in images})
         width = dense + NATURE_FEATURES * len(images)
@@ -219,7 +220,7 @@ class TorchPolicy(nn.Module):
                 if image_order(leaf) == "last":
                     value = value.permute(0, 3, 1, 2)
                 value = value.reshape(-1, *image_shape(leaf))
-                images.append(self.cnn[module_name(leaf)](value.float() / 255))
+                images.append(self.cnn[module_name(leaf)](value.float() / 255 - self._pixel_mean))
             else:
                 flat = _dense(leaf, value)
                 if self._has_normalizer and is_normalized(leaf):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.learn.config import algorithm_names, config_names
-from shoal.learn.zoo_values import Name, NoSuchValue, literal, schedule
+from shoal.learn.zoo_values import Name, NoSuchValue, literal, number, schedule
 from shoal.runs import preset, preset_names
 from shoal.vector.extras import is_atari
 
@@ -46,7 +46,6 @@ _SAME = {
     "buffer_size": "buffer_size",
     "learning_starts": "learning_starts",
     "gradient_steps": "gradient_steps",
-    "target_update_interval": "target_update_interval",
     "tau": "tau",
     "exploration_fraction": "exploration_fraction",
     "exploration_initial_eps": "exploration_initial",
@@ -196,6 +195,8 @@ class _Reader:
             ("train_freq", self._train_freq),
             ("n_steps", self._n_steps),
             ("ent_coef", self._ent_coef),
+            ("target_entropy", self._target_entropy),
+            ("target_update_interval", self._target_update_interval),
             ("use_sde", self._use_sde),
         ):
             if key in settings:
@@ -246,10 +247,7 @@ class _Reader:
             self._refuse(key, value)
 
     def _plain_number(self, key: str, value: Any, option: str) -> None:
-        if isinstance(value, int | float | None):
-            self._set(key, value, option, value)
-        else:
-            raise NoSuchValue(f"{key}: {value!r} is no number")
+        self._set(key, value, option, None if value is None else number(key, value))
 
     def _steps(self, key: str, value: Any) -> None:
         self._entry.arguments["total_steps"] = int(float(value))
@@ -307,6 +305,16 @@ class _Reader:
             return
         self._set(key, value, "automatic_entropy", learned)
         self._set(key, value, "entropy_coef", coefficient)
+
+    def _target_entropy(self, key: str, value: Any) -> None:
+        """ "auto" is -dimensions of the action, as None is here."""
+        self._set(key, value, key, None if value == "auto" else number(key, value))
+
+    def _target_update_interval(self, key: str, value: Any) -> None:
+        if "automatic_entropy" in self._options and value == 1:
+            self._note(key, value, "so it is")
+        else:
+            self._plain_number(key, value, key)
 
     def _use_sde(self, key: str, value: Any) -> None:
         if value:
@@ -426,14 +434,23 @@ class _Reader:
             self._entry.arguments[names["eps"]] = 1e-8  # torch's: there, the algorithm's own is for no arguments at all
 
     def _net_arch(self, key: str, value: Any) -> None:
-        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
+        networks = self._networks()
+        if "vf" in networks and isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
             value = value[0]  # as it was written before Stable-Baselines3 1.8
-        if isinstance(value, Mapping) and set(value) == {"pi", "vf"}:
-            self._layers(list(value["pi"]), list(value["vf"]))
+        if isinstance(value, Mapping) and networks and set(value) == set(networks):
+            policy, other = (list(value[name]) for name in networks)
+            self._layers(policy, other)
         elif isinstance(value, list) and all(isinstance(width, int) for width in value):
             self._layers(value, value)
         else:
-            self._refuse(key, value, "widths, or dict(pi=[…], vf=[…])")
+            each = ", ".join(f"{name}=[…]" for name in networks)
+            self._refuse(key, value, f"widths, or dict({each})" if networks else "widths")
+
+    def _networks(self) -> tuple[str, ...]:
+        """What a dict of widths has there: the policy's, and those of values or of critics; DQN takes no dict."""
+        if "value_hidden" not in self._options:
+            return ()
+        return ("pi", "qf") if "automatic_entropy" in self._options else ("pi", "vf")
 
 
 _OWN_EPS = ("ppo", "a2c", "recurrent_ppo")

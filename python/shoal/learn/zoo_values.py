@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
-__all__ = ["Name", "NoSuchValue", "literal", "schedule"]
+__all__ = ["Name", "NoSuchValue", "literal", "number", "schedule"]
 
 
 class NoSuchValue(ValueError):
@@ -35,6 +36,20 @@ def literal(key: str, value: Any) -> Any:
         ) from None
 
 
+def number(key: str, value: Any) -> int | float:
+    """A number; YAML reads 1e-3 as a text, which is one, too.
+
+    Raises:
+        NoSuchValue: for any other text or value.
+    """
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, str) or not re.fullmatch(r"[-+]?\d+\.?\d*[eE][-+]?\d+", value):
+        raise NoSuchValue(f"{key}: {value!r} is no number")
+    read = float(value)
+    return int(read) if read.is_integer() else read
+
+
 def schedule(key: str, value: Any) -> tuple[float, str]:
     """The initial value and the schedule, "constant" or "linear", of a number or of a text such as "lin_2.5e-4".
 
@@ -43,10 +58,10 @@ def schedule(key: str, value: Any) -> tuple[float, str]:
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), "constant"
-    kind, _, number = str(value).partition("_")
+    kind, _, initial = str(value).partition("_")
     try:
         if kind == "lin":
-            return float(number), "linear"
+            return float(initial), "linear"
         return float(value), "constant"  # YAML reads 1e-3 as a text
     except (TypeError, ValueError):
         raise NoSuchValue(f"{key}: {value!r} is neither a number nor a schedule such as lin_2.5e-4") from None

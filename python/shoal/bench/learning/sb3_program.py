@@ -1,7 +1,8 @@
 """One seed by Stable-Baselines3 with the settings of one of Shoal's presets, as a process of its own, run by path: it needs
 Stable-Baselines3 and Gymnasium, and nothing of Shoal's. Its argument, a task in JSON, is what `suite` writes; it ends with a line of JSON.
 
-What Stable-Baselines3 has not is named, and then nothing is trained: a comparison with other settings would be none.
+What Stable-Baselines3 has not is named, and then nothing is trained: a comparison with other settings would be none. `missing()` says so
+where Stable-Baselines3 is not installed, too.
 """
 
 from __future__ import annotations
@@ -9,20 +10,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
-import torch
-from stable_baselines3 import A2C, DQN, PPO, SAC
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-from stable_baselines3.common.vec_env import VecNormalize
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
 
 EPISODES = 100
 EVALUATION_SEED, APART = 1_000_000, 1_000  # as in program.py
-ALGORITHMS = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC}
+ALGORITHMS = ("ppo", "a2c", "dqn", "sac")
 # What Shoal's options must be, since Stable-Baselines3 has no such option.
 ALWAYS: dict[str, Any] = {
     "double_dqn": False,
@@ -37,6 +32,7 @@ ALWAYS: dict[str, Any] = {
     "sign_reward": False,
     "value_gain": 1.0,
     "precision": "float32",
+    "pixel_mean": 0.0,
 }
 OF_ALGORITHM: dict[str, dict[str, Any]] = {
     "ppo": {"optimizer": "adam"},
@@ -70,6 +66,9 @@ def scheduled(settings: dict[str, Any], name: str) -> Any:
 
 
 def optimizer(settings: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+
     if settings["optimizer"] == "adam":
         betas = (settings["adam_beta1"], settings["adam_beta2"])
         return {"optimizer_class": torch.optim.Adam, "optimizer_kwargs": {"eps": settings["adam_eps"], "betas": betas}}
@@ -79,6 +78,9 @@ def optimizer(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def learner(settings: dict[str, Any], envs: Any) -> BaseAlgorithm:
+    import torch
+    from stable_baselines3 import A2C, DQN, PPO, SAC
+
     hidden = {"pi": settings["policy_hidden"], "vf": settings.get("value_hidden", [])}
     activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[settings["activation"]]
     common = {
@@ -155,6 +157,12 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
     settings = task["settings"] | {"seed": task["seed"]}
     if unlike := missing(settings):
         return {"missing": unlike}
+
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import VecNormalize
+
     torch.set_num_threads(1)
     begin = time.perf_counter()
     envs: Any = make_vec_env(task["env"], n_envs=settings["num_envs"], seed=task["seed"])
@@ -189,5 +197,7 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    import gymnasium
+
     gymnasium.logger.min_level = gymnasium.logger.ERROR
     print(json.dumps(train(json.loads(sys.argv[1]))))

@@ -47,6 +47,7 @@ void validate(const LearnerConfig& c) {
   check(c.clip_reward > 0, "clip_reward", c.clip_reward, "above 0");
   check(std::isfinite(c.log_std_init), "log_std_init", c.log_std_init, "finite");
   check(c.value_gain > 0 && std::isfinite(c.value_gain), "value_gain", c.value_gain, "above 0");
+  check(c.pixel_mean >= 0 && c.pixel_mean <= 1, "pixel_mean", c.pixel_mean, "from 0 to 1");
   check_hidden(c.policy_hidden, "policy_hidden");
   check_hidden(c.value_hidden, "value_hidden");
   if (c.sign_reward && c.normalize_reward) {

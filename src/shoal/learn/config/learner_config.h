@@ -73,6 +73,7 @@ struct LearnerConfig {
   double log_std_init = 0.0;  // Box actions: initial logarithm of the standard deviation
   Precision precision = Precision::
       kFloat32;  // of pictures; bfloat16: factors of 8 significant bits, about twice as fast
+  double pixel_mean = 0.0;  // taken from pixels, which are scaled to [0, 1], before the first layer
 
   bool operator==(const LearnerConfig&) const = default;
 };
@@ -132,6 +133,7 @@ void for_each_actor_critic_option(Config& c, Visit&& visit) {
   visit("value_gain", c.value_gain);
   visit("log_std_init", c.log_std_init);
   visit("precision", c.precision);
+  visit("pixel_mean", c.pixel_mean);
 }
 
 }  // namespace shoal::learn

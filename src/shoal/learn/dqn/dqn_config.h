@@ -66,6 +66,7 @@ void for_each_option(Config& c, Visit&& visit) {
   visit("exploration_final", c.exploration_final);
   visit("exploration_fraction", c.exploration_fraction);
   visit("precision", c.precision);
+  visit("pixel_mean", c.pixel_mean);
 }
 
 }  // namespace shoal::learn

@@ -62,7 +62,7 @@ Bfloat16Tower::Bfloat16Tower(std::vector<Bfloat16Convolution> convolutions, cons
 }
 
 void Bfloat16Tower::pack_forward() {
-  for (auto& c : convolutions_) c.pack_forward(values(c.layer().weight), values(c.layer().bias));
+  for (auto& c : convolutions_) c.pack_forward(values(c.layer().weight), bias(c.layer()));
   linear_.pack(values(linear_.layer().weight), values(linear_.layer().bias));
 }
 

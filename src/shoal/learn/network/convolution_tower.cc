@@ -1,6 +1,7 @@
 #include "shoal/learn/network/convolution_tower.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "shoal/learn/network/bfloat16_tower.h"
@@ -37,6 +38,32 @@ ConvolutionTower::ConvolutionTower(const ImageTower& tower, const Parameters& pa
       kernels_(kernels),
       team_(team),
       gradient_size_(gradient_size) {}
+
+std::span<const float> ConvolutionTower::bias(const Layer& layer) {
+  const auto own = values(layer.bias);
+  if (tower_.pixel_mean == 0 || layer.bias != tower_.convolutions.front().bias) return own;
+  const auto weight = values(layer.weight);
+  const std::size_t inputs = weight.size() / own.size();  // of an output
+  first_bias_.resize(own.size());
+  for (std::size_t o = 0; o < own.size(); ++o) {
+    const auto of_output = weight.subspan(o * inputs, inputs);
+    const double sum = std::accumulate(of_output.begin(), of_output.end(), 0.0);
+    first_bias_[o] = static_cast<float>(own[o] - tower_.pixel_mean * sum);
+  }
+  return first_bias_;
+}
+
+void ConvolutionTower::center_gradient(std::span<float> gradient) const {
+  if (tower_.pixel_mean == 0) return;
+  const Layer& first = tower_.convolutions.front();
+  const auto by_weight = place(first.weight, gradient);
+  const auto by_bias = place(first.bias, gradient);
+  const std::size_t inputs = by_weight.size() / by_bias.size();
+  for (std::size_t o = 0; o < by_bias.size(); ++o) {
+    const auto taken = static_cast<float>(tower_.pixel_mean * by_bias[o]);
+    for (float& g : by_weight.subspan(o * inputs, inputs)) g -= taken;
+  }
+}
 
 void ConvolutionTower::run_all(std::int64_t rows, bool keep, float* features, std::int64_t stride) {
   if (!std::exchange(forward_packed_, true)) pack_forward();
@@ -77,6 +104,7 @@ void ConvolutionTower::backward(const float* delta, std::span<float> gradient) {
   });
   add_shards(shards);
   unpack_gradient(shard_gradients_.data(), gradient);
+  center_gradient(gradient);
 }
 
 void ConvolutionTower::add_shards(std::int64_t shards) {

@@ -67,6 +67,9 @@ class ConvolutionTower {
   std::span<const float> values(std::size_t parameter) const noexcept {
     return parameters_.values(parameter);
   }
+  /// Of a convolution. The first one's takes pixel_mean from each of its inputs, which is one number for each
+  /// output, since no convolution pads.
+  std::span<const float> bias(const Layer& layer);
   std::span<float> place(std::size_t parameter, std::span<float> gradient) const noexcept {
     const Parameter& p = parameters_[parameter];
     return gradient.subspan(p.offset, p.numel());
@@ -94,6 +97,8 @@ class ConvolutionTower {
   virtual void unpack_gradient(const float* sum, std::span<float> gradient) const noexcept = 0;
 
   void run_all(std::int64_t rows, bool keep, float* features, std::int64_t stride);
+  /// What the mean that is taken from pixels makes of the gradient by the first layer's weights.
+  void center_gradient(std::span<float> gradient) const;
   /// Adds the shards up, to the first.
   void add_shards(std::int64_t shards);
 
@@ -105,6 +110,7 @@ class ConvolutionTower {
   bool forward_packed_ = false, backward_packed_ = false;
   std::vector<const std::byte*> bytes_;  // the images of the last rows
   AlignedFloats shard_gradients_;        // [shards][gradient_size_]
+  std::vector<float> first_bias_;        // where pixel_mean is not 0
 };
 
 }  // namespace shoal::learn

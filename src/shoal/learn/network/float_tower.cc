@@ -42,7 +42,7 @@ FloatTower::FloatTower(std::vector<Convolution> convolutions, const ImageTower& 
 }
 
 void FloatTower::pack_forward() {
-  for (auto& c : convolutions_) c.pack_forward(values(c.layer().weight), values(c.layer().bias));
+  for (auto& c : convolutions_) c.pack_forward(values(c.layer().weight), bias(c.layer()));
   linear_.pack(values(linear_.layer().weight), values(linear_.layer().bias));
 }
 

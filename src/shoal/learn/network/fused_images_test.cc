@@ -209,13 +209,16 @@ const ImageCase kCases[] = {
      0,
      1,
      {.policy_hidden = {}, .value_hidden = {}, .orthogonal_init = false}},
-    {"SmallestGray", {1, 36, 36}},
+    {"SmallestGray", {1, 36, 36}, 0, 1, {.pixel_mean = 0.25}},
     {"OddSidesRgb", {3, 41, 54}, 2, 1, {.policy_hidden = {20}, .value_hidden = {7, 9}}},
     {"TwoCamerasAndNumbers",
      {2, 36, 44},
      5,
      2,
-     {.policy_hidden = {24}, .shared_hidden = true, .activation = Activation::kRelu}},
+     {.policy_hidden = {24},
+      .shared_hidden = true,
+      .activation = Activation::kRelu,
+      .pixel_mean = 0.5}},
     {"AtariBfloat16",
      {4, 84, 84},
      0,
@@ -223,7 +226,8 @@ const ImageCase kCases[] = {
      {.policy_hidden = {},
       .value_hidden = {},
       .orthogonal_init = false,
-      .precision = Precision::kBfloat16}},
+      .precision = Precision::kBfloat16,
+      .pixel_mean = 0.36}},
     {"OddLinesBfloat16",
      {3, 36, 41},
      2,
@@ -233,7 +237,10 @@ const ImageCase kCases[] = {
      {2, 36, 44},
      5,
      2,
-     {.policy_hidden = {24}, .shared_hidden = true, .precision = Precision::kBfloat16}},
+     {.policy_hidden = {24},
+      .shared_hidden = true,
+      .precision = Precision::kBfloat16,
+      .pixel_mean = 0.1}},
 };
 
 std::vector<ImageCase> cases_in(Precision precision) {
@@ -291,10 +298,14 @@ TEST(FusedImage, GradientsEqualFiniteDifferences) {
   }
 }
 
-TEST(FusedImage, IsScaledToOne) {
-  // A white image through one convolution that averages its patch: what the first layer sees must
-  // be 1, not 255.
-  Seen seen({"", {1, 36, 36}, 2, 1, {.policy_hidden = {16}, .shared_hidden = true}}, 5);
+/// What a network says of a white image whose first convolution averages its patch.
+float said_of_white(double pixel_mean) {
+  Seen seen({"",
+             {1, 36, 36},
+             2,
+             1,
+             {.policy_hidden = {16}, .shared_hidden = true, .pixel_mean = pixel_mean}},
+            5);
   std::ranges::fill(seen.parameters.flat(), 0.0F);
   auto set = [&](const char* name, std::size_t element, float value) {
     seen.parameters.values(static_cast<std::size_t>(seen.parameters.find(name)))[element] = value;
@@ -307,8 +318,12 @@ TEST(FusedImage, IsScaledToOne) {
   set("cnn.camera0.7.weight", 0, 1);
   set("trunk.0.weight", 2, 1);  // the features are two numbers, then the image's
   set("critic.0.weight", 0, 3);
-  const auto model = make_fused_actor_critic(seen.network, seen.parameters);
-  EXPECT_NEAR(seen.forward(*model).value[0], 3 * std::tanh(1.0), 1e-5);
+  return seen.forward(*make_fused_actor_critic(seen.network, seen.parameters)).value[0];
+}
+
+TEST(FusedImage, IsScaledToOneAndLessByTheMean) {
+  EXPECT_NEAR(said_of_white(0), 3 * std::tanh(1.0), 1e-5);
+  EXPECT_NEAR(said_of_white(0.25), 3 * std::tanh(0.75), 1e-5);
 }
 
 }  // namespace

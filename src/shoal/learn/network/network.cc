@@ -23,7 +23,8 @@ ImageTower add_tower(Parameters& parameters, const std::string& name,
     std::int64_t out, kernel, stride;
   };
   constexpr Convolution kNature[] = {{0, 32, 8, 4}, {2, 64, 4, 2}, {4, 64, 3, 1}};
-  ImageTower tower{.shape = {shape[0], shape[1], shape[2]}, .convolutions = {}, .linear = {}};
+  ImageTower tower;
+  tower.shape = {shape[0], shape[1], shape[2]};
   std::int64_t channels = shape[0];
   std::int64_t height = shape[1];
   std::int64_t width = shape[2];
@@ -114,14 +115,19 @@ void orthogonal(std::span<float> weight, std::int64_t rows, std::int64_t columns
   }
 }
 
-Features Features::create(const collect::ObservationEncoder& obs, Precision precision,
+Features Features::create(const collect::ObservationEncoder& obs, const LearnerConfig& config,
                           Parameters& parameters) {
-  if (precision == Precision::kBfloat16 && obs.image_paths().empty())
+  if (config.precision == Precision::kBfloat16 && obs.image_paths().empty())
     throw InvalidArgument(
         "configure training: precision = bfloat16; it is for observations with pictures, and these "
         "have none: choose float32");
+  if (config.pixel_mean != 0 && obs.image_paths().empty())
+    throw InvalidArgument(fmt::format(
+        "configure training: pixel_mean = {}; it is for observations with pictures, and "
+        "these have none: leave it 0",
+        config.pixel_mean));
   Features features{
-      .dense = obs.dense(), .width = obs.dense(), .images = {}, .precision = precision};
+      .dense = obs.dense(), .width = obs.dense(), .images = {}, .precision = config.precision};
   for (std::size_t i = 0; i < obs.image_paths().size(); ++i) {
     const auto& spec = obs.specs()[i + (obs.has_dense() ? 1 : 0)];
     const std::string& path = obs.image_paths()[i];
@@ -133,6 +139,7 @@ Features Features::create(const collect::ObservationEncoder& obs, Precision prec
             obs.image_paths()[k], path, module_name(path)));
     }
     features.images.push_back(add_tower(parameters, "cnn." + module_name(path), spec.shape));
+    features.images.back().pixel_mean = config.pixel_mean;
     features.width += kNatureFeatures;
   }
   return features;
@@ -160,7 +167,7 @@ Network Network::create(const collect::ObservationEncoder& obs,
                         Parameters& parameters, const Recurrence& recurrence) {
   Network net;
   net.activation = config.activation;
-  net.features = Features::create(obs, config.precision, parameters);
+  net.features = Features::create(obs, config, parameters);
   net.head = actions.is_continuous() ? actions.spec().shape[0]
                                      : std::accumulate(actions.categories().begin(),
                                                        actions.categories().end(), std::int64_t{0});

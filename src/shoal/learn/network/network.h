@@ -65,6 +65,7 @@ struct Recurrence {
 
 struct ImageTower {
   std::array<std::int64_t, 3> shape{};  // channels, height, width
+  double pixel_mean = 0.0;              // taken from its pixels, which are scaled to [0, 1]
   std::vector<Layer> convolutions;
   Layer linear;
 };
@@ -76,8 +77,8 @@ struct Features {
   std::vector<ImageTower> images;
   Precision precision = Precision::kFloat32;  // of the images' layers
 
-  /// Declares the images' parameters. Throws InvalidArgument for bfloat16 without images.
-  static Features create(const collect::ObservationEncoder& obs, Precision precision,
+  /// Declares the images' parameters. Throws InvalidArgument for options of images without any.
+  static Features create(const collect::ObservationEncoder& obs, const LearnerConfig& config,
                          Parameters& parameters);
   void initialize(Parameters& parameters, bool orthogonal_init, const Philox& random) const;
 };

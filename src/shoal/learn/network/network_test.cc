@@ -148,6 +148,13 @@ TEST(Network, Bfloat16IsForPictures) {
             Precision::kBfloat16);
 }
 
+TEST(Network, AMeanOfPixelsIsForPictures) {
+  const LearnerConfig config{.pixel_mean = 0.25};
+  const std::string said = refusal([&] { Built(kFourNumbers, env::Discrete{.n = 2}, config); });
+  EXPECT_NE(said.find("pixel_mean = 0.25"), std::string::npos) << said;
+  EXPECT_NE(said.find("leave it 0"), std::string::npos) << said;
+}
+
 TEST(Network, LearningInBfloat16IsRefusedWhereItWouldBeSlower) {
   for (const MlpKernels& kernels : mlp_kernels()) {
     EXPECT_EQ(refusal([&] { require_fast(Precision::kFloat32, kernels); }), "");

@@ -116,7 +116,7 @@ class FusedQNetwork final : public QNetwork {
 QLayers QLayers::create(const collect::ObservationEncoder& obs, std::int64_t actions, bool dueling,
                         const LearnerConfig& config, Parameters& parameters) {
   QLayers layers;
-  layers.features = Features::create(obs, config.precision, parameters);
+  layers.features = Features::create(obs, config, parameters);
   layers.actions = actions;
   layers.activation = config.activation;
   std::span<const int> hidden = config.policy_hidden;

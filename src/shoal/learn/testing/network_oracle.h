@@ -72,7 +72,7 @@ class NetworkOracle {
   Number rounded(Tape& tape, Number x, float scale = 1.0F) const;
   Vector linear(Tape& tape, const Layer& layer, const Vector& x, bool of_image = false) const;
   Vector mlp(Tape& tape, const Mlp& layers, Vector x) const;
-  Vector convolution(Tape& tape, const Layer& layer, float scale, const Vector& x,
+  Vector convolution(Tape& tape, const Layer& layer, float scale, double mean, const Vector& x,
                      std::int64_t& height, std::int64_t& width) const;
   Vector features(Tape& tape, std::span<const shm::TensorView> obs, std::int32_t row) const;
 
@@ -129,7 +129,8 @@ inline NetworkOracle::Vector NetworkOracle::mlp(Tape& tape, const Mlp& layers, V
 }
 
 inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer& layer, float scale,
-                                                        const Vector& x, std::int64_t& height,
+                                                        double mean, const Vector& x,
+                                                        std::int64_t& height,
                                                         std::int64_t& width) const {
   const std::int64_t k = layer.kernel;
   const std::int64_t out_height = (height - k) / layer.stride + 1;
@@ -137,7 +138,15 @@ inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer&
   Vector y;
   const Vector of_layer = weights(tape, layer, scale);
   std::vector<std::pair<Number, Number>> factors;
+  const Number taken = tape.add(-mean);
   for (std::int64_t o = 0; o < layer.out; ++o) {
+    Number bias = parameter(layer.bias, o);
+    if (mean != 0) {  // from what is not rounded
+      factors.clear();
+      for (std::int64_t i = 0; i < layer.in * k * k; ++i)
+        factors.push_back({parameter(layer.weight, o * layer.in * k * k + i), taken});
+      bias = tape.dot(factors, bias);
+    }
     for (std::int64_t row = 0; row < out_height; ++row) {
       for (std::int64_t column = 0; column < out_width; ++column) {
         factors.clear();
@@ -152,7 +161,7 @@ inline NetworkOracle::Vector NetworkOracle::convolution(Tape& tape, const Layer&
             }
           }
         }
-        y.push_back(tape.relu(tape.dot(factors, parameter(layer.bias, o))));
+        y.push_back(tape.relu(tape.dot(factors, bias)));
       }
     }
   }
@@ -177,11 +186,13 @@ inline NetworkOracle::Vector NetworkOracle::features(Tape& tape,
     const bool rounds = network_.features.precision == Precision::kBfloat16;
     Vector x;
     for (std::int64_t i = 0; i < channels * height * width; ++i)
-      x.push_back(tape.add(rounds ? bytes[i] : bytes[i] / 255.0));
+      x.push_back(tape.add(rounds ? bytes[i] : bytes[i] / 255.0 - tower.pixel_mean));
     float scale = 1.0F / 255.0F;  // of rounded weights, since bytes are not rounded
+    double mean = rounds ? tower.pixel_mean : 0;
     for (const Layer& layer : tower.convolutions) {
-      x = convolution(tape, layer, scale, x, height, width);
+      x = convolution(tape, layer, scale, mean, x, height, width);
       scale = 1.0F;
+      mean = 0;
       if (!rounds) continue;
       for (Number& y : x) y = rounded(tape, y);
     }
