@@ -1,10 +1,12 @@
-// Bytes of C++ and `bytes` of Python.
+// Bytes of C++ and `bytes` of Python; texts of other processes.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace shoal::python {
@@ -23,6 +25,20 @@ inline std::vector<std::byte> to_vector(nanobind::handle bytes_object) {
 
 inline nanobind::bytes to_bytes(std::span<const std::byte> bytes) {
   return nanobind::bytes(bytes.data(), bytes.size());
+}
+
+/// Bytes that are no UTF-8, as a path or another process may have them, become \\xNN.
+inline nanobind::object foreign_text(std::string_view text) {
+  PyObject* made =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
+  if (made == nullptr) throw nanobind::python_error();
+  return nanobind::steal(made);
+}
+inline nanobind::typed<nanobind::list, nanobind::str> foreign_texts(
+    const std::vector<std::string>& lines) {
+  nanobind::typed<nanobind::list, nanobind::str> texts;
+  for (const std::string& line : lines) texts.append(foreign_text(line));
+  return texts;
 }
 
 }  // namespace shoal::python

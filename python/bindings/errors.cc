@@ -31,7 +31,7 @@ nb::object gymnasium_error(const char* name) {
 }
 
 void raise(nb::handle type, const std::exception& error) {
-  PyErr_SetObject(type.ptr(), nb::str(error.what()).ptr());
+  PyErr_SetObject(type.ptr(), foreign_text(error.what()).ptr());
 }
 
 void raise(const nb::object& exception) {
@@ -64,15 +64,13 @@ nb::object exception_of(const process::WorkerDied& error) {
   nb::object exitcode = nb::none();
   if (end.status.known)
     exitcode = nb::int_(end.status.signal != 0 ? -end.status.signal : end.status.code);
-  nb::list log_tail;
-  for (const std::string& line : end.log_tail) log_tail.append(line);
   nb::object env_indices =
       nb::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "ii",
                                       end.first_env, end.first_env + end.num_envs));
   return python_errors().attr("WorkerDied")(
-      error.what(), "worker"_a = end.worker, "index"_a = end.index, "env_indices"_a = env_indices,
-      "pid"_a = end.pid, "exitcode"_a = exitcode, "log_tail"_a = nb::tuple(log_tail),
-      "kind"_a = end.kind);
+      foreign_text(error.what()), "worker"_a = end.worker, "index"_a = end.index,
+      "env_indices"_a = env_indices, "pid"_a = end.pid, "exitcode"_a = exitcode,
+      "log_tail"_a = nb::tuple(foreign_texts(end.log_tail)), "kind"_a = end.kind);
 }
 
 nb::object exception_of(const group::PeerLost& error) {
@@ -107,13 +105,14 @@ void set_python_error(const std::exception_ptr& pending) {
   } catch (const serve::ServiceDied& error) {
     raise(python_errors().attr("ServiceDied"), error);
   } catch (const serve::ModelError& error) {
-    raise(python_errors().attr("ModelError")(error.what(), "traceback"_a = error.traceback()));
+    raise(python_errors().attr("ModelError")(foreign_text(error.what()),
+                                             "traceback"_a = foreign_text(error.traceback())));
   } catch (const InvalidArgument& error) {
     raise(PyExc_ValueError, error);
   } catch (const TimedOut& error) {
     raise(PyExc_TimeoutError, error);
   } catch (const SystemError& error) {
-    nb::object arguments = nb::make_tuple(error.error_number(), error.what());
+    nb::object arguments = nb::make_tuple(error.error_number(), foreign_text(error.what()));
     PyErr_SetObject(PyExc_OSError, arguments.ptr());
   } catch (const process::RemoteError& error) {
     raise(exception_of(error));

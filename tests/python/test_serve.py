@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import math
 import pickle
 import re
+import resource
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,9 @@ import numpy as np
 import pytest
 
 import shoal
+from promise import await_that
 from served_models import MODELS, batch_size, double, linear, picky, pid
+from shoal._learn import RunDirectory
 from shoal.errors import Cancelled, DeadlineExceeded, ModelError, OverCapacity
 from shoal.serve.client import ServiceModel
 
@@ -31,6 +37,10 @@ def tenfold(x: Any) -> Any:
     """Writes to its rows, and then fails on a negative one."""
     x *= 10
     return picky(x) - 1
+
+
+def limit_of_files(x: np.ndarray) -> np.ndarray:
+    return np.full(len(x), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def answers(model: ServiceModel, *rows: float) -> list[float | None]:
@@ -75,6 +85,60 @@ class TestAnswers:
         for i, answer in enumerate(model.gather(replies)):
             np.testing.assert_array_equal(answer, [2 * i, 2 * i])
         assert replies[0].version == model.version == 1
+
+    def test_replies_of_one_thread_are_awaited_in_several_loops(self) -> None:
+        gate = threading.Event()
+
+        def slow(x: np.ndarray) -> np.ndarray:
+            if (x > 0).any():
+                gate.wait(60)
+            return x
+
+        async def of(reply: Any) -> float:
+            asyncio.get_running_loop().call_soon(started.release)
+            return float(await reply)
+
+        with shoal.ModelService({"slow": slow}, context="thread") as service, ThreadPoolExecutor(8) as pool:
+            model = service.model("slow")
+            model(0.0)
+            for _ in range(3):
+                gate.clear()
+                started = threading.Semaphore(0)
+                replies = [model.submit(float(i)) for i in range(1, 9)]
+                awaited = [pool.submit(asyncio.run, of(reply)) for reply in replies]
+                for _ in replies:
+                    started.acquire()
+                gate.set()
+                assert [one.result(60) for one in awaited] == list(range(1, 9))
+
+    def test_gather_has_one_deadline_and_takes_nothing_before_all_are_there(self) -> None:
+        gate = threading.Event()
+
+        def slow(x: np.ndarray) -> np.ndarray:
+            if (x > 0).any():
+                gate.wait(60)
+            return x
+
+        with shoal.ModelService({"slow": slow}, context="thread", max_batch=1) as service:
+            model = service.model("slow")
+            model(0.0)
+            replies = [model.submit(0.0), model.submit(1.0)]
+            await_that(replies[0].done, "the first reply")
+            for _ in range(2):
+                with pytest.raises(TimeoutError, match="has not answered 2 requests after 0.01 s"):
+                    model.gather(replies, timeout=0.01)
+            gate.set()
+            assert model.gather(replies, timeout=60) == [0, 1]
+
+    def test_gather_leaves_what_it_has_not_given(self, service: shoal.ModelService) -> None:
+        model = service.model("picky")
+        replies = [model.submit(float(x)) for x in (1, -1, 2)]
+        with pytest.raises(ModelError, match="a negative row"):
+            model.gather(replies)
+        assert replies[0].done()
+        assert [replies[0].result(), replies[2].result()] == [2, 3]
+        with pytest.raises(Cancelled):
+            replies[0].result()
 
     def test_a_result_is_taken_once(self, service: shoal.ModelService) -> None:
         reply = service.model("double").submit(1.0)
@@ -135,8 +199,114 @@ class TestStructures:
         assert isinstance(parts, list)
         np.testing.assert_array_equal(parts[0], left)
 
+    def test_an_answer_whose_keys_come_in_another_order(self) -> None:
+        def turning(x: np.ndarray) -> dict[str, Any]:
+            pair = {"score": x, "risk": (-x, {"a": x + 1, "b": x + 2})}
+            if x[0] < 0:
+                pair["risk"] = (-x, {"b": x + 2, "a": x + 1})
+                pair = {"risk": pair["risk"], "score": pair["score"]}
+            return pair
+
+        with shoal.ModelService({"turning": turning}, context="thread") as service:
+            model = service.model("turning")
+            for row in (5.0, -5.0, 5.0):
+                answer = {"score": row, "risk": (-row, {"a": row + 1, "b": row + 2})}
+                assert model(row) == answer
+                assert model.submit(row).result() == answer
+
+    def test_an_answer_that_is_nested_otherwise_than_the_first_is_the_models_error(self) -> None:
+        x = np.ones(1)
+        answers = [{"a": x, "b": x}, {"a": x, "c": x}, (x, x), [x, x], {"a": {"b": x}, "b": x}, {"a": x, "b": x}]
+        first, *others, last = answers
+        queue = iter([first, first, *others, last])  # the first row of a kind is asked twice
+        with shoal.ModelService({"odd": lambda x: next(queue)}, context="thread") as service:
+            model = service.model("odd")
+            assert model(0.0) == {"a": 1, "b": 1}
+            for found in (
+                r"a dict of \{'a': an array, 'c': an array\}",
+                r"a tuple of \(an array, an array\)",
+                r"a list of \(an array, an array\)",
+                r"a dict of \{'a': a dict of \{'b': an array\}, 'b': an array\}",
+            ):
+                wanted = r"a dict of \{'a': an array, 'b': an array\}"
+                with pytest.raises(ModelError, match=f"answer is {found}, where its first .* was {wanted}"):
+                    model(0.0)
+            assert model(0.0) == {"a": 1, "b": 1}
+
+    def test_a_function_that_needs_keywords_is_a_model(self) -> None:
+        def keywords(*, image: Any, scale: Any) -> Any:
+            return image * scale
+
+        def anything(**named: Any) -> Any:
+            return sum(named.values())
+
+        def made(scale: float = 2.0, *, more: float = 3.0) -> Any:
+            return lambda image: image * scale * more
+
+        models = {"keywords": keywords, "anything": anything, "made": made}
+        with shoal.ModelService(models, context="thread") as service:
+            assert service.model("keywords")(image=2.0, scale=3.0) == 6
+            assert service.model("anything")(image=2.0, scale=3.0) == 5
+            assert service.model("made")(image=2.0) == 12
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+FAILURES = {
+    1: ValueError("caf\udce9"),
+    2: Mute(),
+    3: ValueError("the picture is too small\nsee the manual, page 3"),
+    4: ValueError("é" * 10_000),
+    5: KeyError(),
+}
+
+
+def failing(x: Any) -> Any:
+    if int(x[0]) in FAILURES:
+        raise FAILURES[int(x[0])]
+    return x
+
 
 class TestFailures:
+    @pytest.mark.parametrize(
+        ("row", "message"),
+        [
+            (1, r"ValueError: caf\udce9"),
+            (2, "Mute: <str() of the exception raised RuntimeError>"),
+            (3, "ValueError: the picture is too small\nsee the manual, page 3"),
+            (5, "KeyError"),
+        ],
+    )
+    def test_the_whole_text_of_a_failure_is_told_of_any_row(self, row: int, message: str) -> None:
+        shoal.serve.use({"failing": failing})
+        try:
+            with shoal.ModelService({"failing": failing}) as service:
+                model = service.model("failing")
+                for other in (0, 0.0):  # the latter as the first of its kind
+                    if isinstance(other, int):
+                        assert model(other) == 0
+                    with pytest.raises(ModelError) as caught:
+                        model(type(other)(row))
+                    assert str(caught.value) == message
+                    assert "in failing" in caught.value.traceback
+                assert model(0) == 0
+            with pytest.raises(ModelError) as caught:
+                shoal.worker().model("failing")(row)
+            assert str(caught.value) == message
+        finally:
+            shoal.serve.use(None)
+
+    def test_a_long_text_is_cut_between_two_characters(self) -> None:
+        with shoal.ModelService({"failing": failing}) as service:
+            model = service.model("failing")
+            assert model(0) == 0
+            with pytest.raises(ModelError, match="^ValueError: é+$") as caught:
+                model(4)
+            assert caught.value.traceback.endswith("é")
+
     def test_a_poisoned_row_fails_alone(self, service: shoal.ModelService) -> None:
         model = service.model("picky")
         replies = [model.submit(float(x)) for x in (1, -1, 2)]
@@ -251,6 +421,51 @@ class TestFailures:
             assert service.model("few")(0).shape == (2,)
             with pytest.raises(ModelError, match=r"a batch of 1 rows with an array of shape \(0, 2\)"):
                 service.model("few")(0)
+
+    def test_more_arrays_in_a_call_or_an_answer_than_there_may_be(self) -> None:
+        with shoal.ModelService(
+            {"many": lambda x: dict.fromkeys(range(300), x), "double": double}, context="thread"
+        ) as service:
+            kept = service.model("double").submit(1.0)
+            with pytest.raises(
+                ModelError, match="answer to a row has 300 arrays, and a model service takes 256 at most"
+            ):
+                service.model("many")(1.0)
+            with pytest.raises(
+                ValueError, match="a row of a call has 300 arrays, and a model service takes 256 at most"
+            ):
+                service.model("double")(dict.fromkeys(range(300), 1.0))
+            assert kept.result() == 2
+
+    def test_a_batch_of_more_rows_than_may_be_in_flight(self) -> None:
+        with shoal.ModelService({"double": double}, context="thread") as service:
+            assert service.model("double").batch(np.zeros(4096)).shape == (4096,)
+            with pytest.raises(OverCapacity, match="5000 rows .* 4096 may be: make several calls of fewer rows"):
+                service.model("double").batch(np.zeros(5000))
+
+    def test_a_server_has_as_many_descriptors_as_it_may(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        try:
+            with shoal.ModelService({"limit": limit_of_files}) as service:
+                assert service.model("limit")(0.0) == wanted
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    def test_rows_too_large_for_the_memory_name_the_remedy(self) -> None:
+        with shoal.ModelService({"double": double}, context="thread", max_batch=2**20) as service:
+            with pytest.raises(ModelError, match="a smaller max_batch of a model service"):
+                service.model("double")(np.zeros(2**22, np.uint8))
+
+    def test_a_service_is_not_pickled_and_says_what_is(self, service: shoal.ModelService) -> None:
+        for copies in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match=r"send service\.model\(name\)"):
+                copies(service)
+
+    def test_an_error_whose_text_is_no_utf8_is_told_all_the_same(self) -> None:
+        with pytest.raises(ValueError, match=r"/caf\\xe9 holds no run"):
+            RunDirectory(b"/proc/none/caf\xe9", True)
 
     def test_a_timeout_that_is_no_number(self) -> None:
         with shoal.ModelService({"double": double}, context="thread") as service:

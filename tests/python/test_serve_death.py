@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import os
 import pickle
 import signal
+import sys
 import threading
+import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +28,35 @@ from shoal.errors import ServiceDied
 def watchers() -> int:
     """Threads of this process that look after servers, or that are servers."""
     return sum(thread.name.startswith("shoal-models") for thread in threading.enumerate())
+
+
+def leaving(x: Any) -> Any:
+    if (x == 13).any():
+        sys.exit(3)
+    return x
+
+
+def latin(x: Any) -> Any:
+    if (x == 13).any():
+        os.write(2, b"caf\xe9\n")
+        os._exit(3)
+    return x
+
+
+def gated(folder: Path) -> Any:
+    """Is loaded once there is no file `shut`; before, `loading` has the process that waits."""
+    while (folder / "shut").exists():
+        if not (folder / "loading").exists():
+            (folder / "new").write_text(str(os.getpid()))
+            (folder / "new").rename(folder / "loading")
+        time.sleep(0.001)
+    return double
+
+
+def breaking(folder: Path) -> Any:
+    if (folder / "broken").exists():
+        raise OSError("no weights")
+    return double
 
 
 class TestDeath:
@@ -56,6 +89,50 @@ class TestDeath:
                     service.model("deadly")(13)
             with pytest.raises(ServiceDied, match="signal 9"):
                 service.model("deadly")(1)
+
+    @pytest.mark.parametrize("instances", [1, 2])
+    def test_a_thread_that_a_model_has_ended_ends_its_service(self, instances: int) -> None:
+        with shoal.ModelService({"leaving": leaving}, context="thread", instances=instances) as service:
+            model = service.model("leaving")
+            for _ in range(instances):
+                assert model(0) == 0
+                with pytest.raises(ServiceDied):
+                    model(13)
+            with pytest.raises(ServiceDied, match="a thread of process [0-9]+, ended by SystemExit: 3"):
+                model(0)
+
+    def test_a_server_that_dies_while_it_loads_is_one_of_several(self, tmp_path: Path) -> None:
+        make = functools.partial(gated, tmp_path)
+        with shoal.ModelService({"gated": make, "pid": pid}, on_fault="restart") as service:
+            first = int(service.model("pid")(0))
+            (tmp_path / "shut").touch()
+            os.kill(first, signal.SIGKILL)
+            for _ in range(2):
+                await_that((tmp_path / "loading").exists, "another server to load")
+                loading = int((tmp_path / "loading").read_text())
+                await_that(lambda loading=loading: service._workers[0].pid == loading, "its watcher to know it")
+                (tmp_path / "loading").unlink()
+                os.kill(loading, signal.SIGKILL)
+            (tmp_path / "shut").unlink()
+            assert service.model("gated")(2.0) == 4
+
+    def test_a_service_whose_servers_cannot_load_ends_and_says_why(self, tmp_path: Path) -> None:
+        make = functools.partial(breaking, tmp_path)
+        with shoal.ModelService({"breaking": make, "pid": pid}, on_fault="restart") as service:
+            server = int(service.model("pid")(0))
+            (tmp_path / "broken").touch()
+            os.kill(server, signal.SIGKILL)
+            with pytest.raises(ServiceDied, match="signal 9(?s:.*)no weights"):
+                service.model("pid")(0)
+
+    def test_a_server_whose_last_words_are_no_utf8_ends_the_service_with_them(self) -> None:
+        with shoal.ModelService({"latin": latin}) as service:
+            model = service.model("latin")
+            assert model(0) == 0
+            with pytest.raises(ServiceDied):
+                model(13)
+            with pytest.raises(ServiceDied, match=r"caf\\xe9"):
+                model(0)
 
     def test_close_ends_the_server(self) -> None:
         service = shoal.ModelService({"pid": pid})

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -13,7 +17,7 @@ import pytest
 
 import shoal
 from served_models import TotalEnv, pid
-from shoal.errors import DeadlineExceeded, ModelError
+from shoal.errors import DeadlineExceeded, ModelError, OverCapacity, ServiceDied
 from shoal.serve import client, server
 
 
@@ -23,6 +27,13 @@ def total(x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if (x < 0).any():
         raise ValueError("a negative row")
     return after.copy(), after
+
+
+def wait_for_signal(x: np.ndarray) -> np.ndarray:
+    """Answers 0 at once, and nothing else before it is killed."""
+    while x.any():
+        time.sleep(60)
+    return x
 
 
 class TestRecurrent:
@@ -96,9 +107,7 @@ class TestRecurrent:
                 find("too_few")(-1.0)
             assert find("too_few")(1.0) == 2  # the row that failed has left the state
 
-    def test_a_row_that_had_no_time_leaves_the_state_and_one_that_ended_the_connection_is_made_again(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_connection_is_made_again_only_where_the_old_one_has_ended(self) -> None:
         class Failing:
             def __init__(self, error: type[BaseException], alive: bool) -> None:
                 self.error, self.alive = error, alive
@@ -109,11 +118,77 @@ class TestRecurrent:
         with shoal.ModelService({"total": shoal.serve.Recurrent(total, np.zeros(()))}, context="thread") as service:
             model = service.model("total")
             assert model(1.0) == 1
-            for error, alive, after in ((DeadlineExceeded, True, 3), (KeyboardInterrupt, False, 2)):
-                with monkeypatch.context() as patch, pytest.raises(error):
-                    patch.setattr(client, "_client", lambda *_, error=error, alive=alive: Failing(error, alive))
+            clients: dict[str, Any] = client._connections.clients
+            whole = clients[service.address]
+            for error, alive in ((DeadlineExceeded, True), (ServiceDied, True), (KeyboardInterrupt, False)):
+                clients[service.address] = failing = Failing(error, alive)
+                with pytest.raises(error):
                     model(5.0)
-                assert model(2.0) == after
+                assert (clients.get(service.address) is failing) == alive
+            clients[service.address] = whole
+            assert model(2.0) == 3
+
+    @pytest.mark.parametrize("row", [np.zeros(7), 1.0], ids=["a new kind", "more rows than slots"])
+    def test_a_row_that_had_no_time_leaves_the_state_and_what_is_in_flight(self, row: Any) -> None:
+        gate, entered = threading.Event(), threading.Event()
+
+        def slow(x: Any) -> Any:
+            if (x < 0).any():
+                entered.set()
+                gate.wait(60)
+            return x
+
+        models = {"total": shoal.serve.Recurrent(total, np.zeros(())), "slow": slow}
+        with shoal.ModelService(models, context="thread") as service:
+            model, other = service.model("total"), service.model("slow")
+            assert [model(1.0), model(1.0)] == [1, 2]
+            other(0.0)
+            running = other.submit(-1.0)
+            assert entered.wait(60)
+            replies = [other.submit(float(i)) for i in range(15)]
+            with pytest.raises(DeadlineExceeded):
+                other(row, timeout=0.01)
+            with pytest.raises(OverCapacity, match="ask again later"):
+                other.submit(1.0, wait=False)
+            gate.set()
+            assert other.gather([running, *replies]) == [-1.0, *range(15)]
+            np.testing.assert_array_equal(other(row), row)
+            assert model(1.0) == 3
+
+    def test_a_late_reply_of_a_dead_server_leaves_the_states_of_the_next_one(self) -> None:
+        models = {"pid": pid, "wait": wait_for_signal, "total": shoal.serve.Recurrent(total, np.zeros(()))}
+        with shoal.ModelService(models, on_fault="restart") as service:
+            model, waits = service.model("total"), service.model("wait")
+            server = int(service.model("pid")(0))
+            waits(0.0)
+            replies = [waits.submit(1.0), waits.submit(1.0)]
+            os.kill(server, signal.SIGKILL)
+            with pytest.raises(ServiceDied):
+                replies[0].result()
+            assert [model(1.0), model(1.0)] == [1, 2]
+            with pytest.raises(ServiceDied):
+                replies[1].result()
+            assert model(1.0) == 3
+
+    def test_a_batch_is_refused_also_after_as_many_kinds_of_rows_as_there_may_be(self) -> None:
+        def summed(x: Any, state: Any) -> Any:
+            return x.sum(1) + state, state
+
+        with shoal.ModelService({"m": shoal.serve.Recurrent(summed, np.zeros(()))}, context="thread") as service:
+            model = service.model("m")
+            for size in range(1, 65):
+                model(np.zeros(size))
+            with pytest.raises(ValueError, match="different shapes|kinds of rows"):
+                model(np.zeros(65))
+            with pytest.raises(ValueError, match="Ask for one row at a time"):
+                model.batch(np.ones((3, 4)))
+
+    def test_only_a_server_that_says_so_gets_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server, "MAY_BE_BATCHED", "something else is wrong")
+        with shoal.ModelService({"pid": pid}, context="thread") as service:
+            for _ in range(2):
+                with pytest.raises(ValueError, match="something else is wrong"):
+                    service.model("pid").batch(np.zeros(2))
 
     def test_a_reset_holds_also_where_its_row_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unreadable(*_: Any) -> Any:

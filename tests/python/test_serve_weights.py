@@ -17,7 +17,8 @@ import pytest
 import shoal
 from promise import await_that
 from served_models import double, linear, pid
-from shoal.errors import DeadlineExceeded, ServiceDied
+from shoal import _core
+from shoal.errors import DeadlineExceeded, ModelError, ServiceDied
 from shoal.serve.weights import pack_state
 from stopping import stop
 
@@ -270,6 +271,110 @@ class TestWeights:
             (tmp_path / "shut").unlink()
             model = service.model("filled")
             await_that(lambda: set(model(0)) == {8.0}, "the weights of version 8")
+
+    def test_a_server_that_is_restarted_takes_clients_once_it_has_the_updates_that_returned(
+        self, tmp_path: Path
+    ) -> None:
+        make = functools.partial(Gated, tmp_path)
+        with shoal.ModelService({"filled": make, "pid": pid}, on_fault="restart", instances=2) as service:
+            manager = service._manager
+            is_ready, may_go_on = threading.Event(), threading.Event()
+            wait_ready = manager._wait_ready
+
+            def wait_long(instance: int, generation: int) -> None:
+                wait_ready(instance, generation)
+                is_ready.set()
+                may_go_on.wait(60)
+
+            manager._wait_ready = wait_long  # type: ignore[method-assign]
+
+            def answer_to_a_new_client() -> tuple[int, float, float]:
+                made: list[Any] = []
+
+                def ask() -> None:
+                    made.append((int(service.model("pid")(0)), *service.model("filled")(0)[:2]))
+
+                thread = threading.Thread(target=ask)
+                thread.start()
+                thread.join()
+                return made[0]
+
+            (tmp_path / "shut").touch()
+            dead, alive = (worker.pid for worker in service._workers if worker is not None)
+            os.kill(dead, signal.SIGKILL)
+            await_that((tmp_path / "loading").exists, "another server to load")
+            service.update("filled", filled(8), version=8)
+            (tmp_path / "shut").unlink()
+            assert is_ready.wait(60)
+            try:
+                assert [answer_to_a_new_client() for _ in range(4)] == [(alive, 8, 8)] * 4
+            finally:
+                may_go_on.set()
+            await_that(lambda: answer_to_a_new_client()[0] != alive, "the new server's first client")
+            assert [answer_to_a_new_client()[1:] for _ in range(4)] == [(8, 8)] * 4
+
+    def test_a_busy_server_loads_the_last_of_the_updates_that_nobody_waits_for(self) -> None:
+        gate, entered = threading.Event(), threading.Event()
+        loaded: list[float] = []
+
+        class Slow(Filled):
+            def load_state_dict(self, state: dict[str, Any]) -> None:
+                super().load_state_dict(state)
+                loaded.append(state["a"][0])
+
+            def __call__(self, x: np.ndarray) -> np.ndarray:
+                if (x == 1).any():
+                    entered.set()
+                    gate.wait(60)
+                return super().__call__(x)
+
+        with shoal.ModelService({"slow": Slow}, context="thread") as service:
+            model = service.model("slow")
+            model(0)
+            running = model.submit(1)
+            assert entered.wait(60)
+            for version in range(2, 100):
+                service.update("slow", filled(version), mode="latest")
+            client = _core.serve.Client(service.address, 60)  # after them: they have come
+            gate.set()
+            running.result()
+            assert set(model(0)) == {99.0}
+            assert model.version == 99
+            assert loaded == [97, 98, 99]
+            del client
+
+    def test_a_forked_child_cannot_update(self) -> None:
+        with shoal.ModelService({"filled": Filled}) as service:
+            child = os.fork()
+            if child == 0:
+                try:
+                    service.update("filled", filled(2))
+                except RuntimeError as error:
+                    os._exit(0 if f"update() is for process {os.getppid()}" in str(error) else 2)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+            assert set(service.model("filled")(0)) == {1.0}
+            assert service.update("filled", filled(2)) == 2
+
+    @pytest.mark.parametrize("rows", [1, 3])
+    def test_rows_fail_whose_pinned_version_cannot_be_loaded(self, rows: int) -> None:
+        class Forward(Counting):
+            def load_state_dict(self, state: dict[str, Any]) -> None:
+                if state["weight"][0] == 1:
+                    raise RuntimeError("it cannot go back")
+                super().load_state_dict(state)
+
+        with shoal.ModelService({"forward": Forward}, keep_versions=2, max_delay=3600.0, context="thread") as service:
+            latest = service.model("forward")
+            first = latest.pin(1)
+            assert first(0.0)[0] == 1
+            service.update("forward", {"weight": np.full(1, 2.0), "asked": np.zeros(1)})
+            assert latest(0.0)[0] == 2
+            for reply in [first.submit(0.0) for _ in range(rows)]:
+                with pytest.raises(ModelError, match="RuntimeError: it cannot go back"):
+                    reply.result()
+            assert latest(0.0)[0] == 2
 
     def test_a_close_waits_for_no_server_that_loads(self, tmp_path: Path) -> None:
         make = functools.partial(Gated, tmp_path)

@@ -390,7 +390,9 @@ void bind_worker(nb::module_& module) {
       .def("join", &join, "timeout"_a = nb::none(),
            "Waits until it has ended; returns whether it has.")
       .def("kill", &WorkerProcess::kill, "signal"_a = SIGKILL)
-      .def_prop_ro("log_tail", &WorkerProcess::log_tail, "Its last lines of output.")
+      .def_prop_ro(
+          "log_tail", [](const WorkerProcess& worker) { return foreign_texts(worker.log_tail()); },
+          "Its last lines of output.")
       .def(
           "send",
           [](WorkerProcess& worker, const nb::bytes& message, std::optional<double> timeout) {

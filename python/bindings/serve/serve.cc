@@ -23,6 +23,7 @@
 #include "bytes.h"
 #include "numpy_api.h"
 #include "shoal/process/self/own_thread.h"
+#include "shoal/serve/failure_text.h"
 #include "shoal/serve/frontend.h"
 #include "shoal/serve/server.h"
 #include "waiting.h"
@@ -139,6 +140,10 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro(
           "structure",
           [](const PyBatch& self) { return to_bytes(self.server->kind(self.what).structure); })
+      .def_prop_ro(
+          "answer_structure",
+          [](const PyBatch& self) { return to_bytes(self.server->answer_structure(self.what)); },
+          "That of the first answer to such rows, which all others are put together by.")
       .def_prop_ro("rows", [](const PyBatch& self) { return self.what.rows.size(); })
       .def_prop_ro("max_rows", [](const PyBatch& self) { return self.server->max_rows(self.what); })
       .def_prop_ro(
@@ -160,10 +165,12 @@ void bind_batch(nb::module_& module) {
       .def("reply", &reply, "arrays"_a, "version"_a, "first"_a, "count"_a)
       .def(
           "fail",
-          [](PyBatch& self, std::uint32_t row, const std::string& text, std::uint64_t version) {
-            self.server->fail(self.what, row, text, version);
+          [](PyBatch& self, std::uint32_t row, const std::string& message,
+             const std::string& traceback, std::uint64_t version) {
+            const serve::FailureText text{message, traceback};
+            self.server->fail(self.what, row, text.encode(), version);
           },
-          "row"_a, "text"_a, "version"_a)
+          "row"_a, "message"_a, "traceback"_a, "version"_a)
       .def(
           "finish",
           [](PyBatch& self, std::uint32_t padded) { self.server->finish(self.what, padded); },
@@ -334,30 +341,45 @@ void bind_frontend(nb::module_& module) {
             static_cast<void>(self.wait_gone(instance, os::kNoDeadline));
           },
           "instance"_a, "Returns when that server has ended; not interrupted.")
+      .def("generation", &Frontend::generation, "instance"_a,
+           nb::call_guard<nb::gil_scoped_release>(), "How many servers it has had.")
+      .def("hold_clients", &Frontend::hold_clients, "instance"_a,
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Its servers get commands, but no clients, until let_clients_in().")
+      .def("let_clients_in", &Frontend::let_clients_in, "instance"_a,
+           nb::call_guard<nb::gil_scoped_release>())
       .def(
           "command",
           [](Frontend& self, std::uint32_t instance, const nb::bytes& bytes,
-             std::optional<double> timeout) -> nb::object {
+             std::optional<double> timeout, std::uint32_t topic) -> nb::object {
             const auto content = view(bytes);
             std::optional<std::vector<std::byte>> answer;
             {
               const os::Deadline end = deadline(timeout);
               const nb::gil_scoped_release unlocked;
-              answer = self.command(instance, content, end, [] {
-                const nb::gil_scoped_acquire locked;
-                check_signals();
-              });
+              answer = self.command(
+                  instance, content, end,
+                  [] {
+                    const nb::gil_scoped_acquire locked;
+                    check_signals();
+                  },
+                  topic);
             }
             return answer ? nb::object(to_bytes(*answer)) : nb::none();
           },
-          "instance"_a, "bytes"_a, "timeout"_a = nb::none(),
-          "The server's answer; None when it has not come in time.")
+          "instance"_a, "bytes"_a, "timeout"_a = nb::none(), "topic"_a = 0,
+          "The server's answer; None when it has not come in time. Of a topic that is not 0, whose "
+          "answers nobody waits for, "
+          "a busy server keeps the newest commands.")
       .def(
           "statistics",
           [](const Frontend& self, std::uint32_t instances) {
             Segments segments;
-            for (std::uint32_t i = 0; i < instances; ++i) {
-              if (auto segment = self.segment(i)) segments.push_back(std::move(segment));
+            {
+              const nb::gil_scoped_release unlocked;
+              for (std::uint32_t i = 0; i < instances; ++i) {
+                if (auto segment = self.segment(i)) segments.push_back(std::move(segment));
+              }
             }
             return statistics(segments);
           },

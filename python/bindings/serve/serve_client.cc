@@ -221,7 +221,11 @@ Future ask(const std::shared_ptr<SharedClient>& client, const nb::list& arrays,
   const nb::gil_scoped_release released;
   return {client, client->locked([&](Client& alone) {
             ClientQueue* at = alone.find(kind, count);
-            if (at == nullptr) at = &alone.open(kind, given.leaves, count, end);
+            if (at == nullptr) {
+              at = !rows.wait_for_room && alone.knows(kind)
+                       ? &alone.open_now(kind, given.leaves, count)
+                       : &alone.open(kind, given.leaves, count, end);
+            }
             return alone.submit(*at, rows);
           })};
 }

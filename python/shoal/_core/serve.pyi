@@ -14,6 +14,12 @@ class Batch:
     @property
     def structure(self) -> bytes: ...
     @property
+    def answer_structure(self) -> bytes:
+        """
+        That of the first answer to such rows, which all others are put together by.
+        """
+
+    @property
     def rows(self) -> int: ...
     @property
     def max_rows(self) -> int: ...
@@ -32,7 +38,7 @@ class Batch:
         """The same of one row."""
 
     def reply(self, arrays: list[Any], version: int, first: int, count: int) -> None: ...
-    def fail(self, row: int, text: str, version: int) -> None: ...
+    def fail(self, row: int, message: str, traceback: str, version: int) -> None: ...
     def finish(self, padded_rows: int = 0) -> None: ...
 
 class Probe:
@@ -88,8 +94,17 @@ class Frontend:
     def wait_gone(self, instance: int) -> None:
         """Returns when that server has ended; not interrupted."""
 
-    def command(self, instance: int, bytes: bytes, timeout: float | None = None) -> Any:
-        """The server's answer; None when it has not come in time."""
+    def generation(self, instance: int) -> int:
+        """How many servers it has had."""
+
+    def hold_clients(self, instance: int) -> None:
+        """Its servers get commands, but no clients, until let_clients_in()."""
+
+    def let_clients_in(self, instance: int) -> None: ...
+    def command(self, instance: int, bytes: bytes, timeout: float | None = None, topic: int = 0) -> Any:
+        """
+        The server's answer; None when it has not come in time. Of a topic that is not 0, whose answers nobody waits for, a busy server keeps the newest commands.
+        """
 
     def statistics(self, instances: int) -> dict[Any, Any]:
         """Of every model, by name, summed over the instances; times in seconds."""

@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 from shoal import _core
 from shoal.errors import ServiceDied
 from shoal.ipc.sharing import Parcel
+from shoal.reprs import never_raises
 from shoal.serve.arguments import checked_version
-from shoal.serve.structure import NOT_BATCHED, WHETHER_BATCHED, answer_from, pack_arguments, refusal_of
+from shoal.serve.structure import MAY_BE_BATCHED, NOT_BATCHED, WHETHER_BATCHED, answer_from, pack_arguments, refusal_of
 
 __all__ = ["Directory", "Reply", "ServiceModel", "refuse_batch", "refuse_reset"]
 
@@ -92,6 +93,12 @@ class Reply:
         self._model = model
         self._future = future
         self._batched = batched
+        self._kept: list[Any] = []  # the answer, where gather() has taken it and then raised
+
+    @never_raises
+    def __repr__(self) -> str:
+        state = "not taken yet" if self.version is None else f"answered by version {self.version}"
+        return f"<Reply of the model {self._model.name!r}, {state}>"
 
     def done(self) -> bool:
         """Whether result() would return at once."""
@@ -99,6 +106,7 @@ class Reply:
 
     def cancel(self) -> None:
         """It is not computed, if no batch has taken it yet; result() raises Cancelled."""
+        self._kept.clear()
         self._future.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
@@ -108,15 +116,23 @@ class Reply:
             ModelError, DeadlineExceeded, Cancelled, ServiceDied: shoal.errors.
             TimeoutError: when `timeout` seconds have passed first; it may be asked for again.
         """
-        try:
-            if not self._future.wait(timeout):
-                raise TimeoutError(f"the model {self._model.name!r} has not answered after {timeout} s")
-        except ServiceDied:
-            self._model.forget_connection()
-            raise
+        if self._kept:
+            return self._kept.pop()
+        if not self._wait(timeout):
+            raise TimeoutError(f"the model {self._model.name!r} has not answered after {timeout} s")
         leaves, structure, self.version = self._future.take(self._batched)
         self._model.version = self.version
         return answer_from(leaves, structure)
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Whether result() has something to give or to raise, `timeout` seconds from now at most."""
+        if self._kept:
+            return True
+        try:
+            return self._future.wait(timeout)
+        except ServiceDied:
+            self._model.forget_connection()
+            raise
 
     def __await__(self) -> Generator[Any, None, Any]:
         """`await reply` is result() for asyncio: other tasks run meanwhile."""
@@ -125,14 +141,10 @@ class Reply:
     async def _awaited(self) -> Any:
         from shoal.awaiting import readable  # which imports asyncio
 
-        while (fd := self._future.watch()) >= 0:
+        while not self._kept and (fd := self._future.watch()) >= 0:
             await readable(fd)
-            try:
-                if self._future.wait(0.0):
-                    break
-            except ServiceDied:
-                self._model.forget_connection()
-                raise
+            if self._wait(0.0):
+                break
         return self.result()
 
 
@@ -183,7 +195,11 @@ class ServiceModel:
 
     def batch(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """The same for rows along the first dimension of every array; they need not be answered in one batch. Not of a
-        Recurrent model, which is a ValueError: a batch says nothing of whose rows they are."""
+        Recurrent model, which is a ValueError: a batch says nothing of whose rows they are.
+
+        Raises:
+            OverCapacity: there are more than 4096 rows.
+        """
         refuse_reset(kwargs)
         return self._ask(args, kwargs, True, timeout)
 
@@ -198,11 +214,17 @@ class ServiceModel:
     ) -> Reply:
         """Asks without waiting for the answer. The arrays may be written to as soon as this returns.
 
+        It waits for the model in three cases: this thread asks with rows of this kind for the first time, more of its rows are in
+        flight than ever before (16, or fewer large ones), or the batch that comes next is full.
+
         Args:
             timeout: seconds until it must be answered.
             reset: as of a call.
-            wait: False raises OverCapacity where there is no room in a batch now.
+            wait: False raises OverCapacity in the last two of these cases.
             batched: rows along the first dimension, as of batch().
+
+        Raises:
+            OverCapacity: also for more than 4096 rows.
         """
         return self._submit(args, kwargs, batched, timeout, reset, wait)
 
@@ -214,8 +236,24 @@ class ServiceModel:
         return ServiceModel(self._directory, self.name, checked_version("pin(version)", version))
 
     def gather(self, replies: Sequence[Reply], timeout: float | None = None) -> list[Any]:
-        """The results of all of them, in their order."""
-        return [reply.result(timeout) for reply in replies]
+        """The results of all of them, in their order.
+
+        Raises:
+            TimeoutError: they were not all there after `timeout` seconds; all may be asked for again.
+            ModelError, DeadlineExceeded, Cancelled, ServiceDied: of the first that has failed; the others may still be asked for.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        if not all(reply._wait(_left(end)) for reply in replies):
+            raise TimeoutError(f"the model {self.name!r} has not answered {len(replies)} requests after {timeout} s")
+        answers: list[Any] = []
+        try:
+            for reply in replies:
+                answers.append(reply.result())
+        except BaseException:
+            for reply, answer in zip(replies, answers, strict=False):
+                reply._kept.append(answer)
+            raise
+        return answers
 
     def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, reset: bool = False) -> Any:
         timeout = self._directory.timeout if timeout is None else timeout
@@ -236,7 +274,6 @@ class ServiceModel:
             timeout = self._directory.timeout
         end = None if timeout is None else time.monotonic() + timeout
         env = _core.process.this_worker_env()
-        client = None
         try:
             client = _client(self._directory.address, timeout)
             if batched:
@@ -252,9 +289,8 @@ class ServiceModel:
                 wait_for_room=wait,
                 timeout=_left(end),
             )
-        except BaseException as error:  # one that is whole stays: the states of Recurrent models go with it
-            if isinstance(error, ServiceDied) or (client is not None and not client.alive):
-                self.forget_connection()
+        except BaseException as error:
+            self.forget_connection()
             if type(error) in (TypeError, RuntimeError) and (refusal := refusal_of(leaves, self.name)):
                 raise refusal from error
             raise
@@ -271,15 +307,21 @@ class ServiceModel:
             answer = str(refusal)
         if answer == NOT_BATCHED:
             refuse_batch(self.name)
+        if answer != MAY_BE_BATCHED:
+            raise ValueError(answer)
         self._directory.batched.add(self.name)
 
     def forget_connection(self) -> None:
-        """This thread's: the next call makes another, to whoever has taken a dead server's place."""
-        _connections.clients.pop(self._directory.address, None)
+        """This thread's, where its server has ended: the next call makes another, to whoever has taken that server's place. One
+        that is whole stays, since the states of Recurrent models go with it."""
+        client = _connections.clients.get(self._directory.address)
+        if client is not None and not client.alive:
+            _connections.clients.pop(self._directory.address, None)
 
     def __reduce__(self) -> Any:
         return ServiceModel, (self._directory, self.name, self.pinned)
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<model {self.name!r} of a service at {self._directory.address}>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from multiprocessing import util
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from shoal.serve.client import Directory, ServiceModel
 from shoal.serve.manager import Manager
@@ -50,6 +50,12 @@ class ServiceFace(abc.ABC):
         `add_scalar(name, value, step)`."""
         for name, value in self.scalars().items():
             writer.add_scalar(name, value, step)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} belongs to the process that made it, and cannot be pickled: send service.model(name), which "
+            "every process of this machine may ask, or give the service to workers by WorkerOptions(models=service)"
+        )
 
     def close(self) -> None:
         """Ends it, and returns when it has ended. Requests under way end with ServiceDied. May be called again."""

@@ -68,8 +68,5 @@ def _is_factory(model: Any) -> bool:
         parameters = inspect.signature(model).parameters.values()
     except (TypeError, ValueError):  # builtins
         return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return not any(
-        p.kind is inspect.Parameter.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
-        for p in parameters
-    )
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return not any(p.kind in several or p.default is p.empty for p in parameters)

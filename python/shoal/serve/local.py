@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,9 @@ import numpy as np
 
 from shoal import _core
 from shoal.errors import Cancelled, DeadlineExceeded, ModelError
+from shoal.reprs import never_raises
 from shoal.serve.client import refuse_batch, refuse_reset
+from shoal.serve.failure import told, trace_of
 from shoal.serve.loaded import Loaded
 from shoal.serve.loading import check, load
 from shoal.serve.recurrent import States, rows_of
@@ -51,6 +52,10 @@ class LocalModel:
         self.name = name
         self._model = model
         self._states = States(model.initial_state)
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<model {self.name!r} of this process, version {self.version}>"
 
     @property
     def version(self) -> int:
@@ -112,7 +117,7 @@ class LocalModel:
             count = len(rows[0]) if rows else 1
             made, shape = self._call(*arguments_from(rows, structure), reset, count)
         except Exception as error:
-            failure = ModelError(f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+            failure = ModelError(told(error), traceback=trace_of(error))
             failure.__cause__ = error
             if keep_error:
                 return failure

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.reprs import never_raises
 from shoal.serve.structure import answer_from, pack_rows, tree_map
 
 __all__ = ["Recurrent", "States", "rows_of"]
@@ -33,6 +34,12 @@ class Recurrent:
     def __init__(self, model: Any, initial_state: Any) -> None:
         self.model = model
         self.initial_state = initial_state
+
+    @never_raises
+    def __repr__(self) -> str:
+        model = self.model
+        name = repr(model) if isinstance(model, str) else getattr(model, "__qualname__", type(model).__name__)
+        return f"<Recurrent model {name}>"
 
     def __call__(self) -> Any:
         raise TypeError("a Recurrent is for shoal.ModelService, which keeps its states; call its model")

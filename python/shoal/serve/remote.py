@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from shoal import _core
 from shoal.errors import ServiceDied
+from shoal.reprs import never_raises
 from shoal.serve.arguments import check_choice, check_secret, checked_seconds, checked_timeout
 from shoal.serve.client import Directory
 from shoal.serve.face import ServiceFace
@@ -76,6 +77,7 @@ class RemoteService(ServiceFace):
             f"the weights of {name!r} are those of the service at {self._where}: call update() of the ModelService there"
         )
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<RemoteService of {', '.join(self.directory.names)} at {self._where}>"
 

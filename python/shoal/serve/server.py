@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 import pickle
+import resource
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,10 +14,11 @@ import numpy as np
 from shoal import _core
 from shoal.process._importing import importing
 from shoal.serve.arguments import checked_version
+from shoal.serve.failure import text_of, told, trace_of
 from shoal.serve.loaded import Loaded, Shapes
 from shoal.serve.loading import load
 from shoal.serve.recurrent import States, rows_of
-from shoal.serve.structure import NOT_BATCHED, WHETHER_BATCHED, arguments_from, pack_rows
+from shoal.serve.structure import MAY_BE_BATCHED, NOT_BATCHED, WHETHER_BATCHED, arguments_from, arranged, pack_rows
 from shoal.serve.weights import Weights, unpack_state
 
 __all__ = ["Executor", "Plan", "run"]
@@ -42,6 +43,8 @@ class Plan(NamedTuple):
     keep_versions: int
 
 
+_OPEN_FILES = 65536
+"""Descriptors that a server process may have, where the hard limit allows it."""
 Update = tuple[int, int, bytes]
 """Number of the model, version, and pack_state()'s bytes."""
 Answer = tuple[Any, tuple[str, str] | None]
@@ -56,6 +59,7 @@ def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, up
         updates: of their weights, since they were packed: of each model the newest that fits.
     """
     _core.process.keep_freed_memory()  # a batch's arrays are those of the one before
+    _raise_open_files()
     with importing(f"{context.name} imported what its models need"):
         models = pickle.loads(packed)
     loaded = []
@@ -67,6 +71,14 @@ def run(context: Any, address: str, instance: int, packed: bytes, plan: Plan, up
                 error.add_note(f"model {name!r} of a service: while it was loaded")
             raise
     Executor(address, instance, loaded, plan, updates).run()
+
+
+def _raise_open_files() -> None:
+    """Each client takes two descriptors of its server."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
 
 
 class Executor:
@@ -97,7 +109,7 @@ class Executor:
             except Exception as error:
                 print(
                     f"model service: the weights of version {version} of the model {self._plan.names[number]!r} cannot be "
-                    f"loaded, so it gets older ones: {error}",
+                    f"loaded, so it gets older ones: {text_of(error)}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -127,22 +139,31 @@ class Executor:
         keys = batch.envs
         try:
             model = self._models[batch.model].of(batch.pinned)
+        except Exception as error:  # also what the model says of loading its weights
+            for row in range(rows):
+                self._fail(batch, row, error, 0)
+            batch.finish()
+            return
+        try:
             if self._states[batch.model] is not None and len(set(keys)) < rows:
                 # An environment's second row needs the state that its first one leaves.
                 padded = rows
-                self._answer_singly(model, batch)
+                self._answer_singly(model, batch, None)
             else:
                 inputs = batch.inputs(padded)
                 self._ask(model, batch, model.lend(inputs) if rows > 1 else inputs, 0, rows)
-        except Exception:
-            failed = self._models[batch.model].model
-            failed.gets_copies = True
-            self._answer_singly(failed, batch, failure=traceback.format_exc())
+        except Exception as error:
+            model.gets_copies = True
+            self._answer_singly(model, batch, error)
         batch.finish(padded - rows)
 
-    def _answer_singly(self, model: Loaded, batch: _core.serve.Batch, *, failure: str = "") -> None:
-        """A row that the model fails on costs the others of its batch nothing but time."""
-        if batch.rows == 1 and failure:
+    def _answer_singly(self, model: Loaded, batch: _core.serve.Batch, failure: Exception | None) -> None:
+        """A row that the model fails on costs the others of its batch nothing but time.
+
+        Args:
+            failure: of the whole batch.
+        """
+        if batch.rows == 1 and failure is not None:
             self._fail(batch, 0, failure, model.version)
             return
         size = self._bucket(1)
@@ -150,26 +171,25 @@ class Executor:
             inputs = [np.repeat(array, size, axis=0) for array in batch.one_input(row)]
             try:
                 self._ask(model, batch, inputs, row, 1)
-            except Exception:
-                self._fail(batch, row, traceback.format_exc(), model.version)
+            except Exception as error:
+                self._fail(batch, row, error, model.version)
 
-    def _fail(self, batch: _core.serve.Batch, row: int, failure: str, version: int) -> None:
+    def _fail(self, batch: _core.serve.Batch, row: int, failure: Exception, version: int) -> None:
         states = self._states[batch.model]
         if states is not None and batch.resets[row]:
             states.begin_anew(batch.envs[row])
-        batch.fail(row, failure.rstrip(), version)
+        batch.fail(row, told(failure), trace_of(failure), version)
 
     def _ask(self, model: Loaded, batch: _core.serve.Batch, inputs: list[Any], first: int, count: int) -> None:
         args, kwargs = arguments_from(inputs, batch.structure)
         size = inputs[0].shape[0] if inputs else count
         states = self._states[batch.model]
         if states is None:
-            answer, _ = pack_rows(model(args, kwargs), size)
-            batch.reply(answer, model.version, first, count)
+            batch.reply(_answer_of(batch, model(args, kwargs), size), model.version, first, count)
             return
         keys, resets = batch.envs[first : first + count], batch.resets[first : first + count]
         made, after = model([*args, states.stacked(keys, resets, size)], kwargs)
-        answer, _ = pack_rows(made, size)
+        answer = _answer_of(batch, made, size)
         kept = rows_of(after, size)
         batch.reply(answer, model.version, first, count)
         states.keep(keys, kept)
@@ -181,14 +201,14 @@ class Executor:
     def _probe(self, probe: _core.serve.Probe) -> None:
         states = self._states[probe.model]
         if probe.structure == WHETHER_BATCHED:
-            probe.refuse("they may" if states is None else NOT_BATCHED, model_error=False)
+            probe.refuse(MAY_BE_BATCHED if states is None else NOT_BATCHED, model_error=False)
             return
         size = self._bucket(1)
         inputs = [np.repeat(array, size, axis=0) for array in probe.inputs()]
         try:
             model = self._models[probe.model].of(probe.pinned, stay=True)
         except Exception as error:  # also what the model says of reading and loading its weights
-            probe.refuse(str(error), model_error=False)
+            probe.refuse(text_of(error), model_error=False)
             return
         try:
             args, kwargs = arguments_from(inputs, probe.structure)
@@ -200,7 +220,7 @@ class Executor:
                 rows_of(after, size)
             probe.open(*pack_rows(made, size))
         except Exception as error:
-            probe.refuse(f"{type(error).__name__}: {error}", traceback.format_exc())
+            probe.refuse(told(error), trace_of(error))
         examples = [np.repeat(array, size, axis=0) for array in probe.inputs()]
         if any(given.tobytes() != sent.tobytes() for given, sent in zip(inputs, examples, strict=True)):
             model.gets_copies = True
@@ -221,6 +241,13 @@ class Executor:
             name, arguments = pickle.loads(command.bytes)
             answer = getattr(self, f"do_{name}")(*arguments), None
         except Exception as error:
-            answer = None, (str(error), traceback.format_exc())
-            print(f"model service: {name} failed: {error}", file=sys.stderr, flush=True)
+            answer = None, (text_of(error), trace_of(error))
+            print(f"model service: {name} failed: {text_of(error)}", file=sys.stderr, flush=True)
         command.answer(pickle.dumps(answer))
+
+
+def _answer_of(batch: _core.serve.Batch, made: Any, size: int) -> list[np.ndarray[Any, Any]]:
+    """The arrays of what a model made of so many rows, in the order of the queue's first answer."""
+    answer, structure = pack_rows(made, size)
+    wanted = batch.answer_structure
+    return answer if structure == wanted else arranged(answer, structure, wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel
 from shoal.serve import server
 from shoal.serve.client import RETRIES
+from shoal.serve.failure import sendable, text_of, told
 from shoal.serve.loaded import Shapes, shapes_of
 from shoal.serve.loading import load
 from shoal.serve.manager import Manager
@@ -49,6 +51,7 @@ class ServerManager(Manager):
         self._instances = instances
         self._on_fault = on_fault
         self._start_timeout = start_timeout
+        self._running_here = instances  # servers, where they are threads
         self._updating = threading.Lock()
         # Of each model the newest that is known to fit, and later ones of which that is not known.
         self._updates: dict[int, tuple[server.Update, ...]] = {}
@@ -89,11 +92,30 @@ class ServerManager(Manager):
                 [load(model, self._plan.device, self._plan.buckets) for model in models],
                 self._plan,
             )
-            thread = threading.Thread(target=executor.run, name=f"shoal-models-{i}", daemon=True)
+            thread = threading.Thread(target=self._run_here, args=([executor],), name=f"shoal-models-{i}", daemon=True)
+            del executor  # it is the thread's, and ends with it
             thread.start()
             self._watchers.append(thread)
             if not self.frontend.wait_ready(i, 1, self._start_timeout):
                 raise StartFailed(f"a server of models is not ready after {self._start_timeout} s (start_timeout)")
+
+    def _run_here(self, given: list[server.Executor]) -> None:
+        """The thread of a server that is none of a process's own.
+
+        Args:
+            given: its executor, which nobody else has: its clients see the end of the server that it keeps.
+        """
+        reason = ""
+        try:
+            given.pop().run()
+        except BaseException as error:  # SystemExit, too: the thread ends, and nobody else tells of it
+            reason = f"a server of the model service, a thread of process {os.getpid()}, ended by {told(error)}"
+            print(f"model service: {reason}", file=sys.stderr, flush=True)
+        with self._lock:
+            self._running_here -= 1
+            is_last = self._running_here == 0
+        if reason and is_last and not self._closing:
+            self._tell(reason)
 
     def _start_processes(
         self, models: Sequence[Any], context: str, threads: int | None, preload: Sequence[str]
@@ -121,8 +143,8 @@ class ServerManager(Manager):
             self._watchers.append(watcher)
 
     def _call(self, instance: int, updates: Mapping[int, tuple[server.Update, ...]]) -> tuple[Any, ...]:
-        told = list(itertools.chain.from_iterable(updates.values()))
-        return server.run, self.frontend.address, instance, self._packed, self._plan, told
+        newest = list(itertools.chain.from_iterable(updates.values()))
+        return server.run, self.frontend.address, instance, self._packed, self._plan, newest
 
     def _wait_ready(self, instance: int, generation: int) -> None:
         worker = self.workers[instance]
@@ -164,6 +186,11 @@ class ServerManager(Manager):
 
     def update(self, number: int, state: Mapping[str, Any], version: int | None, mode: str) -> int:
         """As ModelService.update(), of the model with this number."""
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                f"update() is for process {self._pid}, which made the model service; this one was forked from it and may ask the "
+                "models"
+            )
         packed, shapes = pack_state(state), shapes_of(state)
         with self._updating:
             before = self._updates.get(number, ())
@@ -176,7 +203,8 @@ class ServerManager(Manager):
             wait = mode == "barrier" or is_doubtful
             self._updates[number] = (*self._kept(number), (number, new, packed))
             try:
-                self._command("update", number, new, packed, wait=wait)
+                # Of those that nobody waits for, a busy server loads the newest.
+                self._command("update", number, new, packed, wait=wait, topic=0 if wait else number + 1)
             except ValueError:
                 self._updates[number] = before
                 raise
@@ -196,13 +224,13 @@ class ServerManager(Manager):
         oldest, *unsure = updates
         return (oldest, *unsure[-(_UNSURE - 1) :])
 
-    def _command(self, name: str, *arguments: Any, wait: bool) -> None:
+    def _command(self, name: str, *arguments: Any, wait: bool, topic: int = 0) -> None:
         message = pickle.dumps((name, arguments))
         reached = 0
         failure: Exception | None = None
         for instance in range(self._instances):
             try:
-                answer = self.frontend.command(instance, message, None if wait else 0.0)
+                answer = self.frontend.command(instance, message, None if wait else 0.0, topic)
             except (ServiceDied, DeadlineExceeded) as error:
                 if isinstance(error, DeadlineExceeded) or failure is None:
                     failure = error
@@ -224,37 +252,59 @@ class ServerManager(Manager):
 
     def _watch(self, instance: int) -> None:
         """The thread that waits for a server's end and sees to what follows."""
-        generation = 1
         hopeless = 0
         while True:
             before = self._rows()
             self.frontend.wait_gone(instance)
             worker = self.workers[instance]
             assert worker is not None
-            has_ended = worker.join(_GRACE)
+            if not worker.join(_GRACE):
+                worker.kill()
+                worker.join()
             if self._closing:
-                if not has_ended:
-                    worker.kill()
                 return
-            reason = _obituary(worker, "while it was needed")
             hopeless = hopeless + 1 if self._rows() == before else 0
-            try:
-                if self._on_fault != "restart" or hopeless >= _HOPELESS:
-                    raise ServiceDied(reason)
-                generation += 1
-                self._restart(instance, generation)
-            except Exception as error:
-                if not self._closing:
-                    self._give_up(instance, reason if isinstance(error, ServiceDied) else f"{reason}\n{error}")
+            hopeless = self._replace(instance, _obituary(worker, "while it was needed"), hopeless)
+            if hopeless == _HOPELESS:
                 return
+
+    def _replace(self, instance: int, reason: str, hopeless: int) -> int:
+        """Starts servers in the place of one that has ended, until one takes clients.
+
+        Args:
+            reason: of the end, for clients that come when no server is left.
+            hopeless: how many have died in a row without having answered a row.
+
+        Returns:
+            the same, with those that died while they loaded; _HOPELESS: there is no other.
+        """
+        failure = ""
+        while not self._closing:
+            if self._on_fault != "restart" or hopeless >= _HOPELESS:
+                self._give_up(instance, reason + failure)
+                break
+            try:
+                self._restart(instance)
+                _core.log.write("info", "serve", sendable(f"{reason}; another has taken its place"))
+                return hopeless
+            except Exception as error:
+                failure = f"\n{text_of(error)}"
+                hopeless += 1
+                worker = self.workers[instance]
+                assert worker is not None
+                worker.kill()
+        return _HOPELESS
 
     def _rows(self) -> int:
         return sum(model["rows"] for model in self.statistics().values())
 
-    def _restart(self, instance: int, generation: int) -> None:
+    def _restart(self, instance: int) -> None:
+        """Returns when another server takes clients: one that has all updates that have returned."""
+        generation = self.frontend.generation(instance) + 1
+        self.frontend.hold_clients(instance)
         with self._updating:
-            told = dict(self._updates)
-        (worker,) = self._launcher.start([self._call(instance, told)])
+            loaded = dict(self._updates)
+        (worker,) = self._launcher.start([self._call(instance, loaded)])
         with self._lock:
             if self._closing:
                 worker.kill()
@@ -264,8 +314,9 @@ class ServerManager(Manager):
         with self._updating:  # what came while it loaded
             for number, updates in self._updates.items():
                 for update in updates:
-                    if update not in told.get(number, ()):
+                    if update not in loaded.get(number, ()):
                         self.frontend.command(instance, pickle.dumps(("update", update)), None)
+            self.frontend.let_clients_in(instance)
 
     def _give_up(self, instance: int, reason: str) -> None:
         others = [worker for i, worker in enumerate(self.workers) if i != instance and worker is not None]
@@ -277,7 +328,7 @@ class ServerManager(Manager):
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.close(notice)
-        super()._tell(notice)
+        super()._tell(sendable(notice))
 
     def _release(self) -> None:
         for worker in self.workers:

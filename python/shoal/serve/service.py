@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shoal.reprs import never_raises
 from shoal.serve import server
 from shoal.serve.arguments import (
     ANY_NUMBER,
@@ -82,10 +83,11 @@ class ModelService(ServiceFace):
 
         Args:
             models: by name, each a `torch.nn.Module` (it is put into eval mode, but for what torch.export made, and called with
-                tensors under `torch.inference_mode()`); a function of a batch, called with NumPy arrays; a function without arguments,
-                or a class, that returns one of these, called in the server; or the path of a file: TorchScript, a package of AOTInductor
-                (`.pt2`), both run by the torch that is installed, or ONNX (`.onnx`; needs onnxruntime). A package takes the batch sizes that it was compiled for
-                (`torch.export.Dim`): give max_batch and buckets accordingly.
+                tensors under `torch.inference_mode()`); a function of a batch, called with NumPy arrays (memory of the service,
+                which later rows are written to: one that keeps them keeps copies); a function that needs no arguments and takes no
+                `*` or `**`, or a class, that returns one of these, called in the server; or the path of a file: TorchScript, a
+                package of AOTInductor (`.pt2`), both run by the torch that is installed, or ONNX (`.onnx`; needs onnxruntime). A
+                package takes the batch sizes that it was compiled for (`torch.export.Dim`): give max_batch and buckets accordingly.
             device: where models of torch compute; a package must have been compiled for it.
             max_batch: rows of a batch, at most.
             max_delay: seconds that a row may wait for others while its model is idle.
@@ -94,7 +96,8 @@ class ModelService(ServiceFace):
                 () is any size, the default unless on a CUDA device; there it is 1, 2, 4, … max_batch, and modules of torch are run as a
                 CUDA graph of each size wherever they can be captured as one. What a module decides in Python, or draws there, is
                 then decided once for each size.
-            keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin).
+            keep_versions: how many older versions of updated weights may still be pinned (ServiceModel.pin). One that was pinned
+                stays until the server ends.
             timeout: seconds after which a request ends with DeadlineExceeded; None: none, but the end of the service.
             context: how the servers start, as in make_vec; "thread": in a thread of this process, to look at a model with
                 a debugger; not with threads, preload or on_fault="restart".
@@ -181,10 +184,12 @@ class ModelService(ServiceFace):
         Args:
             version: an int larger than the last and less than 2**63; by default one more. The weights that were loaded are
                 version 1.
-            mode: "barrier" returns when every server has them, so that every later request gets them; "latest" returns at
-                once, and requests get them as soon as the batch under way is done. For weights of other names or shapes than the
-                model's, it waits as "barrier" does. Where a model refuses others by a `load_state_dict` of its own, the server's
-                log tells it, and a server that is started later has the last weights that fitted.
+            mode: "barrier" returns when every server has them, so that every later request gets them. It waits for the batch under
+                way, and for a server that is stopped as long as that is so. "latest" returns at once, and requests get them as soon
+                as the batch under way is done: of the updates that came meanwhile, a server loads the last three. For weights of
+                other names or shapes than the model's, it waits as "barrier" does. Where a model refuses others by a
+                `load_state_dict` of its own, the server's log tells it, and a server that is started later has the last weights
+                that fitted.
 
         Returns:
             the version.
@@ -192,7 +197,8 @@ class ModelService(ServiceFace):
         Raises:
             ValueError: for weights that do not fit the model, and another version; it goes on with the old ones.
             ServiceDied: no server was there to take them; one that is started later does.
-            DeadlineExceeded: a server has taken nothing for 5 s, since it is stopped.
+            DeadlineExceeded: a server is stopped, and so many updates wait for it that it takes no more: for 5 s it took none.
+            RuntimeError: in a process that was forked from the one that made the service.
         """
         check_choice("update(mode=…)", mode, ("barrier", "latest"))
         if version is not None:
@@ -207,6 +213,7 @@ class ModelService(ServiceFace):
         """
         return self._manager.statistics()
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<ModelService of {', '.join(self.directory.names)} at {self.address}>"
 

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "MAY_BE_BATCHED",
     "NOT_BATCHED",
     "WHETHER_BATCHED",
     "answer_from",
     "arguments_from",
+    "arranged",
     "pack_answer",
     "pack_arguments",
     "pack_rows",
@@ -30,6 +32,7 @@ __all__ = [
 WHETHER_BATCHED = b"(batched?)"
 """In the place of a structure: may rows of this model come in batches? It is refused in any case, with the answer."""
 NOT_BATCHED = "rows of a Recurrent model come one by one"
+MAY_BE_BATCHED = "rows of this model may come in batches"
 
 _LEAF = "*"
 _PLAIN = (str, int, bool, bytes, type(None))
@@ -119,6 +122,46 @@ def pack_rows(answer: Any, rows: int, what: str = "an answer") -> tuple[list[np.
 
 def answer_from(leaves: Sequence[Any], structure: bytes) -> Any:
     return leaves[0] if not structure else _unflatten(_unpacked(structure), iter(leaves))
+
+
+def arranged(leaves: Sequence[Any], structure: bytes, wanted: bytes) -> list[Any]:
+    """The arrays of an answer in the order of another one, whose dicts may have their keys in another order.
+
+    Raises:
+        ValueError: where it is nested otherwise.
+    """
+    found: list[Any] = []
+    spec = _unpacked(wanted) if wanted else _LEAF
+    if not _collect(answer_from(leaves, structure), spec, found):
+        raise ValueError(
+            f"the model's answer is {_described(_unpacked(structure) if structure else _LEAF)}, where its first answer to such "
+            f"rows was {_described(spec)}"
+        )
+    return found
+
+
+def _collect(tree: Any, spec: Any, found: list[Any]) -> bool:
+    """Appends the arrays of `tree` in the order of `spec`. Returns whether it is nested so."""
+    if spec == _LEAF:
+        found.append(tree)
+        return not isinstance(tree, Mapping | tuple | list)
+    kind, parts = spec
+    if kind == "d":
+        if not isinstance(tree, Mapping) or tree.keys() != {key for key, _ in parts}:
+            return False
+        return all(_collect(tree[key], part, found) for key, part in parts)
+    if not isinstance(tree, tuple if kind == "t" else list) or len(tree) != len(parts):
+        return False
+    return all(_collect(item, part, found) for item, part in zip(tree, parts, strict=True))
+
+
+def _described(spec: Any) -> str:
+    if spec == _LEAF:
+        return "an array"
+    kind, parts = spec
+    if kind == "d":
+        return f"a dict of {{{', '.join(f'{key!r}: {_described(part)}' for key, part in parts)}}}"
+    return f"a {'tuple' if kind == 't' else 'list'} of ({', '.join(map(_described, parts))})"
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:

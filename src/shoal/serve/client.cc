@@ -9,6 +9,7 @@
 
 #include "shoal/os/fault_point.h"
 #include "shoal/serve/errors.h"
+#include "shoal/serve/failure_text.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::serve {
@@ -24,10 +25,7 @@ sync::SpinPolicy& Client::spin() {
 
 Request Client::submit(ClientQueue& at, const Rows& rows) {
   reclaim(at);
-  if (rows.count == 0 || at.free.size() < rows.count) {
-    throw OverCapacity(
-        fmt::format("{} rows were to be in flight at once, {} may be", rows.count, at.free.size()));
-  }
+  if (rows.count == 0 || at.free.size() < rows.count) throw_too_many(rows.count, at.free.size());
   Request request{.at = &at, .rows = {}, .deadline = rows.deadline};
   for (std::uint32_t row = 0; row < rows.count; ++row) {
     const std::uint32_t slot = at.free.back();
@@ -48,6 +46,13 @@ Request Client::submit(ClientQueue& at, const Rows& rows) {
     throw;
   }
   return request;
+}
+
+void Client::throw_too_many(std::size_t rows, std::size_t may_be) {
+  throw OverCapacity(fmt::format(
+      "{} rows were to be in flight at once, {} may be: make several calls of fewer rows "
+      "each, and read their replies in between",
+      rows, may_be));
 }
 
 /// Writes rows, from `first` on, into the open batch; returns how many found room there.
@@ -168,8 +173,8 @@ void Client::check(const Request& request) const {
       case ReplyStatus::kDeadlineExceeded:
         throw DeadlineExceeded("the deadline passed while the row waited for the model");
       default: {
-        const std::string text(error(request, row));
-        throw ModelError(text.substr(text.find_last_of('\n', text.size() - 2) + 1), text);
+        const FailureText failure = FailureText::decode(error(request, row));
+        throw ModelError(failure.message, failure.traceback);
       }
     }
   }

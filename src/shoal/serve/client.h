@@ -11,8 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,7 +51,8 @@ struct Rows {
 };
 
 /// A request queue that this client has opened, with the client's slots there. A client has several
-/// for one queue where more rows were to be in flight than the first one has slots.
+/// for one queue where more rows were to be in flight than the first one has slots. One with nothing
+/// in flight goes when the server's answer about a newer one is taken, in a later open().
 struct ClientQueue {
   std::shared_ptr<RequestQueue> queue;
   std::shared_ptr<ClientSlots> slots;
@@ -74,8 +77,10 @@ struct Request {
 
 /// A connection to one server of a service; a resource.
 ///
-/// Threads: one at a time.
+/// Threads: one at a time; alive() any.
 /// Processes: any of the same user as the service.
+/// Invariants: the server answers what it was asked for in that order, so an answer that nobody has
+/// waited for is known by its place.
 /// Death: of the server: every call throws ServiceDied, soon after kSlice. Of this process: its
 /// rows are dropped (Server).
 /// Fork: a child must not use it; it may destroy it.
@@ -84,8 +89,8 @@ class Client {
   static constexpr std::chrono::milliseconds kSlice{20};
 
   /// Waits until a server accepts it. `idle` is called every kSlice while connect(), open() or
-  /// submit() waits; what it throws ends the wait and, but in submit(), this client. Throws DeadlineExceeded, and
-  /// ServiceDied, with what is known of the service's end.
+  /// submit() waits; what it throws ends the wait. Throws DeadlineExceeded, OverCapacity where the
+  /// server takes no more clients, and ServiceDied, with what is known of the service's end.
   static std::unique_ptr<Client> connect(const std::string& address,
                                          os::Deadline deadline = os::kNoDeadline,
                                          std::function<void()> idle = {});
@@ -98,13 +103,20 @@ class Client {
   std::uint32_t model(std::string_view name) const;
 
   /// The newest of this client's queues of this kind that has at least `slots` free slots. Where
-  /// there is none, the server is asked for one. `example` is one row, array by array; the model is
-  /// tried with it where no client has sent such rows before. Throws ModelError, InvalidArgument,
+  /// there is none, the server is asked for one, which answers between two batches. `example` is
+  /// one row, array by array; the model is tried with it where no client has sent such rows before.
+  /// A wait that ends early leaves the answer to the next call. Throws ModelError, InvalidArgument,
   /// OverCapacity, ServiceDied, DeadlineExceeded.
   ClientQueue& open(const RequestKind& kind, std::span<const std::byte* const> example,
                     std::uint32_t slots = 1, os::Deadline deadline = os::kNoDeadline);
   /// The same, or nullptr where open() would have to ask the server.
   ClientQueue* find(const RequestKind& kind, std::uint32_t slots = 1) noexcept;
+  /// As open(), but without waiting, for a kind that this client knows(): throws OverCapacity until
+  /// the server's answer is there.
+  ClientQueue& open_now(const RequestKind& kind, std::span<const std::byte* const> example,
+                        std::uint32_t slots = 1);
+  /// Whether this client has opened a queue of this kind.
+  bool knows(const RequestKind& kind) const noexcept;
 
   /// Writes the rows into open batches; `at` must have rows.count free slots. Throws OverCapacity,
   /// DeadlineExceeded, ServiceDied, and then none of the rows is in flight.
@@ -120,6 +132,7 @@ class Client {
   /// After wait(): throws ModelError or DeadlineExceeded where that is the reply to a row.
   void check(const Request& request) const;
   ReplyStatus status(const Request& request, std::uint32_t row) const noexcept;
+  /// Where status() is kModelError: what FailureText decodes.
   std::string_view error(const Request& request, std::uint32_t row) const noexcept;
   std::uint64_t version(const Request& request, std::uint32_t row) const noexcept;
   const std::byte* output(const Request& request, std::uint32_t row,
@@ -130,7 +143,7 @@ class Client {
   /// Drops the replies; rows that no batch has taken yet are not computed.
   void cancel(Request& request) noexcept;
 
-  /// Whether the server still runs; asks the kernel.
+  /// Whether the server still runs and the connection is whole; asks the kernel.
   bool alive() const;
   /// Throws ServiceDied, with what is known of the end, unless alive().
   void need_alive() const;
@@ -140,8 +153,19 @@ class Client {
 
  private:
   Client() = default;
+  /// A queue that the server has been asked for.
+  struct Owed {
+    RequestKind kind;
+    std::uint32_t slots = 0;
+  };
+
   void greet(os::Deadline deadline);
   void receive(os::Message& message, os::Deadline deadline);
+  bool is_owed(const RequestKind& kind, std::uint32_t slots) const noexcept;
+  void ask_for(const RequestKind& kind, std::span<const std::byte* const> example,
+               std::uint32_t slots, os::Deadline deadline);
+  std::optional<Refused> take_answer(os::Deadline deadline);
+  void take_answers(const RequestKind& kind);
   ClientQueue& add_queue(const RequestKind& kind, os::Message message);
   std::uint32_t write_rows(ClientQueue& at, const Rows& rows, Request& request,
                            std::uint32_t first);
@@ -151,6 +175,7 @@ class Client {
   void reclaim(ClientQueue& at) noexcept;
   void leave_idle(const RequestKind& kind, const ClientQueue* kept);
   [[noreturn]] void throw_died() const;
+  [[noreturn]] static void throw_too_many(std::size_t rows, std::size_t may_be);
   sync::SpinPolicy& spin();
 
   std::string address_;
@@ -159,6 +184,7 @@ class Client {
   ServerSegment segment_;
   Hello hello_;
   std::vector<std::unique_ptr<ClientQueue>> queues_;  // newest last
+  std::deque<Owed> owed_;                             // the one that is answered next comes first
   sync::SpinPolicy spin_;
   std::uint32_t spin_group_ = 0;
   int cpus_ = 1;

@@ -72,7 +72,13 @@ std::unique_ptr<ClientSlots> ClientSlots::attach(os::Fd fd, const RowSpec& outpu
 }
 
 void ClientSlots::set_text(std::uint32_t slot, std::string_view text) const noexcept {
-  if (text.size() > kMaxTextBytes) text.remove_prefix(text.size() - kMaxTextBytes);
+  if (text.size() > kMaxTextBytes) {
+    text.remove_prefix(text.size() - kMaxTextBytes);
+    const auto goes_on = [](char byte) {
+      return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
+    };
+    text = {std::ranges::find_if_not(text, goes_on), text.end()};
+  }
   cells_[slot].text_bytes = static_cast<std::uint32_t>(text.size());
   std::memcpy(outputs_ + std::size_t{slot} * stride_, text.data(), text.size());
 }

@@ -81,7 +81,7 @@ class ClientSlots {
   std::size_t leaf_bytes(std::size_t leaf) const noexcept { return leaf_bytes_[leaf]; }
   std::size_t leaves() const noexcept { return leaf_bytes_.size(); }
 
-  /// The server's: cut to the end of kMaxTextBytes.
+  /// The server's: cut to the end of kMaxTextBytes, between two characters of UTF-8.
   void set_text(std::uint32_t slot, std::string_view text) const noexcept;
   std::string_view text(std::uint32_t slot) const noexcept;
 

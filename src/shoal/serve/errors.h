@@ -8,7 +8,7 @@
 namespace shoal::serve {
 
 /// The open batch is full and the caller does not want to wait, or has asked for more rows than
-/// there may be in flight.
+/// there may be in flight; or the server has no descriptors for one more client.
 class OverCapacity : public Error {
  public:
   using Error::Error;

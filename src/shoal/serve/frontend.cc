@@ -53,29 +53,40 @@ void Frontend::accept_clients() {
 
 /// Hands each client to the instance that was given the fewest.
 void Frontend::hand_out() {
-  const std::lock_guard lock(mutex_);
-  if (closed_) send_end_notices();
+  const std::lock_guard alone(handing_out_);
+  std::unique_lock lock(mutex_);
   while (!waiting_.empty()) {
+    if (closed_) return send_end_notices();
     Instance* best = nullptr;
     for (auto& [number, instance] : instances_) {
-      if (instance.link && (best == nullptr || instance.admitted < best->admitted)) {
+      if (instance.link && !instance.held &&
+          (best == nullptr || instance.admitted < best->admitted)) {
         best = &instance;
       }
     }
     if (best == nullptr) return;
-    const int client = waiting_.front().get();
-    try {
-      const auto outcome =
-          best->link->send(encode_admit(), {&client, 1}, os::deadline_after(kReadsAtOnce));
-      if (outcome != os::SendOutcome::kSent) {
-        best->link.reset();  // its end is about to be heard
-        continue;
-      }
-    } catch (const Error& error) {
-      os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
-    }
-    ++best->admitted;
+    const std::shared_ptr<Link> link = best->link;
+    os::Fd client = std::move(waiting_.front());
     waiting_.pop_front();
+    ++best->admitted;
+    lock.unlock();
+    const bool taken = admit(*link, client);
+    lock.lock();
+    if (taken) continue;
+    if (best->link == link) best->link.reset();  // its end is about to be heard
+    waiting_.push_front(std::move(client));
+  }
+}
+
+/// False where the server takes no clients any more.
+bool Frontend::admit(Link& link, const os::Fd& client) {
+  const int fd = client.get();
+  try {
+    return link.send(encode_admit(), {&fd, 1}, os::deadline_after(kReadsAtOnce)) ==
+           os::SendOutcome::kSent;
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
+    return true;
   }
 }
 
@@ -93,25 +104,25 @@ void Frontend::send_end_notices() {
 void Frontend::accept_servers() {
   while (os::Fd socket = accept_from(servers_)) {
     try {
-      auto link = std::make_shared<os::SeqPacket>(std::move(socket));
-      loop_->watch(link->fd(), POLLIN, [this, link] { greet_server(link); });
+      auto link = std::make_shared<Link>(std::move(socket));
+      loop_->watch(link->socket.fd(), POLLIN, [this, link] { greet_server(link); });
     } catch (const Error& error) {
       os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
     }
   }
 }
 
-void Frontend::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
+void Frontend::greet_server(const std::shared_ptr<Link>& link) {
   os::Message message;
   std::uint32_t number = 0;
   try {
-    const os::RecvOutcome outcome = link->recv(message, os::Clock::now());
+    const os::RecvOutcome outcome = link->socket.recv(message, os::Clock::now());
     if (outcome == os::RecvOutcome::kTimedOut) return;
     const bool observes =
         outcome == os::RecvOutcome::kMessage && kind_of(message.bytes) == MessageKind::kObserve;
     if (observes) show_segments(*link);
     if (outcome != os::RecvOutcome::kMessage || message.fds.empty()) {
-      loop_->unwatch(link->fd());
+      loop_->unwatch(link->socket.fd());
       return;
     }
     number = Ready::decode(message.bytes).instance;
@@ -123,21 +134,21 @@ void Frontend::greet_server(const std::shared_ptr<os::SeqPacket>& link) {
     instance.segment = std::move(segment);
     instance.admitted = 0;
     ++instance.generation;
-    if (closed_) link->shutdown();
+    if (closed_) link->socket.shutdown();
   } catch (const Error& error) {
     os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
-    loop_->unwatch(link->fd());
+    loop_->unwatch(link->socket.fd());
     return;
   }
-  loop_->watch(link->fd(), POLLIN, [this, number, link] { hear(number, link); });
+  loop_->watch(link->socket.fd(), POLLIN, [this, number, link] { hear(number, link); });
   changed_.notify_all();
   hand_out();
 }
 
-void Frontend::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
+void Frontend::hear(std::uint32_t number, const std::shared_ptr<Link>& link) {
   os::Message message;
   try {
-    const os::RecvOutcome outcome = link->recv(message, os::Clock::now());
+    const os::RecvOutcome outcome = link->socket.recv(message, os::Clock::now());
     if (outcome == os::RecvOutcome::kTimedOut) return;
     if (outcome == os::RecvOutcome::kClosed) {
       lose(number, link);
@@ -153,8 +164,8 @@ void Frontend::hear(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& 
   changed_.notify_all();
 }
 
-void Frontend::lose(std::uint32_t number, const std::shared_ptr<os::SeqPacket>& link) {
-  loop_->unwatch(link->fd());
+void Frontend::lose(std::uint32_t number, const std::shared_ptr<Link>& link) {
+  loop_->unwatch(link->socket.fd());
   {
     const std::lock_guard lock(mutex_);
     Instance& instance = instances_[number];
@@ -178,42 +189,62 @@ bool Frontend::wait_gone(std::uint32_t number, os::Deadline deadline) {
   return changed_.wait_until(lock, deadline, [&] { return !instances_[number].current; });
 }
 
+std::uint64_t Frontend::generation(std::uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = instances_.find(number);
+  return found == instances_.end() ? 0 : found->second.generation;
+}
+
+void Frontend::hold_clients(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  instances_[number].held = true;
+}
+
+void Frontend::let_clients_in(std::uint32_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    instances_[number].held = false;
+  }
+  hand_out();
+}
+
 std::optional<std::vector<std::byte>> Frontend::command(std::uint32_t number,
                                                         std::span<const std::byte> bytes,
                                                         os::Deadline deadline,
-                                                        const std::function<void()>& look) {
+                                                        const std::function<void()>& look,
+                                                        std::uint32_t topic) {
   std::unique_lock lock(mutex_);
-  Instance& instance = instances_[number];
-  const std::shared_ptr<os::SeqPacket> link = instance.link;
+  Instance& instance = instances_[number];  // stays where it is
+  const std::shared_ptr<Link> link = instance.link;
   const std::uint64_t id = next_command_++;
   if (!link) throw ServiceDied("the model service has no server now");
   auto& answer = instance.answers[id];
-  const auto forget = [&] { instance.answers.erase(id); };
   const auto over = [&] { return answer || instance.current != link; };
-  const Command said{id, {bytes.begin(), bytes.end()}};
-  const auto outcome =
-      link->send(said.encode(MessageKind::kCommand), {}, os::deadline_after(kTaking));
+  const Command said{id, {bytes.begin(), bytes.end()}, topic};
+  os::SendOutcome outcome = os::SendOutcome::kSent;
+  lock.unlock();
+  try {
+    outcome = link->send(said.encode(MessageKind::kCommand), {}, os::deadline_after(kTaking));
+    lock.lock();
+    while (outcome == os::SendOutcome::kSent) {
+      const os::Deadline turn = look ? std::min(deadline, os::deadline_after(kLook)) : deadline;
+      if (changed_.wait_until(lock, turn, over) || os::Clock::now() >= deadline) break;
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    instance.answers.erase(id);
+    throw;
+  }
+  std::optional<std::vector<std::byte>> result = std::move(answer);
+  instance.answers.erase(id);
   if (outcome == os::SendOutcome::kTimedOut) {
-    forget();
     throw DeadlineExceeded(
         fmt::format("a server of the model service has taken no command for {} s: is it stopped?",
                     kTaking.count()));
   }
-  while (outcome == os::SendOutcome::kSent) {
-    const os::Deadline turn = look ? std::min(deadline, os::deadline_after(kLook)) : deadline;
-    if (changed_.wait_until(lock, turn, over) || os::Clock::now() >= deadline) break;
-    lock.unlock();
-    try {
-      look();
-    } catch (...) {
-      lock.lock();
-      forget();
-      throw;
-    }
-    lock.lock();
-  }
-  std::optional<std::vector<std::byte>> result = std::move(answer);
-  forget();
   if (!result && (outcome == os::SendOutcome::kClosed || instance.current != link)) {
     throw ServiceDied("the server of the model service ended before it answered");
   }
@@ -226,7 +257,7 @@ std::shared_ptr<const ServerSegment> Frontend::segment(std::uint32_t number) con
   return found == instances_.end() ? nullptr : found->second.segment;
 }
 
-void Frontend::show_segments(os::SeqPacket& observer) {
+void Frontend::show_segments(Link& observer) {
   std::vector<int> fds;
   Segments segments;
   const std::lock_guard lock(mutex_);
@@ -267,7 +298,7 @@ void Frontend::close(const std::string& notice) {
     closed_ = true;
     end_notice_ = notice;
     for (auto& [number, instance] : instances_) {
-      if (instance.link) instance.link->shutdown();
+      if (instance.link) instance.link->socket.shutdown();
     }
   }
   hand_out();

@@ -149,6 +149,7 @@ std::vector<std::byte> Command::encode(MessageKind kind) const {
   ByteWriter writer = begin(kind);
   writer.number(id);
   writer.bytes(bytes);
+  writer.number(topic);
   return writer.take();
 }
 
@@ -158,6 +159,7 @@ Command Command::decode(std::span<const std::byte> message) {
   Command command;
   command.id = reader.number<std::uint64_t>();
   command.bytes = reader.bytes();
+  command.topic = reader.number<std::uint32_t>();
   return command;
 }
 

@@ -109,6 +109,7 @@ struct Ready {
 struct Command {
   std::uint64_t id = 0;
   std::vector<std::byte> bytes;
+  std::uint32_t topic = 0;  // as of Frontend::command()
   std::vector<std::byte> encode(MessageKind kind) const;
   static Command decode(std::span<const std::byte> message);
 };

@@ -24,6 +24,23 @@ std::size_t row_bytes(const RowSpec& spec) noexcept {
   return sum;
 }
 
+void check_row_spec(const RowSpec& spec, std::string_view what) {
+  if (spec.size() > kMaxLeaves) {
+    throw InvalidArgument(
+        fmt::format("{} has {} arrays, and a model service takes {} at most: stack those of one "
+                    "shape and dtype to one array",
+                    what, spec.size(), kMaxLeaves));
+  }
+  for (const shm::TensorSpec& leaf : spec) {
+    if (leaf.shape.size() > kMaxDims) {
+      throw InvalidArgument(
+          fmt::format("{} has an array of {} dimensions, and a model service takes {} at most: "
+                      "reshape it to fewer",
+                      what, leaf.shape.size(), kMaxDims));
+    }
+  }
+}
+
 void write(process::ByteWriter& writer, const RowSpec& spec) {
   writer.number(static_cast<std::uint32_t>(spec.size()));
   for (const shm::TensorSpec& leaf : spec) {

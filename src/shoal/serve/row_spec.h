@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shoal/process/codec.h"
@@ -18,6 +19,10 @@ using RowSpec = std::vector<shm::TensorSpec>;
 inline constexpr std::size_t kLeafAlignment = 64;
 std::size_t aligned_bytes(const shm::TensorSpec& leaf) noexcept;
 std::size_t row_bytes(const RowSpec& spec) noexcept;
+
+/// Throws InvalidArgument, naming the limit, where a message cannot describe such a row. `what` is
+/// the subject of the sentence.
+void check_row_spec(const RowSpec& spec, std::string_view what);
 
 void write(process::ByteWriter& writer, const RowSpec& spec);
 /// Throws Error for a spec that no writer makes.

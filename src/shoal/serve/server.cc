@@ -277,6 +277,10 @@ const RequestKind& Server::kind(const Batch& batch) const noexcept {
 
 const RowSpec& Server::outputs(const Batch& batch) const noexcept { return batch.queue->outputs; }
 
+const std::vector<std::byte>& Server::answer_structure(const Batch& batch) const noexcept {
+  return batch.queue->structure;
+}
+
 std::uint32_t Server::max_rows(const Batch& batch) const noexcept {
   return batch.queue->queue->max_rows();
 }

@@ -102,6 +102,7 @@ struct Probe {
 struct ServerCommand {
   std::uint64_t id = 0;
   std::vector<std::byte> bytes;
+  std::uint32_t topic = 0;  // as of Frontend::command()
 };
 
 /// A client has gone; what is kept for it can be dropped.
@@ -132,6 +133,8 @@ using Work = std::variant<NoWork, Batch, Probe, ServerCommand, ClientGone, Serve
 class Server {
  public:
   static constexpr std::chrono::milliseconds kStragglerWait{2};
+  /// Of one topic: commands that wait for the executor.
+  static constexpr std::size_t kMostCommands = 3;
 
   /// Connects to the frontend. Throws ServiceDied, InvalidArgument, SystemError.
   explicit Server(ServerOptions options);
@@ -146,12 +149,15 @@ class Server {
   // Of a batch.
   const RequestKind& kind(const Batch& batch) const noexcept;
   const RowSpec& outputs(const Batch& batch) const noexcept;
+  /// Of the replies, as open_queue() was given it.
+  const std::vector<std::byte>& answer_structure(const Batch& batch) const noexcept;
   std::uint32_t max_rows(const Batch& batch) const noexcept;
   std::byte* input(const Batch& batch, std::size_t leaf, std::uint32_t row = 0) const noexcept;
   /// Where to write array `leaf` of the reply to a row, before reply().
   std::byte* output(const Batch& batch, std::uint32_t row, std::size_t leaf) const noexcept;
   /// `version`: of the weights that the reply was computed with.
   void reply(Batch& batch, std::uint32_t row, std::uint64_t version) noexcept;
+  /// `text`: as FailureText encodes it.
   void fail(Batch& batch, std::uint32_t row, std::string_view text, std::uint64_t version) noexcept;
   /// The row's deadline has passed.
   void expire(Batch& batch, std::uint32_t row) noexcept;
@@ -166,7 +172,8 @@ class Server {
   Batch take_back(AsideBatch aside);
 
   /// Replies to rows of the probed kind consist of `outputs`; the client that asked gets its slots.
-  /// Returns the queue, as batches of it have it. Throws SystemError when memory is short.
+  /// Returns the queue, as batches of it have it. Throws InvalidArgument for outputs of more arrays
+  /// or dimensions than there may be, SystemError when memory is short.
   QueueState* open_queue(const Probe& probe, RowSpec outputs, std::vector<std::byte> structure);
   void refuse(const Probe& probe, const Refused& why);
   void answer(const ServerCommand& command, std::span<const std::byte> bytes);
@@ -190,14 +197,20 @@ class Server {
 
   // In the loop's thread.
   void watch_link();
+  void hear_link();
+  void keep_spare();
+  void need_descriptors() const;
   void admit_here(os::Fd socket);
+  void turn_away(Peer& peer, std::string_view error);
   void hear(const std::shared_ptr<Peer>& peer);
   void lose(const std::shared_ptr<Peer>& peer);
   void post(Event event);
+  void drop_superseded(std::uint32_t topic);
 
   // The executor's.
   std::optional<Work> next_event();
   std::optional<Work> open(OpenEvent event);
+  std::string too_many_kinds(const RequestKind& kind) const;
   void give_slots(const std::shared_ptr<Peer>& peer, QueueState& queue, std::uint32_t slots);
   void send(const std::shared_ptr<Peer>& peer, std::span<const std::byte> bytes,
             std::initializer_list<int> fds = {});
@@ -251,6 +264,7 @@ class Server {
   // The loop's thread.
   std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
   std::uint32_t next_client_ = 1;
+  os::Fd spare_;  // a descriptor that is given back for the socket of the next client
   const os::MakingProcess maker_;
   std::unique_ptr<process::EventLoop> loop_;  // last: its thread uses the rest
 };

@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <initializer_list>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "shoal/os/log.h"
@@ -26,15 +30,29 @@ constexpr std::uint32_t kBuffers = 4;
 /// What the slots of a client may take unasked, so that a few rows can be in flight.
 constexpr std::size_t kUnaskedBytes = std::size_t{1} << 20;
 constexpr std::size_t kUnaskedSlots = 16;
+/// What is left to the executor when a client is let in: queues, slots and long messages are memory
+/// files.
+constexpr std::size_t kDescriptorsLeft = 8;
 
 }  // namespace
 
 void Server::post(Event event) {
   {
     const std::lock_guard lock(mutex_);
+    if (const auto* command = std::get_if<ServerCommand>(&event)) drop_superseded(command->topic);
     events_.push_back(std::move(event));
   }
   segment_.work().ring();
+}
+
+/// Makes room for a command of this topic. With the mutex.
+void Server::drop_superseded(std::uint32_t topic) {
+  const auto is_of_topic = [topic](const Event& event) {
+    const auto* command = std::get_if<ServerCommand>(&event);
+    return topic != 0 && command != nullptr && command->topic == topic;
+  };
+  const auto waiting = static_cast<std::size_t>(std::ranges::count_if(events_, is_of_topic));
+  if (waiting >= kMostCommands) events_.erase(std::ranges::find_if(events_, is_of_topic));
 }
 
 void Server::interrupt() {
@@ -48,39 +66,63 @@ void Server::interrupt() {
 
 void Server::watch_link() {
   loop_->watch(link_.fd(), POLLIN, [this] {
-    os::Message message;
-    try {
-      const os::RecvOutcome outcome = link_.recv(message, os::Clock::now());
-      if (outcome == os::RecvOutcome::kTimedOut) return;
-      if (outcome == os::RecvOutcome::kClosed) {
-        loop_->unwatch(link_.fd());
-        post(ServerEnd{});
-        return;
-      }
-      if (kind_of(message.bytes) == MessageKind::kAdmit) {
-        for (os::Fd& fd : message.fds) admit_here(std::move(fd));
-      } else {
-        Command command = Command::decode(message.bytes);
-        post(ServerCommand{command.id, std::move(command.bytes)});
-      }
-    } catch (const std::exception& error) {
-      os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
-    }
+    spare_.reset();  // for the socket of a client
+    hear_link();
+    keep_spare();
   });
+}
+
+void Server::hear_link() {
+  os::Message message;
+  try {
+    const os::RecvOutcome outcome = link_.recv(message, os::Clock::now());
+    if (outcome == os::RecvOutcome::kTimedOut) return;
+    if (outcome == os::RecvOutcome::kClosed) {
+      loop_->unwatch(link_.fd());
+      post(ServerEnd{});
+      return;
+    }
+    if (kind_of(message.bytes) == MessageKind::kAdmit) {
+      for (os::Fd& fd : message.fds) admit_here(std::move(fd));
+    } else {
+      Command command = Command::decode(message.bytes);
+      post(ServerCommand{command.id, std::move(command.bytes), command.topic});
+    }
+  } catch (const std::exception& error) {
+    os::log(os::LogLevel::kWarning, "serve", "model service: {}", error.what());
+  }
+}
+
+void Server::keep_spare() {
+  try {
+    if (!spare_) spare_ = os::Fd::duplicate(segment_.fd());
+  } catch (const SystemError&) {  // somebody else took the last one
+  }
+}
+
+/// Throws SystemError where the executor could not open queues for one more client.
+void Server::need_descriptors() const {
+  std::array<os::Fd, kDescriptorsLeft> left;
+  for (os::Fd& fd : left) fd = os::Fd::duplicate(segment_.fd());
 }
 
 void Server::admit_here(os::Fd socket) {
   auto peer = std::make_shared<Peer>();
   try {
     peer->pid = peer_of(socket.get());
-    peer->process = os::PidFd::open(peer->pid);
     peer->socket = os::SeqPacket(std::move(socket));
+    peer->process = os::PidFd::open(peer->pid);
+    keep_spare();
+    need_descriptors();
     const int fds[] = {segment_.fd(), own_pid_.fd()};
     if (peer->socket.send(hello_, fds, os::deadline_after(kClientReads)) !=
         os::SendOutcome::kSent) {
       return;
     }
-  } catch (const std::exception&) {  // it has gone already
+  } catch (const SystemError& error) {
+    if (error.error_number() == EMFILE) turn_away(*peer, error.what());
+    return;  // else it has gone already
+  } catch (const std::exception&) {
     return;
   }
   peer->id = next_client_++;
@@ -88,6 +130,18 @@ void Server::admit_here(os::Fd socket) {
   segment_.set_clients(static_cast<std::uint32_t>(peers_.size()));
   loop_->watch(peer->socket.fd(), POLLIN, [this, peer] { hear(peer); });
   loop_->watch(peer->process.fd(), POLLIN, [this, peer] { lose(peer); });
+}
+
+/// Tells a client that there are no descriptors for it.
+void Server::turn_away(Peer& peer, std::string_view error) {
+  const std::string why = fmt::format(
+      "a server of the model service has {} clients and takes no more: {}. Each thread that asks "
+      "is a client, which takes 2 descriptors there: raise the hard limit (ulimit -Hn) of the "
+      "program that makes the service, give it more instances, or ask from fewer threads",
+      peers_.size(), error);
+  os::log(os::LogLevel::kWarning, "serve", "model service: {}", why);
+  static_cast<void>(peer.socket.send(Refused{RefusalKind::kInvalid, why, ""}.encode(), {},
+                                     os::deadline_after(kClientReads)));
 }
 
 void Server::hear(const std::shared_ptr<Peer>& peer) {
@@ -153,6 +207,30 @@ std::optional<Work> Server::next_event() {
   }
 }
 
+/// Why no queue more is opened for this kind's model.
+std::string Server::too_many_kinds(const RequestKind& kind) const {
+  std::size_t all = 0, of_latest = 0;
+  for (const auto& state : queues_) {
+    if (state->queue->kind().model != kind.model) continue;
+    ++all;
+    if (state->queue->kind().pinned == 0) ++of_latest;
+  }
+  const std::string& name = options_.models[kind.model].name;
+  if (all == of_latest && kind.pinned == 0) {
+    return fmt::format(
+        "the model '{}' has been asked for rows of {} different shapes and dtypes already, and "
+        "this one, {}, is new: bring the rows to a few shapes before they are sent",
+        name, all, describe(kind.inputs));
+  }
+  return fmt::format(
+      "the model '{}' has been asked for {} kinds of rows already, {} of them of pinned versions, "
+      "and this one, {} of {}, is new. Each shape and dtype counts once for the latest weights and "
+      "once for each version that a row has pinned since this server was started: pin fewer "
+      "versions, or serve those that are asked for long as models of their own",
+      name, all, all - of_latest, describe(kind.inputs),
+      kind.pinned == 0 ? "the latest version" : fmt::format("version {}", kind.pinned));
+}
+
 std::optional<Work> Server::open(OpenEvent event) {
   const RequestKind& kind = event.request.kind;
   const auto queue = std::ranges::find_if(
@@ -168,12 +246,9 @@ std::optional<Work> Server::open(OpenEvent event) {
   std::string refusal;
   if (kind.model >= options_.models.size() || example != event.request.example.size()) {
     refusal = "a client asked for a model that there is not, or described its rows wrongly";
-  } else if (static_cast<std::uint32_t>(of_model) >= options_.max_queues) {
-    refusal = fmt::format(
-        "the model '{}' has been asked for rows of {} different shapes and dtypes already, and "
-        "this "
-        "one, {}, is new: bring the rows to a few shapes before they are sent",
-        options_.models[kind.model].name, of_model, describe(kind.inputs));
+  } else if (static_cast<std::uint32_t>(of_model) >= options_.max_queues && !kind.inputs.empty()) {
+    // Without arrays a queue is small, and an executor that is asked a question opens none.
+    refusal = too_many_kinds(kind);
   }
   if (!refusal.empty()) {
     send(event.peer, Refused{RefusalKind::kInvalid, refusal, ""}.encode());
@@ -185,6 +260,7 @@ std::optional<Work> Server::open(OpenEvent event) {
 
 QueueState* Server::open_queue(const Probe& probe, RowSpec outputs,
                                std::vector<std::byte> structure) {
+  check_row_spec(outputs, "the model's answer to a row");
   const ModelOptions& model = options_.models[probe.request.kind.model];
   auto state = std::make_unique<QueueState>();
   state->queue = RequestQueue::create(

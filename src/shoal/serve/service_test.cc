@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 
 #include "shoal/os/socket/packet.h"
 #include "shoal/os/testing/child.h"
+#include "shoal/serve/address.h"
 #include "shoal/serve/errors.h"
+#include "shoal/serve/failure_text.h"
 #include "shoal/serve/testing/echo_service.h"
 
 namespace shoal::serve {
@@ -145,6 +148,93 @@ TEST_F(Service, TooManyKindsOfRowsAreRefused) {
               HasSubstr("rows of 2 different shapes and dtypes already"));
 }
 
+TEST_F(Service, TooManyPinnedVersionsAreNamed) {
+  ServerOptions options = echo_options("");
+  options.max_queues = 3;
+  start(options);
+  Asker asker(frontend.address(), 1);
+  EXPECT_EQ(asker.ask(1), 1);
+  const std::int64_t row = 0;
+  const auto* leaf = reinterpret_cast<const std::byte*>(&row);
+  const auto pin = [&](std::uint64_t version) {
+    RequestKind kind = rows_of(1);
+    kind.pinned = version;
+    static_cast<void>(asker.client().open(kind, {&leaf, 1}, 1, test_deadline()));
+  };
+  pin(1);
+  pin(2);
+  pin(1);
+  EXPECT_THAT(what_of([&] { pin(7); }),
+              HasSubstr("3 kinds of rows already, 2 of them of pinned versions, and this one, "
+                        "int64[1] of version 7, is new"));
+  EXPECT_THAT(what_of([&] { Asker(frontend.address(), 2).ask(1); }),
+              HasSubstr("int64[2] of the latest version, is new"));
+}
+
+TEST_F(Service, KindsWithoutArraysReachTheExecutorBesideTheMostQueues) {
+  ServerOptions options = echo_options("");
+  options.max_queues = 1;
+  start(options);
+  Asker asker(frontend.address());
+  asker.queue();
+  const RequestKind question{.model = 0, .pinned = 0, .inputs = {}, .structure = {std::byte{63}}};
+  EXPECT_EQ(asker.client().open(question, {}, 1, test_deadline()).queue->kind(), question);
+}
+
+TEST_F(Service, RowsOfMoreArraysOrDimensionsThanThereMayBeNameTheLimit) {
+  start(echo_options(""));
+  Asker asker(frontend.address());
+  const std::int64_t number = 1;
+  const std::vector<const std::byte*> leaves(257, reinterpret_cast<const std::byte*>(&number));
+  RequestKind kind = rows_of(1);
+  kind.inputs.resize(257, kind.inputs[0]);
+  EXPECT_THAT(what_of([&] { asker.client().open(kind, leaves); }),
+              HasSubstr("a row of a call has 257 arrays, and a model service takes 256 at most"));
+  kind.inputs = {{shm::DType::kI64, std::vector<std::int64_t>(33, 1)}};
+  EXPECT_THAT(what_of([&] { asker.client().open(kind, leaves); }),
+              HasSubstr("an array of 33 dimensions, and a model service takes 32 at most"));
+  EXPECT_EQ(asker.ask(3), 3);
+}
+
+TEST_F(Service, WithoutDescriptorsForThemFurtherClientsAreToldSo) {
+  os::testing::Child server([address = frontend.address()] {
+    const rlimit few{64, 64};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 2;
+    return serve_echoes(echo_options(address));
+  });
+  std::vector<std::unique_ptr<Asker>> clients;
+  const auto come = [&] {
+    while (clients.size() < 64) {
+      clients.push_back(std::make_unique<Asker>(frontend.address()));
+      ASSERT_EQ(clients.back()->ask(1), 1);
+    }
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(what_of(come), HasSubstr("ulimit -n, is 64"));
+  ASSERT_GT(clients.size(), 2u);
+  for (const auto& client : clients) EXPECT_EQ(client->ask(2), 2);
+  clients.erase(clients.begin(), clients.begin() + 2);
+  const os::Deadline deadline = test_deadline();
+  while (frontend.segment(0)->clients() != clients.size()) {
+    ASSERT_LT(os::Clock::now(), deadline);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(Asker(frontend.address()).ask(3), 3);
+  frontend.close("the test is over");
+  EXPECT_EQ(server.join(), os::ProcessEnd{});
+}
+
+TEST(ClientSlots, ALongTextIsCutBetweenTwoCharacters) {
+  const auto slots = ClientSlots::create(1, {}, 1);
+  const std::string e = "é";
+  for (const std::string rest : {"", "x"}) {
+    std::string text;
+    while (text.size() < 2 * ClientSlots::kMaxTextBytes) text += e;
+    slots->set_text(0, text + rest);
+    EXPECT_TRUE(slots->text(0).starts_with(e));
+    EXPECT_TRUE(slots->text(0).ends_with(e + rest));
+  }
+}
+
 TEST_F(Service, TheQuorumLetsABatchGoBeforeItsDelay) {
   start(echo_options("", 8, std::chrono::hours(1)));
   Asker one(frontend.address()), two(frontend.address());
@@ -251,6 +341,76 @@ TEST_F(ByHand, RowsThatCameMeanwhileGoTogether) {
   EXPECT_EQ(two->result(second), 2);
 }
 
+TEST_F(ByHand, OfTheCommandsOfATopicThatWaitTheNewestAreKept) {
+  ASSERT_TRUE(frontend.wait_ready(0, 1, test_deadline()));
+  const auto tell = [&](int what, std::uint32_t topic) {
+    const std::byte bytes[] = {static_cast<std::byte>(what)};
+    EXPECT_FALSE(frontend.command(0, bytes, os::Clock::now(), {}, topic));
+  };
+  for (int what = 1; what <= 6; ++what) tell(what, 1);
+  tell(7, 2);
+  tell(8, 1);
+  for (int what = 9; what <= 13; ++what) tell(what, 0);
+  Asker last(frontend.address());  // who is handed over after them has been let in
+  std::vector<int> heard;
+  for (;;) {
+    Work work = server.next(os::Clock::now());
+    const auto* command = std::get_if<ServerCommand>(&work);
+    if (command == nullptr) break;
+    heard.push_back(static_cast<int>(command->bytes[0]));
+    server.answer(*command, {});
+  }
+  EXPECT_THAT(heard, ElementsAre(5, 6, 7, 8, 9, 10, 11, 12, 13));
+}
+
+TEST_F(ByHand, ClientsThatAreHeldComeWhenTheyAreLetIn) {
+  frontend.hold_clients(0);
+  ASSERT_TRUE(frontend.wait_ready(0, 1, test_deadline()));
+  EXPECT_EQ(frontend.generation(0), 1u);
+  EXPECT_THROW(
+      Client::connect(frontend.address(), os::deadline_after(std::chrono::milliseconds(50))),
+      DeadlineExceeded);
+  EXPECT_FALSE(frontend.command(0, {}, os::Clock::now())) << "commands come meanwhile";
+  Work work = server.next(test_deadline());
+  EXPECT_TRUE(std::holds_alternative<ServerCommand>(work));
+  auto waiting = std::async(std::launch::async, [&] { Asker asker(frontend.address()); });
+  frontend.let_clients_in(0);
+  waiting.get();
+}
+
+/// Nor does anybody else who looks at the instances.
+TEST(Frontend, WhoReadsTheCountersDoesNotWaitForAServerThatTakesNoCommands) {
+  Frontend frontend;
+  const std::string name = "echo";
+  const ServerSegment segment = ServerSegment::create({&name, 1});
+  const int fd = segment.fd();
+  os::SeqPacket server = connect_to(frontend.address() + ".link");
+  ASSERT_EQ(server.send(Ready{}.encode(), {&fd, 1}), os::SendOutcome::kSent);
+  ASSERT_TRUE(frontend.wait_ready(0, 1, test_deadline()));
+
+  constexpr int kCommands = 2000;  // more than the socket holds
+  std::atomic<int> sent{0};
+  auto sending = std::async(std::launch::async, [&] {
+    const std::vector<std::byte> bytes(1024);
+    for (; sent < kCommands; ++sent) {
+      static_cast<void>(frontend.command(0, bytes, os::Clock::now()));
+    }
+  });
+  int before = -1;
+  for (int looks = 0; looks < 1000; ++looks) {  // until it stands still
+    ASSERT_TRUE(frontend.segment(0));
+    if (const int now = sent; now != before) {
+      before = now;
+      looks = 0;
+    }
+    std::this_thread::yield();
+  }
+  os::Message message;
+  while (sent < kCommands && sending.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    static_cast<void>(server.recv(message, os::deadline_after(std::chrono::milliseconds(1))));
+  EXPECT_NO_THROW(sending.get());
+}
+
 TEST(Server, OfAForkedParentIsLeftToIt) {
   Frontend frontend;
   auto server = std::make_unique<Server>(echo_options(frontend.address(), 4));
@@ -285,12 +445,77 @@ TEST_F(ByHand, AFullBatchIsOverCapacityForWhoDoesNotWait) {
   for (int i = 0; i <= 5; ++i) EXPECT_EQ(one->result(requests[i]), i);
 }
 
+TEST_F(ByHand, AnOpenThatHadNoTimeLeavesTheConnectionAndWhatIsInFlight) {
+  auto one = asker();
+  std::vector<Request> requests;
+  for (int i = 0; i < 16; ++i) {
+    requests.push_back(one->submit(i));
+    Batch batch = next_batch();
+    echo(batch);
+  }
+  Client& client = one->client();
+  const std::vector<std::int64_t> row(2);
+  const std::byte* leaf = reinterpret_cast<const std::byte*>(row.data());
+  const RequestKind other = rows_of(2);
+  const auto no_time = [] { return os::deadline_after(std::chrono::milliseconds(1)); };
+  for (int i = 0; i < 3; ++i) {  // the server is asked once
+    EXPECT_THROW(client.open(one->kind(), {&leaf, 1}, 1, no_time()), DeadlineExceeded);
+    EXPECT_THROW(client.open(other, {&leaf, 1}, 1, no_time()), DeadlineExceeded);
+  }
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(one->result(requests[i]), i);
+  Work work = server.next(test_deadline());
+  ASSERT_TRUE(std::holds_alternative<Probe>(work));
+  server.refuse(std::get<Probe>(work), {RefusalKind::kModelError, "this row is bad", ""});
+  EXPECT_TRUE(client.alive()) << "with two answers that nobody has read";
+  // The refusal was about the row of a call that has ended.
+  auto opened = std::async(std::launch::async,
+                           [&] { return &client.open(other, {&leaf, 1}, 1, test_deadline()); });
+  work = server.next(test_deadline());
+  ASSERT_TRUE(std::holds_alternative<Probe>(work));
+  server.open_queue(std::get<Probe>(work), other.inputs, {});
+  EXPECT_EQ(opened.get()->queue->kind(), other);
+  EXPECT_EQ(one->queue().slots->slots(), 32u) << "the answer that came late";
+  Request last = one->submit(7);
+  Batch batch = next_batch();
+  echo(batch);
+  EXPECT_EQ(one->result(last), 7);
+}
+
+TEST_F(ByHand, WhoDoesNotWaitGetsMoreSlotsLater) {
+  auto one = asker();
+  std::vector<Request> requests;
+  for (int i = 0; i < 16; ++i) {
+    requests.push_back(one->submit(i));
+    Batch batch = next_batch();
+    echo(batch);
+  }
+  Client& client = one->client();
+  const std::int64_t row = 0;
+  const std::byte* leaf = reinterpret_cast<const std::byte*>(&row);
+  EXPECT_TRUE(client.knows(one->kind()));
+  EXPECT_FALSE(client.knows(rows_of(2)));
+  EXPECT_THROW(client.open_now(one->kind(), {&leaf, 1}), OverCapacity);
+  EXPECT_THROW(client.open_now(one->kind(), {&leaf, 1}), OverCapacity);
+  const os::Deadline deadline = test_deadline();
+  ClientQueue* more = nullptr;
+  while (more == nullptr) {
+    ASSERT_LT(os::Clock::now(), deadline);
+    static_cast<void>(server.next(os::deadline_after(std::chrono::milliseconds(1))));
+    try {
+      more = &client.open_now(one->kind(), {&leaf, 1});
+    } catch (const OverCapacity&) {
+    }
+  }
+  EXPECT_EQ(more->slots->slots(), 32u);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(one->result(requests[i]), i);
+}
+
 TEST_F(ByHand, OneRowMayFail) {
   auto one = asker(), two = asker();
   Request first = one->submit(1);
   Request second = two->submit(2);
   Batch batch = next_batch();
-  server.fail(batch, 0, "Traceback: …\nValueError: row", 5);
+  server.fail(batch, 0, FailureText{"ValueError: row", "Traceback: …"}.encode(), 5);
   std::memcpy(server.output(batch, 1, 0), server.input(batch, 0, 1), sizeof(std::int64_t));
   server.reply(batch, 1, 5);
   server.finish(batch);

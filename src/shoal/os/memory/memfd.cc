@@ -54,7 +54,8 @@ void check_room(const std::string& name, std::size_t bytes) {
   if (bytes < kWorthALook) return;
   if (const MemoryLimit limit = available_memory(); bytes > limit.bytes) {
     throw SystemError(fmt::format("{} ({} leaves {} bytes; use fewer environments, smaller "
-                                  "observations or a smaller replay (buffer_size), or free memory)",
+                                  "observations, a smaller replay (buffer_size) or a smaller "
+                                  "max_batch of a model service, or free memory)",
                                   attempt, limit.source, limit.bytes),
                       ENOMEM);
   }

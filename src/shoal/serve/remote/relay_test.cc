@@ -19,6 +19,7 @@
 
 #include "shoal/group/connection/message_client.h"
 #include "shoal/serve/errors.h"
+#include "shoal/serve/failure_text.h"
 #include "shoal/serve/remote/listener.h"
 #include "shoal/serve/testing/echo_service.h"
 #include "shoal/shm/board.h"
@@ -56,7 +57,7 @@ void answer(Server& server, Batch& batch) {
   const std::size_t bytes = server.outputs(batch)[0].bytes();
   for (std::uint32_t row = 0; row < batch.rows.size(); ++row) {
     if (number_of(server, batch, row) == kBad) {
-      server.fail(batch, row, "Traceback\nValueError: it is 13", 7);
+      server.fail(batch, row, FailureText{"ValueError: it is 13", "Traceback"}.encode(), 7);
       continue;
     }
     std::memcpy(server.output(batch, row, 0), server.input(batch, 0, row), bytes);
