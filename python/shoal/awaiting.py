@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import weakref
 
 __all__ = ["readable"]
@@ -14,9 +12,10 @@ _waiters = weakref.WeakKeyDictionary()
 
 
 async def readable(fd: int, timeout: float | None = None) -> bool:
-    """Waits until an eventfd is readable, and makes it unreadable; False: `timeout` seconds were over first.
+    """Waits until a descriptor is readable; False: `timeout` seconds were over first.
 
-    Several tasks of a loop may wait for one: all of them are woken.
+    Several tasks of several loops may wait for one: all of them are woken. So it is not read here: whoever waits again makes it
+    unreadable, and sees to it that it becomes readable once more (`PollableWait` in `src/shoal/process`).
     """
     loop = asyncio.get_running_loop()
     waiting = _waiters.setdefault(loop, {}).setdefault(fd, set())
@@ -35,8 +34,6 @@ async def readable(fd: int, timeout: float | None = None) -> bool:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        os.read(fd, 8)
     loop.remove_reader(fd)
     waiting = _waiters[loop].pop(fd)
     while waiting:

@@ -301,7 +301,7 @@ PROOF: dict[str, dict[str, str]] = {
         "method force": "test_mp_context::test_a_second_set_start_method_names_the_first",
     },
     "multiprocessing.set_forkserver_preload": {
-        "modules_names": "test_mp_context::test_a_preload_that_fails_is_told_by_start",
+        "module_names": "test_mp_context::test_a_preload_that_fails_is_told_by_start",
     },
     "multiprocessing.Process": {
         "group": f"{MP}::test_a_group_is_refused",
@@ -405,15 +405,15 @@ PROOF: dict[str, dict[str, str]] = {
         "buf offset": "test_mp_connection::test_receiving_into_a_buffer",
     },
     "multiprocessing.connection.Connection.poll": {"timeout": "test_mp_connection::test_poll"},
-    "multiprocessing.Lock": {"options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three"},
-    "multiprocessing.RLock": {"options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three"},
+    "multiprocessing.Lock": {"on_owner_died": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three"},
+    "multiprocessing.RLock": {"on_owner_died": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three"},
     "multiprocessing.Semaphore": {
         "value": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for",
-        "options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three",
+        "on_owner_died": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three",
     },
     "multiprocessing.BoundedSemaphore": {
         "value": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for",
-        "options": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three",
+        "on_owner_died": f"{MP}::test_what_a_dead_owner_leads_to_is_one_of_three",
     },
     "multiprocessing.Condition": {"lock": f"{MP}::test_locks_and_their_kin_of_a_context_are_as_asked_for"},
     "multiprocessing.Barrier": {
@@ -803,7 +803,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "envs": ("test_cli", "test_examples_cpp"),
     "doctor": ("test_doctor",),
     "stat": ("test_serve_observing", "test_stat"),
-    "bench": ("test_bench", "test_cli", OWN, "test_trace"),
+    "bench": ("test_bench", "test_bench_learning", "test_cli", OWN, "test_trace"),
     "test": ("test_cli", "test_test_all", OWN),
     "lint": ("test_cli_lint",),
     "docs": ("test_cli_docs",),

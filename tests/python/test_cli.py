@@ -17,6 +17,7 @@ import pytest
 from cli_calls import assert_one_line
 from shoal import __version__
 from shoal.cli import environments, main
+from shoal.cli.test_command import SANITIZERS
 from shoal.cli.training import Terminated
 
 
@@ -523,6 +524,11 @@ def test_a_shell_completes_commands_ids_algorithms_presets_runs_and_parts(comple
         assert completed(*command, "runs/f") == ["runs/first"]
     assert completed("test", "--only", "kil") == ["kills"]
     assert completed("export", "--to", "on") == ["onnx"]
+    assert completed("export", "--which", "") == ["best", "last"]
+    assert completed("train", "--set", "num_e") == ["num_envs="]
+    assert completed("train", "--algorithm", "dqn", "--set", "buffer_s") == ["buffer_size="]
+    assert completed("train", "--set", "buffer_s") == []
+    assert completed("test", "--sanitize", "") == list(SANITIZERS)
     assert completed("bench", "--explain", "shoal/CartPole-") == ["shoal/CartPole-v1"]
 
 

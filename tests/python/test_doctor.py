@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -15,12 +17,16 @@ import pytest
 
 import shoal
 from shoal.cli import main
-from shoal.doctor import cgroup, cores, examine, machine, memory, processes, software
+from shoal.doctor import cgroup, containers, cores, examine, machine, memory, processes, software
 from shoal.doctor.accelerators import gpus
 
 
 def find(findings, name):
     return next(finding for finding in findings if finding.name == name)
+
+
+WITHOUT_A_COMMAND = {"kernel", "cores"}
+"""Another kernel is the machine's, or its owner's, matter; so are cores of one's own."""
 
 
 def test_every_finding_that_is_not_fine_has_advice():
@@ -30,6 +36,23 @@ def test_every_finding_that_is_not_fine_has_advice():
         assert finding.status in ("ok", "warn", "fail")
         assert finding.value and (finding.advice or finding.status == "ok")
         assert "\n" not in finding.advice
+        assert finding.status == "ok" or finding.remedy or finding.name in WITHOUT_A_COMMAND
+
+
+def test_every_place_that_finds_something_gives_a_command():
+    """Also what is not the matter here: each `Finding` of the sources that is not fine."""
+    made = 0
+    for path in sorted(Path(shoal.__file__).parent.joinpath("doctor").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"):
+                continue
+            name, status = (
+                getattr(argument, "value", None) for argument in (node.args[1], (node.args + [None] * 4)[3])
+            )
+            if status in ("warn", "fail"):
+                made += 1
+                assert len(node.args) == 6 or name in WITHOUT_A_COMMAND, f"{path.name}:{node.lineno}"
+    assert made >= 18
 
 
 def test_names_are_unique():
@@ -44,7 +67,7 @@ def test_json_is_one_line(capsys):
     answer = json.loads(out)
     assert status == (1 if answer["fail"] else 0)
     assert answer["ok"] + answer["warn"] + answer["fail"] == len(answer["findings"])
-    assert {"area", "name", "value", "status", "advice"} == set(answer["findings"][0])
+    assert {"area", "name", "value", "status", "advice", "remedy"} == set(answer["findings"][0])
 
 
 def test_text_shows_every_finding(capsys, monkeypatch):
@@ -53,6 +76,7 @@ def test_text_shows_every_finding(capsys, monkeypatch):
     out, _ = capsys.readouterr()
     for finding in examine():
         assert finding.name in out
+        assert finding.remedy is None or f"$ {finding.remedy}\n" in re.sub(" +\n", "\n", out)
 
 
 def test_it_leaves_the_process_as_it_was():
@@ -77,24 +101,29 @@ def test_a_low_limit_of_open_files_is_noticed():
         finding = find(processes.examine(), "open files")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert finding.status == "warn" and "ulimit -n" in finding.advice and finding.value.startswith("256 ")
+    assert finding.status == "warn" and finding.value.startswith("256 ")
+    assert finding.remedy == f"ulimit -n {min(hard, 65536) if hard >= 0 else 65536}"
 
 
 @pytest.mark.parametrize(
-    ("limits", "value", "says", "leaves_out"),
+    ("limits", "value", "remedy", "by_root"),
     [
-        ((64, 64), "64 (the hard limit)", "ulimit -Hn", "ulimit -n "),
-        ((64, 128), "64 (may be raised to 128)", "ulimit -n 128, and", "65536"),
-        ((64, 4096), "64 (may be raised to 4096)", "ulimit -n 4096", "-Hn"),
-        ((64, -1), "64 (may be raised to unlimited)", "ulimit -n 65536", "-Hn"),
+        ((64, 64), "64 (the hard limit)", "sudo prlimit --pid $$ --nofile=65536", True),
+        ((64, 128), "64 (may be raised to 128)", "sudo prlimit --pid $$ --nofile=65536", True),
+        ((64, 4096), "64 (may be raised to 4096)", "ulimit -n 4096", False),
+        ((64, -1), "64 (may be raised to unlimited)", "ulimit -n 65536", False),
     ],
 )
-def test_files_are_raised_as_far_as_the_hard_limit_and_then_by_who_set_it(monkeypatch, limits, value, says, leaves_out):
+def test_files_are_raised_as_far_as_the_hard_limit_and_then_by_who_set_it(monkeypatch, limits, value, remedy, by_root):
+    monkeypatch.setattr(containers, "inside", lambda: False)
     limit = resource.getrlimit
     monkeypatch.setattr("resource.getrlimit", lambda of: limits if of == resource.RLIMIT_NOFILE else limit(of))
     finding = find(processes.examine(), "open files")
     assert (finding.status, finding.value) == ("warn", value)
-    assert says in finding.advice and leaves_out not in finding.advice
+    assert finding.remedy == remedy and ("ulimit -Hn" in finding.advice) == by_root
+    if by_root:
+        monkeypatch.setattr(containers, "inside", lambda: True)
+        assert find(processes.examine(), "open files").remedy == "docker run --ulimit nofile=65536 IMAGE"
 
 
 def test_launcher_variables_are_named(monkeypatch):
@@ -106,7 +135,8 @@ def test_launcher_variables_are_named(monkeypatch):
 
 def test_a_thread_count_that_is_none_is_noticed(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
-    assert find(processes.examine(), "thread pools").status == "warn"
+    finding = find(processes.examine(), "thread pools")
+    assert (finding.status, finding.remedy) == ("warn", "unset OMP_NUM_THREADS")
     monkeypatch.setenv("OMP_NUM_THREADS", "4,2")
     assert find(processes.examine(), "thread pools").status == "ok"
 
@@ -121,8 +151,8 @@ def test_a_package_that_is_not_there_is_named_by_shoals_own_extra(monkeypatch):
     monkeypatch.setattr(software, "_version_of", lambda package: None)
     findings = software.examine()
     for name, extra in (("Box2D", "box2d"), ("mujoco", "mujoco"), ("ale-py", "atari")):
-        assert find(findings, name).advice.endswith(f"needs it: pip install 'shoal[{extra}]'")
-    assert "pip install 'shoal[torch]'" in find(findings, "torch").value
+        assert find(findings, name).remedy == f"pip install 'shoal[{extra}]'"
+    assert find(findings, "torch").remedy == "pip install 'shoal[torch]'"
 
 
 @pytest.mark.parametrize(
@@ -135,6 +165,7 @@ def test_a_refused_call_of_the_kernel_is_an_obstacle(monkeypatch, call, module, 
     monkeypatch.setattr(call, refuse)
     finding = find(module.examine(), name)
     assert finding.status == "fail" and "seccomp" in finding.advice
+    assert finding.remedy == "docker run --security-opt seccomp=unconfined IMAGE"
 
 
 def read_as(monkeypatch, file, text):
@@ -205,7 +236,7 @@ def test_the_package_itself_needs_no_extension_modules(unbuilt):
 def test_a_preloaded_library_is_noticed(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/nowhere/odd.so")
     finding = find(processes.examine(), "LD_PRELOAD")
-    assert finding.status == "warn" and finding.value == "/nowhere/odd.so"
+    assert (finding.status, finding.value, finding.remedy) == ("warn", "/nowhere/odd.so", "unset LD_PRELOAD")
 
 
 @pytest.mark.parametrize(
@@ -224,6 +255,24 @@ def test_a_low_limit_of_processes_is_noticed(monkeypatch, user, container, statu
     monkeypatch.setattr("resource.getrlimit", lambda of: (user, user) if of == resource.RLIMIT_NPROC else limit(of))
     monkeypatch.setattr(cgroup, "number", lambda *_: container)
     assert find(processes.examine(), "processes").status == status
+
+
+@pytest.mark.parametrize(
+    ("limits", "group", "in_a_container", "remedy"),
+    [
+        ((100, -1), None, False, "ulimit -u 4096"),
+        ((100, 200), None, False, "sudo prlimit --pid $$ --nproc=4096"),
+        ((100, 200), None, True, "docker run --ulimit nproc=4096 IMAGE"),
+        ((-1, -1), 30, True, "docker run --pids-limit 4096 IMAGE"),
+        ((-1, -1), 30, False, f"sudo systemctl set-property user-{os.getuid()}.slice TasksMax=4096"),
+    ],
+)
+def test_the_limit_of_processes_is_raised_where_it_is_set(monkeypatch, limits, group, in_a_container, remedy):
+    limit = resource.getrlimit
+    monkeypatch.setattr("resource.getrlimit", lambda of: limits if of == resource.RLIMIT_NPROC else limit(of))
+    monkeypatch.setattr(cgroup, "number", lambda *_: group)
+    monkeypatch.setattr(containers, "inside", lambda: in_a_container)
+    assert find(processes.examine(), "processes").remedy == remedy
 
 
 @pytest.mark.parametrize(
@@ -246,7 +295,9 @@ def test_little_memory_is_noticed_of_the_machine_and_of_the_container(monkeypatc
 @pytest.mark.parametrize(("mode", "status"), [("0", "ok"), ("1", "ok"), ("2", "warn")])
 def test_strict_overcommit_is_noticed(monkeypatch, mode, status):
     read_as(monkeypatch, "/proc/sys/vm/overcommit_memory", mode + "\n")
-    assert find(memory.examine(), "overcommit").status == status
+    finding = find(memory.examine(), "overcommit")
+    assert finding.status == status
+    assert finding.remedy == ("sudo sysctl vm.overcommit_memory=0" if status == "warn" else None)
 
 
 def test_a_small_dev_shm_is_named_and_no_obstacle(monkeypatch):
@@ -259,7 +310,7 @@ def test_a_small_dev_shm_is_named_and_no_obstacle(monkeypatch):
 
     monkeypatch.setattr("os.statvfs", small)
     finding = find(memory.examine(), "/dev/shm")
-    assert finding.status == "ok" and "--shm-size" in finding.advice
+    assert finding.status == "ok" and finding.remedy == "docker run --shm-size=2g IMAGE"
 
 
 @pytest.fixture

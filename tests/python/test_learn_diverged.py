@@ -1,7 +1,8 @@
-"""Numbers that are not finite end a run with one error, and never a checkpoint or a result; those that do no harm are kept."""
+"""Numbers that are not finite end a run with one error, and are in no checkpoint; those that do no harm are kept."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def test_an_observation_that_is_no_number_ends_the_run_and_no_checkpoint_has_it(
     given = {"run_dir": tmp_path, "env_kwargs": env_kwargs, "save_every_seconds": 0, **options}
     with pytest.raises(shoal.Error, match=r"training diverged: .*last is from before|not finite.*No checkpoint has it"):
         shoal.learn.train(Spoilt, algorithm, **given)
-    assert not (tmp_path / "result.json").exists()
+    assert json.loads((tmp_path / "result.json").read_text())["ending"] == "failed"
     kept = load_file(tmp_path / "checkpoints/last/policy.safetensors")
     assert kept and all(np.isfinite(array).all() for array in kept.values())
     env_kwargs |= {"observation": "0"}

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 import shoal
 from shoal.cli.test_command import SANITIZERS
-from shoal.cli.test_parts import PARTS
+from shoal.cli.test_parts import PARTS, WHEEL_MINORS
 
 ROOT = Path(__file__).resolve().parents[2]
 TODAY = datetime.date.today().isoformat()
@@ -174,6 +174,92 @@ def test_a_check_tells_that_nobody_has_the_build_system(
     )
 
 
+WHEELS = [
+    f"shoal-1.2.3-cp3{minor}-cp3{minor}-manylinux_2_34_{machine}.manylinux_2_35_{machine}.whl"
+    for minor in (11, 14)
+    for machine in ("aarch64", "x86_64")
+]
+
+
+@pytest.fixture
+def released(project: Path) -> Path:
+    """The small project, released, with the wheels of two Pythons in dist."""
+    shutil.copy(ROOT / ".ci/publish", project / ".ci")
+    (project / ".github/workflows").mkdir(parents=True)
+    (project / ".github/workflows/wheels.yml").write_text('        python: ["3.11", "3.14"]\n')
+    commit(project)
+    git(project, "tag", "v1.2.3")
+    (project / "dist").mkdir()
+    for wheel in WHEELS:
+        (project / "dist" / wheel).write_text("")
+    return project
+
+
+def publish(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, project / ".ci/publish", *arguments]
+    return subprocess.run(command, cwd=project, env={**os.environ, **variables}, capture_output=True, text=True)
+
+
+def test_a_dry_run_says_what_can_be_published_and_does_nothing(released: Path) -> None:
+    done = publish(released, "--dry-run", "v1.2.3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "1.2.3 can be published: 4 wheels, and a source archive that is yet to be made\n"
+    assert sorted(file.name for file in (released / "dist").iterdir()) == sorted(WHEELS)
+    (released / "dist").rename(released / "elsewhere")
+    (released / "elsewhere/shoal-1.2.3.tar.gz").write_text("")
+    assert publish(released, "--dry-run", "1.2.3", "elsewhere").stdout == "1.2.3 can be published: 4 wheels\n"
+
+
+def test_a_dry_run_tells_everything_that_does_not_agree_at_once(released: Path) -> None:
+    dist = released / "dist"
+    (dist / WHEELS[-1]).rename(dist / WHEELS[-1].replace("1.2.3", "1.2.2"))
+    (dist / WHEELS[0].replace("manylinux_2_34_aarch64.", "")).write_text("")
+    (released / "CITATION.cff").write_text("version: 1.2.2\n")
+    (released / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (unreleased)\n")
+    commit(released)
+    done = publish(released, "--dry-run", "1.2.3")
+    assert done.returncode == 1 and done.stdout == ""
+    assert [line.removeprefix("publish: ") for line in done.stderr.splitlines()] == [
+        "v1.2.3 is not what is checked out: git switch --detach v1.2.3",
+        "CITATION.cff says 1.2.2, not 1.2.3",
+        "CHANGELOG.md begins with '1.2.3 (unreleased)', not with '1.2.3 (its date)'",
+        "CHANGELOG.md has no entries under '1.2.3 (unreleased)'",
+        f"{dist / WHEELS[-1].replace('1.2.3', '1.2.2')} is neither a wheel nor the source archive of 1.2.3",
+        f"{dist} has several wheels of cp311 for aarch64",
+        f"{dist} has no wheels of cp314 for x86_64",
+    ]
+    git(released, "tag", "--delete", "v1.2.3")
+    assert "there is no tag v1.2.3: .ci/release 1.2.3 makes it" in publish(released, "--dry-run", "1.2.3").stderr
+
+
+def test_publishing_uploads_the_wheels_and_the_archive_to_the_release_and_the_index(
+    released: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    programs = tmp_path_factory.mktemp("programs")
+    told = programs / "told"
+    (programs / "gh").write_text(f'#!/bin/sh\necho gh "$@" >> {told}\n[ "$2" != view ]\n')
+    (programs / "gh").chmod(0o755)
+    (programs / "twine.py").write_text(
+        f"import sys; open({str(told)!r}, 'a').write(' '.join(['twine', *sys.argv[1:]]))"
+    )
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    done = publish(released, "v1.2.3", PATH=path, PYTHONPATH=str(programs))
+    assert done.returncode == 0, done.stderr
+    files = " ".join(str(released / "dist" / name) for name in sorted(["shoal-1.2.3.tar.gz", *WHEELS]))
+    assert told.read_text().splitlines() == [
+        "gh release view v1.2.3",
+        "gh release create v1.2.3 --verify-tag --title Shoal 1.2.3 --notes-file -",
+        f"gh release upload v1.2.3 --clobber {files}",
+        f"twine upload --skip-existing --disable-progress-bar {files}",
+    ]
+
+
+def test_only_a_tag_is_published() -> None:
+    assert commands("wheels.yml")[-1] == ".ci/publish --new ${{ github.ref_name }} dist"
+    job = (ROOT / ".github/workflows/wheels.yml").read_text().partition("\n  publish:\n")[2]
+    assert "if: startsWith(github.ref, 'refs/tags/v')" in job and "needs: wheel" in job and "id-token: write" in job
+
+
 def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {shoal.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
@@ -230,3 +316,39 @@ def test_every_part_of_the_tests_is_in_a_workflow() -> None:
     assert matrix("ci.yml", "sanitizer") == list(SANITIZERS)
     without = {"suite", *SANITIZERS, "gpu"}  # CI runs the first three, and hosted machines have no GPU
     assert matrix("nightly.yml", "part") == [part.name for part in PARTS if part.name not in without]
+
+
+def test_every_python_that_wheels_are_made_for_is_built_for_releases_and_in_the_table_of_support() -> None:
+    pythons = [f"3.{minor}" for minor in WHEEL_MINORS]
+    assert matrix("wheels.yml", "python") == [f'"{python}"' for python in pythons]
+    assert {f'"{pythons[0]}"', f'"{pythons[-1]}"'} <= {*matrix("ci.yml", "python")}
+    assert f"\n| Python | {pythons[0]} to {pythons[-1]} |" in (ROOT / "docs/project/support.md").read_text()
+
+
+def test_the_tests_that_need_a_second_user_are_run_as_root() -> None:
+    assert ".ci/other-user" in commands("ci.yml")
+    (chosen,) = re.findall(r"-R '(\w+)'", (ROOT / ".ci/other-user").read_text())
+    need_root = [
+        name
+        for file in (ROOT / "src").rglob("*_test.cc")
+        for name, body in re.findall(r"^TEST(?:_F)?\(\w+, (\w+)\) \{\n((?:  .*\n|\n)*)", file.read_text(), re.M)
+        if re.search(r"geteuid\(\) != 0\) GTEST_SKIP", body)
+    ]
+    assert len(need_root) >= 4 and [name for name in need_root if chosen not in name] == []
+
+
+@pytest.mark.parametrize(("user", "status"), [("1000", 0), ("0", 1)])
+def test_the_image_is_tried_as_its_own_user_with_little_shared_memory(tmp_path: Path, user: str, status: int) -> None:
+    assert ".ci/container" in commands("ci.yml")
+    told, engine = tmp_path / "told", tmp_path / "engine"
+    engine.write_text(f'#!/bin/sh\necho "$@" >> {told}\ncase "$*" in *"id -u") echo {user};; esac\n')
+    engine.chmod(0o755)
+    done = subprocess.run([ROOT / ".ci/container", engine], cwd="/", capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    built, *runs = told.read_text().splitlines()
+    assert built == "build --tag shoal-try ."
+    assert all(run.startswith("run --rm --shm-size 1m --network none --cap-drop ALL shoal-try ") for run in runs)
+    programs = [run.partition("shoal-try ")[2] for run in runs]
+    assert programs[0] == "id -u" and (programs[1:] == []) == (status == 1)
+    if status == 0:
+        assert programs[1] == "shoal doctor" and programs[2].startswith("shoal train CartPole-v1 ")

@@ -33,6 +33,7 @@ from shoal.cli.app import run
 from shoal.cli.stat_tables import tables
 from shoal.stat import VERSION, processes, snapshot
 from shoal.stat.boards import boards
+from shoal.stat.family import family
 
 BOUND = 60.0
 """Seconds in which what is awaited comes."""
@@ -56,6 +57,20 @@ class Waiting(gymnasium.Env):
         while not os.path.exists(self.file):
             time.sleep(0.01)
         return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class Failing(Waiting):
+    """From a step of its life on it raises, unless its file is there."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.steps = 0
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.steps >= 300 and not os.path.exists(self.file):
+            raise ValueError("the licence has expired\nask somebody")
+        return np.zeros(2, np.float32), 1.0, self.steps % 10 == 0, False, {}
 
 
 class Built(Waiting):
@@ -276,6 +291,25 @@ class TestCollectors:
             assert mine("collectors")[0]["state"] == "idle"
         assert not mine("collectors")
 
+    def test_those_that_are_processes_of_their_own(self, stat: Stat) -> None:
+        arguments: dict[str, Any] = {"num_envs": 4, "frames_per_batch": 8, "mode": "multi_sync", "num_collectors": 2}
+        policy = functools.partial(np.zeros_like, shape=(2,), dtype=np.int64)
+        with shoal.Collector("CartPole-v1", policy, policy_batch=2, on_fault="restart", **arguments) as collector:
+            next(collector)
+            pids = [each["pid"] for each in collector.stats()["collectors"]]
+            seen = json.loads(stat(str(os.getpid()), "--json")[1])
+            (found,) = seen["collectors"]
+            assert [worker["pid"] for worker in found["workers"]] == pids
+            assert found["memory_bytes"] > 0
+            assert {each["pid"] for each in seen["environments"]} == set(pids)
+            shown = stat(str(os.getpid()), "--workers")[1]
+            assert re.search(rf"  process 1 +{pids[1]} ", shown)
+            assert len(re.findall("^CartPole-v1 ", shown, re.MULTILINE)) == 2
+            os.kill(pids[0], signal.SIGKILL)
+            until(lambda: next(collector) and collector.stats()["collectors"][0]["pid"] != pids[0])
+            pids = [each["pid"] for each in collector.stats()["collectors"]]
+            assert [worker["pid"] for worker in mine("collectors")[0]["workers"]] == pids
+
 
 class TestServices:
     def test_they_are_there_too(self, stat: Stat) -> None:
@@ -433,6 +467,82 @@ class TestRuns:
         status, shown, _ = stat(str(folder))
         assert status == 0 and re.search(r" killed ", shown)
 
+    def test_one_with_actors(self, stat: Stat, tmp_path: Path) -> None:
+        """They step environments of their own, and are the run's all the same."""
+        folder = tmp_path / "run"
+        options = {"run_dir": str(folder), "num_workers": 2, "total_steps": 10**9, "target_return": 10**9}
+        with program(f"kept.append(shoal.learn.Trainer('CartPole-v1', 'a3c', **{options}))\nkept[0].start()\n") as made:
+            until(lambda: of(folder)["steps"] > 0)
+            whole = json.loads(stat("--json")[1])
+            actors = {each["pid"] for each in whole["environments"] if processes.parent_of(each["pid"]) != os.getpid()}
+            actors &= family(made.pid) - {made.pid}
+            assert len(actors) == 2
+            for target in (str(made.pid), str(folder)):
+                seen = json.loads(stat(target, "--json")[1])
+                assert {each["pid"] for each in seen["environments"]} == actors | {made.pid}
+                (run_seen,) = seen["runs"]
+                assert run_seen["pid"] == made.pid
+                own = processes.memory_of(made.pid)
+                assert run_seen["memory_bytes"] > own + min(map(processes.memory_of, actors))
+            assert len(re.findall("^CartPole-v1 ", stat(str(folder), "--workers")[1], re.MULTILINE)) == 3
+
+    @pytest.mark.parametrize(
+        ("policy", "is_waited_for"), [(None, True), (None, False), ("learn_modules:ActorCritic", True)]
+    )
+    def test_one_that_failed(self, stat: Stat, tmp_path: Path, policy: str | None, is_waited_for: bool) -> None:
+        folder, mended = tmp_path / "run", tmp_path / "mended"
+        options: dict[str, Any] = {"total_steps": 1024, "num_envs": 2, "num_steps": 32, "save_every_seconds": 0}
+        options |= {"preset": "sb3", "num_workers": 0, "eval_every": 0, "final_episodes": 0, "policy": policy}
+        trainer = shoal.learn.Trainer(Failing, run_dir=folder, env_kwargs={"file": str(mended)}, **options)
+        with trainer:
+            trainer.start()
+            if is_waited_for:
+                for ask in (trainer.wait, trainer.wait, trainer.result):
+                    with pytest.raises(ValueError, match="the licence has expired"):
+                        ask()
+            else:
+                until(lambda: trainer.status()["phase"] == "ended")
+        seen = of(folder)
+        why = "ValueError: the licence has expired"
+        assert (seen["state"], seen["ending"], seen["error"]) == ("failed", "failed", why)
+        assert 512 <= seen["steps"] <= 660 and seen["mean_return"] == 10
+        assert f" failed: {why} " in stat(str(folder))[1]
+        result = json.loads((folder / "result.json").read_text())
+        assert (result["ending"], result["error"], result["steps"]) == ("failed", why, seen["steps"])
+        mended.touch()
+        shoal.learn.train(Failing, run_dir=folder, resume="auto", **options)
+        seen = of(folder)
+        assert (seen["state"], seen["ending"], seen["error"], seen["steps"]) == ("ended", "budget", None, 1024)
+
+    def test_one_that_failed_goes_on_and_is_killed(self, ended: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "run"
+        shutil.copytree(ended, folder)
+        result = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps({**result, "ending": "failed", "error": "ValueError: once"}))
+        assert of(folder)["error"] == "ValueError: once"
+        with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=folder, resume=True, total_steps=10**9) as trainer:
+            trainer.start()
+            until(lambda: not (folder / "result.json").exists())
+            killed = tmp_path / "killed"
+            shutil.copytree(folder, killed)
+        assert (of(killed)["state"], of(killed)["error"]) == ("killed", None)
+
+    def test_what_ctrl_c_has_broken_is_no_failure(self, tmp_path: Path) -> None:
+        """Its workers were killed: who did it knows."""
+        folder = tmp_path / "run"
+        go = {"file": str(tmp_path / "go")}
+        options: dict[str, Any] = {"num_envs": 1, "num_workers": 1, "eval_every": 0, "final_episodes": 0}
+        with (
+            pytest.raises(KeyboardInterrupt),
+            shoal.learn.Trainer(Waiting, run_dir=folder, env_kwargs=go, **options) as trainer,
+        ):
+            trainer.start()
+            until(lambda: [w for each in mine("environments") for w in each["workers"] if w["state"] == "stepping"])
+            trainer.stop()
+            raise KeyboardInterrupt
+        assert not (folder / "result.json").exists()
+        assert (of(folder)["state"], of(folder)["error"]) == ("killed", None)
+
     def test_one_that_has_ended(self, stat: Stat, ended: Path) -> None:
         (seen,) = snapshot(ended.parent)["runs"][-1:]
         result = json.loads((ended / "result.json").read_text())
@@ -540,8 +650,8 @@ class TestCommand:
             "pools": "id pid state seconds num_workers added done failed waiting given tasks_per_second restarts memory_bytes "
             "workers command",
             "collectors": "id mode pid state seconds state_seconds envs num_collectors frames total_frames frames_per_second "
-            "batches wait_seconds pending policy_version restarts command",
-            "runs": "run_dir pid state ending environment algorithm envs steps total_steps seconds steps_per_second mean_return "
+            "batches wait_seconds pending policy_version restarts memory_bytes workers command",
+            "runs": "run_dir pid state ending error environment algorithm envs steps total_steps seconds steps_per_second mean_return "
             "record_seconds memory_bytes command",
         }
         assert VERSION == seen["version"] == 1

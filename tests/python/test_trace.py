@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import shoal
+from collect_policies import zeros
 from shoal import _core
 from shoal.cli.app import run
 from shoal.stat import snapshot
@@ -92,6 +93,11 @@ def traced(work: Any) -> list[dict[str, Any]]:
     listener = Listener(own_family)
     listener.listen_while(work)
     return listener.stop()
+
+
+def named() -> set[str]:
+    """What the processes that work for this one are called in a timeline."""
+    return {process["name"] for process in traced(lambda: None)}
 
 
 def spans(process: dict[str, Any]) -> Counter[str]:
@@ -202,6 +208,22 @@ class TestSpans:
             model(np.ones(3, np.float32))
             own = of_this(traced(lambda: model(np.ones(3, np.float32))))
         assert spans(own)["batch"] == 1 and spans(own)["service.wait"] >= 1
+
+    def test_processes_that_learn_or_collect_have_the_name_of_what_they_do(self, tmp_path: Path) -> None:
+        options: dict[str, Any] = {"total_steps": 10**9, "num_envs": 2, "final_episodes": 0}
+        for number, (more, names) in enumerate(
+            (
+                ({"algorithm": "a3c", "num_workers": 2}, {"actor 0", "actor 1"}),
+                ({"algorithm": "ppo", "num_workers": 0, "nproc": 2}, {"rank 1"}),
+            )
+        ):
+            with shoal.learn.Trainer("CartPole-v1", run_dir=tmp_path / str(number), **options, **more) as trainer:
+                trainer.start()
+                assert names <= named(), names
+        collecting: dict[str, Any] = {"num_envs": 2, "frames_per_batch": 8, "mode": "multi_sync", "num_collectors": 2}
+        with shoal.Collector("CartPole-v1", zeros, **collecting) as collector:
+            next(collector)
+            assert {"collector 0", "collector 1"} <= named()
 
 
 class TestListening:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -96,6 +98,30 @@ def test_the_reference_has_every_command_and_every_public_name(site: Path, pages
     }
     named = set(shoal.__all__) - modules - {"__version__"}
     assert not [name for name in named if not {f"shoal.{name}", f"shoal.errors.{name}"} & anchors]
+
+
+@pytest.mark.timeout(600)
+def test_the_reference_has_what_shoal_adds_to_multiprocessing_and_whose_arguments_it_extends(
+    pages: dict[Path, Page],
+) -> None:
+    import multiprocessing
+
+    import shoal.multiprocessing as mp
+
+    def arguments(module: Any, name: str) -> list[str] | None:
+        try:
+            return list(inspect.signature(getattr(module, name)).parameters)
+        except (TypeError, ValueError):  # no function
+            return None
+
+    ours = {
+        name
+        for name in mp.__all__
+        if not hasattr(multiprocessing, name) or arguments(mp, name) != arguments(multiprocessing, name)
+    }
+    assert {"Lock", "Semaphore", "Pool", "SharedArray", "ProcessException", "cuda_collect"} <= ours
+    anchors = set().union(*(page.anchors for path, page in pages.items() if path.stem == "multiprocessing"))
+    assert not [name for name in ours if not {f"shoal.multiprocessing.{name}", f"shoal.{name}"} & anchors]
 
 
 @pytest.mark.timeout(600)

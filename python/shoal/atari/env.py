@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from shoal import _core
 from shoal.atari.preprocessing import AtariPreprocessing, preprocessing_of
+from shoal.reprs import never_raises
 
 __all__ = ["AtariEnv"]
 
@@ -68,6 +69,10 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
         self._make_screen(how)
         self._lives = self._steps = 0
         self._lost = self._over = self._between_lives = False
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<AtariEnv<{self.game.spec.id}>>"
 
     def _make_screen(self, how: AtariPreprocessing) -> None:
         rows, columns = self.ale.getScreenDims()

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["algorithms", "env_ids", "formats", "parts", "presets", "runs"]
+__all__ = ["algorithms", "checkpoints", "env_ids", "formats", "parts", "presets", "runs", "sanitizers", "settings"]
 
 
 def _quiet(words: Callable[[typer.Context], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
@@ -46,6 +46,14 @@ def presets(ctx: typer.Context) -> Iterable[str]:
 
 
 @_quiet
+def settings(ctx: typer.Context) -> Iterable[str]:
+    """Of the algorithm that is named before, each up to its value."""
+    from shoal.learn.config import config_names
+
+    return [f"{name}=" for name in config_names(ctx.params.get("algorithm") or "ppo")]
+
+
+@_quiet
 def runs(_ctx: typer.Context) -> Iterable[str]:
     """Folders of runs: of this folder, and of runs/."""
     return [str(file.parent) for pattern in ("*/config.json", "runs/*/config.json") for file in Path().glob(pattern)]
@@ -59,7 +67,17 @@ def formats(_ctx: typer.Context) -> Iterable[str]:
 
 
 @_quiet
+def checkpoints(_ctx: typer.Context) -> Iterable[str]:
+    return ["best", "last"]
+
+
+@_quiet
 def parts(_ctx: typer.Context) -> Iterable[str]:
     from shoal.cli.test_parts import PARTS
 
     return [part.name for part in PARTS]
+
+
+@_quiet
+def sanitizers(_ctx: typer.Context) -> Iterable[str]:
+    return ["thread", "address"]

@@ -54,4 +54,6 @@ def _print(findings: list[Finding]) -> None:
         table.add_row(marks[finding.status], Text(finding.name), Text(finding.value))
         if finding.advice:
             table.add_row("", "", Text(finding.advice, "dim" if finding.status == "ok" else "yellow"))
+        if finding.remedy:
+            table.add_row("", "", Text(f"$ {finding.remedy}", "dim" if finding.status == "ok" else "bold"))
         console.print(table)

@@ -21,7 +21,12 @@ def export(
     output: Path = typer.Option(
         None, "--output", help="The file [default: policy.onnx, .pt2 or .safetensors in the run]."
     ),
-    which: str = typer.Option(None, "--which", help="best or last [default: best, where there is one]."),
+    which: str = typer.Option(
+        None,
+        "--which",
+        help="best or last [default: best, where there is one].",
+        autocompletion=completion.checkpoints,
+    ),
     json: bool = typer.Option(False, "--json", help="End with one line of JSON, alone on stdout."),
 ) -> None:
     """Write the policy of a run to a file that needs no Shoal, with a model card beside it.

@@ -24,7 +24,8 @@ def register(app: typer.Typer) -> None:
 def stat(
     target: str = typer.Argument(
         None,
-        help="Only this: a process id, the folder of a run, or the address of a service (ModelService.address).",
+        help="Only this: a process id or the folder of a run, with all that they have started, or the address of a service "
+        "(ModelService.address).",
         autocompletion=completion.runs,
     ),
     json_output: bool = typer.Option(False, "--json", help="End with one line of JSON; with --watch, one each time."),
@@ -69,17 +70,24 @@ def _of(target: str | None, runs: Path) -> dict[str, Any]:
     if target is None:
         return snapshot(runs)
     if target.isdecimal():
-        pid = int(target)
-        seen = snapshot()
-        return {name: _only(value, lambda each: each["pid"] == pid) for name, value in seen.items()}
+        return _of_family(snapshot(), int(target))
     if _is_folder(target):
-        folder = Path(target).resolve()
-        seen = snapshot(folder)
-        return {name: _only(value, lambda each: each.get("run_dir") == str(folder)) for name, value in seen.items()}
+        seen = snapshot(Path(target).resolve())
+        runs_there = _only(seen["runs"], lambda run: run["run_dir"] == str(Path(target).resolve()))
+        pid = next((run["pid"] for run in runs_there), None)
+        return {**_of_family(seen, pid), "runs": runs_there}
     from shoal.serve.observing import observe
 
     service = observe(target)
     return {"version": VERSION, "time": time.time(), "services": [] if service is None else [service]}
+
+
+def _of_family(seen: dict[str, Any], pid: int | None) -> dict[str, Any]:
+    """Of this process, which may have been killed, and of those that work for it; None: nothing."""
+    from shoal.stat.family import family
+
+    those = set() if pid is None else {pid} | family(pid)
+    return {name: _only(value, lambda each: each["pid"] in those) for name, value in seen.items()}
 
 
 def _is_folder(target: str) -> bool:

@@ -12,6 +12,8 @@ __all__ = ["tables"]
 
 _LONG = 1.0
 """Seconds in one environment after which a worker gets a line of its own."""
+_WIDEST = 72
+"""Characters of what a run says of its end; --json has all."""
 
 Row = Sequence[str]
 
@@ -147,12 +149,13 @@ _COLLECTORS = (
     "pending",
     "weights",
     "restarts",
+    "MiB",
     "age",
 )
 
 
 def _collectors(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
-    return [
+    rows: list[Row] = [
         (
             each["mode"],
             str(each["pid"]),
@@ -166,9 +169,13 @@ def _collectors(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
             str(each["pending"]),
             str(each["policy_version"]),
             str(each["restarts"]),
+            _mib(each["memory_bytes"]),
             _time(each["seconds"]),
         )
     ]
+    for i, worker in enumerate(each["workers"] if every else ()):
+        rows.append((f"  process {i}", str(worker["pid"]), *[""] * 10, _mib(worker["memory_bytes"]), ""))
+    return rows
 
 
 _REMOTE = (
@@ -235,7 +242,8 @@ _RUNS = ("pid", "environment", "algorithm", "state", "steps", "of", "steps/s", "
 
 
 def _runs(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
-    state = f"{each['state']}: {each['ending']}" if each["ending"] else each["state"]
+    why = each["error"] or each["ending"]
+    state = _cut(f"{each['state']}: {why}") if why else each["state"]
     total, mean = each["total_steps"], each["mean_return"]
     return [
         (
@@ -266,6 +274,10 @@ def _aligned(rows: list[Row]) -> list[str]:
 
 def _is_number(cell: str) -> bool:
     return not cell or cell[0].isdigit() or cell[0] == "-"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
 def _time(seconds: float) -> str:

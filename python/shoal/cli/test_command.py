@@ -34,6 +34,7 @@ def test(
         "--sanitize",
         metavar="thread|address",
         help="The C++ tests alone, under ThreadSanitizer or AddressSanitizer.",
+        autocompletion=completion.sanitizers,
     ),
     keyword: str = typer.Option(
         None, "-k", metavar="WORD", help="Only tests whose name has this word, of both runners."

@@ -25,7 +25,7 @@ SOAK_STEPS = 10_000_000
 RANDOM_PROGRAMS = 5000
 FUZZ_RUNS = 10_000_000
 FUZZ_SECONDS = 2000  # of a target at most: those that start processes or segments for each input are slow
-WHEEL_MINORS = (10, 11, 12, 13)
+WHEEL_MINORS = (10, 11, 12, 13, 14)
 """Of Python 3: those that wheels are made for."""
 _RANKS = "tests/crash/test_ranks.py"
 SOLVED = 475.0
@@ -67,7 +67,7 @@ def sanitizer(job: Job, name: str) -> str:
 
 def _shoal_test(job: Job, *arguments: str, **variables: str) -> str:
     """The closing counts of `shoal test`."""
-    status, lines = job.outcome([sys.executable, "-m", "shoal.cli", "test", *arguments], **variables)
+    status, lines = job.outcome([sys.executable, "-m", "shoal.cli", "test", *arguments], cwd=None, **variables)
     job.left_out += skips(lines)
     job.left_out += [line.removeprefix("left out: ") for line in lines if line.startswith("left out: ")]
     counts = [line.split(maxsplit=1)[1] for line in lines if re.match(r"(C\+\+|Python) +\S", line)]

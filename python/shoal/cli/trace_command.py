@@ -92,8 +92,8 @@ def _count(number: int, what: str) -> str:
 
 
 def _processes_of(target: str | None) -> Callable[[], Iterable[int]]:
+    from shoal.stat.family import family
     from shoal.stat.processes import mine
-    from shoal.trace import family
 
     if target is None:
         own = os.getpid()

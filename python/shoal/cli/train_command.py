@@ -101,7 +101,11 @@ def train(
         help="Settings: TOML, or an rl-baselines3-zoo YAML file, FILE.yml[:ENTRY]; flags win over them.",
     ),
     assignments: list[str] = typer.Option(
-        None, "--set", metavar="KEY=VALUE", help="Any one setting of the algorithm; may be repeated."
+        None,
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any one setting of the algorithm; may be repeated.",
+        autocompletion=completion.settings,
     ),
     overlap: bool = typer.Option(
         None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal import _core
 
 __all__ = ["CollectorBoard"]
@@ -17,14 +19,20 @@ class CollectorBoard:
     """Ends with the collector."""
 
     def __init__(self, mode: str, envs: int, collectors: int, total_frames: int | None) -> None:
-        self._board = _core.board.Board("collector", list(_NAMES))
+        self._board = _core.board.Board("collector", [*_NAMES, *(f"worker {i}" for i in range(collectors))])
         self._board.set_title(mode)
+        self._collectors = collectors
         self.set(envs=envs, collectors=collectors, total_frames=total_frames or 0)
         self._now("since_ns")
 
     def set(self, **values: int) -> None:
         for name, value in values.items():
             self._board.set(_INDEX[name], value)
+
+    def set_processes(self, pids: Sequence[int]) -> None:
+        """Of the collectors."""
+        for i in range(self._collectors):
+            self._board.set(len(_NAMES) + i, pids[i] if i < len(pids) else 0)
 
     def begin(self) -> None:
         """A batch is waited for."""

@@ -29,6 +29,7 @@ from shoal.collect.board import CollectorBoard
 from shoal.collect.source import InProcess, Raw, Source
 from shoal.collect.station import Setup, check_masked
 from shoal.collect.trajectories import split_trajectories as split
+from shoal.reprs import never_raises
 from shoal.serve.in_python import is_module
 from shoal.serve.structure import tree_map
 from shoal.vector.faults import FaultPolicy
@@ -252,6 +253,7 @@ class Collector:
                 replace(of_all, first=first, count=count) for first, count in shares(self.num_envs, self.num_collectors)
             ]
             self._source = self._multi(setups, policy, context, on_fault, timeout, worker, preemptive_threshold, ahead)
+        self._board.set_processes(self._source.pids)
         keep_from_children(self, "this Collector was", ("_source",), Collector._leave_to_parent)
         self.single_observation_space = self._source.single_observation_space
         self.single_action_space = self._source.single_action_space
@@ -332,6 +334,7 @@ class Collector:
         batch: dict[str, Any] = self._finished(raw)
         self._batches += 1
         self._seconds += time.perf_counter() - start
+        self._board.set_processes(self._source.pids)
         self._board.done(
             frames=self.frames,
             batches=self._batches,
@@ -349,6 +352,7 @@ class Collector:
         in the multi modes it starts new processes in the places of those that have ended.
         """
         self._source.reset(seed)
+        self._board.set_processes(self._source.pids)
         self._begun = True
 
     def pause(self) -> None:
@@ -491,6 +495,7 @@ class Collector:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @never_raises
     def __repr__(self) -> str:
         end = "" if self.total_frames is None else f" of {self.total_frames:,}"
         return f"<Collector of {self.num_envs} environments, {self.frames:,}{end} frames>"

@@ -132,6 +132,10 @@ class Multi(Source):
     def restarts(self) -> int:
         return sum(self.processes.restarts)
 
+    @property
+    def pids(self) -> Sequence[int]:
+        return self.processes.pids
+
     def telemetry(self) -> dict[str, Any]:
         made = self.processes.rows_made()
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal import _core
@@ -71,6 +71,11 @@ class Source(ABC):
     def restarts(self) -> int:
         """Of collectors in other processes."""
         return 0
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of collectors in other processes."""
+        return ()
 
     @abstractmethod
     def counts(self) -> Counts:

@@ -146,6 +146,7 @@ class End(NamedTuple):
 
 def run(context: Any, packed: bytes, preparation: Preparation, connection: Connection) -> None:
     """The life of the process, until its caller ends it, or has ended."""
+    _core.trace.open(f"collector {connection.place}")
     become_as_asked(preparation.gpus, preparation.nested)
     if context.hide_gpu and not preparation.gpus:
         _core.process.forbid_gpu()

@@ -7,6 +7,8 @@ import os
 import select
 import signal
 
+from shoal.reprs import never_raises
+
 __all__ = ["Process"]
 
 
@@ -24,6 +26,7 @@ class Process:
         self.name = name
         self.daemon = daemon
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<Process name={self.name!r} pid={self.pid} {'started' if self.is_alive() else 'stopped'}>"
 

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from shoal.doctor import containers
 from shoal.doctor.finding import Finding
 
 _AREA = "accelerators"
@@ -40,7 +41,8 @@ def _gpus() -> Finding:
         return Finding(_AREA, "GPUs", "none", advice="nothing in Shoal needs one")
     value = f"{len(names) or len(nodes)}" + (f": {', '.join(names)}" if names else "")
     if names and not nodes:
-        return Finding(_AREA, "GPUs", value, "warn", "no device file in this container: docker run --gpus all")
+        remedy = containers.run("--gpus all")
+        return Finding(_AREA, "GPUs", value, "warn", "no device file in this container", remedy)
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -12,3 +12,4 @@ class Finding:
     value: str  # what was seen
     status: str = "ok"  # ok; warn: works, and something could be better; fail: Shoal does not work like this
     advice: str = ""  # what it means, or what to change; one line
+    remedy: str | None = None  # a command that changes it, or looks further; None: there is none

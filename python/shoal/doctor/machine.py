@@ -28,7 +28,7 @@ def _cpus() -> Finding:
     advice = f"more than {workers} workers pay only where an environment waits for something else than the CPU"
     if quota and quota < allowed:
         advice = f"libraries that count CPUs see {allowed} and start that many threads; give --num-workers {workers}"
-        return Finding(_AREA, "CPUs", value, "warn", advice)
+        return Finding(_AREA, "CPUs", value, "warn", advice, f"export OMP_NUM_THREADS={workers}")
     return Finding(_AREA, "CPUs", value, "ok", advice)
 
 
@@ -52,7 +52,6 @@ def _load() -> Finding:
     load = os.getloadavg()[0]
     value = f"{load:.1f} (mean of the last minute)"
     if load > len(os.sched_getaffinity(0)) + 1:
-        return Finding(
-            _AREA, "load", value, "warn", "other programs use the CPUs: steps per second will be low and vary"
-        )
+        advice = "other programs use the CPUs: steps per second will be low and vary"
+        return Finding(_AREA, "load", value, "warn", advice, "ps -eo pid,user,pcpu,args --sort=-pcpu | head")
     return Finding(_AREA, "load", value)

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from shoal.doctor import cgroup
+from shoal.doctor import cgroup, containers
 from shoal.doctor.finding import Finding
 
 _AREA = "memory"
@@ -30,7 +30,11 @@ def _memory() -> Finding:
         value += f"; this container: {group.limit / _GIB:.1f} GiB, {group.used / _GIB:.1f} used"
         available = min(available, group.left)
     if available < _GIB:
-        return Finding(_AREA, "memory", value, "warn", "little is left: the kernel may kill a worker (exit by SIGKILL)")
+        advice = "little is left: the kernel may kill a worker (exit by SIGKILL)"
+        remedy = "ps -eo pid,user,rss,args --sort=-rss | head"
+        if group is not None and group.left == available and containers.inside():
+            remedy = containers.run(f"--memory {group.limit // _GIB + 4}g")
+        return Finding(_AREA, "memory", value, "warn", advice, remedy)
     return Finding(_AREA, "memory", value)
 
 
@@ -47,7 +51,7 @@ def _memfd() -> Finding:
             os.close(descriptor)
     except OSError as error:
         advice = "all shared rows live in memfds: allow memfd_create in the container's seccomp profile"
-        return Finding(_AREA, "memfd", f"refused: {error}", "fail", advice)
+        return Finding(_AREA, "memfd", f"refused: {error}", "fail", advice, containers.WITHOUT_SECCOMP)
     return Finding(_AREA, "memfd", "works, with seals")
 
 
@@ -59,9 +63,8 @@ def _dev_shm() -> Finding:
     size, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
     value = f"{size / _GIB:.2f} GiB, {free / _GIB:.2f} free"
     if free < _GIB // 8:
-        return Finding(
-            _AREA, "/dev/shm", value, "ok", "small: no matter to Shoal; others want docker run --shm-size=2g"
-        )
+        advice = "small: no matter to Shoal; others want more"
+        return Finding(_AREA, "/dev/shm", value, advice=advice, remedy=containers.run("--shm-size=2g"))
     return Finding(_AREA, "/dev/shm", value)
 
 
@@ -69,5 +72,6 @@ def _overcommit() -> Finding:
     mode = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
     if mode == "2":
         advice = "a large process may fail to fork although memory is free; workers of Shoal start from a small one"
-        return Finding(_AREA, "overcommit", "never (vm.overcommit_memory=2)", "warn", advice)
+        remedy = "sudo sysctl vm.overcommit_memory=0"
+        return Finding(_AREA, "overcommit", "never (vm.overcommit_memory=2)", "warn", advice, remedy)
     return Finding(_AREA, "overcommit", {"0": "heuristic", "1": "always"}.get(mode, mode))

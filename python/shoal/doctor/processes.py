@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.doctor import cgroup
+from shoal.doctor import cgroup, containers, software
 from shoal.doctor.finding import Finding
 
 _AREA = "processes"
@@ -22,6 +22,8 @@ _THREAD_VARIABLES = (
 )
 _FILES_ENOUGH = 1024
 _PROCESSES_ENOUGH = 1024
+_PROCESSES_WANTED = 4096
+_ZYGOTE_VARIABLES = ("SHOAL_IDLE_ZYGOTES", "SHOAL_IDLE_ZYGOTE_SECONDS")
 _MIB = 1 << 20
 
 
@@ -67,10 +69,10 @@ def _thread_variables() -> Finding:
             _AREA, "thread pools", "no variable set", advice="workers get 1 thread each (OMP, MKL, OpenBLAS, torch)"
         )
     value = " ".join(f"{name}={text}" for name, text in seen.items())
-    if any(not text.split(",")[0].isdigit() or int(text.split(",")[0]) < 1 for text in seen.values()):
-        return Finding(
-            _AREA, "thread pools", value, "warn", "not a number of threads: libraries fall back to one a CPU; unset it"
-        )
+    odd = [name for name, text in seen.items() if not (first := text.split(",")[0]).isdigit() or int(first) < 1]
+    if odd:
+        advice = "not a number of threads: libraries fall back to one a CPU"
+        return Finding(_AREA, "thread pools", value, "warn", advice, f"unset {' '.join(odd)}")
     return Finding(_AREA, "thread pools", value, advice="of this process; workers get 1 thread each")
 
 
@@ -87,9 +89,8 @@ def _preloads() -> Finding:
     value = os.environ.get("LD_PRELOAD", "")
     if not value:
         return Finding(_AREA, "LD_PRELOAD", "not set")
-    return Finding(
-        _AREA, "LD_PRELOAD", value, "warn", "loaded into every worker as well; unset it if a worker behaves oddly"
-    )
+    advice = "loaded into every worker as well; unset it if a worker behaves oddly"
+    return Finding(_AREA, "LD_PRELOAD", value, "warn", advice, "unset LD_PRELOAD")
 
 
 def _pidfd() -> Finding:
@@ -97,7 +98,7 @@ def _pidfd() -> Finding:
         os.close(os.pidfd_open(os.getpid()))
     except (OSError, AttributeError) as error:
         advice = "without it the death of a worker goes unseen: allow pidfd_open in the container's seccomp profile"
-        return Finding(_AREA, "pidfd", f"refused: {error}", "fail", advice)
+        return Finding(_AREA, "pidfd", f"refused: {error}", "fail", advice, containers.WITHOUT_SECCOMP)
     return Finding(_AREA, "pidfd", "works")
 
 
@@ -106,27 +107,31 @@ def _open_files() -> Finding:
     value = f"{_limit(soft)} (" + ("the hard limit)" if soft == hard else f"may be raised to {_limit(hard)})")
     if soft != resource.RLIM_INFINITY and soft < _FILES_ENOUGH:
         wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-        advice = "Shoal needs 2 a worker; other libraries want more: "
-        if wanted > soft:
-            advice += f"ulimit -n {wanted}"
+        advice, remedy = "Shoal needs 2 a worker; other libraries want more", f"ulimit -n {wanted}"
         if wanted < _FILES_ENOUGH:
-            advice += ", and for more than that " if wanted > soft else ""
             advice += (
-                "the hard limit (ulimit -Hn) is raised by who started this: root's /etc/security/limits.conf, "
-                "LimitNOFILE= of a systemd unit, docker run --ulimit nofile="
+                "; the hard limit (ulimit -Hn) is raised by who started this: root's /etc/security/limits.conf, LimitNOFILE= "
+                "of a systemd unit"
             )
-        return Finding(_AREA, "open files", value, "warn", advice)
+            remedy = containers.raised("nofile", "--ulimit nofile=65536", 65536)
+        return Finding(_AREA, "open files", value, "warn", advice, remedy)
     return Finding(_AREA, "open files", value)
 
 
 def _process_limit() -> Finding:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     group = cgroup.number("pids.max")
     limits = [limit for limit in (soft if soft != resource.RLIM_INFINITY else None, group) if limit is not None]
     value = f"{_limit(soft)} a user" + (f", {group} in this container" if group is not None else "")
     if limits and min(limits) < _PROCESSES_ENOUGH:
-        advice = "threads count too: raise ulimit -u, or the container's pids limit, for many workers"
-        return Finding(_AREA, "processes", value, "warn", advice)
+        advice = "threads count too: too few for many workers"
+        if group is not None and min(limits) == group:
+            remedy = containers.raised_tasks(_PROCESSES_WANTED)
+        elif hard == resource.RLIM_INFINITY or hard >= _PROCESSES_WANTED:
+            remedy = f"ulimit -u {_PROCESSES_WANTED}"
+        else:
+            remedy = containers.raised("nproc", f"--ulimit nproc={_PROCESSES_WANTED}", _PROCESSES_WANTED)
+        return Finding(_AREA, "processes", value, "warn", advice, remedy)
     return Finding(_AREA, "processes", value)
 
 
@@ -139,9 +144,11 @@ def _zygotes() -> Finding:
 
         count, seconds = keep_idle_zygotes()
     except ImportError as error:
-        return Finding(_AREA, name, f"{len(found)}", "fail", f"none can be started: {error}".replace("\n", " "))
+        advice = f"none can be started: {error}".replace("\n", " ")
+        return Finding(_AREA, name, f"{len(found)}", "fail", advice, software.how_to_build())
     except ValueError as error:
-        return Finding(_AREA, name, str(error), "fail", "set it right, or unset it")
+        odd = [variable for variable in _ZYGOTE_VARIABLES if variable in str(error)]
+        return Finding(_AREA, name, str(error), "fail", "set it right, or unset it", f"unset {' '.join(odd)}")
     rule = f"a program keeps {count} idle ones for {seconds:g} s: shoal.process.keep_idle_zygotes(), SHOAL_IDLE_ZYGOTES"
     if not found:
         return Finding(_AREA, name, "none", advice=rule)

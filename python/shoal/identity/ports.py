@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from shoal.reprs import never_raises
+
 if TYPE_CHECKING:
     from shoal._core.process import Identity
     from shoal._core.process import PortLease as _Lease
@@ -52,6 +54,7 @@ class PortLease(int):
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (int(self),)
 
+    @never_raises
     def __repr__(self) -> str:
         return f"PortLease({int(self)}, {self.kind!r}{'' if self.held else ', released'})"
 

@@ -6,6 +6,8 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from shoal.reprs import never_raises
+
 if TYPE_CHECKING:
     from shoal._core.process import SharedState
 
@@ -93,6 +95,7 @@ class SharedDict(MutableMapping[str, Any]):
     def clear(self) -> None:
         self._shared_state.clear_values()
 
+    @never_raises
     def __repr__(self) -> str:
         return f"SharedDict({dict(self)!r})"
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from shoal.identity.restoring import merged, settled
+from shoal.reprs import never_raises
 
 if TYPE_CHECKING:
     from shoal.ipc.sharing import Parcel
@@ -42,6 +43,12 @@ class Snapshot:
     def __init__(self, thing: Any, leave_out: str | Iterable[str] = ()) -> None:
         self.thing = thing
         self.leave_out = leave_out if leave_out == _UNPICKLABLE else _names(leave_out)
+
+    @never_raises
+    def __repr__(self) -> str:
+        name = getattr(self.thing, "__name__", type(self.thing).__name__)
+        left_out = [self.leave_out] if isinstance(self.leave_out, str) else sorted(self.leave_out)
+        return f"<Snapshot of {name}{' without ' + ', '.join(left_out) if left_out else ''}>"
 
 
 class _Taken(NamedTuple):

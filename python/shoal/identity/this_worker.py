@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from shoal import _core
 from shoal.identity.gpus import leased_gpu
 from shoal.identity.models import Models, models_here
+from shoal.reprs import never_raises
 
 if TYPE_CHECKING:
     from shoal._core.process import Counter, Identity
@@ -188,6 +189,7 @@ class Worker:
         """What this worker holds."""
         return tuple(self._leases.values())
 
+    @never_raises
     def __repr__(self) -> str:
         env = "" if self.env_index is None else f", environment {self.env_index}"
         return f"<shoal worker {self.index} of {self.num_workers}{env}, pid {self.pid}>"

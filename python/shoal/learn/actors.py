@@ -113,6 +113,7 @@ class Actors:
 
 def run(context: Any, packed: Any) -> None:
     """The life of an actor's process, until its learner ends it, or has ended."""
+    _core.trace.open(context.name)
     if context.hide_gpu:
         _core.process.forbid_gpu()
     np.random.seed()  # processes forked from one would all draw the same numbers from NumPy's global generator

@@ -11,6 +11,7 @@ import numpy as np
 from shoal import _learn
 from shoal.learn.spaces import leaves, space_from
 from shoal.names import needs_torch
+from shoal.reprs import never_raises
 from shoal.runs import checkpoint_dir, is_of_module
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class Policy:
         self._inputs = list(leaves(json.loads(native.observation_space)))
         (self._output,) = leaves(json.loads(native.action_space))
         self._samples = 0
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<Policy of {self.config['algorithm']}, trained for {self.step:,} steps>"
 
     @property
     def observation_space(self) -> Any:

@@ -153,3 +153,4 @@ def begin(rank: int, size: int, attempt: str) -> None:
     """For a process that `nproc=` started: says as which, before it makes its Trainer."""
     global _started_as
     _started_as = Launch.local(rank, size, attempt)
+    _core.trace.open(f"rank {rank}")

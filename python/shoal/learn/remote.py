@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal import _learn
+from shoal import _core, _learn
 from shoal.errors import ConnectionLost, Error
 from shoal.learn import environments
 
@@ -207,6 +207,7 @@ def _outcome(worker: Any, message: bytes | None) -> Collected | Exception:
 
 def _live(context: Any, address: str, secret: str, wait: float, where: dict[str, Any]) -> None:
     """The life of a collector's process."""
+    _core.trace.open(f"collector {context.index}")
     try:
         outcome: dict[str, Any] = vars(_collect(address, secret, wait, where))
     except ConnectionLost as lost:

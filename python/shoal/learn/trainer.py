@@ -11,19 +11,20 @@ import sys
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import _learn
 from shoal.errors import PeerLost
-from shoal.learn import environments, ranks
+from shoal.learn import environments, failures, ranks
 from shoal.learn.config import rounded_steps
 from shoal.learn.ranks import Ranks
 from shoal.learn.remote import Listening
 from shoal.learn.run_plan import Request, RunPlan
 from shoal.names import needs_torch
+from shoal.reprs import never_raises
 from shoal.vector.vector_env import VectorEnv
 
 if TYPE_CHECKING:
@@ -225,6 +226,9 @@ class Trainer:
     _actors: Actors | None = None
     _listening: Listening | None = None
     _stopping = False
+    _cut_short = False  # by Ctrl-C: what fails from then on is its doing
+    _error: Exception | None = None  # what made the run fail; of a session until close()
+    _failure: str | None = None  # its first line
     _secret: str | None = None  # of those that collect; None: SHOAL_GROUP_SECRET's
 
     def __init__(
@@ -393,6 +397,8 @@ class Trainer:
         """Begins. Once."""
         if self.rank == 0 and (rounded := rounded_steps(self.config, self.status()["step"])):
             _logger.info(rounded)
+        if self._ranks.first:
+            failures.forget(self.run_dir)
         _running.add(self)
         self._trainer.start()
 
@@ -404,7 +410,8 @@ class Trainer:
     def wait(self, timeout: float | None = None) -> bool:
         """True once the run has ended. Raises what made it fail, and KeyboardInterrupt on Ctrl-C."""
         try:
-            ended = self._trainer.wait(timeout)
+            with self._failing():
+                ended = self._trainer.wait(timeout)
         except PeerLost as lost:
             raise self._ranks.explained(lost) from None
         if ended and not self._ended:
@@ -412,6 +419,23 @@ class Trainer:
             if self.status()["resume"] == "restarted":
                 warnings.warn(getattr(self._trainer, "why_restarted", _WHY_RESTARTED), RuntimeWarning, stacklevel=2)
         return ended
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Within, what made the run fail is raised, each time: the C++ thread hands an exception of Python's out once. It is in the
+        run's folder then."""
+        if self._error is not None:
+            raise self._error
+        if self._failure is not None:
+            raise RuntimeError(f"the run has failed: {self._failure}")
+        try:
+            yield
+        except Exception as error:
+            if self._is_over:
+                self._error, self._failure = error, failures.first_line(error)
+                if self._ranks.first and not self._cut_short:
+                    failures.record(self.run_dir, self.status(), self._failure)
+            raise
 
     def status(self) -> dict[str, Any]:
         """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
@@ -430,8 +454,9 @@ class Trainer:
         return self._trainer.poll()
 
     def result(self) -> Result:
-        """What came of it. Raises RuntimeError before the end."""
-        result = json.loads(self._trainer.result())
+        """What came of it. Raises what made the run fail, and RuntimeError before the end."""
+        with self._failing():
+            result = json.loads(self._trainer.result())
         return Result(**{**result, "run_dir": self.run_dir, "env": self.env, "seed": self.seed})
 
     def close(self) -> None:
@@ -443,14 +468,25 @@ class Trainer:
             if self not in _running:
                 self._clean_up()
 
+    @never_raises
+    def __repr__(self) -> str:
+        status = self.status()
+        closed = "" if self._envs else ", closed"
+        return (
+            f"<Trainer of {self.env} with {self.config['algorithm']}, seed {self.seed}: {status['phase']}, "
+            f"{status['step']:,} of {status['total_steps']:,} steps, in {self.run_dir}{closed}>"
+        )
+
     def _finish(self) -> None:
         """Stops the run, and waits for its thread, unless Ctrl-C has given that up."""
         if self not in _running:
             return
         self.stop()
         try:
-            while not self._is_over and self not in _given_up:
+            while self not in _given_up:
                 self._wait_quietly()
+                if self._is_over:
+                    break
         except KeyboardInterrupt:
             self._end_now()
             raise
@@ -464,6 +500,7 @@ class Trainer:
             self._listening.handle.end(False)  # a run that is over has said so
         _close(self._envs)
         if not isinstance(self._trainer, _learn.Trainer):
+            self._error = None  # its traceback holds the frames that it came through, and these the session's memory
             self._trainer.close()
         self._ranks.close()
 
@@ -477,6 +514,7 @@ class Trainer:
         on, and the run is held: letting go of it would be to wait for the thread."""
         if self not in _running or self._is_over:
             return
+        self._cut_short = True
         environments.kill(self._pids())
         end = time.monotonic() + _PATIENCE
         try:
@@ -494,7 +532,8 @@ class Trainer:
 
     def _wait_quietly(self) -> None:
         try:
-            self._trainer.wait(0.2)
+            with self._failing():
+                self._trainer.wait(0.2)
         except KeyboardInterrupt:
             raise
         except Exception:

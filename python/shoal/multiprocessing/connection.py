@@ -21,6 +21,7 @@ from typing import Any
 from shoal._core import ipc
 from shoal.multiprocessing import queues
 from shoal.multiprocessing.queues import Handle
+from shoal.reprs import never_raises
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
@@ -30,6 +31,12 @@ _LOOK = 0.1
 
 class Connection(ipc.Connection):
     """One end of a pipe; see `multiprocessing.connection.Connection`."""
+
+    @never_raises
+    def __repr__(self) -> str:
+        cls = type(self)
+        ways = " and ".join(way for way in ("readable", "writable") if getattr(self, way))
+        return f"<{cls.__module__}.{cls.__qualname__} {'closed' if self.closed else ways}>"
 
     def send_bytes(self, buf: Any, offset: int = 0, size: int | None = None) -> None:
         """Sends the bytes of an object with a buffer, from `offset` on, `size` of them (None: all that follow)."""

@@ -15,6 +15,7 @@ from shoal.multiprocessing import names
 from shoal.multiprocessing.process import ForkProcess, ForkServerProcess, Process, ProcessOfMethod, SpawnProcess
 from shoal.multiprocessing.start_methods import Options, StartMethod, add_context, context_of
 from shoal.process import default_method
+from shoal.reprs import never_raises
 
 __all__ = ["BaseContext", "DefaultContext", "ForkContext", "ForkServerContext", "SpawnContext", "default_context"]
 
@@ -22,18 +23,39 @@ __all__ = ["BaseContext", "DefaultContext", "ForkContext", "ForkServerContext", 
 class BaseContext(StartMethod):
     """What all contexts offer. Every factory (`Queue()`, `Lock()`, …) makes an object for processes of this context."""
 
-    def Lock(self, **options: Any) -> Any:
-        """shoal.multiprocessing.synchronize.Lock, with its options; so the others."""
-        return self._synchronizer("Lock", options)
+    def Lock(self, *, on_owner_died: str = "recover") -> Any:
+        """A lock that any process may release.
 
-    def RLock(self, **options: Any) -> Any:
-        return self._synchronizer("RLock", options)
+        Args:
+            on_owner_died: what acquiring does after a process has died with the lock. "recover": who waits gets it, with a
+                RuntimeWarning, and the attribute `recovered` is True for as long as that one holds it. "raise":
+                `shoal.OwnerDied`, and the lock is free. "ignore": it stays the dead one's until somebody releases it.
+        """
+        return self._synchronizer("Lock", {"on_owner_died": on_owner_died})
 
-    def Semaphore(self, value: int = 1, **options: Any) -> Any:
-        return self._synchronizer("Semaphore", options, value)
+    def RLock(self, *, on_owner_died: str = "recover") -> Any:
+        """A lock that its thread may acquire again, and only it may release.
 
-    def BoundedSemaphore(self, value: int = 1, **options: Any) -> Any:
-        return self._synchronizer("BoundedSemaphore", options, value)
+        Args:
+            on_owner_died: as Lock's.
+        """
+        return self._synchronizer("RLock", {"on_owner_died": on_owner_died})
+
+    def Semaphore(self, value: int = 1, *, on_owner_died: str = "recover") -> Any:
+        """Permits, `value` at first.
+
+        Args:
+            on_owner_died: as Lock's.
+        """
+        return self._synchronizer("Semaphore", {"on_owner_died": on_owner_died}, value)
+
+    def BoundedSemaphore(self, value: int = 1, *, on_owner_died: str = "recover") -> Any:
+        """Permits, never more than there were at first.
+
+        Args:
+            on_owner_died: as Lock's.
+        """
+        return self._synchronizer("BoundedSemaphore", {"on_owner_died": on_owner_died}, value)
 
     def Condition(self, lock: Any = None) -> Any:
         return self._synchronizer("Condition", {}, lock)
@@ -148,16 +170,16 @@ class BaseContext(StartMethod):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *names.MODULE_OF})
 
-    def set_forkserver_preload(self, modules_names: Sequence[str]) -> None:
+    def set_forkserver_preload(self, module_names: Sequence[str]) -> None:
         """Modules that zygotes import once, so that no process does. A failure to import one is reported by start().
 
         It replaces an earlier list; a process started from now on is forked from a zygote with these modules.
         """
-        if isinstance(modules_names, str) or not all(isinstance(name, str) for name in modules_names):
+        if isinstance(module_names, str) or not all(isinstance(name, str) for name in module_names):
             raise TypeError("module_names must be a list of strings")
         from shoal.multiprocessing import popen
 
-        popen.set_preload(modules_names)
+        popen.set_preload(module_names)
 
 
 class _Concrete(BaseContext):
@@ -171,6 +193,7 @@ class _Concrete(BaseContext):
         if options is not None:
             self.Process = _process_class(self._process, options)  # type: ignore[arg-type]  # a class has a hash
 
+    @never_raises
     def __repr__(self) -> str:
         default = Options()
         set_ = {name: value for name, value in vars(self.options).items() if value != getattr(default, name)}

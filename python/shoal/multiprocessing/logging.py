@@ -32,6 +32,7 @@ from typing import IO, Any, Literal
 
 from shoal.multiprocessing.descriptor import Descriptor
 from shoal.multiprocessing.settings import Prepared, Settings
+from shoal.reprs import never_raises
 
 __all__ = ["LogRelay", "default_relay", "get_logger", "log_to_stderr", "relay_of"]
 
@@ -105,6 +106,11 @@ class LogRelay:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @never_raises
+    def __repr__(self) -> str:
+        state = ", of another process" if self._owner != os.getpid() else ", closed" if self._closing else ""
+        return f"<LogRelay of {len(self._sources)} processes{state}>"
 
     def _is_drained(self, pid: int) -> bool:
         return self._closing or (pid in self._sources and not self._sources[pid].streams)

@@ -38,6 +38,7 @@ from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dump
 from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy, thread_count
 from shoal.multiprocessing.start_methods import default_context
 from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager
+from shoal.reprs import never_raises
 
 __all__ = [
     "ApplyResult",
@@ -126,6 +127,7 @@ class Pool:
         self._terminate = util.Finalize(self, self._manager.terminate, exitpriority=15)
         self._state = RUN
 
+    @never_raises
     def __repr__(self) -> str:
         cls = self.__class__
         return f"<{cls.__module__}.{cls.__qualname__} state={self._state} pool_size={len(self._pool)}>"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal.multiprocessing.pool_worker import loads
+from shoal.reprs import never_raises
 
 if TYPE_CHECKING:
     from shoal.multiprocessing.pool import Pool
@@ -41,6 +42,10 @@ class ApplyResult:
         self._event = threading.Event() if callback or error_callback else None  # set after the callback
         self._lock = threading.Lock()
         self._outcome: tuple[bool, Any] | None = None
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'ready' if self.ready() else 'under way'}>"
 
     def ready(self) -> bool:
         """Whether there is a result, and its callback has been called."""
@@ -135,6 +140,10 @@ class IMapIterator:
         self._job = _core.pool.Job()
         self._values: deque[Any] = deque()
         self._index = 0
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, chunks taken: {self._index}{', exhausted' if self._pool is None else ''}>"
 
     def __iter__(self) -> IMapIterator:
         return self

@@ -18,6 +18,7 @@ from typing import Any
 
 from shoal._core import ipc
 from shoal.multiprocessing import reduction
+from shoal.reprs import never_raises
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
 
@@ -126,6 +127,14 @@ class _QueueBase:
     _put: Callable[..., Any]
     _get: Callable[..., Any]
     _rlock = _wlock = _NoLock()
+
+    @never_raises
+    def __repr__(self) -> str:
+        cls = type(self)
+        most = getattr(self, "_maxsize", _SEM_VALUE_MAX)
+        bound = "" if most == _SEM_VALUE_MAX else f" maxsize={most}"
+        closed = " closed" if self._closed else ""
+        return f"<{cls.__module__}.{cls.__qualname__} qsize={self._core.qsize()}{bound}{closed}>"
 
     def _have(self, core: ipc.Queue) -> None:
         self._core = core

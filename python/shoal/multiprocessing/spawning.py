@@ -19,6 +19,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.multiprocessing.start_methods import default_context
+from shoal.reprs import never_raises
 
 __all__ = [
     "ProcessContext",
@@ -125,6 +126,10 @@ class ProcessContext:
         self.processes = processes
         self.error_files = error_files
         self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.processes)} processes, {len(self.sentinels)} not joined>"
 
     def pids(self) -> list[int]:
         """Their process ids."""

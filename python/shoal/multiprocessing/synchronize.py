@@ -34,6 +34,7 @@ from typing import Any
 from shoal import _core
 from shoal.errors import OwnerDied
 from shoal.multiprocessing import reduction
+from shoal.reprs import never_raises
 
 __all__ = ["Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"]
 
@@ -160,6 +161,7 @@ class Lock(_Owned, _native.Lock):
         """Whether somebody holds it."""
         return self._is_zero()
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<{type(self).__name__}(owner={_owner_name(self)})>"
 
@@ -177,6 +179,7 @@ class RLock(_Owned, _native.Lock):
         """Whether somebody holds it."""
         return self._is_zero()
 
+    @never_raises
     def __repr__(self) -> str:
         name = _owner_name(self)
         count = self._count() if self._is_mine() else 0 if name == "None" else "nonzero"
@@ -203,6 +206,7 @@ class Semaphore(_Owned, _native.Semaphore):
     def _is_mine(self) -> bool:
         return self._is_held()
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<{type(self).__name__}(value={self._get_value()})>"
 
@@ -213,6 +217,7 @@ class BoundedSemaphore(Semaphore):
     def __init__(self, value: int = 1, *, ctx: Any = None, on_owner_died: str = "recover") -> None:
         _native.Semaphore.__init__(self, value, value, _what_if_died(on_owner_died))
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<{type(self).__name__}(value={self._get_value()}, maxvalue={self.maxvalue})>"
 
@@ -292,6 +297,7 @@ class Condition(_Shared):
     _woken_count = property(lambda self: _Count(lambda: 0))
     _wait_semaphore = property(lambda self: _Count(lambda: 0))
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<{type(self).__name__}({self._lock}, {self._condition.waiting()})>"
 
@@ -304,6 +310,7 @@ class Event(_Shared, _native.Event):
     def __init__(self, *, ctx: Any = None) -> None:
         _native.Event.__init__(self)
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<{type(self).__qualname__} at {id(self):#x} {'set' if self.is_set() else 'unset'}>"
 
@@ -378,6 +385,7 @@ class Barrier(_Shared, _native.Barrier):
         """How many wait now."""
         return int(self.arrived)
 
+    @never_raises
     def __repr__(self) -> str:
         state = "broken" if self.broken else f"waiters={self.n_waiting}/{self.parties}"
         return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}: {state}>"

@@ -15,10 +15,21 @@ from shoal.errors import ForkRefused
 from shoal.process import _settings, _worker
 from shoal.process._importing import refuse_to_start
 from shoal.process._variables import checked_variables
+from shoal.reprs import never_raises
 
 __all__ = ["Launcher", "close_launchers", "keep_idle_zygotes", "launcher", "zygotes"]
 
 WorkerProcess = _core.process.WorkerProcess
+
+
+@never_raises
+def _describe(worker: WorkerProcess) -> str:
+    ended = worker.ended_with
+    state = "started" if ended is None else f"ended: {ended.splitlines()[0]}"
+    return f"<WorkerProcess name={worker.name!r} pid={worker.pid} {state}>"
+
+
+WorkerProcess.__repr__ = _describe  # type: ignore[method-assign]  # of a class in C++
 
 
 class Launcher:
@@ -102,6 +113,10 @@ class Launcher:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<Launcher with the method {self.method!r}{', closed' if self._handle is None else ''}>"
 
     @property
     def zygote_pid(self) -> int | None:

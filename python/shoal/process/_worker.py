@@ -5,16 +5,23 @@ from __future__ import annotations
 import pickle
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import _core
 from shoal.identity import this_worker
 from shoal.process import _settings, stock
 from shoal.process._importing import importing
+from shoal.reprs import never_raises
 
-if TYPE_CHECKING:
-    from shoal._core.process import WorkerContext
+WorkerContext = _core.process.WorkerContext
 
+
+@never_raises
+def _describe(context: WorkerContext) -> str:
+    return f"<WorkerContext of {context.name!r}, worker {context.index}>"
+
+
+WorkerContext.__repr__ = _describe  # type: ignore[method-assign]  # of a class in C++
 
 # Objects that a forked worker takes from its parent's memory, by the number in its payload.
 inherited: dict[int, Any] = {}

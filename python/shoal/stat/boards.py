@@ -93,7 +93,6 @@ def environments(found: Found) -> dict[str, Any]:
 def pool(found: Found) -> dict[str, Any]:
     """A pool of multiprocessing."""
     board, counts = found.board, found.board["counters"]
-    pids = [pid for i in range(_numbered(counts)) if (pid := counts[f"worker {i}"])]
     running = counts["added"] - counts["done"] - counts["waiting"]
     return {
         "id": found.id,
@@ -106,8 +105,7 @@ def pool(found: Found) -> dict[str, Any]:
         "given": max(0, running),
         "tasks_per_second": counts["done"] / max(board["seconds"], 1e-9),
         "restarts": counts["restarts"],
-        "memory_bytes": sum(memory_of(pid) for pid in pids),
-        "workers": [{"pid": pid, "memory_bytes": memory_of(pid)} for pid in pids],
+        **_workers(counts),
     }
 
 
@@ -129,6 +127,7 @@ def collector(found: Found) -> dict[str, Any]:
         "pending": counts["pending"],
         "policy_version": counts["policy_version"],
         "restarts": counts["restarts"],
+        **_workers(counts),
     }
 
 
@@ -171,6 +170,13 @@ def listening(found: Found) -> dict[str, Any]:
         "sent_bytes": counts["sent_bytes"],
         "received_bytes": counts["received_bytes"],
     }
+
+
+def _workers(counts: dict[str, int]) -> dict[str, Any]:
+    """Processes that are known by their numbers alone."""
+    pids = [pid for i in range(_numbered(counts)) if (pid := counts[f"worker {i}"])]
+    workers = [{"pid": pid, "memory_bytes": memory_of(pid)} for pid in pids]
+    return {"memory_bytes": sum(worker["memory_bytes"] for worker in workers), "workers": workers}
 
 
 def _maker(board: dict[str, Any], state: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from shoal.serve.observing import observe, services
 from shoal.stat import runs
 from shoal.stat.boards import Found, boards, collector, environments, listening, pool, remote
+from shoal.stat.family import family
 from shoal.stat.processes import File, command_of, file_of, memory_of, mine
 
 __all__ = ["VERSION", "snapshot"]
@@ -17,7 +18,7 @@ __all__ = ["VERSION", "snapshot"]
 VERSION = 1
 """Of the schema: it grows when a name goes or means something else; new names are no new version."""
 
-_RANKS = {"killed": 0, "ended": 2}
+_RANKS = {"killed": 0, "failed": 0, "ended": 2}
 """What needs a look comes first."""
 
 _KINDS: dict[str, tuple[str, Callable[[Found], dict[str, Any]]]] = {
@@ -34,7 +35,8 @@ def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
     `runs`, each a list of dicts, those that need a look first; `version` of this schema, and the `time` (seconds since 1970).
 
     Times are seconds, sizes bytes; what only grows is a total, with its mean rate since the beginning beside it. Everything
-    has the `pid` of its maker and a `state`, which is "killed" for what its maker has left behind.
+    has the `pid` of its maker and a `state`, which is "killed" for what its maker has left behind. A run that has "failed" has the
+    first line of its `error`.
 
     Args:
         folder: runs that have ended are looked for there, or that of one run; None: only those that go on.
@@ -70,12 +72,9 @@ def _run_folders(trainings: dict[File, runs.Training], folder: Path | None, most
 
 
 def _add_memory(seen: dict[str, Any]) -> None:
-    """Of a run: its process and the workers that it has; and how makers were called."""
-    workers: dict[int, int] = {}
-    for envs in seen["environments"]:
-        workers[envs["pid"]] = workers.get(envs["pid"], 0) + envs["memory_bytes"]
+    """Of a run: that of its process and of all that work for it; and how makers were called."""
     for name in ("environments", "pools", "collectors", "remote_collectors", "listening_services", "runs"):
         for each in seen[name]:
             each["command"] = command_of(each["pid"]) if each["pid"] is not None else ""
     for run in seen["runs"]:
-        run["memory_bytes"] = memory_of(run["pid"]) + workers.get(run["pid"], 0) if run["pid"] is not None else 0
+        run["memory_bytes"] = 0 if run["pid"] is None else sum(map(memory_of, family(run["pid"])))

@@ -107,14 +107,17 @@ def run(folder: Path, trained: bool, pid: int | None) -> dict[str, Any]:
     steps = max((_number(record, "step") or 0 for record in records), default=0)
     steps_at_end = _number(result, "steps") or 0
     ended = bool(result) and steps_at_end >= steps and not trained
+    ending = result.get("ending") if ended else None
+    failed = ending == "failed"
     merged: dict[str, Any] = {}
     for record in records:
         merged |= record
     return {
         "run_dir": str(folder),
         "pid": pid,
-        "state": "training" if trained else "ended" if ended else "killed",
-        "ending": result.get("ending") if ended else None,
+        "state": "training" if trained else "failed" if failed else "ended" if ended else "killed",
+        "ending": ending,
+        "error": result.get("error") if failed else None,
         "environment": config.get("env"),
         "algorithm": config.get("algorithm"),
         "envs": _number(options, "num_envs"),

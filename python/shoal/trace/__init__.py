@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shoal.stat.family import family
 from shoal.trace.breakdown import Breakdown, Part, breakdown
 from shoal.trace.listening import Listener
-from shoal.trace.processes import family
 
 __all__ = ["Breakdown", "Listener", "Part", "breakdown", "family"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.errors import Error
+from shoal.reprs import never_raises
 from shoal.trace.processes import recorders
 
 __all__ = ["Listener"]
@@ -41,6 +42,10 @@ class Listener:
     def processes(self) -> int:
         """To how many it listens."""
         return self._capture.listeners
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<Listener to {self.processes} processes>"
 
     def listen(self, seconds: float) -> bool:
         """Keeps what they do for so long; True: there was no room for more before that."""

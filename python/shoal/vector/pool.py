@@ -8,6 +8,7 @@ from typing import Any
 
 import shoal.process
 from shoal import _core
+from shoal.reprs import never_raises
 from shoal.vector import pool_worker
 from shoal.vector.forks import of_another_process
 from shoal.vector.options import WorkerOptions
@@ -91,6 +92,7 @@ class WorkerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @never_raises
     def __repr__(self) -> str:
         return f"<shoal.WorkerPool of {self.num_workers} workers{', closed' if self.closed else ''}>"
 

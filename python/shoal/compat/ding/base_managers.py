@@ -12,6 +12,7 @@ from ding.envs.env_manager.base_env_manager import EnvState
 from shoal.compat.arguments import factories_of
 from shoal.compat.ding.settings import whole
 from shoal.compat.ding.trees import by_environment, offered, timestep_trees
+from shoal.reprs import never_raises
 
 __all__ = ["BaseEnvManager", "BaseEnvManagerV2"]
 
@@ -27,6 +28,10 @@ class BaseEnvManager(PeersBaseEnvManager):
 
     def __init__(self, env_fn: Iterable[Callable[[], Any]], cfg: Any = None) -> None:
         super().__init__(factories_of(env_fn, type(self).__name__), whole(type(self), cfg))
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._env_num} environments{', closed' if self._closed else ''}>"
 
     def seed(self, seed: Any, dynamic_seed: bool | None = None) -> None:
         """Seeds of the next reset: environment i gets `seed + i`, or those of a list, or of a dict by environment."""

@@ -24,6 +24,7 @@ from shoal.compat.ding.trees import by_environment, offered, timestep_trees
 from shoal.compat.timesteps.slot import Failure, ResetOrder, Rules
 from shoal.compat.timesteps.slots import Lost, Slots, Stepped, error_of, started
 from shoal.errors import WorkerDied
+from shoal.reprs import never_raises
 from shoal.vector.faults import Fault, FaultPolicy
 from shoal.vector.options import WorkerOptions
 
@@ -102,6 +103,10 @@ class _OnSlots:
         self._came: dict[int, Any] = {}  # results of steps that no step() has taken yet
         self._lost: dict[int, int] = {}  # how often an environment's worker has died in the reset that it is in
         self._offered: list[int] | None = None
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._env_num} environments{', closed' if self._closed else ''}>"
 
     # What the peer's have
 

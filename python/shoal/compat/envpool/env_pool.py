@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from shoal.reprs import never_raises
 from shoal.vector.async_env import AsyncVectorEnv
 from shoal.vector.vector_env import VectorEnv
 
@@ -255,6 +256,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any], gymnasium.Env[Any, Any]
         self.close()
         return False
 
+    @never_raises
     def __repr__(self) -> str:
         return f"EnvPool({self.spec.id!r}, {', '.join(f'{name}={value!r}' for name, value in self.config.items())})"
 

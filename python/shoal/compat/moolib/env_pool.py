@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.compat.arguments import policy_of, positive, worker_options
 from shoal.compat.moolib.single_env import SingleEnv
+from shoal.reprs import never_raises
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.make import make_vec
 from shoal.vector.options import WorkerOptions
@@ -33,6 +34,11 @@ class EnvStepperFuture:
         self._begins = begins
         self._result: dict[str, torch.Tensor] | None = None
         self._failure: BaseException | None = None
+
+    @never_raises
+    def __repr__(self) -> str:
+        state = "failed" if self._failure is not None else "done" if self._result is not None else "not taken yet"
+        return f"<EnvStepperFuture of {self._batch.size} environments, {state}>"
 
     def result(self, timeout: float | None = None) -> dict[str, torch.Tensor]:
         """Waits for the step. A second call returns or raises the same.
@@ -73,6 +79,10 @@ class _Batch:
         self._vector_env = vector_env
         self._last: EnvStepperFuture | None = None
         self._away = np.zeros(vector_env.num_envs, np.bool_)  # lost, and not there again yet
+
+    @property
+    def size(self) -> int:
+        return len(self._away)
 
     def begin(self, actions: np.ndarray, index: int) -> EnvStepperFuture:
         begins = self._last is None
@@ -197,6 +207,14 @@ class EnvPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @never_raises
+    def __repr__(self) -> str:
+        if not self._batches:
+            return "<EnvPool, closed>"
+        return (
+            f"<EnvPool of {len(self._batches)} batches of {self._size} environments, {self._pool.num_workers} workers>"
+        )
 
     def _whole_numbers(self, action: Any) -> np.ndarray:
         values = np.asarray(action.detach().cpu() if hasattr(action, "detach") else action)

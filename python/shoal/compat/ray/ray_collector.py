@@ -18,6 +18,7 @@ from shoal.compat.ray.arguments import actor_options, check_collector_options, e
 from shoal.compat.ray.collector_actor import CollectorActor, Described, Filled, Share, Weights
 from shoal.compat.ray.resources import end_actors
 from shoal.errors import Error
+from shoal.reprs import never_raises
 from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 from shoal.vector import registrations
@@ -346,6 +347,7 @@ class RayCollector:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @never_raises
     def __repr__(self) -> str:
         end = "" if self.total_frames is None else f" of {self.total_frames:,}"
         return (

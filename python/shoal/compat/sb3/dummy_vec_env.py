@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env.util import dict_to_obs
 
 from shoal.compat.arguments import factories_of, rows_of
 from shoal.compat.closing import WarnsAtClose
+from shoal.reprs import never_raises
 
 __all__ = ["DummyVecEnv"]
 
@@ -37,6 +38,10 @@ class DummyVecEnv(WarnsAtClose, PeersDummyVecEnv):
 
     def __init__(self, env_fns: list[Callable[[], gymnasium.Env]]) -> None:
         super().__init__(factories_of(env_fns, type(self).__name__, "shoal.compat.sb3.make_vec_env(id, 4)"))
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.num_envs} environments>"
 
     def step_async(self, actions: np.ndarray) -> None:
         if len(actions) < self.num_envs:  # of more the peer takes the first

@@ -19,6 +19,7 @@ from shoal.compat.processes import Process
 from shoal.compat.sb3.rows import Rows, Said
 from shoal.compat.sb3.slots import SlotGroup
 from shoal.compat.starting import start_together
+from shoal.reprs import never_raises
 from shoal.vector.factories import recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -100,6 +101,10 @@ class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
         """The worker processes."""
         pids = [worker["pid"] for worker in self._envs.stats()["workers"]]
         return [Process(pid, f"Worker<SubprocVecEnv>-{i}", True) for i, pid in enumerate(pids)]
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.num_envs} environments{', closed' if self.closed else ''}>"
 
     @property
     def remotes(self) -> NoReturn:

@@ -11,6 +11,7 @@ from tianshou.env.worker import DummyEnvWorker
 
 from shoal.compat.arguments import factories_of
 from shoal.compat.closing import WarnsAtClose
+from shoal.reprs import never_raises
 
 __all__ = ["DummyVectorEnv"]
 
@@ -31,6 +32,10 @@ class DummyVectorEnv(WarnsAtClose, PeersDummyVectorEnv):
         factories = factories_of(env_fns, type(self).__name__)
         numbered = iter(range(len(factories)))
         BaseVectorEnv.__init__(self, factories, lambda fn: _Worker(fn, next(numbered)), wait_num, timeout)
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.env_num} environments{', closed' if self.is_closed else ''}>"
 
     def close(self) -> None:
         self._assert_is_not_closed()

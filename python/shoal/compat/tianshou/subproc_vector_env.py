@@ -17,6 +17,7 @@ from shoal.compat.arguments import factories_of, policy_of, positive, rows_of, w
 from shoal.compat.closing import HoldsEnvironments
 from shoal.compat.tianshou.env_worker import Worker
 from shoal.compat.tianshou.slots import Came, merged, started
+from shoal.reprs import never_raises
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 
@@ -63,6 +64,10 @@ class _OnSlots(HoldsEnvironments):
         self.workers = [Worker(self, i) for i in range(self.env_num)]
         self.worker_class = Worker
         self._slots.take_places()
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.env_num} environments{', closed' if self.is_closed else ''}>"
 
     @property
     def waiting_conn(self) -> list[Worker]:

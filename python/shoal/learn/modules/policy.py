@@ -16,6 +16,7 @@ from shoal.learn.modules.learner import load_policy_into
 from shoal.learn.modules.network import Network, device_of, module_of, network_of
 from shoal.learn.modules.seeds import drawing_from
 from shoal.learn.spaces import description_of, leaves, nested, space_from
+from shoal.reprs import never_raises
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["ModulePolicy", "load"]
@@ -37,6 +38,10 @@ class ModulePolicy:
         self._state = state
         self._inputs = list(leaves(state["observation_space"]))
         self._acting = {how: Acting(network, self.action_space, how) for how in (None, True, False)}
+
+    @never_raises
+    def __repr__(self) -> str:
+        return f"<ModulePolicy {self._network.name} of {self.config['algorithm']}, trained for {self.step:,} steps>"
 
     @property
     def step(self) -> int:
