@@ -145,6 +145,27 @@ def test_an_environments_exception_arrives_as_it_was_raised(tmp_path):
             )
 
 
+def test_every_thread_that_waits_is_told_what_made_the_run_fail(tmp_path):
+    options = {"env_kwargs": {"fail_at": 25}, "num_workers": 0, "run_dir": tmp_path / "run", **SMALL}
+    with shoal.learn.Trainer(learn_envs.Drift, **options) as trainer:
+        told = []
+
+        def wait() -> None:
+            try:
+                trainer.wait()
+            except (LookupError, RuntimeError) as error:
+                told.append(str(error))
+
+        threads = [threading.Thread(target=wait) for _ in range(4)]
+        trainer.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(told) == 4 and any("step 25" in text for text in told)
+    assert all("step 25" in text or "the run has failed" in text for text in told)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_environment_that_does_not_close_takes_nothing_from_the_run(workers, tmp_path):
     with pytest.warns(RuntimeWarning, match=r"OSError: the window is gone .*environment 0"):

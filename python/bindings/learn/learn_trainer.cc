@@ -56,6 +56,20 @@ class PyTrainer {
 
   Trainer& get() noexcept { return *trainer_; }
 
+  /// Calls `ask`, which may throw what made the run fail. nanobind hands an exception of Python's on only once: whoever
+  /// asks later gets another one.
+  template <class Ask>
+  auto told_once(Ask&& ask) {
+    try {
+      return ask();
+    } catch (const nb::python_error&) {
+      const nb::gil_scoped_acquire locked;
+      if (std::exchange(told_, true))
+        throw InvalidState("the run has failed, and another call was told why");
+      throw;
+    }
+  }
+
   bool wait(std::optional<double> timeout) {
     constexpr Seconds kSlice(0.05);
     const nb::gil_scoped_release unlocked;
@@ -68,7 +82,8 @@ class PyTrainer {
         const Seconds spent = std::chrono::steady_clock::now() - start;
         left = std::clamp(Seconds(*timeout) - spent, Seconds(0), kSlice);
       }
-      if (trainer_->wait(std::chrono::duration_cast<std::chrono::nanoseconds>(left))) return true;
+      const auto slice = std::chrono::duration_cast<std::chrono::nanoseconds>(left);
+      if (told_once([&] { return trainer_->wait(slice); })) return true;
       if (timeout && Seconds(std::chrono::steady_clock::now() - start).count() >= *timeout)
         return false;
     }
@@ -76,6 +91,7 @@ class PyTrainer {
 
  private:
   std::unique_ptr<Trainer> trainer_;
+  bool told_ = false;  // with the GIL
 };
 
 const char* name(learn::TrainStatus::Phase phase) {
@@ -181,7 +197,9 @@ void bind_learn_trainer(nb::module_& module) {
       .def("wait", &PyTrainer::wait, "timeout"_a = nb::none())
       .def("status", &status)
       .def("poll", &poll)
-      .def("result", [](PyTrainer& trainer) { return to_json(trainer.get().result()).dump(); });
+      .def("result", [](PyTrainer& trainer) {
+        return trainer.told_once([&] { return to_json(trainer.get().result()).dump(); });
+      });
 }
 
 }  // namespace shoal::python
