@@ -28,6 +28,7 @@ import pytest
 
 import shoal
 import shoal.multiprocessing as mp
+from promise import await_that
 from shoal import _core
 from shoal.cli.app import run
 from shoal.cli.stat_tables import tables
@@ -311,13 +312,35 @@ class TestCollectors:
             assert [worker["pid"] for worker in mine("collectors")[0]["workers"]] == pids
 
 
+def served_pid(rows: np.ndarray) -> np.ndarray:
+    return np.full(len(rows), os.getpid())
+
+
+def mine_of(service: shoal.ModelService) -> dict[str, Any]:
+    (seen,) = [each for each in snapshot()["services"] if each["address"] == service.address]
+    return seen
+
+
 class TestServices:
     def test_they_are_there_too(self, stat: Stat) -> None:
         with shoal.ModelService({"abs": np.abs}, context="thread") as service:
             service.model("abs")(np.ones(3))
             (seen,) = [each for each in snapshot()["services"] if each["address"] == service.address]
             assert seen["models"]["abs"]["rows"] == 1
+            assert (seen["state"], seen["servers"], seen["restarts"]) == ("running", [os.getpid()], 0)
+            assert seen["memory_bytes"] > 2**20 and seen["command"]
             assert service.address in stat()[1]
+
+    def test_servers_are_named_and_counted(self, stat: Stat) -> None:
+        with shoal.ModelService({"pid": served_pid}, instances=2, on_fault="restart") as service:
+            first = service.model("pid")(1.0)
+            assert first in mine_of(service)["servers"]
+            os.kill(int(first), signal.SIGKILL)
+            await_that(lambda: mine_of(service)["restarts"] == 1 and mine_of(service)["running"] == 2, "another server")
+            seen = mine_of(service)
+            assert len(seen["servers"]) == 2 and first not in seen["servers"]
+            assert re.search(rf"{service.address} .* 2 servers, 1 restart, [1-9]\d* MiB", stat(service.address)[1])
+            assert json.loads(stat(service.address, "--json")[1])["services"][0].keys() == seen.keys()
 
     def test_the_json_of_one_has_what_that_of_all_has(self, stat: Stat) -> None:
         with shoal.ModelService({"abs": np.abs}, context="thread") as service:

@@ -406,13 +406,16 @@ void bind_serve(nb::module_& parent) {
         }
         const Segments& segments = seen.segments;
         const std::uint64_t started = segments.empty() ? os::now_ns() : segments[0]->started_ns();
+        std::vector<int> pids;
+        for (const auto& segment : segments) pids.push_back(segment->pid());
         return nb::make_tuple(segments.size(), seen.running,
                               static_cast<double>(os::now_ns() - started) * 1e-9,
-                              statistics(segments));
+                              statistics(segments), std::move(pids), seen.restarts);
       },
       "address"_a, "timeout"_a = nb::none(),
-      "(instances, running ones, seconds since the start, statistics) of a service of this "
-      "machine.");
+      "(instances, running ones, seconds since the start, statistics, process ids of the last "
+      "server "
+      "of each instance, restarts) of a service of this machine.");
   bind_serve_client(module);
   bind_serve_remote(module);
 }

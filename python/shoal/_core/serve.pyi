@@ -113,7 +113,7 @@ class Frontend:
 
 def observe(address: str, timeout: float | None = None) -> tuple[Any, ...]:
     """
-    (instances, running ones, seconds since the start, statistics) of a service of this machine.
+    (instances, running ones, seconds since the start, statistics, process ids of the last server of each instance, restarts) of a service of this machine.
     """
 
 class Future:

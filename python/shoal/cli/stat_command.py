@@ -66,6 +66,7 @@ def stat(
 
 def _of(target: str | None, runs: Path) -> dict[str, Any]:
     from shoal.stat import VERSION, snapshot
+    from shoal.stat.machine import service
 
     if target is None:
         return snapshot(runs)
@@ -76,10 +77,8 @@ def _of(target: str | None, runs: Path) -> dict[str, Any]:
         runs_there = _only(seen["runs"], lambda run: run["run_dir"] == str(Path(target).resolve()))
         pid = next((run["pid"] for run in runs_there), None)
         return {**_of_family(seen, pid), "runs": runs_there}
-    from shoal.serve.observing import observe
-
-    service = observe(target)
-    return {"version": VERSION, "time": time.time(), "services": [] if service is None else [service]}
+    found = service(target)
+    return {"version": VERSION, "time": time.time(), "services": [] if found is None else [found]}
 
 
 def _of_family(seen: dict[str, Any], pid: int | None) -> dict[str, Any]:

@@ -291,10 +291,15 @@ def _mib(size: int) -> str:
 
 
 def _instances(service: dict[str, Any]) -> str:
-    n, running = service["instances"], service["running"]
+    n, running, restarts = service["instances"], service["running"], service["restarts"]
+    if service["state"] == "starting":
+        return "no server takes requests yet"
+    said = "1 server" if n == 1 else f"{n} servers"
     if running < n:
-        return f"{running} of {n} servers running" if running else "no server runs now: these are the last counts"
-    return "1 server" if n == 1 else f"{n} servers"
+        said = f"{running} of {n} servers running" if running else "no server runs now: these are the last counts"
+    if restarts:
+        said += f", {restarts} restart{'s' if restarts > 1 else ''}"
+    return f"{said}, {_mib(service['memory_bytes'])} MiB"
 
 
 def _models(seen: dict[str, Any]) -> list[dict[str, Any]]:

@@ -27,18 +27,22 @@ def observe(address: str) -> dict[str, Any] | None:
     """What the service there is and counts; None where there is none that answers (see absence()).
 
     Returns:
-        `address`, `pid` of its maker, `instances` and how many of them are `running`, `seconds` since its first server started, and `models` as
+        `address`, `pid` of its maker, its `state` ("starting", "running", or "down" where no server runs), `instances` and how many of them
+        are `running`, the process ids of their `servers`, `restarts`, `seconds` since its first server started, and `models` as
         ModelService.stats().
     """
     try:
-        instances, running, seconds, models = _core.serve.observe(address, _PATIENCE)
+        instances, running, seconds, models, pids, restarts = _core.serve.observe(address, _PATIENCE)
     except (RuntimeError, OSError, ValueError, ServiceDied, DeadlineExceeded):  # what answers may be no service
         return None
     return {
         "address": address,
         "pid": _maker(address),
+        "state": "running" if running else "down" if instances else "starting",
         "instances": instances,
         "running": running,
+        "servers": sorted({pid for pid in pids if _runs(pid)}),
+        "restarts": restarts,
         "seconds": seconds,
         "models": models,
     }

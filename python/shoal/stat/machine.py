@@ -52,13 +52,22 @@ def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
                 seen[name].append(describe(found))
             except KeyError:  # a board of another Shoal, with other counters
                 continue
-    seen["services"] = [service for service in map(observe, services()) if service is not None]
+    seen["services"] = [found for found in map(service, services()) if found is not None]
     trainings = runs.of_processes(pids)
     seen["runs"] = [runs.run(path, *runs.trainer_in(path, trainings)) for path in _run_folders(trainings, folder, most)]
     _add_memory(seen)
     for name in ("environments", "pools", "collectors", "remote_collectors", "listening_services", "runs"):
         seen[name].sort(key=lambda each: (_RANKS.get(each["state"], 1), each["pid"] or 0))
     return seen
+
+
+def service(address: str) -> dict[str, Any] | None:
+    """As observe(), and how its maker was called, and the memory of its servers."""
+    seen = observe(address)
+    if seen is None:
+        return None
+    command = command_of(seen["pid"]) if seen["pid"] is not None else ""
+    return {**seen, "command": command, "memory_bytes": sum(map(memory_of, seen["servers"]))}
 
 
 def _run_folders(trainings: dict[File, runs.Training], folder: Path | None, most: int) -> list[Path]:

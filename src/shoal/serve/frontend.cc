@@ -263,6 +263,7 @@ void Frontend::show_segments(Link& observer) {
   const std::lock_guard lock(mutex_);
   for (const auto& [number, instance] : instances_) {
     if (instance.current) ++segments.running;
+    segments.restarts += std::max<std::uint64_t>(instance.generation, 1) - 1;
     if (instance.segment && fds.size() < os::SeqPacket::kMaxFds)
       fds.push_back(instance.segment->fd());
   }
@@ -283,7 +284,8 @@ Frontend::Observed Frontend::observe(const std::string& address, os::Deadline de
     case os::RecvOutcome::kClosed:
       throw ServiceDied("the model service at " + address + " has just ended");
   }
-  Observed observed{.segments = {}, .running = Segments::decode(message.bytes).running};
+  const Segments told = Segments::decode(message.bytes);
+  Observed observed{.segments = {}, .running = told.running, .restarts = told.restarts};
   for (os::Fd& fd : message.fds) {
     observed.segments.push_back(
         std::make_shared<ServerSegment>(ServerSegment::attach(std::move(fd))));

@@ -75,7 +75,8 @@ class Frontend {
   /// The same of all instances of a service.
   struct Observed {
     std::vector<std::shared_ptr<const ServerSegment>> segments;
-    std::uint32_t running = 0;  // servers
+    std::uint32_t running = 0;   // servers
+    std::uint64_t restarts = 0;  // servers that took the place of another one
   };
   /// Asks the service at `address`, from any process. Throws ServiceDied when there is none,
   /// DeadlineExceeded, and Error when what answers is no service.

@@ -128,11 +128,16 @@ std::vector<std::byte> encode_observe() { return begin(MessageKind::kObserve).ta
 std::vector<std::byte> Segments::encode() const {
   ByteWriter writer = begin(MessageKind::kSegments);
   writer.number(running);
+  writer.number(restarts);
   return writer.take();
 }
 
 Segments Segments::decode(std::span<const std::byte> message) {
-  return {open(message, MessageKind::kSegments).number<std::uint32_t>()};
+  ByteReader reader = open(message, MessageKind::kSegments);
+  Segments segments;
+  segments.running = reader.number<std::uint32_t>();
+  segments.restarts = reader.number<std::uint64_t>();
+  return segments;
 }
 
 std::vector<std::byte> Ready::encode() const {

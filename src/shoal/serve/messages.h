@@ -94,7 +94,8 @@ std::vector<std::byte> encode_observe();
 
 /// Comes with the segments of all instances, also of those whose server has ended.
 struct Segments {
-  std::uint32_t running = 0;  // servers
+  std::uint32_t running = 0;   // servers
+  std::uint64_t restarts = 0;  // servers that took the place of another one
   std::vector<std::byte> encode() const;
   static Segments decode(std::span<const std::byte> message);
 };

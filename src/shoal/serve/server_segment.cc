@@ -1,6 +1,7 @@
 #include "shoal/serve/server_segment.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <set>
@@ -37,6 +38,7 @@ ServerSegment ServerSegment::create(std::span<const std::string> models) {
   segment.header_->version = kServerSegmentVersion;
   segment.header_->models = static_cast<std::uint32_t>(models.size());
   segment.header_->started_ns = os::now_ns();
+  segment.header_->pid = static_cast<std::uint32_t>(::getpid());
   segment.models_ = {segment.arena_.at<ModelStatistics>(sizeof(ServerSegmentHeader), models.size()),
                      models.size()};
   for (std::size_t i = 0; i < models.size(); ++i) {

@@ -13,6 +13,8 @@
 //      256      …  ModelStatistics of each model
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,7 +26,7 @@
 
 namespace shoal::serve {
 
-inline constexpr std::uint32_t kServerSegmentVersion = 1;
+inline constexpr std::uint32_t kServerSegmentVersion = 2;
 
 struct ServerSegmentHeader {
   sync::Doorbell work;
@@ -33,7 +35,8 @@ struct ServerSegmentHeader {
   std::uint32_t models;
   std::atomic<std::uint32_t> clients;
   std::uint64_t started_ns;
-  char zero[104];
+  std::uint32_t pid;
+  char zero[100];
 };
 static_assert(sizeof(ServerSegmentHeader) == 256);
 
@@ -61,6 +64,8 @@ class ServerSegment {
   }
   std::span<ModelStatistics> models() const noexcept { return models_; }
   std::uint64_t started_ns() const noexcept { return header_->started_ns; }
+  /// Of the process that made it: the server's.
+  pid_t pid() const noexcept { return static_cast<pid_t>(header_->pid); }
   int fd() const noexcept { return arena_.fd(); }
   explicit operator bool() const noexcept { return header_ != nullptr; }
 

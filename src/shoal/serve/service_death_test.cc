@@ -151,9 +151,10 @@ TEST_P(ServerDeath, EndsEveryWaitAndTheNextServerServes) {
   ASSERT_TRUE(end);
   EXPECT_EQ(end->signal, SIGKILL);
   EXPECT_TRUE(frontend.wait_gone(0, test_deadline()));
-  const auto [segments, running] = Frontend::observe(frontend.address(), test_deadline());
+  const auto [segments, running, restarts] = Frontend::observe(frontend.address(), test_deadline());
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(running, 0u);
+  EXPECT_EQ(restarts, 0u);
   EXPECT_EQ(segments[0]->clients(), 0u);
   server =
       std::make_unique<Child>([&] { return serve_echoes(echo_options(frontend.address(), 4)); });

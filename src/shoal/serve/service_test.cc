@@ -279,9 +279,11 @@ TEST_F(Service, AnybodyMayObserveIt) {
   start(echo_options(""));
   Asker asker(frontend.address());
   asker.ask(1);
-  const auto [segments, running] = Frontend::observe(frontend.address(), test_deadline());
+  const auto [segments, running, restarts] = Frontend::observe(frontend.address(), test_deadline());
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_EQ(running, 1u);
+  EXPECT_EQ(restarts, 0u);
+  EXPECT_EQ(segments[0]->pid(), ::getpid());
   EXPECT_EQ(segments[0]->models()[0].rows.load(), 1u);
   EXPECT_THROW(Frontend::observe("shoal-serve-none", test_deadline()), ServiceDied);
 }

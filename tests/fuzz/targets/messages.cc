@@ -137,7 +137,7 @@ std::vector<Bytes> seeds() {
       seed(3, serve::Opened{rows, {}}.encode()),
       seed(3, serve::Refused{serve::RefusalKind::kInvalid, "no", "at line 1"}.encode()),
       seed(3, serve::Leave{3}.encode()),
-      seed(3, serve::Segments{2}.encode()),
+      seed(3, serve::Segments{2, 1}.encode()),
       seed(3, serve::Ready{1}.encode()),
       seed(3, serve::Command{4, {std::byte{2}}}.encode(serve::MessageKind::kCommand))};
   all.push_back(seed(4, setup.take()));
