@@ -227,7 +227,7 @@ class Trainer:
     _listening: Listening | None = None
     _stopping = False
     _cut_short = False  # by Ctrl-C: what fails from then on is its doing
-    _error: Exception | None = None  # what made the run fail; of a session until close()
+    _error: Exception | None = None  # what made the run fail; a session's is kept there, until close()
     _failure: str | None = None  # its first line
     _secret: str | None = None  # of those that collect; None: SHOAL_GROUP_SECRET's
 
@@ -422,17 +422,19 @@ class Trainer:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Within, what made the run fail is raised, each time: the C++ thread hands an exception of Python's out once. It is in the
-        run's folder then."""
+        """Within, what made the run fail is raised, each time, as sessions do by themselves: the C++ thread hands an exception of
+        Python's out once. It is in the run's folder then."""
         if self._error is not None:
             raise self._error
-        if self._failure is not None:
+        if self._failure is not None and isinstance(self._trainer, _learn.Trainer):
             raise RuntimeError(f"the run has failed: {self._failure}")
         try:
             yield
         except Exception as error:
-            if self._is_over:
-                self._error, self._failure = error, failures.first_line(error)
+            if self._is_over and self._failure is None:
+                self._failure = failures.first_line(error)
+                if isinstance(self._trainer, _learn.Trainer):
+                    self._error = error
                 if self._ranks.first and not self._cut_short:
                     failures.record(self.run_dir, self.status(), self._failure)
             raise
@@ -483,7 +485,7 @@ class Trainer:
             return
         self.stop()
         try:
-            while self not in _given_up:
+            while self._failure is None and self not in _given_up:
                 self._wait_quietly()
                 if self._is_over:
                     break
@@ -500,7 +502,6 @@ class Trainer:
             self._listening.handle.end(False)  # a run that is over has said so
         _close(self._envs)
         if not isinstance(self._trainer, _learn.Trainer):
-            self._error = None  # its traceback holds the frames that it came through, and these the session's memory
             self._trainer.close()
         self._ranks.close()
 

@@ -65,6 +65,7 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.orthogonal_init = false;
   config.log_std_init = -1;
   config.precision = Precision::kBfloat16;
+  config.pixel_mean = 0.25;
   config.log_interval = 2;
   config.optimizer = OptimizerKind::kRmsPropTf;
   config.rmsprop_alpha = 0.95;
