@@ -219,15 +219,19 @@ def test_a_script_that_runs_again_knows_what_the_initializer_has_set(method: str
     printed = program(
         tmp_path,
         """
-        import functools, sys
+        import sys
         import shoal.multiprocessing as mp
         name = None
         def begin(value):
             global name
             name = value
         def task(_): return name, cached()
-        @functools.lru_cache
-        def cached(): return name
+        class Cached:
+            def __call__(self):
+                self.value = getattr(self, "value", name)
+                return self.value
+            def __reduce__(self): return "cached"  # by name
+        cached = Cached()
         if __name__ == "__main__":
             with mp.get_context(sys.argv[1]).Pool(1, begin, ("it",)) as pool:
                 print(pool.map(lambda _: name, [0]), pool.map(task, [0]), pool.map(begin, ["other"]), pool.map(task, [0]))
@@ -235,6 +239,164 @@ def test_a_script_that_runs_again_knows_what_the_initializer_has_set(method: str
         method,
     )
     assert printed == "['it'] [('it', 'it')] [None] [('other', 'it')]\n"
+
+
+@EVERY_METHOD
+def test_what_cannot_travel_by_value_goes_by_its_name(method: str, tmp_path: Path) -> None:
+    """As in CPython's processes: the process runs the script for it."""
+    printed = program(
+        tmp_path,
+        """
+        import ctypes, sys, threading
+        import shoal.multiprocessing as mp
+        lock = threading.Lock()
+        library = ctypes.CDLL(None)
+        pool = None
+        class Single:
+            lock = threading.Lock()
+            def __init__(self, x): self.x = x
+            def __eq__(self, other): return type(other) is Single and self.x == other.x
+        class Search:
+            def __init__(self, n): self.n = n
+            def score(self, x): return x * self.n
+            def run(self): return pool.map(self.score, [1, 2])  # the pool cannot be sent: a NotImplementedError
+        def locked(x):
+            with lock: return Single(library.abs(-x.x) + 1)
+        def serve(inbox, pipe, outbox):
+            outbox.put(locked(inbox.get()))
+            outbox.put(locked(pipe.recv()))
+        if __name__ == "__main__":
+            ctx = mp.get_context(sys.argv[1])
+            inbox, outbox, (reader, writer) = ctx.Queue(), ctx.Queue(), ctx.Pipe(duplex=False)
+            process = ctx.Process(target=serve, args=(inbox, reader, outbox))
+            process.start()
+            inbox.put(Single(1)); writer.send(Single(2))
+            print(outbox.get(timeout=60) == Single(2), outbox.get(timeout=60) == Single(3))
+            process.join()
+            with ctx.Pool(1) as pool:
+                print(pool.map(locked, [Single(1)]) == [Single(2)], Search(3).run())
+        """,
+        method,
+    )
+    assert printed == "True True\nTrue [3, 6]\n"
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_threads_that_need_the_script_wait_for_one_run(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys, threading, time
+        import shoal.multiprocessing as mp
+        if __name__ == "__mp_main__":
+            print("again", flush=True)
+            time.sleep(0.5)  # in which the other thread asks
+        class First: lock = threading.Lock()
+        class Second: lock = threading.Lock()
+        def serve(queues, outbox):
+            threads = [threading.Thread(target=lambda queue=each: outbox.put(type(queue.get()).__name__)) for each in queues]
+            [each.start() for each in threads]; [each.join() for each in threads]
+        if __name__ == "__main__":
+            ctx = mp.get_context(sys.argv[1])
+            queues, outbox = [ctx.Queue(), ctx.Queue()], ctx.Queue()
+            process = ctx.Process(target=serve, args=(queues, outbox))
+            process.start()
+            queues[0].put(First()); queues[1].put(Second())
+            print(*sorted(outbox.get(timeout=60) for _ in range(2)))
+            process.join()
+        """,
+        method,
+    )
+    assert printed == "again\nFirst Second\n"
+
+
+@EVERY_METHOD
+def test_functions_by_name_and_by_value_are_of_one_program(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys, threading
+        import shoal.multiprocessing as mp
+        lock = threading.Lock()
+        value, table = None, {}
+        class Item: pass
+        def begin(): set_locked("begun"); table["key"] = 1
+        def set_locked(new):
+            global value
+            with lock: value = new
+        def set_value(new):
+            global value
+            value = new
+        def look(item): return value, table.get("key"), isinstance(item, Item)
+        def look_locked(item):
+            with lock: return look(item)
+        if __name__ == "__main__":
+            ctx = mp.get_context(sys.argv[1])
+            with ctx.Pool(1, begin) as pool:
+                for change in None, set_locked, set_value:
+                    if change: pool.apply(change, (change.__name__,))
+                    print(*(pool.apply(each, (Item(),)) for each in (look, look_locked)))
+            with ctx.Pool(1) as pool:
+                print(*(pool.apply(each, (Item(),)) for each in (look, look_locked)))
+        """,
+        method,
+    )
+    assert printed.split("\n") == [
+        "('begun', 1, True) ('begun', 1, True)",
+        "('set_locked', 1, True) ('set_locked', 1, True)",
+        "('set_value', 1, True) ('set_value', 1, True)",
+        "(None, None, True) (None, None, True)",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_what_cannot_be_sent_at_all_runs_no_script(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys, threading
+        import shoal.multiprocessing as mp
+        print("script", flush=True)
+        def helper(): pass
+        def task(_): return helper, threading.Lock()
+        with mp.get_context(sys.argv[1]).Pool(1) as pool:
+            try: pool.map(task, [0])
+            except Exception as error: print(type(error).__name__, "_thread.lock" in str(error))
+            lock = threading.Lock()
+            try: pool.map(lambda _: lock, [0])
+            except Exception as error: print(str(error).partition(":")[0])
+        """,
+        method,
+    )
+    assert printed == "script\nMaybeEncodingError True\nfunc.<global>.lock\n"
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("way", ["path", "module"])
+def test_pools_of_the_standard_library_in_a_process_find_the_script(way: str, method: str, tmp_path: Path) -> None:
+    """A library's own processes, such as a DataLoader's."""
+    text = """
+import multiprocessing, pickle, sys
+from concurrent.futures import ProcessPoolExecutor
+import shoal.multiprocessing as mp
+class Unsent: pass
+def square(x): return x * x
+def work(data):
+    print(sys.argv[2] == "module" or __import__("__main__").__file__ == __file__, flush=True)
+    for method in "spawn", "forkserver", "fork":
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool: print(*pool.map(square, [2, 3]), flush=True)
+    print(type(pickle.loads(data)).__name__, flush=True)
+if __name__ == "__main__":
+    process = mp.get_context(sys.argv[1]).Process(target=work, args=(pickle.dumps(Unsent()),))
+    process.start(); process.join()
+    print(process.exitcode)
+"""
+    script = tmp_path / "a_script.py"
+    script.write_text(text)
+    how = [str(script)] if way == "path" else ["-m", "a_script"]
+    done = subprocess.run([sys.executable, *how, method, way], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n4 9\n4 9\n4 9\nUnsent\n0\n", done.stdout + done.stderr
 
 
 @EVERY_METHOD

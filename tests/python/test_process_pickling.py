@@ -174,6 +174,29 @@ def test_generators_and_connections_of_processes_have_advice_of_their_own() -> N
     assert "shoal.worker().counter(name)" in message
 
 
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_started_process_among_the_attributes_is_to_be_kept_out(method: str) -> None:
+    import shoal.multiprocessing as mp
+
+    class Boss:
+        def __init__(self) -> None:
+            self.processes: list[Any] = []
+
+        def work(self) -> None:
+            pass
+
+    boss = Boss()
+    boss.processes.append(mp.get_context(method).Process(target=int))
+    boss.processes[0].start()
+    with pytest.raises(PicklingError) as caught:
+        mp.get_context("forkserver").Process(target=boss.work).start()
+    boss.processes[0].join()
+    boss.processes[0].close()
+    message = str(caught.value)
+    assert message.startswith("target.__self__.processes[0]: cannot pickle ")
+    assert "keep it out of the object that is sent, in a local list" in message and "__getstate__" in message
+
+
 def test_a_tensor_on_a_gpu_is_refused_for_workers_that_see_none() -> None:
     message = message_of(closure_over(Config(weights=[Dummy()])), gpu=False)
     assert message.startswith(

@@ -168,10 +168,16 @@ def _speaks_for_itself(obj: Any) -> bool:
     """Whether its own error says more than one about a part of it."""
     return (
         type(obj).__module__.partition(".")[0] == "multiprocessing"
+        or _is_started(obj)
         or _is_of(obj, "torch.jit")
         or _is_of(obj, "torch.export")
         or hasattr(obj, "single_action_space")
     )
+
+
+def _is_started(obj: Any) -> bool:
+    """Whether it is a Process object that has a process."""
+    return _is_of(obj, "multiprocessing.process") and getattr(obj, "_popen", None) is not None
 
 
 def _is_of(obj: Any, package: str) -> bool:
@@ -241,6 +247,11 @@ def _advice(part: Any, cause: Exception) -> str:
     kind = type(part)
     if isinstance(part, types.GeneratorType):
         return "Call the function that makes the generator inside the function that is sent."
+    if _is_started(part):
+        return (
+            "A process that has started cannot be sent: keep it out of the object that is sent, in a local list, or give "
+            "the object's class a __getstate__ without it. A bound method, such as target=self.work, sends all of self."
+        )
     if kind.__module__.partition(".")[0] in ("multiprocessing", "_multiprocessing"):
         return (
             "What environments count together is shoal.worker().counter(name), and small values that they share are "

@@ -6,7 +6,11 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from multiprocessing import process, resource_tracker, spawn, util
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from shoal._core.process import WorkerContext
     from shoal.multiprocessing.start_methods import Options
 
-__all__ = ["InheritedFd", "after_fork", "main_script", "preparation", "run_process"]
+__all__ = ["InheritedFd", "after_fork", "main_script", "pickling_by_reference", "preparation", "run_process"]
 
 _inherited_fds: list[int] = []
 _main: dict[str, str] = {}  # the main script of the first process of the family, as preparation() tells of it
@@ -145,17 +149,15 @@ def _run_exit_handlers() -> None:
 
 
 def main_script() -> dict[str, str]:
-    """Where this family's `__main__` comes from; empty where it cannot be run again (a notebook, `python -c`)."""
+    """Where this family's `__main__` comes from; empty where it cannot be run again (a notebook, `python -c`, stdin)."""
     main = sys.modules.get("__main__")
     if _main or main is None or hasattr(main, "_shoal_borrowed"):
         return _main
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
         return {"name": name}
-    path = getattr(main, "__file__", None)
-    if path is None:
-        return {}
-    return {"path": os.path.normpath(os.path.join(process.ORIGINAL_DIR or "", path))}  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+    path = os.path.join(process.ORIGINAL_DIR or "", getattr(main, "__file__", None) or "")  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+    return {"path": os.path.normpath(path)} if os.path.isfile(path) else {}
 
 
 def _have_main(main: dict[str, str]) -> None:
@@ -166,8 +168,16 @@ def _have_main(main: dict[str, str]) -> None:
     for name in list(vars(module)):
         if not name.startswith("__"):  # of the program that started this process
             delattr(module, name)
+    _say_where_from(module)
     module.__getattr__ = _name_of_main  # type: ignore[method-assign]  # a function of a module (PEP 562)
     module._shoal_borrowed = True  # type: ignore[attr-defined]  # a mark of ours on the module
+
+
+def _say_where_from(module: ModuleType) -> None:
+    """As `__main__` does in a program, where CPython's own start methods look for what their processes are to run."""
+    module.__spec__ = ModuleSpec(_main["name"], None) if "name" in _main else None
+    if "path" in _main:
+        module.__file__ = _main["path"]
 
 
 def _name_of_main(name: str) -> Any:
@@ -175,31 +185,60 @@ def _name_of_main(name: str) -> Any:
     if name.startswith("__") or sys._getframe(1).f_globals.get("__name__") == "inspect":
         raise missing
     found = _class_that_travelled(name)
-    if found is None and _main and "__mp_main__" not in _running:
-        _running.add("__mp_main__")
-        try:
-            with importing(
-                f"{process.current_process().name} ran the main script for {name!r}, which is defined there"
-            ):
-                _run_main()
-        finally:
-            _running.discard("__mp_main__")
-        found = vars(sys.modules["__main__"]).get(name)
+    if found is None and _main and not _this_thread.pickles:
+        with _run_lock:
+            found = vars(sys.modules["__main__"]).get(name)  # another thread may have run it
+            if found is None and "__mp_main__" not in _running:
+                found = _run_main_for(name)
     if found is None:
         raise missing
     return found
 
 
+def _run_main_for(name: str) -> Any:
+    _running.add("__mp_main__")
+    try:
+        with importing(f"{process.current_process().name} ran the main script for {name!r}, which is defined there"):
+            _run_main()
+    finally:
+        _running.discard("__mp_main__")
+    return vars(sys.modules["__main__"]).get(name)
+
+
 _running: set[str] = set()
+_run_lock = threading.RLock()
+
+
+class _ThisThread(threading.local):
+    pickles = False  # by reference
+
+
+_this_thread = _ThisThread()
+
+
+@contextmanager
+def pickling_by_reference() -> Iterator[None]:
+    """While this thread looks whether objects have names in `__main__`: what it has is in memory, so no script is run."""
+    before, _this_thread.pickles = _this_thread.pickles, True
+    try:
+        yield
+    finally:
+        _this_thread.pickles = before
 
 
 def _run_main() -> None:
     """As CPython's start methods do for every process: under the name `__mp_main__`."""
-    if "name" in _main:
-        spawn._fixup_main_from_name(_main["name"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
-    else:
-        spawn._fixup_main_from_path(_main["path"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
-    main_names.here.apply_to_functions(vars(sys.modules["__main__"]))
+    borrowed = sys.modules["__main__"]
+    borrowed.__spec__ = None  # CPython runs no script that `__main__` comes from already
+    vars(borrowed).pop("__file__", None)
+    try:
+        if "name" in _main:
+            spawn._fixup_main_from_name(_main["name"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+        else:
+            spawn._fixup_main_from_path(_main["path"])  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+    finally:
+        _say_where_from(borrowed)
+    main_names.adopt_script(vars(sys.modules["__main__"]))
 
 
 def _class_that_travelled(name: str) -> Any:

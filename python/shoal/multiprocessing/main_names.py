@@ -22,9 +22,12 @@ from weakref import WeakKeyDictionary
 
 import cloudpickle
 
-__all__ = ["after_fork", "before_fork", "here", "reduce_class"]
+from shoal.multiprocessing import by_value
+
+__all__ = ["adopt_script", "after_fork", "before_fork", "here", "reduce_class"]
 
 _MISSING: Any = object()
+_MAIN = ("__main__", "__mp_main__")  # the latter where the script has run again
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, ModuleType, BuiltinFunctionType)
 
 Names = dict[str, Any]
@@ -79,8 +82,8 @@ class _OwnNames:
         return dict(names)
 
     def apply_to_functions(self, names: Names) -> None:
-        """apply() to `names`, and to the globals of the functions among them, which after runpy are another dict."""
-        for each in {id(each): each for each in (names, *_worlds_of_all(names))}.values():
+        """apply() to `names`, and to the globals of the functions among them."""
+        for each in _worlds_in(names):
             self.apply(each)
 
 
@@ -97,17 +100,18 @@ def _functions(called: Any) -> list[FunctionType]:
     while isinstance(called, functools.partial | MethodType):
         called = called.func if isinstance(called, functools.partial) else called.__func__
     functions: list[Any] = []
-    while isinstance(called, FunctionType):
+    while isinstance(called, FunctionType | by_value.LruCache):
         functions.append(called)
         called = getattr(called, "__wrapped__", None)
     if not functions:
         functions = list(vars(called if isinstance(called, type) else type(called)).values())
-    return [each for each in functions if isinstance(each, FunctionType) and each.__module__ == "__main__"]
+    return [each for each in functions if isinstance(each, FunctionType) and each.__module__ in _MAIN]
 
 
-def _worlds_of_all(names: Names) -> list[Names]:
-    functions = [value for value in names.values() if isinstance(value, FunctionType)]
-    return [each.__globals__ for each in functions if each.__module__ in ("__main__", "__mp_main__")]
+def _worlds_in(names: Names) -> list[Names]:
+    """`names`, and the globals of the functions among them, which after runpy are another dict."""
+    functions = [value for value in names.values() if isinstance(value, FunctionType) and value.__module__ in _MAIN]
+    return list({id(each): each for each in (names, *(function.__globals__ for function in functions))}.values())
 
 
 def _referred(function: Any) -> list[tuple[str, Any]]:
@@ -138,11 +142,20 @@ _new: list[type] = []  # made, but without attributes yet
 
 def reduce_class(cls: type, reduced: Any) -> Any:
     """`reduced` is what cloudpickle makes of `cls`; returns what all processes of the family make of it."""
-    if cls.__module__ != "__main__" or not isinstance(reduced, tuple) or len(reduced) != 6:
+    if not isinstance(reduced, tuple) or len(reduced) != 6:
         return reduced
-    make, arguments, state, *_, set_state = reduced
+    make, arguments, state, *_, set_state = reduced = by_value.whole(cls, reduced)
+    if cls.__module__ != "__main__":
+        return reduced
     number = cloudpickle.cloudpickle._get_or_create_tracker_id(cls)
-    return _make_class, (number, make, arguments), (os.getpid(), set_state, state), None, None, _set_class_state
+    return (
+        _make_class,
+        (number, cls.__qualname__, make, arguments),
+        (os.getpid(), set_state, state),
+        None,
+        None,
+        _set_class_state,
+    )
 
 
 def before_fork() -> set[type]:
@@ -168,13 +181,30 @@ def _classes_in(names: Mapping[str, Any], found: set[type]) -> set[type]:
     return found
 
 
-def _make_class(number: str, make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
+def adopt_script(names: Names) -> None:
+    """After the script has run again here, with its `names`: they are what this process has set, and the classes that came."""
+    for each in _worlds_in(names):
+        each.update({cls.__qualname__: cls for cls in list(_senders) if isinstance(each.get(cls.__qualname__), type)})
+    here.apply_to_functions(names)
+
+
+def _make_class(number: str, qualname: str, make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
     """The class, still empty, unless it is here: to make one tells its bases and its metaclass of it."""
     cls: type | None = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(number)
+    if cls is None and (cls := _class_of_script(qualname)) is not None:
+        cloudpickle.cloudpickle._lookup_class_or_track(number, cls)
     if cls is None:
         cls = make(*arguments)
         _new.append(cls)
     return cls
+
+
+def _class_of_script(qualname: str) -> type | None:
+    """Where the script has run again in this process."""
+    found: Any = sys.modules.get("__mp_main__")
+    for name in qualname.split("."):
+        found = vars(found).get(name) if isinstance(found, type | ModuleType) else None
+    return found if isinstance(found, type) and found.__module__ == "__mp_main__" else None
 
 
 def _set_class_state(cls: type, sent: Any) -> None:
@@ -187,6 +217,6 @@ def _set_class_state(cls: type, sent: Any) -> None:
     else:
         before = _came[cls]
         own = {name for name, value in before.items() if vars(cls).get(name, _MISSING) is not value}
-        state = ({name: value for name, value in state[0].items() if name not in own}, state[1])
+        state = ({name: value for name, value in state[0].items() if name not in own}, {})
     set_state(cls, state)
     _came[cls] = {**_came.get(cls, {}), **{name: vars(cls).get(name, _MISSING) for name in state[0]}}

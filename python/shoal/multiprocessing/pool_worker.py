@@ -7,6 +7,7 @@ arguments and results are handles (see reduction.py), unless the processes are C
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -17,7 +18,6 @@ from multiprocessing.pool import (  # type: ignore[attr-defined]  # CPython has 
     ExceptionWithTraceback,
     MaybeEncodingError,
 )
-from multiprocessing.reduction import ForkingPickler
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -25,7 +25,7 @@ import cloudpickle
 
 from shoal import _core
 from shoal.ipc.pickling import explain, is_of_pickling
-from shoal.multiprocessing import main_names, reduction
+from shoal.multiprocessing import by_value, child, main_names, reduction
 from shoal.multiprocessing.settings import Settings
 from shoal.process.error_report import pack_exception, unpack_exception
 
@@ -46,6 +46,7 @@ APPLY, MAP, STARMAP = range(3)
 
 _HEAD = struct.Struct("=BI")
 _KEPT_FUNCTIONS = 16
+_KEPT = (FunctionType, BuiltinFunctionType, type, by_value.LruCache)  # others may have a state of their own
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 loads = pickle.loads
@@ -81,6 +82,9 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
     try:
         return _dump(obj), []
     except Exception as error:
+        if child.main_script():
+            with contextlib.suppress(Exception), child.pickling_by_reference():
+                return _dump(obj, _ByReferencePickler), []
         if not is_of_pickling(error):
             raise
         raise explain(obj, error, _dump, name) from error
@@ -89,16 +93,25 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
     """cloudpickle's, for processes without the family's heap, and for exceptions."""
 
+    dispatch_table = reduction.Pickler.dispatch_table
+
     def reducer_override(self, obj: Any) -> Any:
         reduced = super().reducer_override(obj)
         return main_names.reduce_class(obj, reduced) if isinstance(obj, type) else reduced
 
 
-def _dump(obj: Any) -> bytes:
+class _ByReferencePickler(_Pickler):
+    """Writes what `__main__` defines as its name: those processes run the script."""
+
+    dispatch_table = reduction.ByReferencePickler.dispatch_table
+
+    def reducer_override(self, obj: Any) -> Any:
+        return NotImplemented if isinstance(obj, type | FunctionType) else super().reducer_override(obj)
+
+
+def _dump(obj: Any, pickler: type[_Pickler] = _Pickler) -> bytes:
     with io.BytesIO() as file:
-        pickler = _Pickler(file, 5)
-        pickler.dispatch_table = pickler.dispatch_table.new_child(ForkingPickler._extra_reducers)  # type: ignore[attr-defined]  # CPython has it, typeshed does not
-        pickler.dump(obj)
+        pickler(file, 5).dump(obj)
         return file.getvalue()
 
 
@@ -118,7 +131,7 @@ class _Functions:
         function = self._kept.get(data)
         if function is None:
             function = loads(data)
-            if isinstance(function, (FunctionType, BuiltinFunctionType, type)):  # others may have a state of their own
+            if isinstance(function, _KEPT):
                 if len(self._kept) >= _KEPT_FUNCTIONS:
                     self._kept.pop(next(iter(self._kept)))
                 self._kept[data] = function

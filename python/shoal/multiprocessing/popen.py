@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
 import signal
@@ -13,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import context as _cpython
 from multiprocessing import popen_fork, resource_tracker, util
-from types import FunctionType
 from typing import Any
 
 from shoal import _core
@@ -249,15 +247,6 @@ def _native_threads_run() -> bool:
     return True
 
 
-class _ByReferencePickler(reduction.Pickler):
-    """What `__main__` defines travels as its name."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType):
-            return NotImplemented
-        return super().reducer_override(obj)
-
-
 @contextlib.contextmanager
 def _spawning(popen: Any) -> Iterator[None]:
     before = _cpython.get_spawning_popen()
@@ -276,18 +265,17 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
     """
     first = len(popen._fds)
     with _spawning(popen):
-        if _is_of_executor(process_obj) and (found := _pickled_by_reference(process_obj)):
+        if _is_of_executor(process_obj) and (found := reduction.by_reference(process_obj)):
             return found
         del popen._fds[first:]
         try:
-            return reduction.dumps(process_obj)
+            return reduction.written(process_obj)
         except Exception as error:
+            del popen._fds[first:]
+            if found := reduction.by_reference(process_obj):
+                return found
             if not is_of_pickling(error):
                 raise
-            del popen._fds[first:]
-            # A global of the main script that cannot be pickled: the new process can run the script for it.
-            if found := _pickled_by_reference(process_obj):
-                return found
             for name in ("target", "args", "kwargs"):
                 part = getattr(process_obj, f"_{name}")
                 try:
@@ -304,15 +292,5 @@ def _is_of_executor(process_obj: Any) -> bool:
     return getattr(target, "__module__", None) == "concurrent.futures.process" and bool(child.main_script())
 
 
-def _pickled_by_reference(process_obj: Any) -> tuple[bytes, list[Any]] | None:
-    with contextlib.suppress(Exception), io.BytesIO() as file:
-        pickler = _ByReferencePickler(file)
-        pickler.dump(process_obj)
-        return file.getvalue(), pickler.blocks
-    return None
-
-
 def _dump_by_value(obj: Any) -> bytes:
-    with io.BytesIO() as file:
-        reduction.Pickler(file).dump(obj)
-        return file.getvalue()
+    return reduction.written(obj)[0]

@@ -3,14 +3,16 @@
     data, blocks = dumps(obj)      # hold `blocks` until the other side has loaded, or give them to the queue
     obj = loads(data)
 
-Protocol 5 with cloudpickle's rules: lambdas, closures, local classes and what a notebook defines travel by value. What is
-registered with `ForkingPickler.register` (here, or in `multiprocessing.reduction`) or `copyreg` holds here too. The
-bytes of torch's CPU tensors and of larger NumPy arrays lie in the heap of the family of processes: the pickle names
-their blocks, so it can be loaded by processes of the same family only, while somebody holds the blocks.
+Protocol 5 with cloudpickle's rules: lambdas, closures, local classes and what a notebook or a script defines travel by value.
+What cannot travel so goes by its name in the script, where that can be run again. What is registered with
+`ForkingPickler.register` (here, or in `multiprocessing.reduction`) or `copyreg` holds here too. The bytes of torch's CPU
+tensors and of larger NumPy arrays lie in the heap of the family of processes: the pickle names their blocks, so it can be
+loaded by processes of the same family only, while somebody holds the blocks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import importlib
 import io
@@ -28,7 +30,7 @@ from shoal._core import ipc
 from shoal.errors import Error
 from shoal.ipc.pickling import PicklingError, explain, is_of_pickling
 from shoal.ipc.reducers import add_reducer, by_type
-from shoal.multiprocessing import main_names
+from shoal.multiprocessing import by_value, child, main_names
 
 __all__ = [
     "ForkingPickler",
@@ -61,6 +63,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes w
 
     dispatch_table = ChainMap(
         ForkingPickler._extra_reducers,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
+        by_value.reducers,
         *cloudpickle.Pickler.dispatch_table.maps,  # the last one is copyreg's
     )
 
@@ -84,6 +87,17 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes w
         if kind.__name__ == "nb_bound_method":  # of what is written in C++: event.wait
             return getattr, (obj.__self__, obj.__name__)
         return NotImplemented
+
+
+class ByReferencePickler(Pickler):
+    """Writes what `__main__` defines as its name, as CPython's pickles have it: the receiver may run the script for it."""
+
+    dispatch_table = Pickler.dispatch_table.new_child({by_value.LruCache: by_value.LruCache.__reduce__})
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType):
+            return NotImplemented
+        return super().reducer_override(obj)
 
 
 assert Pickler.dispatch_table.maps[-1] is copyreg.dispatch_table
@@ -127,21 +141,34 @@ def dumps(obj: Any, name: str = "object") -> tuple[bytes, list[ipc.Block]]:
 
 def pickled(obj: Any, name: str = "object") -> tuple[bytes, list[ipc.Block]]:
     """dumps() of what is no tree of builtins, tensors and arrays."""
+    try:
+        return written(obj)
+    except Exception as error:
+        if found := by_reference(obj):
+            return found
+        if not is_of_pickling(error):
+            raise
+        raise explain(obj, error, _dump_again, name) from error
+
+
+def written(obj: Any, pickler: type[Pickler] = Pickler) -> tuple[bytes, list[ipc.Block]]:
+    """dumps() in one way, with the errors as they come."""
     with io.BytesIO() as file:
-        pickler = Pickler(file)
-        try:
-            pickler.dump(obj)
-        except Exception as error:
-            if not is_of_pickling(error):
-                raise
-            raise explain(obj, error, _dump_again, name) from error
-        return file.getvalue(), pickler.blocks
+        writer = pickler(file)
+        writer.dump(obj)
+        return file.getvalue(), writer.blocks
+
+
+def by_reference(obj: Any) -> tuple[bytes, list[ipc.Block]] | None:
+    """What cannot travel by value, such as a class whose methods use a lock of the script; None where it cannot so either."""
+    if child.main_script():
+        with contextlib.suppress(Exception), child.pickling_by_reference():
+            return written(obj, ByReferencePickler)
+    return None
 
 
 def _dump_again(obj: Any) -> bytes:
-    with io.BytesIO() as file:
-        Pickler(file).dump(obj)
-        return file.getvalue()
+    return written(obj)[0]
 
 
 def dump(obj: Any, file: Any, protocol: int | None = None) -> list[ipc.Block]:
