@@ -42,7 +42,7 @@ class TestStat:
             service.model("double")(1.0)
             status, shown, _ = stat(service.address)
             assert status == 0
-            assert f"made by process {os.getpid()}, 1 server\n" in shown
+            assert re.search(rf"made by process {os.getpid()}, 1 server, \d+ MiB\n", shown)
             assert re.search(r"\n  double  1 clients, 1 rows .* latency p50 .* weights 1", shown)
             assert service.address in stat()[1]
             (seen,) = json.loads(stat(service.address, "--json")[1])["services"]
