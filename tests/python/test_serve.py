@@ -9,7 +9,7 @@ import pickle
 import re
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,17 @@ def answers(model: ServiceModel, *rows: float) -> list[float | None]:
     return made
 
 
+def held_by(gate: threading.Event) -> Callable[[np.ndarray], np.ndarray]:
+    """A model that answers batches with a row above 0 once the gate is open."""
+
+    def slow(x: np.ndarray) -> np.ndarray:
+        if (x > 0).any():
+            gate.wait(60)
+        return x
+
+    return slow
+
+
 class TestAnswers:
     def test_a_row_in_a_row_out(self, service: shoal.ModelService) -> None:
         answer = service.model("double")(np.arange(6.0).reshape(2, 3))
@@ -89,16 +100,11 @@ class TestAnswers:
     def test_replies_of_one_thread_are_awaited_in_several_loops(self) -> None:
         gate = threading.Event()
 
-        def slow(x: np.ndarray) -> np.ndarray:
-            if (x > 0).any():
-                gate.wait(60)
-            return x
-
         async def of(reply: Any) -> float:
             asyncio.get_running_loop().call_soon(started.release)
             return float(await reply)
 
-        with shoal.ModelService({"slow": slow}, context="thread") as service, ThreadPoolExecutor(8) as pool:
+        with shoal.ModelService({"slow": held_by(gate)}, context="thread") as service, ThreadPoolExecutor(8) as pool:
             model = service.model("slow")
             model(0.0)
             for _ in range(3):
@@ -113,13 +119,7 @@ class TestAnswers:
 
     def test_gather_has_one_deadline_and_takes_nothing_before_all_are_there(self) -> None:
         gate = threading.Event()
-
-        def slow(x: np.ndarray) -> np.ndarray:
-            if (x > 0).any():
-                gate.wait(60)
-            return x
-
-        with shoal.ModelService({"slow": slow}, context="thread", max_batch=1) as service:
+        with shoal.ModelService({"slow": held_by(gate)}, context="thread", max_batch=1) as service:
             model = service.model("slow")
             model(0.0)
             replies = [model.submit(0.0), model.submit(1.0)]

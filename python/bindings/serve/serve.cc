@@ -369,8 +369,7 @@ void bind_frontend(nb::module_& module) {
           },
           "instance"_a, "bytes"_a, "timeout"_a = nb::none(), "topic"_a = 0,
           "The server's answer; None when it has not come in time. Of a topic that is not 0, whose "
-          "answers nobody waits for, "
-          "a busy server keeps the newest commands.")
+          "answers nobody waits for, a busy server keeps the newest commands.")
       .def(
           "statistics",
           [](const Frontend& self, std::uint32_t instances) {
@@ -414,8 +413,7 @@ void bind_serve(nb::module_& parent) {
       },
       "address"_a, "timeout"_a = nb::none(),
       "(instances, running ones, seconds since the start, statistics, process ids of the last "
-      "server "
-      "of each instance, restarts) of a service of this machine.");
+      "server of each instance, restarts) of a service of this machine.");
   bind_serve_client(module);
   bind_serve_remote(module);
 }

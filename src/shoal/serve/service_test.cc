@@ -327,6 +327,16 @@ class ByHand : public ::testing::Test {
   }
 
   void echo(Batch& batch) { testing::echo(server, batch); }
+  /// Rows 0 to 15, as many as one has slots for at first, which nobody has read the replies to.
+  std::vector<Request> answered(Asker& one) {
+    std::vector<Request> requests;
+    for (int i = 0; i < 16; ++i) {
+      requests.push_back(one.submit(i));
+      Batch batch = next_batch();
+      echo(batch);
+    }
+    return requests;
+  }
 
   Frontend frontend;
   Server server{echo_options(frontend.address(), 4)};
@@ -449,12 +459,7 @@ TEST_F(ByHand, AFullBatchIsOverCapacityForWhoDoesNotWait) {
 
 TEST_F(ByHand, AnOpenThatHadNoTimeLeavesTheConnectionAndWhatIsInFlight) {
   auto one = asker();
-  std::vector<Request> requests;
-  for (int i = 0; i < 16; ++i) {
-    requests.push_back(one->submit(i));
-    Batch batch = next_batch();
-    echo(batch);
-  }
+  std::vector<Request> requests = answered(*one);
   Client& client = one->client();
   const std::vector<std::int64_t> row(2);
   const std::byte* leaf = reinterpret_cast<const std::byte*>(row.data());
@@ -485,12 +490,7 @@ TEST_F(ByHand, AnOpenThatHadNoTimeLeavesTheConnectionAndWhatIsInFlight) {
 
 TEST_F(ByHand, WhoDoesNotWaitGetsMoreSlotsLater) {
   auto one = asker();
-  std::vector<Request> requests;
-  for (int i = 0; i < 16; ++i) {
-    requests.push_back(one->submit(i));
-    Batch batch = next_batch();
-    echo(batch);
-  }
+  std::vector<Request> requests = answered(*one);
   Client& client = one->client();
   const std::int64_t row = 0;
   const std::byte* leaf = reinterpret_cast<const std::byte*>(&row);

@@ -24,6 +24,7 @@ from shoal.bench.learning.rows import HOURS, ROWS, Row
 from shoal.bench.machine import machine
 from shoal.bench.roster import PACKAGES
 from shoal.errors import Error
+from shoal.learn.durable import replace_file
 from shoal.runs import preset
 from shoal.vector.extras import lacks
 
@@ -245,9 +246,7 @@ def _train_once(pool: Pool, side: str, task: dict[str, Any]) -> dict[str, Any]:
     told = pool.train(side, task)
     if "return" in told:
         said.parent.mkdir(exist_ok=True)
-        whole = said.with_suffix(".part")
-        whole.write_text(json.dumps(told))
-        whole.rename(said)
+        replace_file(said, json.dumps(told).encode())
     return told
 
 
