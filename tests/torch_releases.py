@@ -34,7 +34,11 @@ TESTS = (
     "test_mp_cuda.py",
     "test_mp_cuda_gpu.py",
     "test_learn_export.py",
+    "test_learn_modules.py",
     "test_learn_policy.py",
+    "test_serve_backends.py",
+    "test_serve_package.py",
+    "test_serve_weights.py",
 )
 
 

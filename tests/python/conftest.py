@@ -106,6 +106,18 @@ def balanced_heap() -> Iterator[None]:
     assert ipc.stats()["blocks"] <= before
 
 
+@pytest.fixture
+def stat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+    """`shoal stat` with these arguments, in a folder without runs: exit status, stdout and stderr."""
+    from shoal.cli.app import run
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = run(["stat", "--runs", str(tmp_path / "runs"), *arguments])
+        return (status, *capsys.readouterr())
+
+    return call
+
+
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables of the shell that would change what the commands print or do."""

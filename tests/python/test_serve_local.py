@@ -13,7 +13,7 @@ import pytest
 import shoal
 import shoal.serve
 from sample_envs import CounterEnv
-from shoal.errors import DeadlineExceeded, ModelError
+from shoal.errors import Cancelled, DeadlineExceeded, ModelError
 
 
 def doubled(x: np.ndarray) -> np.ndarray:
@@ -53,6 +53,24 @@ def test_a_call_that_takes_longer_than_its_timeout_is_exceeded(late: Any) -> Non
 def erasing(x: np.ndarray) -> np.ndarray:
     x *= 0
     return x + 1
+
+
+def picky(x: np.ndarray) -> np.ndarray:
+    if x[0] < 0:
+        raise ValueError("a negative row")
+    return x + 1
+
+
+def test_gather_leaves_what_it_has_not_given() -> None:
+    shoal.serve.use({"picky": picky})
+    model = shoal.worker().model("picky")
+    replies = [model.submit(float(x)) for x in (1, -1, 2)]
+    with pytest.raises(ModelError, match="a negative row"):
+        model.gather(replies)
+    assert [replies[0].result(), replies[2].result()] == [2, 3]
+    for reply in replies:
+        with pytest.raises(Cancelled):
+            reply.result()
 
 
 @pytest.mark.parametrize("where", ["service", "local"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -11,29 +12,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 import shoal
+from promise import await_that
 from served_models import double, pid
-from shoal.cli.app import run
+from shoal.cli.stat_tables import tables
 from shoal.serve import observing
-
-Stat = Callable[..., tuple[int, str, str]]
-BOUND = 60.0
-"""Seconds in which a death is known everywhere."""
+from shoal.stat import VERSION, snapshot
+from stat_watching import BOUND, Stat
 
 
-@pytest.fixture
-def stat(capsys: pytest.CaptureFixture[str]) -> Stat:
-    """`shoal stat` with these arguments: exit status, stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        status = run(["stat", *arguments])
-        return (status, *capsys.readouterr())
-
-    return call
+def seen_of(service: shoal.ModelService) -> dict[str, Any]:
+    (seen,) = [each for each in snapshot()["services"] if each["address"] == service.address]
+    return seen
 
 
 class TestStat:
@@ -45,8 +40,39 @@ class TestStat:
             assert re.search(rf"made by process {os.getpid()}, 1 server, \d+ MiB\n", shown)
             assert re.search(r"\n  double  1 clients, 1 rows .* latency p50 .* weights 1", shown)
             assert service.address in stat()[1]
-            (seen,) = json.loads(stat(service.address, "--json")[1])["services"]
+            seen = seen_of(service)
             assert seen["models"]["double"]["rows"] == seen["running"] == 1
+            assert (seen["state"], seen["servers"], seen["restarts"]) == ("running", [os.getpid()], 0)
+            assert seen["memory_bytes"] > 2**20 and seen["command"]
+
+    def test_servers_are_named_and_counted(self, stat: Stat) -> None:
+        with shoal.ModelService({"pid": pid}, instances=2, on_fault="restart") as service:
+            first = service.model("pid")(1.0)
+            assert first in seen_of(service)["servers"]
+            os.kill(int(first), signal.SIGKILL)
+            await_that(lambda: seen_of(service)["restarts"] == 1 and seen_of(service)["running"] == 2, "another server")
+            seen = seen_of(service)
+            assert len(seen["servers"]) == 2 and first not in seen["servers"]
+            assert re.search(rf"{service.address} .* 2 servers, 1 restart, [1-9]\d* MiB", stat(service.address)[1])
+            assert json.loads(stat(service.address, "--json")[1])["services"][0].keys() == seen.keys()
+
+    def test_the_json_of_one_has_what_that_of_all_has(self, stat: Stat) -> None:
+        with shoal.ModelService({"abs": np.abs}, context="thread") as service:
+            before = time.time()
+            seen = json.loads(stat(service.address, "--json")[1])
+        assert (seen["version"], [each["address"] for each in seen["services"]]) == (VERSION, [service.address])
+        assert before <= seen["time"] <= time.time()
+
+    def test_rates_are_of_the_interval(self, stat: Stat) -> None:
+        with shoal.ModelService({"abs": np.abs, "same": np.array}, context="thread") as service:
+            before = json.loads(stat(service.address, "--json")[1])
+        seen = copy.deepcopy(before)
+        seen["time"] += 2
+        seen["services"][0]["seconds"] = 1000.0
+        seen["services"][0]["models"]["abs"]["rows"] += 5000
+        assert "abs  0 clients, 5,000 rows (5/s)" in tables(seen)
+        of_interval = tables(seen, before)
+        assert "5,000 rows (2,500/s)" in of_interval and "0 rows (0/s)" in of_interval
 
     @pytest.mark.parametrize("address", ["", "some-run", "shoal-serve-", "shoal-serve-x-1", "x" * 300])
     def test_what_is_no_address(self, stat: Stat, address: str) -> None:

@@ -100,6 +100,12 @@ class Reply:
         state = "not taken yet" if self.version is None else f"answered by version {self.version}"
         return f"<Reply of the model {self._model.name!r}, {state}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a Reply is of the thread and the connection that asked, and cannot be pickled: send its result(), or the model "
+            f"{self._model.name!r}, which every process of this machine may ask"
+        )
+
     def done(self) -> bool:
         """Whether result() would return at once."""
         return self._future.done()

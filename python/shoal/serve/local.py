@@ -81,7 +81,16 @@ class LocalModel:
         return LocalReply(self, self._ask(args, kwargs, batched, timeout, reset, keep_error=True))
 
     def gather(self, replies: Sequence[LocalReply], timeout: float | None = None) -> list[Any]:
-        return [reply.result() for reply in replies]
+        """The results of all of them, in their order. Where one has failed, that is raised, and the others may still be asked for."""
+        answers: list[Any] = []
+        try:
+            for reply in replies:
+                answers.append(reply.result())
+        except BaseException:
+            for reply in replies[: len(answers)]:
+                reply._open = True  # it has kept its result
+            raise
+        return answers
 
     def pin(self, version: int) -> LocalModel:
         """It has one version."""
