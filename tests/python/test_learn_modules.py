@@ -174,6 +174,23 @@ def test_what_is_measured_has_the_names_that_it_has_of_networks_in_cpp(tmp_path:
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.parametrize("more", [{}, {"policy": ActorCritic}], ids=["in_cpp", "module"])
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "appo"])
+def test_the_weight_of_the_entropy_falls_to_zero_with_the_steps(
+    tmp_path: Path, algorithm: str, more: dict[str, Any]
+) -> None:
+    options = small(algorithm) | {"total_steps": 400, "log_interval": 1, "final_episodes": 1, "eval_every": 400}
+    options |= {"entropy_coef": 0.5, "entropy_coef_schedule": "linear", "normalize_reward": False}
+    options |= {"preset": "default"} if algorithm == "appo" else {}
+    shoal.learn.train(learn_envs.Drift, algorithm, run_dir=tmp_path / "run", num_workers=0, **options, **more)
+    records = [json.loads(line) for line in (tmp_path / "run/progress.jsonl").read_text().splitlines()]
+    measured = [record for record in records if "train/loss" in record]
+    assert [record["step"] for record in measured] == [100, 200, 300, 400]
+    for record, expected in zip(measured, [0.5, 0.375, 0.25, 0.125], strict=True):
+        others = record["train/policy_gradient_loss"] + 0.5 * record["train/value_loss"]
+        assert (others - record["train/loss"]) / record["losses/entropy"] == pytest.approx(expected, abs=1e-3)
+
+
 def test_a_policy_is_loaded_by_its_import_path(tmp_path: Path) -> None:
     shoal.learn.train(
         "CartPole-v1", policy="learn_modules:ActorCritic(hidden=8)", run_dir=tmp_path, num_workers=0, **PPO

@@ -33,6 +33,7 @@ ALWAYS: dict[str, Any] = {
     "value_gain": 1.0,
     "precision": "float32",
     "pixel_mean": 0.0,
+    "entropy_coef_schedule": "constant",
 }
 OF_ALGORITHM: dict[str, dict[str, Any]] = {
     "ppo": {"optimizer": "adam"},

@@ -65,6 +65,7 @@ class Update(ABC):
         rate = scheduled(self.config["learning_rate"], self.config["learning_rate_schedule"], remaining)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        self._entropy_coef = scheduled(self.config["entropy_coef"], self.config["entropy_coef_schedule"], remaining)
         rollout, advantage, returns = self.estimate(rollout)
         valid = rollout.worth.valid.flatten()
         stats = {
@@ -96,7 +97,7 @@ class Update(ABC):
 
     def differentiate(self, losses: Losses, entropy: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """The gradients of the loss, clipped; returns the loss and their norm before."""
-        loss = total(losses, entropy, self.config["value_coef"], self.config["entropy_coef"])
+        loss = total(losses, entropy, self.config["value_coef"], self._entropy_coef)
         if not loss.requires_grad:
             raise ValueError(
                 f"evaluate_actions() of {self.network.name} gave tensors without a gradient: it must neither detach them nor be "

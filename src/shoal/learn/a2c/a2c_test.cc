@@ -125,5 +125,20 @@ TEST(A2c, TheLearningRateFollowsTheSteps) {
   EXPECT_DOUBLE_EQ(a2c->iterate().learning_rate, 3.5e-4);
 }
 
+TEST(A2c, TheWeightOfTheEntropyFollowsTheSteps) {
+  const auto envs = serial_envs(kCartPole, 4);
+  A2cConfig config;
+  config.total_steps = 40;
+  config.entropy_coef = 0.5;
+  config.entropy_coef_schedule = Schedule::kLinear;
+  const auto a2c = learner_for(*envs, config, 1);
+  a2c->begin(*envs);
+  for (const double expected : {0.5, 0.25}) {
+    const IterationStats stats = a2c->iterate();
+    const double others = stats.policy_loss + config.value_coef * stats.value_loss;
+    EXPECT_NEAR((others - stats.loss) / stats.entropy, expected, 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace shoal::learn

@@ -44,6 +44,7 @@ struct LearnerConfig {
   Schedule learning_rate_schedule = Schedule::kConstant;
   double value_coef = 0.5;  // of the mean squared error; CleanRL's 0.5 of half of it is 0.25 here
   double entropy_coef = 0.0;
+  Schedule entropy_coef_schedule = Schedule::kConstant;
   double max_grad_norm = 0.5;  // global L2 norm; 0: not clipped
   AdvantageNormalization advantage_normalization = AdvantageNormalization::kMinibatch;
 
@@ -127,6 +128,7 @@ void for_each_actor_critic_option(Config& c, Visit&& visit) {
   visit("gae_lambda", c.gae_lambda);
   visit("value_coef", c.value_coef);
   visit("entropy_coef", c.entropy_coef);
+  visit("entropy_coef_schedule", c.entropy_coef_schedule);
   visit("advantage_normalization", c.advantage_normalization);
   visit("value_hidden", c.value_hidden);
   visit("shared_hidden", c.shared_hidden);

@@ -37,8 +37,7 @@ RolloutUpdate::RolloutUpdate(ActorCriticPolicy& policy, const LearnerConfig& con
                              std::unique_ptr<Optimizer> optimizer, Shards shards)
     : policy_(policy),
       config_(config),
-      coefficients_{.value_coef = static_cast<float>(config.value_coef),
-                    .entropy_coef = static_cast<float>(config.entropy_coef)},
+      coefficients_{.value_coef = static_cast<float>(config.value_coef)},
       optimizer_(optimizer ? std::move(optimizer)
                            : make_optimizer(config, policy.parameters().flat().size())),
       shards_(std::move(shards)),
@@ -49,6 +48,8 @@ UpdateStats RolloutUpdate::run(collect::Rollout& rollout, const UpdateTime& time
   gradient_time_ = {};
   stats.learning_rate =
       scheduled(config_.learning_rate, config_.learning_rate_schedule, time.remaining);
+  coefficients_.entropy_coef = static_cast<float>(
+      scheduled(config_.entropy_coef, config_.entropy_coef_schedule, time.remaining));
   estimate(rollout);
   if (shards_.whole()) {
     rows_of_shards_ = {advantages_.rows};

@@ -160,7 +160,7 @@ class RolloutUpdate {
 
   ActorCriticPolicy& policy_;
   const LearnerConfig config_;
-  const LossCoefficients coefficients_;
+  LossCoefficients coefficients_;
   const std::unique_ptr<Optimizer> optimizer_;
   Shards shards_;
   collect::RunningMoments returns_{0};

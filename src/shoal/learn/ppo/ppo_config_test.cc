@@ -41,6 +41,7 @@ TEST(PpoConfig, AllFieldsSurviveJson) {
   config.pessimistic_value_clip = false;
   config.value_coef = 0.7;
   config.entropy_coef = 0.2;
+  config.entropy_coef_schedule = Schedule::kLinear;
   config.target_kl = 0.01;
   config.recompute_advantages = true;
   config.normalize_returns = true;

@@ -50,9 +50,10 @@ constexpr Preset kPresets[] = {
 
     {"Pong-v5", R"({
       "num_envs": 8, "total_steps": 10000000, "num_steps": 128, "batch_size": 256, "epochs": 4,
-      "learning_rate": 5e-4, "learning_rate_schedule": "linear", "entropy_coef": 0.001,
-      "value_coef": 0.5, "clip_range": 0.1, "sign_reward": true, "policy_hidden": [],
-      "value_hidden": [], "eval_every": 1000000, "final_episodes": 100})"},
+      "learning_rate": 2.5e-4, "learning_rate_schedule": "linear", "entropy_coef": 0.005,
+      "entropy_coef_schedule": "linear", "value_coef": 0.5, "clip_range": 0.1, "sign_reward": true,
+      "policy_hidden": [], "value_hidden": [], "pixel_mean": 0.36, "eval_every": 1000000,
+      "final_episodes": 100})"},
 
     {"tianshou_mujoco", kTianshouMujoco},
     {"HalfCheetah-v5", kTianshouMujoco},
