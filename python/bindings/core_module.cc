@@ -1,4 +1,6 @@
 // shoal._core: the C++ side of the Python package. Importing it imports neither NumPy nor torch.
+#include <unistd.h>
+
 #include "bindings.h"
 #include "shoal/version.h"
 
@@ -6,17 +8,22 @@ namespace nb = nanobind;
 
 namespace {
 
-/// At exit. What a daemon thread holds then is never let go, and no leak of ours: nanobind is not to
-/// tell the user of it. Without such threads it does, which is how tests see a leak.
-void forgive_daemon_threads() {
+pid_t imported_by = -1;
+
+/// At exit. What a daemon thread holds then is never let go, nor in a forked child what threads of
+/// its parent hold, and no leak of ours: nanobind is not to tell the user of it. Otherwise it does,
+/// which is how tests see a leak.
+void forgive_other_threads() {
   PyThreadState* const thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-  if (thread != nullptr && PyThreadState_Next(thread) != nullptr) nb::set_leak_warnings(false);
+  const bool daemons = thread != nullptr && PyThreadState_Next(thread) != nullptr;
+  if (daemons || ::getpid() != imported_by) nb::set_leak_warnings(false);
 }
 
 }  // namespace
 
 NB_MODULE(_core, module) {
   module.doc() = "Shoal's C++ engine. Use it through the shoal package.";
+  imported_by = ::getpid();
   module.attr("version") = shoal::version();
   shoal::python::bind_errors(module);
   shoal::python::bind_ipc(module);
@@ -38,5 +45,5 @@ NB_MODULE(_core, module) {
   shoal::python::bind_trace(module);
   shoal::python::bind_log(module);
   shoal::python::bind_group(module);
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_daemon_threads));
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&forgive_other_threads));
 }

@@ -28,10 +28,15 @@ def test_a_sequence_seeds_each_environment_by_itself(make: Make, seeds: Any) -> 
     assert envs.get_attr("seed") == (None, None, None)
 
 
-def test_a_negative_seed_is_gymnasiums_own_error(make: Make) -> None:
+@pytest.mark.parametrize("seed", [-3, [1, -1], np.int64(-1)])
+def test_a_negative_seed_is_refused_before_anything_is_done(make: Make, seed: Any) -> None:
     envs = make(CounterEnv, 2)
-    with pytest.raises(Exception, match="Seed must be greater or equal to zero"):
-        envs.reset(seed=-3)
+    envs.reset(seed=5)
+    with pytest.raises(ValueError, match="seed takes ints of 0 or more"):
+        envs.reset(seed=seed)
+    assert envs.get_attr("seed") == (5, 6)
+    with pytest.raises(ValueError, match="seed takes ints of 0 or more"):
+        make(CounterEnv, 2, seed=seed)
 
 
 @pytest.mark.parametrize("seed", [[1], [1, 2, 3], ()])

@@ -198,8 +198,10 @@ void AsyncIo::send_reset(nb::handle seeds, nb::handle mask) {
 
 void AsyncIo::reset_async(nb::handle seeds, nb::handle mask) {
   const Seeds all = seeds_of(seeds, mask);
+  call_ = Call::kNone;
   const nb::gil_scoped_release unlocked;
   envs_.reset_async(all.values, all.mask);
+  call_ = Call::kUnderWay;
 }
 
 void AsyncIo::step_async(nb::handle actions) {
@@ -209,11 +211,13 @@ void AsyncIo::step_async(nb::handle actions) {
   stage(actions);
   hand_over_objects();
   spread();
+  call_ = Call::kNone;
   const nb::gil_scoped_release unlocked;
   envs_.step_async();
+  call_ = Call::kUnderWay;
 }
 
-nb::object AsyncIo::recv(std::optional<double> timeout) {
+nb::object AsyncIo::recv(std::optional<double> timeout, std::optional<nb::list> kept) {
   vector::Arrivals arrivals;
   {
     const nb::gil_scoped_release unlocked;
@@ -230,10 +234,13 @@ nb::object AsyncIo::recv(std::optional<double> timeout) {
   has_final_.assign(batch.has_final.begin(), batch.has_final.end());
   fault_.assign(batch.fault.begin(), batch.fault.end());
   env_ids_ = view_of(shm::DType::kI64, last_.env_ids, keeper);
-  return nb::make_tuple(observations_.view_batch(batch.obs, keeper, &objects),
-                        view_of(shm::DType::kF64, batch.reward, keeper),
-                        view_of(shm::DType::kBool, batch.terminated, keeper),
-                        view_of(shm::DType::kBool, batch.truncated, keeper), env_ids_, extra);
+  nb::object result =
+      nb::make_tuple(observations_.view_batch(batch.obs, keeper, &objects),
+                     view_of(shm::DType::kF64, batch.reward, keeper),
+                     view_of(shm::DType::kBool, batch.terminated, keeper),
+                     view_of(shm::DType::kBool, batch.truncated, keeper), env_ids_, extra);
+  if (kept) kept->append(result);
+  return result;
 }
 
 void AsyncIo::discard(std::optional<double> timeout) {
@@ -242,11 +249,21 @@ void AsyncIo::discard(std::optional<double> timeout) {
 }
 
 vector::Batch AsyncIo::wait(std::optional<double> timeout) {
-  {
+  if (call_ == Call::kDone) return last_.batch;
+  try {
     const nb::gil_scoped_release unlocked;
     last_ = {};
     last_.batch = envs_.wait(nanoseconds(timeout));
+  } catch (const TimedOut&) {
+    throw;
+  } catch (const nb::python_error&) {  // of a signal's handler; or an environment's own
+    if (local_stepper(envs_) != nullptr) call_ = Call::kNone;
+    throw;
+  } catch (...) {
+    call_ = Call::kNone;
+    throw;
   }
+  call_ = Call::kDone;
   last_.infos = envs_.home_infos();
   if (observations_.objects() != 0) {
     last_ids_.resize(static_cast<std::size_t>(envs_.num_envs()));

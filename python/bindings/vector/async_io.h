@@ -33,7 +33,7 @@ class AsyncIo {
   /// As BatchIo::reset_async(), but the environments are in flight.
   void send_reset(nanobind::handle seeds, nanobind::handle mask);
   /// (observations, rewards, terminations, truncations, env_ids, Extra).
-  nanobind::object recv(std::optional<double> timeout);
+  nanobind::object recv(std::optional<double> timeout, std::optional<nanobind::list> kept);
   void discard(std::optional<double> timeout);
 
   // The synchronous calls, as BatchIo's; what they return are copies.
@@ -54,6 +54,9 @@ class AsyncIo {
   /// The environments of the rows, int64.
   nanobind::object env_ids() const { return env_ids_; }
 
+  /// As BatchIo's, of a reset or step of all.
+  bool is_under_way() const noexcept { return call_ == Call::kUnderWay; }
+  bool has_call() const noexcept { return call_ != Call::kNone; }
   Readiness& readiness() noexcept { return readiness_; }
   vector::VectorEnv& envs() noexcept { return envs_; }
   /// To be called after a change of environments that live in this process.
@@ -61,6 +64,7 @@ class AsyncIo {
   int traverse(visitproc visit, void* arg) const;
 
  private:
+  enum class Call : std::uint8_t { kNone, kUnderWay, kDone };
   struct Seeds {
     std::vector<std::optional<std::uint64_t>> values;
     std::span<const std::uint8_t> mask;
@@ -95,6 +99,7 @@ class AsyncIo {
   nanobind::object env_ids_;
   nanobind::object all_ids_;
   vector::Arrivals last_;  // without its lease: the arrays have that
+  Call call_ = Call::kNone;
   std::vector<std::uint8_t> has_final_;
   std::vector<std::uint8_t> fault_;
   bool episode_statistics_;

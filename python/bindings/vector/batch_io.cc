@@ -100,8 +100,10 @@ void BatchIo::reset_async(nb::handle seeds, nb::handle mask) {
     selected = {static_cast<const std::uint8_t*>(array_data(mask)),
                 static_cast<std::size_t>(envs_->num_envs())};
   }
+  call_ = Call::kNone;
   const nb::gil_scoped_release unlocked;
   envs_->reset_async(values, selected);
+  call_ = Call::kUnderWay;
 }
 
 void BatchIo::step_async(nb::handle actions) {
@@ -110,8 +112,10 @@ void BatchIo::step_async(nb::handle actions) {
 }
 
 void BatchIo::step_stored() {
+  call_ = Call::kNone;
   const nb::gil_scoped_release unlocked;
   envs_->step_async();
+  call_ = Call::kUnderWay;
 }
 
 void BatchIo::store(nb::handle actions) {
@@ -145,11 +149,21 @@ nb::object BatchIo::step_wait(std::optional<double> timeout) {
 }
 
 vector::Batch BatchIo::wait(std::optional<double> timeout) {
+  if (call_ == Call::kDone) return last_;
   vector::Batch batch;
-  {
+  try {
     const nb::gil_scoped_release unlocked;
     batch = envs_->wait(nanoseconds(timeout));
+  } catch (const TimedOut&) {
+    throw;
+  } catch (const nb::python_error&) {  // of a signal's handler; or an environment's own
+    if (is_local_) call_ = Call::kNone;
+    throw;
+  } catch (...) {
+    call_ = Call::kNone;
+    throw;
   }
+  call_ = Call::kDone;
   if ((observations_.objects() != 0 || exact_) && !is_local_) take_objects();
   return batch;
 }

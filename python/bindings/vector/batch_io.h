@@ -58,6 +58,11 @@ class BatchIo {
     return actions_.fits_batch(actions.ptr(), envs_->num_envs());
   }
   void step_stored();
+  /// Whether a reset or step has begun and not ended.
+  bool is_under_way() const noexcept { return call_ == Call::kUnderWay; }
+  /// The same, or it has ended: another wait returns its result again, for a caller whom a signal
+  /// kept from the first.
+  bool has_call() const noexcept { return call_ != Call::kNone; }
 
   /// (observations, Extra) of the reset under way. Throws TimedOut after `timeout` seconds; it then
   /// is still under way.
@@ -88,6 +93,8 @@ class BatchIo {
   nanobind::object episodes() const;
 
  private:
+  enum class Call : std::uint8_t { kNone, kUnderWay, kDone };
+
   PyStepper* local() const { return is_local_ ? local_stepper(*envs_) : nullptr; }
   vector::Batch wait(std::optional<double> timeout);
   void store(nanobind::handle actions);
@@ -107,6 +114,7 @@ class BatchIo {
   ObjectRows sent_;
   nanobind::list entries_;  // infos that came with objects
   vector::Batch last_;
+  Call call_ = Call::kNone;
   bool is_large_;  // what a batch copies is worth a span
   bool copy_;
   bool exact_;

@@ -74,6 +74,9 @@ nb::object natural_array(PyObject* value, const std::string& expected) {
   nb::object array = nb::steal(PyArray_FromAny(value, nullptr, 0, 0, 0, nullptr));
   if (array) return array;
   nb::python_error error;
+  const bool unfit = error.matches(PyExc_TypeError) || error.matches(PyExc_ValueError) ||
+                     error.matches(PyExc_OverflowError);
+  if (!unfit) throw error;  // Ctrl-C, for one
   throw InvalidArgument(fmt::format("expected {}, got {}, of which NumPy says: {}", expected,
                                     type_name(value), text(error.value())));
 }

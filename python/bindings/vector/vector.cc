@@ -133,13 +133,17 @@ void request_async(VectorEnv& envs, const nb::list& messages) {
   envs.request_async(all);
 }
 
-nb::list request_wait(VectorEnv& envs, std::optional<double> timeout) {
+/// The answers are in `kept`, too, before a signal's handler can run.
+nb::list request_wait(VectorEnv& envs, std::optional<double> timeout,
+                      std::optional<nb::list> kept) {
   std::vector<std::vector<std::byte>> answers;
   {
     const nb::gil_scoped_release unlocked;
     answers = envs.request_wait(nanoseconds(timeout));
   }
-  return to_list(answers);
+  nb::list listed = to_list(answers);
+  if (kept) kept->extend(listed);
+  return listed;
 }
 
 nb::list snapshot(VectorEnv& envs, const std::vector<int>& ids) {
@@ -254,6 +258,8 @@ void bind_batch_io(nb::module_& module) {
       .def_prop_ro("sends_actions", &BatchIo::sends_actions)
       .def("store_actions", in_call(&BatchIo::store_actions), "actions"_a.none())
       .def("step_stored", in_call(&BatchIo::step_stored))
+      .def_prop_ro("is_under_way", &BatchIo::is_under_way)
+      .def_prop_ro("has_call", &BatchIo::has_call)
       .def("fits", &BatchIo::fits, "actions"_a.none())
       .def("reset_wait", in_call(&BatchIo::reset_wait), "timeout"_a.none())
       .def("step_wait", in_call(&BatchIo::step_wait), "timeout"_a.none())
@@ -317,7 +323,7 @@ void bind_vector(nb::module_& module) {
           },
           "worker"_a, "message"_a, "timeout"_a = nb::none())
       .def("request_async", in_call(&request_async), "messages"_a)
-      .def("request_wait", in_call(&request_wait), "timeout"_a = nb::none())
+      .def("request_wait", in_call(&request_wait), "timeout"_a = nb::none(), "kept"_a = nb::none())
       .def("snapshot", in_call(&snapshot), "ids"_a, "The states of these environments, as bytes.")
       .def("restore", in_call(&restore), "ids"_a, "states"_a)
       .def(

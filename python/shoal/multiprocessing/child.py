@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal.multiprocessing import main_names
-from shoal.process import _settings, default_method
+from shoal.process import _attributes, _settings, default_method
 from shoal.process._importing import importing
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
     resource_tracker._resource_tracker._fd = fds[named["tracker"]]  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     _core.ipc.attach(fds[named["heap"]])
     _settings.apply(settings)
+    _attributes.take_over(settings["attributes"])
     _apply(prepared)
     _have_main(prepared["main"])
     current = process.current_process()

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shoal.process._randomness import reseed
+
 if TYPE_CHECKING:
     from shoal.multiprocessing.logging import RelayEnd
 
@@ -25,7 +27,7 @@ class Settings(NamedTuple):
         seed: of `random`, `numpy.random` and, where it is imported, torch; or None.
         cpus: of each worker in turn; empty: any.
         relay: where its output goes; None: where its parent's goes.
-        fresh_randomness: without a seed, `random` and NumPy are seeded by the system.
+        fresh_randomness: without a seed, `random`, NumPy and, where it is imported, torch are seeded by the system.
     """
 
     threads: int | None = None
@@ -47,9 +49,7 @@ class Settings(NamedTuple):
         if self.seed is not None:
             _seed(self.seed, number)
         elif self.fresh_randomness:
-            random.seed()
-            if "numpy.random" in sys.modules:  # which `import numpy` leaves out
-                sys.modules["numpy.random"].seed()
+            reseed()
 
 
 class Prepared:

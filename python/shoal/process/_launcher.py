@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.errors import ForkRefused
-from shoal.process import _settings, _worker
+from shoal.process import _attributes, _settings, _versions, _worker
 from shoal.process._importing import refuse_to_start
 from shoal.process._variables import checked_variables
 from shoal.reprs import never_raises
@@ -70,7 +70,9 @@ class Launcher:
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._is_fork = context == "fork"
         self._is_plain = plain
-        self._baseline = _settings.capture(plain)
+        self._has_zygote = context not in ("fork", "spawn")
+        self._baseline = self._captured()
+        self._modules = _versions.versions(preload)
         self._handle = _core.process.create_launcher(
             method=context,
             interpreter=_interpreter(ahead, plain),
@@ -91,11 +93,25 @@ class Launcher:
 
     def begin(self, preload: Sequence[str]) -> None:
         """What a zygote that was started ahead of time is to import. Once, before start()."""
-        self._baseline = {**_settings.capture(self._is_plain), "environ": self._baseline["environ"]}
+        self._baseline = {**self._captured(), "environ": self._baseline["environ"]}
+        self._modules = _versions.versions(preload)
         self.handle.begin(list(preload), self._bootstrap())
+
+    def _captured(self) -> _settings.Settings:
+        settings = _settings.capture(self._is_plain)
+        if self._has_zygote:  # it serves threads that are confined to a few CPUs, and the others
+            attributes = settings["attributes"]
+            settings["attributes"] = {**attributes, "cpus": attributes["cpus"] | os.sched_getaffinity(os.getpid())}
+        return settings
 
     def _bootstrap(self) -> bytes:
         return pickle.dumps(_settings.encode({**self._baseline, "environ": {}}))
+
+    def is_current(self) -> bool:
+        """Whether its workers would be as this process is: none of the program's modules has changed since it was made, and
+        no more CPUs may be used, which workers cannot tell from those that they are placed on."""
+        cpus = self._baseline["attributes"]["cpus"]
+        return os.sched_getaffinity(0) <= cpus and _versions.is_current(self._modules)
 
     @property
     def handle(self) -> _core.process.Launcher:
@@ -173,7 +189,8 @@ class Launcher:
         if self._is_fork:  # it has everything but the variables that are set and removed for workers
             left_out = filter(_core.process.is_launcher_variable, now["environ"])
             state = now["multiprocessing"] and {**now["multiprocessing"], "tracker": None}  # whose descriptor it has
-            return {"environ": dict.fromkeys(left_out) | self._variables, "multiprocessing": state}
+            variables = dict.fromkeys(left_out) | self._variables
+            return {"environ": variables, "multiprocessing": state, "attributes": now["attributes"]}
         changes = _settings.changes(self._baseline, now, fixed=self._variables)
         if self._is_plain and (own := _settings.own_launcher_variables()):
             changes["environ"] = {**changes.get("environ", {}), **own}
@@ -288,6 +305,10 @@ def launcher(
 ) -> Launcher:
     """The launcher of this process with these options; made on first use and kept, so that its zygote stays warm.
 
+    Another takes its place when this process has got other permissions (users, groups, capabilities) or more CPUs, and when
+    `preload` has a module of the program and one of these was changed or reloaded. Modules of the program are those that
+    lie neither in the standard library nor in site-packages.
+
     Args:
         context: the start method: "auto" (the same as "forkserver"), "fork", "forkserver", "spawn".
         preload: modules that the zygote (or a spawned worker) imports before anything else.
@@ -319,11 +340,17 @@ def launcher(
     }
     kind = _kind(context, options)
     key = (kind, tuple(preload))
-    if key not in _launchers:
-        if early := _ahead.pop(kind, None):
-            early.begin(preload)
-        _launchers[key] = early or Launcher(context, preload=preload, **options)
-    return _launchers[key]
+    kept = _launchers.get(key)
+    if (
+        kept is None or not kept.is_current()
+    ):  # its zygote stays for those that hold it, whose workers may be started anew
+        kept = _ahead.pop(kind, None)
+        if kept is not None and kept.is_current():
+            kept.begin(preload)
+        else:
+            kept = Launcher(context, preload=preload, **options)
+        _launchers[key] = kept
+    return kept
 
 
 def refuse_fork(hazards: Sequence[str], what_forks: str) -> None:
@@ -350,7 +377,13 @@ def _kind(context: str, options: Mapping[str, Any]) -> tuple[Any, ...]:
     """What launchers with the same options have in common, whatever they preload."""
     values = {**options, "env": tuple(sorted((options["env"] or {}).items()))}
     plain = values.setdefault("plain", False)
-    return (context, tuple(_interpreter("", plain)), *sorted(values.items()))
+    permissions = _attributes.permissions()
+    # A zygote with others would do for this process what it may not do itself.
+    for key in [key for key in _launchers if key[0][0] != permissions]:
+        _launchers.pop(key, None)
+    for kind in [kind for kind in _ahead if kind[0] != permissions]:
+        _ahead.pop(kind, None)
+    return (permissions, context, tuple(_interpreter("", plain)), *sorted(values.items()))
 
 
 def close_launchers() -> None:

@@ -46,7 +46,7 @@ def main(ahead: str = "", path: Sequence[str] = ()) -> None:
 def _prepare(program: Program) -> None:
     import pickle
 
-    from shoal.process import _settings, stock
+    from shoal.process import _attributes, _settings, stock
 
     for stream in (sys.stdout, sys.stderr):
         # Pipes: by lines, so that the last lines of a worker that is killed have left it.
@@ -54,6 +54,8 @@ def _prepare(program: Program) -> None:
     settings = pickle.loads(program.bootstrap)
     # The variables are in place since before the interpreter started. Filters come last: modules add their own on import.
     _settings.apply({name: settings[name] for name in ("path", "argv", "folder", "multiprocessing")})
+    if program.zygote:
+        _attributes.take_over_cpus(settings["attributes"])
     import faulthandler
 
     # What every worker needs: cloudpickle, since what it has pickled names it.

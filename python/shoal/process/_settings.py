@@ -1,5 +1,5 @@
-"""What a worker takes over from its parent's interpreter: search path, arguments, folder, warning filters, variables, and
-what multiprocessing's own processes have.
+"""What a worker takes over from its parent's interpreter: search path, arguments, folder, warning filters, variables, what
+multiprocessing's own processes have, and the attributes of its process.
 
 A zygote takes it over once, when it starts. A call carries only what has changed in the parent since then, which is
 mostly nothing.
@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Container
 from typing import Any
 
-from shoal.process import stock
+from shoal.process import _attributes, stock
 
 Settings = dict[str, Any]
 
@@ -29,13 +29,16 @@ def capture(plain: bool = False) -> Settings:
         "filters": list(warnings.filters),
         "environ": dict(os.environ),
         "multiprocessing": None if plain else stock.capture(),
+        "attributes": _attributes.capture(),
     }
 
 
 def changes(before: Settings, now: Settings, fixed: Container[str] = ()) -> Settings:
     """What turns `before` into `now`. Variables become a dict of new values, None for those that are gone; those in
-    `fixed` and those of launchers (torchrun, MPI) are left as they are."""
+    `fixed` and those of launchers (torchrun, MPI) are left as they are. Attributes go along whole: a zygote that was started
+    anew has those of that moment."""
     result = {name: value for name, value in now.items() if name != "environ" and before[name] != value}
+    result["attributes"] = now["attributes"]
     old, new = before["environ"], now["environ"]
     if old != new:
         from shoal import _core

@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.identity import this_worker
-from shoal.process import _settings, stock
+from shoal.process import _attributes, _settings, error_report, stock
 from shoal.process._importing import importing
 from shoal.reprs import never_raises
 
@@ -43,6 +43,7 @@ def run(context: WorkerContext) -> int:
 
     Any other exception goes on to the C++ side, which reports it to the parent.
     """
+    error_report.report_from_here()
     _core.log.to_stderr()
     _tell_stack_when_asked()
     identity = _core.process.receive_welcome(context)
@@ -51,14 +52,18 @@ def run(context: WorkerContext) -> int:
     this_worker.become(identity)
     settings, call = pickle.loads(context.payload)
     _settings.apply(settings)
+    _attributes.take_over(settings["attributes"])  # after the welcome, before which the parent has placed this process
     stock.begin(context.name, context.index)
     with importing(f"{context.name} imported what it is to run"):
         target, arguments = inherited[call] if isinstance(call, int) else pickle.loads(call)
     try:
         target(context, *arguments)
         return 0
-    except SystemExit as exit_request:
-        return _exit_code(exit_request.code)
+    except BaseException as error:
+        error_report.end_forked_child(error)
+        if isinstance(error, SystemExit):
+            return error_report.exit_code(error)
+        raise
     finally:
         _flush()
 
@@ -94,13 +99,3 @@ def run_forked(context: WorkerContext) -> int:
     sys.stdout = open(1, "w", buffering=1, closefd=False, errors="backslashreplace")
     sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")
     return run(context)
-
-
-def _exit_code(value: Any) -> int:
-    """As the interpreter reads SystemExit.code."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value & 0xFF
-    print(value, file=sys.stderr)
-    return 1

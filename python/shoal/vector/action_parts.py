@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.error import AlreadyPendingCallError
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-__all__ = ["batch_of_parts", "checked_ids", "with_part"]
+__all__ = ["batch_of_dicts", "batch_of_parts", "checked_ids", "with_part"]
 
 
 def checked_ids(env_ids: Any, num_envs: int, parts: Mapping[int, Any]) -> list[int]:
@@ -51,6 +51,15 @@ def batch_of_parts(parts: Mapping[int, Any], space: gymnasium.Space[Any]) -> Any
     ordered = [parts[i] for i in range(len(parts))]
     room: Any = create_empty_array(space, len(parts))
     return concatenate(space, ordered, room)
+
+
+def batch_of_dicts(actions: list[Any], space: gymnasium.spaces.Dict) -> Any:
+    """Actions that are one dict an environment as one dict of their values; others as they are, which send() refuses."""
+    if not actions or not all(
+        isinstance(action, Mapping) and space.spaces.keys() == action.keys() for action in actions
+    ):
+        return actions
+    return concatenate(space, actions, create_empty_array(space, len(actions)))
 
 
 def _rows_of(actions: Any, count: int, space: gymnasium.Space[Any]) -> Iterator[Any]:

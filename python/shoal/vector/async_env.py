@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal import _core
 from shoal.vector import infos as info_batches
+from shoal.vector.action_parts import batch_of_dicts
 from shoal.vector.seeding import Seeds
 from shoal.vector.vector_env import VectorEnv
 
@@ -85,6 +86,8 @@ class AsyncVectorEnv(VectorEnv):
         """
         if self._pending is not None or self.closed:
             self._check_idle("send")
+        if isinstance(actions, list) and isinstance(self.single_action_space, gymnasium.spaces.Dict):
+            actions = batch_of_dicts(actions, self.single_action_space)
         self._io.send(actions, env_ids)
 
     def async_reset(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
@@ -102,6 +105,8 @@ class AsyncVectorEnv(VectorEnv):
         self._send_reset_arguments(options, seeds, mask)
         self._io.send_reset(seeds.values, None if mask is None else mask.view(np.uint8))
         self._note_reset(mask)
+        if mask is None:
+            self._received = []
 
     def recv(self, timeout: float | None = None) -> Result:
         """The next `batch_size` results.
@@ -116,27 +121,34 @@ class AsyncVectorEnv(VectorEnv):
         """
         if self._pending is not None or self.closed:
             self._check_idle("recv")
-        result = self._io.recv(self.timeout if timeout is None else timeout)
-        observations, rewards, terminated, truncated, ids, extra = result
+        if not self._received:  # or a signal's handler kept the caller from it
+            self._io.recv(self.timeout if timeout is None else timeout, self._received)
+        observations, rewards, terminated, truncated, ids, extra = self._received[0]
         infos = self._infos(extra, self._batch_rows) if extra else {}
         infos["env_id"] = ids
         infos["_env_id"] = self._has_id
+        self._received = []  # from here to the caller no handler runs
         return observations, rewards, terminated, truncated, infos
 
     def step(self, actions: Any, env_ids: Any = None) -> Result:
         """send() and recv(); without batch_size and cohorts a step of all environments."""
         if self._whole and env_ids is None and not self._engine.in_flight:
+            self._received = []
             return super().step(actions)
+        self._received = []
         self.send(actions, env_ids)
         return self.recv()
 
     def discard(self, timeout: float | None = None) -> None:
         """Waits for all that is in flight and throws it away."""
         self._check_idle("discard")
+        self._received = []
         self._io.discard(self.timeout if timeout is None else timeout)
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.finish_interrupted(options)
+        if "reset_mask" not in (options or {}):
+            self._received = []
         if self._engine.in_flight and "reset_mask" not in (options or {}):
             self._engine.require_open("reset")
             self.discard()

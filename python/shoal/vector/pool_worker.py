@@ -11,6 +11,7 @@ from shoal import _core
 from shoal.identity import this_worker
 from shoal.process import _settings, _worker
 from shoal.process._importing import importing
+from shoal.process._randomness import reseed
 from shoal.vector.preparation import Preparation, become_as_asked
 from shoal.vector.worker import EnvGroup, build_group
 
@@ -19,10 +20,10 @@ __all__ = ["build", "run"]
 
 def run(context: Any, gpus: Sequence[str], nested: bool) -> None:
     """Its life, until the pool closes it; `gpus` and `nested` as in Preparation."""
-    import numpy as np
+    import numpy.random  # noqa: F401  # which is to be seeded, too
 
     become_as_asked(gpus, nested)
-    np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
+    reseed()
     _core.run_pool_worker(context, functools.partial(_open, context))
 
 

@@ -26,7 +26,11 @@ class CheckedSeeds(NamedTuple):
 
 
 def seeds_of(seed: Seeds, num_envs: int) -> CheckedSeeds:
-    """A seed for each environment: `seed + i` for a number, element i for a sequence."""
+    """A seed for each environment: `seed + i` for a number, element i for a sequence.
+
+    Raises:
+        TypeError, ValueError: unless they are ints of 0 or more, one for each environment.
+    """
     if seed is None:
         return CheckedSeeds(None, None)
     if isinstance(seed, int | np.integer):
@@ -42,7 +46,9 @@ def seeds_of(seed: Seeds, num_envs: int) -> CheckedSeeds:
         raise ValueError(
             f"If seeds are passed as a list the length must match num_envs={num_envs} but got length={len(seeds)}."
         )
-    if all(s is None or 0 <= s < _LIMIT for s in seeds):
+    if any(s is not None and s < 0 for s in seeds):
+        raise ValueError(f"seed takes ints of 0 or more, or None for no seed, got {seed!r}")
+    if all(s is None or s < _LIMIT for s in seeds):
         return CheckedSeeds(seeds, None)
     return CheckedSeeds(None, seeds)
 

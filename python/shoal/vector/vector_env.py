@@ -97,9 +97,11 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._first_seed = seed  # of those that were not reset yet
         self._resets: np.ndarray | None = None  # the mask of the reset under way
         self._pending: str | None = None
-        self._interrupted = False  # whether Ctrl-C left the wait for it
+        self._interrupted = False  # whether what a signal's handler raised, as Ctrl-C's does, left it
         self._parts: dict[int, Any] = {}  # actions that wait for the others, by environment
         self._own_answer: Callable[[], list[Any]] | None = None  # to a call under way, where _group gives it
+        self._replies: list[bytes] = []  # of the workers to the call under way, once all are there
+        self._received: list[Any] = []  # a result that recv() has not returned yet
         self._was_reset = False
         self._native_options = False  # whether the engine has some
         self._told_arguments = False  # whether the workers may have some of a reset before
@@ -125,7 +127,9 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         try:
             self.reset_async(seed=seed, options=options)
             return self.reset_wait()
-        except KeyboardInterrupt:
+        except (TimeoutError, AlreadyPendingCallError):
+            raise
+        except BaseException:
             self._interrupted = self._pending is not None
             raise
 
@@ -140,7 +144,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._resets = mask
         try:
             self._io.reset_async(seeds, None if mask is None else mask.view(np.uint8))
-        except KeyboardInterrupt:
+        except BaseException:
             self._keep_if_begun("reset")
             raise
         self._pending = "reset"
@@ -156,7 +160,9 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         try:
             self.step_async(actions)
             return self.step_wait()
-        except KeyboardInterrupt:
+        except (TimeoutError, AlreadyPendingCallError):
+            raise
+        except BaseException:
             self._interrupted = self._pending is not None
             raise
 
@@ -176,7 +182,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                 self._io.step_stored()
             else:
                 self._io.step_async(actions)
-        except KeyboardInterrupt:
+        except BaseException:
             self._keep_if_begun("step")
             raise
         self._pending = "step"
@@ -186,7 +192,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._ask("set_whole_actions", [(list(actions[lo:hi]),) for lo, hi in self._ranges()])
         try:
             self._io.step_stored()
-        except KeyboardInterrupt:
+        except BaseException:
             self._keep_if_begun("step")
             raise
         self._pending = "step"
@@ -284,7 +290,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
 
         timeout = self.timeout if timeout is None else timeout
         end = None if timeout is None else time.monotonic() + timeout
-        while not self.closed and (fd := self._io.watch()) >= 0:
+        while not self.closed and not self._received and (fd := self._io.watch()) >= 0:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 break
@@ -479,17 +485,22 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         return {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
 
     def _keep_if_begun(self, call: str) -> None:
-        """After Ctrl-C, which comes between the beginning of a call and its being known here at times."""
+        """After what a signal's handler raised, which comes between the beginning of a call and its being known here at times."""
         if self._pending is not None or self.closed:
             return
-        self._pending = call
+        begun = self._request_goes_on([]) if call == "call" else self._io.is_under_way
+        if begun:
+            self._pending, self._interrupted = call, True
+
+    def _request_goes_on(self, kept: list[bytes]) -> bool:
+        """Whether the engine has a request under way. The answers go to `kept`, if they are all there by now."""
         try:
-            self._wait_of_pending()(0.0)
+            self._engine.request_wait(0.0, kept)
         except TimeoutError:
-            return
-        except Exception:  # it had not begun; or it failed, which the next call tells
+            return True
+        except Exception:  # there is none; or it failed, which the next call tells
             pass
-        self._pending = None
+        return False
 
     def finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
         """Waits for a call that Ctrl-C has left under way, if there is one, before a reset of all environments, which are told
@@ -503,17 +514,24 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _wait(self, wait: Any, timeout: float | None) -> Any:
         try:
             result = wait(self.timeout if timeout is None else timeout)
-        except (TimeoutError, KeyboardInterrupt) as error:
-            if not self._is_under_way(error):
+        except BaseException as error:
+            if not self._is_left(error):
                 self._pending = None
-            elif isinstance(error, KeyboardInterrupt):
+            elif not isinstance(error, TimeoutError):
                 self._interrupted = True
-            raise
-        except BaseException:
-            self._pending = None
             raise
         self._pending = None
         return result
+
+    def _is_left(self, error: BaseException) -> bool:
+        """Whether the call that `error` left goes on, or has a result that nobody got: a signal's handler may raise anything."""
+        if isinstance(error, TimeoutError | KeyboardInterrupt) and self._is_under_way(error):
+            return True
+        if self._pending == "call":
+            if self._group is not None or self._replies:  # an answer that cannot be read
+                return False
+            return self._request_goes_on(self._replies) or bool(self._replies)
+        return self._io.has_call
 
     def _is_under_way(self, error: BaseException) -> bool:
         """Whether the call that `error` left goes on: not if it is an environment's own."""
@@ -605,24 +623,29 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             )
         else:
             messages = [cloudpickle.dumps((method, own)) for own in arguments]
+            self._replies = []
             try:
                 self._engine.request_async(messages)
-            except KeyboardInterrupt:
-                self._keep_if_begun("call")
-                self._interrupted = self._pending is not None
+            except BaseException:
+                if self._request_goes_on(self._replies) or self._replies:
+                    self._pending, self._interrupted = "call", True
                 raise
         self._pending = "call"
 
     def _answers(self, timeout: float | None) -> tuple[Any, ...]:
         """What the workers answered to _ask_async(), in the order of the environments."""
         if self._own_answer is None:
-            answers = zip(self._engine.request_wait(timeout), self._ranges(), strict=True)
+            if not self._replies:
+                self._engine.request_wait(timeout, self._replies)
+            answers = zip(self._replies, self._ranges(), strict=True)
             # A worker that has been dropped answers nothing.
-            return tuple(
+            values = tuple(
                 value
                 for answer, (lo, hi) in answers
                 for value in (pickle.loads(answer) if answer else [None] * (hi - lo))
             )
+            self._replies = []
+            return values
         ask, self._own_answer = self._own_answer, None
         try:
             return tuple(ask())

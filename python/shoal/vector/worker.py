@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 import shoal.identity
 from shoal import _core
 from shoal.process._importing import importing
+from shoal.process._randomness import reseed
 from shoal.vector import infos
 from shoal.vector.preparation import Preparation
 from shoal.vector.snapshots import Keeper, kind_of
@@ -376,9 +377,9 @@ def run(
         exact: hands final observations on as the environments returned them.
         kind: of the group, which a caller of its own kind asks more of.
     """
-    import numpy as np
+    import numpy.random  # noqa: F401  # which is to be seeded, too
 
-    np.random.seed()  # workers forked from one process would all draw the same numbers from NumPy's global generator
+    reseed()
 
     def build(_: bytes, first: int) -> tuple[list[Any], EnvGroup, bool, bool]:
         group = build_group(context, first, packed, preparation, episode_options, same_observations, kind)

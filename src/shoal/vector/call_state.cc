@@ -47,7 +47,7 @@ void CallState::require_idle(const char* what) const {
   require_open(what);
   if (call_ != Call::kNone) {
     throw InvalidState(
-        fmt::format("{}: a {} is still under way; wait() for it first", what, name_of(call_)));
+        fmt::format("{}: a {} is still under way; wait for it first", what, name_of(call_)));
   }
 }
 

@@ -80,9 +80,10 @@ void InFlight::require_sendable(std::span<const std::int64_t> ids) const {
   }
   if (!busy.empty()) {
     throw AlreadyInFlight(fmt::format(
-        "send: {} {} in flight already; recv() until it is back, then send it again. Nothing was "
+        "send: {} {} in flight already; recv() until {} back, then send again. Nothing was "
         "sent",
-        describe_envs(busy), busy.size() == 1 ? "is" : "are"));
+        describe_envs(busy), busy.size() == 1 ? "is" : "are",
+        busy.size() == 1 ? "it is" : "they are"));
   }
   if (!fresh.empty()) {
     throw NotReset(fmt::format(

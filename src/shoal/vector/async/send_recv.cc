@@ -21,9 +21,10 @@ void VectorEnv::send(std::span<const std::int64_t> env_ids) {
   }
   if (!busy.empty()) {
     throw AlreadyInFlight(fmt::format(
-        "send: {} {} in flight already; recv() until it is back, then send it again. Nothing was "
+        "send: {} {} in flight already; recv() until {} back, then send again. Nothing was "
         "sent",
-        describe_envs(busy), busy.size() == 1 ? "is" : "are"));
+        describe_envs(busy), busy.size() == 1 ? "is" : "are",
+        busy.size() == 1 ? "it is" : "they are"));
   }
   // The step begins with the last of them, and is refused before anything is noted.
   if (sent_count_ + env_ids.size() == n) {

@@ -49,8 +49,9 @@ KillReason KillReason::hang(int env, int first_env, int num_envs, bool in_reset,
                             std::chrono::milliseconds limit) {
   const char* const call = in_reset ? "reset" : "step";
   const std::string who =
-      env >= 0 ? fmt::format("environment {}", env)
-               : fmt::format("one of environments {} to {}", first_env, first_env + num_envs - 1);
+      env >= 0 || num_envs == 1
+          ? fmt::format("environment {}", env >= 0 ? env : first_env)
+          : fmt::format("one of environments {} to {}", first_env, first_env + num_envs - 1);
   return {.kind = FaultKind::kHang,
           .env = env,
           .message = fmt::format("{} did not finish its {} within {:g} s ({}_timeout)", who, call,

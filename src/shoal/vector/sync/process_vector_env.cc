@@ -244,9 +244,10 @@ void ProcessVectorEnv::throw_timed_out() {
     const int env = mark_of(worker).env;
     if (env != EnvMarker::kNone) late += fmt::format(" in environment {}", env);
   }
-  throw TimedOut(fmt::format(
-      "the {} did not end in time; still at it: {}. It stays under way: wait() again, or close()",
-      state_.call() == CallState::Call::kStep ? "step" : "reset", late));
+  throw TimedOut(
+      fmt::format("the {} did not end in time; still at it: {}. It stays under way: wait for it "
+                  "again, or close()",
+                  state_.call() == CallState::Call::kStep ? "step" : "reset", late));
 }
 
 Batch ProcessVectorEnv::collect() {

@@ -130,7 +130,7 @@ void ProcessVectorEnv::await_any_row(const Patience& patience) {
 void ProcessVectorEnv::pause(const Patience& patience) {
   if (patience.check) patience.check();
   if (patience.over()) {
-    throw TimedOut("no environment has come back in time; wait() again, or close()");
+    throw TimedOut("no environment has come back in time; wait for one again, or close()");
   }
   os::Deadline until = std::min(patience.deadline, os::deadline_after(kAwaySlice));
   for (int row = 0; row < rows_.num_envs; ++row) {
