@@ -256,7 +256,7 @@ PROOF: dict[str, dict[str, str]] = {
     },
     "serve.ServiceModel.pin": {"version": "test_serve_weights::test_a_pinned_version_stays"},
     "serve.ServiceModel.gather": {
-        "replies": "test_serve::test_submit_and_gather",
+        "replies": "test_serve_replies::test_submit_and_gather",
         "timeout": f"{OWN}::test_a_service_is_waited_for_as_long_as_is_said",
     },
     "serve.Reply.result": {"timeout": f"{OWN}::test_a_service_is_waited_for_as_long_as_is_said"},
@@ -802,7 +802,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "plot": ("test_cli", "test_cli_train"),
     "envs": ("test_cli", "test_examples_cpp"),
     "doctor": ("test_doctor",),
-    "stat": ("test_serve_observing", "test_stat"),
+    "stat": ("test_serve_observing", "test_stat", "test_stat_runs"),
     "bench": ("test_bench", "test_bench_learning", "test_cli", OWN, "test_trace"),
     "test": ("test_cli", "test_test_all", OWN),
     "lint": ("test_cli_lint",),
