@@ -59,7 +59,8 @@ def batch_of_dicts(actions: list[Any], space: gymnasium.spaces.Dict) -> Any:
         isinstance(action, Mapping) and space.spaces.keys() == action.keys() for action in actions
     ):
         return actions
-    return concatenate(space, actions, create_empty_array(space, len(actions)))
+    room: Any = create_empty_array(space, len(actions))
+    return concatenate(space, actions, room)
 
 
 def _rows_of(actions: Any, count: int, space: gymnasium.Space[Any]) -> Iterator[Any]:
