@@ -52,6 +52,7 @@ AsyncIo::AsyncIo(const std::shared_ptr<vector::VectorEnv>& envs, nb::handle obse
       envs_(async_env(*envs)),
       observations_(observation_space),
       actions_(action_space),
+      call_(local_stepper(envs_) != nullptr),
       episode_statistics_(episode_statistics) {
   ensure_numpy();
   const std::int64_t n = envs_.num_envs();
@@ -198,10 +199,7 @@ void AsyncIo::send_reset(nb::handle seeds, nb::handle mask) {
 
 void AsyncIo::reset_async(nb::handle seeds, nb::handle mask) {
   const Seeds all = seeds_of(seeds, mask);
-  call_ = Call::kNone;
-  const nb::gil_scoped_release unlocked;
-  envs_.reset_async(all.values, all.mask);
-  call_ = Call::kUnderWay;
+  call_.begin([&] { envs_.reset_async(all.values, all.mask); });
 }
 
 void AsyncIo::step_async(nb::handle actions) {
@@ -211,10 +209,7 @@ void AsyncIo::step_async(nb::handle actions) {
   stage(actions);
   hand_over_objects();
   spread();
-  call_ = Call::kNone;
-  const nb::gil_scoped_release unlocked;
-  envs_.step_async();
-  call_ = Call::kUnderWay;
+  call_.begin([&] { envs_.step_async(); });
 }
 
 nb::object AsyncIo::recv(std::optional<double> timeout, std::optional<nb::list> kept) {
@@ -249,21 +244,11 @@ void AsyncIo::discard(std::optional<double> timeout) {
 }
 
 vector::Batch AsyncIo::wait(std::optional<double> timeout) {
-  if (call_ == Call::kDone) return last_.batch;
-  try {
-    const nb::gil_scoped_release unlocked;
+  if (call_.is_kept()) return last_.batch;
+  call_.end([&] {
     last_ = {};
     last_.batch = envs_.wait(nanoseconds(timeout));
-  } catch (const TimedOut&) {
-    throw;
-  } catch (const nb::python_error&) {  // of a signal's handler; or an environment's own
-    if (local_stepper(envs_) != nullptr) call_ = Call::kNone;
-    throw;
-  } catch (...) {
-    call_ = Call::kNone;
-    throw;
-  }
-  call_ = Call::kDone;
+  });
   last_.infos = envs_.home_infos();
   if (observations_.objects() != 0) {
     last_ids_.resize(static_cast<std::size_t>(envs_.num_envs()));
@@ -273,6 +258,7 @@ vector::Batch AsyncIo::wait(std::optional<double> timeout) {
   env_ids_ = all_ids_;
   has_final_.assign(last_.batch.has_final.begin(), last_.batch.has_final.end());
   fault_.assign(last_.batch.fault.begin(), last_.batch.fault.end());
+  call_.keep();
   return last_.batch;
 }
 

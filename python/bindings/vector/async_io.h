@@ -13,6 +13,7 @@
 #include "shoal/vector/async/async_vector_env.h"
 #include "vector/copy_plan.h"
 #include "vector/readiness.h"
+#include "vector/waited_call.h"
 
 namespace shoal::python {
 
@@ -54,9 +55,8 @@ class AsyncIo {
   /// The environments of the rows, int64.
   nanobind::object env_ids() const { return env_ids_; }
 
-  /// As BatchIo's, of a reset or step of all.
-  bool is_under_way() const noexcept { return call_ == Call::kUnderWay; }
-  bool has_call() const noexcept { return call_ != Call::kNone; }
+  /// As BatchIo's, of all environments.
+  const WaitedCall& call() const noexcept { return call_; }
   Readiness& readiness() noexcept { return readiness_; }
   vector::VectorEnv& envs() noexcept { return envs_; }
   /// To be called after a change of environments that live in this process.
@@ -64,7 +64,6 @@ class AsyncIo {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  enum class Call : std::uint8_t { kNone, kUnderWay, kDone };
   struct Seeds {
     std::vector<std::optional<std::uint64_t>> values;
     std::span<const std::uint8_t> mask;
@@ -99,7 +98,7 @@ class AsyncIo {
   nanobind::object env_ids_;
   nanobind::object all_ids_;
   vector::Arrivals last_;  // without its lease: the arrays have that
-  Call call_ = Call::kNone;
+  WaitedCall call_;
   std::vector<std::uint8_t> has_final_;
   std::vector<std::uint8_t> fault_;
   bool episode_statistics_;

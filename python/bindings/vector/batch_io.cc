@@ -76,6 +76,7 @@ BatchIo::BatchIo(std::shared_ptr<vector::VectorEnv> envs, nb::handle observation
       is_local_(local_stepper(*envs_) != nullptr),
       observations_(observation_space),
       actions_(action_space),
+      call_(is_local_),
       is_large_(observations_.objects() + actions_.objects() != 0 ||
                 bytes_of(*envs_) >= kLargeBytes),
       copy_(copy),
@@ -100,10 +101,7 @@ void BatchIo::reset_async(nb::handle seeds, nb::handle mask) {
     selected = {static_cast<const std::uint8_t*>(array_data(mask)),
                 static_cast<std::size_t>(envs_->num_envs())};
   }
-  call_ = Call::kNone;
-  const nb::gil_scoped_release unlocked;
-  envs_->reset_async(values, selected);
-  call_ = Call::kUnderWay;
+  call_.begin([&] { envs_->reset_async(values, selected); });
 }
 
 void BatchIo::step_async(nb::handle actions) {
@@ -112,10 +110,7 @@ void BatchIo::step_async(nb::handle actions) {
 }
 
 void BatchIo::step_stored() {
-  call_ = Call::kNone;
-  const nb::gil_scoped_release unlocked;
-  envs_->step_async();
-  call_ = Call::kUnderWay;
+  call_.begin([&] { envs_->step_async(); });
 }
 
 void BatchIo::store(nb::handle actions) {
@@ -149,22 +144,11 @@ nb::object BatchIo::step_wait(std::optional<double> timeout) {
 }
 
 vector::Batch BatchIo::wait(std::optional<double> timeout) {
-  if (call_ == Call::kDone) return last_;
+  if (call_.is_kept()) return last_;
   vector::Batch batch;
-  try {
-    const nb::gil_scoped_release unlocked;
-    batch = envs_->wait(nanoseconds(timeout));
-  } catch (const TimedOut&) {
-    throw;
-  } catch (const nb::python_error&) {  // of a signal's handler; or an environment's own
-    if (is_local_) call_ = Call::kNone;
-    throw;
-  } catch (...) {
-    call_ = Call::kNone;
-    throw;
-  }
-  call_ = Call::kDone;
+  call_.end([&] { batch = envs_->wait(nanoseconds(timeout)); });
   if ((observations_.objects() != 0 || exact_) && !is_local_) take_objects();
+  call_.keep();
   return batch;
 }
 

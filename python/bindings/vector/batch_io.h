@@ -14,6 +14,7 @@
 #include "vector/copy_plan.h"
 #include "vector/py_stepper.h"
 #include "vector/readiness.h"
+#include "vector/waited_call.h"
 
 namespace shoal::python {
 
@@ -58,11 +59,8 @@ class BatchIo {
     return actions_.fits_batch(actions.ptr(), envs_->num_envs());
   }
   void step_stored();
-  /// Whether a reset or step has begun and not ended.
-  bool is_under_way() const noexcept { return call_ == Call::kUnderWay; }
-  /// The same, or it has ended: another wait returns its result again, for a caller whom a signal
-  /// kept from the first.
-  bool has_call() const noexcept { return call_ != Call::kNone; }
+  /// The reset or step that was begun last.
+  const WaitedCall& call() const noexcept { return call_; }
 
   /// (observations, Extra) of the reset under way. Throws TimedOut after `timeout` seconds; it then
   /// is still under way.
@@ -93,8 +91,6 @@ class BatchIo {
   nanobind::object episodes() const;
 
  private:
-  enum class Call : std::uint8_t { kNone, kUnderWay, kDone };
-
   PyStepper* local() const { return is_local_ ? local_stepper(*envs_) : nullptr; }
   vector::Batch wait(std::optional<double> timeout);
   void store(nanobind::handle actions);
@@ -114,7 +110,7 @@ class BatchIo {
   ObjectRows sent_;
   nanobind::list entries_;  // infos that came with objects
   vector::Batch last_;
-  Call call_ = Call::kNone;
+  WaitedCall call_;
   bool is_large_;  // what a batch copies is worth a span
   bool copy_;
   bool exact_;

@@ -14,6 +14,7 @@ from shoal import _core
 from shoal.errors import ForkRefused
 from shoal.process import _attributes, _settings, _versions, _worker
 from shoal.process._importing import refuse_to_start
+from shoal.process._streams import flush_standard_streams
 from shoal.process._variables import checked_variables
 from shoal.reprs import never_raises
 
@@ -211,16 +212,9 @@ def _interpreter(ahead: str, plain: bool) -> list[str]:
         )
     package_folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = f"import sys; sys.path.insert(0, {package_folder!r}); from shoal.process._program import main; "
-    code += f"main({ahead!r}, {_settings.capture(plain=True)['path']!r})" if ahead else "main()"
+    code += f"main({ahead!r}, {_settings.search_path()!r})" if ahead else "main()"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
     return [executable, *flags, "-c", code]
-
-
-def flush_standard_streams() -> None:
-    """So that a forked child does not write once more what this process has not written yet."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:
-            stream.flush()
 
 
 _launchers: dict[tuple[Any, ...], Launcher] = {}
@@ -339,18 +333,19 @@ def launcher(
         "plain": plain,
     }
     kind = _kind(context, options)
+    _forget_other_permissions(kind)
     key = (kind, tuple(preload))
     kept = _launchers.get(key)
-    if (
-        kept is None or not kept.is_current()
-    ):  # its zygote stays for those that hold it, whose workers may be started anew
-        kept = _ahead.pop(kind, None)
-        if kept is not None and kept.is_current():
-            kept.begin(preload)
-        else:
-            kept = Launcher(context, preload=preload, **options)
-        _launchers[key] = kept
-    return kept
+    if kept is not None and kept.is_current():
+        return kept
+    # The zygote of one that is not stays for those that hold it, whose workers may be started anew.
+    made = _ahead.pop(kind, None)
+    if made is not None and made.is_current():
+        made.begin(preload)
+    else:
+        made = Launcher(context, preload=preload, **options)
+    _launchers[key] = made
+    return made
 
 
 def refuse_fork(hazards: Sequence[str], what_forks: str) -> None:
@@ -369,6 +364,7 @@ def start_ahead(context: str, ahead: str, **options: Any) -> None:
     """
     _forget_inherited_launchers()
     kind = _kind(context, options)
+    _forget_other_permissions(kind)
     if context in ("auto", "forkserver") and kind not in _ahead and all(kind != other for other, _ in _launchers):
         _ahead[kind] = Launcher(context, ahead=ahead, **options)
 
@@ -377,13 +373,15 @@ def _kind(context: str, options: Mapping[str, Any]) -> tuple[Any, ...]:
     """What launchers with the same options have in common, whatever they preload."""
     values = {**options, "env": tuple(sorted((options["env"] or {}).items()))}
     plain = values.setdefault("plain", False)
-    permissions = _attributes.permissions()
-    # A zygote with others would do for this process what it may not do itself.
-    for key in [key for key in _launchers if key[0][0] != permissions]:
+    return (_attributes.permissions(), context, tuple(_interpreter("", plain)), *sorted(values.items()))
+
+
+def _forget_other_permissions(kind: tuple[Any, ...]) -> None:
+    """A zygote with others than those of `kind`, which are this process's, would do for it what it may not do itself."""
+    for key in [key for key in _launchers if key[0][0] != kind[0]]:
         _launchers.pop(key, None)
-    for kind in [kind for kind in _ahead if kind[0] != permissions]:
-        _ahead.pop(kind, None)
-    return (permissions, context, tuple(_interpreter("", plain)), *sorted(values.items()))
+    for early in [early for early in _ahead if early[0] != kind[0]]:
+        _ahead.pop(early, None)
 
 
 def close_launchers() -> None:

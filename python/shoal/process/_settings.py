@@ -23,7 +23,7 @@ Settings = dict[str, Any]
 def capture(plain: bool = False) -> Settings:
     """Of this process, now; `plain`: for processes that take over multiprocessing's part by themselves."""
     return {
-        "path": [os.path.abspath(entry) for entry in sys.path],  # "" is the folder of this moment
+        "path": search_path(),
         "argv": [str(argument) for argument in sys.argv],
         "folder": _folder(),
         "filters": list(warnings.filters),
@@ -31,6 +31,11 @@ def capture(plain: bool = False) -> Settings:
         "multiprocessing": None if plain else stock.capture(),
         "attributes": _attributes.capture(),
     }
+
+
+def search_path() -> list[str]:
+    """Where modules are found."""
+    return [os.path.abspath(entry) for entry in sys.path]  # "" is the folder of this moment
 
 
 def changes(before: Settings, now: Settings, fixed: Container[str] = ()) -> Settings:

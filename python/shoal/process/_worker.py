@@ -9,8 +9,9 @@ from typing import Any
 
 from shoal import _core
 from shoal.identity import this_worker
-from shoal.process import _attributes, _settings, error_report, stock
+from shoal.process import _attributes, _forked_child, _settings, stock
 from shoal.process._importing import importing
+from shoal.process._streams import flush_standard_streams
 from shoal.reprs import never_raises
 
 WorkerContext = _core.process.WorkerContext
@@ -43,7 +44,7 @@ def run(context: WorkerContext) -> int:
 
     Any other exception goes on to the C++ side, which reports it to the parent.
     """
-    error_report.report_from_here()
+    _forked_child.report_from_here()
     _core.log.to_stderr()
     _tell_stack_when_asked()
     identity = _core.process.receive_welcome(context)
@@ -60,24 +61,18 @@ def run(context: WorkerContext) -> int:
         target(context, *arguments)
         return 0
     except BaseException as error:
-        error_report.end_forked_child(error)
+        _forked_child.end_forked_child(error)
         if isinstance(error, SystemExit):
-            return error_report.exit_code(error)
+            return _forked_child.exit_code(error)
         raise
     finally:
-        _flush()
+        flush_standard_streams()
 
 
 def finish() -> None:
     """After run(), when the parent knows how it ended: what multiprocessing has left to do may wait for others."""
     stock.end()
-    _flush()
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:
-            stream.flush()
+    flush_standard_streams()
 
 
 def _tell_stack_when_asked() -> None:

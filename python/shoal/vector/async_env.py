@@ -132,10 +132,9 @@ class AsyncVectorEnv(VectorEnv):
 
     def step(self, actions: Any, env_ids: Any = None) -> Result:
         """send() and recv(); without batch_size and cohorts a step of all environments."""
-        if self._whole and env_ids is None and not self._engine.in_flight:
-            self._received = []
-            return super().step(actions)
         self._received = []
+        if self._whole and env_ids is None and not self._engine.in_flight:
+            return super().step(actions)
         self.send(actions, env_ids)
         return self.recv()
 
@@ -149,9 +148,9 @@ class AsyncVectorEnv(VectorEnv):
         self.finish_interrupted(options)
         if "reset_mask" not in (options or {}):
             self._received = []
-        if self._engine.in_flight and "reset_mask" not in (options or {}):
-            self._engine.require_open("reset")
-            self.discard()
+            if self._engine.in_flight:
+                self._engine.require_open("reset")
+                self.discard()
         observations, infos = super().reset(seed=seed, options=options)
         if not self._whole:
             infos["env_id"] = self.env_ids

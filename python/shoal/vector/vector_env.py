@@ -488,19 +488,18 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         """After what a signal's handler raised, which comes between the beginning of a call and its being known here at times."""
         if self._pending is not None or self.closed:
             return
-        begun = self._request_goes_on([]) if call == "call" else self._io.is_under_way
-        if begun:
+        if self._has_request() if call == "call" else self._io.is_under_way:
             self._pending, self._interrupted = call, True
 
-    def _request_goes_on(self, kept: list[bytes]) -> bool:
-        """Whether the engine has a request under way. The answers go to `kept`, if they are all there by now."""
+    def _has_request(self) -> bool:
+        """Whether workers are still asked, or have answered: _answers() returns it."""
         try:
-            self._engine.request_wait(0.0, kept)
+            self._engine.request_wait(0.0, self._replies)
         except TimeoutError:
             return True
         except Exception:  # there is none; or it failed, which the next call tells
             pass
-        return False
+        return bool(self._replies)
 
     def finish_interrupted(self, options: dict[str, Any] | None = None) -> None:
         """Waits for a call that Ctrl-C has left under way, if there is one, before a reset of all environments, which are told
@@ -530,7 +529,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         if self._pending == "call":
             if self._group is not None or self._replies:  # an answer that cannot be read
                 return False
-            return self._request_goes_on(self._replies) or bool(self._replies)
+            return self._has_request()
         return self._io.has_call
 
     def _is_under_way(self, error: BaseException) -> bool:
@@ -627,8 +626,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             try:
                 self._engine.request_async(messages)
             except BaseException:
-                if self._request_goes_on(self._replies) or self._replies:
-                    self._pending, self._interrupted = "call", True
+                self._keep_if_begun("call")
                 raise
         self._pending = "call"
 

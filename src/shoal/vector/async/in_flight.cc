@@ -31,6 +31,14 @@ std::string describe_envs(std::span<const std::int64_t> ids) {
   return enumerate(names);
 }
 
+void refuse_busy(std::span<const std::int64_t> busy) {
+  if (busy.empty()) return;
+  const bool one = busy.size() == 1;
+  throw AlreadyInFlight(fmt::format(
+      "send: {} {} in flight already; recv() until {} back, then send again. Nothing was sent",
+      describe_envs(busy), one ? "is" : "are", one ? "it is" : "they are"));
+}
+
 void check_env_ids(const char* call, std::span<const std::int64_t> ids,
                    std::span<std::uint8_t> seen) {
   const auto num_envs = static_cast<std::int64_t>(seen.size());
@@ -78,13 +86,7 @@ void InFlight::require_sendable(std::span<const std::int64_t> ids) const {
     if (env.in_flight) busy.push_back(id);
     if (!env.was_reset) fresh.push_back(id);
   }
-  if (!busy.empty()) {
-    throw AlreadyInFlight(fmt::format(
-        "send: {} {} in flight already; recv() until {} back, then send again. Nothing was "
-        "sent",
-        describe_envs(busy), busy.size() == 1 ? "is" : "are",
-        busy.size() == 1 ? "it is" : "they are"));
-  }
+  refuse_busy(busy);
   if (!fresh.empty()) {
     throw NotReset(fmt::format(
         "send: {} {} not been reset yet; call reset() or async_reset() first. Nothing was sent",

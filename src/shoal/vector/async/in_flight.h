@@ -14,6 +14,9 @@ namespace shoal::vector {
 /// "environment 3", "environments 1, 2 and 7", "environments 0, 1, 2, 3, 4, 5, 6, 7 and 56 more".
 std::string describe_envs(std::span<const std::int64_t> ids);
 
+/// Throws AlreadyInFlight, which names them, where `busy` has any.
+void refuse_busy(std::span<const std::int64_t> busy);
+
 /// Throws InvalidArgument for an id outside [0, num_envs) and for one that is there twice.
 /// `seen` has num_envs elements, all 0, and is so again afterwards.
 void check_env_ids(const char* call, std::span<const std::int64_t> ids,

@@ -19,13 +19,7 @@ void VectorEnv::send(std::span<const std::int64_t> env_ids) {
   for (const std::int64_t id : env_ids) {
     if (sent_[static_cast<std::size_t>(id)] != 0) busy.push_back(id);
   }
-  if (!busy.empty()) {
-    throw AlreadyInFlight(fmt::format(
-        "send: {} {} in flight already; recv() until {} back, then send again. Nothing was "
-        "sent",
-        describe_envs(busy), busy.size() == 1 ? "is" : "are",
-        busy.size() == 1 ? "it is" : "they are"));
-  }
+  refuse_busy(busy);
   // The step begins with the last of them, and is refused before anything is noted.
   if (sent_count_ + env_ids.size() == n) {
     step_async();
