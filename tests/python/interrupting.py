@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +33,22 @@ def interrupted_once_there(file: Path) -> Iterator[None]:
     finally:
         left.set()
         thread.join()
+
+
+class Interrupted:
+    """Of an object, whose method `name` has its effect, and then Ctrl-C comes, once."""
+
+    def __init__(self, of: Any, name: str) -> None:
+        self._of, self._name = of, name
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._of, name)
+        if name != self._name:
+            return method
+
+        def interrupted(*args: Any) -> Any:
+            self._name = ""
+            method(*args)
+            raise KeyboardInterrupt
+
+        return interrupted

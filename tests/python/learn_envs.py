@@ -11,6 +11,20 @@ import numpy as np
 from gymnasium import spaces
 
 
+class Endless(gymnasium.Env):
+    """An episode that never ends."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return self.np_random.normal(size=3).astype(np.float32), float(-np.abs(action).sum()), False, False, {}
+
+
 class Drift(gymnasium.Env):
     """A point that drifts with the environment's own random numbers; episodes of about 15 steps."""
 

@@ -399,7 +399,10 @@ def test_more_than_the_hard_limit_of_memory_is_a_fault(make: Make, shared: bool)
         rows = play(envs, {0: 0, 1: 1})
         assert rows[0]["fault"] is None
     fault = rows[1]["fault"]
-    assert fault.kind == "memory" and "and memory_hard_limit is 500.0 MiB; its worker was killed" in fault.message
+    assert (
+        fault.kind == "memory"
+        and "and memory_hard_limit is 500.0 MiB (by default twice memory_limit); its worker was killed" in fault.message
+    )
     while not live(rows):
         rows = play(envs, {0: 0, 1: 0})
     assert envs.health()[1]["restarts"] == 1

@@ -156,9 +156,15 @@ def test_a_run_that_begins_in_the_folder_of_a_killed_one_has_its_own_events_alon
 
 def test_a_run_on_no_id_is_resumed_on_one_that_is_named(shoal, tmp_path):
     learn.train(
-        learn_envs.Drift, run_dir="run", total_steps=64, num_envs=2, num_steps=16, num_workers=0, pause_at_step=32
+        lambda: learn_envs.Drift(),
+        run_dir="run",
+        total_steps=64,
+        num_envs=2,
+        num_steps=16,
+        num_workers=0,
+        pause_at_step=32,
     )
-    named = "trained on Drift, which is not an id: name one,  shoal train MODULE:ID --resume run\n"
+    named = "neither an id nor found by an import path: name an id,  shoal train MODULE:ID --resume run\n"
     assert_one_line(shoal("train", "--resume", "run"), 2, named)
     (tmp_path / "drift_task.py").write_text(
         "import gymnasium, learn_envs\ngymnasium.register('Drift-v0', learn_envs.Drift)\n"
@@ -169,6 +175,20 @@ def test_a_run_on_no_id_is_resumed_on_one_that_is_named(shoal, tmp_path):
     shutil.rmtree("run/checkpoints/last")
     resumed = shoal("train", "drift_task:Drift", "--resume", "run")
     assert_one_line(resumed, 2, "start it anew", "shoal train drift_task:Drift-v0 --run-dir run")
+
+
+def test_a_run_on_a_class_finds_it_again(shoal):
+    learn.train(
+        learn_envs.Drift, run_dir="run", total_steps=64, num_envs=2, num_steps=16, num_workers=0, pause_at_step=32
+    )
+    resumed = shoal("train", "--resume", "run", "--num-workers", "0", "--json", "-q")
+    assert resumed[0] == 0, resumed[2]
+    assert json.loads(resumed[1])["steps"] == 64
+    code, told, _ = shoal("eval", "run", "--episodes", "2", "--num-workers", "0")
+    assert code == 0 and told.startswith("Drift: mean return")
+    assert_one_line(shoal("eval", "run", "--gif", "a.gif"), 2, "--gif draws what has one: give it by --env\n")
+    shutil.rmtree("run/checkpoints")
+    assert_one_line(shoal("train", "--resume", "run"), 2, "start it anew, in Python, with the arguments that it had\n")
 
 
 def test_resume_takes_its_environment_as_a_new_run_does(shoal):

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
 import shoal
-from interrupting import interrupted_once_there
+from interrupting import Interrupted, interrupted_once_there
 from sample_envs import TOLD_OF_DEATH, CounterEnv, FaultyEnv, GatedEnv, MortalEnv, SpaceEnv, TellingGatedEnv
 from shoal.compat.sb3 import SubprocVecEnv
 
@@ -450,3 +450,16 @@ def test_a_daemonic_process_may_have_one() -> None:
     process.start()
     assert answers.get(timeout=90) == [0.0, 1.0]
     process.join(30)
+
+
+@pytest.mark.parametrize("begin", ["request_async", "request_wait"])
+def test_ctrl_c_as_the_answers_come_leaves_the_environments_whole(begin: str) -> None:
+    envs = SubprocVecEnv([CounterEnv] * 2, num_workers=2)
+    engine: Any = envs._envs._engine
+    envs._envs._engine = Interrupted(engine, begin)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        envs.get_attr("action_space")
+    assert envs.get_attr("action_space", [1]) == [CounterEnv().action_space]
+    envs.reset()
+    assert envs.step([envs.action_space.sample()] * 2)[1].shape == (2,)
+    envs.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,10 @@ ALGORITHMS = [
     ("ppo", {**ON_POLICY, "activation": "relu", "batch_size": 16}),
     ("ppo", {**ON_POLICY, "batch_size": 16, "normalize_obs": True}),
     ("a2c", {**ON_POLICY, "activation": "relu"}),
+    ("a3c", {**ON_POLICY, "preset": "default", "num_envs": 1}),
+    ("impala", {**ON_POLICY, "preset": "default", "deterministic": True}),
+    ("appo", {**ON_POLICY, "preset": "default", "deterministic": True, "normalize_obs": True}),
+    ("recurrent_ppo", {**ON_POLICY, "lstm_size": 8}),
     ("dqn", OFF_POLICY),
     ("dqn", {**OFF_POLICY, "prioritized": True, "buffer_size": 40, "normalize_obs": True}),
     ("sac", {**OFF_POLICY, "value_hidden": [16], "learning_starts": 200, "normalize_obs": True}),
@@ -78,7 +83,10 @@ def test_an_observation_that_is_no_number_ends_the_run_and_no_checkpoint_has_it(
 ) -> None:
     env_kwargs = {"discrete": algorithm != "sac", **spoilt}
     given = {"run_dir": tmp_path, "env_kwargs": env_kwargs, "save_every_seconds": 0, **options}
-    with pytest.raises(shoal.Error, match=r"training diverged: .*last is from before|not finite.*No checkpoint has it"):
+    with pytest.raises(
+        shoal.Error,
+        match=f"environment 0 gave an observation that is not finite: .*element 0 is {spoilt['observation']}",
+    ):
         shoal.learn.train(Spoilt, algorithm, **given)
     assert json.loads((tmp_path / "result.json").read_text())["ending"] == "failed"
     kept = load_file(tmp_path / "checkpoints/last/policy.safetensors")
@@ -88,6 +96,43 @@ def test_an_observation_that_is_no_number_ends_the_run_and_no_checkpoint_has_it(
         shoal.learn.train(Spoilt, run_dir=tmp_path, resume=True, num_workers=0, env_kwargs=env_kwargs).ending
         == "budget"
     )
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize_reward": True, "normalize_obs": True}])
+@pytest.mark.parametrize(("what", "name"), [("observation", "an observation"), ("reward", "a reward")])
+def test_the_environment_that_gave_it_is_named(tmp_path: Path, options: dict[str, Any], what: str, name: str) -> None:
+    spoilt = functools.partial(Spoilt, **{what: "nan"})
+    run = {**ON_POLICY, "batch_size": 16, "run_dir": tmp_path, **options}
+    with pytest.raises(shoal.Error, match=f"environment 1 gave {name} that is not finite.*nan. No checkpoint has it"):
+        shoal.learn.train([Spoilt, spoilt], eval_envs=2, eval_episodes=2, **run)
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "number"),  # of an observation that is NaN most modules raise something of their own
+    [("observation", "an observation", "-inf"), ("reward", "a reward", "-inf"), ("reward", "a reward", "nan")],
+)
+def test_so_it_is_with_a_network_of_ones_own(tmp_path: Path, what: str, name: str, number: str) -> None:
+    spoilt = functools.partial(Spoilt, **{what: number})
+    run = {**ON_POLICY, "batch_size": 16, "run_dir": tmp_path, "policy": ActorCritic, "normalize_obs": True}
+    del run["policy_hidden"]
+    with pytest.raises(shoal.Error, match=f"environment 1 gave {name} that is not finite: {number}. Nothing was"):
+        shoal.learn.train([Spoilt, spoilt], eval_envs=2, eval_episodes=2, **run)
+
+
+class NoNumberAtTheEnd(Spoilt):
+    """What a simulator shows that has failed, and says so."""
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        seen, reward, _, over, info = super().step(action)
+        return seen + (np.nan if over else 0), reward, over, False, info
+
+
+def test_an_episodes_last_observation_which_nothing_is_learned_from_may_be_no_number(tmp_path: Path) -> None:
+    for number, options in enumerate(({}, {"normalize_obs": True})):
+        run = {**ON_POLICY, "batch_size": 16, "run_dir": tmp_path / str(number), **options}
+        assert shoal.learn.train(NoNumberAtTheEnd, **run).ending == "budget"
+        kept = load_file(tmp_path / str(number) / "checkpoints/last/policy.safetensors")
+        assert kept and all(np.isfinite(array).all() for array in kept.values())
 
 
 @pytest.mark.parametrize("reward", ["nan", "inf", "1e39"])

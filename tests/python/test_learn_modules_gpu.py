@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 import learn_envs  # noqa: E402
 import learn_modules  # noqa: E402
 import shoal  # noqa: E402
-from test_learn_modules import PPO  # noqa: E402
+from learn_module_runs import PPO  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

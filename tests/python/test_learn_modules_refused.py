@@ -12,9 +12,9 @@ from gymnasium import spaces
 import learn_envs
 import learn_modules
 import shoal
+from learn_module_runs import PPO
 from learn_modules import ActorCritic
 from own_programs import python
-from test_learn_modules import PPO
 
 
 class WrongValue(ActorCritic):

@@ -66,7 +66,7 @@ def test_the_torch_module_takes_the_names_and_gives_the_same_actions(tmp_path, c
     run_dir = trained(tmp_path, env, **options)
     policy = shoal.learn.load_policy(run_dir)
     module = shoal.learn.torch_policy(run_dir)  # load_state_dict is strict
-    arrays = load_file(run_dir / "checkpoints/best/policy.safetensors")
+    arrays = load_file(run_dir / "checkpoints/last/policy.safetensors")
     assert set(arrays) == set(module.state_dict())
     observations = batch_of(policy.observation_space, 50)
     as_tensors = tensors_of(observations)
@@ -168,10 +168,40 @@ def test_predict_deterministically_and_by_chance(tmp_path):
     assert [int(again.predict(observation, deterministic=False)) for _ in range(200)] == drawn
 
 
+def test_predict_says_what_is_no_observation(tmp_path):
+    policy = shoal.learn.load_policy(trained(tmp_path, "shoal/CartPole-v1"))
+    one = np.zeros(4, np.float32)
+    wrong = {
+        "a dict": {"obs": one},
+        "a NoneType": None,
+        "a str": "left",
+        "a list": [one, one[:2]],
+        "a tuple": (one, {}),
+    }
+    for name, value in wrong.items():
+        with pytest.raises(
+            ValueError, match=rf"the observation is {name}, .* array of float32 of shape \(4,\)"
+        ) as refused:
+            policy.predict(value)
+        assert ("of what reset() returns, it is the first element" in str(refused.value)) == (name == "a tuple")
+    for value in (np.nan, -np.inf):
+        with pytest.raises(ValueError, match=r"a number that is not finite \(NaN or infinity\)"):
+            policy.predict(np.stack([one, one + value]))
+
+
+def test_predict_takes_tensors(tmp_path):
+    import torch
+
+    policy = shoal.learn.load_policy(trained(tmp_path, "shoal/CartPole-v1"))
+    batch = np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32)
+    tensors = torch.from_numpy(batch).requires_grad_()
+    assert np.array_equal(policy.predict(tensors), policy.predict(batch))
+
+
 def test_predict_says_what_does_not_fit(tmp_path):
     policy = shoal.learn.load_policy(trained(tmp_path, learn_envs.Pictures))
     batch = batch_of(policy.observation_space, 2)
-    with pytest.raises(ValueError, match=r"'numbers' has shape \(2, 3\); one is \(2,\)"):
+    with pytest.raises(ValueError, match=r"'numbers' has shape \(2, 3\); one is \(2,\), and a batch is \(n, 2\)"):
         policy.predict({**batch, "numbers": np.zeros((2, 3))})
     with pytest.raises(ValueError, match="'screen' is float64, the space takes uint8"):
         policy.predict({**batch, "screen": batch["screen"] / 255})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import learn_envs
+import learn_modules
 import shoal
 from own_programs import environment, python
 from promise import await_that
@@ -110,6 +112,48 @@ def test_callback_sees_the_status_and_may_stop_the_run(tmp_path):
     assert (tmp_path / "run/checkpoints/last/state.json").exists()
 
 
+@pytest.mark.parametrize("no", [False, np.bool_(False)])
+def test_a_callback_that_answers_false_stops_the_run(tmp_path, no):
+    options = {**SMALL, "total_steps": 10_000_000, "target_return": None, "eval_every": 0, "run_dir": tmp_path / "run"}
+    result = shoal.learn.train("shoal/CartPole-v1", callback=lambda status: no if status["step"] > 0 else 0, **options)
+    assert result.ending == "stopped" and 0 < result.steps < 10_000_000
+    again = shoal.learn.train(run_dir=tmp_path / "run", resume=True, total_steps=result.steps, final_episodes=0)
+    assert again.ending == "budget"
+
+
+def test_a_run_that_evaluates_nothing_ends_with_its_steps(tmp_path):
+    """Episodes that never end can be trained on."""
+    options = {"num_envs": 2, "total_steps": 64, "num_steps": 16, "batch_size": 16, "num_workers": 0}
+    options |= {"eval_every": 0, "final_episodes": 0}
+    for policy in (None, learn_modules.ActorCritic):
+        run = tmp_path / str(policy is None)
+        result = shoal.learn.train(learn_envs.Endless, policy=policy, run_dir=run, **options)
+        assert (result.ending, result.steps, result.evaluated_episodes) == ("budget", 64, 0)
+        assert (result.mean_return, result.best_return) == (None, None)
+        assert shoal.learn.load_policy(run).predict(np.zeros(3, np.float32)).shape == (2,)
+
+
+def test_a_directory_without_a_name_is_refused():
+    with pytest.raises(ValueError, match="run_dir is empty: name a directory"):
+        shoal.learn.train("shoal/CartPole-v1", run_dir="", **SMALL)
+
+
+@pytest.mark.parametrize("seed", [2**70, -(2**64)])
+def test_a_number_that_64_bits_do_not_hold_is_named_as_it_was_given(seed, tmp_path):
+    with pytest.raises(ValueError, match=f"seed = {seed} does not go into 64 bits"):
+        shoal.learn.train("shoal/CartPole-v1", seed=seed, run_dir=tmp_path / "run", **SMALL)
+
+
+def test_a_trainer_and_a_policy_say_how_they_travel(tmp_path):
+    with shoal.learn.Trainer("shoal/CartPole-v1", run_dir=tmp_path / "run", **SMALL) as trainer:
+        with pytest.raises(TypeError, match=r"a Trainer is not pickled: .* Hand its run_dir on, '.*run'"):
+            pickle.dumps(trainer)
+        trainer.start()
+        trainer.wait()
+    with pytest.raises(TypeError, match="hand the directory of its run on, and call load_policy"):
+        pickle.dumps(shoal.learn.load_policy(tmp_path / "run"))
+
+
 def test_callback_is_told_of_the_end_however_short_the_run_was(tmp_path):
     told = []
     shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", callback=told.append, **SMALL)
@@ -179,6 +223,20 @@ def test_an_environment_that_does_not_close_takes_nothing_from_the_run(workers, 
     assert result.steps == 1600
     with pytest.warns(RuntimeWarning, match="the window is gone"):
         assert shoal.learn.evaluate(tmp_path / "run", env=learn_envs.Unclosable, episodes=2).episodes == 2
+
+
+def test_classes_and_functions_of_modules_are_found_again(tmp_path):
+    entropy = functools.partial(learn_envs.Drift, linger=0.0)
+    for number, env in enumerate((learn_envs.Drift, entropy, [learn_envs.Drift, entropy])):
+        run = shoal.learn.train(env, run_dir=tmp_path / str(number), num_workers=0, pause_at_step=800, **SMALL).run_dir
+        assert shoal.learn.evaluate(run, episodes=2, num_workers=0).episodes == 2
+        assert shoal.learn.train(run_dir=run, resume=True, num_workers=0).steps == 1600
+    config = json.loads((run / "config.json").read_text())
+    assert config["env_path"] == ["learn_envs:Drift", "learn_envs:Drift(linger=0.0)"]
+    config["env_path"] = "learn_envs:Drifd"
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"learn_envs has no 'Drifd'; did you mean 'Drift'\?\. Give it as env="):
+        shoal.learn.evaluate(run, episodes=2)
 
 
 def test_a_factory_that_is_no_id_is_given_again_for_evaluation(tmp_path):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import shoal
+from interrupting import Interrupted
 
 
 class Alarm(Exception):
@@ -62,25 +63,6 @@ def test_any_exception_of_a_handler_leaves_the_call_under_way(alarm: None) -> No
         with pytest.raises(Alarm):
             envs.call("rest", 0.5)
         assert envs.call_wait() == (7, 7)
-
-
-class Interrupted:
-    """Of an object, whose method `name` has its effect, and then Ctrl-C comes, once."""
-
-    def __init__(self, of: Any, name: str) -> None:
-        self._of, self._name = of, name
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._of, name)
-        if name != self._name:
-            return method
-
-        def interrupted(*args: Any) -> Any:
-            self._name = ""
-            method(*args)
-            raise KeyboardInterrupt
-
-        return interrupted
 
 
 @pytest.mark.parametrize("way", [{}, {"batch_size": 2}], ids=["together", "one by one"])

@@ -107,7 +107,7 @@ def test_a_worker_that_dies_in_a_call_is_noticed() -> None:
 
 
 def test_a_worker_that_dies_while_it_builds_is_noticed() -> None:
-    with pytest.raises(shoal.WorkerDied, match="exit code 5"):
+    with pytest.raises(shoal.WorkerDied, match="ended with exit code 5 before its environments were built"):
         shoal.make_vec(lambda: os._exit(5), 4, num_workers=2)
 
 

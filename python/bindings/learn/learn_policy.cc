@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "learn/learn_bindings.h"
 #include "shoal/env/space_json.h"
+#include "shoal/learn/learner/all_finite.h"
 #include "shoal/learn/run/evaluator.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
@@ -77,6 +79,11 @@ std::vector<shm::TensorView> views(const env::Space& space, const std::vector<Ar
   return views;
 }
 
+bool is_finite(const shm::TensorView& view) {
+  if (view.row.dtype == shm::DType::kF32) return learn::all_finite<float>(view.as<float>());
+  return view.row.dtype != shm::DType::kF64 || learn::all_finite<double>(view.as<double>());
+}
+
 /// A policy, and what it remembers from one call to the next.
 struct RememberingPolicy {
   explicit RememberingPolicy(TrainedPolicy of)
@@ -95,6 +102,8 @@ void act(RememberingPolicy& remembering, const std::vector<Input>& observations,
   if (in[0].rows != out[0].rows)
     throw InvalidArgument(
         fmt::format("{} observations and room for {} actions", in[0].rows, out[0].rows));
+  if (!std::ranges::all_of(in, is_finite))
+    throw InvalidArgument("the observation has a number that is not finite (NaN or infinity)");
   std::vector<std::uint8_t> first(is_first.begin(), is_first.end());
   first.resize(static_cast<std::size_t>(in[0].rows));
   if (in[0].rows > 0)

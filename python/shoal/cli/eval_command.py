@@ -49,9 +49,15 @@ def evaluate(
     if gif is not None and (why := why_unwritable(gif)):
         fail(f"cannot write {str(gif)!r}: {why}; name another file by --gif")
     recorded = read_config(run)
-    if env is None and not recorded.get("env_is_id", True):
-        wrong_use(f"the run was trained on {recorded['env']}, which is not an id: give one by --env")
-    env_id = resolve(env or recorded["env"])
+    own = recorded["env"]
+    named = env if env is not None or not recorded.get("env_is_id", True) else own
+    if named is None and recorded.get("env_path") is None:
+        wrong_use(
+            f"the run was trained on {own}, which is neither an id nor found by an import path: give an id by --env"
+        )
+    if named is None and gif is not None:
+        wrong_use(f"the run was trained on {own}, which is not an id, and --gif draws what has one: give it by --env")
+    env_id = None if named is None else resolve(named)
 
     from shoal import learn
     from shoal.errors import Error
@@ -61,6 +67,7 @@ def evaluate(
     try:
         if gif is not None:  # first: what drawing lacks is said before many episodes are played
             options = EnvOptions().for_evaluation_of(recorded)
+            assert env_id is not None  # which was refused above
             drawn = _draw(run, checkpoint, env_id, options, gif, seed, stochastic)
         result = learn.evaluate(
             run,
@@ -77,14 +84,16 @@ def evaluate(
             raise  # a worker's own
         fail(str(error))
     tell = note if json else say
-    tell(f"{env_id}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes")
+    tell(
+        f"{env_id or own}: mean return {result.mean_return:.1f} ± {result.std_return:.1f} over {result.episodes} episodes"
+    )
     if drawn is not None:
         tell(drawn)
     if json:
         closing_json(
             {
                 "run_dir": str(run),
-                "env": env_id,
+                "env": env_id or own,
                 "seed": seed,
                 "episodes": result.episodes,
                 "mean_return": result.mean_return,

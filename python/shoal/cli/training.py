@@ -73,13 +73,14 @@ class Training:
                 env = self._settings["env"] = environments.resolve(env)
             env = _checked_env(self._run_dir, recorded, env)
             _check_checkpoint(self._run_dir, recorded, env)
-        elif self._resume is False and self._run_dir is not None:
-            _check_new(self._run_dir)
-        if env is None:
-            wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
-        env = environments.resolve(env)
-        if self._resume is not True:
-            self._settings["env"] = env
+            if env is not None:
+                environments.resolve(env)
+        else:
+            if self._resume is False and self._run_dir is not None:
+                _check_new(self._run_dir)
+            if env is None:
+                wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
+            self._settings["env"] = environments.resolve(env)
         if "algorithm" in self._settings:
             _check_algorithm(str(self._settings["algorithm"]))
 
@@ -200,20 +201,25 @@ def _check_new(run_dir: Path) -> None:
         wrong_use(f"{str(run_dir)!r} already holds a run; go on with it by  {again}  or name another --run-dir")
 
 
-def _checked_env(run_dir: Path, recorded: dict[str, Any], env: str | None) -> str:
-    """The id that a recorded run goes on with: its own, or of one that was trained on none the id that was given."""
+def _checked_env(run_dir: Path, recorded: dict[str, Any], env: str | None) -> str | None:
+    """The id that a recorded run goes on with: its own, or of one that was trained on none the id that was given; None: what the
+    run finds by an import path."""
     from shoal.learn.environments import same_id
 
     own: str = recorded["env"]
     if not recorded.get("env_is_id", True):
-        again = command("train", "MODULE:ID", "--resume", run_dir)
-        return env or wrong_use(f"the run was trained on {own}, which is not an id: name one,  {again}")
+        if env is None and recorded.get("env_path") is None:
+            again = command("train", "MODULE:ID", "--resume", run_dir)
+            wrong_use(
+                f"the run was trained on {own}, which is neither an id nor found by an import path: name an id,  {again}"
+            )
+        return env
     if env is not None and not same_id(env, own):
         wrong_use(f"{str(run_dir)!r} is a run on {own}, not on {env}")
     return env or own
 
 
-def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str) -> None:
+def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str | None) -> None:
     """Fails with one line where the run has no checkpoint to go on from."""
     from shoal.learn.config import holds_run
     from shoal.stat.runs import is_trained_in
@@ -224,10 +230,12 @@ def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str) -> None
         wrong_use(f"another process is training in {str(run_dir)!r}, and has written no checkpoint yet")
     seconds = recorded.get("config", {}).get("save_every_seconds", 60)
     settings = ["--set", "save_every_seconds=10"] if seconds > 10 else []
-    again = command("train", env, "--run-dir", run_dir, *settings)
+    again = "in Python, with the arguments that it had"
+    if env is not None:
+        again = f"with the flags that it had:  {command('train', env, '--run-dir', run_dir, *settings)}"
     wrong_use(
         f"{str(run_dir)!r} ended before its first checkpoint, which is written every save_every_seconds ({seconds:g}) seconds; "
-        f"start it anew, with the flags that it had:  {again}"
+        f"start it anew, {again}"
     )
 
 
@@ -268,8 +276,8 @@ def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path]) -> Result:
                 _watch(trainer, log, display)
             except (KeyboardInterrupt, Terminated) as error:
                 signalled = error
-                note("stopping after this iteration …")
                 trainer.stop()
+                note("stopping after this iteration …")
                 _watch(trainer, log, display)
     finally:
         _drain(trainer, log)

@@ -24,7 +24,7 @@ class SettlesInterrupts(AsyncVectorEnv):
             return
         self._interrupted = False
         if self._pending == "call":
-            self._wait(self._engine.request_wait, None)
+            self._wait(self._gathered, None)
         elif self._pending is not None:
             self._read_all(self._pending)
 
@@ -51,15 +51,3 @@ class SettlesInterrupts(AsyncVectorEnv):
             if self.in_flight > len(self._calls):
                 self._calls.update(dict.fromkeys(ids, call))
             raise
-
-    def _request_all(self, messages: list[bytes]) -> list[bytes]:
-        """What the workers answer; those whose message is empty are not asked."""
-        try:
-            self._engine.request_async(messages)
-            self._pending = "call"
-        except KeyboardInterrupt:
-            self._keep_if_begun("call")
-            self._interrupted = self._pending is not None
-            raise
-        answers: list[bytes] = self._wait(self._engine.request_wait, None)
-        return answers

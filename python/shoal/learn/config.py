@@ -36,6 +36,8 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
     for name, value in overrides.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"configure training: {name} = {value} is no finite number")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError(f"configure training: {name} = {value} does not go into 64 bits")
     try:
         text = json.dumps(dict(overrides))
     except (TypeError, ValueError) as error:

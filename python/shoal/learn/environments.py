@@ -13,6 +13,7 @@ from typing import Any
 
 from shoal.atari.preprocessing import AtariPreprocessing, preprocessing_of
 from shoal.vector.extras import is_atari
+from shoal.vector.import_paths import Kind
 from shoal.vector.make import make_vec
 from shoal.vector.plan import worker_count
 from shoal.vector.vector_env import VectorEnv
@@ -24,6 +25,7 @@ __all__ = [
     "build",
     "close",
     "enough_for_all",
+    "env_path_of",
     "factories_of",
     "kill",
     "listed",
@@ -47,6 +49,9 @@ _OF_PRESET: dict[str, dict[str, Any]] = {
     "cleanrl_atari_lstm": {"like": "cleanrl", "frame_stack": 1},  # what went before is the network's to remember
     "zoo_atari": {"like": "sb3"},
 }
+
+
+_ENVIRONMENT = Kind("environment", None)
 
 
 def _changed(switches: Mapping[str, Any], asked: Any) -> Any:
@@ -376,6 +381,17 @@ def resumed_env(run: Mapping[str, Any], env: Any) -> Any:
     return recorded_env(run, env)
 
 
+def env_path_of(env: Any) -> str | list[str] | None:
+    """The import path of a class or a factory, or of each of a list, by which a resumed run finds it again. None for an id, and
+    where one of them has none."""
+    if isinstance(env, str):
+        return None
+    if not listed(env):
+        return _ENVIRONMENT.path_of(env)
+    paths = [path for each in env if (path := _ENVIRONMENT.path_of(each)) is not None]
+    return paths if len(paths) == len(env) else None
+
+
 def _may_be(env: Any, own: str, is_id: bool) -> bool:
     if is_id:
         return isinstance(env, str) and same_id(env, own)
@@ -383,9 +399,17 @@ def _may_be(env: Any, own: str, is_id: bool) -> bool:
 
 
 def recorded_env(run: Mapping[str, Any], env: Any) -> Any:
-    """The environment to build for a recorded run: `env` where it is given, else the id that the run recorded."""
+    """The environment to build for a recorded run: `env` where it is given, else what the run recorded."""
     if env is not None:
         return env
-    if not run.get("env_is_id", True):
-        raise ValueError(f"the run was trained on {run['env']}, which is not an id: give it as env=")
-    return run["env"]
+    if run.get("env_is_id", True):
+        return run["env"]
+    path = run.get("env_path")
+    if path is None:
+        raise ValueError(
+            f"the run was trained on {run['env']}, which is neither an id nor found by an import path: give it as env="
+        )
+    try:
+        return _ENVIRONMENT.at(path) if isinstance(path, str) else [_ENVIRONMENT.at(each) for each in path]
+    except ValueError as error:
+        raise ValueError(f"the run was trained on {run['env']}: {error}. Give it as env=") from None

@@ -74,8 +74,8 @@ def evaluate(
 
     Raises:
         ValueError: for less than one episode, a seed that is not from 0 to 2**64 - 1, less episodes or environments than a list
-            of factories has, and environments with other spaces than those that the policy was trained with; for what the run had and could not record, and is not given here: `env` that
-            was no id, wrappers that no import path leads to, arguments that JSON cannot hold.
+            of factories has, and environments with other spaces than those that the policy was trained with; for what the run had and could not record, and is not given here: `env` or
+            wrappers that no import path leads to, arguments that JSON cannot hold.
     """
     episodes, seed = _whole("episodes", episodes), _whole("seed", seed)
     if episodes < 1:

@@ -63,6 +63,9 @@ class Policy:
     def __repr__(self) -> str:
         return f"<Policy of {self.config['algorithm']}, trained for {self.step:,} steps>"
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a policy is not pickled: hand the directory of its run on, and call load_policy() there")
+
     @property
     def observation_space(self) -> Any:
         """The Gymnasium space of one observation."""
@@ -102,7 +105,7 @@ class Policy:
 
         Raises:
             TypeError: is_first= of a policy that remembers nothing.
-            ValueError: the observation does not fit the space.
+            ValueError: the observation does not fit the space, or is not finite.
         """
         batches = [leaf.batch(leaf.pick(observation)) for leaf in self._inputs]
         single = batches[0][1]

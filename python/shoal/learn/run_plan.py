@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import warnings
 from collections.abc import Mapping
@@ -102,6 +103,8 @@ class Request:
             raise ValueError(f"there is no algorithm {self.algorithm!r}; there is {', '.join(algorithm_names())}")
         if self.resume not in (True, False, "auto"):
             raise ValueError(f"resume is {self.resume!r}, it has to be True, False or 'auto'")
+        if self.run_dir is not None and not str(os.fspath(self.run_dir)):
+            raise ValueError("run_dir is empty: name a directory, or leave it out for a new one in runs/")
         if self.resume == "auto" and self.run_dir is None:
             raise TypeError("resume='auto' needs run_dir=, the directory where the run is or will be")
 
@@ -146,7 +149,8 @@ class Request:
         settings = preset_config(preset, algorithm)
         overrides = environments.sign_of_rewards(options, asked, settings, overrides)
         overrides = overrides | environments.enough_for_all(self.env, {**settings, **overrides}, told=self.overrides)
-        about |= {"env": name, "env_is_id": isinstance(self.env, str), **options.record()}
+        about |= {"env": name, "env_is_id": isinstance(self.env, str), "env_path": environments.env_path_of(self.env)}
+        about |= options.record()
         about |= {"algorithm": algorithm, "preset": preset}
         config = override(settings, overrides)
         environments.require_all_in_run(self.env, config)

@@ -39,8 +39,9 @@ class Leaf:
         return sample
 
     def batch(self, value: Any) -> tuple[np.ndarray, bool]:
-        """The value as [rows, …shape], and whether it was a single sample."""
-        array = np.asarray(value)
+        """The value as [rows, …shape], and whether it was a single sample. A tensor will do, whose gradients are left aside."""
+        detach = getattr(value, "detach", None)
+        array = self._array(value if detach is None else detach())
         if not np.can_cast(array.dtype, self.dtype, casting="same_kind"):
             raise ValueError(f"{self.called} is {array.dtype}, the space takes {self.dtype}")
         array = np.ascontiguousarray(array, dtype=self.dtype).reshape(array.shape)
@@ -48,9 +49,21 @@ class Leaf:
             return array[np.newaxis], True
         if array.shape[1:] == self.shape and array.ndim == len(self.shape) + 1:
             return array, False
-        raise ValueError(
-            f"{self.called} has shape {array.shape}; one is {self.shape}, and a batch is {('n', *self.shape)}"
-        )
+        batch = ", ".join(["n", *map(str, self.shape)])
+        raise ValueError(f"{self.called} has shape {array.shape}; one is {self.shape}, and a batch is ({batch})")
+
+    def _array(self, value: Any) -> np.ndarray:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # of parts that have different shapes
+            array = None
+        if array is None or array.dtype.kind not in "biuf":
+            is_of_reset = isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], dict)
+            hint = ": of what reset() returns, it is the first element" if is_of_reset else ""
+            raise ValueError(
+                f"{self.called} is a {type(value).__name__}, the space takes an array of {self.dtype} of shape {self.shape}{hint}"
+            )
+        return array
 
     @property
     def called(self) -> str:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shoal import _learn
 from shoal.errors import PeerLost
 from shoal.learn import environments, failures, ranks
@@ -88,7 +90,7 @@ def train(
     atari: bool | str | Mapping[str, Any] | AtariPreprocessing | None = None,
     backend: str = "auto",
     context: str = "auto",
-    callback: Callable[[dict[str, Any]], None] | None = None,
+    callback: Callable[[dict[str, Any]], Any] | None = None,
     **overrides: Any,
 ) -> Result:
     """Trains a policy, and leaves everything in `run_dir`.
@@ -151,8 +153,8 @@ def train(
             (`frameskip`, `obs_type`, …) or `wrappers` has Gymnasium's AtariPreprocessing or Stable-Baselines3's AtariWrapper.
         reward_clip: as of `shoal.make_vec`, while training; evaluations count the environment's own rewards.
         backend, context: see `shoal.make_vec`.
-        callback: called about five times a second with `Trainer.status()`, and once more when the run has ended. What it raises
-            stops the run, resumable.
+        callback: called about five times a second with `Trainer.status()`, and once more when the run has ended. Where it
+            returns False the run stops, as in Stable-Baselines3; so it does where it raises. It can be resumed.
         overrides: any option of `config_names(algorithm)`.
 
     Returns:
@@ -195,16 +197,21 @@ def train(
     return run_to_end(trainer, callback)
 
 
-def run_to_end(trainer: Trainer, callback: Callable[[dict[str, Any]], None] | None) -> Result:
+def run_to_end(trainer: Trainer, callback: Callable[[dict[str, Any]], Any] | None) -> Result:
     """Starts the run, waits for its end, and closes it; `callback` as of `train`."""
     with trainer:
         trainer.start()
         ended = False
         while not ended:
             ended = trainer.wait(None if callback is None else 0.2)
-            if callback is not None:
-                callback(trainer.status())
+            if callback is not None and _says_stop(callback(trainer.status())):
+                trainer.stop()
         return trainer.result()
+
+
+def _says_stop(answer: Any) -> bool:
+    """False stops the run, as in Stable-Baselines3; None and anything else does not."""
+    return isinstance(answer, bool | np.bool_) and not answer
 
 
 class Trainer:
@@ -392,6 +399,11 @@ class Trainer:
         """The collectors that are there: "number" (in the order in which they came), "host", "pid", "rollouts" (that have come from
         it), "collecting" (it is at one). Those that have gone are counted in status()."""
         return [] if self._listening is None else self._listening.handle.collectors
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a Trainer is not pickled: its run belongs to the process that made it. Hand its run_dir on, {str(self.run_dir)!r}"
+        )
 
     def start(self) -> None:
         """Begins. Once."""

@@ -21,11 +21,11 @@ class Kind:
 
     Attributes:
         name: what errors call it: "wrapper".
-        takes: what it is called with.
+        takes: what it is called with; None: that is not known here.
     """
 
     name: str
-    takes: Sequence[str]
+    takes: Sequence[str] | None
 
     def at(self, text: str) -> Callable[..., Any]:
         """What the path names, with its arguments where it has some.
@@ -35,6 +35,8 @@ class Kind:
         """
         path, arguments = self._parsed(text)
         found = self._imported(path)
+        if self.takes is None:
+            return functools.partial(found, **arguments) if arguments else found
         try:
             inspect.signature(found).bind(*(None for _ in self.takes), **arguments)
         except TypeError as error:
@@ -100,8 +102,7 @@ class Kind:
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise ValueError(f"{called}: {module_name} has no {name!r}{hint}") from None
         if not callable(found):
-            raise ValueError(
-                f"{called} is a {type(found).__name__}, which cannot be called with {' and '.join(self.takes)}"
-            )
+            with_what = f" with {' and '.join(self.takes)}" if self.takes else ""
+            raise ValueError(f"{called} is a {type(found).__name__}, which cannot be called{with_what}")
         made: Callable[..., Any] = found
         return made

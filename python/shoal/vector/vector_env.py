@@ -482,7 +482,9 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         return True
 
     def _wait_of_pending(self) -> Any:
-        return {"reset": self._io.reset_wait, "step": self._io.step_wait, "call": self._answers}[self._pending or ""]
+        if self._pending == "call":
+            return self._gathered if self._own_answer is None else self._answers
+        return {"reset": self._io.reset_wait, "step": self._io.step_wait}[self._pending or ""]
 
     def _keep_if_begun(self, call: str) -> None:
         """After what a signal's handler raised, which comes between the beginning of a call and its being known here at times."""
@@ -492,7 +494,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             self._pending, self._interrupted = call, True
 
     def _has_request(self) -> bool:
-        """Whether workers are still asked, or have answered: _answers() returns it."""
+        """Whether workers are still asked, or have answered: _gathered() returns it."""
         try:
             self._engine.request_wait(0.0, self._replies)
         except TimeoutError:
@@ -621,21 +623,34 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                 f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}"
             )
         else:
-            messages = [cloudpickle.dumps((method, own)) for own in arguments]
-            self._replies = []
-            try:
-                self._engine.request_async(messages)
-            except BaseException:
-                self._keep_if_begun("call")
-                raise
+            self._request_async([cloudpickle.dumps((method, own)) for own in arguments])
         self._pending = "call"
+
+    def _request(self, messages: list[bytes], timeout: float | None = None) -> list[bytes]:
+        """What the workers answer, all asked at the same time; those whose message is empty are not asked, and answer nothing."""
+        self._request_async(messages)
+        answers: list[bytes] = self._wait(self._gathered, timeout)
+        return answers
+
+    def _request_async(self, messages: list[bytes]) -> None:
+        self._replies = []
+        try:
+            self._engine.request_async(messages)
+        except BaseException:
+            self._keep_if_begun("call")
+            raise
+        self._pending = "call"
+
+    def _gathered(self, timeout: float | None) -> list[bytes]:
+        """The workers' answers to the request under way, also to who asks again: a signal may have kept them from the first."""
+        if not self._replies:
+            self._engine.request_wait(timeout, self._replies)
+        return self._replies
 
     def _answers(self, timeout: float | None) -> tuple[Any, ...]:
         """What the workers answered to _ask_async(), in the order of the environments."""
         if self._own_answer is None:
-            if not self._replies:
-                self._engine.request_wait(timeout, self._replies)
-            answers = zip(self._replies, self._ranges(), strict=True)
+            answers = zip(self._gathered(timeout), self._ranges(), strict=True)
             # A worker that has been dropped answers nothing.
             values = tuple(
                 value

@@ -229,8 +229,14 @@ void ObservationEncoder::gather(std::span<const shm::TensorView> encoded, std::i
   gathered_.resize(static_cast<std::size_t>(rows) * normalized_.size());
   auto out = gathered_.begin();
   for (std::int64_t r = 0; r < rows; ++r, dense += dense_) {
-    for (const auto element : normalized_) *out++ = dense[element];
+    bool finite = true;
+    for (const auto element : normalized_) {
+      finite &= std::isfinite(dense[element]);
+      *out++ = dense[element];
+    }
+    if (!finite) out -= static_cast<std::ptrdiff_t>(normalized_.size());
   }
+  gathered_.erase(out, gathered_.end());
 }
 
 void ObservationEncoder::normalize(std::span<const shm::TensorView> encoded, std::int64_t from,
@@ -248,7 +254,7 @@ void ObservationEncoder::normalize(std::span<const shm::TensorView> encoded, std
     for (std::size_t k = 0; k < normalized_.size(); ++k) {
       float& x = dense[normalized_[k]];
       const double z = (static_cast<double>(x) - mean[k]) / std::sqrt(var[k] + kVarianceFloor);
-      x = static_cast<float>(std::clamp(z, -options_.clip, options_.clip));
+      if (std::isfinite(x)) x = static_cast<float>(std::clamp(z, -options_.clip, options_.clip));
     }
   }
 }

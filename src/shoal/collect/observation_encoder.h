@@ -48,7 +48,8 @@ class ObservationEncoder {
   ShardMoments* shards() noexcept { return shards_ ? &*shards_ : nullptr; }
 
   /// Encodes all rows of `raw` (one view per leaf of the space) into `encoded` (one view per spec,
-  /// same rows). `learn`: the running moments take these rows in first.
+  /// same rows). `learn`: the running moments take these rows in first, but for those that are not
+  /// finite. What is not finite stays as it is.
   void encode(std::span<const shm::TensorView> raw, std::span<const shm::TensorView> encoded,
               bool learn);
   /// The same for one row, without learning: row `from` of `raw` into row `to` of `encoded`. After

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -139,6 +140,29 @@ TEST(ObservationEncoder, NormalisesWithTheMomentsOfWhatItHasSeenAndClips) {
   encoder.encode(raw, encoded, false);
   EXPECT_EQ(encoder.moments().count(), count)
       << "encoding without learning must not change the moments";
+}
+
+TEST(ObservationEncoder, RowsThatAreNotFiniteTeachNothingAndStayAsTheyAre) {
+  const auto make = [] {
+    return ObservationEncoder(env::Space{env::Box{{DType::kF32, {2}}, {-1e9}, {1e9}}},
+                              {.normalize = true});
+  };
+  ObservationEncoder encoder = make();
+  ObservationEncoder alone = make();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> seen{1, 2, kNan, 7, 3, 5, 8, -kInfinity};
+  std::vector<float> finite{1, 2, 3, 5};
+  std::vector<float> out, out_alone;
+  const std::vector<shm::TensorView> encoded{view(out, 4, encoder.specs()[0])};
+  const std::vector<shm::TensorView> to_alone{view(out_alone, 2, encoder.specs()[0])};
+  encoder.encode(std::vector{view(seen, 4, {DType::kF32, {2}})}, encoded, true);
+  alone.encode(std::vector{view(finite, 2, {DType::kF32, {2}})}, to_alone, true);
+  EXPECT_EQ(encoder.moments().count(), alone.moments().count());
+  EXPECT_TRUE(std::ranges::equal(encoder.moments().var(), alone.moments().var()));
+  EXPECT_EQ((std::vector{out[0], out[1], out[4], out[5]}), out_alone);
+  EXPECT_TRUE(std::isnan(out[2]));
+  EXPECT_EQ(out[7], -kInfinity);
 }
 
 TEST(ObservationEncoder, OneHotElementsAreNotNormalised) {

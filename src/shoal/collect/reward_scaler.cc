@@ -36,7 +36,7 @@ void RewardScaler::scale_shard(std::size_t from, std::size_t to, int shard,
                                std::span<const std::uint8_t> done, std::span<float> out) {
   observed_.clear();
   for (std::size_t i = from; i < to; ++i) {
-    if (valid[i] == 0) continue;
+    if (valid[i] == 0 || !std::isfinite(reward[i])) continue;
     return_[i] = return_[i] * options_.gamma + reward[i];
     observed_.push_back(return_[i]);
   }
@@ -61,6 +61,7 @@ float RewardScaler::of(double reward, double divisor) const noexcept {
     case RewardForm::kSign:
       return static_cast<float>((reward > 0) - (reward < 0));
     case RewardForm::kNormalized:
+      if (!std::isfinite(reward)) break;
       return static_cast<float>(std::clamp(reward / divisor, -options_.clip, options_.clip));
   }
   return static_cast<float>(reward);

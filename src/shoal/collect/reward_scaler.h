@@ -34,11 +34,13 @@ class RewardScaler {
   ShardMoments* shards() noexcept { return shards_ ? &*shards_ : nullptr; }
 
   /// Scales one step of every environment into `out`; all spans have num_envs elements. Rows with
-  /// `valid` 0 give 0 and teach nothing; `done` ends the row's return.
+  /// `valid` 0 give 0; these, and rewards that are not finite, teach nothing. `done` ends the row's
+  /// return.
   void scale(std::span<const double> reward, std::span<const std::uint8_t> valid,
              std::span<const std::uint8_t> done, std::span<float> out);
 
-  /// What a reward is by the moments so far; teaches nothing.
+  /// What a reward is by the moments so far; teaches nothing. One that is not finite is so still, but
+  /// for its sign.
   float of(double reward) const noexcept;
 
   /// Forgets the returns under way (the environments were reset), not the moments.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace shoal::collect {
@@ -61,6 +62,23 @@ TEST(RewardScaler, RowsThatAreNotValidTeachNothing) {
     EXPECT_EQ(out[1], 0);
   }
   EXPECT_EQ(scaler.moments().var()[0], alone.moments().var()[0]);
+}
+
+TEST(RewardScaler, RewardsThatAreNotFiniteTeachNothingAndStayAsTheyAre) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  RewardScaler scaler(3, {.form = RewardForm::kNormalized});
+  RewardScaler alone(1, {.form = RewardForm::kNormalized});
+  std::vector<float> out(3), out_alone(1);
+  for (const double reward : {1.0, 3.0, -2.0}) {
+    scaler.scale(std::vector<double>{reward, -kInfinity, std::nan("")}, Flags{1, 1, 1},
+                 Flags{0, 0, 0}, out);
+    alone.scale(std::span<const double>(&reward, 1), Flags{1}, Flags{0}, out_alone);
+    EXPECT_EQ(out[0], out_alone[0]);
+    EXPECT_EQ(out[1], -kInfinity);
+    EXPECT_TRUE(std::isnan(out[2]));
+  }
+  EXPECT_EQ(scaler.moments().var()[0], alone.moments().var()[0]);
+  EXPECT_EQ(scaler.running_return()[0], alone.running_return()[0]);
 }
 
 }  // namespace

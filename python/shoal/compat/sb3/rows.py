@@ -152,14 +152,7 @@ class Rows(WarnsAtClose, VectorEnv):
         for places in at:
             if places not in packed:
                 packed[places] = dumps((method, (places, *arguments)), f"{asked_by}()")
-        try:
-            self._engine.request_async([packed[places] for places in at])
-        except KeyboardInterrupt:
-            self._keep_if_begun("call")
-            self.note_interrupt()
-            raise
-        self._pending = "call"
-        answers = self._wait(self._engine.request_wait, None)
+        answers = self._request([packed[places] for places in at])
         left = [iter(pickle.loads(answer) if answer else ()) for answer in answers]
         return [next(left[self._worker_of[row]]) for row in rows]
 

@@ -186,7 +186,7 @@ class Slots(WarnsAtClose, SettlesInterrupts):
         if len(workers) == 1:
             replies = {workers[0]: self._engine.request(workers[0], packed[workers[0]])}
         else:
-            replies = dict(enumerate(self._request_all(packed)))
+            replies = dict(enumerate(self._request(packed)))
         answers = {}
         for worker in workers:
             if replies[worker]:

@@ -154,7 +154,7 @@ class Slots(WarnsAtClose, SettlesInterrupts):
             (worker,) = (worker for worker, message in packed.items() if message)
             replies = [self._engine.request(worker, packed[worker])]
         else:
-            replies = self._request_all(list(packed.values()))
+            replies = self._request(list(packed.values()))
         given = [answer for reply in replies if reply for answer in pickle.loads(reply) if answer is not None]
         answers: dict[int, Any] = {}
         for i, answer in zip(sorted(messages), given, strict=True):

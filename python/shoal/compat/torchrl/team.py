@@ -75,10 +75,8 @@ class Team(WarnsAtClose, VectorEnv):
         for worker in {self._worker_of[i] for i in messages}:
             own = {i: message for i, message in messages.items() if self._worker_of[i] == worker}
             packed[worker] = dumps(("answer", (own,)), f"the arguments of {next(iter(own.values()))[0]!r}")
-        self._engine.request_async(packed)
-        self._pending = "call"
         answers: dict[int, Any] = {}
-        for worker, reply in enumerate(self._wait(self._engine.request_wait, timeout)):
+        for worker, reply in enumerate(self._request(packed, timeout)):
             own_envs = sorted(i for i in messages if self._worker_of[i] == worker)
             if own_envs and not reply:
                 raise RuntimeError(f"environment {own_envs[0]} was lost: the next step has a new one in its place")

@@ -78,6 +78,7 @@ class Learner:
 
     def _collect(self) -> Rollout:
         batch, lag = self.source.collect(self.iteration)
+        _check_experience(batch)
         terminated, truncated = batch["terminated"].bool(), batch["truncated"].bool()
         reward, valid, value = batch["reward"], batch["valid"].bool(), batch["value"]
         ended, is_first = terminated | truncated, batch["is_first"].bool()
@@ -121,7 +122,7 @@ class Learner:
             if not bool(batch[name].isfinite().all()):
                 raise ValueError(
                     f"forward() of {self.network.name} gave a {name} that is not finite, in iteration {self.iteration + 1}. "
-                    "Observations or rewards that are not finite do this, and too large a learning_rate"
+                    "Too large a learning_rate does this, and very large observations or rewards"
                 )
 
     def _check_agreement(self, batch: Mapping[str, Any]) -> None:
@@ -198,6 +199,21 @@ class Learner:
             return True
         self.begin()
         return False
+
+
+def _check_experience(batch: Mapping[str, Any]) -> None:
+    """Raises Error where an environment gave an observation or a reward that is not finite, in a step that counts."""
+
+    def check(what: str, values: torch.Tensor) -> None:
+        rows = values.flatten(2) if values.ndim > 2 else values[..., None]
+        wrong = ~rows.isfinite().all(-1) & batch["valid"].bool()
+        if bool(wrong.any()):
+            t, env = wrong.nonzero()[0].tolist()
+            number = rows[t, env][~rows[t, env].isfinite()][0].item()
+            raise Error(f"environment {env} gave {what} that is not finite: {number}. Nothing was learned from it")
+
+    check("a reward", batch["reward"])
+    tree_map(lambda leaf: check("an observation", leaf) if leaf.is_floating_point() else None, batch["obs"])
 
 
 def load_policy_into(network: Network, arrays: Mapping[str, Arrays]) -> None:

@@ -205,8 +205,9 @@ class TrainingRun:
         if steps == evaluated:
             return False
         every: int = self._config["eval_every"]
-        passed = every > 0 and steps // every > evaluated // every
-        return passed or bool(steps >= self._config["total_steps"])
+        if steps >= self._config["total_steps"]:
+            return every > 0 or self._config["final_episodes"] > 0 or self._config["target_return"] is not None
+        return every > 0 and steps // every > evaluated // every
 
     def _over(self) -> bool:
         target: float | None = self._config["target_return"]
@@ -275,7 +276,7 @@ class TrainingRun:
     def _diverged(self, how: str) -> Error:
         last = found(self._directory.last)
         return Error(
-            f"training diverged: {how}. Observations or rewards that are not finite do this, and too large a learning_rate. "
+            f"training diverged: {how}. Too large a learning_rate does this, and very large observations or rewards. "
             + (f"{last} is from before" if last.exists() else "There is no checkpoint from before")
         )
 

@@ -10,6 +10,7 @@
 
 #include "shoal/env/json_text.h"
 #include "shoal/learn/config/option.h"
+#include "shoal/learn/learner/finite_experience.h"
 #include "shoal/os/clock.h"
 #include "shoal/os/error.h"
 #include "shoal/trace/recorder.h"
@@ -123,6 +124,7 @@ void LearningActor::learn_once(std::int64_t rollout_index) {
   collect::Rollout& rollout =
       source_.collector().collect(static_cast<std::uint64_t>(rollout_index) *
                                   static_cast<std::uint64_t>(order_.config.num_steps));
+  require_finite(rollout, order_.first_env);
   const auto collected = os::Clock::now();
   const auto steps = static_cast<double>(board.steps.load(std::memory_order_relaxed));
   const auto updates = static_cast<std::int64_t>(board.updates.load(std::memory_order_relaxed));

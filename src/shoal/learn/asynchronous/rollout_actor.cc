@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "shoal/learn/learner/finite_experience.h"
+
 namespace shoal::learn {
 
 RolloutActor::RolloutActor(const env::Space& observation, const env::Space& action, int num_envs,
@@ -24,8 +26,9 @@ void RolloutActor::load_weights(std::span<const std::byte> parameters) {
 
 void RolloutActor::collect_into(CollectedRollout& collected, std::int64_t index) {
   auto& collector = source_.collector();
-  collector.collect(static_cast<std::uint64_t>(index) *
-                    static_cast<std::uint64_t>(config_.num_steps));
+  const auto first_step =
+      static_cast<std::uint64_t>(index) * static_cast<std::uint64_t>(config_.num_steps);
+  require_finite(collector.collect(first_step), 0);  // no checkpoint is to have it
   collector.exchange(collected.rollout);
   collected.obs_moments = agent_.encoder().moments();
   auto& episodes = source_.episodes();

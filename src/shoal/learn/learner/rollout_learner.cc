@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "shoal/learn/learner/episodes_of_run.h"
+#include "shoal/learn/learner/finite_experience.h"
 #include "shoal/learn/learner/rollout_learner_impl.h"
 #include "shoal/os/clock.h"
 #include "shoal/trace/recorder.h"
@@ -39,6 +40,7 @@ IterationStats RolloutLearner::iterate() {
   std::optional<EpisodesOfRun> before;
   if (me.shards.group() != nullptr) before.emplace(me.source.episodes());
   collect::Rollout& rollout = me.rounds.collect(me.source.collector(), me.iteration, first_step);
+  require_finite(rollout, me.shards.first_env());
   stats.collect_seconds = os::seconds_since(start);
 
   start = os::Clock::now();

@@ -1,37 +1,16 @@
 #include "shoal/learn/off_policy/replay_stream.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-
-#include "shoal/os/error.h"
+#include "shoal/learn/learner/finite_experience.h"
 
 namespace shoal::learn {
 namespace {
 
 /// Of encoded observations whose first leaf is the dense vector, row k of environment `first` + k.
-void require_finite(const shm::TensorView& dense, std::int64_t first) {
+void require_finite_rows(const shm::TensorView& dense, std::int64_t first) {
   const auto width = static_cast<std::size_t>(dense.row.numel());
-  for (std::int64_t r = 0; r < dense.rows; ++r) {
-    const std::span row(reinterpret_cast<const float*>(dense.row_data(r)), width);
-    const auto wrong = std::ranges::find_if(row, [](float x) { return !std::isfinite(x); });
-    if (wrong != row.end())
-      throw Error(fmt::format(
-          "environment {} gave an observation that is not finite: as the network sees it, element "
-          "{} is {}. No checkpoint has it",
-          first + r, wrong - row.begin(), *wrong));
-  }
-}
-
-/// Of steps that count, as they are learned from: in float32, which a larger number than it holds is not finite in.
-void require_finite(const collect::RewardScaler& scaler, std::span<const double> rewards,
-                    std::span<const std::uint8_t> valid) {
-  for (std::size_t i = 0; i < rewards.size(); ++i)
-    if (valid[i] != 0 && !std::isfinite(scaler.of(rewards[i])))
-      throw Error(fmt::format(
-          "environment {} gave a reward that is not finite in float32: {}. No checkpoint has it", i,
-          rewards[i]));
+  const std::span<const float> all = dense.as<float>();
+  for (std::int64_t r = 0; r < dense.rows; ++r)
+    require_finite(all.subspan(static_cast<std::size_t>(r) * width, width), first + r);
 }
 
 }  // namespace
@@ -60,7 +39,7 @@ ReplayStream::ReplayStream(const env::Space& observation, int num_envs,
 
 void ReplayStream::observe(const vector::Batch& batch, bool learn) {
   plain_.encode(batch.obs, kept_.views, false);
-  if (plain_.has_dense()) require_finite(kept_.views[0], 0);
+  if (plain_.has_dense()) require_finite_rows(kept_.views[0], 0);
   obs_ = kept_.views;
   if (encoder_.moments().size() == 0) return;
   encoder_.encode(batch.obs, seen_.views, learn);
@@ -84,7 +63,10 @@ void ReplayStream::take(const vector::Batch& batch, const shm::TensorView& actio
     skip_[i] = batch.reset[i] != 0 && done_[i] == 0;
     valid_[i] = skip_[i] == 0 && batch.fault[i] == 0;
   }
-  require_finite(standing_.rewards, batch.reward, valid_);
+  for (std::size_t i = 0; i < valid_.size(); ++i)
+    if (valid_[i] != 0)
+      require_finite(standing_.rewards.of(batch.reward[i]), batch.reward[i],
+                     static_cast<std::int64_t>(i));
   standing_.rewards.scale(batch.reward, valid_, done_, scaled_);
   standing_.episodes.step(batch.reward, batch.terminated, batch.truncated, skip_, batch.fault);
   observe(batch, true);
@@ -102,7 +84,7 @@ void ReplayStream::take_row(const vector::Batch& batch, const shm::TensorView& a
                                  .valid = valid_[i] != 0};
   if (same_step && batch.has_final[i] != 0) {
     plain_.encode_row(batch.final_obs, row, final_.views, 0);
-    if (plain_.has_dense()) require_finite(final_.views[0], row);
+    if (plain_.has_dense()) require_finite_rows(final_.views[0], row);
     replay_.step(column, step, final_.views, 0);
     replay_.begin(column, kept_.views, row);
   } else {

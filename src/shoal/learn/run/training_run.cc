@@ -325,8 +325,8 @@ Error TrainingRun::diverged(const std::string& how) const {
                  : ". There is no checkpoint from before";
   }
   return Error(
-      fmt::format("training diverged: {}. Observations or rewards that are not finite do this, and "
-                  "too large a learning_rate{}",
+      fmt::format("training diverged: {}. Too large a learning_rate does this, and very large "
+                  "observations or rewards{}",
                   how, before));
 }
 
@@ -377,8 +377,10 @@ void TrainingRun::iterate() {
 
 bool TrainingRun::evaluation_due() const {
   if (!setup_.eval_envs || learner_->steps() == standing_.evaluated_step) return false;
-  if (learner_->steps() >= setup_.config.learner().total_steps) return true;
-  const auto every = setup_.config.eval_every;
+  const auto& [every, final_episodes, target] =
+      std::tie(setup_.config.eval_every, setup_.config.final_episodes, setup_.config.target_return);
+  if (learner_->steps() >= setup_.config.learner().total_steps)
+    return every > 0 || final_episodes > 0 || target;
   return every > 0 && learner_->steps() / every > standing_.evaluated_step / every;
 }
 

@@ -72,8 +72,9 @@ KillReason KillReason::over_limit(const std::string& worker, std::uint64_t bytes
                                   std::uint64_t limit, int env) {
   return {.kind = FaultKind::kMemory,
           .env = env,
-          .message = fmt::format("{} uses {} of memory, and memory_hard_limit is {}", worker,
-                                 mib(bytes), mib(limit)),
+          .message = fmt::format(
+              "{} uses {} of memory, and memory_hard_limit is {} (by default twice memory_limit)",
+              worker, mib(bytes), mib(limit)),
           .stack = {}};
 }
 
@@ -104,8 +105,9 @@ FaultRecord account_of_death(const FaultScene& scene, const process::DeathCertif
     record.message = headline(*certificate.report);
   } else {
     const auto& status = certificate.status;
-    record.message =
-        certificate.headline() + (env >= 0 ? fmt::format(" in environment {}", env) : "");
+    record.message = !certificate.cause.empty() ? certificate.cause
+                     : env >= 0 ? fmt::format("{} in environment {}", certificate.headline(), env)
+                                : certificate.headline();
     if (status.known && status.signal == 0) record.kind = FaultKind::kExit;
     record.cause = status.zygote;
     if (const auto evidence = oom_evidence.of(status)) {

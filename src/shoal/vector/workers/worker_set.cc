@@ -38,9 +38,14 @@ std::vector<WorkerSlot> make_slots(std::vector<WorkerSet::Payload> payloads) {
   return slots;
 }
 
-[[noreturn]] void throw_death(const process::DeathCertificate& certificate) {
+void say_that_it_was_early(process::DeathCertificate& certificate) {
+  certificate.cause = certificate.headline() + " before its environments were built";
+}
+
+[[noreturn]] void throw_early_death(process::DeathCertificate certificate) {
   if (certificate.report) throw process::RemoteError(certificate.worker, *certificate.report);
-  throw process::WorkerDied(certificate);
+  if (certificate.cause.empty()) say_that_it_was_early(certificate);
+  throw process::WorkerDied(std::move(certificate));
 }
 
 }  // namespace
@@ -170,7 +175,7 @@ bool WorkerSet::receive_hello(int worker, os::Deadline until) {
   if (auto report = pool_->report(from.incarnation)) {
     throw process::RemoteError(from.scene.name, *std::move(report));
   }
-  if (ended) throw_death(pool_->death(from.incarnation).certificate);
+  if (ended) throw_early_death(pool_->death(from.incarnation).certificate);
   if (pool_->closed()) throw InvalidState("the worker pool of these environments is closed");
   return false;
 }
@@ -392,6 +397,7 @@ void WorkerSet::handle_death(int worker, PoolDeath death) {
         fmt::format("another vector environment of the pool: {}", death.reason->message);
   }
   const int env = at.is_up() ? engine_.mark_of(worker).env : -1;
+  if (!at.is_up()) say_that_it_was_early(death.certificate);
   lose(worker, faults_.account(worker, at.scene, std::move(death.certificate), env,
                                death.reason ? &*death.reason : nullptr));
 }
