@@ -96,31 +96,46 @@ gymnasium.register("Waiting-v0", Waiting)
 """
 
 
-def test_further_sigterms_do_not_disturb_the_first(tmp_path):
-    (tmp_path / "waiting_task.py").write_text(WAITING)
+def terminated_in_a_step(folder: Path, text: str, *more: str) -> str:
+    """Sends SIGTERM twice to `shoal train` while WAITING, changed to `text`, waits; what it said then."""
+    (folder / "waiting_task.py").write_text(text)
     for name in ("stepped", "go on"):
-        os.mkfifo(tmp_path / name)
-    arguments = ["train", "waiting_task:Waiting-v0", *SHORT, "--num-workers", "0", "--run-dir", "run"]
+        os.mkfifo(folder / name)
+    arguments = ["train", "waiting_task:Waiting-v0", *SHORT, "--num-workers", "0", "--run-dir", "run", *more]
     process = subprocess.Popen(
         [sys.executable, "-m", "shoal.cli", *arguments],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        (tmp_path / "stepped").open().close()  # waits until it is
+        (folder / "stepped").open().close()  # waits until it is
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
         assert process.stderr.readline() == "stopping after this iteration …\n"
         process.send_signal(signal.SIGTERM)
-        (tmp_path / "go on").open("w").close()
+        (folder / "go on").open("w").close()
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, out) == (143, "")
+    return err
+
+
+def test_further_sigterms_do_not_disturb_the_first(tmp_path):
+    err = terminated_in_a_step(tmp_path, WAITING)
     assert err == "shoal: stopped after 128 steps; go on with:  shoal train --resume run\n"
+
+
+def test_a_last_evaluation_that_a_signal_ends_is_no_success(tmp_path):
+    late = WAITING.replace("has_waited = False", "has_waited, steps = False, 0").replace(
+        "        if not Waiting.has_waited:", "        Waiting.steps += 1\n        if Waiting.steps == 512 + 3:"
+    )
+    err = terminated_in_a_step(tmp_path, late, "--set", "eval_every=0")
+    again = "shoal eval run --episodes 6"
+    assert err == f"shoal: stopped in the last evaluation; all 512 steps are made. Evaluate by:  {again}\n"
 
 
 def test_a_sigterm_beside_the_iterations_is_told_alike(shoal, monkeypatch):

@@ -119,6 +119,14 @@ def test_so_it_is_with_a_network_of_ones_own(tmp_path: Path, what: str, name: st
         shoal.learn.train([Spoilt, spoilt], eval_envs=2, eval_episodes=2, **run)
 
 
+def test_where_forward_fails_for_it_the_observation_is_named(tmp_path: Path) -> None:
+    spoilt = functools.partial(Spoilt, observation="nan")
+    run = {**ON_POLICY, "batch_size": 16, "run_dir": tmp_path, "policy": ActorCritic}
+    del run["policy_hidden"]
+    with pytest.raises(ValueError, match=r"observation 1 of the batch is not finite, and forward\(\) failed: "):
+        shoal.learn.train([Spoilt, spoilt], eval_envs=2, eval_episodes=2, **run)
+
+
 class NoNumberAtTheEnd(Spoilt):
     """What a simulator shows that has failed, and says so."""
 

@@ -168,6 +168,31 @@ def test_predict_deterministically_and_by_chance(tmp_path):
     assert [int(again.predict(observation, deterministic=False)) for _ in range(200)] == drawn
 
 
+def test_deterministic_is_true_false_or_none(tmp_path):
+    run_dir = trained(tmp_path, "shoal/CartPole-v1")
+    for policy in (shoal.learn.load_policy(run_dir), own_policy(tmp_path)):
+        batch = np.zeros((200, 4), np.float32)
+        for value in (False, np.False_):
+            assert len(set(policy.predict(batch, deterministic=value).tolist())) == 2
+        for value in (True, np.True_):
+            assert len(set(policy.predict(batch, deterministic=value).tolist())) == 1
+        for value in (0, "no"):
+            with pytest.raises(TypeError, match=f"deterministic is True, False or None, not {value!r}"):
+                policy.predict(batch, deterministic=value)
+    with pytest.raises(TypeError, match="deterministic is True, False or None, not 0"):
+        shoal.learn.evaluate(run_dir, 2, deterministic=0)
+
+
+def own_policy(tmp_path):
+    import learn_modules
+
+    options = {"num_envs": 2, "total_steps": 64, "num_steps": 16, "batch_size": 16, "num_workers": 0, "eval_every": 0}
+    run = shoal.learn.train(
+        "shoal/CartPole-v1", policy=learn_modules.ActorCritic, run_dir=tmp_path / "own", final_episodes=0, **options
+    )
+    return shoal.learn.load_policy(run.run_dir)
+
+
 def test_predict_says_what_is_no_observation(tmp_path):
     policy = shoal.learn.load_policy(trained(tmp_path, "shoal/CartPole-v1"))
     one = np.zeros(4, np.float32)

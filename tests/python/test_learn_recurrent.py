@@ -110,6 +110,19 @@ def test_a_collector_acts_with_what_the_policy_remembers(run):
         np.testing.assert_allclose(np.asarray(batch["value"][t]), value.detach().numpy(), atol=1e-5)
 
 
+def test_flags_of_episodes_are_one_for_all_or_one_for_each(run):
+    policy = shoal.learn.load_policy(run)
+    batch = np.zeros((3, *policy.observation_space.shape), np.float32)
+    for flags in (True, np.True_, [True, False, True], np.zeros(3, bool)):
+        assert policy.predict(batch, is_first=flags).shape == (3,)
+    with pytest.raises(ValueError, match=r"is_first has shape \(2,\), and there are 3 observations"):
+        policy.predict(batch, is_first=[True, False])
+    with pytest.raises(
+        TypeError, match="is_first takes True or False, one for all observations or one for each; got 'no'"
+    ):
+        policy.predict(batch, is_first="no")
+
+
 def test_what_remembers_nothing_refuses_to_be_told_of_episodes(tmp_path):
     options = {"total_steps": 256, "num_envs": 2, "num_steps": 64, "eval_every": 0, "final_episodes": 0}
     plain = shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", **options).run_dir

@@ -413,6 +413,35 @@ def test_a_directory_that_holds_a_run_is_not_overwritten(tmp_path):
     assert (tmp_path / "config.json").read_text() == before
 
 
+def test_files_of_others_are_not_overwritten(tmp_path):
+    (tmp_path / "config.json").write_text('{"mine": 1}')
+    for policy in (None, learn_modules.ActorCritic):
+        with pytest.raises(ValueError, match="has a config.json that no run has written: choose another directory"):
+            shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, policy=policy, num_workers=0)
+    assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
+    assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "null", "", "{"])
+def test_a_damaged_result_stands_in_no_runs_way(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    options = {**SMALL, "pause_at_step": 800, "run_dir": tmp_path}
+    assert shoal.learn.train("shoal/CartPole-v1", **options).ending == "stopped"
+    (tmp_path / "result.json").write_text(text)
+    assert shoal.learn.train(run_dir=tmp_path, resume=True).ending == "budget"
+    (tmp_path / "config.json").write_text('{"format": "shoal.run"}')
+    with pytest.raises(ValueError, match="config.json is damaged: it has no env and no config"):
+        shoal.learn.evaluate(tmp_path, episodes=1)
+
+
+@pytest.mark.parametrize(("name", "value"), [("activation", "relu"), ("num_envs", 2)])
+def test_a_run_does_not_go_on_with_another_network(tmp_path, name, value):
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, pause_at_step=800, **SMALL)
+    said = "its run had activation = .tanh., not .relu." if name == "activation" else "leave num_envs as it was"
+    with pytest.raises(shoal.Error, match=said):
+        shoal.learn.train(run_dir=tmp_path, resume=True, **{name: value})
+
+
 def test_presets_and_names():
     assert "CartPole-v1" in shoal.learn.preset_names()
     assert shoal.learn.preset_for("shoal/CartPole-v1") == "CartPole-v1"

@@ -292,6 +292,10 @@ def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_pa
     ("name", "text", "said"),
     [
         ("ppo.yml", "n_timesteps: .inf", "n_timesteps: inf (it takes no such value)"),
+        ("ppo.yml", "n_timesteps: true", "n_timesteps: True (it takes no such value)"),
+        ("ppo.yml", "n_timesteps: 10.7", "n_timesteps: 10.7 (it takes no such value)"),
+        ("ppo.yml", "learning_rate: true", "learning_rate: True is neither a number nor a schedule"),
+        ("ppo.yml", "n_steps: true", "n_steps: True is no number"),
         ("ppo.yml", "env_wrapper: [null]", "env_wrapper: None is no path of a wrapper, module.Name"),
         ("ppo.yml", "env_wrapper: Wrapped", "env_wrapper: 'Wrapped' is no path of a wrapper, module.Name"),
         ("ppo.yml", "env_wrapper: {a.b.One: 5}", "env_wrapper: a.b.One is a dict, got 5"),

@@ -284,6 +284,11 @@ def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path]) -> Result:
         if log is not None:
             log.close()
     result = trainer.result()
+    last = trainer.config["final_episodes"]
+    if signalled is not None and result.ending != "stopped" and result.evaluated_episodes != last > 0:
+        again = command("eval", result.run_dir, "--episodes", str(last))
+        what = f"stopped in the last evaluation; all {result.steps:,} steps are made. Evaluate by:  {again}"
+        raise CommandError(what, _status_of(signalled))
     if signalled is not None and result.ending == "stopped":
         again = command("train", "--resume", result.run_dir)
         raise CommandError(f"stopped after {result.steps:,} steps; go on with:  {again}", _status_of(signalled))

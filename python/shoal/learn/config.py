@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shoal import _learn
 from shoal.runs import checkpoint_dir
 
@@ -44,6 +46,13 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
         raise TypeError(f"options are numbers, strings, lists and None: {error}") from None
     options: dict[str, Any] = json.loads(_learn.override_config(json.dumps(dict(config)), text))
     return options
+
+
+def flag(name: str, value: Any) -> bool | None:
+    """True, False, or None where nothing is said. Raises TypeError for anything else."""
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    raise TypeError(f"{name} is True, False or None, not {value!r}")
 
 
 def rounded_steps(config: Mapping[str, Any], made: int = 0) -> str | None:
@@ -90,4 +99,6 @@ def read_run(run_dir: Path) -> dict[str, Any]:
         raise ValueError(f"{file} is damaged: {error}") from None
     if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
         raise ValueError(f"{file} was not written by Shoal")
+    if missing := [name for name in ("env", "config") if name not in run]:
+        raise ValueError(f"{file} is damaged: it has no {' and no '.join(missing)}")
     return run

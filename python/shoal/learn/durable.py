@@ -29,9 +29,13 @@ def replace_directory(path: Path, files: dict[str, bytes]) -> None:
         shutil.rmtree(left)
     fresh, old = path.with_name(f"{path.name}.tmp-{os.getpid()}"), _old(path)
     fresh.mkdir()
-    for name, data in files.items():
-        _write(fresh / name, data)
-    _sync(fresh)
+    try:
+        for name, data in files.items():
+            _write(fresh / name, data)
+        _sync(fresh)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     if path.exists():
         shutil.rmtree(old, ignore_errors=True)
         path.rename(old)
@@ -50,10 +54,15 @@ def _old(path: Path) -> Path:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _sync(directory: Path) -> None:

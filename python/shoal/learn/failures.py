@@ -46,7 +46,8 @@ def forget(run_dir: Path) -> None:
     """For a run that goes on: it has not failed any more."""
     file = run_dir / "result.json"
     with contextlib.suppress(OSError, ValueError):
-        if json.loads(file.read_bytes())["ending"] == _ENDING:
+        result = json.loads(file.read_bytes())
+        if isinstance(result, dict) and result.get("ending") == _ENDING:
             file.unlink()
 
 

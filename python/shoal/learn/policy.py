@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import _learn
-from shoal.learn.spaces import leaves, space_from
+from shoal.learn.config import flag
+from shoal.learn.spaces import first_of_episodes, leaves, space_from
 from shoal.names import needs_torch
 from shoal.reprs import never_raises
 from shoal.runs import checkpoint_dir, is_of_module
@@ -104,8 +105,8 @@ class Policy:
             What `env.step` takes, of the action space's dtype, with the batch's dimension in front if there was one.
 
         Raises:
-            TypeError: is_first= of a policy that remembers nothing.
-            ValueError: the observation does not fit the space, or is not finite.
+            TypeError: is_first= of a policy that remembers nothing; deterministic or is_first that is neither True nor False.
+            ValueError: the observation does not fit the space, or is not finite; is_first for another number of rows.
         """
         batches = [leaf.batch(leaf.pick(observation)) for leaf in self._inputs]
         single = batches[0][1]
@@ -116,9 +117,11 @@ class Policy:
         if is_first is not None:
             if not self._native.remembers:
                 raise TypeError(f"is_first= is of recurrent_ppo; this policy is of {self.config['algorithm']}")
-            begins = np.broadcast_to(np.asarray(is_first, bool), rows).tolist()
+            begins = first_of_episodes(is_first, rows).tolist()
         actions = np.empty((rows, *self._output.shape), self._output.dtype)
-        sampled = deterministic is False  # None is as True; only a module of one's own tells them apart
+        sampled = (
+            flag("deterministic", deterministic) is False
+        )  # None is as True; only a module of one's own tells them apart
         self._native.act([array for array, _ in batches], [actions], not sampled, self._samples, begins)
         if sampled:
             self._samples += 1
@@ -126,4 +129,4 @@ class Policy:
 
     def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
         """What shoal.learn.evaluate() asks."""
-        return self._native.evaluate(envs._engine, episodes, seed, deterministic is not False)
+        return self._native.evaluate(envs._engine, episodes, seed, flag("deterministic", deterministic) is not False)

@@ -137,7 +137,7 @@ class Request:
         if self.config is not None:
             if preset is not None:
                 raise ValueError("config= is instead of preset=: leave one of them out")
-            entry = _read_zoo(self.config, env_id, algorithm)
+            entry = _read_zoo(self.config, name, algorithm)
             algorithm, preset, about["settings"] = entry.algorithm, entry.preset, entry.source
             of_pictures = entry.of_pictures and f"{entry.source} says policy: {entry.of_pictures}"
             options, rest = options.beside(entry.arguments)

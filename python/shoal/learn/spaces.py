@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from shoal import _core
 
-__all__ = ["Leaf", "description_of", "leaves", "nested", "space_from"]
+__all__ = ["Leaf", "description_of", "first_of_episodes", "leaves", "nested", "space_from"]
 
 Description = Mapping[str, Any]
 
@@ -114,6 +114,20 @@ def description_of(space: Any) -> dict[str, Any]:
     if isinstance(space, spaces.Tuple):
         return {"type": "Tuple", "spaces": [description_of(inner) for inner in space]}
     raise TypeError(f"learning takes observations and actions that are arrays; these are {space}")
+
+
+def first_of_episodes(is_first: Any, rows: int) -> np.ndarray:
+    """Whether each of so many observations begins an episode, [rows], of one flag for all or one for each.
+
+    Raises:
+        TypeError, ValueError: for what is no flag, and for another number of them.
+    """
+    flags = np.asarray(is_first)
+    if flags.dtype != np.bool_:
+        raise TypeError(f"is_first takes True or False, one for all observations or one for each; got {is_first!r}")
+    if flags.shape not in ((), (rows,)):
+        raise ValueError(f"is_first has shape {flags.shape}, and there are {rows} observations")
+    return np.broadcast_to(flags, rows).copy()
 
 
 def nested(description: Description, arrays: Iterator[Any]) -> Any:

@@ -250,6 +250,8 @@ class _Reader:
         self._set(key, value, option, None if value is None else number(key, value))
 
     def _steps(self, key: str, value: Any) -> None:
+        if isinstance(value, bool) or not float(value).is_integer():
+            raise ValueError(value)
         self._entry.arguments["total_steps"] = int(float(value))
 
     def _scheduled(self, key: str, value: Any) -> None:

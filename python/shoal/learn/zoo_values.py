@@ -42,7 +42,7 @@ def number(key: str, value: Any) -> int | float:
     Raises:
         NoSuchValue: for any other text or value.
     """
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     if not isinstance(value, str) or not re.fullmatch(r"[-+]?\d+\.?\d*[eE][-+]?\d+", value):
         raise NoSuchValue(f"{key}: {value!r} is no number")
@@ -62,9 +62,11 @@ def schedule(key: str, value: Any) -> tuple[float, str]:
     try:
         if kind == "lin":
             return float(initial), "linear"
-        return float(value), "constant"  # YAML reads 1e-3 as a text
+        if not isinstance(value, bool):
+            return float(value), "constant"  # YAML reads 1e-3 as a text
     except (TypeError, ValueError):
-        raise NoSuchValue(f"{key}: {value!r} is neither a number nor a schedule such as lin_2.5e-4") from None
+        pass
+    raise NoSuchValue(f"{key}: {value!r} is neither a number nor a schedule such as lin_2.5e-4")
 
 
 def _value(node: ast.expr) -> Any:

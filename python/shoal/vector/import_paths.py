@@ -66,7 +66,7 @@ class Kind:
 
     def _parsed(self, text: str) -> tuple[str, dict[str, Any]]:
         wrong = ValueError(
-            f"a {self.name} is written package.module:Name, or package.module:Name(key=value, …) with plain values; "
+            f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name} is written package.module:Name, or package.module:Name(key=value, …) with plain values; "
             f"got {text!r}"
         )
         match = re.fullmatch(r"\s*([\w.]+:[\w.]+)\s*(\(.*\))?\s*", text, re.DOTALL)

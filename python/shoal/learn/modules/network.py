@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -93,7 +94,8 @@ class Network(nn.Module):
         if self._replayed:
             return self._answer_of_replay()
         self._begin_draws()
-        return self._complete(self.module(self.seen(obs)))
+        with _naming_what_is_not_finite(obs):
+            return self._complete(self.module(self.seen(obs)))
 
     def _answer_of_replay(self) -> dict[str, torch.Tensor]:
         action = self._replayed.pop()
@@ -294,7 +296,8 @@ class RecurrentNetwork(Network):
             return answer | {"state": state if self._replayed or self._resumed is None else self._resumed}
         if self._begin_draws():
             self.begun_with, self._after = state, []
-        given = self._complete(self.module(self.seen(obs), state, is_first.to(self.device)), "state")
+        with _naming_what_is_not_finite(obs):
+            given = self._complete(self.module(self.seen(obs), state, is_first.to(self.device)), "state")
         self._after.append(given["state"])
         return given
 
@@ -394,3 +397,24 @@ def _described(answer: Any) -> str:
     if isinstance(answer, tuple):
         return f"a tuple of {len(answer)}"
     return f"a {type(answer).__name__}"
+
+
+@contextlib.contextmanager
+def _naming_what_is_not_finite(obs: Any) -> Iterator[None]:
+    """Within, where forward() fails and a row of the observations is not finite, that is what is raised."""
+    try:
+        yield
+    except Exception as error:
+        wrong: list[int] = []
+
+        def note(leaf: torch.Tensor) -> None:
+            if leaf.is_floating_point():
+                wrong.extend((~leaf.reshape(len(leaf), -1).isfinite().all(-1)).nonzero()[:1].flatten().tolist())
+
+        tree_map(note, obs)
+        if not wrong:
+            raise
+        raise ValueError(
+            f"observation {wrong[0]} of the batch is not finite, and forward() failed: "
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        ) from error

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from shoal.learn.config import flag
 from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import read_checkpoint
 from shoal.learn.modules.episodes import summary, whole_episodes
 from shoal.learn.modules.learner import load_policy_into
 from shoal.learn.modules.network import Network, device_of, module_of, network_of
 from shoal.learn.modules.seeds import drawing_from
-from shoal.learn.spaces import description_of, leaves, nested, space_from
+from shoal.learn.spaces import description_of, first_of_episodes, leaves, nested, space_from
 from shoal.reprs import never_raises
 from shoal.vector.vector_env import VectorEnv
 
@@ -76,15 +77,17 @@ class ModulePolicy:
         if is_first is not None:
             if not self._network.is_recurrent:
                 raise TypeError(f"is_first= is of recurrent modules; {self._network.name} has no initial_state()")
-            is_first = np.broadcast_to(np.asarray(is_first, bool), rows).copy()
-        actions = self._acting[deterministic](batch, is_first)
+            is_first = first_of_episodes(is_first, rows)
+        actions = self._acting[flag("deterministic", deterministic)](batch, is_first)
         return actions[0] if single else actions
 
     def evaluate(self, envs: VectorEnv, episodes: int, seed: int, deterministic: bool | None) -> dict[str, Any]:
         """What shoal.learn.evaluate() asks."""
         self._require_spaces_of(envs)
         with drawing_from(seed % 2**32):  # NumPy's global generator takes no more
-            done = whole_episodes(envs, Acting(self._network, self.action_space, deterministic), episodes, seed)
+            done = whole_episodes(
+                envs, Acting(self._network, self.action_space, flag("deterministic", deterministic)), episodes, seed
+            )
         assert done is not None
         return summary(*done)
 

@@ -143,7 +143,7 @@ class TrainingRun:
         if state["learner"]["num_envs"] != self._config["num_envs"]:
             raise Error(
                 f"{self._directory.last}: cannot resume: it has {state['learner']['num_envs']} environments, not "
-                f"{self._config['num_envs']}"
+                f"{self._config['num_envs']}: leave num_envs as it was"
             )
         self._learner.load(state["learner"], checkpoint.arrays)
         self._earlier_seconds = state["seconds"]

@@ -61,6 +61,18 @@ void remove_remains(const fs::path& directory) {
   fs::remove(directory / "result.json", error);
 }
 
+/// A new run would replace it.
+void refuse_others_files(const fs::path& directory) {
+  if (!fs::exists(directory / "config.json")) return;
+  try {
+    static_cast<void>(read_run_config(directory));
+  } catch (const CorruptFile&) {
+    throw InvalidArgument(
+        fmt::format("{} has a config.json that no run has written: choose another directory",
+                    directory.string()));
+  }
+}
+
 /// Of who only looks whether somebody trains (`shoal stat`) and shares the lock for a moment.
 constexpr std::chrono::seconds kLook{1};
 
@@ -85,6 +97,7 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
     throw InvalidArgument(fmt::format(
         "{} already holds a run: go on with it by resume=True, or choose another directory",
         path_.string()));
+  if (mode == Mode::kNew) refuse_others_files(path_);
   make_directories(path_);
   lock_fd_ = open_or_throw(path_ / "lock", O_RDWR | O_CREAT);
   if (!take(lock_fd_)) {

@@ -176,8 +176,12 @@ void TrainingRun::load(LearnerState learner) {
   try {
     const auto& state = checkpoint_->state;
     if (state.at("config").at("num_envs") != setup_.config.num_envs)
-      fail(fmt::format("it has {} environments, not {}", state["config"]["num_envs"].dump(),
-                       setup_.config.num_envs));
+      fail(fmt::format("it has {} environments, not {}: leave num_envs as it was",
+                       state["config"]["num_envs"].dump(), setup_.config.num_envs));
+    for (const char* const name : {"activation", "pixel_mean"})  // of what its network computes
+      if (const auto its = state["config"].find(name);
+          its != state["config"].end() && *its != to_flat_json(setup_.config).at(name))
+        throw InvalidArgument("it is of a network that computes something else");
     if (state.at("iteration") != 0) {  // else it has reset its environments alone: it begins anew
       if (group() != nullptr) take_part(range_of(setup_), learner, checkpoint_->envs);
       learner_->load_state(learner);
