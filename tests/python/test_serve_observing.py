@@ -121,7 +121,7 @@ class TestStat:
 
     def test_one_that_does_not_answer(self, stat: Stat, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(observing, "_PATIENCE", 0.05)
-        address = f"shoal-serve-{os.getpid()}-0"
+        address = f"shoal-serve-{os.getpid()}-{0:016x}"
         with listening(address), listening(address + ".link"):
             status, shown, error = stat(address)
             assert (status, shown) == (1, "")

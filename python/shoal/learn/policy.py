@@ -119,9 +119,8 @@ class Policy:
                 raise TypeError(f"is_first= is of recurrent_ppo; this policy is of {self.config['algorithm']}")
             begins = first_of_episodes(is_first, rows).tolist()
         actions = np.empty((rows, *self._output.shape), self._output.dtype)
-        sampled = (
-            flag("deterministic", deterministic) is False
-        )  # None is as True; only a module of one's own tells them apart
+        # None is as True; only a module of one's own tells them apart.
+        sampled = flag("deterministic", deterministic) is False
         self._native.act([array for array, _ in batches], [actions], not sampled, self._samples, begins)
         if sampled:
             self._samples += 1

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def task(self) -> str:
-        return self.env.removeprefix("shoal/")
+        return self.env.removeprefix("shoal/").rpartition(":")[2]
 
 
 CARTPOLE, ACROBOT, PENDULUM = "shoal/CartPole-v1", "shoal/Acrobot-v1", "shoal/Pendulum-v1"
@@ -59,7 +59,7 @@ def _classic(algorithm: str) -> list[Row]:
 _LIST = [
     *_classic("ppo"),
     Row("ppo", "LunarLander-v3", LANDER, target=200),
-    Row("ppo", "SegmentedWorld-v0", "shoal/SegmentedWorld-v0", hours=0.1),
+    Row("ppo", "SegmentedWorld-v0", "segmented_world:SegmentedWorld-v0", hours=0.1),  # run in examples/segmentation
     Row("ppo", "sb3", CARTPOLE, steps=100_000, target=475),
     *(Row("ppo", "sb3", task, steps=1_000_000, hours=0.3) for task in (CHEETAH, HOPPER, WALKER)),
     Row("ppo", "cleanrl", CARTPOLE, target=475),

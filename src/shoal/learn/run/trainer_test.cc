@@ -473,7 +473,7 @@ class FailingEnvs final : public VectorEnv {
   std::vector<double> reward_;
 };
 
-TEST_F(TrainerTest, ADivergedRunFailsAndKeepsTheCheckpointFromBefore) {
+TEST_F(TrainerTest, ARewardThatIsNotFiniteEndsARunWhoseCheckpointIsFromBefore) {
   auto config = small_config();
   config.learner().normalize_reward = false;
   config.save_every_seconds = 0;
@@ -481,9 +481,9 @@ TEST_F(TrainerTest, ADivergedRunFailsAndKeepsTheCheckpointFromBefore) {
   poisoned.envs = std::make_shared<FailingEnvs>(poisoned.envs, 275, FailingEnvs::How::kNotANumber);
   try {
     train(std::move(poisoned));
-    FAIL() << "a loss that is no number went unnoticed";
+    FAIL() << "a reward that is no number went unnoticed";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("iteration 6"));
+    EXPECT_THAT(error.what(), HasSubstr("environment 0 gave a reward that is not finite"));
   }
   EXPECT_EQ(Checkpoint::read(run("a") / "checkpoints" / "last", Checkpoint::Part::kAll)
                 .state["iteration"],
