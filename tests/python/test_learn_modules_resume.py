@@ -204,6 +204,14 @@ def step_of(state: Path) -> int:
         return 0
 
 
+def test_an_option_that_does_not_fit_the_checkpoint_is_named(tmp_path: Path) -> None:
+    options = {**PPO, "run_dir": tmp_path, "num_workers": 0}
+    shoal.learn.train(learn_envs.Drift, policy=ActorCritic, pause_at_step=500, **options)
+    with pytest.raises(ValueError, match="; its run had normalize_obs = true, not false$"):
+        shoal.learn.train(run_dir=tmp_path, resume=True, num_workers=0, normalize_obs=False)
+    assert shoal.learn.train(run_dir=tmp_path, resume=True, num_workers=0).steps == 1500
+
+
 def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_path: Path) -> None:
     given = {"run_dir": tmp_path, "num_workers": 0}
     shoal.learn.train(

@@ -218,10 +218,13 @@ def _check_experience(batch: Mapping[str, Any]) -> None:
 
 def load_policy_into(network: Network, arrays: Mapping[str, Arrays]) -> None:
     """Raises ValueError where the arrays are not those of such a module."""
+    normalizer: Mapping[str, Any] = arrays.get("normalizer", {})
+    if bool(normalizer) != (network.normalizer is not None):
+        raise ValueError(f"the checkpoint is of a network with{'' if normalizer else 'out'} normalised observations")
     try:
         network.module.load_state_dict(arrays["policy"])
         if network.normalizer is not None:
-            network.normalizer.load_state_dict(arrays.get("normalizer", {}))
+            network.normalizer.load_state_dict(normalizer)
     except RuntimeError as error:
         raise ValueError(f"the checkpoint is not of this {network.name}: {error}") from None
 

@@ -145,7 +145,10 @@ class TrainingRun:
                 f"{self._directory.last}: cannot resume: it has {state['learner']['num_envs']} environments, not "
                 f"{self._config['num_envs']}: leave num_envs as it was"
             )
-        self._learner.load(state["learner"], checkpoint.arrays)
+        try:
+            self._learner.load(state["learner"], checkpoint.arrays)
+        except (Error, ValueError) as error:
+            raise type(error)(f"{error}{self._told_anew(state['config'])}") from error
         self._earlier_seconds = state["seconds"]
         self._standing = _Standing(**state["evaluation"])
         self._last = {name: math.nan if value is None else value for name, value in state["episodes"].items()}
@@ -153,6 +156,14 @@ class TrainingRun:
         self._first_step = self._learner.steps
         self._last |= {"step": self._learner.steps, "iteration": self._learner.iteration}
         self._checkpoint = checkpoint
+
+    def _told_anew(self, recorded: Mapping[str, Any]) -> str:
+        """What the options say otherwise than those of the checkpoint, but for how long the run goes on."""
+        differ = {name: value for name, value in recorded.items() if self._config.get(name, value) != value}
+        named = [name for name in differ if name not in ("pause_at_step", "total_steps")]
+        return "".join(
+            f"; its run had {name} = {json.dumps(differ[name])}, not {json.dumps(self._config[name])}" for name in named
+        )
 
     def _place(self) -> None:
         resume = "none"
