@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal import _learn
 
-__all__ = ["MODULE_FORMAT", "checkpoint_dir", "is_of_module", "preset", "preset_names"]
+__all__ = ["MODULE_FORMAT", "checkpoint_dir", "is_of_module", "preset", "preset_names", "run_of"]
 
 MODULE_FORMAT = "shoal.module_checkpoint"
 """What the checkpoint of a torch module calls itself in its state.json."""
@@ -51,6 +51,12 @@ def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
     if not directory.exists() and not older.exists():
         raise FileNotFoundError(f"{run_dir} holds no policy: there is no {directory}")
     return directory if directory.exists() else older
+
+
+def run_of(directory: str | Path) -> Path:
+    """The directory of the run that `directory` is, or is a checkpoint of."""
+    directory = Path(directory)
+    return directory.resolve().parent.parent if (directory / "state.json").exists() else directory
 
 
 def is_of_module(checkpoint: Path) -> bool:

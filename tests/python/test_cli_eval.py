@@ -40,6 +40,16 @@ def test_eval_json_is_alone_on_stdout_and_the_same_each_time(shoal, trained):
     assert answers[0]["episodes"] == 8 and answers[0]["mean_return"] > 0 and answers[0]["std_return"] >= 0
 
 
+def test_eval_and_export_take_one_checkpoint(shoal, trained, tmp_path):
+    of_best = ["--episodes", "8", "--json"]
+    whole = json.loads(shoal("eval", trained, *of_best)[1])
+    single = json.loads(shoal("eval", trained / "checkpoints/best", *of_best)[1])
+    assert single["mean_return"] == whole["mean_return"]
+    status, _, err = shoal("export", trained / "checkpoints/last", "--to", "safetensors", "--output", "p.safetensors")
+    assert status == 0 and (tmp_path / "p.safetensors").stat().st_size > 0, err
+    assert_one_line(shoal("eval", trained / "checkpoints"), 1, "is not the folder of a run: it has no config.json")
+
+
 def test_eval_of_a_native_policy_on_gymnasiums_twin_is_the_same(shoal, trained):
     native, twin = (
         json.loads(shoal("eval", trained, "--episodes", "8", "--json", *more)[1])

@@ -20,7 +20,11 @@ def register(app: typer.Typer) -> None:
 
 def evaluate(
     run: Path = typer.Argument(
-        ..., metavar="RUN", help="Folder of a run.", show_default=False, autocompletion=completion.runs
+        ...,
+        metavar="RUN",
+        help="Folder of a run, or of one of its checkpoints.",
+        show_default=False,
+        autocompletion=completion.runs,
     ),
     episodes: int = typer.Option(100, "--episodes", min=1, help="Whole episodes; all of them count."),
     seed: int = typer.Option(0, "--seed", min=0, help="Of the environments."),
@@ -36,6 +40,7 @@ def evaluate(
     """Evaluate the policy of a run on fresh episodes."""
     from shoal.cli.environments import resolve
     from shoal.cli.runs import read_config, why_unwritable
+    from shoal.runs import run_of
 
     plugins.load(plugin)
     if checkpoint is not None and checkpoint not in _CHECKPOINTS:
@@ -48,7 +53,7 @@ def evaluate(
         wrong_use(f"cannot write {str(gif)!r}: it is a folder; name a file by --gif")
     if gif is not None and (why := why_unwritable(gif)):
         fail(f"cannot write {str(gif)!r}: {why}; name another file by --gif")
-    recorded = read_config(run)
+    recorded = read_config(run_of(run))
     own = recorded["env"]
     named = env if env is not None or not recorded.get("env_is_id", True) else own
     if named is None and recorded.get("env_path") is None:

@@ -16,7 +16,9 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    run_dir: Path = typer.Argument(..., metavar="RUN", help="Folder of a run.", autocompletion=completion.runs),
+    run_dir: Path = typer.Argument(
+        ..., metavar="RUN", help="Folder of a run, or of one of its checkpoints.", autocompletion=completion.runs
+    ),
     to: str = typer.Option(..., "--to", help="onnx, torch or safetensors.", autocompletion=completion.formats),
     output: Path = typer.Option(
         None, "--output", help="The file [default: policy.onnx, .pt2 or .safetensors in the run]."
@@ -35,6 +37,7 @@ def export(
     """
     from shoal.learn.exporting import FORMATS, card_of
     from shoal.learn.exporting import export as write
+    from shoal.runs import run_of
 
     if to not in FORMATS:
         wrong_use(f"there is no format {to!r}{did_you_mean(to, FORMATS) or '; there are ' + ', '.join(FORMATS)}")
@@ -42,7 +45,7 @@ def export(
         wrong_use(f"--which takes best or last, not {which!r}")
     if output is not None and not output.parent.is_dir():
         wrong_use(f"there is no folder {str(output.parent)!r} to write {output.name} to (--output)")
-    read_config(run_dir)
+    read_config(run_of(run_dir))
     if why := why_unwritable(output or run_dir):
         fail(f"cannot write to {str(output or run_dir)!r}: {why}; name a file elsewhere by --output")
     try:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from shoal import _learn
-from shoal.runs import checkpoint_dir
 
-__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run", "rounded_steps", "run_of"]
+__all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run", "rounded_steps"]
 
 RUN_FORMAT = "shoal.run"
 
@@ -80,12 +79,6 @@ def rounded_steps(config: Mapping[str, Any], made: int = 0) -> str | None:
 def holds_run(run_dir: Path) -> bool:
     """Whether there is a checkpoint to go on from; ".old" is one that was being replaced when its process ended."""
     return any((run_dir / "checkpoints" / name).exists() for name in ("last", "last.old"))
-
-
-def run_of(directory: str | Path) -> Path:
-    """The run that `directory` is, or is a checkpoint of."""
-    directory = Path(directory)
-    return directory.resolve().parent.parent if checkpoint_dir(directory) == directory else directory
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.learn import environments
-from shoal.learn.config import read_run, run_of
+from shoal.learn.config import read_run
 from shoal.learn.policy import load_policy
+from shoal.runs import run_of
 
 if TYPE_CHECKING:
     from shoal.atari.preprocessing import AtariPreprocessing

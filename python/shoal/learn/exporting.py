@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from shoal._version import __version__
-from shoal.learn.config import RUN_FORMAT, run_of
+from shoal.learn.config import RUN_FORMAT
 from shoal.learn.durable import replace_file
 from shoal.learn.onnx_policy import input_names, input_paths, policy_graph
 from shoal.learn.policy import load_policy
 from shoal.learn.spaces import leaves, space_from
 from shoal.names import needs_torch
-from shoal.runs import checkpoint_dir, is_of_module
+from shoal.runs import checkpoint_dir, is_of_module, run_of
 
 if TYPE_CHECKING:
     import torch
