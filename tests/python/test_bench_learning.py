@@ -19,7 +19,7 @@ import pytest
 
 import bench_scripts
 import shoal
-from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, pool, program, run
+from shoal.bench.learning import REFERENCES, ROWS, interquartile_mean, interval, pool, program, row_named, run
 from shoal.bench.learning.rows import SAME
 from shoal.bench.learning.suite import Found
 from shoal.cli import main
@@ -267,8 +267,18 @@ def test_a_seed_that_was_ended_goes_on(tmp_path, monkeypatch):
 def test_what_is_no_row_is_refused():
     with pytest.raises(ValueError, match="no row 'ppo/CartPole'; choose from ppo/CartPole-v1"):
         run(["ppo/CartPole"])
+    with pytest.raises(ValueError, match="no row 'ppo/sb3:Pong'; choose from"):
+        run(["ppo/sb3:Pong"])
+    with pytest.raises(ValueError, match="run it in the folder of segmented_world.py, in examples/ of the source"):
+        run(["ppo/SegmentedWorld-v0"])
     with pytest.raises(ValueError, match="at least 1"):
         run(["ppo/CartPole-v1"], 0)
+
+
+def test_a_row_may_be_named_without_its_task_where_there_is_one():
+    assert row_named("dqn/zoo_lunarlander") == "dqn/zoo_lunarlander:LunarLander-v3"
+    assert row_named("ppo/CartPole-v1") == "ppo/CartPole-v1"
+    assert row_named("ppo/sb3") == "ppo/sb3", "there are several"
 
 
 def test_stable_baselines3_gets_the_same_settings_or_none():

@@ -139,10 +139,13 @@ def _learning(
 ) -> None:
     from rich.console import Console
 
-    from shoal.bench.learning import ROWS, run
+    from shoal.bench.learning import ROWS, row_named, run
 
-    _check("row", row or (), ROWS)
-    found = run(row or None, seeds, sb3=sb3, steps=steps, jobs=jobs, runs=runs, console=Console(stderr=json))
+    _check("row", map(row_named, row or ()), ROWS)
+    try:
+        found = run(row or None, seeds, sb3=sb3, steps=steps, jobs=jobs, runs=runs, console=Console(stderr=json))
+    except ValueError as error:
+        wrong_use(str(error))
     if json:
         closing_json(found)
     if failed := sum(len(row["failed"]) for row in found["rows"]):

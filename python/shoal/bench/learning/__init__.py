@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.bench.learning.references import REFERENCES, Reference
 from shoal.bench.learning.robust import interquartile_mean, interval
-from shoal.bench.learning.rows import HOURS, ROWS, Row
+from shoal.bench.learning.rows import HOURS, ROWS, Row, row_named
 from shoal.bench.learning.suite import run
 
-__all__ = ["HOURS", "REFERENCES", "ROWS", "Reference", "Row", "interquartile_mean", "interval", "run"]
+__all__ = ["HOURS", "REFERENCES", "ROWS", "Reference", "Row", "interquartile_mean", "interval", "row_named", "run"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 
-__all__ = ["HOURS", "ROWS", "SAME", "Row"]
+__all__ = ["HOURS", "ROWS", "SAME", "Row", "row_named"]
 
 HOURS = 0.25
 """Rows that take longer for a seed, on one CPU, are trained only where they are named."""
@@ -16,7 +17,8 @@ class Row:
 
     Attributes:
         algorithm, preset: as `shoal.learn.train` names them.
-        env: the task; "shoal/…" are Shoal's own, in C++, for which others train on Gymnasium's of the name.
+        env: the task; "shoal/…" are Shoal's own, in C++, for which others train on Gymnasium's of the name. "module:…" is one of
+            the source folder's examples, and is trained where the module is found: in the example's folder.
         hours: about how long a seed takes on one CPU.
         steps: where it is not as many as the preset has.
         num_workers: processes of A3C; otherwise a seed has one CPU, and all is done in its process.
@@ -39,6 +41,15 @@ class Row:
     def task(self) -> str:
         return self.env.removeprefix("shoal/").rpartition(":")[2]
 
+    @property
+    def module(self) -> str:
+        """The module that has the task; "" for one that is registered."""
+        return self.env.rpartition(":")[0]
+
+    @property
+    def is_here(self) -> bool:
+        return not self.module or importlib.util.find_spec(self.module) is not None
+
 
 CARTPOLE, ACROBOT, PENDULUM = "shoal/CartPole-v1", "shoal/Acrobot-v1", "shoal/Pendulum-v1"
 CAR, CONTINUOUS_CAR, LANDER = "shoal/MountainCar-v0", "shoal/MountainCarContinuous-v0", "LunarLander-v3"
@@ -59,7 +70,7 @@ def _classic(algorithm: str) -> list[Row]:
 _LIST = [
     *_classic("ppo"),
     Row("ppo", "LunarLander-v3", LANDER, target=200),
-    Row("ppo", "SegmentedWorld-v0", "segmented_world:SegmentedWorld-v0", hours=0.1),  # run in examples/segmentation
+    Row("ppo", "SegmentedWorld-v0", "segmented_world:SegmentedWorld-v0"),
     Row("ppo", "sb3", CARTPOLE, steps=100_000, target=475),
     *(Row("ppo", "sb3", task, steps=1_000_000, hours=0.3) for task in (CHEETAH, HOPPER, WALKER)),
     Row("ppo", "cleanrl", CARTPOLE, target=475),
@@ -104,6 +115,14 @@ _LIST = [
     Row("recurrent_ppo", "cleanrl_atari_lstm", PONG, hours=24, target=18),
 ]
 ROWS: dict[str, Row] = {row.name: row for row in _LIST}
+
+
+def row_named(name: str) -> str:
+    """The name of the one row that `name` is, or begins as far as the task; else `name`."""
+    whole = [row for row in ROWS if row.startswith(f"{name}:")]
+    return whole[0] if len(whole) == 1 and name not in ROWS else name
+
+
 SAME = {
     ("ppo", "tianshou_mujoco"): "HalfCheetah-v5",
     ("sac", "zoo_mujoco"): "HalfCheetah-v5",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.bench.learning.pool import Pool, python_of
 from shoal.bench.learning.references import REFERENCES
 from shoal.bench.learning.robust import interquartile_mean, interval, spread
-from shoal.bench.learning.rows import HOURS, ROWS, Row
+from shoal.bench.learning.rows import HOURS, ROWS, Row, row_named
 from shoal.bench.machine import machine
 from shoal.bench.roster import PACKAGES
 from shoal.errors import Error
@@ -105,7 +105,8 @@ def run(
     training episodes had in the mean. A seed that fails is told, and the others go on. Ctrl-C and SIGTERM end the seeds that run.
 
     Args:
-        rows: names of `ROWS`; by default those that take a quarter of an hour a seed at most.
+        rows: names of `ROWS`, with the task or without where one row has such a name; by default those that take a quarter of an
+            hour a seed at most, and whose task is found here.
         seeds: 0 to seeds - 1.
         sb3: also Stable-Baselines3, with the same settings, where it has them.
         steps: of each, in the place of the rows'; for trying out.
@@ -116,16 +117,22 @@ def run(
         console: where to print; stdout by default.
 
     Raises:
-        ValueError: for a name that is no row, or a number that is not positive.
+        ValueError: for a name that is no row, a row whose task is not here, or a number that is not positive.
         Error: packages that the rows' environments need are not installed; the message has the command that installs them.
     """
     from rich.console import Console
 
     console = console if console is not None else Console()
-    for name in rows or ():
+    named = None if rows is None else [row_named(name) for name in rows]
+    for name in named or ():
         if name not in ROWS:
             raise ValueError(f"there is no row {name!r}; choose from {', '.join(ROWS)}")
-    chosen = [row for row in ROWS.values() if (row.hours <= HOURS if rows is None else row.name in rows)]
+        if not ROWS[name].is_here:
+            raise ValueError(
+                f"{name} is of an example: run it in the folder of {ROWS[name].module}.py, in examples/ of the source"
+            )
+    usual = [row for row in ROWS.values() if row.hours <= HOURS and row.is_here]
+    chosen = usual if named is None else [row for row in ROWS.values() if row.name in named]
     cpus = sorted(os.sched_getaffinity(0))
     jobs = len(cpus) if jobs is None else jobs
     if min(seeds, jobs, *([steps] if steps is not None else [])) < 1:
