@@ -122,6 +122,12 @@ def test_a_wrong_module_is_one_clear_error(tmp_path: Path, policy: Any, error: t
         )
 
 
+def test_what_no_checkpoint_could_keep_is_refused_before_anything_is_learned(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="_extra_state"):
+        shoal.learn.Trainer("shoal/CartPole-v1", policy=ExtraState, run_dir=tmp_path / "run", num_workers=0, **PPO)
+    assert not (tmp_path / "run/config.json").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -31,6 +31,9 @@ class Learner:
 
     Attributes:
         steps, iteration: made so far.
+
+    Raises:
+        TypeError: for what no checkpoint of the module could keep.
     """
 
     def __init__(self, network: Network, source: Source, config: Mapping[str, Any]) -> None:
@@ -45,6 +48,7 @@ class Learner:
         self._episodes = EpisodeLog(config["num_envs"])
         self._compared = False
         network.eval()
+        self.policy()  # raises what a checkpoint could not keep, before anything is learned
 
     def begin(self) -> None:
         """Resets the environments."""
