@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,6 +18,7 @@ import learn_modules
 import shoal
 from learn_module_runs import PPO, digest, small
 from learn_modules import ActorCritic
+from learn_runs import killed
 from shoal.learn.modules.run import rest_between_saves
 
 
@@ -133,17 +130,7 @@ def test_killed_at_any_moment_and_resumed_equals_uninterrupted(
     tmp_path: Path, whole: dict[str, Path], step: int
 ) -> None:
     state = tmp_path / "run/checkpoints/last/state.json"
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED.format(options=PPO), str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        start_new_session=True,
-    )
-    try:
-        while not (state.exists() and step_of(state) >= step):
-            assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    killed(KILLED.format(options=PPO), tmp_path / "run", lambda: state.exists() and step_of(state) >= step)
     result = shoal.learn.train(
         learn_envs.Drift, run_dir=tmp_path / "run", resume=True, num_workers=0, env_kwargs={}, save_every_seconds=60
     )

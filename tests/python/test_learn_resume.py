@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import learn_envs
 import shoal
-from learn_runs import PRECISIONS, arrays
+from learn_runs import PRECISIONS, arrays, killed
 
 SMALL = {
     "num_envs": 5,
@@ -86,17 +82,7 @@ shoal.learn.train(
 
 
 def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path, whole):
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED.format(options=SMALL), str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        start_new_session=True,
-    )
-    try:
-        while not (tmp_path / "run/checkpoints/last").exists():
-            assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    killed(KILLED.format(options=SMALL), tmp_path / "run", (tmp_path / "run/checkpoints/last").exists)
     result = shoal.learn.train(
         learn_envs.Drift, run_dir=tmp_path / "run", resume=True, num_workers=0, env_kwargs={}, save_every_seconds=60
     )
