@@ -264,7 +264,12 @@ def test_a_seed_that_was_ended_goes_on(tmp_path, monkeypatch):
     assert again["return"] == same["return"] and again["training"] == same["training"]
 
 
-def test_what_is_no_row_is_refused():
+SEGMENTATION = ROOT / "examples" / "segmentation"
+
+
+def test_what_is_no_row_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if Path(entry) != SEGMENTATION])
+    monkeypatch.delitem(sys.modules, "segmented_world", raising=False)
     with pytest.raises(ValueError, match="no row 'ppo/CartPole'; choose from ppo/CartPole-v1"):
         run(["ppo/CartPole"])
     with pytest.raises(ValueError, match="no row 'ppo/sb3:Pong'; choose from"):
@@ -273,6 +278,13 @@ def test_what_is_no_row_is_refused():
         run(["ppo/SegmentedWorld-v0"])
     with pytest.raises(ValueError, match="at least 1"):
         run(["ppo/CartPole-v1"], 0)
+
+
+def test_a_row_of_a_module_that_is_found_here_is_trained(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(SEGMENTATION)
+    (row,) = run(["ppo/SegmentedWorld-v0"], 1, steps=256)["rows"]
+    assert not row["failed"] and row["steps"] >= 256
 
 
 def test_a_row_may_be_named_without_its_task_where_there_is_one():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.bench.roster import PACKAGES, interpreter
+from shoal.process._settings import search_path
 
 __all__ = ["Pool", "python_of"]
 
@@ -94,7 +95,9 @@ class Pool:
         assert python is not None
         environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
         if side == "shoal":
-            environment["PYTHONPATH"] = str(PACKAGES)
+            environment["PYTHONPATH"] = os.pathsep.join(
+                [str(PACKAGES), *search_path()]
+            )  # a row's task is found there too
         arguments = [str(os.getpid()), str(cpu), str(PROGRAMS[side]), json.dumps(task)]
         with self._lock:
             if self._closed:
