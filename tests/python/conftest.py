@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from log_records import Records
 from promise import await_that
 
 
@@ -116,6 +118,16 @@ def stat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tu
         return (status, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
+    """What Python's logging is handed of Shoal's lines."""
+    monkeypatch.delenv("SHOAL_LOG", raising=False)
+    handler = Records()
+    logging.getLogger("shoal").addHandler(handler)
+    yield handler
+    logging.getLogger("shoal").removeHandler(handler)
 
 
 @pytest.fixture(autouse=True)

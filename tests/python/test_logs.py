@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 from typing import Any
 
@@ -14,36 +13,11 @@ import gymnasium
 import pytest
 
 import shoal
+from log_records import Records
 from shoal import _core
 
 BOUND = 60.0
 """Seconds in which what is awaited comes."""
-
-
-class Records(logging.Handler):
-    """Keeps what it is handed, and in which thread."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-        self.seen = threading.Semaphore(0)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-        self.seen.release()
-
-    def next(self) -> logging.LogRecord:
-        assert self.seen.acquire(timeout=BOUND)
-        return self.records[-1]
-
-
-@pytest.fixture
-def records(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.delenv("SHOAL_LOG", raising=False)
-    handler = Records()
-    logging.getLogger("shoal").addHandler(handler)
-    yield handler
-    logging.getLogger("shoal").removeHandler(handler)
 
 
 def program(text: str, **env: str) -> subprocess.CompletedProcess[str]:

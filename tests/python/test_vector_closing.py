@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from gymnasium import spaces
 
 import shoal
 from interrupting import interrupted_once_there
+from log_records import Records
 from sample_envs import CounterEnv
 from shoal.compat.gymnasium import AsyncVectorEnv, SyncVectorEnv
 
@@ -24,7 +26,7 @@ Make = Callable[..., Any]
 
 
 class Closing(CounterEnv):
-    """Leaves a file where it was closed, and then raises, or waits for another file."""
+    """Leaves a file where it was closed, and then raises, ends its process, or waits for another file."""
 
     def __init__(self, folder: Path, number: int, how: str = "") -> None:
         super().__init__()
@@ -35,6 +37,8 @@ class Closing(CounterEnv):
             file.write("once ")
         if self.how == "raise":
             raise ValueError(f"{self.number} does not want to")
+        if self.how == "end":
+            os._exit(3)
         if self.how == "interrupt":
             signal.raise_signal(signal.SIGINT)
         while self.how == "wait" and not (self.folder / "gate").exists():
@@ -99,6 +103,28 @@ def test_what_is_raised_in_a_worker_has_its_traceback(tmp_path: Path) -> None:
     cause = raised.value.__cause__
     assert isinstance(cause, shoal.errors.RemoteTraceback) and cause.env_index == 3
     assert "raise ValueError" in cause.traceback
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_a_worker_that_ends_while_its_environments_close_is_told(
+    tmp_path: Path, records: Records, batch_size: int | None
+) -> None:
+    envs = shoal.make_vec(factories(tmp_path, env0="end"), num_workers=2, batch_size=batch_size)
+    envs.close()
+    said = r"worker 0 \(pid \d+, environments 0 to 1\) ended with exit code 3 before its environments were closed"
+    assert re.fullmatch(said, records.next().getMessage())
+    assert closed(tmp_path) == [0, 2, 3]
+
+
+def test_a_worker_is_killed_whose_environments_take_too_long_to_close(tmp_path: Path, records: Records) -> None:
+    envs = shoal.make_vec(factories(tmp_path, env3="wait"), num_workers=2)
+    envs.close(timeout=0.5)
+    said = "worker 1 (environments 2 to 3) is killed: its environments did not close in time"
+    assert records.next().getMessage() == said
+    envs = shoal.make_vec(factories(tmp_path, env3="wait"), num_workers=2)
+    envs.close(terminate=True)
+    shoal._core.log.write("warning", "vector", "after it")
+    assert records.next().getMessage() == "after it", "nobody waited for those"
 
 
 def test_the_compat_class_logs_it_and_goes_on_as_the_peer(tmp_path: Path) -> None:

@@ -398,7 +398,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
 
         Args:
             timeout: seconds for a call that is still under way to end (by default 1), and then for the environments to
-                close (by default 10). Workers that take longer are killed.
+                close (by default 10). Workers that take longer are killed, which is logged.
             terminate: kills the workers at once: their environments are not closed.
 
         All are closed, whatever some of them raise. Then the first exception is raised here, with notes of the others. Ctrl-C

@@ -32,6 +32,9 @@ class Closing {
   /// thrown, now or before. What it throws ends the waits for the other workers, too.
   bool goes_on(const Patience& patience) noexcept;
 
+  /// Whether `patience.check` has thrown.
+  bool interrupted() const { return outcome_.interrupt != nullptr; }
+
   /// What an environment of `worker` raised while it was closed.
   void add(const std::string& worker, process::ErrorReport report) {
     outcome_.failures.emplace_back(worker, std::move(report));

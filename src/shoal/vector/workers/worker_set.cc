@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shoal/os/clock.h"
+#include "shoal/os/log.h"
 
 namespace shoal::vector {
 namespace {
@@ -555,13 +556,14 @@ void WorkerSet::close(std::chrono::milliseconds timeout) noexcept {
   const std::shared_ptr<WorkerPool> pool = std::exchange(pool_, nullptr);
   if (!maker_.is_this()) return;  // the workers are not its own
   board_.end();
-  if (!pool->closed()) close_session(*pool, deadlines);
+  if (!pool->closed()) close_session(*pool, deadlines, timeout.count() == 0);
   if (owns_pool_) {
     pool->close_within(std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline)));
   }
 }
 
-void WorkerSet::close_session(WorkerPool& pool, std::span<const os::Deadline> deadlines) noexcept {
+void WorkerSet::close_session(WorkerPool& pool, std::span<const os::Deadline> deadlines,
+                              bool at_once) noexcept {
   try {
     for (const WorkerSlot& slot : slots_) {
       const auto worker = static_cast<std::size_t>(index_of(slot));
@@ -574,7 +576,7 @@ void WorkerSet::close_session(WorkerPool& pool, std::span<const os::Deadline> de
     }
     for (const WorkerSlot& slot : slots_) {
       if (slot.sits()) {
-        await_closed(pool, slot, deadlines[static_cast<std::size_t>(index_of(slot))]);
+        await_closed(pool, slot, deadlines[static_cast<std::size_t>(index_of(slot))], at_once);
       }
     }
     recycling_.close(pool, std::min(deadlines.front(), os::deadline_after(kBusyCloseTimeout)));
@@ -584,21 +586,38 @@ void WorkerSet::close_session(WorkerPool& pool, std::span<const os::Deadline> de
   pool.forget(session_);
 }
 
-// What takes too long is given up, and after an interrupt all that is left.
-void WorkerSet::await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadline deadline) {
+// What takes too long is given up, and after an interrupt all that is left. Whose environments were not closed is told, unless it is the
+// caller that did not wait.
+void WorkerSet::await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadline deadline,
+                             bool at_once) {
   const Patience patience{.deadline = deadline, .check = options_.interrupt_check};
-  while (!pool.dead(slot.incarnation)) {
-    const auto message = pool.receive(session_, slot.incarnation, closing_.wait_until(patience));
+  for (;;) {
+    // Looked at first: what it sent before its end is still taken.
+    const bool ended = pool.dead(slot.incarnation);
+    const os::Deadline until = ended ? os::Clock::now() : closing_.wait_until(patience);
+    const auto message = pool.receive(session_, slot.incarnation, until);
     if (message && message->kind == PoolKind::kClosed) {
       for (process::ErrorReport& report : decode_reports(message->bytes)) {
         closing_.add(slot.scene.name, std::move(report));
       }
       return;
     }
-    if (!message && !closing_.goes_on(patience)) {
-      pool.give_up(slot.incarnation);
+    if (message) continue;
+    if (ended) {
+      process::DeathCertificate certificate = pool.death(slot.incarnation).certificate;
+      certificate.first_env = slot.scene.first_env;
+      certificate.num_envs = slot.scene.num_envs;
+      certificate.cause = certificate.headline() + " before its environments were closed";
+      os::log(os::LogLevel::kWarning, "vector", "{}", certificate.describe());
       return;
     }
+    if (closing_.goes_on(patience)) continue;
+    if (!closing_.interrupted() && !at_once) {
+      os::log(os::LogLevel::kWarning, "vector",
+              "{} is killed: its environments did not close in time", slot.scene.describe());
+    }
+    pool.give_up(slot.incarnation);
+    return;
   }
 }
 

@@ -155,8 +155,9 @@ class WorkerSet {
   bool poll_opening(int worker);
   void mark_ready(WorkerSlot& slot);
 
-  void close_session(WorkerPool& pool, std::span<const os::Deadline> deadlines) noexcept;
-  void await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadline deadline);
+  void close_session(WorkerPool& pool, std::span<const os::Deadline> deadlines,
+                     bool at_once) noexcept;
+  void await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadline deadline, bool at_once);
 
   std::shared_ptr<WorkerPool> pool_;
   const bool owns_pool_;
