@@ -75,7 +75,8 @@ void deliver_all() {
       line = std::move(all.lines.front());
       all.lines.pop_front();
     }
-    if (!deliver(line)) {
+    const bool is_written = line.who.empty() && os::stderr_is_asked_for();
+    if (!deliver(line) && !is_written) {
       os::write_log_to_stderr({line.level, line.source, line.text, line.who, line.pid});
     }
   }

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from log_records import Records
+from plugin_builds import builder
 from promise import await_that
 
 
@@ -118,6 +119,12 @@ def stat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tu
         return (status, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Builds a source folder of C++ against an install tree, and returns the folder of what it made."""
+    return builder(tmp_path_factory.mktemp("builds"))
 
 
 @pytest.fixture

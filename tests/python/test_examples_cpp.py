@@ -12,49 +12,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build" / "release"
+from plugin_builds import ROOT, needs_a_build, python, run
 
-pytestmark = [
-    pytest.mark.skipif(not (BUILD / "cmake_install.cmake").exists(), reason="there is no build in build/release"),
-    pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
-]
-
-
-def run(*command: object, **kwargs: object) -> str:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=100, **kwargs)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--install", BUILD, "--prefix", folder, "--component", "development")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    def build_in(source: Path, *definitions: str) -> Path:
-        folder = tmp_path_factory.mktemp(source.name)
-        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        run("cmake", "-S", source, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", *launcher, *definitions)
-        run("cmake", "--build", folder)
-        return folder
-
-    return build_in
+pytestmark = needs_a_build
 
 
 @pytest.fixture(scope="module")
 def plugin(build: Callable[..., Path]) -> Path:
     return build(ROOT / "examples" / "plugin_env") / "libwalk.so"
-
-
-def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs `code` in a process of its own: a plug-in stays loaded."""
-    environment = {**os.environ, **variables}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
 
 
 def test_the_program_steps_the_same_in_threads_and_processes(build: Callable[..., Path], plugin: Path) -> None:

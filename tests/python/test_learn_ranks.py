@@ -137,8 +137,10 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "run").exists()
 
 
-def joined(tmp_path: Path, whole: Path, variables: dict[str, str], hosts: Any = None) -> None:
-    """Two programs find each other by their variables, each on its host where there are hosts, and train as one."""
+def programs(
+    tmp_path: Path, variables: dict[str, str], options: list[dict[str, Any]], hosts: Any = None
+) -> list[subprocess.Popen[str]]:
+    """One for each rank with its options, which find each other by their variables, each on its host where there are hosts."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, learn_envs, shoal, json\n"
@@ -147,23 +149,42 @@ def joined(tmp_path: Path, whole: Path, variables: dict[str, str], hosts: Any = 
     )
     path = os.pathsep.join([str(Path(__file__).parent), str(Path(shoal.__file__).parents[1])])
     ranks = []
-    for rank in range(2):
+    for rank, own in enumerate(options):
         environment = {
             **os.environ,
             "PYTHONPATH": path,
             "RANK": str(rank),
-            "WORLD_SIZE": "2",
+            "WORLD_SIZE": str(len(options)),
             "SHOAL_GROUP_ATTEMPT": str(tmp_path),
             **variables,
         }
-        command = [sys.executable, str(program), str(tmp_path / f"run{rank}"), json.dumps(SMALL)]
+        command = [sys.executable, str(program), str(tmp_path / f"run{rank}"), json.dumps(own)]
         command = hosts.command(rank, command) if hosts else command
-        ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    for rank in ranks:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        ranks.append(subprocess.Popen(command, env=environment, text=True, **pipes))
+    return ranks
+
+
+def joined(tmp_path: Path, whole: Path, variables: dict[str, str], hosts: Any = None) -> None:
+    """Two programs train as one."""
+    for rank in programs(tmp_path, variables, [SMALL, SMALL], hosts):
         assert rank.communicate(timeout=60)[0] == "1600\n"
         assert rank.returncode == 0
     assert arrays(tmp_path / "run0") == arrays(whole)
     assert not (tmp_path / "run1").exists()
+
+
+@pytest.mark.parametrize("other", [{"learning_rate": 0.5}, {"num_steps": 80}, {"algorithm": "a2c"}])
+def test_ranks_with_different_arguments_are_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+    ours = {**SMALL, **other}
+    if "algorithm" in other:  # which has not all of these options
+        ours = {name: ours[name] for name in ("algorithm", "num_envs", "total_steps")}
+    first, second = programs(tmp_path, {}, [SMALL, ours])
+    name, value = next(iter(other.items()))
+    said = second.communicate(timeout=60)[1]
+    assert second.returncode != 0 and f"ValueError: rank 1 has {name}={value!r}, and rank 0 has" in said
+    said = first.communicate(timeout=60)[1]
+    assert first.returncode != 0 and f"rank 1 has {name}={value!r}" in said, "rank 0 is told"
 
 
 def test_ranks_of_a_launcher_join_by_its_variables(tmp_path: Path, whole: Path) -> None:

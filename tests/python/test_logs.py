@@ -109,7 +109,21 @@ def test_stderr_has_them_where_it_is_asked_for() -> None:
         "from shoal import _core; _core.log.write('debug', 'serve', 'a line')",
         SHOAL_LOG="debug",
     )
-    assert told.stdout == "a line\n" and "[debug] a line" in told.stderr
+    assert told.stdout == "a line\n" and told.stderr.count("[debug] a line") == 1
+
+
+def test_stderr_has_them_once_where_nothing_else_takes_them() -> None:
+    for env in ({}, {"SHOAL_LOG": "info"}):
+        told = program("from shoal import _core; _core.log.write('warning', 'serve', 'a line')", **env)
+        assert told.stderr.count("[warning] a line") == 1
+
+
+def test_lines_of_a_worker_are_on_stderr_once() -> None:
+    said = "from shoal import _core; _core.log.write('warning', 'serve', 'a line')"
+    told = program(
+        f"import shoal.multiprocessing as mp\nwith mp.Pool(1) as pool: pool.apply(exec, ({said!r},))", SHOAL_LOG="info"
+    )
+    assert told.stderr.count("[warning] a line") == 1
 
 
 def test_a_worker_that_is_replaced_is_a_line() -> None:

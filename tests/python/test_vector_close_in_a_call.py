@@ -167,6 +167,34 @@ def test_calls_from_within_a_call_and_from_another_thread_are_refused(way: str, 
     envs.close()
 
 
+def test_another_thread_closes_between_two_of_many_steps() -> None:
+    envs = make(CounterEnv, "serial")
+    closer = threading.Timer(0.05, envs.close)
+    closer.start()
+    with pytest.raises((RuntimeError, ClosedEnvironmentError), match="close"):
+        while True:
+            envs.step([0, 0])
+    closer.join()
+    assert envs.closed
+
+
+@pytest.mark.parametrize("way", ["serial", "async serial"])
+def test_the_health_of_environments_in_this_process_is_known(way: str) -> None:
+    seen: list[Any] = []
+
+    class Asking(CounterEnv):
+        def step(self, action: Any) -> Any:
+            seen.extend(worker["state"] for worker in envs.health())
+            return super().step(action)
+
+    envs = make(Asking, way)
+    assert {worker["state"] for worker in envs.health()} == {"idle"}
+    envs.step([0, 0]) if way == "serial" else (envs.send([0, 0]), envs.recv())
+    assert set(seen) == {"stepping"}
+    envs.close()
+    assert [(worker["state"], worker["pid"]) for worker in envs.health()] == [("closed", None)]
+
+
 def test_ctrl_c_in_an_environment_of_this_process_asks_for_a_reset() -> None:
     envs = make(InterruptedEnv, "serial")
     with pytest.raises(KeyboardInterrupt):

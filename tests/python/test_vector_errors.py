@@ -345,18 +345,41 @@ def test_an_observation_that_does_not_fit_names_what_came_and_what_the_space_say
         envs.step([0, 0])
 
 
-@pytest.mark.parametrize("value", [0.5, 300, -1, np.nan])
-def test_values_that_the_dtype_cannot_hold_are_refused(make: Make, value: float) -> None:
+UNFIT = [
+    (np.uint8, 0.5),
+    (np.uint8, 300),
+    (np.uint8, -1),
+    (np.uint8, np.nan),
+    (np.int8, np.int64(300)),
+    (np.float32, 1e300),
+    (np.float16, np.float32(1e6)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize(("dtype", "value"), UNFIT)
+def test_values_that_the_dtype_cannot_hold_are_refused(make: Make, dtype: Any, value: Any) -> None:
     class Image(CounterEnv):
-        observation_space = spaces.Box(0, 255, (2,), np.uint8)
+        observation_space = spaces.Box(0, 100, (2,), dtype)
 
         def _observation(self) -> Any:
             return np.array([0, value if self.steps else 0])
 
     envs = make(Image, 1)
     assert envs.reset()[0].tolist() == [[0, 0]]
-    with pytest.raises(ValueError, match="values that uint8 cannot hold"):
+    with pytest.raises(ValueError, match=f"values that {np.dtype(dtype)} cannot hold"):
         envs.step([0])
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(np.float32, 0.1), (np.float32, np.inf), (np.float16, np.nan)])
+def test_floats_are_rounded(make: Make, dtype: Any, value: float) -> None:
+    class Measured(CounterEnv):
+        observation_space = spaces.Box(-np.inf, np.inf, (2,), dtype)
+
+        def _observation(self) -> Any:
+            return np.array([0.1, value])
+
+    assert np.array_equal(make(Measured, 1).reset()[0], np.array([[0.1, value]], dtype), equal_nan=True)
 
 
 @pytest.mark.parametrize(

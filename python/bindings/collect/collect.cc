@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "shoal/ipc/heap/block.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fd.h"
+#include "shoal/vector/call_gate.h"
 #include "shoal/vector/vector_env.h"
 #include "vector/copy_plan.h"
 #include "vector/spaces.h"
@@ -48,6 +50,7 @@ class CallableActor final : public Actor {
  public:
   explicit CallableActor(nb::handle function) : function_(function) {}
   void act(const Decision& decision) override {
+    vector::CallGate::check();
     const nb::gil_scoped_acquire gil;
     function_(decision.t);
   }
@@ -61,6 +64,7 @@ class InterruptibleActor final : public Actor {
  public:
   explicit InterruptibleActor(Actor& actor) : actor_(actor) {}
   void act(const Decision& decision) override {
+    vector::CallGate::check();
     actor_.act(decision);
     check_();
   }
@@ -126,6 +130,14 @@ class ExperienceLayout {
   collect::ExperienceSpec spec_;
 };
 
+/// A call of several vector environments, which are left in the opposite order.
+struct Insides {
+  std::deque<vector::CallGate::Inside> calls;
+  ~Insides() {
+    while (!calls.empty()) calls.pop_back();
+  }
+};
+
 /// An ExperienceCollector.
 ///
 /// Threads: one at a time, with the GIL.
@@ -137,6 +149,7 @@ class PyCollector {
   ExperienceCollector& get() noexcept { return collector_; }
 
   void reset(const std::vector<std::optional<std::uint64_t>>& seeds) {
+    const vector::CallGate::Inside inside(envs_->gate());
     const nb::gil_scoped_release unlocked;
     collector_.reset(seeds);
   }
@@ -144,6 +157,7 @@ class PyCollector {
   int collect(nb::handle actor, const Experience& experience, int first, int count,
               std::int64_t policy_version, int column, const Experience* stage, int stage_column,
               const ProgressBoard* board, int place, std::uint64_t number) {
+    const vector::CallGate::Inside inside(envs_->gate());
     std::optional<collect::ProgressLine> progress;
     if (board != nullptr) progress = board->line(place);
     const collect::CollectOrder order{.first = first,
@@ -165,7 +179,9 @@ class PyCollector {
                               int first, int count, std::int64_t policy_version) {
     std::vector<std::unique_ptr<Actor>> callables;
     std::vector<ExperienceCollector::Cohort> cohorts;
+    Insides inside;
     for (std::size_t i = 0; i < collectors.size(); ++i) {
+      inside.calls.emplace_back(collectors[i]->envs_->gate());
       const nb::handle actor = actors[i];
       if (nb::isinstance<Actor>(actor)) {
         callables.push_back(std::make_unique<InterruptibleActor>(nb::cast<Actor&>(actor)));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -57,6 +58,37 @@ bool same_numbers(nb::handle given, nb::handle cast) {
   nb::object same = nb::steal(PyObject_RichCompare(given.ptr(), cast.ptr(), Py_EQ));
   if (!same) throw nb::python_error();
   return nb::cast<bool>(nb::module_::import_("numpy").attr("all")(same).attr("__bool__")());
+}
+
+/// Whether an element of some floats is infinite: a look at their bits.
+template <class Word>
+bool any_infinite(const void* data, npy_intp count, Word exponent) {
+  const auto* words = static_cast<const Word*>(data);
+  constexpr Word kSign = Word{1} << (8 * sizeof(Word) - 1);
+  return std::any_of(words, words + count, [&](Word word) { return (word & ~kSign) == exponent; });
+}
+
+/// Whether every finite element is finite in `cast`, which was rounded.
+bool as_finite(nb::handle given, nb::handle cast) {
+  PyArrayObject* const array = as_array(cast.ptr());
+  const void* const data = PyArray_DATA(array);
+  const npy_intp count = PyArray_SIZE(array);
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  constexpr std::uint16_t kHalfInfinity = 0x7c00;
+  if (PyArray_ITEMSIZE(array) == 4 && !any_infinite(data, count, kInfinity)) return true;
+  if (PyArray_ITEMSIZE(array) == 2 && !any_infinite(data, count, kHalfInfinity)) return true;
+  const nb::object finite = nb::module_::import_("numpy").attr("isfinite");
+  return same_numbers(finite(given), finite(cast));
+}
+
+/// Whether `cast`, of `dtype`, has what `given` has: the same numbers, where floats may be rounded.
+bool holds(PyArrayObject* given, PyArray_Descr* dtype, nb::handle cast) {
+  if (PyArray_CanCastArrayTo(given, dtype, NPY_SAFE_CASTING)) return true;
+  const nb::handle array(reinterpret_cast<PyObject*>(given));
+  if (dtype->kind != 'f' || !PyArray_CanCastArrayTo(given, dtype, NPY_SAME_KIND_CASTING)) {
+    return same_numbers(array, cast);
+  }
+  return PyArray_DESCR(given)->kind != 'f' || as_finite(array, cast);
 }
 
 /// The table that a plan with objects needs.
@@ -315,7 +347,7 @@ void CopyPlan::convert(const Node& node, PyObject* value, std::int64_t rows, std
     throw InvalidArgument(
         fmt::format("expected {}, got {}: {}", expected, what_came(array), text(error.value())));
   }
-  if (!PyArray_CanCastArrayTo(array, dtype, NPY_SAME_KIND_CASTING) && !same_numbers(given, cast)) {
+  if (!holds(array, dtype, cast)) {
     throw InvalidArgument(fmt::format("expected {}, got {} with values that {} cannot hold",
                                       expected, what_came(array), text(node.dtype)));
   }

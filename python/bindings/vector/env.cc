@@ -1,6 +1,7 @@
 // shoal._core.env: native environments by id, stepped in this process, and NumPy's random stream.
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -136,7 +137,11 @@ void bind_registry(nb::module_& module) {
   module.def("find", &env::find_env, "id"_a,
              "The EnvSpec of `id`; ValueError naming the nearest ids when there is none.");
   module.def(
-      "load_plugin", [](const std::string& path) { return env::load_plugin(path); }, "path"_a,
+      "load_plugin",
+      [](const std::string& path, const std::function<bool(const std::string&)>& is_taken) {
+        return env::load_plugin(path, is_taken);
+      },
+      "path"_a, "is_taken"_a.none() = nb::none(),
       "Loads a shared library of environments; the ids that it registered.");
   module.def("loaded_plugins", &env::loaded_plugins, "The paths of the plug-ins loaded so far.");
   module.def(

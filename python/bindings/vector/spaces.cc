@@ -158,7 +158,8 @@ struct Writer {
     return spaces.attr("MultiBinary")(nb::tuple(nb::cast(binary.shape)));
   }
   nb::object operator()(const env::Dict& dict) const {
-    nb::dict items;
+    // Gymnasium sorts the keys of a plain dict; the arrays are in this order.
+    nb::object items = nb::module_::import_("collections").attr("OrderedDict")();
     for (const auto& [key, space] : dict.spaces) items[nb::cast(key)] = space_to_python(space);
     return spaces.attr("Dict")(items);
   }

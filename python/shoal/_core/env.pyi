@@ -1,6 +1,6 @@
 """Native environments by id, and NumPy's random stream."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 class EnvSpec:
@@ -25,7 +25,7 @@ def find(id: str) -> EnvSpec:
     The EnvSpec of `id`; ValueError naming the nearest ids when there is none.
     """
 
-def load_plugin(path: str) -> list[str]:
+def load_plugin(path: str, is_taken: Callable[[str], bool] | None = None) -> list[str]:
     """Loads a shared library of environments; the ids that it registered."""
 
 def loaded_plugins() -> list[str]:

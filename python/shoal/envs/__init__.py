@@ -36,6 +36,14 @@ def register() -> None:
         )
 
 
+def _is_of_gymnasium(env_id: str) -> bool:
+    from gymnasium.envs import registration
+
+    from shoal import _core
+
+    return env_id in registration.registry and not _core.env.is_registered(env_id)
+
+
 def load_plugin(path: str | os.PathLike[str]) -> list[str]:
     """Loads environments from a shared library of C++ (`examples/plugin_env` of the sources is one) and returns their ids.
 
@@ -44,7 +52,7 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
 
     Raises:
         ValueError: for a file that is not there, is no plug-in, was built for another Shoal, needs what is missing, or
-            registers an id that is taken, and for a path with a colon, which SHOAL_PLUGINS has between paths. Nothing is
+            registers an id that is taken, here or by Gymnasium, has changed since it was loaded, and for a path with a colon, which SHOAL_PLUGINS has between paths. Nothing is
             registered then.
     """
     from shoal import _core
@@ -55,7 +63,7 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
             f"load_plugin({os.fspath(path)!r}): {where} has a ':', which separates the paths of SHOAL_PLUGINS, by which worker "
             "processes find a plug-in; move it, or rename what has the ':'"
         )
-    ids = _core.env.load_plugin(os.fspath(path))
+    ids = _core.env.load_plugin(os.fspath(path), _is_of_gymnasium)
     named = [name for name in os.environ.get("SHOAL_PLUGINS", "").split(":") if name]
     missing = [name for name in _core.env.loaded_plugins() if name not in named]
     os.environ["SHOAL_PLUGINS"] = ":".join([*named, *missing])

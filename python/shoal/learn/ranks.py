@@ -107,6 +107,15 @@ class Ranks:
             return value()
         return json.loads(self.group.broadcast(json.dumps(value() if self.first else None).encode()))
 
+    def agree(self, told: Mapping[str, Any]) -> None:
+        """Raises ValueError on each rank that was given other values than rank 0, with the first of them."""
+        own = json.loads(json.dumps(told))
+        for name, value in self.same(lambda: own).items():
+            if own.get(name) != value:
+                raise ValueError(
+                    f"rank {self.rank} has {name}={own.get(name)!r}, and rank 0 has {value!r}: give all ranks the same arguments"
+                )
+
     @contextmanager
     def ending_together(self) -> Iterator[None]:
         """Within, what this process raises is told to the others, and ends those that it started."""

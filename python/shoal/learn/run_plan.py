@@ -116,7 +116,9 @@ class Request:
                 self.as_told = True
                 self.algorithm = self.preset = self.config = None
                 self.overrides = {}
-        return self._recorded(ranks) if self.resume else self._anew(ranks)
+        plan = self._recorded(ranks) if self.resume else self._anew(ranks)
+        ranks.agree({name: plan.about.get(name) for name in ("shoal", "env", "algorithm", "atari")} | plan.config)
+        return plan
 
     def of_a_rank(self, plan: RunPlan) -> dict[str, Any]:
         """Arguments of `Trainer` in another process, for the same run."""

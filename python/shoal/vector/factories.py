@@ -53,8 +53,8 @@ def recipe_of(
         return recipe
     if recipe.native_id:
         raise ValueError(
-            f"wrappers are Python, and {recipe.native_id!r} is stepped in C++: take an environment that Gymnasium makes, "
-            "such as gymnasium's own of that name, or leave the wrappers out"
+            f"wrappers are Python, and {recipe.native_id!r} is stepped in C++: leave the wrappers out, or let Gymnasium make "
+            f"single ones: import shoal.envs, and lambda: gymnasium.make({recipe.native_id!r})"
         )
     around = {id(factory): functools.partial(wrapped, factory, wrappers) for factory in recipe.factories}
     modules = [module for wrapper in wrappers for module in _modules_of(wrapper)]

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "shoal/env/env_watcher.h"
@@ -34,6 +37,61 @@ std::vector<Choice> choices(const Space& action_space) {
   return found;
 }
 
+/// Throws InvalidArgument unless `low` to `high` are bounds that an array of `box` can have.
+void check_bounds(const Box& box) {
+  if (box.spec.numel() == 0) return;
+  if (box.low.empty() || box.high.empty()) throw InvalidArgument("a Box has no bounds");
+  for (std::size_t i = 0; i < std::max(box.low.size(), box.high.size()); ++i) {
+    const double low = box.low[box.low.size() == 1 ? 0 : i];
+    const double high = box.high[box.high.size() == 1 ? 0 : i];
+    if (low <= high) continue;
+    throw InvalidArgument(fmt::format("a Box has the bounds {} to {}", low, high));
+  }
+}
+
+/// Throws InvalidArgument, naming the space and its leaf, for one that has no samples.
+void check_space(const char* which, const Space& space) {
+  try {
+    check(space);
+    for (const Leaf& leaf : leaves(space)) {
+      const auto* const box = leaf.space.get_if<Box>();
+      try {
+        if (box != nullptr) check_bounds(*box);
+      } catch (const InvalidArgument& error) {
+        if (leaf.path.empty()) throw;
+        throw InvalidArgument(fmt::format("{}: {}", leaf.path, error.what()));
+      }
+    }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("its {} space: {}", which, error.what()));
+  }
+}
+
+template <class E>
+void rethrow_as(const std::exception& error, const std::string& text) {
+  if (typeid(error) == typeid(E)) throw E(text);
+}
+
+/// Throws the exception that is being handled again, with the environment in its text where its class has but a text.
+[[noreturn]] void rethrow_of(int env) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = fmt::format("environment {}: {}", env, error.what());
+    rethrow_as<InvalidArgument>(error, text);
+    rethrow_as<InvalidState>(error, text);
+    rethrow_as<Error>(error, text);
+    rethrow_as<std::runtime_error>(error, text);
+    rethrow_as<std::logic_error>(error, text);
+    rethrow_as<std::invalid_argument>(error, text);
+    rethrow_as<std::out_of_range>(error, text);
+    rethrow_as<std::domain_error>(error, text);
+    throw;
+  } catch (...) {
+    throw Error(fmt::format("environment {}: it threw what is no std::exception", env));
+  }
+}
+
 class BatchOfEnvs final : public BatchEnv {
  public:
   BatchOfEnvs(std::vector<std::unique_ptr<Env>> envs, int max_episode_steps)
@@ -56,13 +114,14 @@ class BatchOfEnvs final : public BatchEnv {
     if (seed) envs_[at]->np_random().seed(*seed);
     elapsed_[at] = 0;
     watched([&] {
-      enter(i);
-      if (seed && watcher_) watcher_->set_seed(i, *seed);
-      if (options.empty()) {
-        envs_[at]->reset(Row(rows().obs, i));
-      } else {
-        envs_[at]->reset_with(Row(rows().obs, i), options);
-      }
+      named(i, [&] {
+        if (seed && watcher_) watcher_->set_seed(i, *seed);
+        if (options.empty()) {
+          envs_[at]->reset(Row(rows().obs, i));
+        } else {
+          envs_[at]->reset_with(Row(rows().obs, i), options);
+        }
+      });
     });
     write(at, Outcome{});
   }
@@ -115,25 +174,38 @@ class BatchOfEnvs final : public BatchEnv {
     if (watcher_) watcher_->enter(i);
   }
 
-  void step_each(int lo, int hi) {
-    for (auto i = static_cast<std::size_t>(lo); i < static_cast<std::size_t>(hi); ++i) {
-      enter(static_cast<int>(i));
-      if (elapsed_[i] < 0)
-        throw InvalidState(fmt::format("step of environment {} before its reset", i));
-      const Row action(rows().actions, static_cast<std::int64_t>(i));
-      check(action, i);
-      Outcome outcome = envs_[i]->step(action, Row(rows().obs, static_cast<std::int64_t>(i)));
-      outcome.truncated |= ++elapsed_[i] >= max_episode_steps_ && max_episode_steps_ > 0;
-      write(i, outcome);
+  /// Runs code of environment i, whose failures have its number.
+  template <class Run>
+  void named(int i, Run&& run) const {
+    enter(i);
+    try {
+      run();
+    } catch (...) {
+      rethrow_of(watcher_ ? watcher_->number(i) : i);
     }
   }
 
-  void check(const Row& action, std::size_t i) const {
+  void step_each(int lo, int hi) {
+    for (int i = lo; i < hi; ++i) {
+      named(i, [&] { step_one(static_cast<std::size_t>(i)); });
+    }
+  }
+
+  void step_one(std::size_t i) {
+    if (elapsed_[i] < 0) throw InvalidState("step before its reset");
+    const Row action(rows().actions, static_cast<std::int64_t>(i));
+    check(action);
+    Outcome outcome = envs_[i]->step(action, Row(rows().obs, static_cast<std::int64_t>(i)));
+    outcome.truncated |= ++elapsed_[i] >= max_episode_steps_ && max_episode_steps_ > 0;
+    write(i, outcome);
+  }
+
+  void check(const Row& action) const {
     for (const Choice& choice : choices_) {
       const std::int64_t chosen = action.as<std::int64_t>(choice.leaf)[0];
       if (chosen >= choice.space.start && chosen - choice.space.start < choice.space.n) continue;
-      throw InvalidArgument(fmt::format("action {} of environment {} is not in {}", chosen, i,
-                                        Space(choice.space).repr()));
+      throw InvalidArgument(
+          fmt::format("action {} is not in {}", chosen, Space(choice.space).repr()));
     }
   }
 
@@ -151,6 +223,11 @@ class BatchOfEnvs final : public BatchEnv {
 };
 
 }  // namespace
+
+void Row::throw_no_leaf(std::size_t leaf) const {
+  throw InvalidArgument(
+      fmt::format("there is no array {} of the row, which has {}", leaf, arrays_.size()));
+}
 
 std::vector<std::byte> Env::save() const {
   throw InvalidState(
@@ -171,6 +248,10 @@ std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
   for (int i = 0; i < count; ++i) {
     if (watcher) watcher->enter(i);
     envs.push_back(make_one());
+    if (i == 0) {
+      check_space("observation", envs.front()->observation_space());
+      check_space("action", envs.front()->action_space());
+    }
     if (envs.back()->observation_space() != envs.front()->observation_space() ||
         envs.back()->action_space() != envs.front()->action_space()) {
       throw InvalidArgument(fmt::format(

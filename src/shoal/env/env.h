@@ -46,15 +46,18 @@ class Row {
   Row(std::span<const shm::TensorView> arrays, std::int64_t index)
       : arrays_(arrays), index_(index) {}
 
-  /// The elements of leaf `leaf` (see leaves()). Throws InvalidArgument when T is not its element
-  /// type.
+  /// The elements of leaf `leaf` (see leaves()). Throws InvalidArgument when there is none, or T is
+  /// not its element type.
   template <class T>
   std::span<T> as(std::size_t leaf = 0) const {
+    if (leaf >= arrays_.size()) throw_no_leaf(leaf);
     const auto n = static_cast<std::size_t>(arrays_[leaf].row.numel());
     return arrays_[leaf].template as<T>().subspan(static_cast<std::size_t>(index_) * n, n);
   }
 
  private:
+  [[noreturn]] void throw_no_leaf(std::size_t leaf) const;
+
   std::span<const shm::TensorView> arrays_;
   std::int64_t index_;
 };

@@ -17,6 +17,9 @@ class EnvWatcher {
   /// Calls `run`, which runs code of the batch's environments in this thread.
   virtual void watch(const std::function<void()>& run) const = 0;
 
+  /// What environment i is called where it is told of: among those of all batches.
+  virtual int number(int i) const noexcept = 0;
+
   /// Environment i's code runs from here on: within watch(), or while the batch is built.
   virtual void enter(int i) const noexcept = 0;
 

@@ -42,6 +42,7 @@ class Listening final : public EnvWatcher {
     run();
     events.emplace_back(")");
   }
+  int number(int i) const noexcept override { return i; }
   void enter(int i) const noexcept override { events.push_back(fmt::format("enter {}", i)); }
   void set_seed(int i, std::uint64_t seed) const noexcept override {
     events.push_back(fmt::format("seed {} {}", i, seed));

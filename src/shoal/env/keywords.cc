@@ -57,8 +57,9 @@ std::string Keywords::take_choice(std::string_view name,
 void Keywords::expect_no_more() const {
   for (const auto& [name, value] : args_.items()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    throw InvalidArgument(fmt::format("unknown argument {}; known: {}", name,
-                                      fmt::join(known_, known_.empty() ? "" : ", ")));
+    throw InvalidArgument(known_.empty() ? fmt::format("unknown argument {}; it takes none", name)
+                                         : fmt::format("unknown argument {}; known: {}", name,
+                                                       fmt::join(known_, ", ")));
   }
 }
 

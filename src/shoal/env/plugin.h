@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,17 @@ namespace shoal::env {
 /// that it registered. A library that is loaded already is not loaded again. It stays loaded for
 /// the life of the process, and worker processes that are started from now on load it too.
 ///
-/// Throws InvalidArgument, with nothing registered, for a file that is not there, is no plug-in,
-/// was built for another Shoal, needs a symbol or library that is missing, or registers an id that
-/// is taken.
-std::vector<std::string> load_plugin(const std::filesystem::path& path);
+/// Throws InvalidArgument, with nothing registered, for a file that is not there, is cut off, is no
+/// plug-in, was built for another Shoal, needs a symbol or library that is missing, or registers an
+/// id that is taken; and for one that has changed since it was loaded.
+///
+/// `is_taken`: whether an id is one of somebody else's environments; called before any is registered.
+std::vector<std::string> load_plugin(
+    const std::filesystem::path& path,
+    const std::function<bool(const std::string& id)>& is_taken = {});
 
-/// The plug-ins of this process, by canonical path, in the order in which they were loaded.
+/// The plug-ins of this process, by canonical path, in the order in which they were loaded. Logs it
+/// once of each whose file has changed since.
 std::vector<std::string> loaded_plugins();
 
 /// Loads those of the variable SHOAL_PLUGINS (paths with colons between them), once. Every look-up

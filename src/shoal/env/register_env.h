@@ -33,7 +33,7 @@ struct PluginMark {
 
 [[gnu::used]] inline constexpr PluginMark kPluginMark{
     {'S', 'h', 'o', 'a', 'l', ' ', 'p', 'l', 'u', 'g', '-', 'i', 'n', ' ', 'i', 's'},
-    2,
+    3,
     SHOAL_CXX11_ABI,
     {sizeof(EnvSpec), sizeof(Space), sizeof(Env), sizeof(BatchEnv)}};
 

@@ -111,7 +111,7 @@ bool is_an_id(std::string_view id) {
   constexpr std::size_t kMostBytes = 1000;
   const auto is_name = [](std::string_view name) {
     return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
-      return std::isalnum(c) != 0 || c == '_' || c == ':' || c == '.' || c == '-';
+      return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
     });
   };
   const std::size_t slash = id.find('/');

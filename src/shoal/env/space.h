@@ -109,6 +109,10 @@ struct Leaf {
 /// The arrays of `space`, depth first, Dicts in their iteration order.
 std::vector<Leaf> leaves(const Space& space);
 
+/// Throws InvalidArgument where `space` has no samples that arrays can hold, naming the leaf: a shape that no array has, as
+/// many values of an attribute as there are no elements, ranges without an integer, a key that a Dict has twice.
+void check(const Space& space);
+
 /// The first Opaque of `space`; nullptr when all of its samples is arrays.
 const Opaque* first_opaque(const Space& space);
 

@@ -1,7 +1,6 @@
 #include "shoal/env/space_json.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <limits>
@@ -9,7 +8,6 @@
 #include <variant>
 
 #include "shoal/os/error.h"
-#include "shoal/shm/possible_shape.h"
 
 namespace shoal::env {
 namespace {
@@ -83,57 +81,6 @@ struct ToJson {
   }
 };
 
-using Shape = std::vector<std::int64_t>;
-
-/// Throws unless an array of this shape can be; returns its elements.
-std::size_t checked_elements(const shm::TensorSpec& spec) {
-  constexpr std::size_t kMostDimensions = 64;
-  if (spec.shape.size() > kMostDimensions || !shm::possible_bytes(spec)) {
-    throw InvalidArgument(fmt::format("a space has the shape [{}]: there are no such arrays",
-                                      fmt::join(spec.shape, ", ")));
-  }
-  return static_cast<std::size_t>(spec.numel());
-}
-
-void check_count(const char* what, std::size_t count, std::size_t elements, bool one_for_all) {
-  if (count == elements || (one_for_all && count <= 1)) return;
-  throw InvalidArgument(
-      fmt::format("a space of {} elements has {} values of {}", elements, count, what));
-}
-
-/// Throws unless each of [start, start + n) is an integer.
-void check_range(std::int64_t n, std::int64_t start) {
-  std::int64_t end = 0;
-  if (n < 1 || __builtin_add_overflow(start, n, &end)) {
-    throw InvalidArgument(fmt::format("a space has {} values from {} on", n, start));
-  }
-}
-
-Box checked(Box box) {
-  const std::size_t elements = checked_elements(box.spec);
-  check_count("low", box.low.size(), elements, true);
-  check_count("high", box.high.size(), elements, true);
-  return box;
-}
-
-Discrete checked(Discrete discrete) {
-  check_range(discrete.n, discrete.start);
-  return discrete;
-}
-
-MultiDiscrete checked(MultiDiscrete multi) {
-  const std::size_t elements = checked_elements({multi.dtype, multi.shape});
-  check_count("nvec", multi.nvec.size(), elements, false);
-  check_count("start", multi.start.size(), elements, false);
-  for (std::size_t i = 0; i < elements; ++i) check_range(multi.nvec[i], multi.start[i]);
-  return multi;
-}
-
-MultiBinary checked(MultiBinary binary) {
-  checked_elements({shm::DType::kI8, binary.shape});
-  return binary;
-}
-
 Space from_json(const json& value, int depth) {
   constexpr int kMaxDepth = 64;
   if (depth > kMaxDepth) {
@@ -141,17 +88,19 @@ Space from_json(const json& value, int depth) {
   }
   const auto type = value.at("type").get<std::string>();
   const auto dtype = [&] { return shm::dtype_from_name(value.at("dtype").get<std::string>()); };
-  const auto integers = [&](const char* key) { return value.at(key).get<Shape>(); };
+  const auto integers = [&](const char* key) {
+    return value.at(key).get<std::vector<std::int64_t>>();
+  };
   if (type == "Box")
-    return checked(Box{{dtype(), integers("shape")},
-                       bounds_from_json(value.at("low")),
-                       bounds_from_json(value.at("high"))});
+    return Box{{dtype(), integers("shape")},
+               bounds_from_json(value.at("low")),
+               bounds_from_json(value.at("high"))};
   if (type == "Discrete")
-    return checked(Discrete{value.at("n").get<std::int64_t>(),
-                            value.at("start").get<std::int64_t>(), dtype()});
+    return Discrete{value.at("n").get<std::int64_t>(), value.at("start").get<std::int64_t>(),
+                    dtype()};
   if (type == "MultiDiscrete")
-    return checked(MultiDiscrete{integers("nvec"), integers("start"), integers("shape"), dtype()});
-  if (type == "MultiBinary") return checked(MultiBinary{integers("shape")});
+    return MultiDiscrete{integers("nvec"), integers("start"), integers("shape"), dtype()};
+  if (type == "MultiBinary") return MultiBinary{integers("shape")};
   if (type == "Dict") {
     Dict dict;
     for (const auto& item : value.at("spaces"))
@@ -174,7 +123,9 @@ json space_to_json(const Space& space) { return std::visit(ToJson{}, space.kind(
 
 Space space_from_json(const json& value) {
   try {
-    return from_json(value, 0);
+    Space space = from_json(value, 0);
+    check(space);
+    return space;
   } catch (const json::exception& error) {
     throw InvalidArgument(fmt::format("not a space: {} ({})", value.dump(), error.what()));
   }

@@ -51,11 +51,6 @@ spdlog::logger& logger() {
   return **instance;
 }
 
-bool stderr_is_asked_for() noexcept {
-  static const bool asked = std::getenv("SHOAL_LOG") != nullptr;
-  return asked;
-}
-
 /// The text in front of `end`, which goes from `rest` together with it; nothing where there is none.
 std::optional<std::string_view> cut(std::string_view& rest, std::string_view end) noexcept {
   const std::size_t at = rest.find(end);
@@ -91,6 +86,11 @@ bool pass_on_log(const LogLine& line) noexcept {
   return taker != nullptr && taker(line);
 }
 
+bool stderr_is_asked_for() noexcept {
+  static const bool asked = std::getenv("SHOAL_LOG") != nullptr;
+  return asked;
+}
+
 // Line by line, so that each says whose it is.
 void write_log_to_stderr(const LogLine& line) noexcept {
   for (std::string_view rest = line.text; !rest.empty();) {
@@ -103,7 +103,8 @@ void write_log_to_stderr(const LogLine& line) noexcept {
 
 void write_log(LogLevel level, std::string_view source, std::string_view text) noexcept {
   const LogLine line{.level = level, .source = source, .text = text, .who = {}, .pid = ::getpid()};
-  if (!pass_on_log(line) || stderr_is_asked_for()) write_log_to_stderr(line);
+  if (stderr_is_asked_for()) write_log_to_stderr(line);
+  if (!pass_on_log(line) && !stderr_is_asked_for()) write_log_to_stderr(line);
 }
 
 std::optional<LogLine> parse_log_line(std::string_view line) noexcept {

@@ -45,6 +45,9 @@ void set_log_taker(LogTaker taker) noexcept;
 /// A line of another process for this one's taker; false: nobody takes it.
 bool pass_on_log(const LogLine& line) noexcept;
 
+/// Whether SHOAL_LOG is set: then write_log() has written a line to stderr before anybody takes it.
+bool stderr_is_asked_for() noexcept;
+
 /// To stderr, as if nobody took it.
 void write_log_to_stderr(const LogLine& line) noexcept;
 

@@ -19,6 +19,10 @@ const void* this_thread() noexcept { return &innermost; }
 }  // namespace
 
 CallGate::Inside::Inside(CallGate& gate) : gate_(gate), outer_(innermost) {
+  // relaxed: a hint to let the other thread in
+  if (gate.closing_.load(std::memory_order_relaxed) && !gate.is_own_call()) {
+    throw InvalidState("another thread closes these environments; make new ones to go on");
+  }
   switch (gate.enter()) {
     case Entry::kOwnCall:
       throw InvalidState(
@@ -38,7 +42,7 @@ CallGate::Inside::~Inside() {
   innermost = outer_;
   if (const auto close = std::exchange(gate_.close_, {})) {
     try {
-      close();
+      gate_.closed(close);
     } catch (const std::exception& failure) {  // there is nobody to tell
       os::log(os::LogLevel::kError, "vector", "while it was closed: {}", failure.what());
     }
@@ -68,24 +72,42 @@ bool CallGate::close(std::function<void()> close, const std::function<void(os::D
     close();
     return true;
   }
-  closing_.store(true, std::memory_order_relaxed);  // relaxed: a hint to end
   for (;;) {
+    closing_.store(true, std::memory_order_relaxed);  // relaxed: a hint to end
     switch (enter()) {
       case Entry::kInside: {
         const struct Leaving {
           CallGate& gate;
           ~Leaving() { gate.leave(); }
         } leaving{*this};
-        close();
+        closed(close);
         return true;
       }
       case Entry::kOwnCall:
         close_ = std::move(close);
         return false;
       case Entry::kOtherThread:
-        wait(os::deadline_after(kTurn));
+        try {
+          wait(os::deadline_after(kTurn));
+        } catch (...) {
+          closing_.store(false, std::memory_order_relaxed);  // relaxed: they go on
+          throw;
+        }
     }
   }
+}
+
+// Inside. What comes later finds them closed.
+void CallGate::closed(const std::function<void()>& close) {
+  const struct Done {
+    std::atomic<bool>& closing;
+    ~Done() { closing.store(false, std::memory_order_relaxed); }  // relaxed: no data goes with it
+  } done{closing_};
+  close();
+}
+
+bool CallGate::is_own_call() const noexcept {
+  return thread_.load(std::memory_order_relaxed) == this_thread();
 }
 
 void CallGate::await_leaving(os::Deadline deadline) {
@@ -95,7 +117,8 @@ void CallGate::await_leaving(os::Deadline deadline) {
 }
 
 void CallGate::check() {
-  if (innermost != nullptr && innermost->gate_.closing_.load(std::memory_order_relaxed)) {
+  for (const Inside* at = innermost; at != nullptr; at = at->outer_) {
+    if (!at->gate_.closing_.load(std::memory_order_relaxed)) continue;
     throw InvalidState("the environments were closed while a call of them was waited for");
   }
 }

@@ -22,7 +22,7 @@ class CallGate {
   /// A call of this thread, from here to the end of the scope.
   class Inside {
    public:
-    /// Throws InvalidState where a call is inside already.
+    /// Throws InvalidState where a call is inside already, or another thread waits to close.
     explicit Inside(CallGate& gate);
     /// Closes what this thread was asked to close meanwhile.
     ~Inside();
@@ -46,12 +46,14 @@ class CallGate {
   /// Until the call that is inside has left, `deadline` at the latest.
   void await_leaving(os::Deadline deadline);
 
-  /// Of a call that waits, every now and then: throws InvalidState where what it is inside of is to be closed.
+  /// Of a call that waits, every now and then: throws InvalidState where something that it is inside of is to be closed.
   static void check();
 
  private:
   enum class Entry { kInside, kOwnCall, kOtherThread };
   Entry enter() noexcept;
+  bool is_own_call() const noexcept;
+  void closed(const std::function<void()>& close);
   void leave() noexcept;
 
   os::MakingProcess maker_;

@@ -96,6 +96,36 @@ TEST_F(CallGateTest, AnInterruptedWaitForAnotherThreadClosesNothing) {
                  std::runtime_error);
   });
   EXPECT_EQ(closed_, 0);
+  EXPECT_NO_THROW(CallGate::check()) << "and the call goes on";
+}
+
+TEST_F(CallGateTest, WithinSeveralCallsEachMayBeClosed) {
+  CallGate inner;
+  const CallGate::Inside outside(gate_);
+  const CallGate::Inside inside(inner);
+  EXPECT_NO_THROW(CallGate::check());
+  EXPECT_FALSE(close());
+  EXPECT_THAT(CallGate::check, Throws<InvalidState>());
+}
+
+TEST_F(CallGateTest, ACloseThatWaitsComesBeforeAnyOtherCall) {
+  std::atomic<bool> entered = false;
+  std::jthread caller([&] {
+    try {
+      for (;;) {  // calls without a gap
+        const CallGate::Inside inside(gate_);
+        entered = true;
+      }
+    } catch (const InvalidState& refused) {
+      EXPECT_THAT(refused.what(), HasSubstr("another thread closes"));
+    }
+  });
+  while (!entered) std::this_thread::yield();
+  EXPECT_TRUE(close());
+  caller.join();
+  EXPECT_EQ(closed_, 1);
+  EXPECT_NO_THROW(CallGate::Inside{gate_})
+      << "the environments say themselves that they are closed";
 }
 
 TEST_F(CallGateTest, AForkedChildWaitsForNobody) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "shoal/os/clock.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::vector {
@@ -39,6 +40,24 @@ void EnvBoard::set_segment(int fd) noexcept {
 void EnvBoard::set_worker(int worker, const WorkerHealth& health) noexcept {
   board_[kNames + static_cast<std::size_t>(worker)].set(
       static_cast<std::int64_t>(health.state) << 32 | static_cast<std::int64_t>(health.pid));
+}
+
+std::vector<WorkerHealth> EnvBoard::now(std::vector<WorkerHealth> workers) const {
+  const bool ended = ended_.load(std::memory_order_relaxed);  // relaxed: no data goes with it
+  const bool busy = board_[kCall].value() != static_cast<std::int64_t>(CallState::Call::kNone);
+  const std::uint64_t now_ns = os::now_ns();
+  for (WorkerHealth& worker : workers) {
+    if (ended) {
+      worker.state = WorkerState::kClosed;
+      worker.pid = 0;
+      worker.rss_bytes = 0;
+    } else if (busy) {
+      const auto since_ns = static_cast<std::uint64_t>(board_[kSinceNs].value());
+      worker.state = WorkerState::kStepping;
+      worker.since = std::chrono::nanoseconds(now_ns > since_ns ? now_ns - since_ns : 0);
+    }
+  }
+  return workers;
 }
 
 }  // namespace shoal::vector

@@ -6,6 +6,7 @@
 // the memory.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -67,11 +68,17 @@ class EnvBoard {
   void set_worker(int worker, const WorkerHealth& health) noexcept;
   void count_restart() noexcept { board_[kRestarts].add(); }
   /// They were closed.
-  void end() noexcept { board_.end(); }
+  void end() noexcept {
+    ended_.store(true, std::memory_order_relaxed);  // relaxed: no data goes with it
+    board_.end();
+  }
+  /// `workers` in this process, as they are now: from any thread.
+  std::vector<WorkerHealth> now(std::vector<WorkerHealth> workers) const;
   int fd() const noexcept { return board_.fd(); }
 
  private:
   shm::Board board_;
+  std::atomic<bool> ended_{false};
 };
 
 /// Of a vector environment that has one.

@@ -240,7 +240,7 @@ std::optional<Stream> StreamListener::accept(Deadline deadline) {
 }
 
 bool is_loopback(const std::string& host) {
-  const Addresses addresses = resolve(host, 0);
+  const Addresses addresses = resolve(host, 0, AI_PASSIVE);  // as bind_host() does: "*" is all
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next)
     if (!is_loopback_address(one->ai_addr)) return false;
   return true;

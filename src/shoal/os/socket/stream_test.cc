@@ -155,6 +155,7 @@ TEST(Stream, TheLoopbackIsKnown) {
   EXPECT_TRUE(is_loopback("127.0.0.1"));
   EXPECT_TRUE(is_loopback("127.1.2.3"));
   EXPECT_FALSE(is_loopback("192.0.2.1"));
+  EXPECT_FALSE(is_loopback("*")) << "who listens there listens everywhere";
 }
 
 }  // namespace

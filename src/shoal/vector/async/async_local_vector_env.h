@@ -35,6 +35,7 @@ class AsyncLocalVectorEnv final : public AsyncVectorEnv {
   AsyncLocalVectorEnv(std::vector<std::unique_ptr<Stepper>> steppers, const Options& options);
   ~AsyncLocalVectorEnv() override;
   EnvBoard& board() noexcept override { return board_; }
+  std::vector<WorkerHealth> health() const override { return board_.now(VectorEnv::health()); }
 
   AsyncLocalVectorEnv(const AsyncLocalVectorEnv&) = delete;
   AsyncLocalVectorEnv& operator=(const AsyncLocalVectorEnv&) = delete;

@@ -55,6 +55,7 @@ class SerialVectorEnv final : public VectorEnv, public Boarded {
       std::optional<std::chrono::nanoseconds> timeout = {}) override;
   Stats stats() const override;
   EnvBoard& board() noexcept override { return board_; }
+  std::vector<WorkerHealth> health() const override { return board_.now(VectorEnv::health()); }
   void require_open(const char* call) const override { state_.require_open(call); }
   void close() noexcept override;
 

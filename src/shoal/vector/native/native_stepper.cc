@@ -40,9 +40,10 @@ class IdentityWatcher final : public env::EnvWatcher {
     const process::IdentityScope scope(identity_);
     run();
   }
-  void enter(int i) const noexcept override { identity_.enter(identity_.place().first_env + i); }
+  int number(int i) const noexcept override { return identity_.place().first_env + i; }
+  void enter(int i) const noexcept override { identity_.enter(number(i)); }
   void set_seed(int i, std::uint64_t seed) const noexcept override {
-    identity_.set_seed(identity_.place().first_env + i, seed);
+    identity_.set_seed(number(i), seed);
   }
 
  private:
