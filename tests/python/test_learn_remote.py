@@ -317,8 +317,19 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     refused("'somewhere' is no address: give host:port", listen="somewhere")
     with pytest.raises(ValueError, match="num_collectors is 0"):
         shoal.learn.collect("127.0.0.1:1", num_collectors=0)
-    with pytest.raises(ValueError, match="wait is -1"):
-        shoal.learn.collect("127.0.0.1:1", wait=-1)
+    refusals: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "wait is -1", {"wait": -1}),
+        (ValueError, "wait is 'x'", {"wait": "x"}),
+        (TypeError, "address is 7000, it has to be text", {"address": 7000}),
+        (ValueError, "has the port 0: name the one on which the learner listens", {"address": "127.0.0.1:0"}),
+        (TypeError, "secret is bytes, it has to be text", {"secret": b""}),
+        (TypeError, "callback is 5, it has to be a function", {"callback": 5}),
+    ]
+    for error, match, arguments in refusals:
+        with pytest.raises(error, match=match):
+            shoal.learn.collect(**{"address": "127.0.0.1:1", **arguments})
+    with pytest.raises(TimeoutError, match="within 0.2"):
+        shoal.learn.collect("127.0.0.1:1", wait=0.2)
     with pytest.raises(ValueError, match="callback= is of one collector"):
         shoal.learn.collect("127.0.0.1:1", num_collectors=2, callback=print)
     shoal.learn.train("CartPole-v1", run_dir=tmp_path / "alone", **{**SMALL, "total_steps": 256})
@@ -345,6 +356,13 @@ def test_an_environment_that_fails_is_told_to_the_learner(
         with pytest.raises(LookupError, match="no license here"):
             shoal.learn.collect(trainer.address, num_workers=0, callback=break_it)
         until(lambda: "it failed: LookupError: no license here" in caplog.text, trainer)
+
+        def interrupt(assigned: dict[str, Any]) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            shoal.learn.collect(trainer.address, num_workers=0, callback=interrupt)
+        until(lambda: "it was interrupted" in caplog.text, trainer)
 
 
 NAMESPACES = script("namespaces")

@@ -79,8 +79,16 @@ def collect(
     """
     if not isinstance(num_collectors, int) or isinstance(num_collectors, bool) or num_collectors < 1:
         raise ValueError(f"num_collectors is {num_collectors!r}, it has to be a number of collectors, 1 or more")
-    if not wait >= 0:
+    if not isinstance(address, str):
+        raise TypeError(f'address is {address!r}, it has to be text: "host:port", where the learner listens')
+    if address.endswith(":0"):
+        raise ValueError(f"{address} has the port 0: name the one on which the learner listens")
+    if not isinstance(wait, int | float) or not wait >= 0:
         raise ValueError(f"wait is {wait!r}, it has to be a number of seconds, 0 or more")
+    if secret is not None and not isinstance(secret, str):
+        raise TypeError(f"secret is {type(secret).__name__}, it has to be text, or None for SHOAL_GROUP_SECRET")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback is {callback!r}, it has to be a function of what the learner assigned")
     where = {"num_workers": num_workers, "backend": backend, "context": context}
     if num_collectors == 1:
         return _collect(address, secret, wait, where, callback)
@@ -105,7 +113,7 @@ def _collect(
 ) -> Collected:
     run, rollouts, steps = "", 0, 0
     while True:
-        collector = _learn.come_to(address, secret=secret, run=run, timeout=max(wait, _TO_REACH))
+        collector = _learn.come_to(address, secret=secret, run=run, timeout=wait or _TO_REACH)
         run = collector.run
         try:
             end = _work(collector, where, callback)
@@ -114,12 +122,20 @@ def _collect(
                 raise
             continue
         except BaseException as error:
-            collector.fail(f"it failed: {type(error).__name__}: {error}")
+            collector.fail(_why(error))
             raise
         finally:
             rollouts, steps = rollouts + collector.rollouts, steps + collector.steps
         if end["over"] or not wait:
             return Collected(run, rollouts, steps, end["why"], end["over"])
+
+
+def _why(error: BaseException) -> str:
+    """Of a collector that ends, for the learner."""
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted"
+    text = str(error)
+    return f"it failed: {type(error).__name__}" + (f": {text}" if text else "")
 
 
 def _work(
