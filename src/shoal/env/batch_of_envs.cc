@@ -231,12 +231,14 @@ void Row::throw_no_leaf(std::size_t leaf) const {
 
 std::vector<std::byte> Env::save() const {
   throw InvalidState(
-      "this environment does not support snapshots: its class has no save() and load()");
+      "this environment does not support snapshots: its class does not override both save() and "
+      "load()");
 }
 
 void Env::load(std::span<const std::byte> /*state*/) {
   throw InvalidState(
-      "this environment does not support snapshots: its class has no save() and load()");
+      "this environment does not support snapshots: its class does not override both save() and "
+      "load()");
 }
 
 std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
